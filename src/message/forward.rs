@@ -1,6 +1,6 @@
 //! How messages are forwarded: a request to an origin, and its response back (RFC 9110 §7.6).
 
-use super::percent::{self, Plus};
+use super::percent;
 use super::{
     Headers, InvalidTarget, Method, Name, Request, Response, Target, Version, members, saturating_decimal,
 };
@@ -112,8 +112,9 @@ impl Request {
             Some(rest) if rest.starts_with('/') => rest,
             Some(_) | None => return Err(InvalidTarget::Prefix),
         };
-        let names_host = rest != "/" && segments(rest)[1].is_empty();
-        match names_host || goes_up(rest) {
+        let octets = percent::decoded(rest);
+        let names_host = rest != "/" && segments(&octets).nth(1) == Some(b"");
+        match names_host || goes_up(&octets) {
             true => Err(InvalidTarget::Outside),
             false => self.onward(base, [rest, query]),
         }
@@ -128,7 +129,7 @@ impl Request {
         let (base, origin_len) = Target::base(base)?;
         let base = base.strip_suffix('/').unwrap_or(&base);
         let target = Target::of_url([base, path, query].concat())?;
-        if base.len() > origin_len && goes_up(self.target().path()) {
+        if base.len() > origin_len && goes_up(&percent::decoded(self.target().path())) {
             return Err(InvalidTarget::Outside);
         }
         let mut onward = Request::for_target(self.method(), target);
@@ -169,14 +170,13 @@ fn count_down(headers: &mut Headers) -> Result<(), InvalidTarget> {
 /// Whether any server could read a segment of `path` as `..`. It does not matter how far up it leads, because servers
 /// disagree on whether `%2F` and `\` separate segments, on `//`, and on what follows a `;`. Honest clients have
 /// resolved such segments (RFC 3986 §6.2.2.3).
-fn goes_up(path: &str) -> bool {
-    segments(path).iter().any(|segment| segment == b".." || segment.starts_with(b"..;"))
+fn goes_up(path: &[u8]) -> bool {
+    segments(path).any(|segment| segment == b".." || segment.starts_with(b"..;"))
 }
 
-/// The decoded segments of `path`, separated wherever some server does. Before a first slash is an empty one.
-fn segments(path: &str) -> Vec<Vec<u8>> {
-    let octets: Vec<u8> = percent::octets(path, Plus::Sign).collect();
-    octets.split(|octet| matches!(octet, b'/' | b'\\')).map(<[u8]>::to_vec).collect()
+/// The segments of `path`, which is decoded, separated wherever some server does. Before a first slash is an empty one.
+fn segments(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    path.split(|octet| matches!(octet, b'/' | b'\\'))
 }
 
 impl Response {

@@ -4,7 +4,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 
 use super::parameter::{self, Malformed};
-use crate::message::percent::{self, Plus};
+use crate::message::percent;
 
 /// What `content-disposition` says about a part. The peer chooses both names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -124,7 +124,7 @@ fn decoded(charset: &[u8], octets: Vec<u8>) -> Option<String> {
 /// `None` if an escape lacks its digits.
 fn percent_decoded(text: &[u8]) -> Option<Vec<u8>> {
     let text = str::from_utf8(text).ok().filter(|text| percent::is_well_formed(text))?;
-    Some(percent::octets(text, Plus::Sign).collect())
+    Some(percent::decoded(text))
 }
 
 #[cfg(test)]

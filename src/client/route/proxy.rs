@@ -6,7 +6,7 @@ use std::fmt;
 use super::socks::{Login, Lookup, Socks};
 use crate::client::origin::Origin;
 use crate::error::{Excerpt, without_secrets, write_error};
-use crate::message::percent::{self, Plus};
+use crate::message::percent;
 use crate::message::{
     Class, FieldValue, Headers, InvalidField, InvalidTarget, Name, Scheme, basic_credentials, decimal,
     split_port, uri_host,
@@ -90,7 +90,7 @@ impl Proxy {
             userinfo if !USERINFO.covers(userinfo.as_bytes()) => Err(InvalidProxy::Credentials(quoted())),
             userinfo => {
                 let (user, password) = userinfo.split_once(':').unwrap_or((userinfo, ""));
-                proxy.with(&decoded(user), &decoded(password))
+                proxy.with(&percent::decoded(user), &percent::decoded(password))
             }
         }
     }
@@ -220,10 +220,6 @@ fn is_user_agent(line: &[u8]) -> bool {
 
 /// `userinfo` (RFC 3986 §3.2.1).
 static USERINFO: Class = Class::URI_PLAIN.with(b"%:");
-
-fn decoded(text: &str) -> Vec<u8> {
-    percent::octets(text, Plus::Sign).collect()
-}
 
 impl Protocol {
     fn of_scheme(scheme: &str) -> Option<Protocol> {

@@ -59,8 +59,7 @@ pub(in crate::fs) fn decode(target: &Target) -> Option<Cow<'_, [u8]>> {
     if memchr(b'%', raw.as_bytes()).is_none() {
         return Some(Cow::Borrowed(raw.as_bytes()));
     }
-    let mut decoded = Vec::with_capacity(raw.len());
-    decoded.extend(percent::octets(raw, percent::Plus::Sign));
+    let decoded = percent::decoded(raw);
     let slashes = |path: &[u8]| path.iter().filter(|octet| **octet == b'/').count();
     (slashes(&decoded) == slashes(raw.as_bytes())).then_some(Cow::Owned(decoded))
 }

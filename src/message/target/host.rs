@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::{InvalidTarget, idna};
 use crate::message::Class;
-use crate::message::percent::{self, Plus};
+use crate::message::percent;
 
 /// The only spelling of `host`: a name in lower case and in ASCII, an IPv4 address as four decimal numbers (`127.1`,
 /// `0x7f000001` and `2130706433` are the loopback address to browsers, to curl and to most resolvers), an IPv6 address as
@@ -19,7 +19,7 @@ pub(crate) fn uri_host(host: &str) -> Result<String, InvalidTarget> {
         let address = literal.strip_suffix(']').and_then(|address| address.parse::<Ipv6Addr>().ok());
         return Ok(format!("[{}]", address.ok_or(InvalidTarget::Authority)?));
     }
-    let name = idna::to_ascii(percent::octets(host, Plus::Sign).collect())?;
+    let name = idna::to_ascii(percent::decoded(host))?;
     if name.is_empty() || !PLAIN.covers(name.as_bytes()) {
         return Err(InvalidTarget::Authority);
     }

@@ -3,7 +3,7 @@
 use super::parts::Parts;
 use super::{InvalidTarget, Scheme, Target, TargetForm, host, split_port};
 use crate::memory::Span;
-use crate::message::percent::{self, Plus};
+use crate::message::percent;
 use crate::message::{Class, basic_credentials, decimal};
 
 /// A URL, read as browsers read it, and spelled as RFC 3986 requires.
@@ -170,11 +170,10 @@ fn other_port(digits: &str, scheme: Scheme) -> Result<Option<u16>, InvalidTarget
 
 /// The value of `authorization` for the user and the password in a URL, if there are any.
 fn authorization(userinfo: &str) -> Result<Option<Box<str>>, InvalidTarget> {
-    let decoded = |text| percent::octets(text, Plus::Sign).collect::<Vec<u8>>();
     match userinfo.split_once(':').unwrap_or((userinfo, "")) {
         ("", "") => Ok(None),
         (user, password) => {
-            let basic = basic_credentials(&decoded(user), &decoded(password));
+            let basic = basic_credentials(&percent::decoded(user), &percent::decoded(password));
             Ok(Some(basic.map_err(|_| InvalidTarget::Userinfo)?.into()))
         }
     }

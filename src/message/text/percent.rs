@@ -28,8 +28,15 @@ pub(in crate::message) fn decode(text: &str, plus: Plus) -> Result<Cow<'_, str>,
     String::from_utf8(decoded).map(Cow::Owned)
 }
 
+/// The decoded octets of `text`, which is part of a URI and need not be UTF-8.
+pub(crate) fn decoded(text: &str) -> Vec<u8> {
+    let mut decoded = Vec::with_capacity(text.len());
+    decoded.extend(octets(text, Plus::Sign));
+    decoded
+}
+
 /// The decoded octets of `text`, one by one.
-pub(crate) fn octets(text: &str, plus: Plus) -> impl Iterator<Item = u8> {
+pub(in crate::message) fn octets(text: &str, plus: Plus) -> impl Iterator<Item = u8> {
     let mut rest = text.as_bytes();
     std::iter::from_fn(move || {
         let (octet, used) = match (escape(rest), *rest.first()?) {
@@ -84,7 +91,7 @@ pub(in crate::message) fn encode_once(octets: &[u8], plain: &Class, text: &mut S
 
 /// What a bare `+` means.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Plus {
+pub(in crate::message) enum Plus {
     /// Itself, as everywhere in a URI.
     Sign,
     /// A space, as in `application/x-www-form-urlencoded`.
