@@ -52,7 +52,7 @@ pub use response::Response;
 pub use status::{InvalidStatus, Status};
 #[cfg(any(feature = "fs", feature = "tower"))]
 pub(crate) use target::escape_resource;
-pub(crate) use target::{Authority, Scheme, split_port, uri_host};
+pub(crate) use target::{Authority, Scheme, port_number, split_port, uri_host};
 pub use target::{InvalidTarget, Target, TargetForm};
 #[cfg(any(feature = "multipart", all(windows, feature = "fs")))]
 pub(crate) use text::is_file_name;

@@ -6,10 +6,9 @@ use std::fmt;
 use super::socks::{Login, Lookup, Socks};
 use crate::client::origin::Origin;
 use crate::error::{Excerpt, without_secrets, write_error};
-use crate::message::percent;
 use crate::message::{
-    Class, FieldValue, Headers, InvalidField, InvalidTarget, Name, Scheme, basic_credentials, decimal,
-    split_port, uri_host,
+    Class, FieldValue, Headers, InvalidField, InvalidTarget, Name, Scheme, basic_credentials, percent,
+    port_number, split_port, uri_host,
 };
 use crate::net::UriHost;
 use crate::wire::encode::ROUTING;
@@ -77,10 +76,8 @@ impl Proxy {
             InvalidTarget::Idna => InvalidProxy::Idna(quoted()),
             _ => InvalidProxy::Authority(quoted()),
         })?;
-        let port = match port.unwrap_or_default() {
-            "" => Some(protocol.default_port()),
-            digits => decimal(digits.as_bytes()).and_then(|port| u16::try_from(port).ok()),
-        };
+        let port = port_number(port.unwrap_or_default().as_bytes());
+        let port = port.map(|port| port.unwrap_or(protocol.default_port()));
         let port = port.filter(|port| *port != 0 && UriHost::parse(&host).is_ok());
         let port = port.ok_or_else(|| InvalidProxy::Authority(quoted()))?;
         let proxy = Proxy { protocol, host: host.into(), port };

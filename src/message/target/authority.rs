@@ -39,6 +39,14 @@ pub(crate) fn split_port(authority: &str) -> (&str, Option<&str>) {
     }
 }
 
+/// The number that these digits of an authority are; `Some(None)` if there are none (RFC 3986 §3.2.3).
+pub(crate) fn port_number(digits: &[u8]) -> Option<Option<u16>> {
+    match digits {
+        [] => Some(None),
+        digits => u16::try_from(decimal(digits)?).ok().map(Some),
+    }
+}
+
 #[inline]
 fn host_len(text: &[u8]) -> Option<usize> {
     match text {
@@ -74,8 +82,8 @@ fn is_ip_future(address: &[u8]) -> bool {
 
 fn parse_port(text: &[u8]) -> Option<Option<u16>> {
     match text {
-        [] | [b':'] => Some(None),
-        [b':', digits @ ..] => u16::try_from(decimal(digits)?).ok().map(Some),
+        [] => Some(None),
+        [b':', digits @ ..] => port_number(digits),
         _ => None,
     }
 }

@@ -13,7 +13,7 @@ mod url;
 use std::borrow::Cow;
 use std::fmt;
 
-pub(crate) use authority::{Authority, split_port};
+pub(crate) use authority::{Authority, port_number, split_port};
 #[cfg(any(feature = "fs", feature = "tower"))]
 pub(crate) use escape::escape_resource;
 pub(crate) use host::uri_host;

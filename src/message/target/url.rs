@@ -1,10 +1,10 @@
 //! [`Url`]: a URL that people or pages wrote, on its way to a [`Target`] (WHATWG URL §4.4, RFC 3986 §3).
 
 use super::parts::Parts;
-use super::{InvalidTarget, Scheme, Target, TargetForm, host, split_port};
+use super::{InvalidTarget, Scheme, Target, TargetForm, host, port_number, split_port};
 use crate::memory::Span;
 use crate::message::percent;
-use crate::message::{Class, basic_credentials, decimal};
+use crate::message::{Class, basic_credentials};
 
 /// A URL, read as browsers read it, and spelled as RFC 3986 requires.
 ///
@@ -160,12 +160,8 @@ fn plain_port_len(text: &str, scheme: Scheme) -> Option<usize> {
 
 /// The port, if it is not the default.
 fn other_port(digits: &str, scheme: Scheme) -> Result<Option<u16>, InvalidTarget> {
-    let port = match digits {
-        "" => return Ok(None),
-        digits => decimal(digits.as_bytes()).and_then(|port| u16::try_from(port).ok()),
-    };
-    let port = port.ok_or(InvalidTarget::Authority)?;
-    Ok(Some(port).filter(|port| *port != scheme.port()))
+    let port = port_number(digits.as_bytes()).ok_or(InvalidTarget::Authority)?;
+    Ok(port.filter(|port| *port != scheme.port()))
 }
 
 /// The value of `authorization` for the user and the password in a URL, if there are any.
