@@ -302,10 +302,10 @@ pub use net::{
 };
 pub use runtime::{block_on, shutdown_signal};
 pub use server::{
-    Around, AsyncHandler, BodyPlan, BoxHandler, Cause, Context, Course, Error, ErrorCounts, Extensions,
-    Handler, IntoHandler, InvalidAnswer, Outcome, PlainHandler, Reader, Refusal, RefusalCause, Result,
-    Running, Server, ServerCore, ServerCounts, ServerStats, Service, SignalOutcome, Transform, Upgraded,
-    WithPlan, Writer, around, with_plan,
+    Around, AsyncHandler, BodyPlan, BoxHandler, Cause, Context, Error, ErrorCounts, Extensions, Handler,
+    IntoHandler, InvalidAnswer, Outcome, PlainHandler, Reader, Refusal, RefusalCause, Result, Running,
+    Server, ServerCore, ServerCounts, ServerStats, Service, SignalOutcome, Transform, TransformAction,
+    Upgraded, WithPlan, Writer, around, with_plan,
 };
 pub use sse::{Event, EventReader, Events, InvalidEvent};
 #[cfg(feature = "tower")]

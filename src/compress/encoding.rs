@@ -9,7 +9,7 @@ use super::rules::Rules;
 use crate::coding::{Choice, Coding, CodingError, Encoder, Flush, encode_once};
 use crate::memory::Stash;
 use crate::message::{Body, Headers, Length, Method, Response, Status};
-use crate::server::{Context, Course, Transform};
+use crate::server::{Context, Transform, TransformAction};
 
 /// The state that it takes to compress one answer. It is used again for the next.
 pub(super) struct Encoding {
@@ -20,7 +20,7 @@ pub(super) struct Encoding {
     stored: Stored,
     /// The transform that was in the context before, and whether the stream goes through it after this one.
     outer: Option<Box<dyn Transform>>,
-    outer_course: Course,
+    outer_action: TransformAction,
     state: State,
     /// A buffer for output, before it becomes the body or a field.
     made: Vec<u8>,
@@ -69,7 +69,7 @@ impl Encoding {
             is_head: false,
             stored: Stored::Any,
             outer: None,
-            outer_course: Course::Around,
+            outer_action: TransformAction::Bypass,
             state: State::Waiting,
             made: Vec::new(),
         })
@@ -218,7 +218,7 @@ thread_local! {
 }
 
 impl Transform for Encoding {
-    fn begin(&mut self, response: &mut Response) -> Course {
+    fn begin(&mut self, response: &mut Response) -> TransformAction {
         let len = response.headers.content_length();
         self.state = match self.decide(response, len).map(|coding| self.encoder(coding)) {
             Some(Ok(encoder)) => State::Through(encoder),
@@ -227,15 +227,16 @@ impl Transform for Encoding {
             None => State::Around,
         };
         // The outer transform gets the stream after this one: with the head as it is now, and the content compressed.
-        self.outer_course = self.outer.as_mut().map_or(Course::Around, |outer| outer.begin(response));
-        match (&self.state, self.outer_course) {
-            (State::Waiting | State::Around, Course::Around) => Course::Around,
-            _ => Course::Through,
+        self.outer_action =
+            self.outer.as_mut().map_or(TransformAction::Bypass, |outer| outer.begin(response));
+        match (&self.state, self.outer_action) {
+            (State::Waiting | State::Around, TransformAction::Bypass) => TransformAction::Bypass,
+            _ => TransformAction::Apply,
         }
     }
 
     fn apply(&mut self, data: &[u8], flush: Flush, out: &mut Vec<u8>) -> io::Result<()> {
-        let outer = self.outer.as_mut().filter(|_| self.outer_course == Course::Through);
+        let outer = self.outer.as_mut().filter(|_| self.outer_action == TransformAction::Apply);
         match (&mut self.state, outer) {
             (State::Through(encoder), None) => Ok(encoder.encode(data, flush, out)?),
             (State::Through(encoder), Some(outer)) => {
@@ -255,7 +256,7 @@ impl Transform for Encoding {
         if let State::Through(_) = self.state {
             trailers.remove_each(&OF_UNCODED);
         }
-        if let (Some(outer), Course::Through) = (&mut self.outer, self.outer_course) {
+        if let (Some(outer), TransformAction::Apply) = (&mut self.outer, self.outer_action) {
             outer.end(trailers);
         }
     }

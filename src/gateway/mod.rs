@@ -99,10 +99,10 @@ impl Context {
             return Err(Error::new(Status::BAD_GATEWAY, "a part of the body was read before"));
         }
         let opening = pin!(call.into_future());
-        let opened = beside(async { opening.await.map_err(owed) }, self.peer_left());
+        let opened = beside(async { opening.await.map_err(owed) }, self.peer_gone());
         let call = RefCell::new(opened.await?);
         let mut pump = Pump::new(&call, self.request.body.bytes());
-        while beside(next_interim(&call), pump.attend(&mut self.body_reader().behind_buffered())).await? {
+        while beside(next_interim(&call), pump.attend(&mut self.body_reader().skip_buffered())).await? {
             let (status, fields) = {
                 let mut call = call.borrow_mut();
                 (call.early().status, call.early().headers.forwarded())
@@ -124,7 +124,7 @@ impl Context {
             relay(&call, &listing, self.stream().await?).await?;
         } else {
             let (body, out) = self.duplex().await?;
-            let mut body = body.behind_buffered();
+            let mut body = body.skip_buffered();
             beside(relay(&call, &listing, out), pump.attend(&mut body)).await?;
             // Many servers answer while they read.
             pump.run(&mut body).await?;
@@ -146,7 +146,7 @@ async fn relay(call: &RefCell<Call>, listing: &Headers, mut out: Writer<'_>) -> 
         // A server that pauses may have sent what its client waits for.
         let pause = async {
             out.flush().await?;
-            out.peer_left().await
+            out.peer_gone().await
         };
         let len = beside(chunk, pause).await?;
         if len == 0 {

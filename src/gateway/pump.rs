@@ -31,9 +31,9 @@ impl Pump<'_> {
     /// Runs as [`Pump::run`] does, and then waits until the peer closes, which is an error. What is not forwarded is
     /// discarded, since many peers take nothing of an answer before they have sent all of their request.
     pub(super) async fn attend(&mut self, body: &mut Reader<'_>) -> Result {
-        self.run_unless(async |body: &mut Reader<'_>| body.peer_left().await, body).await?;
+        self.run_unless(async |body: &mut Reader<'_>| body.peer_gone().await, body).await?;
         while let Ok(Some(_)) = body.chunk().await {}
-        body.peer_left().await
+        body.peer_gone().await
     }
 
     /// Whether the server behind still reads the body.

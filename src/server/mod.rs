@@ -16,7 +16,7 @@ mod inlet;
 mod worker;
 
 mod connection;
-mod errand;
+mod job;
 
 mod context;
 #[cfg(feature = "tls")]
@@ -30,7 +30,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use context::{Context, Course, Extensions, Reader, Transform, Upgraded, Writer};
+pub use context::{Context, Extensions, Reader, Transform, TransformAction, Upgraded, Writer};
 pub use error::{Cause, Error, InvalidAnswer, Refusal, RefusalCause, Result};
 pub use handler::{
     Around, AsyncHandler, BodyPlan, BoxHandler, Handler, IntoHandler, Outcome, PlainHandler, WithPlan,

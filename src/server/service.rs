@@ -176,7 +176,7 @@ impl<H: Handler> Service<H> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub async fn respond_from(&self, peer: PeerAddr, request: Request) -> Response {
-        respond(&self.worker, request, |stand_in| self.connect(peer, stand_in)).await
+        respond(&self.worker, request, |stream| self.connect(peer, stream)).await
     }
 
     fn connect(&self, peer: PeerAddr, io: impl AsyncRead + AsyncWrite + 'static) -> Conn {

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::errand::{Errand, Rest};
+use super::job::{Job, JobOutcome};
 use super::settings::Settings;
 use super::shared::Shared;
 use super::stats::CoreStats;
@@ -19,7 +19,7 @@ pub(super) struct Worker<H: Handler> {
     pub(super) handler: H,
     pub(super) shared: Rc<Shared>,
     contexts: FreeList<Context>,
-    desks: FreeList<Desk<H>>,
+    job_futures: FreeList<JobFuture<H>>,
     trim_at: Cell<Instant>,
 }
 
@@ -32,7 +32,7 @@ impl<H: Handler> Worker<H> {
     ) -> Worker<H> {
         let shared = Shared::new(settings, timetable, stats);
         let trim_at = Cell::new(shared.clock.now() + TRIM_PAUSE);
-        Worker { handler, shared, contexts: FreeList::default(), desks: FreeList::default(), trim_at }
+        Worker { handler, shared, contexts: FreeList::default(), job_futures: FreeList::default(), trim_at }
     }
 
     #[inline]
@@ -46,13 +46,13 @@ impl<H: Handler> Worker<H> {
     }
 
     #[inline]
-    pub(super) fn take_desk(&self, new: impl FnOnce() -> Desk<H>) -> Box<Desk<H>> {
-        self.desks.take(|| Box::new(new()))
+    pub(super) fn take_job_future(&self, new: impl FnOnce() -> JobFuture<H>) -> Box<JobFuture<H>> {
+        self.job_futures.take(|| Box::new(new()))
     }
 
     #[inline]
-    pub(super) fn give_desk(&self, desk: Box<Desk<H>>) {
-        self.desks.give(desk);
+    pub(super) fn give_job_future(&self, future: Box<JobFuture<H>>) {
+        self.job_futures.give(future);
     }
 
     /// Gives back memory that was not needed, at most once a second.
@@ -61,7 +61,7 @@ impl<H: Handler> Worker<H> {
         if now >= self.trim_at.get() {
             self.trim_at.set(now + TRIM_PAUSE);
             self.contexts.trim();
-            self.desks.trim();
+            self.job_futures.trim();
         }
     }
 
@@ -69,7 +69,7 @@ impl<H: Handler> Worker<H> {
     pub(super) async fn maintain(&self, mut ticker: Ticker) {
         loop {
             // What a burst left must be freed even when no connection follows.
-            if self.contexts.is_empty() && self.desks.is_empty() {
+            if self.contexts.is_empty() && self.job_futures.is_empty() {
                 self.shared.timetable.occupied().await;
             }
             self.shared.timetable.tick(&mut ticker).await;
@@ -79,14 +79,14 @@ impl<H: Handler> Worker<H> {
     }
 }
 
-/// Where the worker does the errands of one connection after the other.
+/// Where the worker does the jobs of one connection after the other.
 ///
 /// So the task of a connection has no room for what it needs while it is busy, and an idle one is small whatever the
-/// handler is. A desk at rest does not hold the worker, which holds the desk.
-pub(super) type Desk<H> = Routine<(Rc<Worker<H>>, Errand), Rest>;
+/// handler is. An idle job future does not hold the worker, which holds the future.
+pub(super) type JobFuture<H> = Routine<(Rc<Worker<H>>, Job), JobOutcome>;
 
-/// A desk at rest is as good as new.
-impl<H: Handler> Reset for Desk<H> {
+/// An idle job future is as good as new.
+impl<H: Handler> Reset for JobFuture<H> {
     fn reset(&mut self) {}
 
     fn shrink(&mut self) {}

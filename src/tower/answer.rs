@@ -21,14 +21,14 @@ where
     B: Body<Error: Into<Box<dyn StdError + Send + Sync>>>,
 {
     let (head, body) = answered.into_parts();
-    let (mut body, is_to_head, response) = (pin!(body), ctx.is_to_head(), &mut ctx.response);
+    let (mut body, is_head_request, response) = (pin!(body), ctx.is_head_request(), &mut ctx.response);
     let status = head.status.as_u16();
     response.status = Status::new(status).ok_or(InvalidAnswer::Status(status))?;
     append_all(&mut response.headers, &head.headers)?;
     let exact = body.size_hint().exact();
-    if is_to_head || has_no_content(response.status) {
+    if is_head_request || has_no_content(response.status) {
         // Services that know of HEAD have said how long the content would be, and have none.
-        return set_length(response, exact.filter(|length| is_to_head && *length > 0));
+        return set_length(response, exact.filter(|length| is_head_request && *length > 0));
     }
     let length = exact.or(response.headers.content_length());
     let mut begun = match poll_fn(|cx| Poll::Ready(body.as_mut().poll_frame(cx))).await {
@@ -50,7 +50,7 @@ where
         return relay(body, begun, ctx.stream().await?).await;
     }
     let (reader, out) = ctx.duplex().await?;
-    feed.attend(&mut reader.behind_buffered(), relay(body, begun, out)).await
+    feed.attend(&mut reader.skip_buffered(), relay(body, begun, out)).await
 }
 
 /// Whether nothing of the content is sent (RFC 9110 §15.3.5, §15.3.6, §15.4.5).
@@ -103,7 +103,7 @@ where
     let frame = poll_fn(|cx| body.as_mut().poll_frame(cx));
     let pause = async {
         out.flush().await?;
-        out.peer_left().await
+        out.peer_gone().await
     };
     beside(async { frame.await.transpose().map_err(Error::other) }, pause).await
 }

@@ -55,8 +55,8 @@ impl Feed {
 
     /// Gives the next piece, once it is asked for.
     async fn give_next(&self, body: &mut Reader<'_>) -> Result {
-        let Some(slot) = &self.0 else { return body.peer_left().await };
-        beside(poll_fn(|cx| slot.poll_asked(cx).map(Ok)), body.peer_left()).await?;
+        let Some(slot) = &self.0 else { return body.peer_gone().await };
+        beside(poll_fn(|cx| slot.poll_asked(cx).map(Ok)), body.peer_gone()).await?;
         slot.give(next(body).await);
         Ok(())
     }

@@ -138,7 +138,7 @@ where
             poll_fn(|cx| service.poll_ready(cx)).await.map_err(Error::other)?;
             service.call(request).await.map_err(Error::other)
         };
-        let answered = feed.attend(&mut ctx.body_reader().behind_buffered(), answering).await?;
+        let answered = feed.attend(&mut ctx.body_reader().skip_buffered(), answering).await?;
         answer(ctx, &feed, answered).await
     }
 }

@@ -11,8 +11,8 @@ use std::task::{self, Poll};
 use std::thread;
 
 use corehttp::{
-    BodyPlan, Coding, Compress, Context, Course, Flush, Handler, Headers, IntoHandler, Limits, Method,
-    Request, Response, Server, Status, Transform, with_plan,
+    BodyPlan, Coding, Compress, Context, Flush, Handler, Headers, IntoHandler, Limits, Method, Request,
+    Response, Server, Status, Transform, TransformAction, with_plan,
 };
 use flate2::read::{GzDecoder, ZlibDecoder};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
@@ -587,9 +587,9 @@ impl Read for Chunks {
 struct Counting(usize);
 
 impl Transform for Counting {
-    fn begin(&mut self, response: &mut Response) -> Course {
+    fn begin(&mut self, response: &mut Response) -> TransformAction {
         response.headers.set("x-passes", "1").unwrap();
-        if response.headers.contains("x-around") { Course::Around } else { Course::Through }
+        if response.headers.contains("x-around") { TransformAction::Bypass } else { TransformAction::Apply }
     }
 
     fn apply(&mut self, data: &[u8], flush: Flush, out: &mut Vec<u8>) -> io::Result<()> {
@@ -705,10 +705,10 @@ fn trailers_describe_the_coded_content_9530_4() {
 struct Inverting(Vec<u8>);
 
 impl Transform for Inverting {
-    fn begin(&mut self, response: &mut Response) -> Course {
+    fn begin(&mut self, response: &mut Response) -> TransformAction {
         let coding = response.headers.text("content-encoding").unwrap_or("none").to_owned();
         response.headers.set("x-inverted", coding).unwrap();
-        if response.headers.contains("x-around") { Course::Around } else { Course::Through }
+        if response.headers.contains("x-around") { TransformAction::Bypass } else { TransformAction::Apply }
     }
 
     fn apply(&mut self, data: &[u8], flush: Flush, out: &mut Vec<u8>) -> io::Result<()> {

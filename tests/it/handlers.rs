@@ -14,8 +14,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use corehttp::{
-    BodyPlan, Context, Course, Error, Flush, Handler, Headers, IntoHandler, InvalidAnswer, PeerAddr, Request,
-    Response, Server, ServerCore, Status, Timeouts, Transform, around, with_plan,
+    BodyPlan, Context, Error, Flush, Handler, Headers, IntoHandler, InvalidAnswer, PeerAddr, Request,
+    Response, Server, ServerCore, Status, Timeouts, Transform, TransformAction, around, with_plan,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::sync::{Notify, Semaphore};
@@ -395,8 +395,8 @@ mod panics {
     }
 
     impl Transform for Fragile {
-        fn begin(&mut self, _: &mut Response) -> Course {
-            Course::Through
+        fn begin(&mut self, _: &mut Response) -> TransformAction {
+            TransformAction::Apply
         }
 
         fn apply(&mut self, data: &[u8], _: Flush, out: &mut Vec<u8>) -> io::Result<()> {

@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use corehttp::{
-    BodyPlan, Context, Course, Flush, IntoHandler, Response, Server, Timeouts, Transform, Writer, with_plan,
+    BodyPlan, Context, Flush, IntoHandler, Response, Server, Timeouts, Transform, TransformAction, Writer,
+    with_plan,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
 use tokio::task::yield_now;
@@ -483,8 +484,8 @@ fn a_body_is_never_whole_once_a_write_has_failed() {
 struct Held(Vec<u8>, usize);
 
 impl Transform for Held {
-    fn begin(&mut self, _: &mut Response) -> Course {
-        Course::Through
+    fn begin(&mut self, _: &mut Response) -> TransformAction {
+        TransformAction::Apply
     }
 
     fn apply(&mut self, data: &[u8], flush: Flush, out: &mut Vec<u8>) -> io::Result<()> {

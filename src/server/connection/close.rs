@@ -7,34 +7,34 @@ use std::time::Duration;
 use crate::memory::Reset;
 use crate::net::{Conn, Fault, Lane, Transport};
 use crate::server::Context;
-use crate::server::context::Manner;
+use crate::server::context::CloseMode;
 
 /// Ends the connection. Any wait for the peer is bounded.
-pub(super) async fn close(ctx: &mut Context, manner: Manner) {
-    match manner {
-        Manner::AtOnce => ctx.say_end(),
-        Manner::Politely | Manner::Lingering => {
+pub(super) async fn close(ctx: &mut Context, mode: CloseMode) {
+    match mode {
+        CloseMode::Now => ctx.close_now(),
+        CloseMode::Graceful | CloseMode::Linger => {
             let sent = poll_fn(|cx| ctx.poll_send(cx)).await.is_ok()
                 && poll_fn(|cx| ctx.poll_flush(cx)).await.is_ok();
             let shut = sent && poll_fn(|cx| ctx.poll_shutdown(cx)).await.is_ok();
-            if shut && (manner == Manner::Lingering || ctx.has_unheard()) {
+            if shut && (mode == CloseMode::Linger || ctx.has_unread_tls()) {
                 // Many peers may linger at once, so none keeps what its exchange needed.
-                ctx.forget_exchange();
+                ctx.reset_exchange();
                 ctx.shrink();
                 ctx.incoming.take();
                 poll_fn(|cx| ctx.poll_linger(cx)).await;
             }
         }
-        Manner::Abort => {
+        CloseMode::Reset => {
             // Earlier answers are complete, and are sent if that takes no waiting.
             poll_fn(|cx| Poll::Ready(ctx.poll_flush(cx).is_ready())).await;
-            ctx.abort();
+            ctx.reset_transport();
         }
     }
 }
 
 /// Ends a connection that carried no exchange, and gives the peer time to read why.
-pub(super) async fn hang_up(ctx: &mut Context) {
+pub(super) async fn shutdown_and_linger(ctx: &mut Context) {
     if poll_fn(|cx| ctx.poll_shutdown(cx)).await.is_ok() {
         poll_fn(|cx| ctx.poll_linger(cx)).await;
     }
@@ -50,34 +50,34 @@ pub(super) fn poll_stop(
 ) -> Poll<()> {
     match (conn.is_stopping(), number) {
         (false, _) => Poll::Pending,
-        (true, 0) => poll_newcomer(conn, cx),
+        (true, 0) => poll_stop_new(conn, cx),
         // A request has already arrived, from a peer that was never told to stop sending; it is answered.
         (true, _) if conn.transport.has_unnoticed() => Poll::Pending,
-        (true, _) => poll_idle(conn, limit, cx),
+        (true, _) => poll_stop_idle(conn, limit, cx),
     }
 }
 
 /// A new connection is given time, since its first request may be on its way.
-pub(super) fn poll_newcomer(conn: &mut Conn, cx: &mut task::Context<'_>) -> Poll<()> {
+pub(super) fn poll_stop_new(conn: &mut Conn, cx: &mut task::Context<'_>) -> Poll<()> {
     match conn.is_stopping() {
-        true => conn.poll_expired(cx, Lane::Whole, NEWCOMER_GRACE).map(drop),
+        true => conn.poll_expired(cx, Lane::Whole, FIRST_REQUEST_GRACE).map(drop),
         false => Poll::Pending,
     }
 }
 
 /// A connection that has just carried an answer is given time, too: a busy client has sent its next request by then.
-fn poll_idle(conn: &mut Conn, limit: Duration, cx: &mut task::Context<'_>) -> Poll<()> {
-    if conn.waited(Lane::Read, limit) <= NEXT_GRACE {
-        ready!(conn.poll_expired(cx, Lane::Whole, NEXT_GRACE));
+fn poll_stop_idle(conn: &mut Conn, limit: Duration, cx: &mut task::Context<'_>) -> Poll<()> {
+    if conn.waited(Lane::Read, limit) <= NEXT_REQUEST_GRACE {
+        ready!(conn.poll_expired(cx, Lane::Whole, NEXT_REQUEST_GRACE));
     }
     // A request may still be on its way, so the sending half is closed without delay.
-    conn.poll_shutdown(cx, NEWCOMER_GRACE).map(drop)
+    conn.poll_shutdown(cx, FIRST_REQUEST_GRACE).map(drop)
 }
 
 /// How long a connection that has sent no request yet, or may linger but is silent, may hold up a stop.
-const NEWCOMER_GRACE: Duration = Duration::from_secs(1);
+const FIRST_REQUEST_GRACE: Duration = Duration::from_secs(1);
 /// How long a connection that has just carried an answer may hold up a stop.
-const NEXT_GRACE: Duration = Duration::from_millis(250);
+const NEXT_REQUEST_GRACE: Duration = Duration::from_millis(250);
 
 /// How much of what nobody wants is read at once.
 const DISCARDED_AT_ONCE: usize = 16 << 10;
@@ -85,11 +85,11 @@ const DISCARDED_AT_ONCE: usize = 16 << 10;
 /// The steps of closing.
 impl Context {
     /// Resets the connection, so that the peer cannot mistake what was sent for the whole answer.
-    fn abort(&mut self) {
+    fn reset_transport(&mut self) {
         self.conn.borrow().iter().for_each(|conn| conn.transport.reset());
     }
 
-    fn say_end(&mut self) {
+    fn close_now(&mut self) {
         self.conn.borrow_mut().iter_mut().for_each(|conn| conn.transport.say_end());
     }
 
@@ -107,7 +107,7 @@ impl Context {
 
     /// Whether a secure peer has said something since its last request, such as that it ends (RFC 8446 §6.1). Closing
     /// before that is read would cause a reset, as if the peer were still sending.
-    fn has_unheard(&self) -> bool {
+    fn has_unread_tls(&self) -> bool {
         let conn = self.conn.borrow();
         conn.iter()
             .any(|Conn { transport, .. }| matches!(transport, Transport::Tls(_)) && transport.has_unnoticed())
@@ -128,7 +128,7 @@ impl Context {
                 Poll::Ready(Ok(1..)) => {}
                 Poll::Ready(_) => return Poll::Ready(()),
                 Poll::Pending if conn.is_stopping() => {
-                    return conn.poll_expired(cx, Lane::Write, NEWCOMER_GRACE).map(drop);
+                    return conn.poll_expired(cx, Lane::Write, FIRST_REQUEST_GRACE).map(drop);
                 }
                 Poll::Pending => return Poll::Pending,
             }

@@ -10,40 +10,40 @@ use std::task::{self, Poll};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
-use super::busy::{Plan, note_expectation, plan, poll_send};
 use super::close::close;
-use super::handling::{Handled, handle, settle};
-use super::lease::Lease;
+use super::context_guard::ContextGuard;
 use super::refuse::refuse;
+use super::run_handler::{HandlerOutcome, finalize_response, run_handler};
+use super::serve::{Plan, note_expectation, plan, poll_send};
 use crate::exchange::ExchangeError;
 use crate::message::{Body, Request, Response};
 use crate::net::Conn;
-use crate::server::context::Manner;
+use crate::server::context::CloseMode;
 use crate::server::error::Refused;
 use crate::server::worker::Worker;
 use crate::server::{Context, Handler};
 
-/// Answers `request`. `connect` makes a connection of the stand-in for its peer.
+/// Answers `request`. `connect` makes a connection of the capture stream for its peer.
 pub(in crate::server) async fn respond<H: Handler>(
     worker: &Worker<H>,
     request: Request,
-    connect: impl FnOnce(StandIn) -> Conn,
+    connect: impl FnOnce(CaptureStream) -> Conn,
 ) -> Response {
     let written = Rc::default();
     worker.shared.clock.refresh();
-    let mut lease = Lease::new(worker, worker.take_context());
-    lease.detach(request, connect(StandIn { written: Rc::clone(&written) }));
-    let manner = match answer(worker, &mut lease).await {
-        Ok(()) => Manner::Politely,
-        // There is no peer to linger for: the stand-in has already received all that was written.
-        Err(refused) => match refuse(&mut lease, *refused).0 {
-            Manner::Lingering => Manner::Politely,
-            manner => manner,
+    let mut guard = ContextGuard::new(worker, worker.take_context());
+    guard.detach(request, connect(CaptureStream { written: Rc::clone(&written) }));
+    let mode = match answer(worker, &mut guard).await {
+        Ok(()) => CloseMode::Graceful,
+        // There is no peer to linger for: the capture stream has already received all that was written.
+        Err(refused) => match refuse(&mut guard, *refused).0 {
+            CloseMode::Linger => CloseMode::Graceful,
+            mode => mode,
         },
     };
-    close(&mut lease, manner).await;
-    let mut response = mem::take(&mut lease.response);
-    lease.drop_values();
+    close(&mut guard, mode).await;
+    let mut response = mem::take(&mut guard.response);
+    guard.drop_user_values();
     let written = written.take();
     if !written.is_empty() {
         response.body.set(written);
@@ -57,14 +57,14 @@ async fn answer<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<(),
     let plan = plan(worker, ctx)?;
     let body_max = if let Plan::Buffer(body_max) = plan { body_max } else { usize::MAX };
     let conn = ctx.conn.clone();
-    let handled = match plan {
-        Plan::Refuse(status) => Handled::Refused(status),
+    let outcome = match plan {
+        Plan::Refuse(status) => HandlerOutcome::Refused(status),
         Plan::Buffer(_) | Plan::Call => {
             receive(&mut ctx.request.body, body_max).await?;
-            handle(worker, &conn, pin!(async { worker.handler.handle(ctx).await })).await
+            run_handler(worker, &conn, pin!(async { worker.handler.handle(ctx).await })).await
         }
     };
-    settle(ctx, handled)?;
+    finalize_response(ctx, outcome)?;
     poll_fn(|cx| poll_send(ctx, cx)).await
 }
 
@@ -81,11 +81,11 @@ async fn receive(body: &mut Body, body_max: usize) -> Result<(), ExchangeError> 
 
 /// Stands in for the peer of a request without a connection: it keeps what is written to it, and sends nothing, not
 /// even an end of stream.
-pub(in crate::server) struct StandIn {
+pub(in crate::server) struct CaptureStream {
     written: Rc<Cell<Vec<u8>>>,
 }
 
-impl AsyncRead for StandIn {
+impl AsyncRead for CaptureStream {
     fn poll_read(
         self: Pin<&mut Self>,
         _: &mut task::Context<'_>,
@@ -95,7 +95,7 @@ impl AsyncRead for StandIn {
     }
 }
 
-impl AsyncWrite for StandIn {
+impl AsyncWrite for CaptureStream {
     fn poll_write(self: Pin<&mut Self>, _: &mut task::Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let mut written = self.written.take();
         written.extend_from_slice(bytes);

@@ -1,11 +1,11 @@
 //! [`Connection`]: the life of one connection: wait, be served, and start over (RFC 9112 §9).
 
-mod busy;
-mod handling;
 mod handshake;
+mod run_handler;
+mod serve;
 
 mod close;
-mod lease;
+mod context_guard;
 mod refuse;
 
 mod detached;
@@ -15,12 +15,12 @@ use std::rc::Rc;
 use std::task::{self, Poll, ready};
 
 pub(super) use detached::respond;
-pub(super) use refuse::turn_away;
+pub(super) use refuse::reject;
 
 use self::close::poll_stop;
-use super::context::Vacated;
-use super::errand::{Errand, Rest};
-use super::worker::{Desk, Worker};
+use super::context::UpgradedHandle;
+use super::job::{Job, JobOutcome};
+use super::worker::{JobFuture, Worker};
 use super::{Context, Handler};
 use crate::net::{Conn, Lane};
 
@@ -29,19 +29,19 @@ pub(super) struct Connection<H: Handler> {
     worker: Rc<Worker<H>>,
     /// The connection, while it waits.
     idle: Option<Conn>,
-    /// Where it is served, while it is busy.
-    desk: Option<Box<Desk<H>>>,
+    /// The job that serves it, while it is busy.
+    job: Option<Box<JobFuture<H>>>,
     /// How many exchanges it has carried.
     number: u64,
     /// The place that the connection left, if it was taken over.
-    vacated: Option<Box<Vacated>>,
+    upgraded: Option<Box<UpgradedHandle>>,
 }
 
 impl<H: Handler> Connection<H> {
     pub(super) fn new(worker: Rc<Worker<H>>, conn: Conn) -> Connection<H> {
-        let mut connection = Connection { worker, idle: None, desk: None, number: 0, vacated: None };
+        let mut connection = Connection { worker, idle: None, job: None, number: 0, upgraded: None };
         match connection.worker.shared.acceptor {
-            Some(_) => connection.take_desk(Errand::Handshake(Box::new(conn))),
+            Some(_) => connection.begin(Job::Handshake(Box::new(conn))),
             None => connection.idle = Some(conn),
         }
         connection
@@ -56,9 +56,9 @@ impl<H: Handler> Connection<H> {
         // Time has passed since the last poll, if only in the queue of the core.
         self.worker.shared.clock.outdate();
         loop {
-            if let Some(desk) = &mut self.desk {
-                let rest = ready!(desk.poll(cx));
-                if let Some(served) = self.leave_desk(rest) {
+            if let Some(job) = &mut self.job {
+                let outcome = ready!(job.poll(cx));
+                if let Some(served) = self.end(outcome) {
                     return Poll::Ready(served);
                 }
             }
@@ -66,37 +66,37 @@ impl<H: Handler> Connection<H> {
                 self.idle.iter_mut().for_each(|conn| conn.transport.say_end());
                 return Poll::Ready(Ok(()));
             };
-            context.adopt(&mut self.idle, self.number);
-            self.take_desk(Errand::Exchanges(context));
+            context.attach(&mut self.idle, self.number);
+            self.begin(Job::Exchanges(context));
         }
     }
 
     /// Serves until the connection is closed, even if it was taken over. Its errors have been reported.
     pub(super) fn poll_closed(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
-        if self.vacated.is_none() {
+        if self.upgraded.is_none() {
             let _ = ready!(self.poll_serve(cx));
         }
-        self.vacated.as_mut().map_or(Poll::Ready(()), |vacated| vacated.poll_dropped(cx))
+        self.upgraded.as_mut().map_or(Poll::Ready(()), |upgraded| upgraded.poll_dropped(cx))
     }
 
-    fn take_desk(&mut self, errand: Errand) {
-        let desk = self.worker.take_desk(|| Desk::new(busy::run));
-        desk.begin((self.worker.clone(), errand));
-        self.desk = Some(desk);
+    fn begin(&mut self, job: Job) {
+        let future = self.worker.take_job_future(|| JobFuture::new(serve::run));
+        future.begin((self.worker.clone(), job));
+        self.job = Some(future);
     }
 
     /// Returns how the connection ended, if it did.
-    fn leave_desk(&mut self, rest: Rest) -> Option<io::Result<()>> {
-        if let Some(desk) = self.desk.take() {
-            self.worker.give_desk(desk);
+    fn end(&mut self, outcome: JobOutcome) -> Option<io::Result<()>> {
+        if let Some(future) = self.job.take() {
+            self.worker.give_job_future(future);
         }
-        match rest {
-            Rest::Secured(conn) => self.idle = Some(*conn),
-            Rest::Waiting(mut context) => {
+        match outcome {
+            JobOutcome::Secured(conn) => self.idle = Some(*conn),
+            JobOutcome::Idle(mut context) => {
                 self.number = context.release(&mut self.idle);
                 self.worker.give_context(context);
             }
-            Rest::Over(served) => return Some(served.map(|vacated| self.vacated = vacated)),
+            JobOutcome::Closed(served) => return Some(served.map(|upgraded| self.upgraded = upgraded)),
         }
         None
     }

@@ -3,13 +3,13 @@
 use std::io;
 
 use super::close::close;
-use super::lease::Lease;
+use super::context_guard::ContextGuard;
 use crate::coding::ACCEPTED;
 use crate::exchange::ExchangeError;
 use crate::memory::Reset;
 use crate::message::{Name, Status};
 use crate::net::{Conn, TlsError};
-use crate::server::context::{Manner, Unread};
+use crate::server::context::{CloseMode, UnreadBody};
 use crate::server::error::Refused;
 use crate::server::worker::Worker;
 use crate::server::{Context, Error, Handler, RefusalCause};
@@ -17,33 +17,33 @@ use crate::server::{Context, Error, Handler, RefusalCause};
 /// Writes the answer to a refused peer, unless part of another answer has been sent. Returns how to close, and how the
 /// connection ended.
 #[cold]
-pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (Manner, io::Result<()>) {
+pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (CloseMode, io::Result<()>) {
     let Refused { status, cause } = refused;
     let failed = match &cause {
         RefusalCause::Exchange(error) => Some(error),
         RefusalCause::Handler(error) => error.met(),
         _ => None,
     };
-    let served = failed.map_or_else(|| io::Error::other("the handler failed"), ExchangeError::as_io);
-    ctx.drop_each_value();
-    let told = status.filter(|_| ctx.outgoing.is_unsent()).map(final_status);
-    if let Some(status) = told {
+    let result = failed.map_or_else(|| io::Error::other("the handler failed"), ExchangeError::as_io);
+    ctx.drop_all_user_values();
+    let answered = status.filter(|_| ctx.outgoing.is_unsent()).map(final_status);
+    if let Some(status) = answered {
         // A timeout, for one, comes without anything that would have refreshed the clock.
         ctx.shared.clock.refresh();
         ctx.response.reset();
         ctx.stop_persisting();
-        explain(ctx, status);
+        set_status_and_text(ctx, status);
         match cause {
             RefusalCause::Connections(_) => ctx.response.headers.put(Name::RETRY_AFTER, RETRY_AFTER),
             RefusalCause::Tls(TlsError::PlainText) => ctx.response.text(PLAIN_HTTP),
             _ => {}
         }
-        ctx.write_head(ctx.response.body.announced(), Unread::Dropped);
+        ctx.write_head(ctx.response.body.announced(), UnreadBody::Discard);
     }
-    ctx.report(told, cause);
+    ctx.report(answered, cause);
     // What went wrong after the end of an answer must not take the answer away.
-    let is_whole = told.is_some() || ctx.outgoing.is_over();
-    (if is_whole { Manner::Lingering } else { Manner::Abort }, Err(served))
+    let is_whole = answered.is_some() || ctx.outgoing.is_over();
+    (if is_whole { CloseMode::Linger } else { CloseMode::Reset }, Err(result))
 }
 
 /// Such a peer is mostly a person with a browser, who has typed `http` for `https`.
@@ -53,18 +53,18 @@ const PLAIN_HTTP: &str = "This port speaks HTTPS, and the request came in plain 
 const RETRY_AFTER: &[u8] = b"1";
 
 /// Refuses a connection before its first request, and ends it.
-pub(in crate::server) async fn turn_away<H: Handler>(worker: &Worker<H>, conn: Conn, refused: Box<Refused>) {
-    let mut lease = Lease::new(worker, worker.take_context());
-    lease.adopt(&mut Some(conn), 0);
-    let (manner, _) = refuse(&mut lease, *refused);
-    close(&mut lease, manner).await;
+pub(in crate::server) async fn reject<H: Handler>(worker: &Worker<H>, conn: Conn, refused: Box<Refused>) {
+    let mut guard = ContextGuard::new(worker, worker.take_context());
+    guard.attach(&mut Some(conn), 0);
+    let (mode, _) = refuse(&mut guard, *refused);
+    close(&mut guard, mode).await;
 }
 
 /// Turns the response into the answer to a request that the handler has refused by its head.
 #[cold]
 pub(super) fn answer_plan(ctx: &mut Context, status: Status) {
     let status = final_status(status);
-    explain(ctx, status);
+    set_status_and_text(ctx, status);
     ctx.report(Some(status), RefusalCause::Plan);
 }
 
@@ -73,7 +73,7 @@ pub(super) fn answer_plan(ctx: &mut Context, status: Status) {
 pub(super) fn answer_error(ctx: &mut Context, error: Error) {
     ctx.response.remove_content();
     let status = final_status(error.owed());
-    explain(ctx, status);
+    set_status_and_text(ctx, status);
     if error.is_of_coding() {
         // The peer should learn which codings would have been accepted (RFC 9110 §15.5.16).
         ctx.response.headers.put(Name::new("accept-encoding"), ACCEPTED.as_bytes());
@@ -96,7 +96,7 @@ fn final_status(owed: Status) -> Status {
 }
 
 /// Says no more than the status does: nothing that the peer sent is reflected.
-fn explain(ctx: &mut Context, status: Status) {
+fn set_status_and_text(ctx: &mut Context, status: Status) {
     ctx.response.status = status;
     ctx.response.text(status.reason());
     ctx.response.trailers.reset();

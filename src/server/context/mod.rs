@@ -1,24 +1,24 @@
 //! [`Context`]: one exchange, as its handler sees it.
 
 mod client_ip;
-mod facts;
+mod exchange_info;
 
-mod closed;
-mod conversation;
 mod decode;
-mod head;
+mod handler_io;
+mod next_step;
+mod peer_closed;
+mod response_head;
 #[cfg(feature = "tower")]
-mod known;
-mod next;
+mod tower;
 
 mod reader;
 mod upgraded;
 mod writer;
 
 mod extensions;
-mod passage;
 mod transform;
-mod values;
+mod transform_writer;
+mod user_values;
 
 use std::cell::RefCell;
 use std::fmt;
@@ -26,15 +26,15 @@ use std::rc::Rc;
 use std::task::{self, Poll, ready};
 
 pub use extensions::Extensions;
-pub(super) use head::Unread;
-pub(super) use next::{Manner, Next};
+pub(super) use next_step::{CloseMode, NextStep};
 pub use reader::Reader;
-pub use transform::{Course, Transform};
+pub(super) use response_head::UnreadBody;
+pub use transform::{Transform, TransformAction};
 pub use upgraded::Upgraded;
-pub(super) use upgraded::Vacated;
+pub(super) use upgraded::UpgradedHandle;
 pub use writer::Writer;
 
-use self::facts::Facts;
+use self::exchange_info::ExchangeInfo;
 use super::error::Refused;
 use super::shared::Shared;
 use super::{Refusal, RefusalCause};
@@ -128,10 +128,10 @@ pub struct Context {
     /// The connection; none while the context waits to be used again, or once it was taken over.
     pub(super) conn: SharedConn,
     /// The place that the connection left, once it was taken over.
-    pub(super) vacated: Option<Box<Vacated>>,
+    pub(super) upgraded: Option<Box<UpgradedHandle>>,
     /// What a busy connection borrows. It is here while there is no connection to lend it to.
     workspace: Option<Box<Workspace>>,
-    pub(super) facts: Facts,
+    pub(super) info: ExchangeInfo,
     pub(super) shared: Rc<Shared>,
 }
 
@@ -142,7 +142,7 @@ pub(super) type SharedConn = Rc<RefCell<Option<Conn>>>;
 /// The side that the loop of the connection uses.
 impl Context {
     pub(super) fn new(shared: Rc<Shared>) -> Box<Context> {
-        let facts = Facts::new(shared.clock.now());
+        let info = ExchangeInfo::new(shared.clock.now());
         Box::new(Context {
             request: Request::default(),
             response: Response::default(),
@@ -152,19 +152,19 @@ impl Context {
             incoming: RefCell::default(),
             outgoing: Outgoing::default(),
             conn: SharedConn::default(),
-            vacated: None,
+            upgraded: None,
             workspace: Some(Box::default()),
-            facts,
+            info,
             shared,
         })
     }
 
     /// Takes a connection, which has carried `number` exchanges, out of its place.
-    pub(super) fn adopt(&mut self, place: &mut Option<Conn>, number: u64) {
+    pub(super) fn attach(&mut self, slot: &mut Option<Conn>, number: u64) {
         let mut conn = self.conn.borrow_mut();
-        std::mem::swap(&mut *conn, place);
+        std::mem::swap(&mut *conn, slot);
         conn.iter_mut().for_each(Conn::share);
-        self.facts.number = number;
+        self.info.number = number;
     }
 
     /// Lends the connection the workspace that it needs while it is busy, or takes it back.
@@ -175,41 +175,41 @@ impl Context {
 
     /// Puts the connection into its place again, and returns the number of exchanges it has carried. Its memory stays
     /// here.
-    pub(super) fn release(&mut self, place: &mut Option<Conn>) -> u64 {
-        std::mem::swap(&mut *self.conn.borrow_mut(), place);
-        place.iter_mut().for_each(|conn| conn.swap_workspace(&mut self.workspace));
-        self.facts.number
+    pub(super) fn release(&mut self, slot: &mut Option<Conn>) -> u64 {
+        std::mem::swap(&mut *self.conn.borrow_mut(), slot);
+        slot.iter_mut().for_each(|conn| conn.swap_workspace(&mut self.workspace));
+        self.info.number
     }
 
     /// Forgets the exchange, to be ready for the next head.
-    pub(super) fn forget_exchange(&mut self) {
-        let Context { request, response, incoming, outgoing, facts, .. } = self;
+    pub(super) fn reset_exchange(&mut self) {
+        let Context { request, response, incoming, outgoing, info, .. } = self;
         request.reset();
         response.reset();
         incoming.get_mut().forget_message();
         outgoing.reset();
         // If the next head is refused, that answer must not depend on the request before it.
-        facts.asked = Asked::default();
+        info.asked = Asked::default();
     }
 
-    /// Begins an exchange for a request that is already here, with a stand-in for the connection.
+    /// Begins an exchange for a request that is already here, with a capture stream for the connection.
     pub(super) fn detach(&mut self, request: Request, conn: Conn) {
         self.request = request;
-        self.adopt(&mut Some(conn), 0);
-        self.note_facts();
-        self.facts.detached = true;
+        self.attach(&mut Some(conn), 0);
+        self.note_request();
+        self.info.detached = true;
     }
 
     #[inline]
     pub(super) fn poll_head(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<Head, Box<Refused>>> {
-        let Context { request, incoming, conn, facts, shared, .. } = self;
+        let Context { request, incoming, conn, info, shared, .. } = self;
         let mut conn = conn.borrow_mut();
         let Some(conn) = &mut *conn else { return Poll::Ready(Ok(Head::End)) };
         let on_read = || shared.clock.refresh();
         incoming.get_mut().poll_head(cx, conn, request, &shared.bounds, on_read).map_err(|error| {
             // A refused HEAD request is answered without content, too.
-            facts.asked.head = request.method() == Method::Head;
-            facts.headless = true;
+            info.asked.head = request.method() == Method::Head;
+            info.is_head_refused = true;
             error.into()
         })
     }
@@ -287,7 +287,7 @@ impl Context {
 
     /// Whether as many answers wait in the output as may.
     #[inline]
-    pub(super) fn is_capped(&mut self, unsent: usize) -> bool {
+    pub(super) fn must_flush(&mut self, unsent: usize) -> bool {
         let limits = &self.shared.bounds.limits;
         let waiting = self.conn.borrow_mut().as_mut().map_or(0, |conn| conn.output().len());
         unsent >= limits.pipeline_answers_max || waiting >= limits.pipeline_bytes_max
@@ -297,13 +297,13 @@ impl Context {
     /// reported fails afterwards, that is no news.
     pub(super) fn report(&mut self, status: Option<Status>, cause: RefusalCause) {
         let Peer { addr: peer, id: connection_id } = self.peer();
-        let (exchange_number, request) = match (self.facts.number, self.facts.headless) {
+        let (exchange_number, request) = match (self.info.number, self.info.is_head_refused) {
             (number, true) => (number + 1, None),
             (0, false) => (0, None),
             (number, false) => (number, Some(&self.request)),
         };
-        let last = self.facts.reported.replace((connection_id, exchange_number));
-        if matches!(cause, RefusalCause::Exchange(_)) && last == self.facts.reported {
+        let last = self.info.reported.replace((connection_id, exchange_number));
+        if matches!(cause, RefusalCause::Exchange(_)) && last == self.info.reported {
             return;
         }
         self.shared.report(Refusal { status, peer, connection_id, exchange_number, request, cause });
@@ -321,9 +321,9 @@ impl Reset for Context {
             incoming,
             outgoing,
             conn,
-            vacated,
+            upgraded,
             workspace,
-            facts,
+            info,
             shared: _,
         } = self;
         request.reset();
@@ -333,18 +333,18 @@ impl Reset for Context {
         transformed.clear();
         incoming.get_mut().reset();
         outgoing.reset();
-        vacate(vacated);
+        vacate(upgraded);
         if let Some(mut conn) = conn.borrow_mut().take() {
             conn.swap_workspace(workspace);
         }
         workspace.iter_mut().for_each(|workspace| workspace.reset());
-        *facts = Facts::new(facts.arrived);
+        *info = ExchangeInfo::new(info.arrived);
     }
 
     fn shrink(&mut self) {
         self.request.shrink();
         self.response.shrink();
-        self.transformed.shrink_to(passage::KEPT_MAX);
+        self.transformed.shrink_to(transform_writer::KEPT_MAX);
         self.incoming.get_mut().shrink();
         self.outgoing.shrink();
         self.workspace.iter_mut().for_each(|workspace| workspace.shrink());
@@ -357,7 +357,7 @@ impl fmt::Debug for Context {
             .field("request", &self.request)
             .field("response", &self.response)
             .field("extensions", &self.extensions)
-            .field("facts", &self.facts)
+            .field("info", &self.info)
             .finish_non_exhaustive()
     }
 }

@@ -9,7 +9,7 @@ use std::task::{self, Poll, ready};
 use tokio::io::{AsyncRead, ReadBuf};
 
 use super::SharedConn;
-use super::closed::poll_left;
+use super::peer_closed::poll_peer_gone;
 use crate::coding::{DECODED_AT_ONCE, Decoders, Decoding};
 use crate::exchange::{Bounds, ExchangeError, Incoming};
 use crate::message::{Headers, Request};
@@ -86,7 +86,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Skips what was buffered of the body.
-    pub(crate) fn behind_buffered(mut self) -> Reader<'a> {
+    pub(crate) fn skip_buffered(mut self) -> Reader<'a> {
         self.buffered = self.request.body.len();
         self
     }
@@ -121,13 +121,13 @@ impl<'a> Reader<'a> {
     }
 
     /// Fails once the peer does not wait for an answer any more, as
-    /// [`Context::peer_left`](super::Context::peer_left) does.
-    pub(crate) async fn peer_left(&mut self) -> Result {
+    /// [`Context::peer_gone`](super::Context::peer_gone) does.
+    pub(crate) async fn peer_gone(&mut self) -> Result {
         if self.decoding.is_none() {
             // What was lent has been read, and would count as what is kept meanwhile.
             self.incoming.take_back();
         }
-        let left = poll_fn(|cx| poll_left(cx, self.conn, self.incoming, self.bounds)).await;
+        let left = poll_fn(|cx| poll_peer_gone(cx, self.conn, self.incoming, self.bounds)).await;
         Err(io::Error::from(left).into())
     }
 

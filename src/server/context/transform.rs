@@ -19,15 +19,15 @@ use crate::message::{Headers, Response};
 ///
 /// ```
 /// use std::io;
-/// use corehttp::{BodyPlan, Context, Course, Flush, Handler, Request, Response, Result, Transform};
+/// use corehttp::{BodyPlan, Context, Flush, Handler, Request, Response, Result, Transform, TransformAction};
 ///
 /// struct Upper;
 ///
 /// impl Transform for Upper {
-///     fn begin(&mut self, response: &mut Response) -> Course {
+///     fn begin(&mut self, response: &mut Response) -> TransformAction {
 ///         match response.headers.content_type() {
-///             Some("text/plain") => Course::Through,
-///             _ => Course::Around,
+///             Some("text/plain") => TransformAction::Apply,
+///             _ => TransformAction::Bypass,
 ///         }
 ///     }
 ///
@@ -56,13 +56,13 @@ use crate::message::{Headers, Response};
 ///
 /// ```
 /// # use std::{cell::Cell, io, rc::Rc};
-/// # use corehttp::{BodyPlan, BoxHandler, Context, Course, Flush, Handler};
-/// # use corehttp::{Request, Response, Result, Server, Transform};
+/// # use corehttp::{BodyPlan, BoxHandler, Context, Flush, Handler};
+/// # use corehttp::{Request, Response, Result, Server, Transform, TransformAction};
 /// struct Count(Rc<Cell<u64>>);
 ///
 /// impl Transform for Count {
-///     fn begin(&mut self, _: &mut Response) -> Course {
-///         Course::Through
+///     fn begin(&mut self, _: &mut Response) -> TransformAction {
+///         TransformAction::Apply
 ///     }
 ///
 ///     fn apply(&mut self, data: &[u8], _: Flush, out: &mut Vec<u8>) -> io::Result<()> {
@@ -113,7 +113,7 @@ pub trait Transform: Any {
     /// [`Transform::apply`].
     ///
     /// A transform that changes the length of the content must remove `content-length`.
-    fn begin(&mut self, response: &mut Response) -> Course;
+    fn begin(&mut self, response: &mut Response) -> TransformAction;
 
     /// Takes `data`, a few KiB at a time, and appends to `out` what is to be sent now. The last call is the only one
     /// with [`Flush::End`].
@@ -128,11 +128,11 @@ pub trait Transform: Any {
     fn end(&mut self, _trailers: &mut Headers) {}
 }
 
-/// Whether the content of a streamed answer goes through its [`Transform`].
+/// What a [`Transform`] does with the content of a streamed answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Course {
-    /// Through [`Transform::apply`].
-    Through,
-    /// Straight to the peer.
-    Around,
+pub enum TransformAction {
+    /// The content goes through [`Transform::apply`].
+    Apply,
+    /// The content goes to the peer as it is.
+    Bypass,
 }

@@ -26,7 +26,7 @@ use crate::wire::encode;
 pub struct Upgraded {
     stream: Early<Pin<Box<dyn Stream>>>,
     /// The last field, since the connection must be closed before it is no longer counted.
-    _owned: oneshot::Sender<Infallible>,
+    _dropped: oneshot::Sender<Infallible>,
 }
 
 /// Ways to take the connection over.
@@ -47,7 +47,7 @@ impl Context {
             return Err(InvalidAnswer::of_protocol(protocol).into());
         }
         let headers = &self.request.headers;
-        let asked = self.facts.asked.version == Version::Http11
+        let asked = self.info.asked.version == Version::Http11
             && headers.contains_token("connection", "upgrade")
             && headers.contains_token("upgrade", protocol);
         if !asked {
@@ -70,14 +70,14 @@ impl Context {
     pub async fn tunnel(&mut self) -> io::Result<Upgraded> {
         self.check_unsent()?;
         // Another reader of the same bytes might take that content for the first bytes of the tunnel.
-        if !self.facts.asked.connect || !self.incoming.get_mut().is_read() {
+        if !self.info.asked.connect || !self.incoming.get_mut().is_read() {
             return Err(InvalidAnswer::Tunnel.into());
         }
         self.hand_over(None).await
     }
 
     async fn hand_over(&mut self, protocol: Option<&str>) -> io::Result<Upgraded> {
-        match (self.facts.detached, self.incoming.get_mut().is_read()) {
+        match (self.info.detached, self.incoming.get_mut().is_read()) {
             (true, _) => return Err(InvalidAnswer::Detached.into()),
             (false, false) => return Err(InvalidAnswer::Unread.into()),
             (false, true) => {}
@@ -98,18 +98,18 @@ impl Context {
         self.swap_workspace(&mut conn);
         let incoming = self.incoming.get_mut();
         incoming.forget_message();
-        let (upgraded, vacated) = Upgraded::new(conn, incoming.input.take_unread());
-        self.vacated = Some(Box::new(vacated));
+        let (upgraded, handle) = Upgraded::new(conn, incoming.input.take_unread());
+        self.upgraded = Some(Box::new(handle));
         Ok(upgraded)
     }
 }
 
 impl Upgraded {
-    fn new(conn: Conn, early: Buffer) -> (Upgraded, Vacated) {
+    fn new(conn: Conn, early: Buffer) -> (Upgraded, UpgradedHandle) {
         let (transport, deadline) = conn.into_parts();
-        let (owned, disowned) = oneshot::channel();
-        let upgraded = Upgraded { stream: Early::new(transport, early), _owned: owned };
-        (upgraded, Vacated { disowned, deadline })
+        let (sender, dropped) = oneshot::channel();
+        let upgraded = Upgraded { stream: Early::new(transport, early), _dropped: sender };
+        (upgraded, UpgradedHandle { dropped, deadline })
     }
 }
 
@@ -122,12 +122,12 @@ impl fmt::Debug for Upgraded {
 }
 
 /// The place that a handed-over connection still takes among those of its core.
-pub(in crate::server) struct Vacated {
-    disowned: oneshot::Receiver<Infallible>,
+pub(in crate::server) struct UpgradedHandle {
+    dropped: oneshot::Receiver<Infallible>,
     deadline: Deadline,
 }
 
-impl Vacated {
+impl UpgradedHandle {
     /// Who is at the other end of the connection.
     pub(super) fn peer(&self) -> Peer {
         self.deadline.peer()
@@ -135,6 +135,6 @@ impl Vacated {
 
     /// Ready when the [`Upgraded`] has been dropped.
     pub(in crate::server) fn poll_dropped(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
-        Pin::new(&mut self.disowned).poll(cx).map(|_| ())
+        Pin::new(&mut self.dropped).poll(cx).map(|_| ())
     }
 }

@@ -10,8 +10,8 @@ use std::task::{self, Poll, ready};
 use tokio::io::AsyncWrite;
 
 use super::SharedConn;
-use super::closed::{poll_closed, poll_left};
-use super::passage::Passage;
+use super::peer_closed::{poll_peer_closed, poll_peer_gone};
+use super::transform_writer::TransformWriter;
 use crate::coding::Flush;
 use crate::exchange::{Bounds, ExchangeError, Incoming, Outgoing, poll_flush};
 use crate::message::{Headers, Request};
@@ -32,7 +32,7 @@ pub struct Writer<'a> {
     pub request: &'a Request,
     /// The trailers of the response.
     trailers: &'a mut Headers,
-    passage: Option<Passage<'a>>,
+    transform: Option<TransformWriter<'a>>,
     outgoing: &'a mut Outgoing,
     pub(super) conn: &'a SharedConn,
     /// What the peer sends, unless a [`Reader`](super::Reader) reads it.
@@ -46,12 +46,12 @@ impl<'a> Writer<'a> {
     pub(super) fn new(
         request: &'a Request,
         trailers: &'a mut Headers,
-        passage: Option<Passage<'a>>,
+        transform: Option<TransformWriter<'a>>,
         outgoing: &'a mut Outgoing,
         conn: &'a SharedConn,
         bounds: &'a Bounds,
     ) -> Writer<'a> {
-        Writer { request, trailers, passage, outgoing, conn, incoming: None, bounds, turn: Turn::default() }
+        Writer { request, trailers, transform, outgoing, conn, incoming: None, bounds, turn: Turn::default() }
     }
 
     /// Writes all of `data`. If the future is dropped, it is unknown how much of it was written.
@@ -134,23 +134,23 @@ impl<'a> Writer<'a> {
     /// ```
     pub async fn peer_closed(&self) {
         match self.incoming {
-            Some(incoming) => poll_fn(|cx| poll_closed(cx, self.conn, &mut incoming.borrow_mut())).await,
+            Some(incoming) => poll_fn(|cx| poll_peer_closed(cx, self.conn, &mut incoming.borrow_mut())).await,
             None => pending().await,
         }
     }
 
     /// Fails once the peer does not wait for an answer any more, as
-    /// [`Context::peer_left`](super::Context::peer_left) does.
-    pub(crate) async fn peer_left(&self) -> Result {
+    /// [`Context::peer_gone`](super::Context::peer_gone) does.
+    pub(crate) async fn peer_gone(&self) -> Result {
         let Some(incoming) = self.incoming else { return pending().await };
-        let left = poll_fn(|cx| poll_left(cx, self.conn, &mut incoming.borrow_mut(), self.bounds)).await;
+        let left = poll_fn(|cx| poll_peer_gone(cx, self.conn, &mut incoming.borrow_mut(), self.bounds)).await;
         Err(io::Error::from(left).into())
     }
 
     /// Takes all of `data`, if it should be gathered. Returns whether it did.
     #[inline]
     fn gather(&mut self, data: &[u8]) -> bool {
-        match (&self.passage, self.conn.borrow_mut().as_mut()) {
+        match (&self.transform, self.conn.borrow_mut().as_mut()) {
             (None, Some(conn)) => self.outgoing.gather(conn, data),
             _ => false,
         }
@@ -170,11 +170,11 @@ impl<'a> Writer<'a> {
             ready!(self.poll_drop(cx))?;
             self.turn.note(data.len());
         }
-        let Writer { passage, outgoing, conn, bounds, .. } = self;
+        let Writer { transform, outgoing, conn, bounds, .. } = self;
         let mut conn = conn.borrow_mut();
         let Some(conn) = conn.as_mut() else { return taken_over() };
-        match passage {
-            Some(passage) => passage.poll_write(cx, outgoing, conn, data, bounds),
+        match transform {
+            Some(transform) => transform.poll_write(cx, outgoing, conn, data, bounds),
             None => outgoing.poll_write(cx, conn, data, bounds).map_err(io::Error::from),
         }
     }
@@ -188,11 +188,11 @@ impl<'a> Writer<'a> {
         if self.outgoing.is_empty() {
             ready!(self.poll_drop(cx))?;
         }
-        let Writer { passage, outgoing, conn, bounds, .. } = self;
+        let Writer { transform, outgoing, conn, bounds, .. } = self;
         let mut conn = conn.borrow_mut();
         let Some(conn) = conn.as_mut() else { return taken_over() };
-        if let Some(passage) = passage {
-            ready!(passage.poll_flush(cx, outgoing, conn, Flush::Now, bounds))?;
+        if let Some(transform) = transform {
+            ready!(transform.poll_flush(cx, outgoing, conn, Flush::Now, bounds))?;
         }
         poll_flush(cx, conn, bounds).map_err(io::Error::from)
     }
@@ -203,7 +203,7 @@ impl<'a> Writer<'a> {
         ready!(self.turn.poll(cx));
         let is_answered = self.conn.borrow().as_ref().is_some_and(Conn::has_sent_all);
         match self.incoming.filter(|_| is_answered) {
-            Some(incoming) if poll_closed(cx, self.conn, &mut incoming.borrow_mut()).is_ready() => {
+            Some(incoming) if poll_peer_closed(cx, self.conn, &mut incoming.borrow_mut()).is_ready() => {
                 Poll::Ready(Err(ExchangeError::PeerClosed.into()))
             }
             _ => Poll::Ready(Ok(())),
@@ -229,12 +229,12 @@ impl<'a> Writer<'a> {
     }
 
     fn poll_last(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
-        let Writer { trailers, passage, outgoing, conn, bounds, .. } = self;
+        let Writer { trailers, transform, outgoing, conn, bounds, .. } = self;
         let mut conn = conn.borrow_mut();
         let Some(conn) = conn.as_mut() else { return taken_over() };
-        if let Some(passage) = passage {
-            ready!(passage.poll_flush(cx, outgoing, conn, Flush::End, bounds))?;
-            passage.end(trailers);
+        if let Some(transform) = transform {
+            ready!(transform.poll_flush(cx, outgoing, conn, Flush::End, bounds))?;
+            transform.end(trailers);
         }
         outgoing.finish(conn, trailers, bounds)?;
         poll_flush(cx, conn, bounds).map_err(io::Error::from)

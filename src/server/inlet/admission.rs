@@ -13,7 +13,7 @@ use crate::memory::lock;
 use crate::message::Status;
 use crate::net::{Conn, PeerAddr};
 use crate::runtime;
-use crate::server::connection::turn_away;
+use crate::server::connection::reject;
 use crate::server::error::Refused;
 use crate::server::stats::{CoreStats, Open};
 use crate::server::worker::Worker;
@@ -135,7 +135,7 @@ impl Rejection {
                 RefusalCause::ConnectionsOfPeer(_) => Status::TOO_MANY_REQUESTS,
                 _ => Status::SERVICE_UNAVAILABLE,
             };
-            turn_away(&worker, conn, Refused::new(status, cause)).await;
+            reject(&worker, conn, Refused::new(status, cause)).await;
             gate.refusing.set(gate.refusing.get() - 1);
             drop(open);
         });

@@ -1,24 +1,24 @@
 //! How a [`Context`] writes the head of its answer, and decides whether another request may follow (RFC 9112 §9.3).
 
-use super::{Context, Manner, Next};
+use super::{CloseMode, Context, NextStep};
 use crate::exchange::Expectation;
 use crate::message::{Length, Version};
 use crate::wire::{Announcement, Framing, Wish, encode};
 
 /// What becomes of the part of the request's body that is still unread when the answer begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::server) enum Unread {
-    Dropped,
+pub(in crate::server) enum UnreadBody {
+    Discard,
     /// The handler is about to read it.
-    Wanted,
+    Keep,
 }
 
 impl Context {
     /// Writes the head of the answer to the output, and begins its body.
-    pub(in crate::server) fn write_head(&mut self, content: Length, unread: Unread) {
-        let asked = self.facts.asked;
+    pub(in crate::server) fn write_head(&mut self, content: Length, unread: UnreadBody) {
+        let asked = self.info.asked;
         let announcement = Announcement::of_response(asked, &self.response, content);
-        self.facts.persists &= self.may_persist(unread) && announcement.framing() != Framing::UntilClose;
+        self.info.persists &= self.may_persist(unread) && announcement.framing() != Framing::UntilClose;
         let incoming = self.incoming.get_mut();
         if incoming.expectation == Expectation::Continue {
             incoming.expectation = Expectation::Forfeited;
@@ -26,11 +26,11 @@ impl Context {
         self.outgoing.begin(announcement);
         let mut conn = self.conn.borrow_mut();
         let Some(conn) = conn.as_mut() else { return };
-        self.facts.persists &= !conn.is_stopping();
-        if self.facts.detached {
+        self.info.persists &= !conn.is_stopping();
+        if self.info.detached {
             return self.outgoing.begin_bare();
         }
-        let persist = match (self.facts.persists, asked.version) {
+        let persist = match (self.info.persists, asked.version) {
             (false, _) => Wish::Close,
             (true, Version::Http10) => Wish::KeepAlive,
             // HTTP/1.1 connections persist by default.
@@ -41,12 +41,12 @@ impl Context {
     }
 
     /// Whether the handler's answer, and what is unread of the request, allow another request.
-    fn may_persist(&mut self, unread: Unread) -> bool {
+    fn may_persist(&mut self, unread: UnreadBody) -> bool {
         let incoming = self.incoming.get_mut();
         let may_follow = match incoming.expectation {
             // Without 100, the peer may send the body or leave it out.
             Expectation::Continue | Expectation::Forfeited => incoming.is_read(),
-            Expectation::None if unread == Unread::Wanted => true,
+            Expectation::None if unread == UnreadBody::Keep => true,
             Expectation::None => {
                 incoming.length_left().is_none_or(|left| left <= self.shared.bounds.limits.drain_max as u64)
             }
@@ -57,23 +57,23 @@ impl Context {
     /// Whether another request may follow on the connection.
     #[inline]
     pub(in crate::server) fn persists(&self) -> bool {
-        self.facts.persists
+        self.info.persists
     }
 
     /// Decides what becomes of the connection, once the answer is written.
     #[inline]
-    pub(in crate::server) fn next_step(&mut self) -> Next {
+    pub(in crate::server) fn next_step(&mut self) -> NextStep {
         let incoming = self.incoming.get_mut();
-        let may_hear_more = !self.facts.is_last || !incoming.is_read() || !incoming.input.is_empty();
-        match (self.facts.persists, may_hear_more) {
-            (true, _) => Next::Wait,
-            (false, true) => Next::Close(Manner::Lingering),
-            (false, false) => Next::Close(Manner::Politely),
+        let may_receive_more = !self.info.is_last || !incoming.is_read() || !incoming.input.is_empty();
+        match (self.info.persists, may_receive_more) {
+            (true, _) => NextStep::KeepAlive,
+            (false, true) => NextStep::Close(CloseMode::Linger),
+            (false, false) => NextStep::Close(CloseMode::Graceful),
         }
     }
 
     /// Makes this answer the last one of its connection.
     pub(in crate::server) fn stop_persisting(&mut self) {
-        self.facts.persists = false;
+        self.info.persists = false;
     }
 }

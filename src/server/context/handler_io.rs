@@ -6,9 +6,9 @@ use std::future::poll_fn;
 use std::io;
 use std::task::Poll;
 
-use super::closed::{poll_closed, poll_left};
-use super::passage::Passage;
-use super::{Context, Course, Reader, Unread, Writer};
+use super::peer_closed::{poll_peer_closed, poll_peer_gone};
+use super::transform_writer::TransformWriter;
+use super::{Context, Reader, TransformAction, UnreadBody, Writer};
 use crate::exchange::{Expectation, Incoming, poll_flush};
 use crate::message::{Headers, Length, Status, Version};
 use crate::server::{InvalidAnswer, Result};
@@ -155,8 +155,8 @@ impl Context {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub async fn stream(&mut self) -> io::Result<Writer<'_>> {
-        let course = self.begin_stream(Unread::Dropped)?;
-        let (mut writer, incoming) = self.writer(course);
+        let action = self.begin_stream(UnreadBody::Discard)?;
+        let (mut writer, incoming) = self.writer(action);
         writer.incoming = Some(incoming);
         Ok(writer)
     }
@@ -175,8 +175,8 @@ impl Context {
             }
             self.incoming.get_mut().expectation = Expectation::None;
         }
-        let course = self.begin_stream(Unread::Wanted)?;
-        let (writer, incoming) = self.writer(course);
+        let action = self.begin_stream(UnreadBody::Keep)?;
+        let (writer, incoming) = self.writer(action);
         Ok((Reader::new(writer.request, incoming.get_mut(), writer.conn, writer.bounds), writer))
     }
 
@@ -193,7 +193,7 @@ impl Context {
         if !status.is_informational() || status == Status::SWITCHING_PROTOCOLS {
             return Err(InvalidAnswer::Status(status.as_u16()).into());
         }
-        if self.facts.asked.version == Version::Http10 || self.facts.detached {
+        if self.info.asked.version == Version::Http10 || self.info.detached {
             return Ok(());
         }
         self.write(|out| encode::interim(out, status, fields, None))?;
@@ -224,13 +224,13 @@ impl Context {
     /// # let _ = corehttp::Server::new().service(report);
     /// ```
     pub async fn peer_closed(&self) {
-        poll_fn(|cx| poll_closed(cx, &self.conn, &mut self.incoming.borrow_mut())).await;
+        poll_fn(|cx| poll_peer_closed(cx, &self.conn, &mut self.incoming.borrow_mut())).await;
     }
 
-    /// Fails once the peer does not wait for an answer any more ([`poll_left`]).
-    pub(crate) async fn peer_left(&self) -> Result {
+    /// Fails once the peer does not wait for an answer any more ([`poll_peer_gone`]).
+    pub(crate) async fn peer_gone(&self) -> Result {
         let Context { conn, incoming, shared, .. } = self;
-        let left = poll_fn(|cx| poll_left(cx, conn, &mut incoming.borrow_mut(), &shared.bounds)).await;
+        let left = poll_fn(|cx| poll_peer_gone(cx, conn, &mut incoming.borrow_mut(), &shared.bounds)).await;
         Err(io::Error::from(left).into())
     }
 
@@ -250,13 +250,14 @@ impl Context {
     }
 
     /// Writes the head, and returns which way the body goes.
-    fn begin_stream(&mut self, unread: Unread) -> io::Result<Course> {
+    fn begin_stream(&mut self, unread: UnreadBody) -> io::Result<TransformAction> {
         self.check_unsent()?;
         if self.response.status.is_informational() {
             return Err(InvalidAnswer::Status(self.response.status.as_u16()).into());
         }
         let Context { transform, response, .. } = self;
-        let course = transform.as_mut().map_or(Course::Around, |transform| transform.begin(response));
+        let action =
+            transform.as_mut().map_or(TransformAction::Bypass, |transform| transform.begin(response));
         let content = match (self.response.status, self.response.headers.content_length()) {
             // A length that was given is that of another answer (RFC 9110 §8.6).
             (Status::NOT_MODIFIED, _) => Length::NoContent,
@@ -265,16 +266,16 @@ impl Context {
         };
         self.write_head(content, unread);
         // A body that is not sent, such as that of a HEAD, need not be transformed.
-        Ok(if self.outgoing.is_empty() { Course::Around } else { course })
+        Ok(if self.outgoing.is_empty() { TransformAction::Bypass } else { action })
     }
 
     /// Returns the writer, once the head was written, and what its reader would read from.
-    fn writer(&mut self, course: Course) -> (Writer<'_>, &mut RefCell<Incoming>) {
+    fn writer(&mut self, action: TransformAction) -> (Writer<'_>, &mut RefCell<Incoming>) {
         let Context { request, response, transform, transformed, incoming, outgoing, conn, shared, .. } =
             self;
-        let transform = transform.as_deref_mut().filter(|_| course == Course::Through);
-        let passage = transform.map(|transform| Passage::new(transform, transformed));
-        (Writer::new(request, &mut response.trailers, passage, outgoing, conn, &shared.bounds), incoming)
+        let transform = transform.as_deref_mut().filter(|_| action == TransformAction::Apply);
+        let transform = transform.map(|transform| TransformWriter::new(transform, transformed));
+        (Writer::new(request, &mut response.trailers, transform, outgoing, conn, &shared.bounds), incoming)
     }
 
     pub(super) async fn flush(&self) -> io::Result<()> {

@@ -9,29 +9,29 @@ impl Context {
     /// Drops what the application has put into the exchange, which is over. (The source of a streamed body was dropped
     /// once it had been sent.)
     #[inline]
-    pub(in crate::server) fn drop_values(&mut self) {
+    pub(in crate::server) fn drop_user_values(&mut self) {
         let Context { request, response, extensions, transform, .. } = self;
-        let has_values = !extensions.is_empty()
+        let has_user_values = !extensions.is_empty()
             || transform.is_some()
             || request.body.is_foreign()
             || response.body.is_foreign();
-        if has_values {
-            self.drop_each_value();
+        if has_user_values {
+            self.drop_all_user_values();
         }
     }
 
     /// Drops everything that the application has put into the exchange. A panic is reported like one of the handler,
     /// and makes this answer, which is good and must arrive, the last one.
     #[inline(never)]
-    pub(in crate::server) fn drop_each_value(&mut self) {
+    pub(in crate::server) fn drop_all_user_values(&mut self) {
         // A value that panics is gone by then, so each round has fewer of them.
-        while catch_unwind(AssertUnwindSafe(|| self.forget_values())).is_err() {
+        while catch_unwind(AssertUnwindSafe(|| self.clear_user_values())).is_err() {
             self.report(None, RefusalCause::Panic);
             self.stop_persisting();
         }
     }
 
-    fn forget_values(&mut self) {
+    fn clear_user_values(&mut self) {
         let Context { request, response, extensions, transform, outgoing, .. } = self;
         extensions.clear();
         *transform = None;

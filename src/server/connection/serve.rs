@@ -7,64 +7,64 @@ use std::rc::Rc;
 use std::task::{self, Poll, ready};
 
 use super::close::close;
-use super::handling::{Handled, handle, report_failure, settle};
+use super::context_guard::ContextGuard;
 use super::handshake::secure;
-use super::lease::Lease;
 use super::refuse::refuse;
+use super::run_handler::{HandlerOutcome, finalize_response, report_failure, run_handler};
 use crate::exchange::{ExchangeError, Expectation, Head};
 use crate::message::{Name, Status, Version};
 use crate::runtime::{rare, yield_now};
-use crate::server::context::{Manner, Next};
-use crate::server::errand::{Errand, Rest};
+use crate::server::context::{CloseMode, NextStep};
 use crate::server::error::Refused;
+use crate::server::job::{Job, JobOutcome};
 use crate::server::worker::Worker;
 use crate::server::{BodyPlan, Context, Handler, RefusalCause, Result};
 
-/// Does an errand for a connection.
-pub(super) async fn run<H: Handler>((worker, errand): (Rc<Worker<H>>, Errand)) -> Rest {
-    let context = match errand {
-        Errand::Handshake(conn) => return rare(|| secure(worker, *conn)).await,
-        Errand::Exchanges(context) => context,
+/// Does a job for a connection.
+pub(super) async fn run<H: Handler>((worker, job): (Rc<Worker<H>>, Job)) -> JobOutcome {
+    let context = match job {
+        Job::Handshake(conn) => return rare(|| secure(worker, *conn)).await,
+        Job::Exchanges(context) => context,
     };
-    let mut lease = Lease::new(&worker, context);
-    let (manner, served) = match exchanges(&worker, &mut lease).await {
-        Ok(Next::Wait) => return Rest::Waiting(lease.end()),
-        Ok(Next::Close(manner)) => (manner, Ok(())),
-        Err(refused) => refuse(&mut lease, *refused),
+    let mut guard = ContextGuard::new(&worker, context);
+    let (mode, served) = match exchanges(&worker, &mut guard).await {
+        Ok(NextStep::KeepAlive) => return JobOutcome::Idle(guard.into_inner()),
+        Ok(NextStep::Close(mode)) => (mode, Ok(())),
+        Err(refused) => refuse(&mut guard, *refused),
     };
-    close(&mut lease, manner).await;
-    Rest::Over(served.map(|()| lease.vacated.take()))
+    close(&mut guard, mode).await;
+    JobOutcome::Closed(served.map(|()| guard.upgraded.take()))
 }
 
 /// Answers requests until no bytes of a further one have arrived.
-async fn exchanges<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<Next, Box<Refused>> {
+async fn exchanges<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<NextStep, Box<Refused>> {
     let (conn, mut unsent) = (ctx.conn.clone(), 0);
     loop {
         match poll_fn(|cx| ctx.poll_head(cx)).await? {
-            Head::End | Head::Silence => return Ok(Next::Close(Manner::AtOnce)),
-            Head::Whole => ctx.note_facts(),
+            Head::End | Head::Silence => return Ok(NextStep::Close(CloseMode::Now)),
+            Head::Whole => ctx.note_request(),
         }
         note_expectation(ctx)?;
         let plan = plan(worker, ctx)?;
         if let Plan::Buffer(body_max) = plan {
             poll_fn(|cx| ctx.poll_body(cx, body_max)).await?;
         }
-        let handled = match plan {
-            Plan::Refuse(status) => Handled::Refused(status),
+        let outcome = match plan {
+            Plan::Refuse(status) => HandlerOutcome::Refused(status),
             Plan::Buffer(_) | Plan::Call => {
-                handle(worker, &conn, pin!(async { worker.handler.handle(ctx).await })).await
+                run_handler(worker, &conn, pin!(async { worker.handler.handle(ctx).await })).await
             }
         };
         if conn.borrow().is_none() {
-            ctx.drop_values();
-            report_failure(ctx, handled);
-            return Ok(Next::Close(Manner::AtOnce));
+            ctx.drop_user_values();
+            report_failure(ctx, outcome);
+            return Ok(NextStep::Close(CloseMode::Now));
         }
-        settle(ctx, handled)?;
+        finalize_response(ctx, outcome)?;
         if !ctx.copy_body() {
             poll_fn(|cx| poll_send(ctx, cx)).await?;
         }
-        ctx.drop_values();
+        ctx.drop_user_values();
         if ctx.persists() && !ctx.is_read() {
             poll_fn(|cx| poll_drain(ctx, cx)).await;
         }
@@ -72,18 +72,18 @@ async fn exchanges<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<
         // must not lend.
         ctx.incoming.get_mut().take_back();
         let next = ctx.next_step();
-        if next != Next::Wait || ctx.incoming.get_mut().input.is_empty() {
+        if next != NextStep::KeepAlive || ctx.incoming.get_mut().input.is_empty() {
             poll_fn(|cx| ctx.poll_flush(cx)).await?;
             return Ok(next);
         }
         unsent += 1;
-        if ctx.is_capped(unsent) {
+        if ctx.must_flush(unsent) {
             poll_fn(|cx| ctx.poll_flush(cx)).await?;
             unsent = 0;
             // A peer that pipelines endlessly must not keep the core to itself.
             yield_now().await;
         }
-        ctx.forget_exchange();
+        ctx.reset_exchange();
     }
 }
 
@@ -98,7 +98,7 @@ pub(super) fn note_expectation(ctx: &mut Context) -> Result<(), Box<Refused>> {
 
 #[cold]
 fn read_expectation(ctx: &mut Context) -> Result<(), Box<Refused>> {
-    if ctx.facts.asked.version == Version::Http10 {
+    if ctx.info.asked.version == Version::Http10 {
         return Ok(());
     }
     ctx.incoming.get_mut().expectation =
@@ -120,12 +120,12 @@ pub(super) enum Plan {
 pub(super) fn plan<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<Plan, Box<Refused>> {
     let decided = catch_unwind(AssertUnwindSafe(|| worker.handler.on_head(&ctx.request)));
     let decided = decided.map_err(|_| Refused::new(Status::INTERNAL_SERVER_ERROR, RefusalCause::Panic))?;
-    Ok(match (ctx.facts.asked.connect, decided) {
+    Ok(match (ctx.info.asked.connect, decided) {
         (_, BodyPlan::Refuse(status)) => Plan::Refuse(status),
         (true, BodyPlan::Tunnel) => Plan::Call,
         // A handler that did not plan for a tunnel would answer 200, which opens one (RFC 9110 §9.3.6).
         (true, _) => Plan::Refuse(Status::NOT_IMPLEMENTED),
-        (false, _) if ctx.is_read() && !ctx.facts.detached => Plan::Call,
+        (false, _) if ctx.is_read() && !ctx.info.detached => Plan::Call,
         (false, BodyPlan::Stream) => Plan::Call,
         (false, BodyPlan::Buffer | BodyPlan::Tunnel) => Plan::Buffer(worker.shared.bounds.limits.body_max),
         (false, BodyPlan::BufferUpTo(body_max)) => Plan::Buffer(body_max),

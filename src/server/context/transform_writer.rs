@@ -1,4 +1,4 @@
-//! [`Passage`]: the way of a streamed answer through its transform.
+//! [`TransformWriter`]: the way of a streamed answer through its transform.
 
 use std::io;
 use std::task::{self, Poll, ready};
@@ -11,7 +11,7 @@ use crate::net::Conn;
 use crate::runtime::Turn;
 
 /// The way of a streamed answer through its transform.
-pub(super) struct Passage<'a> {
+pub(super) struct TransformWriter<'a> {
     /// `None` once it has ended or failed, so that the answer cannot end as if it were whole.
     transform: Option<&'a mut dyn Transform>,
     /// The transform's output, and how much of it has been sent.
@@ -22,10 +22,10 @@ pub(super) struct Passage<'a> {
     turn: Turn,
 }
 
-impl<'a> Passage<'a> {
-    pub(super) fn new(transform: &'a mut dyn Transform, out: &'a mut Vec<u8>) -> Passage<'a> {
+impl<'a> TransformWriter<'a> {
+    pub(super) fn new(transform: &'a mut dyn Transform, out: &'a mut Vec<u8>) -> TransformWriter<'a> {
         out.clear();
-        Passage { transform: Some(transform), out, sent: 0, last: Flush::Now, turn: Turn::default() }
+        TransformWriter { transform: Some(transform), out, sent: 0, last: Flush::Now, turn: Turn::default() }
     }
 
     /// Transforms a piece from the front of `data`, once earlier output has been sent. Returns the length of the piece.

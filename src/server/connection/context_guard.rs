@@ -1,4 +1,4 @@
-//! [`Lease`]: a context in use.
+//! [`ContextGuard`]: a context in use.
 
 use std::ops::{Deref, DerefMut};
 use std::thread;
@@ -7,38 +7,38 @@ use crate::server::worker::Worker;
 use crate::server::{Context, Handler, RefusalCause};
 
 /// A context that goes back to its free list, whatever becomes of the task that holds it.
-pub(super) struct Lease<'w, H: Handler> {
+pub(super) struct ContextGuard<'w, H: Handler> {
     worker: &'w Worker<H>,
     context: Option<Box<Context>>,
 }
 
-impl<'w, H: Handler> Lease<'w, H> {
-    pub(super) fn new(worker: &'w Worker<H>, context: Box<Context>) -> Lease<'w, H> {
-        Lease { worker, context: Some(context) }
+impl<'w, H: Handler> ContextGuard<'w, H> {
+    pub(super) fn new(worker: &'w Worker<H>, context: Box<Context>) -> ContextGuard<'w, H> {
+        ContextGuard { worker, context: Some(context) }
     }
 
-    /// Ends the lease, and returns the context as it is.
+    /// Returns the context as it is.
     #[inline]
-    pub(super) fn end(mut self) -> Box<Context> {
-        self.context.take().expect("a lease has its context until it is dropped")
+    pub(super) fn into_inner(mut self) -> Box<Context> {
+        self.context.take().expect("a guard has its context until it is dropped")
     }
 }
 
-impl<H: Handler> Deref for Lease<'_, H> {
+impl<H: Handler> Deref for ContextGuard<'_, H> {
     type Target = Context;
 
     fn deref(&self) -> &Context {
-        self.context.as_deref().expect("a lease has its context until it is dropped")
+        self.context.as_deref().expect("a guard has its context until it is dropped")
     }
 }
 
-impl<H: Handler> DerefMut for Lease<'_, H> {
+impl<H: Handler> DerefMut for ContextGuard<'_, H> {
     fn deref_mut(&mut self) -> &mut Context {
-        self.context.as_deref_mut().expect("a lease has its context until it is dropped")
+        self.context.as_deref_mut().expect("a guard has its context until it is dropped")
     }
 }
 
-impl<H: Handler> Drop for Lease<'_, H> {
+impl<H: Handler> Drop for ContextGuard<'_, H> {
     fn drop(&mut self) {
         let Some(mut context) = self.context.take() else { return };
         let Context { outgoing, conn, shared, .. } = &mut *context;
@@ -53,7 +53,7 @@ impl<H: Handler> Drop for Lease<'_, H> {
             // Say, a handler ran out of time, and a value it held panicked when it was dropped. A second panic would
             // abort the process, so none may escape from here.
             context.report(None, RefusalCause::Panic);
-            context.drop_each_value();
+            context.drop_all_user_values();
         }
         self.worker.give_context(context);
     }

@@ -1,4 +1,4 @@
-//! [`poll_closed`] and [`poll_left`]: whether the peer closes, and still waits, while its answer is being worked on.
+//! [`poll_peer_closed`] and [`poll_peer_gone`]: whether the peer closes, and still waits, while its answer is being worked on.
 
 use std::task::{self, Poll, ready};
 
@@ -7,47 +7,47 @@ use crate::exchange::{Bounds, ExchangeError, HalfClose, Incoming};
 use crate::net::Lane;
 
 /// Ready when the peer has closed the connection, or its sending half. What it sends meanwhile is kept.
-pub(super) fn poll_closed(
+pub(super) fn poll_peer_closed(
     cx: &mut task::Context<'_>,
     conn: &SharedConn,
     incoming: &mut Incoming,
 ) -> Poll<()> {
-    poll_end(cx, conn, incoming).map(drop)
+    poll_peer_end(cx, conn, incoming).map(drop)
 }
 
 /// Ready with the error of a peer that does not wait for its answer any more. Closing its sending half behind a whole
 /// request is no sign of that, unless the server takes it for one. Nothing more can come then, so no waker is kept.
-pub(super) fn poll_left(
+pub(super) fn poll_peer_gone(
     cx: &mut task::Context<'_>,
     conn: &SharedConn,
     incoming: &mut Incoming,
     bounds: &Bounds,
 ) -> Poll<ExchangeError> {
-    match (ready!(poll_end(cx, conn, incoming)), bounds.half_close) {
-        (End::Orderly, HalfClose::Waits) if incoming.is_cut_short() => Poll::Ready(ExchangeError::Incomplete),
-        (End::Orderly, HalfClose::Waits) => Poll::Pending,
-        (End::Orderly, HalfClose::Gone) | (End::Failed, _) => Poll::Ready(ExchangeError::PeerClosed),
+    match (ready!(poll_peer_end(cx, conn, incoming)), bounds.half_close) {
+        (PeerEnd::Eof, HalfClose::Waits) if incoming.is_cut_short() => Poll::Ready(ExchangeError::Incomplete),
+        (PeerEnd::Eof, HalfClose::Waits) => Poll::Pending,
+        (PeerEnd::Eof, HalfClose::Gone) | (PeerEnd::Failed, _) => Poll::Ready(ExchangeError::PeerClosed),
     }
 }
 
 /// How the peer has ended what it sends.
-enum End {
+enum PeerEnd {
     /// It has closed the connection, or its sending half, which looks the same.
-    Orderly,
+    Eof,
     /// The connection has failed, or was taken over.
     Failed,
 }
 
-fn poll_end(cx: &mut task::Context<'_>, conn: &SharedConn, incoming: &mut Incoming) -> Poll<End> {
+fn poll_peer_end(cx: &mut task::Context<'_>, conn: &SharedConn, incoming: &mut Incoming) -> Poll<PeerEnd> {
     let mut conn = conn.borrow_mut();
-    let Some(conn) = conn.as_mut() else { return Poll::Ready(End::Failed) };
+    let Some(conn) = conn.as_mut() else { return Poll::Ready(PeerEnd::Failed) };
     // The deadline of a read that was abandoned must not end this wait.
     conn.disarm(Lane::Read);
     while incoming.input.unread().len() <= UNREAD_MAX {
         match ready!(incoming.poll_ahead(cx, conn)) {
             Ok(1..) => {}
-            Ok(0) => return Poll::Ready(End::Orderly),
-            Err(_) => return Poll::Ready(End::Failed),
+            Ok(0) => return Poll::Ready(PeerEnd::Eof),
+            Err(_) => return Poll::Ready(PeerEnd::Failed),
         }
     }
     Poll::Pending

@@ -10,7 +10,7 @@ impl Context {
     }
 
     /// Whether the peer asked for the head of the answer alone.
-    pub(crate) fn is_to_head(&self) -> bool {
-        self.facts.asked.head
+    pub(crate) fn is_head_request(&self) -> bool {
+        self.info.asked.head
     }
 }

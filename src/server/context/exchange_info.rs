@@ -1,4 +1,4 @@
-//! [`Facts`]: what is noted about an exchange before its handler runs, and what the handler can ask about it.
+//! [`ExchangeInfo`]: what is noted about an exchange before its handler runs, and what the handler can ask about it.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -10,7 +10,7 @@ use crate::wire::{Asked, Wish, persists};
 /// What is noted before the handler runs. The framing of the answer and the fate of the connection do not depend on the
 /// request afterwards, since the handler may rewrite it.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::server) struct Facts {
+pub(in crate::server) struct ExchangeInfo {
     pub(in crate::server) asked: Asked,
     /// Whether the peer said that this request is its last.
     pub(super) is_last: bool,
@@ -18,7 +18,7 @@ pub(in crate::server) struct Facts {
     pub(super) persists: bool,
     pub(super) number: u64,
     /// Whether the head of the current request was refused, so that the previous one must not be reported in its place.
-    pub(super) headless: bool,
+    pub(super) is_head_refused: bool,
     /// The connection and the number of the exchange that was reported last.
     pub(super) reported: Option<(u64, u64)>,
     pub(super) arrived: Instant,
@@ -26,14 +26,14 @@ pub(in crate::server) struct Facts {
     pub(in crate::server) detached: bool,
 }
 
-impl Facts {
-    pub(super) fn new(arrived: Instant) -> Facts {
-        Facts {
+impl ExchangeInfo {
+    pub(super) fn new(arrived: Instant) -> ExchangeInfo {
+        ExchangeInfo {
             asked: Asked::default(),
             is_last: false,
             persists: false,
             number: 0,
-            headless: false,
+            is_head_refused: false,
             reported: None,
             arrived,
             detached: false,
@@ -44,17 +44,17 @@ impl Facts {
 impl Context {
     /// Counts a request whose head has arrived, and notes what its answer depends on.
     #[inline]
-    pub(in crate::server) fn note_facts(&mut self) {
+    pub(in crate::server) fn note_request(&mut self) {
         let request = &self.request;
         let asked = Asked::new(request);
-        let number = self.facts.number + 1;
+        let number = self.info.number + 1;
         let may_follow = self.shared.bounds.limits.requests_per_connection_max.is_none_or(|max| number < max);
-        self.facts.is_last = !persists(asked.version, Wish::of(&request.headers));
+        self.info.is_last = !persists(asked.version, Wish::of(&request.headers));
         // Behind a CONNECT the peer may already send bytes for its tunnel, whatever the answer is: they are not a
         // request.
-        self.facts.persists = may_follow && !self.facts.is_last && !asked.connect;
-        (self.facts.asked, self.facts.number) = (asked, number);
-        self.facts.arrived = self.shared.clock.now();
+        self.info.persists = may_follow && !self.info.is_last && !asked.connect;
+        (self.info.asked, self.info.number) = (asked, number);
+        self.info.arrived = self.shared.clock.now();
         self.shared.stats.requests.add(1);
     }
 }
@@ -83,13 +83,13 @@ impl Context {
 
     /// Returns the number of this exchange on its connection, counted from 1.
     pub fn exchange_number(&self) -> u64 {
-        self.facts.number
+        self.info.number
     }
 
     /// Returns when the last bytes of the request's head arrived. For a pipelined request, it may be any moment between
     /// that and the end of the exchanges before it.
     pub fn arrived(&self) -> Instant {
-        self.facts.arrived
+        self.info.arrived
     }
 
     /// Returns whether the answer has begun, for example with [`Context::stream`](super::Context::stream) or
@@ -143,6 +143,6 @@ impl Context {
     /// Who is at the other end of the connection, even if it was taken over.
     pub(super) fn peer(&self) -> Peer {
         let peer = self.conn.borrow().as_ref().map(Conn::peer);
-        peer.or_else(|| self.vacated.as_ref().map(|vacated| vacated.peer())).unwrap_or_default()
+        peer.or_else(|| self.upgraded.as_ref().map(|upgraded| upgraded.peer())).unwrap_or_default()
     }
 }

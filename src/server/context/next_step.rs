@@ -1,23 +1,23 @@
-//! [`Next`]: what becomes of a connection after an exchange (RFC 9112 §9.3, §9.6).
+//! [`NextStep`]: what becomes of a connection after an exchange (RFC 9112 §9.3, §9.6).
 
 /// What becomes of a connection after an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::server) enum Next {
+pub(in crate::server) enum NextStep {
     /// Another request may come.
-    Wait,
-    Close(Manner),
+    KeepAlive,
+    Close(CloseMode),
 }
 
 /// How a connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::server) enum Manner {
+pub(in crate::server) enum CloseMode {
     /// The peer is gone.
-    AtOnce,
+    Now,
     /// The peer knows that this is the end.
-    Politely,
+    Graceful,
     /// The peer may still be sending. Closing at once would cause a reset, which may take the answer away before the
     /// peer has read it.
-    Lingering,
+    Linger,
     /// With a reset, in the middle of an answer, so that the peer cannot mistake it for the whole.
-    Abort,
+    Reset,
 }

@@ -1,4 +1,4 @@
-//! [`Handled`]: runs the handler, and turns what it left into an answer that can be sent.
+//! [`HandlerOutcome`]: runs the handler, and turns what it left into an answer that can be sent.
 
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,14 +10,14 @@ use super::refuse;
 use crate::exchange::{ExchangeError, Phase};
 use crate::message::Status;
 use crate::net::{Conn, Lane, Peer, Timer};
-use crate::server::context::{SharedConn, Unread};
+use crate::server::context::{SharedConn, UnreadBody};
 use crate::server::error::Refused;
 use crate::server::shared::Shared;
 use crate::server::worker::Worker;
 use crate::server::{Context, Handler, RefusalCause, Result};
 
 /// What a handler did with a request.
-pub(super) enum Handled {
+pub(super) enum HandlerOutcome {
     /// It was not called, since it had refused the request by its head.
     Refused(Status),
     Returned(Result),
@@ -31,21 +31,21 @@ pub(super) enum Handled {
 /// The handler's future must be created inside the first poll, as `async { worker.handler.handle(ctx).await }` does: a
 /// handler may do its work, and panic, when it creates its future. Since the caller pins it, the future is also created
 /// where it stays, and a large one is not copied.
-pub(super) fn handle<H: Handler>(
+pub(super) fn run_handler<H: Handler>(
     worker: &Worker<H>,
     conn: &SharedConn,
     mut handling: Pin<&mut impl Future<Output = Result>>,
-) -> impl Future<Output = Handled> {
+) -> impl Future<Output = HandlerOutcome> {
     let shared = &*worker.shared;
     let mut timer = None;
     poll_fn(move |cx| match catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(cx))) {
-        Err(_) => Poll::Ready(Handled::Panicked),
-        Ok(Poll::Ready(result)) => Poll::Ready(Handled::Returned(result)),
+        Err(_) => Poll::Ready(HandlerOutcome::Panicked),
+        Ok(Poll::Ready(result)) => Poll::Ready(HandlerOutcome::Returned(result)),
         Ok(Poll::Pending) => {
             conn.borrow_mut().iter_mut().for_each(|conn| send_before(conn, shared, cx));
             let Some(limit) = shared.bounds.timeouts.handler else { return Poll::Pending };
             let timer = timer.get_or_insert_with(|| shared.timetable.deadline(Peer::default()));
-            timer.poll_expired(cx, Lane::Whole, limit).map(|()| Handled::TimedOut(limit))
+            timer.poll_expired(cx, Lane::Whole, limit).map(|()| HandlerOutcome::TimedOut(limit))
         }
     })
 }
@@ -60,36 +60,38 @@ fn send_before(conn: &mut Conn, shared: &Shared, cx: &mut task::Context<'_>) {
 }
 
 /// Reports how the handler failed, if it did, where the peer can no longer be answered.
-pub(super) fn report_failure(ctx: &mut Context, handled: Handled) {
-    let cause = match handled {
-        Handled::Refused(_) | Handled::Returned(Ok(())) => return,
-        Handled::Returned(Err(error)) => RefusalCause::Handler(error),
-        Handled::Panicked => RefusalCause::Panic,
-        Handled::TimedOut(limit) => ExchangeError::TimedOut(Phase::Handler, limit.into()).into(),
+pub(super) fn report_failure(ctx: &mut Context, outcome: HandlerOutcome) {
+    let cause = match outcome {
+        HandlerOutcome::Refused(_) | HandlerOutcome::Returned(Ok(())) => return,
+        HandlerOutcome::Returned(Err(error)) => RefusalCause::Handler(error),
+        HandlerOutcome::Panicked => RefusalCause::Panic,
+        HandlerOutcome::TimedOut(limit) => ExchangeError::TimedOut(Phase::Handler, limit.into()).into(),
     };
     ctx.report(None, cause);
 }
 
 /// Turns what the handler left into an answer that can be sent.
 #[inline]
-pub(super) fn settle(ctx: &mut Context, handled: Handled) -> Result<(), Box<Refused>> {
-    match (handled, ctx.outgoing.is_unsent()) {
-        (Handled::Refused(status), _) => refuse::answer_plan(ctx, status),
-        (Handled::Returned(Ok(())), true) => refuse::check_status(ctx),
-        (Handled::Returned(Ok(())), false) if ctx.outgoing.is_whole() => return Ok(()),
-        (Handled::Returned(Ok(())), false) => return Err(ExchangeError::Unfinished.into()),
-        (Handled::Returned(Err(error)), true) if error.is_of_lost_peer() => {
+pub(super) fn finalize_response(ctx: &mut Context, outcome: HandlerOutcome) -> Result<(), Box<Refused>> {
+    match (outcome, ctx.outgoing.is_unsent()) {
+        (HandlerOutcome::Refused(status), _) => refuse::answer_plan(ctx, status),
+        (HandlerOutcome::Returned(Ok(())), true) => refuse::check_status(ctx),
+        (HandlerOutcome::Returned(Ok(())), false) if ctx.outgoing.is_whole() => return Ok(()),
+        (HandlerOutcome::Returned(Ok(())), false) => return Err(ExchangeError::Unfinished.into()),
+        (HandlerOutcome::Returned(Err(error)), true) if error.is_of_lost_peer() => {
             return Err(Refused::untold(RefusalCause::Handler(error)));
         }
-        (Handled::Returned(Err(error)), true) => refuse::answer_error(ctx, error),
-        (Handled::Returned(Err(error)), false) => return Err(Refused::untold(RefusalCause::Handler(error))),
-        (Handled::Panicked, _) => {
+        (HandlerOutcome::Returned(Err(error)), true) => refuse::answer_error(ctx, error),
+        (HandlerOutcome::Returned(Err(error)), false) => {
+            return Err(Refused::untold(RefusalCause::Handler(error)));
+        }
+        (HandlerOutcome::Panicked, _) => {
             return Err(Refused::new(Status::INTERNAL_SERVER_ERROR, RefusalCause::Panic));
         }
-        (Handled::TimedOut(limit), _) => {
+        (HandlerOutcome::TimedOut(limit), _) => {
             return Err(ExchangeError::TimedOut(Phase::Handler, limit.into()).into());
         }
     }
-    ctx.write_head(ctx.response.body.announced(), Unread::Dropped);
+    ctx.write_head(ctx.response.body.announced(), UnreadBody::Discard);
     Ok(())
 }
