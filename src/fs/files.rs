@@ -8,10 +8,12 @@ use std::sync::Arc;
 use super::answer;
 use super::cache::{Cache, FileCache};
 use super::listing::{self, Sort};
-use super::lookup::{DotFiles, Found, Listing, Lookup, Neighbors, Site, owed, without_dot};
+use super::path_lookup::{
+    DotFiles, Found, Listing, PathLookup, Precompressed, VirtualHost, open_error, without_trailing_dot,
+};
 use super::pattern::ByPattern;
 use super::resource::Etag;
-use super::root::{Links, Root, is_name, join};
+use super::root::{Links, Root, is_valid_name, join};
 use crate::message::{Headers, InvalidField, Method, Request, Status, escape_resource};
 use crate::runtime::{Seats, spawn_blocking};
 use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
@@ -84,7 +86,7 @@ use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 #[doc(alias("ServeDir", "static files"))]
 #[must_use]
 pub struct Files<N = FilesNotFound> {
-    pub(super) lookup: Arc<Lookup>,
+    pub(super) lookup: Arc<PathLookup>,
     not_found: N,
 }
 
@@ -102,7 +104,7 @@ impl Files {
     ///
     /// Fails if the path does not lead to a directory that can be read.
     pub fn new(root: impl Into<PathBuf>) -> io::Result<Files> {
-        Ok(Files::at(Root::disk(root.into())?))
+        Ok(Files::from_root(Root::from_path(root.into())?))
     }
 
     /// Serves files that are part of the program, by their paths. They have no time of change: their `etag` is made of
@@ -127,18 +129,18 @@ impl Files {
     /// # }
     /// ```
     pub fn embedded(files: &[(&'static str, &'static [u8])]) -> Files {
-        Files::at(Root::embedded(files))
+        Files::from_root(Root::from_embedded(files))
     }
 
-    fn at(root: Root) -> Files {
+    fn from_root(root: Root) -> Files {
         let cache = Arc::new(Cache::new(FileCache::default()));
-        let lookup = Lookup {
-            sites: vec![Site { host: None, root, cache }],
+        let lookup = PathLookup {
+            vhosts: vec![VirtualHost { host: None, root, cache }],
             index: vec!["index.html".to_owned()],
             listing: Listing::Off,
             links: Links::Refused,
             dot_files: DotFiles::Hidden,
-            neighbors: Neighbors::Ignored,
+            precompressed: Precompressed::Ignored,
             cache_control: ByPattern::default(),
             types: ByPattern::default(),
             charsets: ByPattern::default(),
@@ -161,11 +163,11 @@ impl<N> Files<N> {
     ///
     /// As [`Files::new`], or if the directory contains that of `compressed_copies`.
     pub fn host(self, host: &str, root: impl Into<PathBuf>) -> io::Result<Files<N>> {
-        let root = Root::disk(root.into())?;
-        let host = Some(without_dot(host).to_owned());
+        let root = Root::from_path(root.into())?;
+        let host = Some(without_trailing_dot(host).to_owned());
         let files = self.with(|lookup| {
-            let cache = Arc::new(Cache::new(lookup.sites[0].cache.bounds));
-            lookup.sites.push(Site { host, root, cache });
+            let cache = Arc::new(Cache::new(lookup.vhosts[0].cache.bounds));
+            lookup.vhosts.push(VirtualHost { host, root, cache });
         });
         files.lookup.check_copies().map(|()| files)
     }
@@ -173,7 +175,7 @@ impl<N> Files<N> {
     /// Sets the names of index files: a directory is answered with the first one that exists. A name with a `/` in it,
     /// or one that no file may have, is ignored. Default: `index.html`.
     pub fn index<S: Into<String>>(self, names: impl IntoIterator<Item = S>) -> Files<N> {
-        let names = names.into_iter().map(Into::into).filter(|name: &String| is_name(name.as_bytes()));
+        let names = names.into_iter().map(Into::into).filter(|name: &String| is_valid_name(name.as_bytes()));
         self.with(|lookup| lookup.index = names.collect())
     }
 
@@ -197,7 +199,7 @@ impl<N> Files<N> {
     /// 9110 §12.5.3) and the file is smaller than `a.js` and at most a second older. Default: such files are not looked
     /// for.
     pub fn precompressed(self) -> Files<N> {
-        self.with(|lookup| lookup.neighbors = Neighbors::Precompressed)
+        self.with(|lookup| lookup.precompressed = Precompressed::Served)
     }
 
     /// Sets `cache-control` for files whose path matches `pattern`, for listings, and for the redirect to the path of a
@@ -277,7 +279,9 @@ impl<N> Files<N> {
 
     /// Sets bounds on what is kept of files between requests, for each root. Default: those of [`FileCache`].
     pub fn cache(self, bounds: FileCache) -> Files<N> {
-        self.with(|lookup| lookup.sites.iter_mut().for_each(|site| site.cache = Arc::new(Cache::new(bounds))))
+        self.with(|lookup| {
+            lookup.vhosts.iter_mut().for_each(|vhost| vhost.cache = Arc::new(Cache::new(bounds)))
+        })
     }
 
     /// Sets the handler that answers requests for which no file is found, whatever the method. Default:
@@ -317,7 +321,7 @@ impl<N> Files<N> {
         Files { lookup: self.lookup, not_found: handler.into_handler() }
     }
 
-    pub(super) fn with(mut self, change: impl FnOnce(&mut Lookup)) -> Files<N> {
+    pub(super) fn with(mut self, change: impl FnOnce(&mut PathLookup)) -> Files<N> {
         change(Arc::make_mut(&mut self.lookup));
         self
     }
@@ -329,26 +333,26 @@ impl<N> Files<N> {
             let is_prefix = lookup.is_prefix(&ctx.request);
             return Ok(if is_prefix { Found::Directory(Box::default()) } else { Found::Nothing });
         };
-        let site = lookup.site(&ctx.request);
-        site.follow(now).await?;
+        let vhost = lookup.vhost(&ctx.request);
+        vhost.refresh_root(now).await?;
         // Paths are checked before anything is cached under them, so a path that is found here is valid.
-        if let Some(resource) = site.cache.find(&path, now).filter(|resource| resource.is_unchanged()) {
+        if let Some(resource) = vhost.cache.get(&path, now).filter(|resource| resource.is_unchanged()) {
             return Ok(Found::Resource(resource));
         }
-        let Some(below) = lookup.below(path) else { return Ok(Found::Nothing) };
-        let generation = site.cache.generation();
-        let found = match site.root {
-            Root::Embedded(_) => lookup.find(site, &below),
+        let Some(relative) = lookup.relative_path(path) else { return Ok(Found::Nothing) };
+        let generation = vhost.cache.generation();
+        let found = match vhost.root {
+            Root::Embedded(_) => lookup.find(vhost, &relative),
             Root::Disk(_) => {
-                let (lookup, site, below) = (lookup.clone(), site.clone(), below.to_owned());
-                spawn_blocking(move || lookup.find(&site, &below)).await?
+                let (lookup, vhost, relative) = (lookup.clone(), vhost.clone(), relative.to_owned());
+                spawn_blocking(move || lookup.find(&vhost, &relative)).await?
             }
         };
         match &found {
-            Ok(Found::Resource(resource)) => site.cache.keep(&below, resource, generation, now),
-            _ => site.cache.forget(&below),
+            Ok(Found::Resource(resource)) => vhost.cache.insert(&relative, resource, generation, now),
+            _ => vhost.cache.remove(&relative),
         }
-        found.map_err(|error| owed(ctx.request.path(), error))
+        found.map_err(|error| open_error(ctx.request.path(), error))
     }
 }
 
@@ -366,7 +370,7 @@ impl<N: Handler> Handler for Files<N> {
             (Found::Directory(_), _) if request.path().ends_with('/') => {
                 return self.not_found.handle(ctx).await;
             }
-            (Found::Resource(resource), Method::Get | Method::Head) => answer::fill(ctx, &resource)?,
+            (Found::Resource(resource), Method::Get | Method::Head) => answer::respond(ctx, &resource)?,
             (Found::Directory(path), Method::Get | Method::Head) => {
                 response.redirect(Status::MOVED_PERMANENTLY, &as_directory(request))?;
                 if let Some(value) = self.lookup.cache_control(&path) {
@@ -378,10 +382,10 @@ impl<N: Handler> Handler for Files<N> {
                 if let Some(value) = self.lookup.cache_control(&path) {
                     response.headers.set("cache-control", value)?;
                 }
-                let (lookup, sort) = (self.lookup.clone(), Sort::of(&request.query()));
+                let (lookup, sort) = (self.lookup.clone(), Sort::from_query(&request.query()));
                 // Boxed because it is rare: the future of each request holds room for this one.
                 let page = Box::pin(LISTINGS.work(move || lookup.list(&listed, sort))).await?;
-                let page = page.map_err(|error| owed(request.path(), error))?;
+                let page = page.map_err(|error| open_error(request.path(), error))?;
                 response.headers.set("content-security-policy", listing::POLICY)?;
                 response.bytes("text/html; charset=utf-8", page)?;
             }

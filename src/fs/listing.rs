@@ -19,7 +19,7 @@ pub(super) const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sort {
     by: Column,
-    order: Order,
+    direction: Direction,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,7 +31,7 @@ enum Column {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Order {
+enum Direction {
     #[default]
     Ascending,
     Descending,
@@ -39,17 +39,17 @@ enum Order {
 
 impl Sort {
     /// The order that a query asks for, with defaults for what it does not say.
-    pub(super) fn of(query: &Form<'_>) -> Sort {
+    pub(super) fn from_query(query: &Form<'_>) -> Sort {
         let by = match query.get("sort").as_deref() {
             Some("size") => Column::Size,
             Some("modified") => Column::Modified,
             _ => Column::Name,
         };
-        let order = match query.get("order").as_deref() {
-            Some("desc") => Order::Descending,
-            _ => Order::Ascending,
+        let direction = match query.get("order").as_deref() {
+            Some("desc") => Direction::Descending,
+            _ => Direction::Ascending,
         };
-        Sort { by, order }
+        Sort { by, direction }
     }
 
     fn compare(self, one: &Entry, other: &Entry) -> Ordering {
@@ -59,9 +59,9 @@ impl Sort {
             Column::Size => one.size.cmp(&other.size).then_with(by_name),
             Column::Modified => one.modified.cmp(&other.modified).then_with(by_name),
         };
-        let ordering = match self.order {
-            Order::Ascending => ordering,
-            Order::Descending => ordering.reverse(),
+        let ordering = match self.direction {
+            Direction::Ascending => ordering,
+            Direction::Descending => ordering.reverse(),
         };
         one.size.is_some().cmp(&other.size.is_some()).then(ordering)
     }
@@ -72,9 +72,9 @@ impl Sort {
             return String::new();
         }
         let name = COLUMNS.iter().find(|(column, ..)| *column == self.by).map_or("name", |(_, name, _)| name);
-        let order = match self.order {
-            Order::Ascending => "asc",
-            Order::Descending => "desc",
+        let order = match self.direction {
+            Direction::Ascending => "asc",
+            Direction::Descending => "desc",
         };
         format!("?sort={name}&amp;order={order}")
     }
@@ -91,11 +91,11 @@ fn compare_names(one: &[u8], other: &[u8]) -> Ordering {
 fn compare_numbers(mut left: &[u8], mut right: &[u8]) -> Ordering {
     while !left.is_empty() && !right.is_empty() {
         let (first, second);
-        ((first, left), (second, right)) = match (digits(left), digits(right)) {
+        ((first, left), (second, right)) = match (leading_digits(left), leading_digits(right)) {
             (0, _) | (_, 0) => (left.split_at(1), right.split_at(1)),
             (len, other_len) => (left.split_at(len), right.split_at(other_len)),
         };
-        let ordering = match (digits(first), digits(second)) {
+        let ordering = match (leading_digits(first), leading_digits(second)) {
             (0, _) | (_, 0) => first.cmp(second),
             _ => {
                 let (first, second) = (without_zeros(first), without_zeros(second));
@@ -110,7 +110,7 @@ fn compare_numbers(mut left: &[u8], mut right: &[u8]) -> Ordering {
 }
 
 /// How many digits are at the front.
-fn digits(text: &[u8]) -> usize {
+fn leading_digits(text: &[u8]) -> usize {
     text.iter().take_while(|octet| octet.is_ascii_digit()).count()
 }
 
@@ -121,7 +121,7 @@ fn without_zeros(digits: &[u8]) -> &[u8] {
 /// The page for the directory at `path`. Only [`ENTRIES_MAX`] of its entries are shown, and the page says if there are
 /// more.
 pub(super) fn page(path: &[u8], mut entries: Vec<Entry>, sort: Sort) -> String {
-    let is_cut = entries.len() > ENTRIES_MAX;
+    let is_truncated = entries.len() > ENTRIES_MAX;
     entries.truncate(ENTRIES_MAX);
     entries.sort_by(|one, other| sort.compare(one, other));
     let (title, query) = (escape(&display(&[b"/", path].concat())), sort.query());
@@ -129,10 +129,10 @@ pub(super) fn page(path: &[u8], mut entries: Vec<Entry>, sort: Sort) -> String {
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <title>{title}</title>\n<style>{STYLE}</style>\n<main>\n<h1>{}</h1>\n<table>\n<thead><tr>",
-        trail(path, &query),
+        breadcrumbs(path, &query),
     );
     for (column, name, label) in COLUMNS {
-        page.push_str(&heading(sort, column, name, label));
+        page.push_str(&column_header(sort, column, name, label));
     }
     page.push_str("</tr></thead>\n<tbody>\n");
     if !path.is_empty() {
@@ -143,7 +143,7 @@ pub(super) fn page(path: &[u8], mut entries: Vec<Entry>, sort: Sort) -> String {
     }
     entries.iter().for_each(|entry| page.push_str(&row(entry, &query)));
     page.push_str("</tbody>\n</table>\n");
-    page.push_str(&format!("<p>{}</p>\n</main>\n</html>\n", summary(&entries, is_cut)));
+    page.push_str(&format!("<p>{}</p>\n</main>\n</html>\n", summary(&entries, is_truncated)));
     page
 }
 
@@ -154,22 +154,22 @@ const COLUMNS: [(Column, &str, &str); 3] = [
 ];
 
 /// The path as links to the directories on it, which keep the order that `query` asks for.
-fn trail(path: &[u8], query: &str) -> String {
+fn breadcrumbs(path: &[u8], query: &str) -> String {
     let names: Vec<&[u8]> = path.split(|octet| *octet == b'/').filter(|name| !name.is_empty()).collect();
     let up = |levels: usize| if levels == 0 { "./".to_owned() } else { "../".repeat(levels) };
-    let mut trail = format!("<a href=\"{}{query}\">/</a>", up(names.len()));
+    let mut breadcrumbs = format!("<a href=\"{}{query}\">/</a>", up(names.len()));
     for (index, name) in names.iter().enumerate() {
         let (levels, name) = (names.len() - 1 - index, escape(&display(name)));
-        let _ = write!(trail, "<a href=\"{}{query}\">{name}/</a>", up(levels));
+        let _ = write!(breadcrumbs, "<a href=\"{}{query}\">{name}/</a>", up(levels));
     }
-    trail
+    breadcrumbs
 }
 
 /// A heading that sorts by its column, or reverses the order if the page is already sorted by it.
-fn heading(sort: Sort, column: Column, name: &str, label: &str) -> String {
-    let (sorted, next) = match (sort.by == column, sort.order) {
-        (true, Order::Ascending) => (" aria-sort=\"ascending\"", "desc"),
-        (true, Order::Descending) => (" aria-sort=\"descending\"", "asc"),
+fn column_header(sort: Sort, column: Column, name: &str, label: &str) -> String {
+    let (sorted, next) = match (sort.by == column, sort.direction) {
+        (true, Direction::Ascending) => (" aria-sort=\"ascending\"", "desc"),
+        (true, Direction::Descending) => (" aria-sort=\"descending\"", "asc"),
         (false, _) => ("", "asc"),
     };
     format!("<th scope=\"col\"{sorted}><a href=\"?sort={name}&amp;order={next}\">{label}</a></th>")
@@ -178,8 +178,8 @@ fn heading(sort: Sort, column: Column, name: &str, label: &str) -> String {
 fn row(Entry { name, size, modified }: &Entry, query: &str) -> String {
     // A directory is entered in the same order.
     let (class, slash, query) = if size.is_some() { ("", "", "") } else { (" class=\"dir\"", "/", query) };
-    let size = size.map(human).unwrap_or_default();
-    let modified = modified.map(minute).unwrap_or_default();
+    let size = size.map(human_size).unwrap_or_default();
+    let modified = modified.map(format_minute).unwrap_or_default();
     let (link, name) = (percent::segment(name), escape(&display(name)));
     // After `./` nothing can be taken for a scheme or a host.
     format!(
@@ -188,17 +188,17 @@ fn row(Entry { name, size, modified }: &Entry, query: &str) -> String {
     )
 }
 
-fn summary(entries: &[Entry], is_cut: bool) -> String {
+fn summary(entries: &[Entry], is_truncated: bool) -> String {
     let count =
         |count: usize, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
     let directories = entries.iter().filter(|entry| entry.size.is_none()).count();
     let bytes = entries.iter().filter_map(|entry| entry.size).fold(0, u64::saturating_add);
-    let more = if is_cut { ", and more that are not shown" } else { "" };
+    let more = if is_truncated { ", and more that are not shown" } else { "" };
     format!(
         "{}, {}, {}{more}",
         count(directories, "directory", "directories"),
         count(entries.len() - directories, "file", "files"),
-        human(bytes),
+        human_size(bytes),
     )
 }
 
@@ -229,7 +229,7 @@ fn escape(text: &str) -> String {
 }
 
 /// Formats a size with about three digits.
-fn human(bytes: u64) -> String {
+fn human_size(bytes: u64) -> String {
     let mut units = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"].iter();
     let (mut value, mut unit) = (bytes as f64, "B");
     while value >= 1023.5
@@ -243,7 +243,7 @@ fn human(bytes: u64) -> String {
 
 /// Formats a time to the minute, in UTC: `1994-11-06 08:49`. A narrow page shows the date alone. Times before 1970
 /// become its first minute.
-fn minute(time: SystemTime) -> String {
+fn format_minute(time: SystemTime) -> String {
     let date = ImfDate::new(time);
     // `Sun, 06 Nov 1994 08:49:37 GMT`
     let text = date.as_str();
@@ -288,7 +288,7 @@ mod tests {
     fn check_order(query: &str, expected: &str) {
         let entries =
             vec![entry("b", Some(1), 3), entry("a", Some(2), 2), entry("d", None, 5), entry("c", None, 9)];
-        let page = page(b"", entries, Sort::of(&Form::new(query)));
+        let page = page(b"", entries, Sort::from_query(&Form::new(query)));
         let names = page.split("href=\"./").skip(2).filter_map(|rest| rest.chars().next());
         assert_eq!(String::from_iter(names), expected, "{query}");
     }
@@ -353,7 +353,7 @@ mod tests {
             ("sort=size", "?sort=size&amp;order=asc"),
             ("sort=modified&order=desc", "?sort=modified&amp;order=desc"),
         ] {
-            let page = page(b"a/b", entries(), Sort::of(&Form::new(asked)));
+            let page = page(b"a/b", entries(), Sort::from_query(&Form::new(asked)));
             for link in ["./d/", "../", "./", "../../"] {
                 assert!(page.contains(&format!("href=\"{link}{kept}\"")), "{asked}: {link} in {page}");
             }
@@ -404,7 +404,7 @@ mod tests {
             ("a/", "<a href=\"../\">/</a><a href=\"./\">a/</a>"),
             ("a/b&c/", "<a href=\"../../\">/</a><a href=\"../\">a/</a><a href=\"./\">b&amp;c/</a>"),
         ] {
-            assert_eq!(trail(path.as_bytes(), ""), expected, "{path}");
+            assert_eq!(breadcrumbs(path.as_bytes(), ""), expected, "{path}");
             let leads_up =
                 page(path.as_bytes(), Vec::new(), Sort::default()).contains("\"../\">Parent directory<");
             assert_eq!(leads_up, !path.is_empty(), "{path}");
@@ -421,7 +421,7 @@ mod tests {
             ("sort=size", "name", "", "asc"),
             ("sort=size&order=desc", "size", " aria-sort=\"descending\"", "asc"),
         ] {
-            let page = page(b"", Vec::new(), Sort::of(&Form::new(query)));
+            let page = page(b"", Vec::new(), Sort::from_query(&Form::new(query)));
             let heading = format!("<th scope=\"col\"{sorted}><a href=\"?sort={column}&amp;order={next}\">");
             assert!(page.contains(&heading), "{query}: {heading}");
         }
@@ -483,7 +483,7 @@ mod tests {
             ((1 << 20) - 512, "1.0 MiB"),
             (u64::MAX, "16 EiB"),
         ];
-        sizes.iter().for_each(|(bytes, text)| assert_eq!(human(*bytes), *text));
+        sizes.iter().for_each(|(bytes, text)| assert_eq!(human_size(*bytes), *text));
         let dates = [
             (0, "1970-01-01<span> 00:00</span>"),
             (784_111_777, "1994-11-06<span> 08:49</span>"),
@@ -493,7 +493,7 @@ mod tests {
             (1_735_689_599, "2024-12-31<span> 23:59</span>"),
         ];
         for (seconds, text) in dates {
-            assert_eq!(minute(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)), text);
+            assert_eq!(format_minute(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)), text);
         }
     }
 }

@@ -15,9 +15,9 @@ mod answer;
 mod listing;
 
 #[cfg(feature = "compress")]
-mod copies;
+mod compressed_store;
 mod files;
-mod lookup;
+mod path_lookup;
 mod pattern;
 mod send_file;
 

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::answer;
 use super::cache::FileCache;
-use super::lookup::owed;
+use super::path_lookup::open_error;
 use super::resource::{
     Charset, Description, Etag, ReadOptions, Resource, Snapshot, content_type, media_type,
 };
@@ -49,10 +49,11 @@ impl Context {
     /// ```
     pub async fn send_file(&mut self, path: impl AsRef<Path>) -> Result {
         let path = path.as_ref().to_owned();
-        let opened = spawn_blocking(move || open(&path).map_err(|error| owed(path.display(), error))).await?;
+        let opened =
+            spawn_blocking(move || open(&path).map_err(|error| open_error(path.display(), error))).await?;
         let (snapshot, content_type) = opened?;
         let description = Description::from_fields(&self.response.headers, content_type);
-        answer::fill(self, &Resource::new(description, snapshot, Vec::new())?)
+        answer::respond(self, &Resource::new(description, snapshot, Vec::new())?)
     }
 }
 

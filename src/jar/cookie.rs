@@ -33,9 +33,9 @@ pub(super) struct Cookie {
 }
 
 impl Cookie {
-    /// Makes the cookie that a response from `origin` sets, if that is allowed regardless of other cookies.
+    /// Makes the cookie that a response from `uri` sets, if that is allowed regardless of other cookies.
     pub(super) fn new(
-        origin: &Origin<'_>,
+        uri: &RequestUri<'_>,
         raw: &RawSetCookie<'_>,
         now: SystemTime,
     ) -> Result<Cookie, Rejected> {
@@ -43,16 +43,16 @@ impl Cookie {
         if !raw.keeps_prefix() {
             return Err(Rejected::Prefix);
         }
-        if set.secure && !origin.is_secure {
+        if set.secure && !uri.is_secure {
             return Err(Rejected::Insecure);
         }
-        let path = set.path.unwrap_or_else(|| host::folder(origin.path));
+        let path = set.path.unwrap_or_else(|| host::default_path(uri.path));
         // Programs are held to the same rule as servers: nothing may be in the jar that could not have come off the
         // wire.
         if !fits_set_cookie(name, value, path) {
             return Err(Rejected::Value);
         }
-        let (domain, host_only) = domain(origin, set.domain)?;
+        let (domain, host_only) = domain(uri, set.domain)?;
         let after = |age: Duration| now + age.min(LIFE_MAX);
         Ok(Cookie {
             name: name.to_owned(),
@@ -75,13 +75,13 @@ impl Cookie {
         self.expires.is_none_or(|expires| expires > now)
     }
 
-    /// Whether it is sent with a request for `origin` (§5.8.3).
-    pub(super) fn goes_to(&self, origin: &Origin<'_>) -> bool {
+    /// Whether it is sent with a request for `uri` (§5.8.3).
+    pub(super) fn matches(&self, uri: &RequestUri<'_>) -> bool {
         let is_for_host = match self.host_only {
-            true => origin.host == self.domain,
-            false => host::is_within(&origin.host, &self.domain),
+            true => uri.host == self.domain,
+            false => host::domain_matches(&uri.host, &self.domain),
         };
-        is_for_host && host::path_is_within(origin.path, &self.path) && (origin.is_secure || !self.secure)
+        is_for_host && host::path_matches(uri.path, &self.path) && (uri.is_secure || !self.secure)
     }
 
     /// Whether it takes the place of the other.
@@ -93,15 +93,15 @@ impl Cookie {
     /// Whether the other is secure and this one could pass for it, as an attacker on the way would like (§5.7, "leave
     /// secure cookies alone").
     pub(super) fn shadows(&self, other: &Cookie) -> bool {
-        let is_near =
-            host::is_within(&self.domain, &other.domain) || host::is_within(&other.domain, &self.domain);
-        other.secure && self.name == other.name && is_near && host::path_is_within(&self.path, &other.path)
+        let is_near = host::domain_matches(&self.domain, &other.domain)
+            || host::domain_matches(&other.domain, &self.domain);
+        other.secure && self.name == other.name && is_near && host::path_matches(&self.path, &other.path)
     }
 }
 
 /// The origin of a request, as far as it matters to cookies.
 #[derive(Debug)]
-pub(super) struct Origin<'a> {
+pub(super) struct RequestUri<'a> {
     /// In lower case, and without the port, since cookies ignore ports.
     pub(super) host: String,
     pub(super) path: &'a str,
@@ -109,12 +109,12 @@ pub(super) struct Origin<'a> {
     pub(super) is_secure: bool,
 }
 
-impl<'a> Origin<'a> {
+impl<'a> RequestUri<'a> {
     /// Returns `None` if the target is not in absolute-form.
-    pub(super) fn of(target: &'a Target) -> Option<Origin<'a>> {
+    pub(super) fn new(target: &'a Target) -> Option<RequestUri<'a>> {
         let (scheme, host) = (target.scheme()?, target.host()?.to_ascii_lowercase());
         let is_secure = scheme == "https" || host::is_loopback(&host);
-        Some(Origin { host, path: target.path(), is_secure })
+        Some(RequestUri { host, path: target.path(), is_secure })
     }
 }
 
@@ -122,15 +122,15 @@ impl<'a> Origin<'a> {
 pub(super) const LIFE_MAX: Duration = Duration::from_secs(400 * 86_400);
 
 /// The domain of a cookie, and whether it is host-only (§5.7).
-fn domain(origin: &Origin<'_>, asked: Option<&str>) -> Result<(String, bool), Rejected> {
-    let Some(domain) = asked.map(str::to_ascii_lowercase) else { return Ok((origin.host.clone(), true)) };
+fn domain(uri: &RequestUri<'_>, asked: Option<&str>) -> Result<(String, bool), Rejected> {
+    let Some(domain) = asked.map(str::to_ascii_lowercase) else { return Ok((uri.host.clone(), true)) };
     if host::is_public_suffix(&domain) {
-        return match domain == origin.host {
+        return match domain == uri.host {
             true => Ok((domain, true)),
             false => Err(Rejected::PublicSuffix),
         };
     }
-    match host::is_within(&origin.host, &domain) && host::site(&origin.host) == host::site(&domain) {
+    match host::domain_matches(&uri.host, &domain) && host::site(&uri.host) == host::site(&domain) {
         true => Ok((domain, false)),
         false => Err(Rejected::Domain),
     }

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// Whether `host` is `domain` or below it. Both are in lower case.
-pub(super) fn is_within(host: &str, domain: &str) -> bool {
+pub(super) fn domain_matches(host: &str, domain: &str) -> bool {
     let below = host.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'));
     host == domain || (below && !is_address(host))
 }
@@ -44,13 +44,13 @@ pub(super) fn is_loopback(host: &str) -> bool {
 }
 
 /// Whether `path` is `folder` or below it (§5.1.4).
-pub(super) fn path_is_within(path: &str, folder: &str) -> bool {
+pub(super) fn path_matches(path: &str, folder: &str) -> bool {
     path.strip_prefix(folder)
         .is_some_and(|rest| rest.is_empty() || folder.ends_with('/') || rest.starts_with('/'))
 }
 
 /// The path of a cookie without one: that of the request, up to its last `/`.
-pub(super) fn folder(path: &str) -> &str {
+pub(super) fn default_path(path: &str) -> &str {
     match path.rsplit_once('/') {
         None | Some(("", _)) => "/",
         Some((folder, _)) => folder,
@@ -66,7 +66,7 @@ mod tests {
         for (host, domain) in
             [("a.com", "a.com"), ("b.a.com", "a.com"), ("c.b.a.com", "a.com"), ("[::1]", "[::1]")]
         {
-            assert!(is_within(host, domain), "{host} {domain}");
+            assert!(domain_matches(host, domain), "{host} {domain}");
         }
         for (host, domain) in [
             ("a.com", "b.a.com"),
@@ -80,7 +80,7 @@ mod tests {
             ("127.0.0.1.", "1."),
             ("a.127.0.0.1", "127.0.0.1"),
         ] {
-            assert!(!is_within(host, domain), "{host} {domain}");
+            assert!(!domain_matches(host, domain), "{host} {domain}");
         }
     }
 
@@ -151,17 +151,17 @@ mod tests {
         for (path, folder) in
             [("/", "/"), ("/a", "/"), ("/a", "/a"), ("/a/", "/a"), ("/a/b", "/a/"), ("/a/b/c", "/a")]
         {
-            assert!(path_is_within(path, folder), "{path} {folder}");
+            assert!(path_matches(path, folder), "{path} {folder}");
         }
         for (path, folder) in
             [("/", "/a"), ("/ab", "/a"), ("/a", "/a/"), ("/A", "/a"), ("/b/a", "/a"), ("/a?b", "/a")]
         {
-            assert!(!path_is_within(path, folder), "{path} {folder}");
+            assert!(!path_matches(path, folder), "{path} {folder}");
         }
         for (path, expected) in
             [("/", "/"), ("/a", "/"), ("/a/", "/a"), ("/a/b", "/a"), ("/a//b", "/a/"), ("*", "/")]
         {
-            assert_eq!(folder(path), expected, "{path}");
+            assert_eq!(default_path(path), expected, "{path}");
         }
     }
 }

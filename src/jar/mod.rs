@@ -63,7 +63,7 @@ use std::time::SystemTime;
 pub use cookie::Rejected;
 pub use record::InvalidRecord;
 
-use self::cookie::{Cookie, Origin};
+use self::cookie::{Cookie, RequestUri};
 use self::store::Store;
 use crate::CookieStore;
 use crate::Headers;
@@ -115,15 +115,15 @@ impl Jar {
     }
 
     fn set_raw(&self, target: &Target, cookie: &RawSetCookie<'_>) -> Result<(), Rejected> {
-        let (now, origin) = (SystemTime::now(), Origin::of(target).ok_or(Rejected::Target)?);
-        let cookie = Cookie::new(&origin, cookie, now)?;
-        self.lock().insert(&origin, cookie, now)
+        let (now, uri) = (SystemTime::now(), RequestUri::new(target).ok_or(Rejected::Target)?);
+        let cookie = Cookie::new(&uri, cookie, now)?;
+        self.lock().insert(&uri, cookie, now)
     }
 
     /// Returns the value of the `Cookie` field of a request for `target`, if there are cookies for it: longer paths
     /// first, then older ones. It is not UTF-8 if a cookie is not (RFC 6265bis §5.8.3).
     pub fn cookie_field(&self, target: &Target) -> Option<Vec<u8>> {
-        self.lock().cookie_field(&Origin::of(target)?, SystemTime::now())
+        self.lock().cookie_field(&RequestUri::new(target)?, SystemTime::now())
     }
 
     /// Removes the cookies that end with a session: all that have no expiry time.

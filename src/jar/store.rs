@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::time::SystemTime;
 
-use super::cookie::{Cookie, LIFE_MAX, Origin, Rejected};
+use super::cookie::{Cookie, LIFE_MAX, Rejected, RequestUri};
 use super::host;
 
 /// All cookies. Callers pass the current time.
@@ -22,15 +22,15 @@ impl Store {
         Store { sites: HashMap::new(), serial: 0, per_site_max, cookies_max }
     }
 
-    /// Stores a cookie that came from `origin`.
+    /// Stores a cookie that a response from `uri` set.
     pub(super) fn insert(
         &mut self,
-        origin: &Origin<'_>,
+        uri: &RequestUri<'_>,
         cookie: Cookie,
         now: SystemTime,
     ) -> Result<(), Rejected> {
         let mut known = self.sites.get(host::site(&cookie.domain)).into_iter().flatten();
-        if !origin.is_secure && known.any(|other| other.is_alive(now) && cookie.shadows(other)) {
+        if !uri.is_secure && known.any(|other| other.is_alive(now) && cookie.shadows(other)) {
             return Err(Rejected::Insecure);
         }
         self.restore(cookie, now);
@@ -60,10 +60,10 @@ impl Store {
         if !cookies.is_empty() {
             self.sites.insert(site, cookies);
         }
-        self.keep_total(now);
+        self.evict_excess(now);
     }
 
-    fn keep_total(&mut self, now: SystemTime) {
+    fn evict_excess(&mut self, now: SystemTime) {
         if self.len() > self.cookies_max {
             self.retain(|cookie| cookie.is_alive(now));
         }
@@ -77,11 +77,11 @@ impl Store {
         self.sites.values().map(Vec::len).sum()
     }
 
-    /// The value of the `Cookie` field of a request for `origin`.
-    pub(super) fn cookie_field(&mut self, origin: &Origin<'_>, now: SystemTime) -> Option<Vec<u8>> {
-        let cookies = self.sites.get_mut(host::site(&origin.host))?;
+    /// The value of the `Cookie` field of a request for `uri`.
+    pub(super) fn cookie_field(&mut self, uri: &RequestUri<'_>, now: SystemTime) -> Option<Vec<u8>> {
+        let cookies = self.sites.get_mut(host::site(&uri.host))?;
         let mut sent: Vec<&mut Cookie> =
-            cookies.iter_mut().filter(|cookie| cookie.is_alive(now) && cookie.goes_to(origin)).collect();
+            cookies.iter_mut().filter(|cookie| cookie.is_alive(now) && cookie.matches(uri)).collect();
         sent.sort_by_key(|cookie| (Reverse(cookie.path.len()), cookie.created));
         let mut field = Vec::new();
         for cookie in sent {

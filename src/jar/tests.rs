@@ -3,7 +3,7 @@
 use std::io::{self, BufReader, Read, Write};
 use std::time::{Duration, SystemTime};
 
-use super::cookie::{Cookie, Origin, Rejected};
+use super::cookie::{Cookie, Rejected, RequestUri};
 use super::store::Store;
 use super::{Jar, record};
 use crate::Headers;
@@ -29,9 +29,9 @@ impl Case {
 
     fn try_set(&mut self, url: &str, field: &str) -> Result<(), Rejected> {
         let request = request(url);
-        let origin = Origin::of(request.target()).ok_or(Rejected::Target)?;
+        let uri = RequestUri::new(request.target()).ok_or(Rejected::Target)?;
         let set = RawSetCookie::parse(field.as_bytes()).expect("the field is a cookie");
-        self.store.insert(&origin, Cookie::new(&origin, &set, self.now)?, self.now)
+        self.store.insert(&uri, Cookie::new(&uri, &set, self.now)?, self.now)
     }
 
     #[track_caller]
@@ -48,12 +48,8 @@ impl Case {
     #[track_caller]
     fn check(&mut self, url: &str, expected: &str) {
         let request = request(url);
-        let origin = Origin::of(request.target()).expect("the url names a host");
-        assert_eq!(
-            self.store.cookie_field(&origin, self.now).unwrap_or_default(),
-            expected.as_bytes(),
-            "{url}"
-        );
+        let uri = RequestUri::new(request.target()).expect("the url names a host");
+        assert_eq!(self.store.cookie_field(&uri, self.now).unwrap_or_default(), expected.as_bytes(), "{url}");
     }
 
     fn wait(&mut self, seconds: u64) {

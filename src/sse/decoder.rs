@@ -1,4 +1,4 @@
-//! [`Decoder`]: the events of a stream (HTML §9.2.6).
+//! [`EventDecoder`]: the events of a stream (HTML §9.2.6).
 
 use std::mem;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::message::saturating_decimal;
 
 /// Reads a stream of events, in whatever pieces it comes.
 #[derive(Debug, Default)]
-pub(super) struct Decoder {
+pub(super) struct EventDecoder {
     /// The line that has begun.
     line: Vec<u8>,
     /// Whether the first line is over: only that one may begin with a byte order mark.
@@ -32,20 +32,20 @@ pub(super) struct Decoder {
 
 /// How far a piece of a stream led.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Progress {
+pub(super) enum DecodeStatus {
     /// All of it was read, and the event goes on.
-    Part,
+    Partial,
     /// To the end of an event.
-    Whole,
+    Complete,
     /// An event is longer than it may be. The stream cannot be read any further.
     TooLong,
 }
 
-impl Decoder {
+impl EventDecoder {
     /// Reads `bytes` up to the end of an event of at most `max` bytes. Returns how many were read.
-    pub(super) fn decode(&mut self, bytes: &[u8], max: usize) -> (usize, Progress) {
+    pub(super) fn decode(&mut self, bytes: &[u8], max: usize) -> (usize, DecodeStatus) {
         if mem::take(&mut self.is_complete) {
-            self.begin();
+            self.clear_event();
         }
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -55,16 +55,16 @@ impl Decoder {
             }
             let end = memchr2(b'\r', b'\n', rest).unwrap_or(rest.len());
             if self.line.len() + self.data.len() + end > max {
-                return (bytes.len() - rest.len(), Progress::TooLong);
+                return (bytes.len() - rest.len(), DecodeStatus::TooLong);
             }
             self.line.extend_from_slice(&rest[..end]);
             let Some((terminator, after)) = rest[end..].split_first() else { break };
             (self.after_cr, rest) = (*terminator == b'\r', after);
             if self.end_line() {
-                return (bytes.len() - rest.len(), Progress::Whole);
+                return (bytes.len() - rest.len(), DecodeStatus::Complete);
             }
         }
-        (bytes.len(), Progress::Part)
+        (bytes.len(), DecodeStatus::Partial)
     }
 
     /// Returns the event that is complete.
@@ -78,7 +78,7 @@ impl Decoder {
     }
 
     /// Begins another event.
-    fn begin(&mut self) {
+    fn clear_event(&mut self) {
         self.data.clear();
         self.event.clear();
         (self.has_id, self.retry) = (false, None);
@@ -126,7 +126,7 @@ impl Decoder {
         }
         self.is_complete = !self.data.is_empty();
         if !self.is_complete {
-            self.begin();
+            self.clear_event();
         }
         self.is_complete
     }
@@ -146,24 +146,24 @@ mod tests {
     const MAX: usize = 64;
 
     /// All events of `stream`, which comes in pieces of `size` bytes, as text; and the last id and delay.
-    fn heard(stream: &[u8], size: usize) -> (Vec<String>, Option<String>, Option<u128>) {
-        let (mut decoder, mut heard) = (Decoder::default(), Vec::new());
+    fn decoded(stream: &[u8], size: usize) -> (Vec<String>, Option<String>, Option<u128>) {
+        let (mut decoder, mut decoded) = (EventDecoder::default(), Vec::new());
         for mut piece in stream.chunks(size) {
             while !piece.is_empty() {
-                let (len, progress) = decoder.decode(piece, MAX);
-                match progress {
-                    Progress::Part => assert_eq!(len, piece.len()),
-                    Progress::Whole => heard.push(text(decoder.event())),
-                    Progress::TooLong => {
-                        heard.push("too long".to_owned());
-                        assert_eq!(decoder.decode(&piece[len..], MAX), (0, progress), "it stays so");
-                        return (heard, decoder.last_id, None);
+                let (len, status) = decoder.decode(piece, MAX);
+                match status {
+                    DecodeStatus::Partial => assert_eq!(len, piece.len()),
+                    DecodeStatus::Complete => decoded.push(text(decoder.event())),
+                    DecodeStatus::TooLong => {
+                        decoded.push("too long".to_owned());
+                        assert_eq!(decoder.decode(&piece[len..], MAX), (0, status), "it stays so");
+                        return (decoded, decoder.last_id, None);
                     }
                 }
                 piece = &piece[len..];
             }
         }
-        (heard, decoder.last_id, decoder.last_retry.map(|delay| delay.as_millis()))
+        (decoded, decoder.last_id, decoder.last_retry.map(|delay| delay.as_millis()))
     }
 
     fn text(Event { id, event, data, retry }: Event<'_>) -> String {
@@ -178,10 +178,10 @@ mod tests {
     #[track_caller]
     fn check_all(stream: &[u8], events: &[&str], last_id: Option<&str>, last_retry: Option<u128>) {
         for size in 1..=stream.len().max(1) {
-            let (heard, id, retry) = heard(stream, size);
-            let told = stream.escape_ascii();
-            assert_eq!(heard, events, "{told} in pieces of {size}");
-            assert_eq!((id.as_deref(), retry), (last_id, last_retry), "{told} in pieces of {size}");
+            let (decoded, id, retry) = decoded(stream, size);
+            let shown = stream.escape_ascii();
+            assert_eq!(decoded, events, "{shown} in pieces of {size}");
+            assert_eq!((id.as_deref(), retry), (last_id, last_retry), "{shown} in pieces of {size}");
         }
     }
 

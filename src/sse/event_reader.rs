@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
 use super::Event;
-use super::decoder::{Decoder, Progress};
+use super::decoder::{DecodeStatus, EventDecoder};
 
 /// Reads events as they come, for instance from an [`Answer`](crate::Answer) (HTML §9.2.6).
 ///
@@ -48,13 +48,13 @@ pub struct EventReader<R> {
     /// How many bytes an event may have. Default: 1 MiB.
     pub event_max: usize,
     source: BufReader<R>,
-    decoder: Decoder,
+    decoder: EventDecoder,
 }
 
 impl<R: AsyncRead + Unpin> EventReader<R> {
     /// Reads from `source`, which should be the content of a response with status 200 and the type `text/event-stream`.
     pub fn new(source: R) -> EventReader<R> {
-        EventReader { event_max: EVENT_MAX, source: BufReader::new(source), decoder: Decoder::default() }
+        EventReader { event_max: EVENT_MAX, source: BufReader::new(source), decoder: EventDecoder::default() }
     }
 
     /// Waits for the next event that has data. Returns `None` at the end of the stream, and drops an event that lacks
@@ -73,12 +73,12 @@ impl<R: AsyncRead + Unpin> EventReader<R> {
             if bytes.is_empty() {
                 return Ok(None);
             }
-            let (len, progress) = self.decoder.decode(bytes, self.event_max);
+            let (len, status) = self.decoder.decode(bytes, self.event_max);
             self.source.consume(len);
-            match progress {
-                Progress::Part => {}
-                Progress::Whole => return Ok(Some(self.decoder.event())),
-                Progress::TooLong => {
+            match status {
+                DecodeStatus::Partial => {}
+                DecodeStatus::Complete => return Ok(Some(self.decoder.event())),
+                DecodeStatus::TooLong => {
                     return Err(io::Error::new(io::ErrorKind::InvalidData, "an event is too long"));
                 }
             }

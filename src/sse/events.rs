@@ -75,7 +75,7 @@ impl Events<'_> {
     /// Fails with [`InvalidEvent`](crate::InvalidEvent) if the event is invalid, and sends nothing of it. Fails if the
     /// peer is gone, or does not read.
     pub async fn send(&mut self, event: Event<'_>) -> io::Result<()> {
-        self.begin().await?;
+        self.clear_sent().await?;
         event
             .encode(&mut self.buffer)
             .map_err(|invalid| io::Error::new(io::ErrorKind::InvalidInput, invalid))?;
@@ -88,7 +88,7 @@ impl Events<'_> {
     ///
     /// Fails if the peer is gone, or does not read.
     pub async fn comment(&mut self, text: &str) -> io::Result<()> {
-        self.begin().await?;
+        self.clear_sent().await?;
         comment(&mut self.buffer, text);
         self.flush().await
     }
@@ -157,13 +157,13 @@ impl Events<'_> {
     ///
     /// Fails if the peer is gone, or does not read.
     pub async fn finish(mut self) -> io::Result<()> {
-        self.write().await?;
+        self.write_pending().await?;
         self.out.finish().await
     }
 
     /// Clears the buffer for another event, once all of the last one was written.
-    async fn begin(&mut self) -> io::Result<()> {
-        self.write().await?;
+    async fn clear_sent(&mut self) -> io::Result<()> {
+        self.write_pending().await?;
         self.buffer.clear();
         self.sent = 0;
         Ok(())
@@ -171,7 +171,7 @@ impl Events<'_> {
 
     /// Writes what is left of an event. If sending it was cancelled, some of it may have been written, and what follows
     /// must not be taken for the rest.
-    async fn write(&mut self) -> io::Result<()> {
+    async fn write_pending(&mut self) -> io::Result<()> {
         while self.sent < self.buffer.len() {
             self.sent += self.out.write(&self.buffer[self.sent..]).await?;
         }
@@ -179,7 +179,7 @@ impl Events<'_> {
     }
 
     async fn flush(&mut self) -> io::Result<()> {
-        self.write().await?;
+        self.write_pending().await?;
         self.out.flush().await
     }
 }

@@ -1,4 +1,4 @@
-//! [`fill`]: answers with a file, or as preconditions and ranges demand (RFC 9110 §13, §14).
+//! [`respond`]: answers with a file, or as preconditions and ranges demand (RFC 9110 §13, §14).
 
 mod if_range;
 mod parts;
@@ -7,77 +7,78 @@ mod range;
 use std::ops::Range;
 
 use self::if_range::may_send_range;
-use self::parts::Parts;
+use self::parts::ByteRanges;
 use self::range::Selection;
 use super::resource::{Content, Representation, Resource};
 use crate::message::{Headers, Method, Request, Response, Status, Validators, Verdict, evaluate};
 use crate::server::{Context, Result};
 
 /// Makes `resource` the answer to the request.
-pub(super) fn fill(ctx: &mut Context, resource: &Resource) -> Result {
-    let earlier = resource.earlier_second(ctx.arrived());
+pub(super) fn respond(ctx: &mut Context, resource: &Resource) -> Result {
+    let clamped = resource.clamped_modified(ctx.arrived());
     let Context { request, response, .. } = ctx;
     let chosen = resource.select(&request.headers);
     let len = chosen.content().len();
-    match Owed::of(request, response.status, resource, chosen) {
-        Owed::Whole => {
+    match FileResponse::choose(request, response.status, resource, chosen) {
+        FileResponse::Complete => {
             describe(response, &chosen.fields)?;
             send(response, chosen.content(), 0..len);
         }
-        Owed::NotModified => {
+        FileResponse::NotModified => {
             response.not_modified();
-            describe(response, &chosen.fields_alone)?;
+            describe(response, &chosen.fields_without_content)?;
         }
-        Owed::Failed => refuse(response, Status::PRECONDITION_FAILED, chosen)?,
-        Owed::Unsatisfiable => {
+        FileResponse::PreconditionFailed => refuse(response, Status::PRECONDITION_FAILED, chosen)?,
+        FileResponse::RangeNotSatisfiable => {
             refuse(response, Status::RANGE_NOT_SATISFIABLE, chosen)?;
             response.headers.set("content-range", format!("bytes */{len}"))?;
         }
-        Owed::Ranges(ranges) => {
+        FileResponse::Partial(ranges) => {
             describe(response, &chosen.fields)?;
             send_ranges(response, resource, chosen, &ranges)?;
         }
     }
-    if let Some(earlier) = earlier {
-        response.headers.set_date("last-modified", earlier)?;
+    if let Some(clamped) = clamped {
+        response.headers.set_date("last-modified", clamped)?;
     }
     Ok(())
 }
 
 /// What of a file a request is answered with.
-enum Owed {
-    Whole,
+enum FileResponse {
+    Complete,
     NotModified,
-    Failed,
-    Unsatisfiable,
-    Ranges(Vec<Range<u64>>),
+    PreconditionFailed,
+    RangeNotSatisfiable,
+    Partial(Vec<Range<u64>>),
 }
 
-impl Owed {
+impl FileResponse {
     /// Preconditions are evaluated where the answer to GET or HEAD would be 200 (RFC 9110 §13.2.1), ranges only for GET
     /// (§14.2).
-    fn of(request: &Request, status: Status, resource: &Resource, chosen: &Representation) -> Owed {
+    fn choose(request: &Request, status: Status, resource: &Resource, chosen: &Representation) -> Self {
         let fields = &request.headers;
         let current = Validators { etag: Some(&*chosen.etag), modified: resource.modified };
         let verdict = match (status, request.method()) {
             (Status::OK, Method::Get | Method::Head) => evaluate(request, current),
-            _ => return Owed::Whole,
+            _ => return Self::Complete,
         };
         match (verdict, request.method()) {
-            (Verdict::NotModified, _) => Owed::NotModified,
-            (Verdict::Failed, _) => Owed::Failed,
+            (Verdict::NotModified, _) => Self::NotModified,
+            (Verdict::Failed, _) => Self::PreconditionFailed,
             (Verdict::Proceed, Method::Get)
-                if resource.has_ranges && may_send_range(fields, &chosen.etag, resource.strong_date()) =>
+                if resource.accepts_ranges
+                    && may_send_range(fields, &chosen.etag, resource.strong_date()) =>
             {
-                match Selection::of(fields, chosen.content().len()) {
-                    Selection::Whole => Owed::Whole,
-                    Selection::Nothing => Owed::Unsatisfiable,
+                match Selection::from_fields(fields, chosen.content().len()) {
+                    Selection::Whole => Self::Complete,
+                    Selection::Unsatisfiable => Self::RangeNotSatisfiable,
                     // `content-encoding` would say that the parts and their heads are coded as one.
-                    Selection::Ranges(ranges) if ranges.len() > 1 && chosen.is_coded => Owed::Whole,
-                    Selection::Ranges(ranges) => Owed::Ranges(ranges),
+                    Selection::Ranges(ranges) if ranges.len() > 1 && chosen.is_encoded => Self::Complete,
+                    Selection::Ranges(ranges) => Self::Partial(ranges),
                 }
             }
-            (Verdict::Proceed, _) => Owed::Whole,
+            (Verdict::Proceed, _) => Self::Complete,
         }
     }
 }
@@ -111,7 +112,7 @@ fn send_ranges(
         response.headers.set("content-range", format!("bytes {first}-{last}/{whole}"))?;
         send(response, chosen.content(), range.clone());
     } else {
-        let parts = Parts::new(chosen, &resource.content_type, ranges)?;
+        let parts = ByteRanges::new(chosen, &resource.content_type, ranges)?;
         response.headers.set("content-type", parts.content_type())?;
         parts.fill(&mut response.body);
     }
@@ -129,7 +130,7 @@ fn send(response: &mut Response, content: &Content, range: Range<u64>) {
 fn refuse(response: &mut Response, status: Status, chosen: &Representation) -> Result {
     response.remove_content();
     response.status = status;
-    describe(response, &chosen.fields_alone)?;
+    describe(response, &chosen.fields_without_content)?;
     // They are meant for the file: a cache would keep the refusal for as long, and answer others with it (RFC 9111 §3).
     response.headers.remove_each(&["cache-control", "expires"]);
     Ok(())
@@ -157,7 +158,7 @@ mod tests {
                 let whole = whole.dated(Some(now + soon), Some(Instant::now() + soon));
                 let description = Description::new("text/plain".to_owned(), None);
                 let resource = Resource::new(description, whole, Vec::new()).unwrap();
-                fill(ctx, &resource)
+                respond(ctx, &resource)
             });
             let mut request = Request::get("/").unwrap();
             request.headers.set("range", "bytes=0-1").unwrap();

@@ -1,4 +1,4 @@
-//! [`Parts`]: several ranges in one answer, `multipart/byteranges` (RFC 9110 §14.6).
+//! [`ByteRanges`]: several ranges in one answer, `multipart/byteranges` (RFC 9110 §14.6).
 
 use std::io;
 use std::ops::Range;
@@ -9,13 +9,13 @@ use crate::net::FileReader;
 use crate::runtime::random_token;
 
 /// Several ranges of one representation, each after a head of its own.
-pub(super) struct Parts {
+pub(super) struct ByteRanges {
     pieces: Pieces,
     /// Separates the parts. It is random, so no file can have been made to contain it.
     boundary: String,
 }
 
-impl Parts {
+impl ByteRanges {
     /// Cuts `ranges`, none of which is empty, out of the `chosen` representation.
     ///
     /// # Errors
@@ -25,7 +25,7 @@ impl Parts {
         chosen: &Representation,
         content_type: &str,
         ranges: &[Range<u64>],
-    ) -> io::Result<Parts> {
+    ) -> io::Result<ByteRanges> {
         let (boundary, whole) = (random_token()?, chosen.content().len());
         let parts = ranges.iter().map(|range| {
             let (first, last) = (range.start, range.end - 1);
@@ -34,7 +34,7 @@ impl Parts {
             );
             (head, cut(chosen.content(), range.clone()))
         });
-        Ok(Parts { pieces: Pieces::new(multipart(&boundary, parts)), boundary })
+        Ok(ByteRanges { pieces: Pieces::new(multipart(&boundary, parts)), boundary })
     }
 
     pub(super) fn content_type(&self) -> String {

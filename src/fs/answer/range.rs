@@ -12,7 +12,7 @@ pub(super) enum Selection {
     /// These ranges. None of them is empty, and no two are close to each other.
     Ranges(Vec<Range<u64>>),
     /// No bytes that exist: 416.
-    Nothing,
+    Unsatisfiable,
 }
 
 impl Selection {
@@ -22,7 +22,7 @@ impl Selection {
     /// §14.2). So is any field where there are no bytes: Content-Range cannot express that nothing is all there is, and
     /// 416 would deny it. Ranges that overlap, or whose gap is smaller than the head of a part, are merged (§15.3.7.2); so an
     /// answer is never longer than the whole representation by more than the head of one part.
-    pub(super) fn of(fields: &Headers, len: u64) -> Selection {
+    pub(super) fn from_fields(fields: &Headers, len: u64) -> Selection {
         let mut lines = fields.all("range");
         match (lines.next(), lines.next()) {
             _ if len == 0 => Selection::Whole,
@@ -39,7 +39,7 @@ impl Selection {
         let (mut ranges, mut count) = (Vec::new(), 0);
         for spec in members(set) {
             count += 1;
-            match Spec::parse(spec)?.within(len) {
+            match RangeSpec::parse(spec)?.satisfiable(len) {
                 _ if count > RANGES_MAX => return None,
                 Some(range) => merge(&mut ranges, range),
                 None => {}
@@ -47,7 +47,7 @@ impl Selection {
         }
         match (count, ranges.is_empty()) {
             (0, _) => None,
-            (_, true) => Some(Selection::Nothing),
+            (_, true) => Some(Selection::Unsatisfiable),
             (_, false) => Some(Selection::Ranges(ranges)),
         }
     }
@@ -62,32 +62,32 @@ const RANGES_MAX: usize = 16;
 const GAP_MIN: u64 = 256;
 
 /// `range-spec` (RFC 9110 §14.1.1).
-enum Spec {
+enum RangeSpec {
     /// From a position to another, which is included, or to the end.
     Between(u64, Option<u64>),
     Last(u64),
 }
 
-impl Spec {
-    fn parse(spec: &[u8]) -> Option<Spec> {
+impl RangeSpec {
+    fn parse(spec: &[u8]) -> Option<RangeSpec> {
         let dash = spec.iter().position(|octet| *octet == b'-')?;
         match (&spec[..dash], &spec[dash + 1..]) {
-            ([], suffix) => Some(Spec::Last(saturating_decimal(suffix)?)),
-            (first, []) => Some(Spec::Between(saturating_decimal(first)?, None)),
+            ([], suffix) => Some(RangeSpec::Last(saturating_decimal(suffix)?)),
+            (first, []) => Some(RangeSpec::Between(saturating_decimal(first)?, None)),
             (first, last) => {
                 let (first, last) = (saturating_decimal(first)?, saturating_decimal(last)?);
-                (first <= last).then_some(Spec::Between(first, Some(last)))
+                (first <= last).then_some(RangeSpec::Between(first, Some(last)))
             }
         }
     }
 
     /// The part of it that exists, if any does.
-    fn within(self, len: u64) -> Option<Range<u64>> {
+    fn satisfiable(self, len: u64) -> Option<Range<u64>> {
         match self {
-            Spec::Last(0) => None,
-            Spec::Last(suffix) => Some(len.saturating_sub(suffix)..len),
-            Spec::Between(first, _) if first >= len => None,
-            Spec::Between(first, last) => {
+            RangeSpec::Last(0) => None,
+            RangeSpec::Last(suffix) => Some(len.saturating_sub(suffix)..len),
+            RangeSpec::Between(first, _) if first >= len => None,
+            RangeSpec::Between(first, last) => {
                 Some(first..last.map_or(len, |last| last.saturating_add(1).min(len)))
             }
         }
@@ -117,7 +117,7 @@ mod tests {
     fn check(field: &str, len: u64, expected: Selection) {
         let mut fields = Headers::new();
         fields.set("range", field).unwrap();
-        assert_eq!(Selection::of(&fields, len), expected, "{field} of {len}");
+        assert_eq!(Selection::from_fields(&fields, len), expected, "{field} of {len}");
     }
 
     #[track_caller]
@@ -148,9 +148,9 @@ mod tests {
     #[test]
     fn ranges_beyond_the_end_select_nothing_15_5_17() {
         for field in ["bytes=10-", "bytes=10-10", "bytes=99-100", "bytes=-0", "bytes=10-,-0"] {
-            check(field, 10, Selection::Nothing);
+            check(field, 10, Selection::Unsatisfiable);
         }
-        check("bytes=99999999999999999999999-", 10, Selection::Nothing);
+        check("bytes=99999999999999999999999-", 10, Selection::Unsatisfiable);
     }
 
     /// A client that asks for all of a file in ranges would take 416 for a failure.
@@ -196,7 +196,7 @@ mod tests {
         let mut two = Headers::new();
         two.append("range", "bytes=0-1").unwrap();
         two.append("range", "bytes=3-4").unwrap();
-        assert_eq!(Selection::of(&two, 10), Selection::Whole);
+        assert_eq!(Selection::from_fields(&two, 10), Selection::Whole);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! [`Cache`]: recently requested files, in bounded memory.
 
-mod room;
+mod quota;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use self::room::Room;
+use self::quota::DescriptorQuota;
 use super::resource::{FIELDS_COST, Resource, StoredCoding};
-use super::root::Below;
+use super::root::RelativePath;
 use crate::memory::lock;
 
 /// Bounds on what [`Files`](crate::Files) keeps between requests, for each root.
@@ -62,22 +62,22 @@ pub(super) struct Generation(u64);
 #[derive(Debug, Default)]
 struct Shard {
     /// By the hash of the path, which attackers cannot predict. If two files have the same hash, the last one is kept.
-    slots: HashMap<u64, Slot, BuildHasherDefault<Hashed>>,
+    entries: HashMap<u64, CacheEntry, BuildHasherDefault<PassThroughHasher>>,
     bytes: usize,
     /// How many files are kept open.
-    handles: usize,
+    open_files: usize,
     /// Counts accesses, to tell which was last.
     tick: u64,
 }
 
 #[derive(Debug)]
-struct Slot {
+struct CacheEntry {
     path: Box<[u8]>,
     resource: Arc<Resource>,
     fresh_until: Instant,
     used: u64,
     /// Room for the files that it keeps open.
-    _room: Room,
+    _quota: DescriptorQuota,
 }
 
 impl Cache {
@@ -96,28 +96,28 @@ impl Cache {
     /// The file at `path`, if it was checked recently.
     ///
     /// Whoever gets `None` must check the file. If it was fresh lately, all others meanwhile get what is here.
-    pub(super) fn find(&self, path: &[u8], now: Instant) -> Option<Arc<Resource>> {
+    pub(super) fn get(&self, path: &[u8], now: Instant) -> Option<Arc<Resource>> {
         let (hash, mut shard) = self.shard(path);
         shard.tick += 1;
         let tick = shard.tick;
-        let slot = shard.slots.get_mut(&hash).filter(|slot| *slot.path == *path)?;
-        slot.used = tick;
-        if now < slot.fresh_until {
-            return Some(slot.resource.clone());
+        let entry = shard.entries.get_mut(&hash).filter(|entry| *entry.path == *path)?;
+        entry.used = tick;
+        if now < entry.fresh_until {
+            return Some(entry.resource.clone());
         }
         // If nobody has asked for it in days, nobody gets it unchecked.
-        let was_fresh_lately = now < slot.fresh_until + self.bounds.fresh;
+        let was_fresh_lately = now < entry.fresh_until + self.bounds.fresh;
         if was_fresh_lately {
-            slot.fresh_until = now + self.bounds.fresh;
+            entry.fresh_until = now + self.bounds.fresh;
         }
         None
     }
 
     /// The file at `path`, however long ago it was checked.
-    pub(super) fn last(&self, path: &Below<'_>) -> Option<Arc<Resource>> {
+    pub(super) fn stale(&self, path: &RelativePath<'_>) -> Option<Arc<Resource>> {
         let path = path.as_bytes();
         let (hash, shard) = self.shard(path);
-        shard.slots.get(&hash).filter(|slot| *slot.path == *path).map(|slot| slot.resource.clone())
+        shard.entries.get(&hash).filter(|entry| *entry.path == *path).map(|entry| entry.resource.clone())
     }
 
     /// The files of which root may be kept now. To be called before they are looked for.
@@ -132,48 +132,54 @@ impl Cache {
     }
 
     /// Keeps a file that was just checked, and drops the least recently used ones.
-    pub(super) fn keep(
+    pub(super) fn insert(
         &self,
-        path: &Below<'_>,
+        path: &RelativePath<'_>,
         resource: &Arc<Resource>,
         generation: Generation,
         now: Instant,
     ) {
         let count = self.shards.len();
         let (bytes_max, files_max) = (self.bounds.bytes_max / count, self.bounds.files_max / count);
-        let (bytes, handles, handles_max) = (resource.cost(), resource.handles(), Room::MAX / count);
+        let (bytes, open_files, open_files_max) =
+            (resource.cost(), resource.open_files(), DescriptorQuota::MAX / count);
         let (hash, mut shard) = self.shard(path.as_bytes());
         // The shard is locked, so it is yet to be cleared if the generation is still the same.
         if generation != self.generation() {
             return;
         }
         shard.remove(hash);
-        if bytes > bytes_max || handles > handles_max || files_max == 0 {
+        if bytes > bytes_max || open_files > open_files_max || files_max == 0 {
             return;
         }
-        while shard.bytes + bytes > bytes_max || shard.slots.len() >= files_max {
+        while shard.bytes + bytes > bytes_max || shard.entries.len() >= files_max {
             shard.evict(|_| true);
         }
-        while shard.handles + handles > handles_max {
-            shard.evict(|other| other.handles() > 0);
+        while shard.open_files + open_files > open_files_max {
+            shard.evict(|other| other.open_files() > 0);
         }
-        let mut room = Room::take(handles);
-        while room.is_none() && shard.handles > 0 {
-            shard.evict(|other| other.handles() > 0);
-            room = Room::take(handles);
+        let mut quota = DescriptorQuota::try_acquire(open_files);
+        while quota.is_none() && shard.open_files > 0 {
+            shard.evict(|other| other.open_files() > 0);
+            quota = DescriptorQuota::try_acquire(open_files);
         }
         // Other roots use all the room, so the file is opened each time.
-        let Some(room) = room else { return };
+        let Some(quota) = quota else { return };
         shard.bytes += bytes;
-        shard.handles += handles;
+        shard.open_files += open_files;
         let (path, resource) = (path.as_bytes().into(), resource.clone());
-        let slot =
-            Slot { path, resource, fresh_until: now + self.bounds.fresh, used: shard.tick, _room: room };
-        shard.slots.insert(hash, slot);
+        let entry = CacheEntry {
+            path,
+            resource,
+            fresh_until: now + self.bounds.fresh,
+            used: shard.tick,
+            _quota: quota,
+        };
+        shard.entries.insert(hash, entry);
     }
 
     /// Forgets a file that no longer exists.
-    pub(super) fn forget(&self, path: &Below<'_>) {
+    pub(super) fn remove(&self, path: &RelativePath<'_>) {
         let (hash, mut shard) = self.shard(path.as_bytes());
         shard.remove(hash);
     }
@@ -197,21 +203,23 @@ const SHARDS_MAX: usize = 64;
 /// As good as for ever, and yet within the range of clocks.
 const FRESH_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
-const _: () =
-    assert!(Room::MAX / SHARDS_MAX > StoredCoding::ALL.len(), "each part has room for a file in all codings");
+const _: () = assert!(
+    DescriptorQuota::MAX / SHARDS_MAX > StoredCoding::ALL.len(),
+    "each part has room for a file in all codings"
+);
 
 impl Shard {
     fn remove(&mut self, hash: u64) {
-        if let Some(slot) = self.slots.remove(&hash) {
-            self.bytes -= slot.resource.cost();
-            self.handles -= slot.resource.handles();
+        if let Some(entry) = self.entries.remove(&hash) {
+            self.bytes -= entry.resource.cost();
+            self.open_files -= entry.resource.open_files();
         }
     }
 
     /// Removes the least recently used file of those that `is_fit` accepts.
     fn evict(&mut self, is_fit: impl Fn(&Resource) -> bool) {
-        let fit = self.slots.iter().filter(|(_, slot)| is_fit(&slot.resource));
-        let oldest = fit.min_by_key(|(_, slot)| slot.used).map(|(hash, _)| *hash);
+        let fit = self.entries.iter().filter(|(_, entry)| is_fit(&entry.resource));
+        let oldest = fit.min_by_key(|(_, entry)| entry.used).map(|(hash, _)| *hash);
         if let Some(hash) = oldest {
             self.remove(hash);
         }
@@ -220,9 +228,9 @@ impl Shard {
 
 /// A hasher for values that already are hashes.
 #[derive(Default)]
-struct Hashed(u64);
+struct PassThroughHasher(u64);
 
-impl Hasher for Hashed {
+impl Hasher for PassThroughHasher {
     fn write(&mut self, bytes: &[u8]) {
         bytes.iter().for_each(|octet| self.0 = self.0.rotate_left(8) ^ u64::from(*octet));
     }
@@ -252,9 +260,9 @@ mod tests {
         Arc::new(Resource::new(Description::new("text/plain".to_owned(), None), whole, Vec::new()).unwrap())
     }
 
-    fn keep(cache: &Cache, path: String, resource: &Arc<Resource>, now: Instant) {
-        let path = Below::new(path.into_bytes()).unwrap();
-        cache.keep(&path, resource, cache.generation(), now);
+    fn insert(cache: &Cache, path: String, resource: &Arc<Resource>, now: Instant) {
+        let path = RelativePath::new(path.into_bytes()).unwrap();
+        cache.insert(&path, resource, cache.generation(), now);
     }
 
     /// A request may have found a file in the old root just before, and would keep it in the cache of the new one.
@@ -262,13 +270,13 @@ mod tests {
     fn nothing_is_kept_of_a_root_that_was_replaced() {
         let cache = Cache::new(FileCache::default());
         let (resource, now) = (resource(Content::Bytes(Bytes::from_static(b"x"))), Instant::now());
-        keep(&cache, "a".to_owned(), &resource, now);
+        insert(&cache, "a".to_owned(), &resource, now);
         let generation = cache.generation();
         cache.clear();
-        cache.keep(&Below::new(&b"b"[..]).unwrap(), &resource, generation, now);
-        assert!(cache.find(b"a", now).is_none() && cache.find(b"b", now).is_none());
-        keep(&cache, "b".to_owned(), &resource, now);
-        assert!(cache.find(b"b", now).is_some());
+        cache.insert(&RelativePath::new(&b"b"[..]).unwrap(), &resource, generation, now);
+        assert!(cache.get(b"a", now).is_none() && cache.get(b"b", now).is_none());
+        insert(&cache, "b".to_owned(), &resource, now);
+        assert!(cache.get(b"b", now).is_some());
     }
 
     #[test]
@@ -280,10 +288,10 @@ mod tests {
             assert!(cache.shards.len() > 1);
             // Each is kept a second time in place of the first.
             for number in (0..5_000).flat_map(|number| [number; 2]) {
-                keep(&cache, number.to_string(), &small, Instant::now());
+                insert(&cache, number.to_string(), &small, Instant::now());
             }
             let shards = || cache.shards.iter().map(lock);
-            let files = shards().map(|shard| shard.slots.len()).sum::<usize>();
+            let files = shards().map(|shard| shard.entries.len()).sum::<usize>();
             let bytes = shards().map(|shard| shard.bytes).sum::<usize>();
             assert!(files <= files_max && bytes <= bytes_max, "{files} files of {bytes} bytes");
             assert!(4 * files > files_max || 4 * bytes > bytes_max, "{files} files of {bytes} bytes");
@@ -295,33 +303,36 @@ mod tests {
     #[test]
     fn few_files_are_kept_open_and_the_last_ones_that_were_asked_for() {
         let large = resource(Content::File(Arc::new(File::open("Cargo.toml").unwrap()), 1 << 20));
-        let keep_all = |cache: &Cache, numbers: Range<usize>| {
+        let insert_all = |cache: &Cache, numbers: Range<usize>| {
             numbers.for_each(|number| {
                 let path = number.to_string();
-                keep(cache, path.clone(), &large, Instant::now());
-                cache.find(path.as_bytes(), Instant::now());
+                insert(cache, path.clone(), &large, Instant::now());
+                cache.get(path.as_bytes(), Instant::now());
             });
         };
         let many =
             Cache::new(FileCache { files_max: usize::MAX, bytes_max: usize::MAX, ..FileCache::default() });
-        keep_all(&many, 0..1000);
+        insert_all(&many, 0..1000);
         let count = |shard: &Mutex<Shard>| {
             let shard = lock(shard);
-            (shard.slots.len(), shard.handles)
+            (shard.entries.len(), shard.open_files)
         };
         let shards = Vec::from_iter(many.shards.iter().map(count));
-        let each_max = Room::MAX / SHARDS_MAX;
-        assert!(shards.iter().all(|(files, handles)| files == handles && *handles <= each_max), "{shards:?}");
+        let each_max = DescriptorQuota::MAX / SHARDS_MAX;
+        assert!(
+            shards.iter().all(|(files, open_files)| files == open_files && *open_files <= each_max),
+            "{shards:?}"
+        );
         drop(many);
         // Other roots leave room for two.
-        let mut others = Vec::from_iter(iter::from_fn(|| Room::take(1)));
+        let mut others = Vec::from_iter(iter::from_fn(|| DescriptorQuota::try_acquire(1)));
         others.truncate(others.len() - 2);
         let one = Cache::new(FileCache { files_max: FILES_PER_SHARD, ..FileCache::default() });
         let small = resource(Content::Bytes(Bytes::from_static(b"x")));
-        keep(&one, "small".to_owned(), &small, Instant::now());
-        keep_all(&one, 0..4);
+        insert(&one, "small".to_owned(), &small, Instant::now());
+        insert_all(&one, 0..4);
         let kept =
-            ["small", "0", "1", "2", "3"].map(|path| one.find(path.as_bytes(), Instant::now()).is_some());
+            ["small", "0", "1", "2", "3"].map(|path| one.get(path.as_bytes(), Instant::now()).is_some());
         assert_eq!(kept, [true, false, false, true, true]);
     }
 
@@ -332,8 +343,8 @@ mod tests {
         let resource = resource(Content::Bytes(Bytes::from_static(b"x")));
         let kept_at = Instant::now();
         for (after, others) in [(1000, true), (1999, true), (2000, false), (86_400_000, false)] {
-            keep(&cache, "a".to_owned(), &resource, kept_at);
-            let found = |after| cache.find(b"a", kept_at + Duration::from_millis(after)).is_some();
+            insert(&cache, "a".to_owned(), &resource, kept_at);
+            let found = |after| cache.get(b"a", kept_at + Duration::from_millis(after)).is_some();
             assert!(found(999), "it is fresh");
             assert!(!found(after), "the first looks at it");
             assert_eq!([found(after), found(after + 999)], [others; 2], "{after} ms later");

@@ -10,12 +10,12 @@ pub(in crate::fs) struct Description<'a> {
     pub(super) content_type: String,
     pub(super) cache_control: Option<&'a str>,
     /// Whether the file itself is an encoded form of what it stands for.
-    pub(super) is_coded: bool,
+    pub(super) is_encoded: bool,
     /// Instead of one that is made of the file.
     pub(super) etag: Option<Vec<u8>>,
     /// Instead of the time of the file.
     pub(super) modified: Option<SystemTime>,
-    pub(super) has_ranges: bool,
+    pub(super) accepts_ranges: bool,
 }
 
 impl<'a> Description<'a> {
@@ -23,10 +23,10 @@ impl<'a> Description<'a> {
         Description {
             content_type,
             cache_control,
-            is_coded: false,
+            is_encoded: false,
             etag: None,
             modified: None,
-            has_ranges: true,
+            accepts_ranges: true,
         }
     }
 
@@ -34,10 +34,12 @@ impl<'a> Description<'a> {
     pub(in crate::fs) fn from_fields(fields: &Headers, content_type: String) -> Description<'a> {
         let chosen = fields.content_type().map(str::to_owned);
         Description {
-            is_coded: fields.contains("content-encoding"),
+            is_encoded: fields.contains("content-encoding"),
             etag: fields.get("etag").map(<[u8]>::to_vec),
             modified: fields.date("last-modified"),
-            has_ranges: fields.text("accept-ranges").is_none_or(|unit| unit.eq_ignore_ascii_case("bytes")),
+            accepts_ranges: fields
+                .text("accept-ranges")
+                .is_none_or(|unit| unit.eq_ignore_ascii_case("bytes")),
             ..Description::new(chosen.unwrap_or(content_type), None)
         }
     }

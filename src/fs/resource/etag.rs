@@ -26,16 +26,16 @@ pub enum Etag {
 
 /// The metadata of a file that changes with its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct State {
+pub(super) struct Stat {
     pub(super) len: u64,
     pub(super) modified: Option<SystemTime>,
     /// When its content, its times or its names were changed. No program can set this.
     pub(super) changed: Option<SystemTime>,
 }
 
-impl State {
-    pub(super) fn of(metadata: &Metadata) -> State {
-        State { len: metadata.len(), modified: metadata.modified().ok(), changed: changed(metadata) }
+impl Stat {
+    pub(super) fn new(metadata: &Metadata) -> Stat {
+        Stat { len: metadata.len(), modified: metadata.modified().ok(), changed: changed(metadata) }
     }
 
     /// An opaque-tag made of size and times, and whether another content would have another one.
@@ -49,13 +49,13 @@ impl State {
             tag.push_str(&format!("-{:x}", nanoseconds(at)));
         }
         let is_known = is_plausible || self.changed.is_some();
-        let is_exact =
+        let is_strong =
             is_known && [self.modified, changed].into_iter().flatten().all(|at| is_settled(at, now));
-        if !is_exact {
+        if !is_strong {
             // The file may change in a moment without a change of time, and must then have another tag.
             tag.push_str(&format!("-{:x}", nanoseconds(now)));
         }
-        (tag, is_exact)
+        (tag, is_strong)
     }
 }
 

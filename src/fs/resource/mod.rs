@@ -14,7 +14,7 @@ pub use etag::Etag;
 pub(super) use etag::content_tag;
 pub(super) use snapshot::{Content, ReadOptions, Snapshot};
 #[cfg(feature = "compress")]
-pub(super) use snapshot::{read, to_second};
+pub(super) use snapshot::{read, truncate_to_second};
 pub(super) use stored_coding::StoredCoding;
 
 use crate::coding::{Choice, Coding};
@@ -29,8 +29,8 @@ pub(super) struct Resource {
     /// The time of its last change, to the second.
     pub(super) modified: Option<SystemTime>,
     /// Whether parts of it may be requested (RFC 9110 §14.3).
-    pub(super) has_ranges: bool,
-    is_dated_by_program: bool,
+    pub(super) accepts_ranges: bool,
+    has_custom_date: bool,
 }
 
 /// One representation of a file.
@@ -39,12 +39,12 @@ pub(super) struct Representation {
     coding: Option<Coding>,
     snapshot: Snapshot,
     /// Whether this is an encoded form.
-    pub(super) is_coded: bool,
+    pub(super) is_encoded: bool,
     pub(super) etag: Vec<u8>,
     /// All fields that describe it, ready to be copied into an answer.
     pub(super) fields: Headers,
     /// The fields that describe it in an answer without its content, such as 304 (RFC 9110 §15.4.5).
-    pub(super) fields_alone: Headers,
+    pub(super) fields_without_content: Headers,
 }
 
 impl Resource {
@@ -54,16 +54,16 @@ impl Resource {
         whole: Snapshot,
         encoded: Vec<(Coding, Snapshot)>,
     ) -> Result<Resource, InvalidField> {
-        let Description { content_type, cache_control, is_coded, etag, modified: chosen, has_ranges } =
+        let Description { content_type, cache_control, is_encoded, etag, modified: chosen, accepts_ranges } =
             description;
-        let (modified, varies) = (chosen.or(whole.second()), !encoded.is_empty());
+        let (modified, varies) = (chosen.or(whole.last_modified()), !encoded.is_empty());
         let encoded = encoded.into_iter().map(|(coding, snapshot)| (Some(coding), snapshot));
         let all = [(None, whole)].into_iter().chain(encoded).map(|(coding, snapshot)| {
             let etag = etag.clone().unwrap_or_else(|| snapshot.entity_tag(coding).into_bytes());
             let mut alone = Headers::new();
             alone.set("etag", &*etag)?;
             modified.map_or(Ok(()), |modified| alone.set_date("last-modified", modified))?;
-            alone.set("accept-ranges", if has_ranges { "bytes" } else { "none" })?;
+            alone.set("accept-ranges", if accepts_ranges { "bytes" } else { "none" })?;
             cache_control.map_or(Ok(()), |value| alone.set("cache-control", value))?;
             if varies {
                 alone.set("vary", "accept-encoding")?;
@@ -72,12 +72,12 @@ impl Resource {
             fields.set("content-type", &*content_type)?;
             coding.map_or(Ok(()), |coding| fields.set("content-encoding", coding.as_str()))?;
             fields.append_all(&alone);
-            let is_coded = is_coded || coding.is_some();
-            Ok(Representation { coding, snapshot, is_coded, etag, fields, fields_alone: alone })
+            let is_encoded = is_encoded || coding.is_some();
+            Ok(Representation { coding, snapshot, is_encoded, etag, fields, fields_without_content: alone })
         });
         let representations = all.collect::<Result<_, _>>()?;
-        let is_dated_by_program = chosen.is_some();
-        Ok(Resource { representations, content_type, modified, has_ranges, is_dated_by_program })
+        let has_custom_date = chosen.is_some();
+        Ok(Resource { representations, content_type, modified, accepts_ranges, has_custom_date })
     }
 
     /// Whether the files that it keeps open are unchanged.
@@ -91,11 +91,11 @@ impl Resource {
     }
 
     /// The `last-modified` of an answer to a request that `arrived` before the file was changed, see
-    /// [`Snapshot::earlier_second`].
-    pub(super) fn earlier_second(&self, arrived: Instant) -> Option<SystemTime> {
-        match self.is_dated_by_program {
+    /// [`Snapshot::clamped_modified`].
+    pub(super) fn clamped_modified(&self, arrived: Instant) -> Option<SystemTime> {
+        match self.has_custom_date {
             true => None,
-            false => self.representations[0].snapshot.earlier_second(arrived),
+            false => self.representations[0].snapshot.clamped_modified(arrived),
         }
     }
 
@@ -104,7 +104,7 @@ impl Resource {
     /// date of its own.
     pub(super) fn strong_date(&self) -> Option<SystemTime> {
         let [whole] = &*self.representations else { return None };
-        self.modified.filter(|_| self.is_dated_by_program || whole.snapshot.past_since.is_some())
+        self.modified.filter(|_| self.has_custom_date || whole.snapshot.strong_since.is_some())
     }
 
     /// The representation that a peer prefers. A peer that refuses all of them gets the file as it is, which is better
@@ -119,7 +119,7 @@ impl Resource {
     }
 
     /// How many files it keeps open.
-    pub(super) fn handles(&self) -> usize {
+    pub(super) fn open_files(&self) -> usize {
         self.representations.iter().filter(|it| matches!(it.content(), Content::File(..))).count()
     }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 
-use super::etag::{Etag, State, content_tag, hash_file, is_plausible, is_settled};
+use super::etag::{Etag, Stat, content_tag, hash_file, is_plausible, is_settled};
 use crate::coding::Coding;
 
 /// How a file is read, and what its entity-tag is made of.
@@ -27,15 +27,15 @@ pub(in crate::fs) struct Snapshot {
     /// The opaque-tag of its entity-tag, which that of an encoded form begins with (RFC 9110 §8.8.3).
     pub(in crate::fs) opaque_tag: String,
     /// Whether the opaque-tag names this content only. Otherwise its entity-tags are weak.
-    pub(in crate::fs) is_exact: bool,
+    pub(in crate::fs) is_strong: bool,
     modified: Option<SystemTime>,
     /// Whether another change would change the time, too.
     pub(in crate::fs) is_settled: bool,
     /// When the file was checked, if the time of its last change was over by then: that time denotes this state and no
     /// other.
-    pub(in crate::fs) past_since: Option<Instant>,
+    pub(in crate::fs) strong_since: Option<Instant>,
     /// `None` if the content may change, or has changed, without another state.
-    state: Option<State>,
+    stat: Option<Stat>,
 }
 
 /// The bytes of a representation, or where they are.
@@ -48,14 +48,26 @@ pub(in crate::fs) enum Content {
 impl Snapshot {
     /// Content that has no date, with the opaque-tag that names it.
     pub(in crate::fs) fn undated(content: Content, opaque_tag: String) -> Snapshot {
-        let (is_exact, is_settled) = (true, true);
-        Snapshot { content, opaque_tag, is_exact, modified: None, is_settled, past_since: None, state: None }
+        let (is_strong, is_settled) = (true, true);
+        Snapshot {
+            content,
+            opaque_tag,
+            is_strong,
+            modified: None,
+            is_settled,
+            strong_since: None,
+            stat: None,
+        }
     }
 
     /// This content with a date, which was over by then.
     #[cfg(test)]
-    pub(in crate::fs) fn dated(self, modified: Option<SystemTime>, past_since: Option<Instant>) -> Snapshot {
-        Snapshot { modified, past_since, ..self }
+    pub(in crate::fs) fn dated(
+        self,
+        modified: Option<SystemTime>,
+        strong_since: Option<Instant>,
+    ) -> Snapshot {
+        Snapshot { modified, strong_since, ..self }
     }
 
     /// Reads a file, if it is no larger than may be kept in memory; a larger one is kept open.
@@ -73,7 +85,7 @@ impl Snapshot {
             let bytes = read(&file, metadata.len() as usize)?;
             let after = file.metadata()?;
             // If it changes while it is read, the bytes are a mixture.
-            let is_same = State::of(&after) == State::of(&metadata);
+            let is_same = Stat::new(&after) == Stat::new(&metadata);
             if is_same && bytes.len() as u64 == metadata.len() {
                 let tag = (options.etag != Etag::Time).then(|| content_tag(&bytes));
                 let content = Content::Bytes(bytes.into());
@@ -101,30 +113,30 @@ impl Snapshot {
         match &self.content {
             Content::Bytes(_) => true,
             Content::File(file, _) => {
-                file.metadata().is_ok_and(|metadata| self.state == Some(State::of(&metadata)))
+                file.metadata().is_ok_and(|metadata| self.stat == Some(Stat::new(&metadata)))
             }
         }
     }
 
     /// The second of its last change, unless a build has replaced it by one that is the same for all content.
-    pub(in crate::fs) fn second(&self) -> Option<SystemTime> {
-        self.modified.filter(is_plausible).map(to_second)
+    pub(in crate::fs) fn last_modified(&self) -> Option<SystemTime> {
+        self.modified.filter(is_plausible).map(truncate_to_second)
     }
 
     /// What `last-modified` must say if the file was changed after the request `arrived`: no later date than the answer
     /// has itself (RFC 9110 §8.8.2.1).
-    pub(in crate::fs) fn earlier_second(&self, arrived: Instant) -> Option<SystemTime> {
-        if self.past_since.is_some_and(|looked_at| looked_at <= arrived) {
+    pub(in crate::fs) fn clamped_modified(&self, arrived: Instant) -> Option<SystemTime> {
+        if self.strong_since.is_some_and(|looked_at| looked_at <= arrived) {
             return None;
         }
-        let second = self.second()?;
-        let date = to_second(SystemTime::now().checked_sub(arrived.elapsed())?);
+        let second = self.last_modified()?;
+        let date = truncate_to_second(SystemTime::now().checked_sub(arrived.elapsed())?);
         (date < second).then_some(date)
     }
 
     /// Its entity-tag, which is weak if a change might go unnoticed (RFC 9110 §8.8.1).
     pub(in crate::fs) fn entity_tag(&self, coding: Option<Coding>) -> String {
-        let weak = if self.is_exact { "" } else { "W/" };
+        let weak = if self.is_strong { "" } else { "W/" };
         let coding = coding.map(|coding| format!("-{}", coding.as_str())).unwrap_or_default();
         format!("{weak}\"{}{coding}\"", self.opaque_tag)
     }
@@ -137,31 +149,32 @@ impl Snapshot {
         etag: Etag,
         content_tag: Option<String>,
     ) -> Snapshot {
-        let state = State::of(metadata);
-        let modified = state.modified;
+        let stat = Stat::new(metadata);
+        let modified = stat.modified;
         let has_settled = modified.is_some_and(|at| is_settled(at, now));
         let is_past = has_settled && modified.is_some_and(|at| at < now && is_plausible(&at));
-        let past_since = is_past.then(Instant::now);
+        let strong_since = is_past.then(Instant::now);
         let is_of_content = content_tag.is_some();
-        let (opaque_tag, is_exact) = content_tag.map_or_else(|| state.tag(etag, now), |tag| (tag, true));
+        let (opaque_tag, is_strong) = content_tag.map_or_else(|| stat.tag(etag, now), |tag| (tag, true));
         // Content that is named by itself could change under its name, as long as that would not show.
-        let shows = !is_of_content || has_settled && state.changed.is_none_or(|at| is_settled(at, now));
-        let state = shows.then_some(state);
-        Snapshot { content, opaque_tag, is_exact, modified, is_settled: has_settled, past_since, state }
+        let is_detectable =
+            !is_of_content || has_settled && stat.changed.is_none_or(|at| is_settled(at, now));
+        let stat = is_detectable.then_some(stat);
+        Snapshot { content, opaque_tag, is_strong, modified, is_settled: has_settled, strong_since, stat }
     }
 }
 
 /// The opaque-tag of the content of a file that is not kept in memory, or `None` if it changes all the time.
 fn file_tag(file: &File, metadata: &mut Metadata, previous: Option<&Snapshot>) -> io::Result<Option<String>> {
     for _ in 0..ATTEMPTS {
-        let state = State::of(metadata);
-        if let Some(same) = previous.filter(|previous| previous.state == Some(state)) {
-            return Ok(same.is_exact.then(|| same.opaque_tag.clone()));
+        let stat = Stat::new(metadata);
+        if let Some(same) = previous.filter(|previous| previous.stat == Some(stat)) {
+            return Ok(same.is_strong.then(|| same.opaque_tag.clone()));
         }
-        let tag = hash_file(file, state.len)?;
+        let tag = hash_file(file, stat.len)?;
         *metadata = file.metadata()?;
         // If it changes while it is read, the tag is that of a mixture.
-        if State::of(metadata) == state {
+        if Stat::new(metadata) == stat {
             return Ok(Some(tag));
         }
     }
@@ -199,7 +212,7 @@ pub(in crate::fs) fn read(mut file: &File, len: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-pub(in crate::fs) fn to_second(time: SystemTime) -> SystemTime {
+pub(in crate::fs) fn truncate_to_second(time: SystemTime) -> SystemTime {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     SystemTime::UNIX_EPOCH + Duration::from_secs(since.as_secs())
 }

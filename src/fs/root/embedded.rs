@@ -38,7 +38,7 @@ impl Embedded {
                 let content = Content::Bytes(Bytes::from_static(bytes));
                 Opened::File(Snapshot::undated(content, opaque_tag.clone()))
             }
-            None if path.is_empty() || self.below(path).next().is_some() => {
+            None if path.is_empty() || self.descendants(path).next().is_some() => {
                 Opened::Directory(Directory::Embedded(self.clone()))
             }
             None => Opened::Nothing,
@@ -49,7 +49,7 @@ impl Embedded {
     pub(in crate::fs) fn entries(&self, path: &[u8]) -> Vec<Entry> {
         let mut entries: Vec<Entry> = Vec::new();
         let path = str::from_utf8(path).unwrap_or_default();
-        for (rest, file) in self.below(path) {
+        for (rest, file) in self.descendants(path) {
             let (name, size) = match rest.split_once('/') {
                 Some((directory, _)) => (directory, None),
                 None => (rest, Some(file.bytes.len() as u64)),
@@ -62,7 +62,7 @@ impl Embedded {
     }
 
     /// The files below a directory, by their paths relative to it.
-    fn below(&self, path: &str) -> impl Iterator<Item = (&'static str, &File)> {
+    fn descendants(&self, path: &str) -> impl Iterator<Item = (&'static str, &File)> {
         let prefix = if path.is_empty() { String::new() } else { format!("{path}/") };
         let from_there = self.files.range::<str, _>((Bound::Included(&*prefix), Bound::Unbounded));
         from_there.map_while(move |(path, file)| Some((path.strip_prefix(&*prefix)?, file)))

@@ -10,12 +10,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use disk::Disk;
 #[cfg(feature = "compress")]
 pub(super) use disk::Node;
-pub(super) use disk::{Entry, Links, descriptors};
+use disk::RootDir;
+pub(super) use disk::{Entry, Links, descriptor_limit};
 pub(super) use disk_root::DiskRoot;
-pub(super) use path::{Below, decode, is_name, join, strip_prefix};
+pub(super) use path::{RelativePath, decode_path, is_valid_name, join, strip_prefix};
 
 use self::embedded::Embedded;
 use super::resource::{ReadOptions, Snapshot};
@@ -37,7 +37,7 @@ pub(super) enum Opened {
 /// A directory that was found in a root.
 #[derive(Debug)]
 pub(super) enum Directory {
-    Disk(Arc<Disk>, File),
+    Disk(Arc<RootDir>, File),
     Embedded(Embedded),
 }
 
@@ -47,19 +47,19 @@ impl Root {
     /// # Errors
     ///
     /// Fails if the path does not lead to a directory that can be read.
-    pub(super) fn disk(path: PathBuf) -> io::Result<Root> {
+    pub(super) fn from_path(path: PathBuf) -> io::Result<Root> {
         Ok(Root::Disk(Arc::new(DiskRoot::new(path)?)))
     }
 
     /// Makes a root of files that are part of the program, by their paths.
-    pub(super) fn embedded(files: &[(&'static str, &'static [u8])]) -> Root {
+    pub(super) fn from_embedded(files: &[(&'static str, &'static [u8])]) -> Root {
         Root::Embedded(Embedded::new(files))
     }
 
     /// Whether the contents of the directory at `path` would be served as files.
-    pub(super) fn holds(&self, path: &Path) -> bool {
-        let holds = |root: &DiskRoot| root.disk().is_ok_and(|disk| path.starts_with(&disk.path));
-        matches!(self, Root::Disk(root) if holds(root))
+    pub(super) fn contains(&self, path: &Path) -> bool {
+        let contains = |root: &DiskRoot| root.current_dir().is_ok_and(|dir| path.starts_with(&dir.path));
+        matches!(self, Root::Disk(root) if contains(root))
     }
 
     /// Looks at what is at `path`. A small file is read, as `options` say. This may block, except for embedded files.
@@ -69,10 +69,10 @@ impl Root {
             Root::Embedded(embedded) => return Ok(embedded.open(path)),
         };
         let open = || -> io::Result<Opened> {
-            let disk = root.disk()?;
-            Ok(match disk.open(path, links)? {
+            let dir = root.current_dir()?;
+            Ok(match dir.open(path, links)? {
                 disk::Node::File(file, metadata) => Opened::File(Snapshot::read(file, metadata, options)?),
-                disk::Node::Directory(dir) => Opened::Directory(Directory::Disk(disk, dir)),
+                disk::Node::Directory(found) => Opened::Directory(Directory::Disk(dir, found)),
             })
         };
         match open() {
@@ -92,7 +92,7 @@ impl Directory {
         links: Links,
     ) -> io::Result<Box<dyn Iterator<Item = io::Result<Entry>> + 'a>> {
         Ok(match self {
-            Directory::Disk(disk, dir) => Box::new(disk.entries(dir, path, links)?),
+            Directory::Disk(root, dir) => Box::new(root.entries(dir, path, links)?),
             Directory::Embedded(embedded) => Box::new(embedded.entries(path).into_iter().map(Ok)),
         })
     }

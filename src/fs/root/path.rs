@@ -1,4 +1,4 @@
-//! [`Below`]: a path that cannot leave the directory it is looked up in (RFC 3986 §3.3, §5.2.4).
+//! [`RelativePath`]: a path that cannot leave the directory it is looked up in (RFC 3986 §3.3, §5.2.4).
 
 use std::borrow::Cow;
 
@@ -13,22 +13,22 @@ use crate::message::{Target, percent};
 ///
 /// No name is `.` or `..`, none is empty, and none contains an octet that the system could interpret: NUL, and on
 /// Windows all that is special there, such as a backslash. Elsewhere a name is any octets, and need not be text.
-/// [`Below::new`] is the only way to make one.
+/// [`RelativePath::new`] is the only way to make one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::fs) struct Below<'a>(Cow<'a, [u8]>);
+pub(in crate::fs) struct RelativePath<'a>(Cow<'a, [u8]>);
 
-impl<'a> Below<'a> {
+impl<'a> RelativePath<'a> {
     /// Checks a path, in which nothing is decoded.
-    pub(in crate::fs) fn new(path: impl Into<Cow<'a, [u8]>>) -> Option<Below<'a>> {
+    pub(in crate::fs) fn new(path: impl Into<Cow<'a, [u8]>>) -> Option<RelativePath<'a>> {
         let path = path.into();
         let names = path.strip_suffix(b"/").unwrap_or(&path);
-        let is_fit = path.is_empty() || names.split(|octet| *octet == b'/').all(is_name);
-        is_fit.then_some(Below(path))
+        let is_fit = path.is_empty() || names.split(|octet| *octet == b'/').all(is_valid_name);
+        is_fit.then_some(RelativePath(path))
     }
 
     /// A copy that owns its octets.
-    pub(in crate::fs) fn to_owned(&self) -> Below<'static> {
-        Below(Cow::Owned(self.0.clone().into_owned()))
+    pub(in crate::fs) fn to_owned(&self) -> RelativePath<'static> {
+        RelativePath(Cow::Owned(self.0.clone().into_owned()))
     }
 
     pub(in crate::fs) fn as_bytes(&self) -> &[u8] {
@@ -36,7 +36,7 @@ impl<'a> Below<'a> {
     }
 
     /// The path without the `/` at its end.
-    pub(in crate::fs) fn name(&self) -> &[u8] {
+    pub(in crate::fs) fn without_trailing_slash(&self) -> &[u8] {
         self.0.strip_suffix(b"/").unwrap_or(&self.0)
     }
 
@@ -51,10 +51,10 @@ impl<'a> Below<'a> {
     }
 }
 
-/// The path of a target, without its first `/`, decoded once. It must still be checked by [`Below::new`].
+/// The path of a target, without its first `/`, decoded once. It must still be checked by [`RelativePath::new`].
 ///
 /// An escaped `/` would be part of a name, and no name has one.
-pub(in crate::fs) fn decode(target: &Target) -> Option<Cow<'_, [u8]>> {
+pub(in crate::fs) fn decode_path(target: &Target) -> Option<Cow<'_, [u8]>> {
     let raw = target.path().strip_prefix('/')?;
     if memchr(b'%', raw.as_bytes()).is_none() {
         return Some(Cow::Borrowed(raw.as_bytes()));
@@ -83,14 +83,14 @@ pub(in crate::fs) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
 
 /// Whether a file may be requested by this name.
 #[cfg(not(windows))]
-pub(in crate::fs) fn is_name(name: &[u8]) -> bool {
+pub(in crate::fs) fn is_valid_name(name: &[u8]) -> bool {
     !matches!(name, b"" | b"." | b"..") && !name.iter().any(|octet| matches!(octet, 0 | b'/'))
 }
 
 /// Whether a file may be requested by this name. One with a `~` may be a second name of a file, even of one that is
 /// hidden.
 #[cfg(windows)]
-pub(in crate::fs) fn is_name(name: &[u8]) -> bool {
+pub(in crate::fs) fn is_valid_name(name: &[u8]) -> bool {
     str::from_utf8(name).is_ok_and(|name| is_file_name(name) && !name.contains('~'))
 }
 
@@ -109,8 +109,8 @@ mod tests {
         // As received: the URL of a request that is made has no dot segments any more.
         let mut target = Target::default();
         target.parse(&Method::Get, path).unwrap();
-        let found = decode(&target).and_then(Below::new);
-        assert_eq!(found.as_ref().map(Below::as_bytes), expected, "{path}");
+        let found = decode_path(&target).and_then(RelativePath::new);
+        assert_eq!(found.as_ref().map(RelativePath::as_bytes), expected, "{path}");
     }
 
     #[test]
@@ -186,7 +186,7 @@ mod tests {
         for (method, target) in [("OPTIONS", "*"), ("CONNECT", "a:1")] {
             let mut parsed = Target::default();
             parsed.parse(&method.try_into().unwrap(), target).unwrap();
-            assert_eq!(decode(&parsed), None);
+            assert_eq!(decode_path(&parsed), None);
         }
     }
 

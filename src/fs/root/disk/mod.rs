@@ -1,4 +1,4 @@
-//! [`Disk`]: a directory, and nothing that is not below it.
+//! [`RootDir`]: a directory, and nothing that is not below it.
 //!
 //! This module blocks, so it is used on threads that may wait. There is a file for each kind of operating system, with
 //! the same functions.
@@ -26,12 +26,12 @@ use super::path::join;
 
 /// A directory whose files are served.
 #[derive(Debug)]
-pub(in crate::fs) struct Disk {
+pub(in crate::fs) struct RootDir {
     /// The path without links.
     pub(in crate::fs) path: PathBuf,
     #[cfg_attr(not(unix), expect(dead_code, reason = "files are opened by their whole path"))]
     dir: File,
-    identity: system::Identity,
+    file_id: system::FileId,
 }
 
 /// What to do with symbolic links.
@@ -60,23 +60,23 @@ pub(in crate::fs) struct Entry {
 }
 
 /// How many file descriptors the process may have open.
-pub(in crate::fs) fn descriptors() -> usize {
-    system::descriptors()
+pub(in crate::fs) fn descriptor_limit() -> usize {
+    system::descriptor_limit()
 }
 
-impl Disk {
+impl RootDir {
     /// Opens the directory at `path`.
     ///
     /// # Errors
     ///
     /// Fails if the path does not exist, or is not a directory.
-    pub(in crate::fs) fn new(path: &Path) -> io::Result<Disk> {
+    pub(in crate::fs) fn new(path: &Path) -> io::Result<RootDir> {
         let open = || {
             let path = path.canonicalize()?;
             let dir = system::open_root(&path)?;
             let metadata = dir.metadata()?;
             match metadata.is_dir() {
-                true => Ok(Disk { path, dir, identity: system::identity(&metadata) }),
+                true => Ok(RootDir { path, dir, file_id: system::file_id(&metadata) }),
                 false => Err(io::Error::from(io::ErrorKind::NotADirectory)),
             }
         };
@@ -86,8 +86,8 @@ impl Disk {
     }
 
     /// Whether both are the same directory, at the same place.
-    pub(in crate::fs) fn is(&self, other: &Disk) -> bool {
-        self.identity == other.identity && self.path == other.path
+    pub(in crate::fs) fn is_same(&self, other: &RootDir) -> bool {
+        self.file_id == other.file_id && self.path == other.path
     }
 
     /// Opens what is at `path`, which must be relative, without a `/` at its end.
@@ -126,7 +126,7 @@ impl Disk {
         let (size, metadata) = match self.open(&path, links) {
             Ok(Node::File(_, metadata)) => (Some(metadata.len()), metadata),
             Ok(Node::Directory(dir)) => (None, dir.metadata()?),
-            Err(error) if lacks_descriptors(&error) => return Err(error),
+            Err(error) if is_out_of_descriptors(&error) => return Err(error),
             Err(_) => return Ok(None),
         };
         Ok(Some(Entry { name: name.to_owned(), size, modified: metadata.modified().ok() }))
@@ -134,7 +134,7 @@ impl Disk {
 }
 
 /// Whether the process or the system has too many open files.
-fn lacks_descriptors(error: &io::Error) -> bool {
+fn is_out_of_descriptors(error: &io::Error) -> bool {
     cfg!(unix) && matches!(error.raw_os_error(), Some(ENFILE | EMFILE))
 }
 

@@ -15,7 +15,7 @@ use rustix::fs::{Dir, DirEntry, FileType, Mode, OFlags, openat};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
-use super::{Disk, Entry, Links};
+use super::{Entry, Links, RootDir};
 
 /// The octets of a path as the system takes them, which is as they are.
 pub(super) fn as_path(path: &[u8]) -> io::Result<&Path> {
@@ -23,18 +23,18 @@ pub(super) fn as_path(path: &[u8]) -> io::Result<&Path> {
 }
 
 /// Opens what is at `path` below the root.
-pub(super) fn open(disk: &Disk, path: &Path, links: Links) -> io::Result<File> {
+pub(super) fn open(root: &RootDir, path: &Path, links: Links) -> io::Result<File> {
     match links {
-        Links::Refused => open_names(disk, path),
-        Links::Followed => open_names(disk, &without_links(disk, path)?),
+        Links::Refused => open_names(root, path),
+        Links::Followed => open_names(root, &resolve_links(root, path)?),
     }
 }
 
 /// The path below the root that `path` leads to, without links in it. One that leads out of the root is not found.
-pub(super) fn without_links(disk: &Disk, path: &Path) -> io::Result<PathBuf> {
-    let whole = disk.path.join(path).canonicalize();
-    let whole = whole.map_err(|cause| Errno::from_io_error(&cause).map_or(cause, error))?;
-    let below = whole.strip_prefix(&disk.path).map_err(|_| io::ErrorKind::NotFound)?;
+pub(super) fn resolve_links(root: &RootDir, path: &Path) -> io::Result<PathBuf> {
+    let whole = root.path.join(path).canonicalize();
+    let whole = whole.map_err(|cause| Errno::from_io_error(&cause).map_or(cause, io_error))?;
+    let below = whole.strip_prefix(&root.path).map_err(|_| io::ErrorKind::NotFound)?;
     Ok(below.to_owned())
 }
 
@@ -44,7 +44,7 @@ pub(super) const FLAGS: OFlags =
 
 /// Links that lead out of the root or in circles, names that no file may have, and what cannot be opened, count as not
 /// there.
-pub(super) fn error(errno: Errno) -> io::Error {
+pub(super) fn io_error(errno: Errno) -> io::Error {
     match errno {
         Errno::LOOP | Errno::XDEV | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::NXIO | Errno::ILSEQ => {
             io::ErrorKind::NotFound.into()
@@ -59,15 +59,15 @@ pub(super) fn open_root(path: &Path) -> io::Result<File> {
 }
 
 /// What distinguishes a directory from all others, for as long as it is open.
-pub(super) type Identity = (u64, u64);
+pub(super) type FileId = (u64, u64);
 
-pub(super) fn identity(metadata: &Metadata) -> Identity {
+pub(super) fn file_id(metadata: &Metadata) -> FileId {
     (metadata.dev(), metadata.ino())
 }
 
 /// Lists the directory `dir`, which is at `path`.
 pub(super) fn entries<'a>(
-    disk: &'a Disk,
+    root: &'a RootDir,
     dir: &File,
     path: &'a [u8],
     links: Links,
@@ -82,25 +82,25 @@ pub(super) fn entries<'a>(
         if !is_candidate || matches!(name, b"." | b"..") {
             return Ok(None);
         }
-        disk.entry(path, name, links)
+        root.entry(path, name, links)
     };
     let found = Dir::read_from(dir)?;
     Ok(found.filter_map(move |found| found.map_err(io::Error::from).and_then(entry).transpose()))
 }
 
 /// How many file descriptors the process may have open.
-pub(super) fn descriptors() -> usize {
+pub(super) fn descriptor_limit() -> usize {
     let limit = getrlimit(Resource::Nofile).current;
     limit.and_then(|limit| limit.try_into().ok()).unwrap_or(usize::MAX)
 }
 
-fn open_names(disk: &Disk, path: &Path) -> io::Result<File> {
+fn open_names(root: &RootDir, path: &Path) -> io::Result<File> {
     let mut names = path.iter();
     let last = names.next_back().unwrap_or(".".as_ref());
     let mut directory: Option<OwnedFd> = None;
     let at = |directory: &Option<OwnedFd>, name, flags| {
-        let dir: BorrowedFd<'_> = directory.as_ref().map_or(disk.dir.as_fd(), AsFd::as_fd);
-        openat(dir, name, FLAGS | OFlags::NOFOLLOW | flags, Mode::empty()).map_err(error)
+        let dir: BorrowedFd<'_> = directory.as_ref().map_or(root.dir.as_fd(), AsFd::as_fd);
+        openat(dir, name, FLAGS | OFlags::NOFOLLOW | flags, Mode::empty()).map_err(io_error)
     };
     for name in names {
         directory = Some(at(&directory, name, OFlags::DIRECTORY)?);
@@ -141,7 +141,7 @@ mod tests {
             ("again", "whole".to_owned()),
         ];
         links.iter().for_each(|(name, target)| symlink(target, root.join(name)).unwrap());
-        let disk = Disk::new(&root).unwrap();
+        let dir = RootDir::new(&root).unwrap();
         let paths = [
             ("", true, true),
             ("x", true, true),
@@ -172,8 +172,8 @@ mod tests {
         for (path, refused, followed) in paths.into_iter().chain([(&*long, false, false)]) {
             for (links, expected) in [(Links::Refused, refused), (Links::Followed, followed)] {
                 let expected = if expected { Ok(()) } else { Err(io::ErrorKind::NotFound) };
-                let walked = open(&disk, Path::new(path), links).map(drop);
-                let resolved = disk.open(path.as_bytes(), links).map(drop);
+                let walked = open(&dir, Path::new(path), links).map(drop);
+                let resolved = dir.open(path.as_bytes(), links).map(drop);
                 assert_eq!(walked.map_err(|error| error.kind()), expected, "{path} {links:?}");
                 assert_eq!(resolved.map_err(|error| error.kind()), expected, "{path} {links:?}");
             }
@@ -191,7 +191,7 @@ mod tests {
         for (path, content) in [("out/x", "secret"), ("root/a/x", "open")] {
             fs::write(outside.path().join(path), content).unwrap();
         }
-        let (disk, is_over) = (Disk::new(&root).unwrap(), AtomicBool::new(false));
+        let (dir, is_over) = (RootDir::new(&root).unwrap(), AtomicBool::new(false));
         let swap = || {
             while !is_over.load(Ordering::Relaxed) {
                 fs::rename(root.join("a"), root.join("b")).unwrap();
@@ -203,7 +203,7 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(swap);
             for links in [Links::Refused, Links::Followed].repeat(3000) {
-                let Ok(file) = open(&disk, Path::new("a/x"), links) else { continue };
+                let Ok(file) = open(&dir, Path::new("a/x"), links) else { continue };
                 let content = io::read_to_string(file).unwrap();
                 assert_eq!(content, "open", "{links:?}");
             }

@@ -8,24 +8,24 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use super::{Disk, Entry, Links};
+use super::{Entry, Links, RootDir};
 
 /// The octets of a path as the system takes them. Names are Unicode, so a path that is not leads nowhere.
 pub(super) fn as_path(path: &[u8]) -> io::Result<&Path> {
     str::from_utf8(path).map(Path::new).map_err(|_| io::ErrorKind::NotFound.into())
 }
 
-pub(super) fn open(disk: &Disk, path: &Path, links: Links) -> io::Result<File> {
+pub(super) fn open(root: &RootDir, path: &Path, links: Links) -> io::Result<File> {
     let whole = match links {
-        Links::Refused => check_names(disk, path),
-        Links::Followed => disk.path.join(path).canonicalize(),
+        Links::Refused => check_names(root, path),
+        Links::Followed => root.path.join(path).canonicalize(),
     };
-    let whole = whole.map_err(plain)?;
+    let whole = whole.map_err(normalize_error)?;
     let is_special = |metadata: Metadata| !metadata.is_file() && !metadata.is_dir();
-    if !whole.starts_with(&disk.path) || fs::metadata(&whole).map(is_special).map_err(plain)? {
+    if !whole.starts_with(&root.path) || fs::metadata(&whole).map(is_special).map_err(normalize_error)? {
         return Err(io::ErrorKind::NotFound.into());
     }
-    open_root(&whole).map_err(plain)
+    open_root(&whole).map_err(normalize_error)
 }
 
 /// Opens a file or a directory, which may be anywhere. Windows opens directories only with this flag.
@@ -37,31 +37,31 @@ pub(super) fn open_root(path: &Path) -> io::Result<File> {
 }
 
 /// What distinguishes a directory from others that were at its path.
-pub(super) type Identity = Option<SystemTime>;
+pub(super) type FileId = Option<SystemTime>;
 
-pub(super) fn identity(metadata: &Metadata) -> Identity {
+pub(super) fn file_id(metadata: &Metadata) -> FileId {
     metadata.created().ok()
 }
 
 pub(super) fn entries<'a>(
-    disk: &'a Disk,
+    root: &'a RootDir,
     _: &File,
     path: &'a [u8],
     links: Links,
 ) -> io::Result<impl Iterator<Item = io::Result<Entry>> + 'a> {
-    let entry = move |found: DirEntry| disk.entry(path, found.file_name().as_encoded_bytes(), links);
-    let found = fs::read_dir(disk.path.join(as_path(path)?))?;
+    let entry = move |found: DirEntry| root.entry(path, found.file_name().as_encoded_bytes(), links);
+    let found = fs::read_dir(root.path.join(as_path(path)?))?;
     Ok(found.filter_map(move |found| found.and_then(entry).transpose()))
 }
 
 /// Windows bounds files by memory only.
-pub(super) fn descriptors() -> usize {
+pub(super) fn descriptor_limit() -> usize {
     usize::MAX
 }
 
 /// Returns the whole path, if none of its names is a link.
-fn check_names(disk: &Disk, path: &Path) -> io::Result<PathBuf> {
-    let mut whole = disk.path.clone();
+fn check_names(root: &RootDir, path: &Path) -> io::Result<PathBuf> {
+    let mut whole = root.path.clone();
     for name in path {
         whole.push(name);
         if fs::symlink_metadata(&whole)?.is_symlink() {
@@ -72,7 +72,7 @@ fn check_names(disk: &Disk, path: &Path) -> io::Result<PathBuf> {
 }
 
 /// Reduces errors to the kinds that matter to a peer: not found, not permitted, and busy.
-fn plain(error: io::Error) -> io::Error {
+fn normalize_error(error: io::Error) -> io::Error {
     use io::ErrorKind::{InvalidFilename, NotADirectory, NotFound};
     match error.kind() {
         NotADirectory | InvalidFilename => NotFound.into(),

@@ -1,4 +1,4 @@
-//! [`Shelf`]: compressed copies of files, in a directory of their own.
+//! [`CompressedStore`]: compressed copies of files, in a directory of their own.
 
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
@@ -13,8 +13,8 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::Semaphore;
 
 use super::Files;
-use super::lookup::Copies;
-use super::resource::{Content, Etag, ReadOptions, Snapshot, StoredCoding, read, to_second};
+use super::path_lookup::CompressFn;
+use super::resource::{Content, Etag, ReadOptions, Snapshot, StoredCoding, read, truncate_to_second};
 use super::root::{DiskRoot, Links, Node};
 use crate::coding::{Coding, encode_once, essence, shrinks};
 use crate::memory::lock;
@@ -27,7 +27,7 @@ impl<N> Files<N> {
     ///
     /// The first request for a file waits until its copies are made; while as many are being made as there are cores,
     /// files without copies are sent as they are. Copies are made of files between 1 KiB and 8 MiB that shrink, and
-    /// that have no [neighbor](Files::precompressed) in that coding.
+    /// that have no [precompressed sibling](Files::precompressed) in that coding.
     ///
     /// A copy is made again if the [`etag`](Files::etag) of its file changes; no copy is made of a file that changed
     /// less than two seconds ago. The time of a copy stands for that `etag`, and is no date. Each `Files` needs a
@@ -40,39 +40,40 @@ impl<N> Files<N> {
     /// Fails if the directory does not exist, or is below one that is served.
     pub fn compressed_copies(self, copies: impl Into<PathBuf>) -> io::Result<Files<N>> {
         let root = DiskRoot::new(copies.into())?;
-        let (path, shelf) = (root.disk()?.path.clone(), Shelf::new(root));
-        let copies: Copies =
-            Arc::new(move |path, content_type, whole, stored| shelf.copy(path, content_type, whole, stored));
+        let (path, store) = (root.current_dir()?.path.clone(), CompressedStore::new(root));
+        let copies: CompressFn = Arc::new(move |path, content_type, whole, stored| {
+            store.find_or_make(path, content_type, whole, stored)
+        });
         let files = self.with(|lookup| lookup.copies = Some((copies, path)));
         files.lookup.check_copies().map(|()| files)
     }
 }
 
 /// Compressed copies of files, by the path of the file.
-struct Shelf {
+struct CompressedStore {
     root: DiskRoot,
     /// The copies that are being made. Other requests do without them meanwhile.
-    busy: Mutex<HashSet<String>>,
-    /// For the threads that make copies. No request waits for a seat: a crowd that requests all files at once would
+    in_progress: Mutex<HashSet<String>>,
+    /// For the threads that make copies. No request waits for a permit: a crowd that requests all files at once would
     /// take the threads that read disks, and keep others from files that are ready.
-    seats: Semaphore,
+    permits: Semaphore,
 }
 
-impl Shelf {
-    fn new(root: DiskRoot) -> Shelf {
-        Shelf { root, busy: Mutex::default(), seats: Semaphore::new(available_cores()) }
+impl CompressedStore {
+    fn new(root: DiskRoot) -> CompressedStore {
+        CompressedStore { root, in_progress: Mutex::default(), permits: Semaphore::new(available_cores()) }
     }
 
     /// The copy of a file, which is made now if there is none. `None` if there should be none, or it could not be made.
-    fn copy(
+    fn find_or_make(
         &self,
         path: &[u8],
         content_type: &str,
         whole: &Snapshot,
         stored: StoredCoding,
     ) -> Option<Snapshot> {
-        let is_worth_it = SIZES.contains(&whole.content.len()) && shrinks(essence(content_type));
-        if !is_worth_it || !stored.coding.is_available() {
+        let is_eligible = SIZES.contains(&whole.content.len()) && shrinks(essence(content_type));
+        if !is_eligible || !stored.coding.is_available() {
             return None;
         }
         // All copies are in one directory, so no link can lead astray.
@@ -81,14 +82,14 @@ impl Shelf {
             return None;
         }
         let found = self.find(&name, whole).or_else(|| {
-            let _seat = self.seats.try_acquire().ok()?;
-            if !lock(&self.busy).insert(name.clone()) {
+            let _permit = self.permits.try_acquire().ok()?;
+            if !lock(&self.in_progress).insert(name.clone()) {
                 return None;
             }
             // Copies go to the directory that is there now, and are looked for there.
             self.root.refresh();
             let made = self.make(&name, whole, stored.coding);
-            lock(&self.busy).remove(&name);
+            lock(&self.in_progress).remove(&name);
             // If that failed, the file is sent as it is.
             made.ok().and_then(|()| self.find(&name, whole))
         })?;
@@ -98,7 +99,7 @@ impl Shelf {
 
     /// The copy with this name, if it is that of this content.
     fn find(&self, name: &str, whole: &Snapshot) -> Option<Snapshot> {
-        let opened = self.root.disk().and_then(|disk| disk.open(name.as_bytes(), Links::Refused));
+        let opened = self.root.current_dir().and_then(|dir| dir.open(name.as_bytes(), Links::Refused));
         let Ok(Node::File(file, metadata)) = opened else { return None };
         let is_current =
             metadata.modified().is_ok_and(|modified| is_same_time(modified, time_of_copy(whole)));
@@ -117,13 +118,13 @@ impl Shelf {
             encoded.clear();
         }
         // Removes whatever has this name, even a link: it was left by a server that was killed, or planted.
-        let directory = &self.root.disk()?.path;
-        let draft = directory.join(format!(".{name}.{}", process::id()));
-        let _ = fs::remove_file(&draft);
-        let mut file = OpenOptions::new().write(true).create_new(true).open(&draft)?;
+        let directory = &self.root.current_dir()?.path;
+        let temporary = directory.join(format!(".{name}.{}", process::id()));
+        let _ = fs::remove_file(&temporary);
+        let mut file = OpenOptions::new().write(true).create_new(true).open(&temporary)?;
         let written = write(&mut file, &encoded, whole);
-        let moved = written.and_then(|()| fs::rename(&draft, directory.join(name)));
-        moved.inspect_err(|_| drop(fs::remove_file(&draft)))
+        let moved = written.and_then(|()| fs::rename(&temporary, directory.join(name)));
+        moved.inspect_err(|_| drop(fs::remove_file(&temporary)))
     }
 }
 
@@ -154,7 +155,7 @@ fn time_of_copy(whole: &Snapshot) -> SystemTime {
 
 /// Whether a file was given this time, as far as the file system is able to hold it.
 fn is_same_time(modified: SystemTime, given: SystemTime) -> bool {
-    modified == given || modified == to_second(given)
+    modified == given || modified == truncate_to_second(given)
 }
 
 /// A copy is made only once, so it may take some time. This is the highest level of gzip; those of br and zstd take far
@@ -181,32 +182,37 @@ mod tests {
     fn a_thread_that_makes_a_copy_keeps_nothing_of_it() {
         let (root, copies) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         fs::write(root.path().join("a.js"), "let a = 1;\n".repeat(200)).unwrap();
-        let (whole, shelf) =
-            (snapshot(&root.path().join("a.js")), Shelf::new(DiskRoot::new(copies.path().into()).unwrap()));
+        let (whole, store) = (
+            snapshot(&root.path().join("a.js")),
+            CompressedStore::new(DiskRoot::new(copies.path().into()).unwrap()),
+        );
         for stored in StoredCoding::ALL {
             assert_eq!(
-                shelf.copy(b"/a.js", "text/javascript", &whole, stored).is_some(),
+                store.find_or_make(b"/a.js", "text/javascript", &whole, stored).is_some(),
                 stored.coding.is_available()
             );
         }
         assert_eq!(Encoder::kept(), 0);
     }
 
-    /// While all seats are taken, no request waits for one; copies that exist are found without a seat.
+    /// While all permits are taken, no request waits for one; copies that exist are found without a permit.
     #[test]
     fn no_more_copies_are_made_at_once_than_there_are_cores() {
         let (root, copies) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         fs::write(root.path().join("a.js"), "let a = 1;\n".repeat(200)).unwrap();
-        let (whole, shelf) =
-            (snapshot(&root.path().join("a.js")), Shelf::new(DiskRoot::new(copies.path().into()).unwrap()));
+        let (whole, store) = (
+            snapshot(&root.path().join("a.js")),
+            CompressedStore::new(DiskRoot::new(copies.path().into()).unwrap()),
+        );
         let [br, gzip] = [Coding::Br, Coding::Gzip]
             .map(|coding| *StoredCoding::ALL.iter().find(|stored| stored.coding == coding).unwrap());
-        assert!(shelf.copy(b"/a.js", "text/javascript", &whole, br).is_some());
-        let mut seats: Vec<_> = (0..available_cores()).map(|_| shelf.seats.try_acquire().unwrap()).collect();
-        assert!(shelf.copy(b"/a.js", "text/javascript", &whole, gzip).is_none());
-        assert!(shelf.copy(b"/a.js", "text/javascript", &whole, br).is_some());
-        seats.pop();
-        assert!(shelf.copy(b"/a.js", "text/javascript", &whole, gzip).is_some());
-        assert_eq!(shelf.seats.available_permits(), 1, "it gives its seat back");
+        assert!(store.find_or_make(b"/a.js", "text/javascript", &whole, br).is_some());
+        let mut permits: Vec<_> =
+            (0..available_cores()).map(|_| store.permits.try_acquire().unwrap()).collect();
+        assert!(store.find_or_make(b"/a.js", "text/javascript", &whole, gzip).is_none());
+        assert!(store.find_or_make(b"/a.js", "text/javascript", &whole, br).is_some());
+        permits.pop();
+        assert!(store.find_or_make(b"/a.js", "text/javascript", &whole, gzip).is_some());
+        assert_eq!(store.permits.available_permits(), 1, "it gives its permit back");
     }
 }
