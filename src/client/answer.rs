@@ -10,8 +10,8 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, ReadBuf};
 
 use super::ClientError;
-use super::link::Link;
 use super::pending::Pending;
+use super::pooled_conn::PooledConn;
 use crate::message::Headers;
 
 /// The body of a response, read as it arrives. If you read slowly, the server has to wait.
@@ -65,16 +65,16 @@ pub struct Answer {
 /// How far the body has been read.
 enum State {
     /// Not to its end. A balancer counts the request until then.
-    Open(Box<Link>, Option<Pending>),
+    Open(Box<PooledConn>, Option<Pending>),
     Read,
     /// Its end is never reached, because of this error.
     Broken(ClientError),
 }
 
 impl Answer {
-    pub(super) fn new(link: Link) -> Answer {
-        let is_read = link.exchange.incoming.is_read();
-        let mut answer = Answer { state: State::Open(Box::new(link), None), trailers: Headers::new() };
+    pub(super) fn new(pooled: PooledConn) -> Answer {
+        let is_read = pooled.exchange.incoming.is_read();
+        let mut answer = Answer { state: State::Open(Box::new(pooled), None), trailers: Headers::new() };
         if is_read {
             answer.release();
         }
@@ -99,7 +99,7 @@ impl Answer {
         let lent = poll_fn(|cx| wait.0.poll_chunk(cx)).await?;
         drop(wait);
         match &self.state {
-            State::Open(link, _) if lent > 0 => Ok(Some(link.chunk())),
+            State::Open(pooled, _) if lent > 0 => Ok(Some(pooled.chunk())),
             _ => Ok(None),
         }
     }
@@ -110,12 +110,12 @@ impl Answer {
     }
 
     fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientError>> {
-        let link = match &mut self.state {
-            State::Open(link, _) => link,
+        let pooled = match &mut self.state {
+            State::Open(pooled, _) => pooled,
             State::Read => return Poll::Ready(Ok(0)),
             State::Broken(error) => return Poll::Ready(Err(error.duplicate())),
         };
-        let polled = ready!(link.poll_chunk(cx));
+        let polled = ready!(pooled.poll_chunk(cx));
         match &polled {
             Ok(0) => self.release(),
             Ok(_) => {}
@@ -127,9 +127,9 @@ impl Answer {
 
     /// Gives the connection back, once the body has been read.
     fn release(&mut self) {
-        if let State::Open(mut link, _pending) = mem::replace(&mut self.state, State::Read) {
-            mem::swap(&mut self.trailers, &mut link.exchange.incoming.trailers);
-            link.rest();
+        if let State::Open(mut pooled, _pending) = mem::replace(&mut self.state, State::Read) {
+            mem::swap(&mut self.trailers, &mut pooled.exchange.incoming.trailers);
+            pooled.release();
         }
     }
 }
@@ -139,8 +139,8 @@ struct PauseOnDrop<'a>(&'a mut Answer);
 
 impl Drop for PauseOnDrop<'_> {
     fn drop(&mut self) {
-        if let State::Open(link, _) = &mut self.0.state {
-            link.pause();
+        if let State::Open(pooled, _) = &mut self.0.state {
+            pooled.pause();
         }
     }
 }
@@ -148,8 +148,8 @@ impl Drop for PauseOnDrop<'_> {
 impl Drop for Answer {
     /// A caller who knows where the body ends need not read beyond its last byte.
     fn drop(&mut self) {
-        if let State::Open(link, _) = &self.state
-            && link.exchange.incoming.is_read()
+        if let State::Open(pooled, _) = &self.state
+            && pooled.exchange.incoming.is_read()
         {
             self.release();
         }
@@ -163,10 +163,10 @@ impl AsyncRead for Answer {
         out: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let lent = ready!(self.poll_chunk(cx))?;
-        if let State::Open(link, _) = &mut self.state
+        if let State::Open(pooled, _) = &mut self.state
             && lent > 0
         {
-            link.read_chunk(out);
+            pooled.read_chunk(out);
         }
         Poll::Ready(Ok(()))
     }

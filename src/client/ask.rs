@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use super::connect::connect;
 use super::cookie_exchange::CookieExchange;
-use super::exchange::{Facts, Progress};
-use super::link::Link;
-use super::pool::{Missing, Place, Pool};
-use super::redirect::{self, Goal};
+use super::exchange::{ExchangeSpec, Progress};
+use super::pool::{CheckoutMiss, Pool, PoolPermit};
+use super::pooled_conn::PooledConn;
+use super::redirect::{self, RedirectTaint};
 use super::{Answer, Call, Client, ClientCause, ClientError, ClientPhase, Tunnel};
 use crate::exchange::Expectation;
 use crate::memory::Reset;
@@ -28,17 +28,19 @@ impl Client {
         pool: Option<Arc<Pool>>,
         request: &Request,
         response: &mut Response,
-    ) -> Result<Link, ClientError> {
+    ) -> Result<PooledConn, ClientError> {
         let deadline = self.deadline();
-        let answered = self.attempt(pool, (request, Goal::Own), Attempt::First, response, deadline).await;
-        let mut link = answered.map_err(|error| self.describe(error, request, deadline))?;
+        let answered = self
+            .attempt(pool, (request, RedirectTaint::SameOrigin), ExpectField::Keep, response, deadline)
+            .await;
+        let mut pooled = answered.map_err(|error| self.describe(error, request, deadline))?;
         if self.redirects.concern(response.status) {
             // The server that redirected has received the request, and perhaps acted on it.
-            let followed = rare(|| self.follow(link, request, response)).await;
-            link = followed.map_err(|error| error.sent_before(true))?;
+            let followed = rare(|| self.follow_redirects(pooled, request, response)).await;
+            pooled = followed.map_err(|error| error.sent_before(true))?;
         }
-        link.decode(response).map_err(|error| error.with_url(request.target().as_str()))?;
-        Ok(link)
+        pooled.decode(response).map_err(|error| error.with_url(request.target().as_str()))?;
+        Ok(pooled)
     }
 
     /// As [`Client::exchange`], and receives the body of the answer.
@@ -48,8 +50,8 @@ impl Client {
         request: &Request,
         response: &mut Response,
     ) -> Result<(), ClientError> {
-        let link = self.exchange(pool, request, response).await?;
-        link.receive_body(response).await.map_err(|error| error.with_url(final_target(request, response)))
+        let pooled = self.exchange(pool, request, response).await?;
+        pooled.receive_body(response).await.map_err(|error| error.with_url(final_target(request, response)))
     }
 
     /// As [`Client::exchange`], for a caller that reads the body piece by piece.
@@ -59,9 +61,9 @@ impl Client {
         request: &Request,
         response: &mut Response,
     ) -> Result<Answer, ClientError> {
-        let mut link = self.exchange(pool, request, response).await?;
-        link.note_target(final_target(request, response));
-        Ok(Answer::new(link))
+        let mut pooled = self.exchange(pool, request, response).await?;
+        pooled.note_target(final_target(request, response));
+        Ok(Answer::new(pooled))
     }
 
     /// Adds to `error` what `request` was for, and the time limit that was exceeded.
@@ -80,30 +82,33 @@ impl Client {
     }
 
     /// Follows the redirect that `response` may be, and those after it.
-    async fn follow(
+    async fn follow_redirects(
         &self,
-        mut link: Link,
+        mut pooled: PooledConn,
         request: &Request,
         response: &mut Response,
-    ) -> Result<Link, ClientError> {
-        let (mut request, mut goal) = (Cow::Borrowed(request), Goal::Own);
+    ) -> Result<PooledConn, ClientError> {
+        let (mut request, mut taint) = (Cow::Borrowed(request), RedirectTaint::SameOrigin);
         for followed in 0.. {
-            let next = redirect::next(self.redirects, followed, &request, &link.place.pool.origin, response);
+            let next =
+                redirect::next(self.redirects, followed, &request, &pooled.permit.pool.origin, response);
             match next.map_err(|error| {
-                error.on_connection(link.is_reused(), true).with_url(request.target().as_str())
+                error.on_connection(pooled.is_reused(), true).with_url(request.target().as_str())
             })? {
-                None if followed == 0 => return Ok(link),
+                None if followed == 0 => return Ok(pooled),
                 None => {
                     response.url = Some(request.target().as_str().into());
-                    return Ok(link);
+                    return Ok(pooled);
                 }
-                Some((next, Goal::Own)) => request = Cow::Owned(next),
-                Some((next, Goal::Other)) => (request, goal) = (Cow::Owned(next), Goal::Other),
+                Some((next, RedirectTaint::SameOrigin)) => request = Cow::Owned(next),
+                Some((next, RedirectTaint::CrossOrigin)) => {
+                    (request, taint) = (Cow::Owned(next), RedirectTaint::CrossOrigin)
+                }
             }
-            let deadline = link.exchange.facts.deadline;
-            link.discard().await;
-            let answered = self.attempt(None, (&request, goal), Attempt::First, response, deadline).await;
-            link = answered.map_err(|error| self.describe(error, &request, deadline))?;
+            let deadline = pooled.exchange.spec.deadline;
+            pooled.discard().await;
+            let answered = self.attempt(None, (&request, taint), ExpectField::Keep, response, deadline).await;
+            pooled = answered.map_err(|error| self.describe(error, &request, deadline))?;
         }
         Err(ClientError::new(ClientPhase::Redirect, ClientCause::TooManyRedirects))
     }
@@ -113,11 +118,11 @@ impl Client {
     async fn attempt(
         &self,
         pool: Option<Arc<Pool>>,
-        (request, goal): (&Request, Goal),
-        attempt: Attempt,
+        (request, taint): (&Request, RedirectTaint),
+        expect: ExpectField,
         response: &mut Response,
         deadline: Option<Instant>,
-    ) -> Result<Link, ClientError> {
+    ) -> Result<PooledConn, ClientError> {
         response.reset();
         if request.body.is_spent() {
             return Err(ClientError::new(ClientPhase::Prepare, ClientCause::Spent));
@@ -125,68 +130,68 @@ impl Client {
         let content = request.body.announced();
         check(request.method(), content)?;
         let pool = self.pool_for(pool, request)?;
-        let announcement = match (attempt, pool.announce(request, content)?) {
-            (Attempt::First, announcement) => announcement,
-            (Attempt::WithoutExpectation, announcement) => announcement.without_expectation(),
+        let announcement = match (expect, pool.announce(request, content)?) {
+            (ExpectField::Keep, announcement) => announcement,
+            (ExpectField::Drop, announcement) => announcement.without_expectation(),
         };
-        let mut link = match Link::rested(pool, runtime::now()) {
-            Ok(link) => link,
-            Err(missing) => rare(|| self.link(missing, deadline)).await?,
+        let mut pooled = match PooledConn::checkout(pool, runtime::now()) {
+            Ok(pooled) => pooled,
+            Err(miss) => rare(|| self.wait_for_conn(miss, deadline)).await?,
         };
-        let cookies = CookieExchange::begin(&link.place.pool, (request, goal));
-        link.begin((request, goal), announcement, cookies.cookie(), deadline);
-        link.exchange.facts.total = self.total;
-        if let Err(error) = poll_fn(|cx| link.poll_answer(cx, Some(request), response)).await {
-            let again = || self.again(link, error, (request, goal), announcement, response, cookies.cookie());
-            link = rare(again).await?;
+        let cookies = CookieExchange::begin(&pooled.permit.pool, (request, taint));
+        pooled.begin((request, taint), announcement, cookies.cookie(), deadline);
+        pooled.exchange.spec.total = self.total;
+        if let Err(error) = poll_fn(|cx| pooled.poll_answer(cx, Some(request), response)).await {
+            let retry =
+                || self.retry(pooled, error, (request, taint), announcement, response, cookies.cookie());
+            pooled = rare(retry).await?;
         }
         cookies.end(response);
         if response.status == Status::EXPECTATION_FAILED && may_drop_expectation(request, announcement) {
-            return rare(|| self.resend_without_expectation(link, (request, goal), response)).await;
+            return rare(|| self.resend_without_expectation(pooled, (request, taint), response)).await;
         }
-        *response.timings_mut() = link.exchange.progress.timings;
-        Ok(link)
+        *response.timings_mut() = pooled.exchange.progress.timings;
+        Ok(pooled)
     }
 
-    /// Sends a request once more, without the expectation that the server at `link` has refused (RFC 9110 §10.1.1). The
+    /// Sends a request once more, without the expectation that the server at `pooled` has refused (RFC 9110 §10.1.1). The
     /// refusal says nothing else about the request.
     async fn resend_without_expectation(
         &self,
-        link: Link,
-        (request, goal): (&Request, Goal),
+        pooled: PooledConn,
+        (request, taint): (&Request, RedirectTaint),
         response: &mut Response,
-    ) -> Result<Link, ClientError> {
-        let (pool, deadline) = (link.place.pool.clone(), link.exchange.facts.deadline);
-        link.discard().await;
-        let asked =
-            self.attempt(Some(pool), (request, goal), Attempt::WithoutExpectation, response, deadline).await;
+    ) -> Result<PooledConn, ClientError> {
+        let (pool, deadline) = (pooled.permit.pool.clone(), pooled.exchange.spec.deadline);
+        pooled.discard().await;
+        let asked = self.attempt(Some(pool), (request, taint), ExpectField::Drop, response, deadline).await;
         asked.map_err(|error| error.sent_before(true))
     }
 
     /// Sends a request that failed with `error` once more, over a new connection, if the one it failed on was stale.
-    async fn again(
+    async fn retry(
         &self,
-        mut stale: Link,
+        mut stale: PooledConn,
         error: ClientError,
-        (request, goal): (&Request, Goal),
+        (request, taint): (&Request, RedirectTaint),
         announcement: Announcement,
         response: &mut Response,
         cookie: Option<&[u8]>,
-    ) -> Result<Link, ClientError> {
+    ) -> Result<PooledConn, ClientError> {
         if !stale.may_retry(request, &error) {
             return Err(error);
         }
         // Its place is for the new one.
         stale.close();
-        let Facts { deadline, .. } = stale.exchange.facts;
+        let ExchangeSpec { deadline, .. } = stale.exchange.spec;
         let Progress { timings, wants_interim, .. } = stale.exchange.progress;
         let renewed = async {
-            let mut link = self.fresh(stale.place, timings.queue, deadline).await?;
-            link.begin((request, goal), announcement, cookie, deadline);
-            link.exchange.facts.total = self.total;
-            link.exchange.progress.wants_interim = wants_interim;
-            poll_fn(|cx| link.poll_answer(cx, Some(request), response)).await?;
-            Ok(link)
+            let mut pooled = self.open_conn(stale.permit, timings.queue, deadline).await?;
+            pooled.begin((request, taint), announcement, cookie, deadline);
+            pooled.exchange.spec.total = self.total;
+            pooled.exchange.progress.wants_interim = wants_interim;
+            poll_fn(|cx| pooled.poll_answer(cx, Some(request), response)).await?;
+            Ok(pooled)
         };
         renewed.await.map_err(|failed: ClientError| failed.sent_before(error.is_sent()))
     }
@@ -205,54 +210,66 @@ impl Client {
         request: &Request,
         deadline: Option<Instant>,
     ) -> Result<Call, ClientError> {
-        let content = announced(request);
+        let content = streamed_length(request);
         check(request.method(), content)?;
         let is_whole = matches!(content, Length::NoContent | Length::Known(0))
             && request.body.is_empty()
             && request.trailers.is_empty();
         let pool = self.pool_for(pool, request)?;
         let announcement = pool.announce(request, content)?;
-        let mut link = match Link::rested(pool, runtime::now()) {
-            Ok(link) => link,
-            Err(missing) => rare(|| self.link(missing, deadline)).await?,
+        let mut pooled = match PooledConn::checkout(pool, runtime::now()) {
+            Ok(pooled) => pooled,
+            Err(miss) => rare(|| self.wait_for_conn(miss, deadline)).await?,
         };
-        let cookies = CookieExchange::begin(&link.place.pool, (request, Goal::Own));
-        link.begin((request, Goal::Own), announcement, cookies.cookie(), deadline);
-        link.exchange.facts.total = self.total;
-        link.note_target(request.target().as_str());
-        let mut early = link.exchange.early.take().unwrap_or_default();
+        let cookies = CookieExchange::begin(&pooled.permit.pool, (request, RedirectTaint::SameOrigin));
+        pooled.begin((request, RedirectTaint::SameOrigin), announcement, cookies.cookie(), deadline);
+        pooled.exchange.spec.total = self.total;
+        pooled.note_target(request.target().as_str());
+        let mut early = pooled.exchange.early.take().unwrap_or_default();
         if !is_whole {
-            poll_fn(|cx| link.poll_flush(cx)).await?;
-            return Ok(Call::new(link, early, request.trailers.clone(), cookies.into_owned()));
+            poll_fn(|cx| pooled.poll_flush(cx)).await?;
+            return Ok(Call::new(pooled, early, request.trailers.clone(), cookies.into_owned()));
         }
-        link.exchange.progress.wants_interim = true;
-        if let Err(error) = poll_fn(|cx| link.poll_answer(cx, Some(request), &mut early)).await {
-            let again =
-                || self.again(link, error, (request, Goal::Own), announcement, &mut early, cookies.cookie());
-            link = rare(again).await?;
-            link.note_target(request.target().as_str());
+        pooled.exchange.progress.wants_interim = true;
+        if let Err(error) = poll_fn(|cx| pooled.poll_answer(cx, Some(request), &mut early)).await {
+            let retry = || {
+                self.retry(
+                    pooled,
+                    error,
+                    (request, RedirectTaint::SameOrigin),
+                    announcement,
+                    &mut early,
+                    cookies.cookie(),
+                )
+            };
+            pooled = rare(retry).await?;
+            pooled.note_target(request.target().as_str());
         }
-        Ok(Call::new(link, early, Headers::new(), cookies.into_owned()))
+        Ok(Call::new(pooled, early, Headers::new(), cookies.into_owned()))
     }
 
     /// Sends `request`, which asks for an upgrade. An answer that refuses it is received whole, since it says why.
-    pub(super) async fn switch(
+    pub(super) async fn send_upgrade(
         &self,
         pool: Option<Arc<Pool>>,
         request: &Request,
         response: &mut Response,
     ) -> Result<Tunnel, ClientError> {
         let deadline = self.deadline();
-        let answered = self.attempt(pool, (request, Goal::Own), Attempt::First, response, deadline).await;
-        let mut link = answered.map_err(|error| self.describe(error, request, deadline))?;
-        if response.status == Status::SWITCHING_PROTOCOLS && is_asked_for(&response.headers, &request.headers)
+        let answered = self
+            .attempt(pool, (request, RedirectTaint::SameOrigin), ExpectField::Keep, response, deadline)
+            .await;
+        let mut pooled = answered.map_err(|error| self.describe(error, request, deadline))?;
+        if response.status == Status::SWITCHING_PROTOCOLS
+            && is_requested_upgrade(&response.headers, &request.headers)
         {
-            return Ok(Tunnel::new(link));
+            return Ok(Tunnel::new(pooled));
         }
-        let refused = link.error(ClientPhase::Wait, ClientCause::Upgrade).with_url(request.target().as_str());
+        let refused =
+            pooled.error(ClientPhase::Wait, ClientCause::Upgrade).with_url(request.target().as_str());
         let refused = refused.with_detail(format!("it answered {}", response.status));
-        let received = match link.decode(response) {
-            Ok(()) => link.receive_body(response).await,
+        let received = match pooled.decode(response) {
+            Ok(()) => pooled.receive_body(response).await,
             failed => failed,
         };
         if received.is_err() {
@@ -268,48 +285,48 @@ impl Client {
         known.map_or_else(|| self.pool_of(request.target()), Ok)
     }
 
-    /// A link over a new connection, or over one that became idle while waiting for a place.
-    pub(super) async fn link(
+    /// A connection over a new connection, or over one that became idle while waiting for a place.
+    pub(super) async fn wait_for_conn(
         &self,
-        missing: Missing,
+        miss: CheckoutMiss,
         deadline: Option<Instant>,
-    ) -> Result<Link, ClientError> {
-        let (pool, since) = match missing {
-            Missing::Connection(place) => {
-                return rare(|| self.fresh(place, Duration::ZERO, deadline)).await;
+    ) -> Result<PooledConn, ClientError> {
+        let (pool, since) = match miss {
+            CheckoutMiss::NoIdle(permit) => {
+                return rare(|| self.open_conn(permit, Duration::ZERO, deadline)).await;
             }
-            Missing::Place(pool, since) => (pool, since),
+            CheckoutMiss::NoPermit(pool, since) => (pool, since),
         };
-        let place = pool.enter(since, deadline).await?;
+        let permit = pool.acquire(since, deadline).await?;
         let now = runtime::now();
         let queue = now.saturating_duration_since(since);
         // A request may wait in one runtime, and go on in another.
-        let rested = match place.pool.is_here() {
-            true => Link::over_rested(place, queue, now),
-            false => Err(place),
+        let checked_out = match permit.pool.is_here() {
+            true => PooledConn::from_idle(permit, queue, now),
+            false => Err(permit),
         };
-        match rested {
-            Ok(link) => Ok(link),
-            Err(place) => rare(|| self.fresh(place, queue, deadline)).await,
+        match checked_out {
+            Ok(pooled) => Ok(pooled),
+            Err(permit) => rare(|| self.open_conn(permit, queue, deadline)).await,
         }
     }
 
-    /// A link over a new connection. It is not used again if its runtime may be another than that of its pool.
-    async fn fresh(
+    /// A connection over a new connection. It is not used again if its runtime may be another than that of its pool.
+    async fn open_conn(
         &self,
-        place: Place,
+        permit: PoolPermit,
         queue: Duration,
         deadline: Option<Instant>,
-    ) -> Result<Link, ClientError> {
+    ) -> Result<PooledConn, ClientError> {
         let mut timings = Timings { queue, ..Timings::default() };
         let settings = &self.shared.settings;
-        let Pool { origin, proxy, .. } = &*place.pool;
-        let was_here = place.pool.is_here();
+        let Pool { origin, proxy, .. } = &*permit.pool;
+        let was_here = permit.pool.is_here();
         let conn = connect(settings, origin, proxy.as_ref(), deadline, &mut timings).await?;
-        let is_its_own = was_here && place.pool.is_here();
-        let mut link = Link::new(conn, place, timings);
-        link.exchange.persistence.persists = is_its_own;
-        Ok(link)
+        let is_its_own = was_here && permit.pool.is_here();
+        let mut pooled = PooledConn::new(conn, permit, timings);
+        pooled.exchange.persistence.persists = is_its_own;
+        Ok(pooled)
     }
 
     /// When an exchange that begins now must be over.
@@ -325,11 +342,11 @@ fn final_target<'a>(request: &'a Request, response: &'a Response) -> &'a str {
 
 /// Which attempt to send a request this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Attempt {
+enum ExpectField {
     /// The request is sent as it is.
-    First,
+    Keep,
     /// The server has refused the expectation, so the request is sent again without it.
-    WithoutExpectation,
+    Drop,
 }
 
 /// Whether a request that was announced so, and refused with 417, may be sent without its expectation. A body that is a
@@ -356,14 +373,14 @@ pub(super) fn check(method: Method, content: Length) -> Result<(), InvalidReques
 }
 
 /// Whether `answer` names the protocols that it switches to, and `request` asks for all of them (RFC 9110 §7.8).
-fn is_asked_for(answer: &Headers, request: &Headers) -> bool {
+fn is_requested_upgrade(answer: &Headers, request: &Headers) -> bool {
     let mut protocols = answer.named(Name::UPGRADE).flat_map(members).peekable();
     let is_asked = |name| str::from_utf8(name).is_ok_and(|name| request.contains_token("upgrade", name));
     protocols.peek().is_some() && protocols.all(is_asked)
 }
 
 /// The length of the body that will be written after the head.
-fn announced(request: &Request) -> Length {
+fn streamed_length(request: &Request) -> Length {
     match request.headers.content_length() {
         Some(length) => Length::Known(length),
         None if request.method().suggests_content() || request.headers.contains("transfer-encoding") => {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::CookieStore;
 use super::pool::Pool;
-use super::redirect::Goal;
+use super::redirect::RedirectTaint;
 use crate::message::{Method, Request, Response, Target, is_field_value};
 
 /// The cookies of one request and its answer, if the client keeps any.
@@ -23,11 +23,11 @@ impl<'a> CookieExchange<'a> {
     /// Asks the client's store, if there is one, for the cookies of `request`. If the request has a `cookie` field
     /// itself, or by default, it is sent without them: there is at most one such field (RFC 6265bis §5.8.1). So is a
     /// TRACE, since whatever it carries is sent back (RFC 9110 §9.3.8).
-    pub(super) fn begin(pool: &Pool, (request, goal): (&'a Request, Goal)) -> CookieExchange<'a> {
+    pub(super) fn begin(pool: &Pool, (request, taint): (&'a Request, RedirectTaint)) -> CookieExchange<'a> {
         let Some(store) = &pool.settings.cookies else { return CookieExchange(None) };
         let target = pool.origin.absolute(request.target());
         // The default one does not go where a redirect leads.
-        let is_default = goal == Goal::Own && pool.settings.fields.contains("cookie");
+        let is_default = taint == RedirectTaint::SameOrigin && pool.settings.fields.contains("cookie");
         let is_said = is_default || request.headers.contains("cookie");
         let goes_without = is_said || request.method() == Method::Trace;
         let cookie = if goes_without { None } else { store.cookie_field(&target) };

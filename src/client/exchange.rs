@@ -23,7 +23,7 @@ pub(super) struct Exchange {
     /// The target of the request, if the caller goes on without the request: errors name it.
     pub(super) target: String,
     pub(super) persistence: Persistence,
-    pub(super) facts: Facts,
+    pub(super) spec: ExchangeSpec,
     pub(super) progress: Progress,
 }
 
@@ -32,7 +32,7 @@ impl Exchange {
     /// persistence of the connection remains.
     pub(super) fn next_answer(&mut self, asked: Asked, timings: Timings) {
         self.incoming.forget_message();
-        self.facts = Facts { asked, ..Facts::default() };
+        self.spec = ExchangeSpec { asked, ..ExchangeSpec::default() };
         self.progress = Progress::new(timings, runtime::now());
     }
 
@@ -54,7 +54,7 @@ impl Default for Exchange {
             turn: Turn::default(),
             target: String::new(),
             persistence: Persistence::new(now),
-            facts: Facts::default(),
+            spec: ExchangeSpec::default(),
             progress: Progress::new(Timings::default(), now),
         }
     }
@@ -62,16 +62,16 @@ impl Default for Exchange {
 
 impl Reset for Exchange {
     fn reset(&mut self) {
-        let Exchange { incoming, outgoing, workspace, early, turn, target, persistence, facts, progress } =
+        let Exchange { incoming, outgoing, workspace, early, turn, target, persistence, spec, progress } =
             self;
         incoming.reset();
         outgoing.reset();
         workspace.iter_mut().for_each(|workspace| workspace.reset());
         early.iter_mut().for_each(|early| early.reset());
-        (*turn, *facts) = Default::default();
+        (*turn, *spec) = Default::default();
         target.clear();
-        *persistence = Persistence::new(persistence.born);
-        *progress = Progress::new(Timings::default(), progress.mark);
+        *persistence = Persistence::new(persistence.opened_at);
+        *progress = Progress::new(Timings::default(), progress.phase_start);
     }
 
     fn shrink(&mut self) {
@@ -89,7 +89,7 @@ const TARGET_USUAL: usize = 1 << 10;
 /// How long the connection may be used (RFC 9112 §9.3).
 pub(super) struct Persistence {
     /// When it was opened.
-    pub(super) born: Instant,
+    pub(super) opened_at: Instant,
     /// Whether another exchange may follow, by what both sides have said so far.
     pub(super) persists: bool,
     /// How long the server keeps it idle, if it has said so (RFC 2068 §19.7.1.1).
@@ -97,8 +97,8 @@ pub(super) struct Persistence {
 }
 
 impl Persistence {
-    fn new(born: Instant) -> Persistence {
-        Persistence { born, persists: true, idle: None }
+    fn new(opened_at: Instant) -> Persistence {
+        Persistence { opened_at, persists: true, idle: None }
     }
 
     /// Notes what the head of an answer says of it. `ends_with_close` is what it says of its body (RFC 9112 §6.3).
@@ -110,7 +110,7 @@ impl Persistence {
 
 /// What was asked for, and until when.
 #[derive(Default)]
-pub(super) struct Facts {
+pub(super) struct ExchangeSpec {
     pub(super) asked: Asked,
     pub(super) asks_for_upgrade: bool,
     /// When the exchange must be complete.
@@ -119,88 +119,88 @@ pub(super) struct Facts {
     pub(super) total: Option<Duration>,
 }
 
-impl Facts {
-    pub(super) fn of(request: &Request, deadline: Option<Instant>) -> Facts {
+impl ExchangeSpec {
+    pub(super) fn of(request: &Request, deadline: Option<Instant>) -> ExchangeSpec {
         let asks_for_upgrade = request.headers.contains("upgrade");
-        Facts { asked: Asked::new(request), asks_for_upgrade, deadline, total: None }
+        ExchangeSpec { asked: Asked::new(request), asks_for_upgrade, deadline, total: None }
     }
 }
 
 /// How far one exchange has come.
 pub(super) struct Progress {
     pub(super) upload: Upload,
-    pub(super) heard: Heard,
+    pub(super) stage: ResponseStage,
     /// How many interim answers have come.
     pub(super) interim: u32,
     /// Whether somebody takes them. If not, they are dropped.
     pub(super) wants_interim: bool,
     /// How much of the body a reader gets at once.
-    pub(super) portion: Portion,
+    pub(super) read_size: AdaptiveReadSize,
     /// How the body of the answer is decoded, if it is.
     pub(super) decoding: Option<Box<Decoding>>,
     /// How long the phases took that are over.
     pub(super) timings: Timings,
     /// When the current phase began.
-    pub(super) mark: Instant,
+    pub(super) phase_start: Instant,
 }
 
 impl Progress {
     /// An exchange of which the head is about to be sent.
-    fn new(timings: Timings, mark: Instant) -> Progress {
+    fn new(timings: Timings, phase_start: Instant) -> Progress {
         Progress {
             upload: Upload::Sending,
-            heard: Heard::Nothing,
+            stage: ResponseStage::Awaited,
             interim: 0,
             wants_interim: false,
-            portion: Portion::default(),
+            read_size: AdaptiveReadSize::default(),
             decoding: None,
             timings,
-            mark,
+            phase_start,
         }
     }
 
     /// Drops interim answers from here on. Returns whether one was waiting to be taken.
     pub(super) fn drop_interim(&mut self) -> bool {
-        let has_waited = self.heard == Heard::Interim;
+        let has_waited = self.stage == ResponseStage::Interim;
         if has_waited {
-            self.heard = Heard::Nothing;
+            self.stage = ResponseStage::Awaited;
         }
         self.wants_interim = false;
         has_waited
     }
 
     /// Returns how long the current phase took, and begins the next one.
-    pub(super) fn lap(&mut self) -> Duration {
-        let began = std::mem::replace(&mut self.mark, runtime::now());
-        self.mark.saturating_duration_since(began)
+    pub(super) fn end_phase(&mut self) -> Duration {
+        let began = std::mem::replace(&mut self.phase_start, runtime::now());
+        self.phase_start.saturating_duration_since(began)
     }
 
     /// Whether the head of the final answer has come.
     pub(super) fn is_answered(&self) -> bool {
-        self.heard == Heard::Final
+        self.stage == ResponseStage::Final
     }
 }
 
 /// How much of a body a reader gets at once, if the exchange has a deadline. The deadline is checked when the reader
 /// reads, and a reader that buffers, such as one of lines, may do long work between any two bytes that it has got.
 #[derive(Default)]
-pub(super) struct Portion {
+pub(super) struct AdaptiveReadSize {
     size: usize,
     taken_at: Option<Instant>,
 }
 
-impl Portion {
+impl AdaptiveReadSize {
     /// Returns the size of the portion that is taken `now`: twice that of the last one, unless that took long.
     pub(super) fn next(&mut self, now: Instant) -> usize {
         let last = self.taken_at.replace(now);
         let is_quick = last.is_some_and(|last| now.saturating_duration_since(last) < QUICK);
-        self.size = if is_quick { self.size.saturating_mul(2) } else { PORTION_MIN };
+        self.size = if is_quick { self.size.saturating_mul(2) } else { READ_SIZE_MIN };
         self.size
     }
 }
 
 /// A few lines.
-const PORTION_MIN: usize = 64;
+const READ_SIZE_MIN: usize = 64;
 
 /// How soon a reader comes back that only copies.
 const QUICK: Duration = Duration::from_millis(1);
@@ -222,8 +222,8 @@ pub(super) enum Upload {
 
 /// What has come of the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Heard {
-    Nothing,
+pub(super) enum ResponseStage {
+    Awaited,
     /// The head of an interim answer, which waits to be taken.
     Interim,
     /// The head of the final answer.

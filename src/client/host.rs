@@ -90,8 +90,8 @@ impl Host {
     /// As [`Client::upgrade`], or if the request is for another origin.
     pub async fn upgrade(&self, request: &Request, response: &mut Response) -> Result<Tunnel, ClientError> {
         let pool = self.pool(request).inspect_err(|_| response.reset())?;
-        let switched = self.client.switch(Some(pool), request, response).await;
-        switched.map_err(|error| error.with_origin(&self.key))
+        let upgraded = self.client.send_upgrade(Some(pool), request, response).await;
+        upgraded.map_err(|error| error.with_origin(&self.key))
     }
 
     /// Returns scheme, host and port, in lower case, without the port if it is the default of the scheme.

@@ -1,4 +1,4 @@
-//! Floor 4: the client. A [`Pool`] holds the connections to one origin, and a [`Link`](link::Link) is one of them with
+//! Floor 4: the client. A [`Pool`] holds the connections to one origin, and a [`PooledConn`](pooled_conn::PooledConn) is one of them with
 //! one exchange on it.
 //!
 //! In reading order: origins; connections, and the way to an origin; one exchange; what surrounds it; what callers get;
@@ -13,7 +13,7 @@ mod route;
 mod secure;
 
 mod exchange;
-mod link;
+mod pooled_conn;
 
 mod ask;
 mod cookie_exchange;
@@ -147,7 +147,7 @@ impl Client {
     /// Fails if the URL is malformed, or if no answer arrives: see [`ClientError`]. A status of 4xx or 5xx is not an
     /// error. To treat it as one, return it: `Err(response.status)?`.
     pub async fn get(&self, url: &str) -> Result<Response, ClientError> {
-        self.ask(Method::Get, url, None).await
+        self.request(Method::Get, url, None).await
     }
 
     /// Sends a HEAD request (RFC 9110 §9.3.2), and receives the answer.
@@ -156,7 +156,7 @@ impl Client {
     ///
     /// As [`Client::get`].
     pub async fn head(&self, url: &str) -> Result<Response, ClientError> {
-        self.ask(Method::Head, url, None).await
+        self.request(Method::Head, url, None).await
     }
 
     /// Sends a POST request (RFC 9110 §9.3.3) with `body`, and receives the answer. To send fields as well, use
@@ -166,7 +166,7 @@ impl Client {
     ///
     /// As [`Client::get`].
     pub async fn post(&self, url: &str, body: impl AsRef<[u8]>) -> Result<Response, ClientError> {
-        self.ask(Method::Post, url, Some(body.as_ref())).await
+        self.request(Method::Post, url, Some(body.as_ref())).await
     }
 
     /// Sends a PUT request (RFC 9110 §9.3.4) with `body`, and receives the answer.
@@ -175,7 +175,7 @@ impl Client {
     ///
     /// As [`Client::get`].
     pub async fn put(&self, url: &str, body: impl AsRef<[u8]>) -> Result<Response, ClientError> {
-        self.ask(Method::Put, url, Some(body.as_ref())).await
+        self.request(Method::Put, url, Some(body.as_ref())).await
     }
 
     /// Sends a PATCH request (RFC 5789), and receives the answer. The body describes the changes, in a format that the
@@ -185,7 +185,7 @@ impl Client {
     ///
     /// As [`Client::get`].
     pub async fn patch(&self, url: &str, body: impl AsRef<[u8]>) -> Result<Response, ClientError> {
-        self.ask(Method::Patch, url, Some(body.as_ref())).await
+        self.request(Method::Patch, url, Some(body.as_ref())).await
     }
 
     /// Sends a DELETE request (RFC 9110 §9.3.5), and receives the answer.
@@ -194,10 +194,10 @@ impl Client {
     ///
     /// As [`Client::get`].
     pub async fn delete(&self, url: &str) -> Result<Response, ClientError> {
-        self.ask(Method::Delete, url, None).await
+        self.request(Method::Delete, url, None).await
     }
 
-    async fn ask(&self, method: Method, url: &str, body: Option<&[u8]>) -> Result<Response, ClientError> {
+    async fn request(&self, method: Method, url: &str, body: Option<&[u8]>) -> Result<Response, ClientError> {
         let mut request = Request::new(method, url)?;
         if let Some(body) = body {
             request.body.set(body);
@@ -295,7 +295,7 @@ impl Client {
     /// the request does not ask for. That answer is then in `response`, even if it is a redirect. Its body, which
     /// usually says why, is received as by [`Client::send`]; if it does not arrive whole, or is too large, it is empty.
     pub async fn upgrade(&self, request: &Request, response: &mut Response) -> Result<Tunnel, ClientError> {
-        self.switch(None, request, response).await
+        self.send_upgrade(None, request, response).await
     }
 
     /// Returns a handle for the one origin that `url` names. It saves looking up the origin's connections for each
@@ -337,7 +337,7 @@ impl Client {
     fn pool_of(&self, target: &Target) -> Result<Arc<Pool>, ClientError> {
         self.in_pools(|pools| {
             // Nearly all targets spell the origin exactly as its key does, and then nothing has to be normalized.
-            let known = target.origin().and_then(|key| pools.known(key));
+            let known = target.origin().and_then(|key| pools.find(key));
             known.map_or_else(|| pools.pool(&origin::key(target)?), Ok)
         })
     }

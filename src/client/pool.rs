@@ -8,7 +8,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::exchange::{Exchange, Persistence};
 use super::origin::Origin;
-use super::redirect::{CREDENTIALS, Goal};
+use super::redirect::{CREDENTIALS, RedirectTaint};
 use super::route::Proxy;
 use super::settings::Settings;
 use super::{ClientCause, ClientError, ClientPhase};
@@ -29,50 +29,50 @@ pub(super) struct Pool {
     /// Default fields of requests; among them a proxy's credentials, if the proxy reads the requests.
     fields: Headers,
     /// The default fields without credentials, for requests that were redirected here, and for TRACE.
-    open_fields: Headers,
+    public_fields: Headers,
     /// A permit for each connection that may still be opened or taken. The semaphore is fair, so requests are served in
     /// turn.
-    places: Semaphore,
-    rest: Mutex<Rest>,
+    permits: Semaphore,
+    state: Mutex<PoolState>,
     pub(super) settings: Arc<Settings>,
-    opened_at: Instant,
-    /// When the server last answered in HTTP/1.0, in seconds since `opened_at`, counted from 1. 0: its last answer was in
+    created_at: Instant,
+    /// When the server last answered in HTTP/1.0, in seconds since `created_at`, counted from 1. 0: its last answer was in
     /// 1.1.
     answered_in_1_0: AtomicU64,
     /// Whether a task is looking after resting connections.
-    is_kept: Arc<AtomicBool>,
+    is_reaping: Arc<AtomicBool>,
     /// Starts that task.
-    keep: Box<dyn Fn() + Send + Sync>,
+    start_reaper: Box<dyn Fn() + Send + Sync>,
 }
 
 #[derive(Default)]
-struct Rest {
+struct PoolState {
     /// The most recently used one is at the end, and is taken first, so that surplus ones grow old and are closed.
-    conns: Vec<Resting>,
+    conns: Vec<IdleConn>,
     /// How often all of them were closed.
     closings: u64,
     exchanges: FreeList<Exchange>,
 }
 
 /// A connection that is not in use.
-pub(super) struct Resting {
+pub(super) struct IdleConn {
     pub(super) conn: Box<Conn<Anywhere>>,
-    pub(super) born: Instant,
-    since: Instant,
-    until: Instant,
+    pub(super) opened_at: Instant,
+    idle_since: Instant,
+    expires_at: Instant,
 }
 
 /// The right to use one connection of a pool. Dropping it passes the right to the next request in line.
-pub(super) struct Place {
+pub(super) struct PoolPermit {
     pub(super) pool: Arc<Pool>,
 }
 
 /// What keeps a request from being sent at once.
-pub(super) enum Missing {
+pub(super) enum CheckoutMiss {
     /// No connection rests here.
-    Connection(Place),
+    NoIdle(PoolPermit),
     /// All connections are in use, or other requests wait for one. The request has been waiting since then.
-    Place(Arc<Pool>, Instant),
+    NoPermit(Arc<Pool>, Instant),
 }
 
 impl Pool {
@@ -80,33 +80,33 @@ impl Pool {
         runtime: Id,
         (origin, proxy): (Origin, Option<Proxy>),
         settings: Arc<Settings>,
-        is_kept: Arc<AtomicBool>,
-        keep: impl Fn() + Send + Sync + 'static,
+        is_reaping: Arc<AtomicBool>,
+        start_reaper: impl Fn() + Send + Sync + 'static,
     ) -> Pool {
-        let places = Semaphore::new(settings.pool.connections_max);
-        let (mut fields, mut open_fields) = (settings.fields.clone(), settings.fields.clone());
-        open_fields.remove_each(&CREDENTIALS);
+        let permits = Semaphore::new(settings.pool.connections_max);
+        let (mut fields, mut public_fields) = (settings.fields.clone(), settings.fields.clone());
+        public_fields.remove_each(&CREDENTIALS);
         let reader = proxy.as_ref().filter(|proxy| proxy.forwards(origin.scheme));
         if let Some(authorization) = reader.and_then(Proxy::authorization) {
-            for fields in [&mut fields, &mut open_fields] {
+            for fields in [&mut fields, &mut public_fields] {
                 fields.put(Name::new("proxy-authorization"), authorization.as_bytes());
             }
         }
-        let (rest, keep) = (Mutex::default(), Box::new(keep));
-        let (opened_at, answered_in_1_0) = (runtime::now(), AtomicU64::new(0));
+        let (state, start_reaper) = (Mutex::default(), Box::new(start_reaper));
+        let (created_at, answered_in_1_0) = (runtime::now(), AtomicU64::new(0));
         Pool {
             runtime,
             origin,
             proxy,
             fields,
-            open_fields,
-            places,
-            rest,
+            public_fields,
+            permits,
+            state,
             settings,
-            opened_at,
+            created_at,
             answered_in_1_0,
-            is_kept,
-            keep,
+            is_reaping,
+            start_reaper,
         }
     }
 
@@ -140,13 +140,13 @@ impl Pool {
     fn speaks_1_0(&self) -> bool {
         match self.answered_in_1_0.load(Ordering::Relaxed) {
             0 => false,
-            answered => self.age() < answered + VERSION_KEPT,
+            answered => self.age() < answered + VERSION_KEPT_SECS,
         }
     }
 
     /// The age of the pool in seconds.
     fn age(&self) -> u64 {
-        runtime::now().saturating_duration_since(self.opened_at).as_secs()
+        runtime::now().saturating_duration_since(self.created_at).as_secs()
     }
 
     /// Whether this is the pool of the current runtime.
@@ -163,14 +163,16 @@ impl Pool {
     pub(super) fn write_head(
         &self,
         out: &mut Vec<u8>,
-        (request, goal): (&Request, Goal),
+        (request, taint): (&Request, RedirectTaint),
         announcement: Announcement,
         cookie: Option<&[u8]>,
     ) {
-        let defaults = match (goal, request.method()) {
+        let defaults = match (taint, request.method()) {
             // Whatever a TRACE carries is sent back (RFC 9110 §9.3.8).
-            (Goal::Other, _) | (Goal::Own, Method::Trace) => &self.open_fields,
-            (Goal::Own, _) => &self.fields,
+            (RedirectTaint::CrossOrigin, _) | (RedirectTaint::SameOrigin, Method::Trace) => {
+                &self.public_fields
+            }
+            (RedirectTaint::SameOrigin, _) => &self.fields,
         };
         let authority = request.target().authority().unwrap_or(self.origin.authority());
         let scheme = self.is_forwarded().then_some("http");
@@ -178,9 +180,9 @@ impl Pool {
     }
 
     /// A place, if one is free and no request waits for it; else returns the pool.
-    pub(super) fn try_enter(self: Arc<Pool>) -> Result<Place, Arc<Pool>> {
-        match self.places.try_acquire().map(SemaphorePermit::forget) {
-            Ok(()) => Ok(Place { pool: self }),
+    pub(super) fn try_acquire(self: Arc<Pool>) -> Result<PoolPermit, Arc<Pool>> {
+        match self.permits.try_acquire().map(SemaphorePermit::forget) {
+            Ok(()) => Ok(PoolPermit { pool: self }),
             Err(_) => Err(self),
         }
     }
@@ -190,13 +192,13 @@ impl Pool {
     /// # Errors
     ///
     /// Fails if none became free in time.
-    pub(super) async fn enter(
+    pub(super) async fn acquire(
         self: Arc<Pool>,
         since: Instant,
         deadline: Option<Instant>,
-    ) -> Result<Place, ClientError> {
+    ) -> Result<PoolPermit, ClientError> {
         let is_late = || deadline.is_some_and(|deadline| deadline <= runtime::now());
-        match timeout_at(self.settings.queue_until(since, deadline), self.places.acquire()).await {
+        match timeout_at(self.settings.queue_until(since, deadline), self.permits.acquire()).await {
             // A place that becomes free only now is for those who can still use it.
             Ok(Ok(permit)) if !is_late() => permit.forget(),
             _ => {
@@ -208,50 +210,53 @@ impl Pool {
                 )));
             }
         }
-        Ok(Place { pool: self })
+        Ok(PoolPermit { pool: self })
     }
 
     /// Takes the most recently used connection that is still good, and memory for an exchange. Others on the way are
     /// dropped.
-    pub(super) fn take(&self, now: Instant) -> Option<(Resting, Box<Exchange>)> {
+    pub(super) fn take_idle(&self, now: Instant) -> Option<(IdleConn, Box<Exchange>)> {
         loop {
             // Closing a connection is a system call, so it must not happen under the lock.
-            let (mut resting, exchange) = self.pop()?;
-            if resting.until > now && self.is_young(resting.born, now) && resting.is_still_quiet(now) {
-                return Some((resting, exchange));
+            let (mut idle_conn, exchange) = self.pop()?;
+            if idle_conn.expires_at > now
+                && self.is_within_age(idle_conn.opened_at, now)
+                && idle_conn.is_still_quiet(now)
+            {
+                return Some((idle_conn, exchange));
             }
-            resting.close();
+            idle_conn.close();
         }
     }
 
-    fn pop(&self) -> Option<(Resting, Box<Exchange>)> {
-        let mut rest = lock(&self.rest);
-        Some((rest.conns.pop()?, rest.exchanges.take(Box::default)))
+    fn pop(&self) -> Option<(IdleConn, Box<Exchange>)> {
+        let mut state = lock(&self.state);
+        Some((state.conns.pop()?, state.exchanges.take(Box::default)))
     }
 
     /// Takes memory for an exchange.
     pub(super) fn take_exchange(&self) -> Box<Exchange> {
-        lock(&self.rest).exchanges.take(Box::default)
+        lock(&self.state).exchanges.take(Box::default)
     }
 
     /// Lets a connection rest from `now` on.
     pub(super) fn give(&self, conn: Box<Conn<Anywhere>>, exchange: Box<Exchange>, now: Instant) {
-        let Persistence { born, idle, .. } = exchange.persistence;
+        let Persistence { opened_at, idle, .. } = exchange.persistence;
         let idle = self.idle_max(idle);
-        let resting = Resting { conn, born, since: now, until: later(now, idle) };
-        let is_good = !idle.is_zero() && self.is_young(born, now);
+        let idle_conn = IdleConn { conn, opened_at, idle_since: now, expires_at: later(now, idle) };
+        let is_good = !idle.is_zero() && self.is_within_age(opened_at, now);
         if is_good {
-            let mut rest = lock(&self.rest);
-            rest.exchanges.give(exchange);
-            rest.conns.push(resting);
+            let mut state = lock(&self.state);
+            state.exchanges.give(exchange);
+            state.conns.push(idle_conn);
         } else {
-            lock(&self.rest).exchanges.give(exchange);
-            resting.close();
+            lock(&self.state).exchanges.give(exchange);
+            idle_conn.close();
         }
-        // A keeper that is about to end first clears the flag, and then checks once more, under the same lock, whether
+        // A reaper that is about to end first clears the flag, and then checks once more, under the same lock, whether
         // anything is left, be it only memory.
-        if !self.is_kept.load(Ordering::Acquire) {
-            (self.keep)();
+        if !self.is_reaping.load(Ordering::Acquire) {
+            (self.start_reaper)();
         }
     }
 
@@ -259,25 +264,25 @@ impl Pool {
     /// whether anything is left.
     pub(super) fn sweep(&self, now: Instant) -> bool {
         let (mut conns, closings) = {
-            let mut rest = lock(&self.rest);
-            (std::mem::take(&mut rest.conns), rest.closings)
+            let mut state = lock(&self.state);
+            (std::mem::take(&mut state.conns), state.closings)
         };
-        let dead = conns.extract_if(.., |resting| resting.until <= now || !resting.is_quiet());
-        dead.for_each(Resting::close);
-        let mut rest = lock(&self.rest);
+        let dead = conns.extract_if(.., |idle_conn| idle_conn.expires_at <= now || !idle_conn.is_quiet());
+        dead.for_each(IdleConn::close);
+        let mut state = lock(&self.state);
         // Meanwhile all may have been closed, or others opened in place of these.
-        let room = match rest.closings == closings {
-            true => self.settings.pool.connections_max.saturating_sub(self.busy() + rest.conns.len()),
+        let room = match state.closings == closings {
+            true => self.settings.pool.connections_max.saturating_sub(self.busy() + state.conns.len()),
             false => 0,
         };
         let surplus = Vec::from_iter(conns.drain(..conns.len().saturating_sub(room)));
         // Connections that came back meanwhile were used more recently.
-        conns.append(&mut rest.conns);
-        rest.conns = conns;
-        let has_exchanges = rest.exchanges.trim();
-        let is_needed = has_exchanges || !rest.conns.is_empty();
-        drop(rest);
-        surplus.into_iter().for_each(Resting::close);
+        conns.append(&mut state.conns);
+        state.conns = conns;
+        let has_exchanges = state.exchanges.trim();
+        let is_needed = has_exchanges || !state.conns.is_empty();
+        drop(state);
+        surplus.into_iter().for_each(IdleConn::close);
         is_needed
     }
 
@@ -285,21 +290,21 @@ impl Pool {
     pub(super) fn close_idle(&self) {
         // In two steps, or they would be dropped under the lock, which the application's own stream types might need.
         let closed = {
-            let mut rest = lock(&self.rest);
-            rest.closings += 1;
-            std::mem::take(&mut rest.conns)
+            let mut state = lock(&self.state);
+            state.closings += 1;
+            std::mem::take(&mut state.conns)
         };
-        closed.into_iter().for_each(Resting::close);
+        closed.into_iter().for_each(IdleConn::close);
     }
 
     /// How many connections rest.
     pub(super) fn idle(&self) -> usize {
-        lock(&self.rest).conns.len()
+        lock(&self.state).conns.len()
     }
 
     /// How many connections are in use, or about to be.
     pub(super) fn busy(&self) -> usize {
-        self.settings.pool.connections_max.saturating_sub(self.places.available_permits())
+        self.settings.pool.connections_max.saturating_sub(self.permits.available_permits())
     }
 
     /// How long a connection may rest: our limit, or less if the server asked for less.
@@ -308,23 +313,23 @@ impl Pool {
         asked.map_or(idle, |least| least.min(idle))
     }
 
-    /// Whether a connection that was opened at `born` may still be used.
-    pub(super) fn is_young(&self, born: Instant, now: Instant) -> bool {
-        self.settings.pool.age.is_none_or(|age| later(born, age) > now)
+    /// Whether a connection that was opened at `opened_at` may still be used.
+    pub(super) fn is_within_age(&self, opened_at: Instant, now: Instant) -> bool {
+        self.settings.pool.age.is_none_or(|age| later(opened_at, age) > now)
     }
 }
 
-impl Resting {
+impl IdleConn {
     /// Whether the server has neither closed it nor sent anything unasked, as far as the runtime has noticed. This takes
     /// no system call, since the runtime knows by itself whether the socket has become readable.
     fn is_quiet(&mut self) -> bool {
         self.conn.transport.is_quiet()
     }
 
-    /// As [`Resting::is_quiet`] just before it is used. A runtime notices nothing while its thread is busy, so after more
+    /// As [`IdleConn::is_quiet`] just before it is used. A runtime notices nothing while its thread is busy, so after more
     /// than a short rest the system is asked.
     fn is_still_quiet(&mut self, now: Instant) -> bool {
-        self.is_quiet() && (later(self.since, SHORT) > now || self.conn.transport.is_silent())
+        self.is_quiet() && (later(self.idle_since, SHORT) > now || self.conn.transport.is_silent())
     }
 
     fn close(mut self) {
@@ -333,7 +338,7 @@ impl Resting {
 }
 
 /// For how many seconds it is remembered that a server speaks HTTP/1.0. It may be replaced by one that speaks 1.1.
-const VERSION_KEPT: u64 = 60;
+const VERSION_KEPT_SECS: u64 = 60;
 
 /// A rest that is too short for a server to lose patience. Connections in constant use rest no longer than this.
 const SHORT: Duration = Duration::from_millis(1);
@@ -344,9 +349,9 @@ impl Drop for Pool {
     }
 }
 
-impl Drop for Place {
+impl Drop for PoolPermit {
     fn drop(&mut self) {
-        self.pool.places.add_permits(1);
+        self.pool.permits.add_permits(1);
     }
 }
 
@@ -367,11 +372,11 @@ mod tests {
         burst(Duration::ZERO, 0).await;
     }
 
-    async fn burst(idle_timeout: Duration, resting: usize) {
+    async fn burst(idle_timeout: Duration, idle_conn: usize) {
         let listener = MemoryListener::new();
         let client = Client::builder().memory(listener.connector()).idle_timeout(idle_timeout).build();
         let host = client.host("http://a").unwrap();
-        let asks = Vec::from_iter((0..MANY).map(|_| {
+        let requests = Vec::from_iter((0..MANY).map(|_| {
             let client = client.clone();
             tokio::spawn(async move { client.get("http://a/").await.unwrap() })
         }));
@@ -384,14 +389,14 @@ mod tests {
                 sleep(Duration::from_secs(100)).await;
             });
         }
-        for asked in asks {
-            asked.await.unwrap();
+        for request in requests {
+            request.await.unwrap();
         }
         let pool = client.pool(host.origin()).unwrap();
-        assert!(!lock(&pool.rest).exchanges.is_empty());
-        assert_eq!(pool.idle(), resting);
+        assert!(!lock(&pool.state).exchanges.is_empty());
+        assert_eq!(pool.idle(), idle_conn);
         sleep(Duration::from_secs(20)).await;
-        assert!(lock(&pool.rest).exchanges.is_empty());
-        assert_eq!((pool.idle(), pool.busy()), (resting, 0));
+        assert!(lock(&pool.state).exchanges.is_empty());
+        assert_eq!((pool.idle(), pool.busy()), (idle_conn, 0));
     }
 }

@@ -16,19 +16,19 @@ use crate::runtime::{self, Handle};
 pub(super) struct Pools {
     handle: Handle,
     settings: Arc<Settings>,
-    known: Mutex<Known>,
+    by_origin: Mutex<PoolMap>,
     /// Whether a task is looking after the resting connections. The pools share this flag, to check it cheaply.
-    is_kept: Arc<AtomicBool>,
+    is_reaping: Arc<AtomicBool>,
 }
 
 impl Pools {
     pub(super) fn new(handle: Handle, settings: Arc<Settings>) -> Arc<Pools> {
-        Arc::new(Pools { handle, settings, known: Mutex::default(), is_kept: Arc::default() })
+        Arc::new(Pools { handle, settings, by_origin: Mutex::default(), is_reaping: Arc::default() })
     }
 
     /// The pool of the origin with this key, if it was needed before.
-    pub(super) fn known(&self, key: &str) -> Option<Arc<Pool>> {
-        lock(&self.known).find(key)
+    pub(super) fn find(&self, key: &str) -> Option<Arc<Pool>> {
+        lock(&self.by_origin).find(key)
     }
 
     /// The pool of the origin with this key.
@@ -37,8 +37,8 @@ impl Pools {
     ///
     /// Fails if it is not the key of an origin.
     pub(super) fn pool(self: &Arc<Pools>, key: &str) -> Result<Arc<Pool>, ClientError> {
-        let mut known = lock(&self.known);
-        if let Some(pool) = known.find(key) {
+        let mut by_origin = lock(&self.by_origin);
+        if let Some(pool) = by_origin.find(key) {
             return Ok(pool);
         }
         let origin =
@@ -47,35 +47,35 @@ impl Pools {
         let unusable = |invalid: &InvalidProxy| ClientCause::Proxy(Box::new(invalid.clone()));
         let proxy =
             proxy.map_err(|invalid| ClientError::new(ClientPhase::Prepare, unusable(invalid)))?.cloned();
-        if known.by_key.len() == known.by_key.capacity() {
+        if by_origin.by_key.len() == by_origin.by_key.capacity() {
             // Before the map grows: this is where pools are dropped whose hosts could never be reached.
-            known.prune();
+            by_origin.prune();
         }
         let pools = Arc::downgrade(self);
-        let keep = move || pools.upgrade().iter().for_each(Pools::keep);
-        let (settings, is_kept) = (self.settings.clone(), self.is_kept.clone());
-        let pool = Arc::new(Pool::new(self.handle.id(), (origin, proxy), settings, is_kept, keep));
-        known.by_key.insert(key.into(), pool.clone());
+        let start_reaper = move || pools.upgrade().iter().for_each(Pools::start_reaper);
+        let (settings, is_reaping) = (self.settings.clone(), self.is_reaping.clone());
+        let pool = Arc::new(Pool::new(self.handle.id(), (origin, proxy), settings, is_reaping, start_reaper));
+        by_origin.by_key.insert(key.into(), pool.clone());
         Ok(pool)
     }
 
     /// Whether no pool is left.
     pub(super) fn is_empty(&self) -> bool {
-        let mut known = lock(&self.known);
-        known.prune();
-        known.by_key.is_empty()
+        let mut by_origin = lock(&self.by_origin);
+        by_origin.prune();
+        by_origin.by_key.is_empty()
     }
 
     pub(super) fn each(&self, mut then: impl FnMut(&Pool)) {
-        let pools = Vec::from_iter(lock(&self.known).by_key.values().cloned());
+        let pools = Vec::from_iter(lock(&self.by_origin).by_key.values().cloned());
         pools.iter().for_each(|pool| then(pool));
     }
 
     /// Starts the task that looks after all resting connections, unless it is running. It ends when none is left.
-    fn keep(self: &Arc<Pools>) {
-        if !self.is_kept.swap(true, Ordering::AcqRel) {
-            let keeper = Keeper(Arc::downgrade(self));
-            self.handle.spawn(async move { keeper.keep().await });
+    fn start_reaper(self: &Arc<Pools>) {
+        if !self.is_reaping.swap(true, Ordering::AcqRel) {
+            let reaper = IdleReaper(Arc::downgrade(self));
+            self.handle.spawn(async move { reaper.run().await });
         }
     }
 
@@ -84,20 +84,20 @@ impl Pools {
         let now = runtime::now();
         let mut is_needed = false;
         self.each(|pool| is_needed |= pool.sweep(now));
-        lock(&self.known).prune();
+        lock(&self.by_origin).prune();
         is_needed
     }
 }
 
 #[derive(Default)]
-struct Known {
+struct PoolMap {
     /// By the keys of their origins.
     by_key: HashMap<Box<str>, Arc<Pool>>,
     /// The pool that was found last, since most clients ask one host again and again.
     last: Option<Arc<Pool>>,
 }
 
-impl Known {
+impl PoolMap {
     fn find(&mut self, key: &str) -> Option<Arc<Pool>> {
         if self.last.as_ref().is_none_or(|pool| pool.origin.key() != key) {
             self.last = Some(self.by_key.get(key)?.clone());
@@ -114,21 +114,21 @@ impl Known {
 
 /// Looks after the connections that rest in a runtime. If the runtime ends first, it drops this task, and the
 /// connections with it: they could no longer be used, nor notice that they are closed.
-struct Keeper(Weak<Pools>);
+struct IdleReaper(Weak<Pools>);
 
-impl Keeper {
-    async fn keep(mut self) {
+impl IdleReaper {
+    async fn run(mut self) {
         loop {
-            runtime::sleep(PAUSE).await;
+            runtime::sleep(REAP_INTERVAL).await;
             let Some(pools) = self.0.upgrade() else { return };
             if pools.sweep() {
                 continue;
             }
-            pools.is_kept.store(false, Ordering::Release);
-            // A connection may have come to rest just now, relying on this keeper.
+            pools.is_reaping.store(false, Ordering::Release);
+            // A connection may have come to rest just now, relying on this reaper.
             let mut is_empty = true;
             pools.each(|pool| is_empty &= pool.idle() == 0);
-            if is_empty || pools.is_kept.swap(true, Ordering::AcqRel) {
+            if is_empty || pools.is_reaping.swap(true, Ordering::AcqRel) {
                 self.0 = Weak::new();
                 return;
             }
@@ -136,17 +136,17 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for IdleReaper {
     fn drop(&mut self) {
         let Some(pools) = self.0.upgrade() else { return };
-        // First, or a connection that comes to rest meanwhile would rely on this keeper.
-        pools.is_kept.store(false, Ordering::Release);
+        // First, or a connection that comes to rest meanwhile would rely on this reaper.
+        pools.is_reaping.store(false, Ordering::Release);
         pools.each(Pool::close_idle);
     }
 }
 
 /// How often resting connections are looked at.
-const PAUSE: Duration = Duration::from_secs(1);
+const REAP_INTERVAL: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
@@ -162,7 +162,7 @@ mod tests {
                     client.get(&format!("http://127.0.0.1:1{host:02}/")).await.unwrap_err();
                 }
                 let all = client.shared.pools.read().unwrap();
-                (all.len(), all.iter().map(|(_, pools)| lock(&pools.known).by_key.len()).sum::<usize>())
+                (all.len(), all.iter().map(|(_, pools)| lock(&pools.by_origin).by_key.len()).sum::<usize>())
             });
             let (runtimes, pools) = asked.unwrap();
             assert!(

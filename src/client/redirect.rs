@@ -47,10 +47,10 @@ impl Redirects {
 
 /// Whether a request goes to the origin for which it was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Goal {
-    Own,
+pub(super) enum RedirectTaint {
+    SameOrigin,
     /// It was redirected elsewhere, and carries no credentials.
-    Other,
+    CrossOrigin,
 }
 
 /// The fields that identify the user to an origin.
@@ -69,7 +69,7 @@ pub(super) fn next(
     request: &Request,
     origin: &Origin,
     response: &Response,
-) -> Result<Option<(Request, Goal)>, ClientError> {
+) -> Result<Option<(Request, RedirectTaint)>, ClientError> {
     let (Redirects::Follow(most), true) = (redirects, is_redirect(response.status)) else { return Ok(None) };
     let Some(location) = location(response)? else { return Ok(None) };
     if followed == most {
@@ -80,8 +80,8 @@ pub(super) fn next(
     if (origin.scheme, target.scheme_kind()) == (Scheme::Https, Some(Scheme::Http)) {
         return Err(error(ClientCause::Downgrade));
     }
-    let goal = origin::key(&target)?.into_owned();
-    if origin.key() == goal {
+    let target_origin = origin::key(&target)?.into_owned();
+    if origin.key() == target_origin {
         target.inherit_authorization(request.target());
     }
     let retrieval = retrieval(response.status, request.method());
@@ -92,13 +92,13 @@ pub(super) fn next(
         None if request.body.is_stream() => return Err(error(ClientCause::Spent)),
         None => (next.body, next.trailers) = (request.body.clone(), request.trailers.clone()),
     }
-    if origin.key() == goal {
-        return Ok(Some((next, Goal::Own)));
+    if origin.key() == target_origin {
+        return Ok(Some((next, RedirectTaint::SameOrigin)));
     }
     next.headers.remove_each(&CREDENTIALS);
     next.headers.remove("host");
-    hide_origins(&mut next.headers, origin.key(), &goal);
-    Ok(Some((next, Goal::Other)))
+    hide_origins(&mut next.headers, origin.key(), &target_origin);
+    Ok(Some((next, RedirectTaint::CrossOrigin)))
 }
 
 /// The location of `response`, if it has one, which it need not. Repeating the same one is harmless; if there are two
@@ -136,14 +136,14 @@ fn retrieval(status: Status, method: Method) -> Option<Method> {
     }
 }
 
-/// Hides what another origin need not know, when the origin `left` redirects to the origin `goal`. `referer` is reduced
-/// to its origin, unless that is `goal`. `origin` becomes `null`, unless it is `left`; otherwise `left` could redirect
+/// Hides what another origin need not know, when the origin `left` redirects to the origin `target_origin`. `referer` is reduced
+/// to its origin, unless that is `target_origin`. `origin` becomes `null`, unless it is `left`; otherwise `left` could redirect
 /// a request back to the site that it came from, where it would pass for one of that site's own (Referrer Policy §3.5,
 /// Fetch §4.4).
-fn hide_origins(headers: &mut Headers, left: &str, goal: &str) {
+fn hide_origins(headers: &mut Headers, left: &str, target_origin: &str) {
     if headers.contains("referer") {
         match headers.text("referer").and_then(origin_of) {
-            Some(origin) if origin == goal => {}
+            Some(origin) if origin == target_origin => {}
             Some(origin) => headers.put(Name::new("referer"), format!("{origin}/").as_bytes()),
             None => {
                 headers.remove("referer");

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::pin::Pin;
 
-use super::link::Link;
 use super::pending::Pending;
+use super::pooled_conn::PooledConn;
 use crate::net::{Early, Stream, delegate_stream};
 
 /// A connection that was handed over: bytes in both directions, and no longer HTTP.
@@ -21,8 +21,8 @@ pub struct Tunnel {
 }
 
 impl Tunnel {
-    pub(super) fn new(link: Link) -> Tunnel {
-        let (conn, early) = link.into_parts();
+    pub(super) fn new(pooled: PooledConn) -> Tunnel {
+        let (conn, early) = pooled.into_parts();
         let (transport, _timer) = conn.into_parts();
         Tunnel { stream: Early::new(transport, early), pending: None }
     }

@@ -129,7 +129,7 @@ impl Context {
             // Many servers answer while they read.
             pump.run(&mut body).await?;
         }
-        call.into_inner().rest();
+        call.into_inner().release();
         Ok(())
     }
 }

@@ -90,7 +90,7 @@ struct Both(Option<Call>);
 impl Drop for Both {
     fn drop(&mut self) {
         if let Some(call) = self.0.take() {
-            call.rest();
+            call.release();
         }
     }
 }

@@ -19,7 +19,7 @@ pub use writer::CallWriter;
 
 use self::half::Half;
 use super::cookie_exchange::CookieExchange;
-use super::link::Link;
+use super::pooled_conn::PooledConn;
 use super::tally::Tally;
 use super::{Answer, ClientError};
 use crate::memory::Reset;
@@ -53,7 +53,7 @@ use crate::message::{Headers, Response};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Call {
-    link: Link,
+    pooled: PooledConn,
     /// The head of an answer that came before the body was complete, or if there is none to write; it may be an interim
     /// one.
     early: Box<Response>,
@@ -66,12 +66,12 @@ pub struct Call {
 impl Call {
     /// A call whose head has been sent. If there is no body to write, its answer has begun to come, with `early`.
     pub(super) fn new(
-        link: Link,
+        pooled: PooledConn,
         early: Box<Response>,
         trailers: Headers,
         cookies: CookieExchange<'static>,
     ) -> Call {
-        Call { link, early, trailers, cookies, tally: Tally::default() }
+        Call { pooled, early, trailers, cookies, tally: Tally::default() }
     }
 
     /// This call, of which a balancer notes how it goes.
@@ -111,7 +111,7 @@ impl Call {
     /// Returns whether the server still reads the body. Once it does not, what is written is dropped, so there is no
     /// need to produce any more.
     pub fn is_wanted(&self) -> bool {
-        self.link.is_wanted()
+        self.pooled.is_wanted()
     }
 
     /// Ends the body, with the trailers of the request if there were any, and receives the head of the answer into
@@ -137,17 +137,17 @@ impl Call {
         trailers: &Headers,
         response: &mut Response,
     ) -> Result<Answer, ClientError> {
-        let link = &mut self.link;
-        link.end(trailers)?;
-        link.exchange.progress.drop_interim();
-        match link.exchange.progress.is_answered() {
+        let pooled = &mut self.pooled;
+        pooled.end(trailers)?;
+        pooled.exchange.progress.drop_interim();
+        match pooled.exchange.progress.is_answered() {
             true => std::mem::swap(response, &mut *self.early),
             false => response.reset(),
         }
-        let answered = poll_fn(|cx| link.poll_answer(cx, None, response)).await;
+        let answered = poll_fn(|cx| pooled.poll_answer(cx, None, response)).await;
         self.tally.noting(answered)?;
         self.accept(response)?;
-        Ok(Answer::new(self.link).counted(self.tally.into_pending()))
+        Ok(Answer::new(self.pooled).counted(self.tally.into_pending()))
     }
 
     /// Splits the call into two halves, so that the answer can be read while the body is written.

@@ -3,7 +3,7 @@
 use std::task::{Context, Poll, ready};
 
 use super::Call;
-use crate::client::link::Link;
+use crate::client::pooled_conn::PooledConn;
 use crate::client::{ClientError, ClientPhase};
 use crate::exchange::ExchangeError;
 use crate::memory::Reset;
@@ -17,13 +17,13 @@ impl Call {
         cx: &mut Context<'_>,
         data: &[u8],
     ) -> Poll<Result<usize, ClientError>> {
-        let written = self.link.poll_write(cx, &mut self.early, data);
+        let written = self.pooled.poll_write(cx, &mut self.early, data);
         self.tally.noting_poll(written)
     }
 
     /// Sends what has been written so far.
     pub(crate) fn poll_sent(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientError>> {
-        let sent = self.link.poll_unless_refused(cx, &mut self.early, (), Link::poll_flush);
+        let sent = self.pooled.poll_unless_refused(cx, &mut self.early, (), PooledConn::poll_flush);
         self.tally.noting_poll(sent)
     }
 
@@ -33,8 +33,8 @@ impl Call {
         cx: &mut Context<'_>,
         trailers: &Headers,
     ) -> Poll<Result<(), ClientError>> {
-        let end = |link: &mut Link, cx: &mut Context<'_>| link.poll_end(cx, trailers);
-        let ended = self.link.poll_unless_refused(cx, &mut self.early, (), end);
+        let end = |pooled: &mut PooledConn, cx: &mut Context<'_>| pooled.poll_end(cx, trailers);
+        let ended = self.pooled.poll_unless_refused(cx, &mut self.early, (), end);
         self.tally.noting_poll(ended)
     }
 
@@ -46,8 +46,8 @@ impl Call {
     }
 
     /// Notes that the rest of the body will not come.
-    pub(super) fn give_up(&mut self) {
-        self.link.give_up(ExchangeError::Length);
+    pub(super) fn fail_upload(&mut self) {
+        self.pooled.fail_upload(ExchangeError::Length);
     }
 }
 
@@ -55,12 +55,12 @@ impl Call {
 impl Call {
     /// Whether the head of the final answer has come.
     pub(crate) fn is_answered(&self) -> bool {
-        self.link.exchange.progress.is_answered()
+        self.pooled.exchange.progress.is_answered()
     }
 
     /// Takes the next interim answer, which is then in [`Call::early`]. Returns false once the final one has come.
     pub(crate) fn poll_interim(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, ClientError>> {
-        let has_come = self.link.poll_interim(cx, &mut self.early);
+        let has_come = self.pooled.poll_interim(cx, &mut self.early);
         self.tally.noting_poll(has_come)
     }
 
@@ -71,12 +71,12 @@ impl Call {
         cx: &mut Context<'_>,
         response: &mut Response,
     ) -> Poll<Result<(), ClientError>> {
-        let checked = self.link.check_deadline(cx, ClientPhase::Wait);
+        let checked = self.pooled.check_deadline(cx, ClientPhase::Wait);
         self.tally.noting(checked)?;
         if self.is_answered() {
             std::mem::swap(response, &mut *self.early);
         } else {
-            let head = self.link.poll_early(cx, response);
+            let head = self.pooled.poll_early(cx, response);
             ready!(self.tally.noting_poll(head))?;
         }
         Poll::Ready(self.accept(response))
@@ -84,9 +84,9 @@ impl Call {
 
     /// Completes a head that has been received, and lets everyone know of it.
     pub(super) fn accept(&mut self, response: &mut Response) -> Result<(), ClientError> {
-        *response.timings_mut() = self.link.exchange.progress.timings;
+        *response.timings_mut() = self.pooled.exchange.progress.timings;
         self.cookies.end(response);
-        let decoded = self.link.decode(response);
+        let decoded = self.pooled.decode(response);
         self.tally.note(decoded.as_ref().map(|()| &*response));
         decoded
     }
@@ -98,31 +98,31 @@ impl Call {
 
     /// Receives the next piece of the body, which is then in [`Call::chunk`]. Returns its length, 0 at the end.
     pub(crate) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientError>> {
-        let received = ready!(self.link.poll_chunk(cx));
+        let received = ready!(self.pooled.poll_chunk(cx));
         match received {
             Ok(0) => self.tally.end(),
             Ok(_) => {}
-            Err(_) => self.link.close(),
+            Err(_) => self.pooled.close(),
         }
         Poll::Ready(self.tally.noting(received))
     }
 
     /// The piece of the body that was received last.
     pub(crate) fn chunk(&self) -> &[u8] {
-        self.link.chunk()
+        self.pooled.chunk()
     }
 
     /// The trailers of the answer, once its body has come to its end.
     pub(crate) fn received_trailers(&self) -> &Headers {
-        &self.link.exchange.incoming.trailers
+        &self.pooled.exchange.incoming.trailers
     }
 
     /// Ends the exchange, unless all of the answer has come. Returns whether it did.
     pub(super) fn leave(&mut self) -> bool {
-        let is_over = self.is_answered() && self.link.exchange.incoming.is_read();
+        let is_over = self.is_answered() && self.pooled.exchange.incoming.is_read();
         if !is_over {
-            self.link.close();
-            self.link.exchange.progress.drop_interim();
+            self.pooled.close();
+            self.pooled.exchange.progress.drop_interim();
             // What the writer meets now is not the server's fault.
             self.tally.end();
         }
@@ -130,10 +130,10 @@ impl Call {
     }
 
     /// Gives the connection back, if both sides have come to their ends.
-    pub(crate) fn rest(mut self) {
+    pub(crate) fn release(mut self) {
         // What took the place of an answer may be the application's, and must not be dropped under the pool's lock.
         self.early.reset();
-        self.link.exchange.early = Some(self.early);
-        self.link.rest();
+        self.pooled.exchange.early = Some(self.early);
+        self.pooled.release();
     }
 }

@@ -101,7 +101,7 @@ impl CallReader {
     ///
     /// Fails if no answer arrives.
     pub async fn head(&mut self, response: &mut Response) -> Result<(), ClientError> {
-        if self.half.with_call(|call| call.link.exchange.progress.drop_interim()) {
+        if self.half.with_call(|call| call.pooled.exchange.progress.drop_interim()) {
             self.half.wake_owners();
         }
         response.reset();
@@ -138,7 +138,7 @@ fn poll_chunk(
 ) -> Poll<Result<(), ClientError>> {
     half.poll(cx, |call, cx| {
         match ready!(call.poll_chunk(cx))? {
-            0 if trailers.is_empty() => std::mem::swap(trailers, &mut call.link.exchange.incoming.trailers),
+            0 if trailers.is_empty() => std::mem::swap(trailers, &mut call.pooled.exchange.incoming.trailers),
             0 => {}
             _ => take(call),
         }
@@ -151,7 +151,7 @@ struct PauseOnDrop<'a>(&'a Half);
 
 impl Drop for PauseOnDrop<'_> {
     fn drop(&mut self) {
-        self.0.with_call(|call| call.link.pause());
+        self.0.with_call(|call| call.pooled.pause());
     }
 }
 
@@ -171,7 +171,7 @@ impl AsyncRead for CallReader {
         out: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let CallReader { half, trailers, .. } = &mut *self;
-        poll_chunk(half, cx, trailers, |call| call.link.read_chunk(out)).map_err(io::Error::from)
+        poll_chunk(half, cx, trailers, |call| call.pooled.read_chunk(out)).map_err(io::Error::from)
     }
 }
 

@@ -118,7 +118,7 @@ impl CallWriter {
 impl Drop for CallWriter {
     /// Tells a reader that waits for the answer that the end of the request will not come.
     fn drop(&mut self) {
-        self.half.with_call(Call::give_up);
+        self.half.with_call(Call::fail_upload);
         self.half.wake_owners();
     }
 }

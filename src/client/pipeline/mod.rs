@@ -23,7 +23,7 @@ use self::pipe::Pipe;
 use self::tickets::Job;
 use super::cookie_exchange::CookieExchange;
 use super::pool::Pool;
-use super::redirect::Goal;
+use super::redirect::RedirectTaint;
 use super::{Client, ClientCause, ClientError, ClientPhase, ask, origin};
 use crate::memory::Reset;
 use crate::message::{InvalidRequest, Method, Request, Response};
@@ -132,7 +132,7 @@ impl Pipeline {
         shared.check(request)?;
         let permit = shared.enter(deadline).await?;
         let pool = shared.pool()?;
-        let cookies = CookieExchange::begin(pool, (request, Goal::Own));
+        let cookies = CookieExchange::begin(pool, (request, RedirectTaint::SameOrigin));
         let mut claim = shared.hand_in(request, cookies.cookie(), pool, permit)?;
         let answer = async { poll_fn(|cx| claim.poll(cx, response)).await.map(Some) };
         let answered = match deadline {
@@ -176,7 +176,7 @@ impl Shared {
     /// Writes the whole `request` as it is sent.
     fn write(wire: &mut Vec<u8>, request: &Request, cookie: Option<&[u8]>, pool: &Pool) {
         let announcement = Announcement::of_request(request.method(), request.body.announced(), false);
-        pool.write_head(wire, (request, Goal::Own), announcement, cookie);
+        pool.write_head(wire, (request, RedirectTaint::SameOrigin), announcement, cookie);
         wire.extend_from_slice(request.body.bytes());
     }
 

@@ -10,8 +10,8 @@ use super::Shared;
 use super::board::Board;
 use super::fate::{Break, Fate, Standing};
 use super::tickets::Taken;
-use crate::client::link::Link;
-use crate::client::pool::Missing;
+use crate::client::pool::CheckoutMiss;
+use crate::client::pooled_conn::PooledConn;
 use crate::client::{ClientCause, ClientError, ClientPhase};
 use crate::exchange::ExchangeError;
 use crate::memory::Reset;
@@ -97,7 +97,7 @@ impl Pipe {
     pub(super) async fn run(mut self) {
         while poll_fn(|cx| self.poll_wanted(cx)).await {
             match self.connect().await {
-                Ok(link) => self.serve(link).await,
+                Ok(pooled) => self.serve(pooled).await,
                 // There was no place. Requests that came later may still wait for one.
                 Err(error) if error.phase() == ClientPhase::Queue => {
                     self.board.lock().expire(self.shared.client.shared.settings.timeouts.queue);
@@ -125,56 +125,56 @@ impl Pipe {
     }
 
     /// Takes or opens a connection of the client. It goes back to the client's pool while nothing is in flight.
-    async fn connect(&self) -> Result<Link, ClientError> {
+    async fn connect(&self) -> Result<PooledConn, ClientError> {
         let client = &self.shared.client;
-        match Link::rested(client.pool(&self.shared.key)?, runtime::now()) {
-            Ok(link) => Ok(link),
-            Err(Missing::Place(pool, now)) => {
+        match PooledConn::checkout(client.pool(&self.shared.key)?, runtime::now()) {
+            Ok(pooled) => Ok(pooled),
+            Err(CheckoutMiss::NoPermit(pool, now)) => {
                 let since = self.board.lock().waiting_since().unwrap_or(now);
-                client.link(Missing::Place(pool, since), None).await
+                client.wait_for_conn(CheckoutMiss::NoPermit(pool, since), None).await
             }
-            Err(missing) => client.link(missing, None).await,
+            Err(miss) => client.wait_for_conn(miss, None).await,
         }
     }
 
-    async fn serve(&mut self, mut link: Link) {
+    async fn serve(&mut self, mut pooled: PooledConn) {
         (self.writing, self.failure) = (Writing::Flushed, None);
-        self.has_answered = link.is_reused();
-        let end = poll_fn(|cx| self.poll_serve(cx, &mut link)).await;
+        self.has_answered = pooled.is_reused();
+        let end = poll_fn(|cx| self.poll_serve(cx, &mut pooled)).await;
         match end {
             End::Idle if self.writing == Writing::Failed => {}
-            End::Idle => link.rest(),
+            End::Idle => pooled.release(),
             End::Closing => self.put_all_back(),
-            End::Broken(error) => self.break_up(&link, error),
+            End::Broken(error) => self.break_up(&pooled, error),
         }
     }
 
-    fn poll_serve(&mut self, cx: &mut Context<'_>, link: &mut Link) -> Poll<End> {
+    fn poll_serve(&mut self, cx: &mut Context<'_>, pooled: &mut PooledConn) -> Poll<End> {
         loop {
-            if let Err(error) = self.write(cx, link) {
+            if let Err(error) = self.write(cx, pooled) {
                 return Poll::Ready(End::Broken(Some(error)));
             }
             if self.flight.is_empty() {
                 return Poll::Ready(End::Idle);
             }
-            match self.poll_answer(cx, link) {
+            match self.poll_answer(cx, pooled) {
                 Poll::Ready(Ok(None)) => {}
                 Poll::Ready(Ok(Some(end))) => return Poll::Ready(end),
                 Poll::Ready(Err(error)) => return Poll::Ready(End::Broken(Some(error))),
-                Poll::Pending if self.poll_queue(cx, link).is_ready() => {}
+                Poll::Pending if self.poll_queue(cx, pooled).is_ready() => {}
                 Poll::Pending => return Poll::Pending,
             }
         }
     }
 
     /// Takes the requests that wait, and writes them: all that have come since the last time leave together.
-    fn write(&mut self, cx: &mut Context<'_>, link: &mut Link) -> Result<(), ClientError> {
+    fn write(&mut self, cx: &mut Context<'_>, pooled: &mut PooledConn) -> Result<(), ClientError> {
         loop {
-            self.take(cx, link);
+            self.take(cx, pooled);
             if self.writing != Writing::Waiting {
                 return Ok(());
             }
-            match link.poll_flush(cx) {
+            match pooled.poll_flush(cx) {
                 Poll::Ready(Ok(())) => self.writing = Writing::Flushed,
                 Poll::Ready(Err(error)) if error.is_timeout() => return Err(error),
                 // A server that closed may have answered before.
@@ -187,13 +187,13 @@ impl Pipe {
     }
 
     /// Takes as many requests as there is room for.
-    fn take(&mut self, cx: &mut Context<'_>, link: &mut Link) {
+    fn take(&mut self, cx: &mut Context<'_>, pooled: &mut PooledConn) {
         let before = self.flight.len();
         let mut tickets = self.board.lock();
         tickets.watch(cx);
         let mut now = None;
-        while self.may_take(link) {
-            let (sent, output) = (link.conn.traffic().sent, link.conn.output());
+        while self.may_take(pooled) {
+            let (sent, output) = (pooled.conn.traffic().sent, pooled.conn.output());
             let start = sent + output.len() as u64;
             let Some(taken) = tickets.take(output.bytes(), self.has_answered) else { break };
             let end = sent + output.len() as u64;
@@ -205,91 +205,91 @@ impl Pipe {
             self.writing = Writing::Waiting;
         }
         if before == 0 {
-            self.next_answer(link);
+            self.next_answer(pooled);
         }
     }
 
     /// Whether another request may be taken. A new connection carries only one, until its answer shows that others may
     /// follow (RFC 9112 §9.3.2), and one whose last answer is being received carries no more (§9.6).
-    fn may_take(&self, link: &mut Link) -> bool {
+    fn may_take(&self, pooled: &mut PooledConn) -> bool {
         let is_open = match self.has_answered {
             false => self.flight.is_empty(),
-            true => is_young(link),
+            true => is_within_age(pooled),
         };
         is_open
-            && link.exchange.persistence.persists
+            && pooled.exchange.persistence.persists
             && self.writing != Writing::Failed
-            && link.conn.output().len() < link.settings().bounds.limits.pipeline_bytes_max
+            && pooled.conn.output().len() < pooled.settings().bounds.limits.pipeline_bytes_max
     }
 
     /// Prepares for the next answer.
-    fn next_answer(&mut self, link: &mut Link) {
+    fn next_answer(&mut self, pooled: &mut PooledConn) {
         let Some(flying) = self.flight.front() else { return };
         let queue = flying.at.saturating_duration_since(flying.taken.since);
         let timings = match self.has_answered {
             true => Timings { queue, reused: true, ..Timings::default() },
             false => {
-                let opened = link.exchange.progress.timings;
+                let opened = pooled.exchange.progress.timings;
                 let opening = opened.resolve + opened.connect + opened.tls;
                 Timings { queue: queue.saturating_sub(opening), ..opened }
             }
         };
         self.response.reset();
         self.stage = Stage::Head;
-        link.exchange.next_answer(flying.taken.asked, timings);
+        pooled.exchange.next_answer(flying.taken.asked, timings);
     }
 
     /// Receives the answer to the first in flight.
     fn poll_answer(
         &mut self,
         cx: &mut Context<'_>,
-        link: &mut Link,
+        pooled: &mut PooledConn,
     ) -> Poll<Result<Option<End>, ClientError>> {
         let Some(flying) = self.flight.front() else { return Poll::Pending };
-        let sent = link.conn.traffic().sent;
+        let sent = pooled.conn.traffic().sent;
         if sent <= flying.start {
-            return self.poll_unasked(cx, link).map(Err);
+            return self.poll_unasked(cx, pooled).map(Err);
         }
         if self.stage == Stage::Head {
             if sent >= flying.end {
-                link.sent();
+                pooled.mark_sent();
             }
-            ready!(link.poll_answer(cx, None, &mut self.response))?;
-            link.decode(&mut self.response)?;
+            ready!(pooled.poll_answer(cx, None, &mut self.response))?;
+            pooled.decode(&mut self.response)?;
             self.stage = Stage::Body;
         }
-        ready!(link.poll_whole(cx, &mut self.response))?;
-        Poll::Ready(Ok(self.finish(link)))
+        ready!(pooled.poll_whole(cx, &mut self.response))?;
+        Poll::Ready(Ok(self.finish(pooled)))
     }
 
     /// Ready when the connection ends or receives something although the first in flight has not been written yet:
     /// whatever comes, it is not the answer.
-    fn poll_unasked(&mut self, cx: &mut Context<'_>, link: &mut Link) -> Poll<ClientError> {
+    fn poll_unasked(&mut self, cx: &mut Context<'_>, pooled: &mut PooledConn) -> Poll<ClientError> {
         if let Some(error) = self.failure.take() {
             return Poll::Ready(error);
         }
-        let input = &mut link.exchange.incoming.input;
+        let input = &mut pooled.exchange.incoming.input;
         if input.is_empty() {
-            let _ = ready!(link.conn.poll_fill(cx, input, Duration::MAX));
+            let _ = ready!(pooled.conn.poll_fill(cx, input, Duration::MAX));
         }
-        Poll::Ready(link.error(ClientPhase::Send, ClientCause::OutOfStep))
+        Poll::Ready(pooled.error(ClientPhase::Send, ClientCause::OutOfStep))
     }
 
     /// Hands out the answer that has come. Returns how the connection ends, if that was its last one.
-    fn finish(&mut self, link: &mut Link) -> Option<End> {
+    fn finish(&mut self, pooled: &mut PooledConn) -> Option<End> {
         let flying = self.flight.pop_front()?;
         let is_closing = Wish::of(&self.response.headers) == Wish::Close;
-        let timings = link.exchange.progress.timings;
+        let timings = pooled.exchange.progress.timings;
         let all = runtime::now().saturating_duration_since(flying.at);
         // While those before it were answered, it was waiting.
         let wait = all.saturating_sub(timings.send + timings.receive);
         *self.response.timings_mut() = Timings { wait, ..timings };
         self.board.lock().answer(flying.taken.ticket, &mut self.response);
-        match (link.exchange.persistence.persists, is_closing) {
+        match (pooled.exchange.persistence.persists, is_closing) {
             // The connection goes back to the pool first, which checks that the server has said nothing unasked.
             (true, _) if self.flight.is_empty() => Some(End::Idle),
             (true, _) => {
-                self.next_answer(link);
+                self.next_answer(pooled);
                 None
             }
             (false, true) => Some(End::Closing),
@@ -298,12 +298,12 @@ impl Pipe {
     }
 
     /// Ready when requests have been failed because they waited too long to be taken.
-    fn poll_queue(&self, cx: &mut Context<'_>, link: &mut Link) -> Poll<()> {
-        let queue = link.settings().timeouts.queue;
-        link.conn.disarm(Lane::Whole);
+    fn poll_queue(&self, cx: &mut Context<'_>, pooled: &mut PooledConn) -> Poll<()> {
+        let queue = pooled.settings().timeouts.queue;
+        pooled.conn.disarm(Lane::Whole);
         match self.board.lock().expire(queue) {
             // A timer knows no less than a millisecond, and this is asked again until nothing is left.
-            Some(left) => link.conn.poll_expired(cx, Lane::Whole, left.max(MILLISECOND)).map(|_| ()),
+            Some(left) => pooled.conn.poll_expired(cx, Lane::Whole, left.max(MILLISECOND)).map(|_| ()),
             None => Poll::Pending,
         }
     }
@@ -317,9 +317,9 @@ impl Pipe {
     }
 
     /// Sends what is in flight once more, or fails it. `error` is that of the first.
-    fn break_up(&mut self, link: &Link, mut error: Option<ClientError>) {
-        let sent = link.conn.traffic().sent;
-        let how = error.as_ref().map_or(Break::Amiss, |error| self.blame(link, error));
+    fn break_up(&mut self, pooled: &PooledConn, mut error: Option<ClientError>) {
+        let sent = pooled.conn.traffic().sent;
+        let how = error.as_ref().map_or(Break::Amiss, |error| self.blame(pooled, error));
         let mut tickets = self.board.lock();
         while let Some(flying) = self.flight.pop_back() {
             let (ticket, is_sent) = (flying.taken.ticket, flying.start < sent);
@@ -332,7 +332,7 @@ impl Pipe {
             match Fate::of(standing, how, is_sent, flying.taken.may_repeat) {
                 Fate::Again => tickets.put_back(ticket, is_sent),
                 Fate::Fails => {
-                    let error = first.unwrap_or_else(|| link.error(ClientPhase::Wait, how.cause()));
+                    let error = first.unwrap_or_else(|| pooled.error(ClientPhase::Wait, how.cause()));
                     tickets.fail(ticket, error.on_connection(self.has_answered, is_sent));
                 }
             }
@@ -340,10 +340,10 @@ impl Pipe {
     }
 
     /// How the connection broke, by the error that the first in flight met.
-    fn blame(&self, link: &Link, error: &ClientError) -> Break {
+    fn blame(&self, pooled: &PooledConn, error: &ClientError) -> Break {
         let was_closed =
             matches!(error.cause(), ClientCause::Closed | ClientCause::Exchange(ExchangeError::Io(_)));
-        let has_begun = self.stage == Stage::Body || !link.exchange.incoming.input.is_empty();
+        let has_begun = self.stage == Stage::Body || !pooled.exchange.incoming.input.is_empty();
         if error.is_timeout() {
             Break::TimedOut
         } else if was_closed && self.has_answered && !has_begun {
@@ -374,7 +374,8 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 
 /// Whether the connection is young enough for more requests (see
 /// [`ClientBuilder::age_max`](crate::ClientBuilder::age_max)).
-fn is_young(link: &Link) -> bool {
-    let pool = &link.place.pool;
-    pool.settings.pool.age.is_none() || pool.is_young(link.exchange.persistence.born, runtime::now())
+fn is_within_age(pooled: &PooledConn) -> bool {
+    let pool = &pooled.permit.pool;
+    pool.settings.pool.age.is_none()
+        || pool.is_within_age(pooled.exchange.persistence.opened_at, runtime::now())
 }

@@ -1,10 +1,10 @@
-//! How a [`Link`] sends a request, and tracks its progress ([`Upload`]).
+//! How a [`PooledConn`] sends a request, and tracks its progress ([`Upload`]).
 
 use std::io;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use super::Link;
+use super::PooledConn;
 use crate::client::exchange::Upload;
 use crate::client::{ClientError, ClientPhase};
 use crate::exchange::{ExchangeError, Phase, poll_flush};
@@ -12,7 +12,7 @@ use crate::message::{Headers, Request, Response};
 use crate::net::Lane;
 use crate::runtime::{self, later};
 
-impl Link {
+impl PooledConn {
     /// Sends what may be sent of the request. Ready when nothing is left to send, or nothing more will be.
     #[inline]
     pub(super) fn poll_upload(
@@ -34,8 +34,8 @@ impl Link {
         cx: &mut Context<'_>,
         request: Option<&Request>,
     ) -> Poll<Result<(), ClientError>> {
-        let Link { conn, exchange, place } = self;
-        let bounds = &place.pool.settings.bounds;
+        let PooledConn { conn, exchange, permit } = self;
+        let bounds = &permit.pool.settings.bounds;
         let sent = match request {
             Some(Request { body, trailers, .. }) => {
                 ready!(exchange.outgoing.poll_send(cx, conn, body, trailers, bounds))
@@ -50,7 +50,7 @@ impl Link {
             Ok(()) if matches!(exchange.progress.upload, Upload::Expecting) => {
                 exchange.progress.upload = Upload::Waiting;
             }
-            Ok(()) => self.sent(),
+            Ok(()) => self.mark_sent(),
             // A server that closed may have answered before.
             Err(error @ ExchangeError::Io(_)) => exchange.progress.upload = Upload::Failed(error),
             Err(error @ ExchangeError::TimedOut(..)) if exchange.has_whole_answer() => {
@@ -63,10 +63,10 @@ impl Link {
 
     /// Buffers what arrives of the answer while the request is being sent, up to the limit of a body: a server that
     /// answers while it reads would otherwise wait for us while we wait for it. Ready once the connection has failed.
-    pub(super) fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientError>> {
-        let Link { conn, exchange, place } = self;
+    pub(super) fn poll_read_ahead(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientError>> {
+        let PooledConn { conn, exchange, permit } = self;
         let incoming = &mut exchange.incoming;
-        while incoming.input.unread().len() < place.pool.settings.bounds.limits.body_max {
+        while incoming.input.unread().len() < permit.pool.settings.bounds.limits.body_max {
             match incoming.poll_ahead(cx, conn).map_err(ExchangeError::during(Phase::Body, Duration::MAX)) {
                 Poll::Ready(Ok(1..)) => {}
                 Poll::Ready(Ok(0)) | Poll::Pending => break,
@@ -84,30 +84,33 @@ impl Link {
     }
 
     /// Notes that the request has been sent, and starts the wait for its answer.
-    pub(in crate::client) fn sent(&mut self) {
-        let Link { conn, exchange, place } = self;
+    pub(in crate::client) fn mark_sent(&mut self) {
+        let PooledConn { conn, exchange, permit } = self;
         let progress = &mut exchange.progress;
         if matches!(progress.upload, Upload::Sending) {
             progress.upload = Upload::Sent;
-            progress.timings.send = progress.lap();
+            progress.timings.send = progress.end_phase();
             conn.disarm(Lane::Read);
             match progress.is_answered() {
                 // An answer that came earlier was not waited for.
                 true => progress.timings.send += std::mem::take(&mut progress.timings.wait),
-                false => conn.arm(Lane::Read, later(progress.mark, place.pool.settings.timeouts.wait)),
+                false => {
+                    conn.arm(Lane::Read, later(progress.phase_start, permit.pool.settings.timeouts.wait))
+                }
             }
         }
     }
 
     /// Writes some bytes from the front of `data` after the head. They are dropped once the server reads no more, as in
-    /// [`Link::poll_unless_refused`].
+    /// [`PooledConn::poll_unless_refused`].
     pub(in crate::client) fn poll_write(
         &mut self,
         cx: &mut Context<'_>,
         early: &mut Response,
         data: &[u8],
     ) -> Poll<Result<usize, ClientError>> {
-        let written = self.poll_unless_refused(cx, early, data.len(), |link, cx| link.poll_data(cx, data));
+        let written =
+            self.poll_unless_refused(cx, early, data.len(), |pooled, cx| pooled.poll_data(cx, data));
         if let Poll::Ready(Err(error)) = &written {
             self.exchange.outgoing.fail(error.kind());
         }
@@ -118,11 +121,11 @@ impl Link {
         if matches!(self.exchange.progress.upload, Upload::Expecting) {
             ready!(self.poll_upload(cx, None))?;
         }
-        if matches!(self.exchange.progress.upload, Upload::Waiting) && !self.go_ahead_if_due(cx) {
+        if matches!(self.exchange.progress.upload, Upload::Waiting) && !self.continue_if_due(cx) {
             return Poll::Pending;
         }
-        let Link { conn, exchange, place } = self;
-        let written = exchange.outgoing.poll_write(cx, conn, data, &place.pool.settings.bounds);
+        let PooledConn { conn, exchange, permit } = self;
+        let written = exchange.outgoing.poll_write(cx, conn, data, &permit.pool.settings.bounds);
         written.map_err(|error| self.fail(ClientPhase::Send, error))
     }
 
@@ -133,7 +136,7 @@ impl Link {
         cx: &mut Context<'_>,
         early: &mut Response,
         dropped: T,
-        mut poll: impl FnMut(&mut Link, &mut Context<'_>) -> Poll<Result<T, ClientError>>,
+        mut poll: impl FnMut(&mut PooledConn, &mut Context<'_>) -> Poll<Result<T, ClientError>>,
     ) -> Poll<Result<T, ClientError>> {
         self.check_deadline(cx, ClientPhase::Send)?;
         loop {
@@ -148,9 +151,9 @@ impl Link {
                 Poll::Ready(Err(error)) => match error.into_failure() {
                     // The answer may already be in the socket, unread.
                     Ok(failure) => self.exchange.progress.upload = Upload::Failed(failure),
-                    Err(error) if self.is_done_with(&error) => break,
+                    Err(error) if self.has_finished_reading(&error) => break,
                     Err(error) => {
-                        self.give_up(match error.is_timeout() {
+                        self.fail_upload(match error.is_timeout() {
                             true => {
                                 ExchangeError::again(io::ErrorKind::TimedOut, self.settings().timeouts.send)
                             }
@@ -180,8 +183,8 @@ impl Link {
 
     /// Whether a failed write means that the server is done with the request. It does not if the time of the whole
     /// exchange is over.
-    fn is_done_with(&self, error: &ClientError) -> bool {
-        let is_over = self.exchange.facts.deadline.is_some_and(|deadline| deadline <= runtime::now());
+    fn has_finished_reading(&self, error: &ClientError) -> bool {
+        let is_over = self.exchange.spec.deadline.is_some_and(|deadline| deadline <= runtime::now());
         error.is_timeout() && !is_over && self.exchange.has_whole_answer()
     }
 
@@ -190,13 +193,13 @@ impl Link {
         if !self.is_wanted() {
             return Ok(());
         }
-        self.go_ahead();
-        let Link { conn, exchange, place } = self;
-        let ended = exchange.outgoing.finish(conn, trailers, &place.pool.settings.bounds);
+        self.continue_upload();
+        let PooledConn { conn, exchange, permit } = self;
+        let ended = exchange.outgoing.finish(conn, trailers, &permit.pool.settings.bounds);
         ended.map_err(|error| self.fail(ClientPhase::Send, error))
     }
 
-    /// Writes the end of the body, as [`Link::end`] does, and sends all of it.
+    /// Writes the end of the body, as [`PooledConn::end`] does, and sends all of it.
     pub(in crate::client) fn poll_end(
         &mut self,
         cx: &mut Context<'_>,
@@ -204,12 +207,12 @@ impl Link {
     ) -> Poll<Result<(), ClientError>> {
         self.end(trailers)?;
         ready!(self.poll_flush(cx))?;
-        self.sent();
+        self.mark_sent();
         Poll::Ready(Ok(()))
     }
 
     /// Notes that the rest of the body will not come, and why. The time for the answer begins.
-    pub(in crate::client) fn give_up(&mut self, why: ExchangeError) {
+    pub(in crate::client) fn fail_upload(&mut self, why: ExchangeError) {
         let upload = &mut self.exchange.progress.upload;
         if matches!(upload, Upload::Expecting | Upload::Waiting | Upload::Sending) {
             *upload = Upload::Failed(why);
@@ -220,13 +223,13 @@ impl Link {
     /// Sends what was written so far.
     pub(in crate::client) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientError>> {
         self.check_deadline(cx, ClientPhase::Send)?;
-        let Link { conn, place, .. } = self;
-        let flushed = poll_flush(cx, conn, &place.pool.settings.bounds);
+        let PooledConn { conn, permit, .. } = self;
+        let flushed = poll_flush(cx, conn, &permit.pool.settings.bounds);
         flushed.map_err(|error| self.fail(ClientPhase::Send, error))
     }
 
     /// Lets the body be sent without further waiting.
-    pub(super) fn go_ahead(&mut self) {
+    pub(super) fn continue_upload(&mut self) {
         let upload = &mut self.exchange.progress.upload;
         if matches!(upload, Upload::Expecting | Upload::Waiting) {
             *upload = Upload::Sending;
@@ -236,10 +239,10 @@ impl Link {
 
     /// Lets the body be sent once enough time has passed without a `100 Continue`, which old servers never send.
     /// Returns whether it did.
-    pub(super) fn go_ahead_if_due(&mut self, cx: &mut Context<'_>) -> bool {
+    pub(super) fn continue_if_due(&mut self, cx: &mut Context<'_>) -> bool {
         let waits = matches!(self.exchange.progress.upload, Upload::Waiting);
         if waits && self.conn.poll_expired(cx, Lane::Write, self.settings().timeouts.go_ahead).is_ready() {
-            self.go_ahead();
+            self.continue_upload();
             return true;
         }
         false

@@ -1,17 +1,17 @@
-//! How a [`Link`] receives the head of an answer while it sends the request (RFC 9112 §4, §9.3).
+//! How a [`PooledConn`] receives the head of an answer while it sends the request (RFC 9112 §4, §9.3).
 
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use super::Link;
-use crate::client::exchange::{Exchange, Heard, INTERIM_MAX, Upload};
+use super::PooledConn;
+use crate::client::exchange::{Exchange, INTERIM_MAX, ResponseStage, Upload};
 use crate::client::{ClientCause, ClientError, ClientPhase};
 use crate::exchange::{ExchangeError, Head, Reply};
 use crate::message::{Request, Response, Status};
 use crate::net::Lane;
 use crate::wire::Wish;
 
-impl Link {
+impl PooledConn {
     /// Sends the body of `request`, if it is known in advance, and receives the head of the final answer, or of an interim
     /// one that somebody takes.
     pub(in crate::client) fn poll_answer(
@@ -21,35 +21,35 @@ impl Link {
         response: &mut Response,
     ) -> Poll<Result<(), ClientError>> {
         self.check_deadline(cx, self.phase())?;
-        while self.exchange.progress.heard == Heard::Nothing {
+        while self.exchange.progress.stage == ResponseStage::Awaited {
             let _ = self.poll_upload(cx, request)?;
             match self.poll_head(cx, response) {
-                Poll::Ready(Ok(())) => self.act_on(response)?,
+                Poll::Ready(Ok(())) => self.process_head(response)?,
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                Poll::Pending if self.go_ahead_if_due(cx) => {}
+                Poll::Pending if self.continue_if_due(cx) => {}
                 Poll::Pending => return Poll::Pending,
             }
         }
         match self.poll_upload(cx, request)? {
             Poll::Ready(()) => Poll::Ready(Ok(())),
-            Poll::Pending => self.poll_ahead(cx),
+            Poll::Pending => self.poll_read_ahead(cx),
         }
     }
 
     /// Receives one head, interim or final.
     fn poll_head(&mut self, cx: &mut Context<'_>, response: &mut Response) -> Poll<Result<(), ClientError>> {
-        let Link { conn, exchange, place } = self;
-        let bounds = &place.pool.settings.bounds;
+        let PooledConn { conn, exchange, permit } = self;
+        let bounds = &permit.pool.settings.bounds;
         // The time for the answer runs only once the server has the whole request, or will get no more of it.
         let is_over = matches!(exchange.progress.upload, Upload::Sent | Upload::Failed(_));
         let limit = if is_over { bounds.timeouts.head } else { Duration::MAX };
-        let mut reply = Reply::new(response, exchange.facts.asked);
+        let mut reply = Reply::new(response, exchange.spec.asked);
         loop {
             if !exchange.incoming.input.is_empty() {
                 match exchange.incoming.try_head(&mut reply, bounds) {
                     Ok(true) => break,
                     Ok(false) => {}
-                    Err(error) => return Poll::Ready(Err(self.spoiled(ClientCause::Exchange(error)))),
+                    Err(error) => return Poll::Ready(Err(self.fail_and_close(ClientCause::Exchange(error)))),
                 }
             }
             let cause = match ready!(exchange.incoming.poll_head_bytes(cx, conn, limit)) {
@@ -61,38 +61,38 @@ impl Link {
                     error => ClientCause::Exchange(error),
                 },
             };
-            return Poll::Ready(Err(self.unanswered(cause)));
+            return Poll::Ready(Err(self.no_response(cause)));
         }
         let (version, ends_with_close) = (reply.version(), exchange.incoming.ends_with_close());
         exchange.persistence.note(version, &response.headers, ends_with_close);
-        place.pool.note_version(version);
+        permit.pool.note_version(version);
         Poll::Ready(Ok(()))
     }
 
     /// Acts on the head that has come. An interim answer only counts, unless somebody takes it.
-    fn act_on(&mut self, response: &Response) -> Result<(), ClientError> {
+    fn process_head(&mut self, response: &Response) -> Result<(), ClientError> {
         let is_upgrade = response.status == Status::SWITCHING_PROTOCOLS;
-        if is_upgrade && !self.exchange.facts.asks_for_upgrade {
-            return Err(self.spoiled(ClientCause::Upgrade));
+        if is_upgrade && !self.exchange.spec.asks_for_upgrade {
+            return Err(self.fail_and_close(ClientCause::Upgrade));
         }
         if response.status.is_informational() && !is_upgrade {
             let progress = &mut self.exchange.progress;
             progress.interim += 1;
             if progress.interim > INTERIM_MAX {
-                let error = self.spoiled(ClientCause::TooManyInterim);
+                let error = self.fail_and_close(ClientCause::TooManyInterim);
                 return Err(error.with_detail(format!("more than {INTERIM_MAX}")));
             }
             if response.status == Status::CONTINUE {
-                self.go_ahead();
+                self.continue_upload();
             }
             let progress = &mut self.exchange.progress;
             if progress.wants_interim {
-                progress.heard = Heard::Interim;
+                progress.stage = ResponseStage::Interim;
             }
             return Ok(());
         }
         let Exchange { incoming, persistence, progress, .. } = &mut *self.exchange;
-        progress.heard = Heard::Final;
+        progress.stage = ResponseStage::Final;
         // What follows 101 is not HTTP.
         persistence.persists &= !is_upgrade;
         // Many servers answer while they still read. But one that refuses reads no more, and neither does one that has
@@ -106,7 +106,7 @@ impl Link {
             Upload::Sending | Upload::Expecting | Upload::Waiting => progress.upload = Upload::Abandoned,
         }
         self.conn.disarm(Lane::Read);
-        progress.timings.wait = progress.lap();
+        progress.timings.wait = progress.end_phase();
         Ok(())
     }
 
@@ -117,15 +117,15 @@ impl Link {
         cx: &mut Context<'_>,
         response: &mut Response,
     ) -> Poll<Result<(), ClientError>> {
-        match (ready!(self.poll_heard(cx, response))?, &self.exchange.progress.upload) {
-            (Heard::Final, _) => Poll::Ready(Ok(())),
+        match (ready!(self.poll_stage(cx, response))?, &self.exchange.progress.upload) {
+            (ResponseStage::Final, _) => Poll::Ready(Ok(())),
             // Nothing else ends the wait if nobody takes it.
-            (Heard::Interim, Upload::Failed(_)) => {
+            (ResponseStage::Interim, Upload::Failed(_)) => {
                 let limit = self.settings().timeouts.wait;
                 ready!(self.conn.poll_expired(cx, Lane::Read, limit));
-                Poll::Ready(Err(self.unanswered(ClientCause::TimedOut)))
+                Poll::Ready(Err(self.no_response(ClientCause::TimedOut)))
             }
-            (Heard::Interim | Heard::Nothing, _) => Poll::Pending,
+            (ResponseStage::Interim | ResponseStage::Awaited, _) => Poll::Pending,
         }
     }
 
@@ -138,38 +138,38 @@ impl Link {
     ) -> Poll<Result<bool, ClientError>> {
         self.exchange.progress.wants_interim = true;
         self.check_deadline(cx, ClientPhase::Wait)?;
-        match ready!(self.poll_heard(cx, response))? {
-            Heard::Final => Poll::Ready(Ok(false)),
-            Heard::Interim | Heard::Nothing => {
-                self.exchange.progress.heard = Heard::Nothing;
+        match ready!(self.poll_stage(cx, response))? {
+            ResponseStage::Final => Poll::Ready(Ok(false)),
+            ResponseStage::Interim | ResponseStage::Awaited => {
+                self.exchange.progress.stage = ResponseStage::Awaited;
                 Poll::Ready(Ok(true))
             }
         }
     }
 
     /// Receives heads until one is to be taken.
-    fn poll_heard(
+    fn poll_stage(
         &mut self,
         cx: &mut Context<'_>,
         response: &mut Response,
-    ) -> Poll<Result<Heard, ClientError>> {
-        while self.exchange.progress.heard == Heard::Nothing {
+    ) -> Poll<Result<ResponseStage, ClientError>> {
+        while self.exchange.progress.stage == ResponseStage::Awaited {
             ready!(self.poll_head(cx, response))?;
-            self.act_on(response)?;
+            self.process_head(response)?;
         }
-        Poll::Ready(Ok(self.exchange.progress.heard))
+        Poll::Ready(Ok(self.exchange.progress.stage))
     }
 
     /// The error for an answer that breaks the rules. The connection is closed: to whoever asks again, such as the other
     /// half of a call, what follows would be the answer.
-    fn spoiled(&mut self, cause: ClientCause) -> ClientError {
+    fn fail_and_close(&mut self, cause: ClientCause) -> ClientError {
         let error = self.error(ClientPhase::Wait, cause);
         self.close();
         error
     }
 
     /// The error for an answer that will not come. If sending failed before, that is the reason.
-    fn unanswered(&mut self, cause: ClientCause) -> ClientError {
+    fn no_response(&mut self, cause: ClientCause) -> ClientError {
         let send = self.settings().timeouts.send;
         let Upload::Failed(error) = &mut self.exchange.progress.upload else {
             return self.error(self.phase(), cause);

@@ -1,4 +1,4 @@
-//! [`Link`]: one connection of a pool, with one exchange on it (RFC 9112 §9).
+//! [`PooledConn`]: one connection of a pool, with one exchange on it (RFC 9112 §9).
 
 mod body;
 mod head;
@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::exchange::{Exchange, Facts, Upload};
-use super::pool::{Missing, Place, Pool, Resting};
-use super::redirect::Goal;
+use super::exchange::{Exchange, ExchangeSpec, Upload};
+use super::pool::{CheckoutMiss, IdleConn, Pool, PoolPermit};
+use super::redirect::RedirectTaint;
 use super::settings::Settings;
 use super::{ClientCause, ClientError, ClientPhase};
 use crate::exchange::{ExchangeError, Expectation, Phase};
@@ -20,54 +20,60 @@ use crate::net::{Anywhere, Buffer, Conn, Lane, Transport};
 use crate::runtime::{self, Instant, timeout};
 use crate::wire::{Announcement, Wish};
 
-/// One connection while it is in use. Dropping it closes the connection and frees its place.
+/// One connection while it is in use. Dropping it closes the connection and frees its permit.
 ///
 /// It is three pointers, since it moves from one future to the next, and what it holds goes back to the pool.
-pub(super) struct Link {
+pub(super) struct PooledConn {
     pub(super) conn: Box<Conn<Anywhere>>,
     pub(super) exchange: Box<Exchange>,
-    /// The last field, so that the place becomes free after the connection is back in the pool.
-    pub(super) place: Place,
+    /// The last field, so that the permit becomes free after the connection is back in the pool.
+    pub(super) permit: PoolPermit,
 }
 
-impl Link {
-    pub(super) fn new(conn: Box<Conn<Anywhere>>, place: Place, timings: Timings) -> Link {
-        let (now, exchange) = (runtime::now(), place.pool.take_exchange());
-        Link::over((conn, now), exchange, place, timings, now)
+impl PooledConn {
+    pub(super) fn new(conn: Box<Conn<Anywhere>>, permit: PoolPermit, timings: Timings) -> PooledConn {
+        let (now, exchange) = (runtime::now(), permit.pool.take_exchange());
+        PooledConn::over((conn, now), exchange, permit, timings, now)
     }
 
-    /// A link over a resting connection of `pool`, if there is one and no request waits for it. This is the usual case,
+    /// A connection over a resting connection of `pool`, if there is one and no request waits for it. This is the usual case,
     /// and needs no future.
-    pub(super) fn rested(pool: Arc<Pool>, now: Instant) -> Result<Link, Missing> {
-        let place = pool.try_enter().map_err(|pool| Missing::Place(pool, now))?;
-        Link::over_rested(place, Duration::ZERO, now).map_err(Missing::Connection)
+    pub(super) fn checkout(pool: Arc<Pool>, now: Instant) -> Result<PooledConn, CheckoutMiss> {
+        let permit = pool.try_acquire().map_err(|pool| CheckoutMiss::NoPermit(pool, now))?;
+        PooledConn::from_idle(permit, Duration::ZERO, now).map_err(CheckoutMiss::NoIdle)
     }
 
-    /// A link over a resting connection of the pool of `place`, for which the request has waited for `queue`. Returns
-    /// the place if no connection rests there.
-    pub(super) fn over_rested(place: Place, queue: Duration, now: Instant) -> Result<Link, Place> {
-        let Some((Resting { conn, born, .. }, exchange)) = place.pool.take(now) else { return Err(place) };
+    /// A connection over a resting connection of the pool of `permit`, for which the request has waited for `queue`. Returns
+    /// the permit if no connection rests there.
+    pub(super) fn from_idle(
+        permit: PoolPermit,
+        queue: Duration,
+        now: Instant,
+    ) -> Result<PooledConn, PoolPermit> {
+        let Some((IdleConn { conn, opened_at, .. }, exchange)) = permit.pool.take_idle(now) else {
+            return Err(permit);
+        };
         let timings = Timings { queue, reused: true, ..Timings::default() };
-        Ok(Link::over((conn, born), exchange, place, timings, now))
+        Ok(PooledConn::over((conn, opened_at), exchange, permit, timings, now))
     }
 
-    /// A link over a connection that was opened at `born`.
+    /// A connection over a connection that was opened at `opened_at`.
     fn over(
-        (mut conn, born): (Box<Conn<Anywhere>>, Instant),
+        (mut conn, opened_at): (Box<Conn<Anywhere>>, Instant),
         mut exchange: Box<Exchange>,
-        place: Place,
+        permit: PoolPermit,
         timings: Timings,
-        mark: Instant,
-    ) -> Link {
+        phase_start: Instant,
+    ) -> PooledConn {
         conn.swap_workspace(&mut exchange.workspace);
-        exchange.persistence.born = born;
-        (exchange.progress.timings, exchange.progress.mark) = (timings, mark);
-        Link { conn, exchange, place }
+        exchange.persistence.opened_at = opened_at;
+        (exchange.progress.timings, exchange.progress.phase_start) = (timings, phase_start);
+        PooledConn { conn, exchange, permit }
     }
 
     /// The settings of the client.
     pub(super) fn settings(&self) -> &Settings {
-        &self.place.pool.settings
+        &self.permit.pool.settings
     }
 
     /// Whether the connection was used before this exchange.
@@ -78,13 +84,13 @@ impl Link {
     /// Writes the head of the request to the output, and begins its body.
     pub(super) fn begin(
         &mut self,
-        (request, goal): (&Request, Goal),
+        (request, taint): (&Request, RedirectTaint),
         announcement: Announcement,
         cookie: Option<&[u8]>,
         deadline: Option<Instant>,
     ) {
-        self.exchange.facts = Facts::of(request, deadline);
-        self.place.pool.write_head(self.conn.output().bytes(), (request, goal), announcement, cookie);
+        self.exchange.spec = ExchangeSpec::of(request, deadline);
+        self.permit.pool.write_head(self.conn.output().bytes(), (request, taint), announcement, cookie);
         self.exchange.outgoing.begin(announcement);
         self.exchange.persistence.persists &= Wish::of(&request.headers) != Wish::Close;
         let waits = announcement.expects() && Expectation::of(&request.headers) == Ok(Expectation::Continue);
@@ -106,27 +112,27 @@ impl Link {
     /// Discards what is left of the body, if that is little and arrives soon, so that the connection can be used again.
     pub(super) async fn discard(mut self) {
         if !self.exchange.persistence.persists {
-            return self.rest();
+            return self.release();
         }
         let drained = poll_fn(|cx| {
             if self.check_deadline(cx, ClientPhase::Receive).is_err() {
                 return Poll::Ready(false);
             }
-            let Link { conn, exchange, place } = &mut self;
-            let drained = exchange.incoming.poll_drain(cx, conn, &place.pool.settings.bounds);
+            let PooledConn { conn, exchange, permit } = &mut self;
+            let drained = exchange.incoming.poll_drain(cx, conn, &permit.pool.settings.bounds);
             drained.map(|drained| drained.unwrap_or(false))
         });
         if timeout(DISCARD_MAX, drained).await.unwrap_or(false) {
-            self.rest();
+            self.release();
         }
     }
 
     /// Gives the connection back to the pool, if the exchange is complete and another one may follow.
-    pub(super) fn rest(self) {
-        self.rest_from(runtime::now());
+    pub(super) fn release(self) {
+        self.release_at(runtime::now());
     }
 
-    fn rest_from(mut self, now: Instant) {
+    fn release_at(mut self, now: Instant) {
         let Exchange { incoming, persistence, progress, .. } = &mut *self.exchange;
         incoming.take_back();
         // Bytes that nobody asked for are no answer (§9.2), whether they come after the one that was asked for or
@@ -139,10 +145,10 @@ impl Link {
             self.conn.transport.say_end();
             return;
         }
-        let Link { mut conn, mut exchange, place } = self;
+        let PooledConn { mut conn, mut exchange, permit } = self;
         conn.disarm(Lane::Whole);
         conn.swap_workspace(&mut exchange.workspace);
-        place.pool.give(conn, exchange, now);
+        permit.pool.give(conn, exchange, now);
     }
 
     /// Whether the failed request can be sent again: nothing has been received, and the server cannot have acted on it,
@@ -173,10 +179,10 @@ impl Link {
         }
     }
 
-    /// An error with what is known about this link: whether it was reused, whether anything was sent, and to whom.
+    /// An error with what is known about this connection: whether it was reused, whether anything was sent, and to whom.
     #[cold]
     pub(super) fn error(&self, phase: ClientPhase, cause: ClientCause) -> ClientError {
-        let Pool { origin, proxy, settings, .. } = &*self.place.pool;
+        let Pool { origin, proxy, settings, .. } = &*self.permit.pool;
         let peer = self.conn.transport.peer_addr();
         let party = match (proxy, peer) {
             (None, Some(peer)) => peer.to_string(),
@@ -203,7 +209,7 @@ impl Link {
         cx: &mut Context<'_>,
         phase: ClientPhase,
     ) -> Result<(), ClientError> {
-        match self.exchange.facts.deadline {
+        match self.exchange.spec.deadline {
             Some(deadline) => self.check_passed(cx, deadline, phase),
             None => Ok(()),
         }
@@ -220,7 +226,7 @@ impl Link {
         self.conn.arm(Lane::Whole, deadline);
         match self.conn.poll_expired(cx, Lane::Whole, Duration::ZERO) {
             Poll::Ready(_) => {
-                Err(self.error(phase, ClientCause::TimedOut).with_total_limit(self.exchange.facts.total))
+                Err(self.error(phase, ClientCause::TimedOut).with_total_limit(self.exchange.spec.total))
             }
             Poll::Pending => Ok(()),
         }
@@ -233,7 +239,7 @@ impl Link {
 
     /// The connection, to be taken over, and what the server has already sent.
     pub(super) fn into_parts(self) -> (Box<Conn<Anywhere>>, Buffer) {
-        let Link { mut conn, mut exchange, .. } = self;
+        let PooledConn { mut conn, mut exchange, .. } = self;
         conn.swap_workspace(&mut exchange.workspace);
         exchange.incoming.forget_message();
         (conn, exchange.incoming.input.take_unread())

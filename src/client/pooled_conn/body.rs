@@ -1,11 +1,11 @@
-//! How a [`Link`] receives the body of an answer, and decodes it as it arrives (RFC 9112 §6, RFC 9110 §8.4).
+//! How a [`PooledConn`] receives the body of an answer, and decodes it as it arrives (RFC 9112 §6, RFC 9110 §8.4).
 
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::ReadBuf;
 
-use super::Link;
+use super::PooledConn;
 use crate::client::exchange::Exchange;
 use crate::client::{ClientCause, ClientError, ClientPhase};
 use crate::coding::{CodingError, DECODED_AT_ONCE, Decoders, Decoding, OF_CODED};
@@ -14,15 +14,15 @@ use crate::memory::Arena;
 use crate::message::{Response, Status};
 use crate::runtime;
 
-impl Link {
+impl PooledConn {
     /// Receives the whole body into `response`, and gives the connection back.
     pub(in crate::client) async fn receive_body(
         mut self,
         response: &mut Response,
     ) -> Result<(), ClientError> {
         poll_fn(|cx| self.poll_whole(cx, response)).await?;
-        let now = self.exchange.progress.mark;
-        self.rest_from(now);
+        let now = self.exchange.progress.phase_start;
+        self.release_at(now);
         Ok(())
     }
 
@@ -43,20 +43,20 @@ impl Link {
         let Exchange { incoming, progress, .. } = &mut *self.exchange;
         std::mem::swap(&mut response.trailers, &mut incoming.trailers);
         if takes_time {
-            progress.timings.receive = progress.lap();
+            progress.timings.receive = progress.end_phase();
             *response.timings_mut() = progress.timings;
         }
         Poll::Ready(Ok(()))
     }
 
     fn poll_body(&mut self, cx: &mut Context<'_>, content: &mut Arena) -> Poll<Result<(), ClientError>> {
-        let Link { conn, exchange, place } = self;
-        let bounds = &place.pool.settings.bounds;
+        let PooledConn { conn, exchange, permit } = self;
+        let bounds = &permit.pool.settings.bounds;
         let received = exchange.incoming.poll_body(cx, conn, bounds, bounds.limits.body_max, content);
         received.map_err(|error| self.fail(ClientPhase::Receive, error))
     }
 
-    /// The bytes that the last [`Link::poll_chunk`] received.
+    /// The bytes that the last [`PooledConn::poll_chunk`] received.
     pub(in crate::client) fn chunk(&self) -> &[u8] {
         match &self.exchange.progress.decoding {
             Some(decoding) => decoding.piece(),
@@ -67,9 +67,9 @@ impl Link {
     /// Copies as much of the chunk as fits into `out`, and as the reader may have at once. The rest becomes the next
     /// chunk.
     pub(in crate::client) fn read_chunk(&mut self, out: &mut ReadBuf<'_>) {
-        let has_deadline = self.exchange.facts.deadline.is_some();
+        let has_deadline = self.exchange.spec.deadline.is_some();
         let most =
-            if has_deadline { self.exchange.progress.portion.next(runtime::now()) } else { usize::MAX };
+            if has_deadline { self.exchange.progress.read_size.next(runtime::now()) } else { usize::MAX };
         let chunk = self.chunk();
         let count = chunk.len().min(out.remaining()).min(most);
         out.put_slice(&chunk[..count]);
@@ -79,7 +79,7 @@ impl Link {
         }
     }
 
-    /// Receives the next piece of the body, which stays in the link until the next call. Returns its length, 0 at the
+    /// Receives the next piece of the body, which stays in the connection until the next call. Returns its length, 0 at the
     /// end.
     pub(in crate::client) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientError>> {
         let is_decoded = self.exchange.progress.decoding.is_some();
@@ -95,8 +95,8 @@ impl Link {
 
     /// Receives the next piece of the body as it was sent, which stays in `incoming` until the next call.
     fn poll_received(&mut self, cx: &mut Context<'_>, reading: Reading) -> Poll<Result<usize, ClientError>> {
-        let Link { conn, exchange, place } = self;
-        let settings = &place.pool.settings;
+        let PooledConn { conn, exchange, permit } = self;
+        let settings = &permit.pool.settings;
         let bounds = match reading {
             Reading::Whole => &settings.bounds,
             Reading::InPieces => &settings.bounds_in_pieces,
