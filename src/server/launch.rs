@@ -8,10 +8,12 @@ use std::time::Duration;
 
 use tokio::sync::{Barrier, mpsc, watch};
 
-use super::inlet::{Arrival, Gate, Inlet, Outlet, Sharing, Totals, grace_over};
+use super::accept::{
+    AcceptLoop, ConnectionLimiter, CoreSender, Dispatch, Handoff, ServerTotals, grace_elapsed,
+};
 use super::running::{Running, Stop};
 use super::server_core::ServerCore;
-use super::settings::Settings;
+use super::settings::ServerSettings;
 use super::signal::Signal;
 use super::stats::CoreStats;
 use super::worker::Worker;
@@ -35,20 +37,20 @@ where
         None => (None, FAILURE_GRACE),
     };
     let (ready, readiness) = threads::channel();
-    let undrained = Arc::<Undrained>::default();
+    let drained = Arc::<DrainBarrier>::default();
     let (make, count) = (Arc::new(make), cores.len());
     for (index, bound) in cores.into_iter().enumerate() {
         let (make, ready, signal) = (make.clone(), ready.clone(), signal.take());
         // A core that dies before it serves ends the others at once, since the server does not start then.
-        let (stop, mut lifeline) = (running.stop_signal(), running.lifeline(Duration::ZERO));
+        let (stop, mut stop_on_drop) = (running.stop_signal(), running.stop_on_drop(Duration::ZERO));
         let core = ServerCore { index, count };
-        let (undrained, own) = (undrained.clone(), undrained.0.subscribe());
+        let (drained, own) = (drained.clone(), drained.0.subscribe());
         let thread = runtime::block_on_core(index, server.pinning, move || async move {
-            let heard = signal.map(|(signal, running)| runtime::spawn(stop_on(signal, grace, running)));
-            let mut ordered = stop.clone();
+            let signal_task = signal.map(|(signal, running)| runtime::spawn(stop_on(signal, grace, running)));
+            let mut stop_ordered = stop.clone();
             let cut = async {
-                drop(ordered.wait_for(Option::is_some).await);
-                grace_over(&mut ordered).await;
+                drop(stop_ordered.wait_for(Option::is_some).await);
+                grace_elapsed(&mut stop_ordered).await;
                 None
             };
             let opened = async { Some(open(&*make, core, bound, stop).await) };
@@ -65,14 +67,14 @@ where
             }
             // Once all senders are gone, the launching thread notices a core that died without reporting.
             drop(ready);
-            if let Some((worker, inlet)) = opened {
-                lifeline.grace = grace;
-                let served = inlet.serve(worker, lifeline).await;
-                undrained.drain(own).await;
+            if let Some((worker, accept_loop)) = opened {
+                stop_on_drop.grace = grace;
+                let served = accept_loop.serve(worker, stop_on_drop).await;
+                drained.wait(own).await;
                 served?;
             }
-            match heard.filter(|heard| heard.is_finished()) {
-                Some(heard) => heard.await?,
+            match signal_task.filter(|signal_task| signal_task.is_finished()) {
+                Some(signal_task) => signal_task.await?,
                 // Something else has stopped the server, and the signal may never come.
                 None => Ok(()),
             }
@@ -92,12 +94,12 @@ where
 
 /// The cores that have not drained yet, each of which holds a receiver.
 #[derive(Default)]
-struct Undrained(watch::Sender<()>);
+struct DrainBarrier(watch::Sender<()>);
 
-impl Undrained {
+impl DrainBarrier {
     /// Waits until all cores have drained, the `own` one included. Handlers of another core may still need a task of
     /// this one, such as that of a database connection which was opened here.
-    async fn drain(&self, own: watch::Receiver<()>) {
+    async fn wait(&self, own: watch::Receiver<()>) {
         drop(own);
         self.0.closed().await;
     }
@@ -108,10 +110,10 @@ const FAILURE_GRACE: Duration = Duration::from_secs(10);
 
 /// Stops the server when the signal comes, fails or panics.
 async fn stop_on(signal: Signal, grace: Duration, running: Running) -> io::Result<()> {
-    let _lifeline = running.lifeline(grace);
-    let heard = signal.await;
+    let _stop_on_drop = running.stop_on_drop(grace);
+    let outcome = signal.await;
     running.shutdown(grace);
-    heard
+    outcome
 }
 
 /// Stops the cores that have started, and returns the error that best explains why.
@@ -125,15 +127,15 @@ fn give_up(running: &Running, error: Error) -> Error {
 
 /// What one core is given to start with.
 struct BoundCore {
-    listeners: Vec<(Bound, Sharing)>,
-    arrivals: mpsc::UnboundedReceiver<Arrival>,
-    /// The ways to all cores, held by the one that accepts for the others.
-    outlets: Vec<Outlet>,
+    listeners: Vec<(Bound, Dispatch)>,
+    handoffs: mpsc::UnboundedReceiver<Handoff>,
+    /// The senders to all cores, held by the one that accepts for the others.
+    core_senders: Vec<CoreSender>,
     /// Where the cores wait until each has a handler.
     all_made: Arc<Barrier>,
-    totals: Arc<Totals>,
+    totals: Arc<ServerTotals>,
     stats: Arc<CoreStats>,
-    settings: Settings,
+    settings: ServerSettings,
 }
 
 /// Binds all addresses, and spreads the listeners over the cores.
@@ -141,16 +143,16 @@ fn bind(server: &Server) -> Result<(Vec<BoundCore>, Vec<Address>)> {
     if server.addresses.is_empty() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "no address to listen on").into());
     }
-    let (all_made, totals) = (Arc::new(Barrier::new(server.cores)), Arc::<Totals>::default());
-    let (mut cores, mut ways) = (Vec::new(), Vec::new());
+    let (all_made, totals) = (Arc::new(Barrier::new(server.cores)), Arc::<ServerTotals>::default());
+    let (mut cores, mut senders) = (Vec::new(), Vec::new());
     for _ in 0..server.cores {
-        let (way, arrivals) = mpsc::unbounded_channel();
+        let (sender, handoffs) = mpsc::unbounded_channel();
         let (stats, settings) = (Arc::<CoreStats>::default(), server.settings.clone());
-        ways.push((way, stats.clone()));
+        senders.push((sender, stats.clone()));
         cores.push(BoundCore {
             listeners: Vec::new(),
-            arrivals,
-            outlets: Vec::new(),
+            handoffs,
+            core_senders: Vec::new(),
             all_made: all_made.clone(),
             totals: totals.clone(),
             stats,
@@ -164,7 +166,8 @@ fn bind(server: &Server) -> Result<(Vec<BoundCore>, Vec<Address>)> {
             spread(bound, server.balanced, &mut cores)?;
         }
     }
-    cores[0].outlets = ways.into_iter().map(|(way, stats)| Outlet::new(way, stats)).collect();
+    cores[0].core_senders =
+        senders.into_iter().map(|(sender, stats)| CoreSender::new(sender, stats)).collect();
     Ok((cores, addresses))
 }
 
@@ -180,14 +183,14 @@ fn public_address(address: &Address, bound: &Bound) -> Option<Address> {
 
 /// Gives each core a listener of its own, or else gives the first core one that accepts for all.
 fn spread(bound: Bound, balanced: bool, cores: &mut [BoundCore]) -> io::Result<()> {
-    let mut sharing = Sharing::Own;
+    let mut dispatch = Dispatch::Local;
     for core in &mut cores[1..] {
         match if balanced { None } else { bound.sibling()? } {
-            Some(sibling) => core.listeners.push((sibling, Sharing::Own)),
-            None => sharing = Sharing::ForAll,
+            Some(sibling) => core.listeners.push((sibling, Dispatch::Local)),
+            None => dispatch = Dispatch::LeastLoaded,
         }
     }
-    cores[0].listeners.push((bound, sharing));
+    cores[0].listeners.push((bound, dispatch));
     Ok(())
 }
 
@@ -197,19 +200,19 @@ async fn open<F, Kind, H>(
     core: ServerCore,
     bound: BoundCore,
     stop: watch::Receiver<Option<Stop>>,
-) -> Result<(Rc<Worker<H::Handler>>, Inlet)>
+) -> Result<(Rc<Worker<H::Handler>>, AcceptLoop)>
 where
     F: AsyncFn(ServerCore) -> Result<H>,
     H: IntoHandler<Kind>,
 {
-    let BoundCore { listeners, arrivals, outlets, all_made, totals, stats, settings } = bound;
+    let BoundCore { listeners, handoffs, core_senders, all_made, totals, stats, settings } = bound;
     let handler = make(core).await?.into_handler();
     // On a shared port, a core that listens is given peers of the server that this one takes over from. They would be
     // lost if another core failed now.
     all_made.wait().await;
-    let listeners = listeners.into_iter().map(|(bound, sharing)| Ok((Listener::open(bound)?, sharing)));
+    let listeners = listeners.into_iter().map(|(bound, dispatch)| Ok((Listener::open(bound)?, dispatch)));
     let listeners = listeners.collect::<io::Result<Vec<_>>>()?;
-    let gate = Gate::new(totals, stats.clone(), &settings.bounds.limits);
+    let limiter = ConnectionLimiter::new(totals, stats.clone(), &settings.bounds.limits);
     let worker = Worker::new(handler, &settings, Timetable::swept(), stats);
-    Ok((Rc::new(worker), Inlet { listeners, arrivals, outlets, gate, stop }))
+    Ok((Rc::new(worker), AcceptLoop { listeners, handoffs, core_senders, limiter, stop }))
 }

@@ -12,7 +12,7 @@ mod shared;
 mod signal;
 mod stats;
 
-mod inlet;
+mod accept;
 mod worker;
 
 mod connection;
@@ -42,7 +42,7 @@ pub use service::Service;
 pub use signal::SignalOutcome;
 pub use stats::{ErrorCounts, ServerCounts, ServerStats};
 
-use self::settings::Settings;
+use self::settings::ServerSettings;
 use self::signal::Signal;
 use crate::exchange::{HalfClose, Timeouts};
 use crate::message::Headers;
@@ -82,7 +82,7 @@ pub struct Server {
     pinning: Pinning,
     balanced: bool,
     listen: ListenOptions,
-    settings: Settings,
+    settings: ServerSettings,
     on_stop: Option<(Signal, Duration)>,
 }
 
@@ -96,7 +96,7 @@ impl Server {
             pinning: Pinning::default(),
             balanced: false,
             listen: ListenOptions::default(),
-            settings: Settings::default(),
+            settings: ServerSettings::default(),
             on_stop: None,
         }
     }

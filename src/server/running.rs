@@ -75,8 +75,8 @@ impl Running {
     }
 
     /// Returns what stops the server when it is dropped.
-    pub(super) fn lifeline(&self, grace: Duration) -> Lifeline {
-        Lifeline { running: self.clone(), grace }
+    pub(super) fn stop_on_drop(&self, grace: Duration) -> StopOnDrop {
+        StopOnDrop { running: self.clone(), grace }
     }
 
     /// Returns the first TCP address that the server listens on; if its port was 0, with the port that the system
@@ -171,12 +171,12 @@ pub(super) struct Stop {
 /// Held by a core while it accepts connections, and by the task that awaits a signal to stop. Dropping it stops the
 /// server, unless it was told to stop before. A core that fails must not end alone: its share of the peers would not be
 /// served, and the error would not be reported.
-pub(super) struct Lifeline {
+pub(super) struct StopOnDrop {
     running: Running,
     pub(super) grace: Duration,
 }
 
-impl Drop for Lifeline {
+impl Drop for StopOnDrop {
     fn drop(&mut self) {
         self.running.stop(self.grace, |_, _| false);
     }

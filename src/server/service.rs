@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::Handler;
 use super::connection::{Connection, respond};
-use super::settings::Settings;
+use super::settings::ServerSettings;
 use super::worker::Worker;
 use crate::message::{Request, Response};
 use crate::net::{Conn, Peer, PeerAddr, Timetable, Transport};
@@ -42,7 +42,7 @@ pub struct Service<H: Handler> {
 }
 
 impl<H: Handler> Service<H> {
-    pub(super) fn new(handler: H, settings: &Settings) -> Service<H> {
+    pub(super) fn new(handler: H, settings: &ServerSettings) -> Service<H> {
         let worker = Worker::new(handler, settings, Timetable::with_alarms(), Arc::default());
         Service { worker: Rc::new(worker), connections: Rc::default() }
     }

@@ -1,4 +1,4 @@
-//! [`Settings`]: how a server behaves, the same on all its cores.
+//! [`ServerSettings`]: how a server behaves, the same on all its cores.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::net::tls::Acceptor;
 
 /// How a server behaves, the same on all its cores.
 #[derive(Clone, Default)]
-pub(super) struct Settings {
+pub(super) struct ServerSettings {
     pub(super) bounds: Bounds,
     pub(super) name: Option<Arc<str>>,
     pub(super) on_error: Option<OnError>,

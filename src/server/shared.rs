@@ -1,18 +1,18 @@
-//! [`Shared`]: what the connections of one core have in common.
+//! [`CoreState`]: what the connections of one core have in common.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use super::Refusal;
-use super::settings::{OnError, Settings};
+use super::settings::{OnError, ServerSettings};
 use super::stats::CoreStats;
 use crate::exchange::{Bounds, Clock};
 use crate::net::tls::Acceptor;
 use crate::net::{Conn, Timetable};
 
 /// What the connections of one core have in common.
-pub(super) struct Shared {
+pub(super) struct CoreState {
     pub(super) bounds: Bounds,
     on_error: Option<OnError>,
     /// Does the TLS handshakes, if connections are to be secure.
@@ -22,11 +22,15 @@ pub(super) struct Shared {
     pub(super) stats: Arc<CoreStats>,
 }
 
-impl Shared {
-    pub(super) fn new(settings: &Settings, timetable: Rc<Timetable>, stats: Arc<CoreStats>) -> Rc<Shared> {
-        let Settings { bounds, name, on_error, acceptor } = settings.clone();
+impl CoreState {
+    pub(super) fn new(
+        settings: &ServerSettings,
+        timetable: Rc<Timetable>,
+        stats: Arc<CoreStats>,
+    ) -> Rc<CoreState> {
+        let ServerSettings { bounds, name, on_error, acceptor } = settings.clone();
         let clock = Clock::new(name.as_deref());
-        Rc::new(Shared { bounds, on_error, acceptor, clock, timetable, stats })
+        Rc::new(CoreState { bounds, on_error, acceptor, clock, timetable, stats })
     }
 
     /// Counts a refusal, and passes it to the application's `on_error`.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::job::{Job, JobOutcome};
-use super::settings::Settings;
-use super::shared::Shared;
+use super::settings::ServerSettings;
+use super::shared::CoreState;
 use super::stats::CoreStats;
 use super::{Context, Handler};
 use crate::memory::{FreeList, Reset};
@@ -17,7 +17,7 @@ use crate::runtime::Routine;
 /// What one core owns: its handler, and the memory its connections take turns with.
 pub(super) struct Worker<H: Handler> {
     pub(super) handler: H,
-    pub(super) shared: Rc<Shared>,
+    pub(super) shared: Rc<CoreState>,
     contexts: FreeList<Context>,
     job_futures: FreeList<JobFuture<H>>,
     trim_at: Cell<Instant>,
@@ -26,11 +26,11 @@ pub(super) struct Worker<H: Handler> {
 impl<H: Handler> Worker<H> {
     pub(super) fn new(
         handler: H,
-        settings: &Settings,
+        settings: &ServerSettings,
         timetable: Rc<Timetable>,
         stats: Arc<CoreStats>,
     ) -> Worker<H> {
-        let shared = Shared::new(settings, timetable, stats);
+        let shared = CoreState::new(settings, timetable, stats);
         let trim_at = Cell::new(shared.clock.now() + TRIM_PAUSE);
         Worker { handler, shared, contexts: FreeList::default(), job_futures: FreeList::default(), trim_at }
     }
@@ -105,7 +105,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_memory_of_a_burst_is_given_back_when_idle() {
         let handler = (|_: &mut Context| {}).into_handler();
-        let worker = Worker::new(handler, &Settings::default(), Timetable::swept(), Arc::default());
+        let worker = Worker::new(handler, &ServerSettings::default(), Timetable::swept(), Arc::default());
         let mut context = worker.take_context();
         context.request.body.set(vec![0; 1 << 20]);
         worker.give_context(context);

@@ -21,7 +21,7 @@ pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (CloseMode, io::Res
     let Refused { status, cause } = refused;
     let failed = match &cause {
         RefusalCause::Exchange(error) => Some(error),
-        RefusalCause::Handler(error) => error.met(),
+        RefusalCause::Handler(error) => error.downcast_cause(),
         _ => None,
     };
     let result = failed.map_or_else(|| io::Error::other("the handler failed"), ExchangeError::as_io);
@@ -74,7 +74,7 @@ pub(super) fn answer_error(ctx: &mut Context, error: Error) {
     ctx.response.remove_content();
     let status = final_status(error.owed());
     set_status_and_text(ctx, status);
-    if error.is_of_coding() {
+    if error.is_unknown_coding() {
         // The peer should learn which codings would have been accepted (RFC 9110 §15.5.16).
         ctx.response.headers.put(Name::new("accept-encoding"), ACCEPTED.as_bytes());
     }

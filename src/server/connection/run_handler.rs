@@ -12,7 +12,7 @@ use crate::message::Status;
 use crate::net::{Conn, Lane, Peer, Timer};
 use crate::server::context::{SharedConn, UnreadBody};
 use crate::server::error::Refused;
-use crate::server::shared::Shared;
+use crate::server::shared::CoreState;
 use crate::server::worker::Worker;
 use crate::server::{Context, Handler, RefusalCause, Result};
 
@@ -51,7 +51,7 @@ pub(super) fn run_handler<H: Handler>(
 }
 
 /// Sends earlier answers, which must not wait for a handler that waits. If that fails, the next write reports it.
-fn send_before(conn: &mut Conn, shared: &Shared, cx: &mut task::Context<'_>) {
+fn send_before(conn: &mut Conn, shared: &CoreState, cx: &mut task::Context<'_>) {
     if !conn.has_sent_all() {
         drop(conn.poll_flush(cx, shared.bounds.timeouts.write));
     }
@@ -78,7 +78,7 @@ pub(super) fn finalize_response(ctx: &mut Context, outcome: HandlerOutcome) -> R
         (HandlerOutcome::Returned(Ok(())), true) => refuse::check_status(ctx),
         (HandlerOutcome::Returned(Ok(())), false) if ctx.outgoing.is_whole() => return Ok(()),
         (HandlerOutcome::Returned(Ok(())), false) => return Err(ExchangeError::Unfinished.into()),
-        (HandlerOutcome::Returned(Err(error)), true) if error.is_of_lost_peer() => {
+        (HandlerOutcome::Returned(Err(error)), true) if error.is_connection_lost() => {
             return Err(Refused::untold(RefusalCause::Handler(error)));
         }
         (HandlerOutcome::Returned(Err(error)), true) => refuse::answer_error(ctx, error),

@@ -36,7 +36,7 @@ pub use writer::Writer;
 
 use self::exchange_info::ExchangeInfo;
 use super::error::Refused;
-use super::shared::Shared;
+use super::shared::CoreState;
 use super::{Refusal, RefusalCause};
 use crate::exchange::{ExchangeError, Head, Incoming, Outgoing, poll_flush};
 use crate::memory::{Reset, vacate};
@@ -132,7 +132,7 @@ pub struct Context {
     /// What a busy connection borrows. It is here while there is no connection to lend it to.
     workspace: Option<Box<Workspace>>,
     pub(super) info: ExchangeInfo,
-    pub(super) shared: Rc<Shared>,
+    pub(super) shared: Rc<CoreState>,
 }
 
 /// The connection. It is borrowed only during a poll, so that a reader, a writer and the loop that runs the handler can
@@ -141,7 +141,7 @@ pub(super) type SharedConn = Rc<RefCell<Option<Conn>>>;
 
 /// The side that the loop of the connection uses.
 impl Context {
-    pub(super) fn new(shared: Rc<Shared>) -> Box<Context> {
+    pub(super) fn new(shared: Rc<CoreState>) -> Box<Context> {
         let info = ExchangeInfo::new(shared.clock.now());
         Box::new(Context {
             request: Request::default(),

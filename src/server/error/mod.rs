@@ -155,22 +155,22 @@ impl Error {
     }
 
     /// Whether the content of the request has a coding that is not supported.
-    pub(super) fn is_of_coding(&self) -> bool {
-        matches!(self.met(), Some(CodingError::Unknown | CodingError::TooMany))
+    pub(super) fn is_unknown_coding(&self) -> bool {
+        matches!(self.downcast_cause(), Some(CodingError::Unknown | CodingError::TooMany))
     }
 
     /// Whether the peer could not be read from or written to, so that it cannot be answered either.
-    pub(super) fn is_of_lost_peer(&self) -> bool {
-        self.met().is_some_and(|error: &ExchangeError| error.owed().is_none())
+    pub(super) fn is_connection_lost(&self) -> bool {
+        self.downcast_cause().is_some_and(|error: &ExchangeError| error.owed().is_none())
     }
 
     /// Whether the request is at fault, or its peer, and not the handler.
-    pub(super) fn is_of_request(&self) -> bool {
-        self.cause().is_some() && self.owed().is_client_error() || self.is_of_lost_peer()
+    pub(super) fn is_peer_fault(&self) -> bool {
+        self.cause().is_some() && self.owed().is_client_error() || self.is_connection_lost()
     }
 
     /// The error of type `E` that the handler met when it read or wrote, if it did.
-    pub(super) fn met<E: StdError + 'static>(&self) -> Option<&E> {
+    pub(super) fn downcast_cause<E: StdError + 'static>(&self) -> Option<&E> {
         let cause = self.cause()?;
         let inner = || cause.downcast_ref::<io::Error>()?.get_ref()?.downcast_ref();
         cause.downcast_ref().or_else(inner)

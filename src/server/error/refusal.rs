@@ -115,7 +115,7 @@ impl fmt::Display for RefusalCause {
         match self {
             RefusalCause::Exchange(error) => write!(f, "{error:#}"),
             RefusalCause::Tls(error) => write!(f, "{error:#}"),
-            RefusalCause::Handler(error) if error.is_of_request() => write!(f, "{error:#}"),
+            RefusalCause::Handler(error) if error.is_peer_fault() => write!(f, "{error:#}"),
             RefusalCause::Handler(error) => write!(f, "the handler failed: {error:#}"),
             RefusalCause::Panic => f.write_str("the handler panicked"),
             RefusalCause::Plan => f.write_str("the handler refused the request by its head"),

@@ -125,9 +125,9 @@ impl ErrorCounts {
             RefusalCause::Exchange(error) => one.of_exchange(error),
             // An error that the handler met while reading or writing, and passed on, is the connection's and not its
             // own.
-            RefusalCause::Handler(error) => match error.met() {
-                Some(met) => one.of_exchange(met),
-                None if error.is_of_request() => &mut one.rejected,
+            RefusalCause::Handler(error) => match error.downcast_cause() {
+                Some(error) => one.of_exchange(error),
+                None if error.is_peer_fault() => &mut one.rejected,
                 None => &mut one.handler,
             },
             RefusalCause::Panic => &mut one.panic,
@@ -201,7 +201,7 @@ impl AddAssign<&ErrorCounts> for ErrorCounts {
 #[derive(Default)]
 #[repr(align(128))]
 pub(super) struct CoreStats {
-    /// One for each [`Open`]. The core that gives a connection to this one counts it, too.
+    /// One for each [`OpenGuard`]. The core that gives a connection to this one counts it, too.
     open: AtomicU64,
     pub(super) accepted: Counter,
     pub(super) cut: Counter,
@@ -219,7 +219,7 @@ impl CoreStats {
     }
 
     /// Counts an attempt to accept that has failed.
-    pub(super) fn count_unaccepted(&self) {
+    pub(super) fn count_accept_error(&self) {
         self.count(ErrorCounts { accept: 1, ..ErrorCounts::default() });
     }
 
@@ -249,16 +249,16 @@ impl CoreStats {
 }
 
 /// A connection of a core, or one on its way there. It counts as open until this is dropped.
-pub(super) struct Open(Arc<CoreStats>);
+pub(super) struct OpenGuard(Arc<CoreStats>);
 
-impl Open {
-    pub(super) fn count(core: &Arc<CoreStats>) -> Open {
+impl OpenGuard {
+    pub(super) fn count(core: &Arc<CoreStats>) -> OpenGuard {
         core.open.fetch_add(1, Relaxed);
-        Open(core.clone())
+        OpenGuard(core.clone())
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenGuard {
     fn drop(&mut self) {
         self.0.open.fetch_sub(1, Relaxed);
     }

@@ -1,7 +1,7 @@
-//! [`Inlet`]: where the connections of one core come in. It accepts them, hands them out, and stops.
+//! [`AcceptLoop`]: where the connections of one core come in. It accepts them, hands them out, and stops.
 
-mod admission;
-mod outlet;
+mod connection_limiter;
+mod handoff;
 
 use std::future::poll_fn;
 use std::io;
@@ -11,31 +11,31 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 
-pub(super) use admission::{Gate, Totals};
-pub(super) use outlet::{Arrival, Outlet};
+pub(super) use connection_limiter::{ConnectionLimiter, ServerTotals};
+pub(super) use handoff::{CoreSender, Handoff};
 
-use self::admission::Admission;
+use self::connection_limiter::ConnectionPermit;
 use super::Handler;
 use super::connection::Connection;
-use super::running::{Lifeline, Stop};
-use super::shared::Shared;
-use super::stats::Open;
+use super::running::{Stop, StopOnDrop};
+use super::shared::CoreState;
+use super::stats::OpenGuard;
 use super::worker::Worker;
 use crate::net::{AcceptFault, Accepted, Conn, Listener, Peer, Ticker, classify};
 use crate::runtime;
 
 /// Where the connections of one core come from, and what ends it.
-pub(super) struct Inlet {
-    pub(super) listeners: Vec<(Listener, Sharing)>,
+pub(super) struct AcceptLoop {
+    pub(super) listeners: Vec<(Listener, Dispatch)>,
     /// Connections that another core has accepted for this one.
-    pub(super) arrivals: mpsc::UnboundedReceiver<Arrival>,
+    pub(super) handoffs: mpsc::UnboundedReceiver<Handoff>,
     /// The ways to all cores, including this one, if it accepts for all.
-    pub(super) outlets: Vec<Outlet>,
-    pub(super) gate: Rc<Gate>,
+    pub(super) core_senders: Vec<CoreSender>,
+    pub(super) limiter: Rc<ConnectionLimiter>,
     pub(super) stop: watch::Receiver<Option<Stop>>,
 }
 
-impl Inlet {
+impl AcceptLoop {
     /// Serves until the server is told to stop, and its connections are done or cut.
     ///
     /// # Errors
@@ -44,7 +44,7 @@ impl Inlet {
     pub(super) async fn serve<H: Handler>(
         mut self,
         worker: Rc<Worker<H>>,
-        lifeline: Lifeline,
+        stop_on_drop: StopOnDrop,
     ) -> io::Result<()> {
         let maintained = worker.clone();
         runtime::spawn(async move { maintained.maintain(Ticker::of_system()).await });
@@ -57,11 +57,11 @@ impl Inlet {
             }
         };
         let accepted = runtime::first(stopped, self.accept_all(&worker)).await;
-        drop(lifeline);
-        let Shared { timetable, stats, .. } = &*worker.shared;
+        drop(stop_on_drop);
+        let CoreState { timetable, stats, .. } = &*worker.shared;
         timetable.stop();
         self.stop_listening(&worker).await;
-        runtime::first(timetable.emptied(), grace_over(&mut self.stop)).await;
+        runtime::first(timetable.emptied(), grace_elapsed(&mut self.stop)).await;
         stats.cut.add(stats.open());
         accepted
     }
@@ -71,9 +71,9 @@ impl Inlet {
         let mut pause = BACK_OFF_MIN;
         loop {
             let error = match poll_fn(|cx| self.poll_next(cx)).await {
-                Ok(newcomer) => {
+                Ok(new) => {
                     pause = BACK_OFF_MIN;
-                    self.take_in(worker, newcomer);
+                    self.serve_new(worker, new);
                     continue;
                 }
                 Err(error) => error,
@@ -82,7 +82,7 @@ impl Inlet {
                 AcceptFault::Skip => {}
                 // File descriptors become free when connections close; retrying at once would not help.
                 AcceptFault::BackOff => {
-                    worker.shared.stats.count_unaccepted();
+                    worker.shared.stats.count_accept_error();
                     runtime::sleep(pause).await;
                     pause = (2 * pause).min(BACK_OFF_MAX);
                 }
@@ -91,14 +91,14 @@ impl Inlet {
         }
     }
 
-    fn poll_next(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<Newcomer>> {
-        if let Poll::Ready(Some(arrival)) = self.arrivals.poll_recv(cx) {
-            return Poll::Ready(Ok(Newcomer::Arrived(arrival)));
+    fn poll_next(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<NewConnection>> {
+        if let Poll::Ready(Some(handoff)) = self.handoffs.poll_recv(cx) {
+            return Poll::Ready(Ok(NewConnection::HandedOff(handoff)));
         }
         for index in 0..self.listeners.len() {
-            let (listener, sharing) = &self.listeners[index];
+            let (listener, dispatch) = &self.listeners[index];
             if let Poll::Ready(accepted) = listener.poll_accept(cx) {
-                let accepted = accepted.map(|accepted| Newcomer::Accepted(accepted, *sharing));
+                let accepted = accepted.map(|accepted| NewConnection::Accepted(accepted, *dispatch));
                 // The listener that had its turn is asked last, or a flood on one would starve the others.
                 self.listeners.rotate_left(index + 1);
                 return Poll::Ready(accepted);
@@ -107,58 +107,58 @@ impl Inlet {
         Poll::Pending
     }
 
-    fn take_in<H: Handler>(&self, worker: &Rc<Worker<H>>, newcomer: Newcomer) {
-        match newcomer {
-            Newcomer::Arrived(Arrival { detached, peer, open }) => {
+    fn serve_new<H: Handler>(&self, worker: &Rc<Worker<H>>, new: NewConnection) {
+        match new {
+            NewConnection::HandedOff(Handoff { detached, peer, open }) => {
                 // One that cannot be used here is closed.
                 if let Ok(transport) = detached.attach() {
                     self.admit(worker, (transport, peer), open);
                 }
             }
-            Newcomer::Accepted(accepted, sharing) => {
-                if let Some(kept) = self.hand_out(accepted, sharing) {
-                    self.admit(worker, kept, Open::count(&worker.shared.stats));
+            NewConnection::Accepted(accepted, dispatch) => {
+                if let Some(kept) = self.hand_off(accepted, dispatch) {
+                    self.admit(worker, kept, OpenGuard::count(&worker.shared.stats));
                 }
             }
         }
     }
 
     /// Gives a connection to the core that has the fewest. Returns it if it is to be served here.
-    fn hand_out(&self, accepted: Accepted, sharing: Sharing) -> Option<Accepted> {
-        let least = self.outlets.iter().min_by_key(|outlet| outlet.load());
-        match (sharing, least) {
-            (Sharing::ForAll, Some(outlet)) => outlet.give(accepted),
-            (Sharing::ForAll, None) | (Sharing::Own, _) => Some(accepted),
+    fn hand_off(&self, accepted: Accepted, dispatch: Dispatch) -> Option<Accepted> {
+        let least = self.core_senders.iter().min_by_key(|sender| sender.load());
+        match (dispatch, least) {
+            (Dispatch::LeastLoaded, Some(sender)) => sender.send(accepted),
+            (Dispatch::LeastLoaded, None) | (Dispatch::Local, _) => Some(accepted),
         }
     }
 
-    fn admit<H: Handler>(&self, worker: &Rc<Worker<H>>, (transport, peer): Accepted, open: Open) {
+    fn admit<H: Handler>(&self, worker: &Rc<Worker<H>>, (transport, peer): Accepted, open: OpenGuard) {
         let (worker, shared) = (worker.clone(), &worker.shared);
-        let (admission, id) = Admission::ask(&self.gate, peer, open);
+        let (permit, id) = ConnectionPermit::acquire(&self.limiter, peer, open);
         let conn = Conn::new(transport, shared.timetable.deadline(Peer { addr: peer, id }));
-        let admission = match admission {
-            Ok(admission) => admission,
-            Err(rejection) => return rejection.tell(worker, conn),
+        let permit = match permit {
+            Ok(permit) => permit,
+            Err(rejected) => return rejected.answer(worker, conn),
         };
         let mut connection = Connection::new(worker, conn);
         // A future of its own: that of an async block would have room for more than this.
         runtime::spawn(poll_fn(move |cx| {
-            let _place = &admission;
+            let _permit = &permit;
             connection.poll_closed(cx)
         }));
     }
 
     /// Serves the peers that have already connected, then stops listening.
     async fn stop_listening<H: Handler>(&mut self, worker: &Rc<Worker<H>>) {
-        for (listener, sharing) in std::mem::take(&mut self.listeners) {
+        for (listener, dispatch) in std::mem::take(&mut self.listeners) {
             let waiting = std::iter::from_fn(|| listener.accept_now()).take(WAITING_MAX);
-            waiting.for_each(|accepted| self.take_in(worker, Newcomer::Accepted(accepted, sharing)));
+            waiting.for_each(|accepted| self.serve_new(worker, NewConnection::Accepted(accepted, dispatch)));
         }
-        self.outlets.clear();
-        self.arrivals.close();
+        self.core_senders.clear();
+        self.handoffs.close();
         // This waits for one that is just being handed over. `try_recv` does not see it, and it would be lost.
-        while let Some(arrival) = self.arrivals.recv().await {
-            self.take_in(worker, Newcomer::Arrived(arrival));
+        while let Some(handoff) = self.handoffs.recv().await {
+            self.serve_new(worker, NewConnection::HandedOff(handoff));
         }
     }
 }
@@ -171,10 +171,10 @@ const BACK_OFF_MAX: Duration = Duration::from_secs(1);
 const WAITING_MAX: usize = 4096;
 
 /// Waits for the end of the grace, which a later call may have made shorter.
-pub(super) async fn grace_over(stop: &mut watch::Receiver<Option<Stop>>) {
+pub(super) async fn grace_elapsed(stop: &mut watch::Receiver<Option<Stop>>) {
     loop {
-        let told = *stop.borrow_and_update();
-        let Some(Stop { at }) = told else { return };
+        let ordered = *stop.borrow_and_update();
+        let Some(Stop { at }) = ordered else { return };
         match runtime::timeout_at(at, stop.changed()).await {
             Ok(Ok(())) => {}
             // No sender is left that could make it shorter.
@@ -185,15 +185,15 @@ pub(super) async fn grace_over(stop: &mut watch::Receiver<Option<Stop>>) {
 }
 
 /// A connection that has come in.
-enum Newcomer {
+enum NewConnection {
     /// From the core that has accepted it for this one.
-    Arrived(Arrival),
-    Accepted(Accepted, Sharing),
+    HandedOff(Handoff),
+    Accepted(Accepted, Dispatch),
 }
 
-/// For whom a listener accepts.
+/// Which core serves the connections that a listener accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sharing {
-    Own,
-    ForAll,
+pub(super) enum Dispatch {
+    Local,
+    LeastLoaded,
 }
