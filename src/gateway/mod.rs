@@ -9,7 +9,7 @@ use std::task;
 
 use tokio::io::AsyncWrite;
 
-use self::pump::{Pump, owed};
+use self::pump::{Pump, gateway_error};
 use crate::client::{Call, ClientError};
 use crate::message::{Headers, Response, Status};
 use crate::runtime::beside;
@@ -99,10 +99,11 @@ impl Context {
             return Err(Error::new(Status::BAD_GATEWAY, "a part of the body was read before"));
         }
         let opening = pin!(call.into_future());
-        let opened = beside(async { opening.await.map_err(owed) }, self.peer_gone());
+        let opened = beside(async { opening.await.map_err(gateway_error) }, self.peer_gone());
         let call = RefCell::new(opened.await?);
         let mut pump = Pump::new(&call, self.request.body.bytes());
-        while beside(next_interim(&call), pump.attend(&mut self.body_reader().skip_buffered())).await? {
+        while beside(next_interim(&call), pump.run_and_watch(&mut self.body_reader().skip_buffered())).await?
+        {
             let (status, fields) = {
                 let mut call = call.borrow_mut();
                 (call.early().status, call.early().headers.forwarded())
@@ -112,8 +113,9 @@ impl Context {
                 self.informational(status, &fields).await?;
             }
         }
-        let head = poll_fn(|cx| call.borrow_mut().poll_head(cx, &mut self.response)).await.map_err(owed);
-        let listing = self.response.headers.forward();
+        let head =
+            poll_fn(|cx| call.borrow_mut().poll_head(cx, &mut self.response)).await.map_err(gateway_error);
+        let connection_options = self.response.headers.forward();
         // The handler's own, whose place they took.
         self.response.headers.append_all(&call.borrow_mut().early().headers);
         if let Err(error) = head.and_then(|()| change(&mut self.response).into_result()) {
@@ -121,11 +123,11 @@ impl Context {
             return Err(error);
         }
         if !pump.is_wanted() {
-            relay(&call, &listing, self.stream().await?).await?;
+            relay(&call, &connection_options, self.stream().await?).await?;
         } else {
             let (body, out) = self.duplex().await?;
             let mut body = body.skip_buffered();
-            beside(relay(&call, &listing, out), pump.attend(&mut body)).await?;
+            beside(relay(&call, &connection_options, out), pump.run_and_watch(&mut body)).await?;
             // Many servers answer while they read.
             pump.run(&mut body).await?;
         }
@@ -136,13 +138,13 @@ impl Context {
 
 /// Takes the next interim answer. Returns false once the final one has come.
 async fn next_interim(call: &RefCell<Call>) -> Result<bool> {
-    poll_fn(|cx| call.borrow_mut().poll_interim(cx)).await.map_err(owed)
+    poll_fn(|cx| call.borrow_mut().poll_interim(cx)).await.map_err(gateway_error)
 }
 
 /// Forwards the body of the response to the peer, and the trailers that this `listing` does not keep from it.
-async fn relay(call: &RefCell<Call>, listing: &Headers, mut out: Writer<'_>) -> Result {
+async fn relay(call: &RefCell<Call>, connection_options: &Headers, mut out: Writer<'_>) -> Result {
     loop {
-        let chunk = async { poll_fn(|cx| call.borrow_mut().poll_chunk(cx)).await.map_err(owed) };
+        let chunk = async { poll_fn(|cx| call.borrow_mut().poll_chunk(cx)).await.map_err(gateway_error) };
         // A server that pauses may have sent what its client waits for.
         let pause = async {
             out.flush().await?;
@@ -160,6 +162,6 @@ async fn relay(call: &RefCell<Call>, listing: &Headers, mut out: Writer<'_>) -> 
             written += poll_fn(write).await?;
         }
     }
-    let trailers = call.borrow().received_trailers().forwarded_behind(listing);
+    let trailers = call.borrow().received_trailers().forwarded_behind(connection_options);
     Ok(out.finish_with(&trailers).await?)
 }

@@ -12,7 +12,7 @@ use crate::server::{Error, Reader, Result};
 /// Forwards the body of a request to the server behind. It can be stopped at any time, and continues where it was.
 pub(super) struct Pump<'c> {
     call: &'c RefCell<Call>,
-    piece: Vec<u8>,
+    chunk: Vec<u8>,
     /// How many bytes of the piece have been sent.
     sent: usize,
 }
@@ -20,18 +20,18 @@ pub(super) struct Pump<'c> {
 impl Pump<'_> {
     /// Begins with `buffered`, which is all of the body if it was received before.
     pub(super) fn new<'c>(call: &'c RefCell<Call>, buffered: &[u8]) -> Pump<'c> {
-        Pump { call, piece: buffered.to_vec(), sent: 0 }
+        Pump { call, chunk: buffered.to_vec(), sent: 0 }
     }
 
     /// Runs until all that is still to come of `body` has been sent, or the server reads no more of it.
     pub(super) async fn run(&mut self, body: &mut Reader<'_>) -> Result {
-        self.run_unless(async |_: &mut Reader<'_>| pending().await, body).await
+        self.run_until(async |_: &mut Reader<'_>| pending().await, body).await
     }
 
     /// Runs as [`Pump::run`] does, and then waits until the peer closes, which is an error. What is not forwarded is
     /// discarded, since many peers take nothing of an answer before they have sent all of their request.
-    pub(super) async fn attend(&mut self, body: &mut Reader<'_>) -> Result {
-        self.run_unless(async |body: &mut Reader<'_>| body.peer_gone().await, body).await?;
+    pub(super) async fn run_and_watch(&mut self, body: &mut Reader<'_>) -> Result {
+        self.run_until(async |body: &mut Reader<'_>| body.peer_gone().await, body).await?;
         while let Ok(Some(_)) = body.chunk().await {}
         body.peer_gone().await
     }
@@ -42,26 +42,26 @@ impl Pump<'_> {
     }
 
     /// Runs, unless `left` fails because the peer has left while the server behind takes no more.
-    async fn run_unless(
+    async fn run_until(
         &mut self,
-        left: impl AsyncFn(&mut Reader<'_>) -> Result,
+        gone: impl AsyncFn(&mut Reader<'_>) -> Result,
         body: &mut Reader<'_>,
     ) -> Result {
         while self.is_wanted() {
-            while self.sent < self.piece.len() {
-                let piece = &self.piece[self.sent..];
-                let write = self.asked(|call, cx| call.poll_data(cx, piece));
-                self.sent += beside(write, left(body)).await?;
+            while self.sent < self.chunk.len() {
+                let chunk = &self.chunk[self.sent..];
+                let write = self.poll_call(|call, cx| call.poll_data(cx, chunk));
+                self.sent += beside(write, gone(body)).await?;
             }
             let chunk = async { Ok(body.chunk().await?) };
             // A peer that pauses may be waiting for an answer to what it has sent.
-            let flush = self.asked(Call::poll_sent);
+            let flush = self.poll_call(Call::poll_sent);
             let Some(chunk) = beside(chunk, flush).await? else {
                 let trailers = body.trailers().forwarded_behind(&body.request.headers);
-                return beside(self.finish(&trailers), left(body)).await;
+                return beside(self.finish(&trailers), gone(body)).await;
             };
-            self.piece.clear();
-            self.piece.extend_from_slice(chunk);
+            self.chunk.clear();
+            self.chunk.extend_from_slice(chunk);
             self.sent = 0;
         }
         Ok(())
@@ -77,19 +77,19 @@ impl Pump<'_> {
             }
             Poll::Ready(ended)
         };
-        self.asked(end).await
+        self.poll_call(end).await
     }
 
     /// Awaits what `poll` does with the call.
-    async fn asked<T>(
+    async fn poll_call<T>(
         &self,
         mut poll: impl FnMut(&mut Call, &mut Context<'_>) -> Poll<Result<T, ClientError>>,
     ) -> Result<T> {
-        poll_fn(|cx| poll(&mut self.call.borrow_mut(), cx)).await.map_err(owed)
+        poll_fn(|cx| poll(&mut self.call.borrow_mut(), cx)).await.map_err(gateway_error)
     }
 }
 
 /// The error of a gateway whose server behind fails.
-pub(super) fn owed(error: ClientError) -> Error {
+pub(super) fn gateway_error(error: ClientError) -> Error {
     Error::new(error.owed(), error)
 }

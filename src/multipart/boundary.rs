@@ -5,7 +5,7 @@ use std::fmt;
 use memchr::memmem::{self, Finder};
 
 use super::MultipartError;
-use super::parameter;
+use super::parameters;
 use crate::message::Headers;
 
 /// The boundary of one body. Each part ends at a delimiter: CRLF, two dashes and the boundary.
@@ -16,18 +16,18 @@ pub(super) struct Boundary {
 
 /// What some bytes of a body begin with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Front {
+pub(super) enum Scan {
     /// This many bytes, at least one, that are not part of a delimiter, whatever follows them.
     Data(usize),
     /// A whole delimiter.
     Delimiter,
     /// Possibly the start of a delimiter: more bytes are needed.
-    Open,
+    Partial,
 }
 
 /// What the line of a delimiter announces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Line {
+pub(super) enum DelimiterKind {
     /// Another part.
     Part,
     /// The end of the parts.
@@ -51,11 +51,11 @@ impl Boundary {
         let (Some(content_type), None) = (types.next(), types.next()) else {
             return Err(MultipartError::ContentType);
         };
-        let (kind, parameters) = parameter::split(content_type);
+        let (kind, parameters) = parameters::split_parameters(content_type);
         if !kind.eq_ignore_ascii_case(b"multipart/form-data") {
             return Err(MultipartError::ContentType);
         }
-        match (parameters.once("boundary"), parameters.once("boundary*")) {
+        match (parameters.unique("boundary"), parameters.unique("boundary*")) {
             (Ok(text), Ok(None)) => Boundary::new(&text.unwrap_or_default()),
             _ => Err(MultipartError::Boundary),
         }
@@ -67,12 +67,12 @@ impl Boundary {
     }
 
     /// What `bytes` begin with.
-    pub(super) fn front(&self, bytes: &[u8]) -> Front {
-        let data = self.finder.find(bytes).unwrap_or_else(|| bytes.len() - self.open_len(bytes));
+    pub(super) fn scan(&self, bytes: &[u8]) -> Scan {
+        let data = self.finder.find(bytes).unwrap_or_else(|| bytes.len() - self.partial_len(bytes));
         match data {
-            0 if bytes.len() < self.delimiter_len() => Front::Open,
-            0 => Front::Delimiter,
-            count => Front::Data(count),
+            0 if bytes.len() < self.delimiter_len() => Scan::Partial,
+            0 => Scan::Delimiter,
+            count => Scan::Data(count),
         }
     }
 
@@ -82,23 +82,23 @@ impl Boundary {
     ///
     /// Some programs find a boundary anywhere in a preamble, others only at the start of a line, and they differ in what
     /// ends a line. No honest client sends one that is not behind a CRLF.
-    pub(super) fn front_of_preamble(&self, bytes: &[u8]) -> Result<Front, MultipartError> {
+    pub(super) fn scan_preamble(&self, bytes: &[u8]) -> Result<Scan, MultipartError> {
         let delimiter = self.finder.needle();
         match memmem::find(bytes, &delimiter[2..]) {
-            Some(2) if bytes.starts_with(b"\r\n") => Ok(Front::Delimiter),
-            Some(at) if bytes[..at].ends_with(b"\r\n") => Ok(Front::Data(at - 2)),
+            Some(2) if bytes.starts_with(b"\r\n") => Ok(Scan::Delimiter),
+            Some(at) if bytes[..at].ends_with(b"\r\n") => Ok(Scan::Data(at - 2)),
             Some(_) => Err(MultipartError::Delimiter),
             // All that may be the start of a delimiter stays.
             None => match bytes.len().saturating_sub(delimiter.len() - 1) {
-                0 => Ok(Front::Open),
-                count => Ok(Front::Data(count)),
+                0 => Ok(Scan::Partial),
+                count => Ok(Scan::Data(count)),
             },
         }
     }
 
     /// How many bytes at the end of `bytes` may be the start of a delimiter. No delimiter begins within another one,
     /// since only the first octet is a CR.
-    fn open_len(&self, bytes: &[u8]) -> usize {
+    fn partial_len(&self, bytes: &[u8]) -> usize {
         let needle = self.finder.needle();
         let tail = &bytes[bytes.len().saturating_sub(needle.len() - 1)..];
         let start = memchr::memrchr(b'\r', tail).filter(|&start| needle.starts_with(&tail[start..]));
@@ -119,11 +119,14 @@ fn is_bchar(octet: &u8) -> bool {
 ///
 /// RFC 2046 §5.1.1 lets a boundary be the beginning of a longer line. A program that takes such a line for data and one
 /// that takes it for a boundary read two different bodies, so it is refused here.
-pub(super) fn line(rest: &[u8], is_end: bool) -> Result<Option<(Line, usize)>, MultipartError> {
+pub(super) fn parse_delimiter_line(
+    rest: &[u8],
+    is_end: bool,
+) -> Result<Option<(DelimiterKind, usize)>, MultipartError> {
     let (line, dashes, tail) = match rest {
-        [b'-', b'-', tail @ ..] => (Line::Close, 2, tail),
-        [b'-'] => (Line::Close, 1, &[][..]),
-        tail => (Line::Part, 0, tail),
+        [b'-', b'-', tail @ ..] => (DelimiterKind::Close, 2, tail),
+        [b'-'] => (DelimiterKind::Close, 1, &[][..]),
+        tail => (DelimiterKind::Part, 0, tail),
     };
     let padding = tail.iter().take_while(|octet| matches!(octet, b' ' | b'\t')).count();
     match tail[padding..] {
@@ -194,24 +197,24 @@ mod tests {
     #[test]
     fn data_ends_where_a_delimiter_may_begin() {
         let boundary = Boundary::new(b"b").unwrap();
-        for (bytes, front) in [
-            ("", Front::Open),
-            ("x", Front::Data(1)),
-            ("--b", Front::Data(3)),
-            ("\r", Front::Open),
-            ("\r\n--", Front::Open),
-            ("\r\n--b", Front::Delimiter),
-            ("\r\n--bx", Front::Delimiter),
-            ("\r\n--c", Front::Data(5)),
-            ("\n--b", Front::Data(4)),
-            ("\r--b", Front::Data(4)),
-            ("\r\n-\r\n--b", Front::Data(3)),
-            ("\r\r\n-", Front::Data(1)),
-            ("x\r\n--", Front::Data(1)),
-            ("x\r\n--b", Front::Data(1)),
-            ("\r\n--\r\n-", Front::Data(4)),
+        for (bytes, scanned) in [
+            ("", Scan::Partial),
+            ("x", Scan::Data(1)),
+            ("--b", Scan::Data(3)),
+            ("\r", Scan::Partial),
+            ("\r\n--", Scan::Partial),
+            ("\r\n--b", Scan::Delimiter),
+            ("\r\n--bx", Scan::Delimiter),
+            ("\r\n--c", Scan::Data(5)),
+            ("\n--b", Scan::Data(4)),
+            ("\r--b", Scan::Data(4)),
+            ("\r\n-\r\n--b", Scan::Data(3)),
+            ("\r\r\n-", Scan::Data(1)),
+            ("x\r\n--", Scan::Data(1)),
+            ("x\r\n--b", Scan::Data(1)),
+            ("\r\n--\r\n-", Scan::Data(4)),
         ] {
-            assert_eq!(boundary.front(bytes.as_bytes()), front, "{bytes:?}");
+            assert_eq!(boundary.scan(bytes.as_bytes()), scanned, "{bytes:?}");
         }
     }
 
@@ -220,20 +223,20 @@ mod tests {
     fn a_preamble_contains_no_boundary() {
         let boundary = Boundary::new(b"b").unwrap();
         let check = |bytes: &str, expected| {
-            assert_eq!(boundary.front_of_preamble(bytes.as_bytes()), expected, "{bytes:?}");
+            assert_eq!(boundary.scan_preamble(bytes.as_bytes()), expected, "{bytes:?}");
         };
-        for (bytes, front) in [
-            ("", Front::Open),
-            ("\r\n--", Front::Open),
-            ("xyz-", Front::Open),
-            ("xyz--", Front::Data(1)),
-            ("\r\n--b", Front::Delimiter),
-            ("\r\n--bx", Front::Delimiter),
-            ("\r\n\r\n--b", Front::Data(2)),
-            ("x\n\r\n--b", Front::Data(2)),
-            ("-\r\n--b\n--b", Front::Data(1)),
+        for (bytes, scanned) in [
+            ("", Scan::Partial),
+            ("\r\n--", Scan::Partial),
+            ("xyz-", Scan::Partial),
+            ("xyz--", Scan::Data(1)),
+            ("\r\n--b", Scan::Delimiter),
+            ("\r\n--bx", Scan::Delimiter),
+            ("\r\n\r\n--b", Scan::Data(2)),
+            ("x\n\r\n--b", Scan::Data(2)),
+            ("-\r\n--b\n--b", Scan::Data(1)),
         ] {
-            check(bytes, Ok(front));
+            check(bytes, Ok(scanned));
         }
         for bytes in ["--b", "x--b", "\n--b", "\r--b", "\r\n --b", "\r\n---b", "\r\nx--b\r\n--b"] {
             check(bytes, Err(MultipartError::Delimiter));
@@ -244,11 +247,12 @@ mod tests {
     fn nothing_but_padding_follows_a_boundary_5_1_1() {
         let padded = " ".repeat(PADDING_MAX);
         let check = |rest: &str, more, end| {
-            assert_eq!(line(rest.as_bytes(), false), more, "{rest:?}");
-            assert_eq!(line(rest.as_bytes(), true), end, "{rest:?}");
+            assert_eq!(parse_delimiter_line(rest.as_bytes(), false), more, "{rest:?}");
+            assert_eq!(parse_delimiter_line(rest.as_bytes(), true), end, "{rest:?}");
         };
         let (wrong, incomplete) = (|| Err(MultipartError::Delimiter), || Err(MultipartError::Incomplete));
-        let (part, close) = (|len| Ok(Some((Line::Part, len))), |len| Ok(Some((Line::Close, len))));
+        let (part, close) =
+            (|len| Ok(Some((DelimiterKind::Part, len))), |len| Ok(Some((DelimiterKind::Close, len))));
         for rest in ["", "-", " \t", "\r", " \r", "--\r", "-- \r"] {
             check(rest, Ok(None), incomplete());
         }

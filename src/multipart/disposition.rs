@@ -3,7 +3,7 @@
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 
-use super::parameter::{self, Malformed};
+use super::parameters::{self, Malformed};
 use crate::message::percent;
 
 /// What `content-disposition` says about a part. The peer chooses both names.
@@ -20,12 +20,12 @@ impl Disposition {
     /// a program that inspects `filename` must see the name that is used, `filename*` counts only where it is alone.
     /// aiohttp sends `name*` instead of a `name` that is not ASCII. With both, a form is refused: they are two names.
     pub(super) fn parse(field: &[u8]) -> Result<Disposition, Malformed> {
-        let (kind, parameters) = parameter::split(field);
+        let (kind, parameters) = parameters::split_parameters(field);
         if !kind.eq_ignore_ascii_case(b"form-data") {
             return Err(Malformed);
         }
-        let plain = |name| parameters.once(name)?.map(|value| text(&value)).transpose();
-        let extended = |name| parameters.once(name)?.map(|value| extended_text(&value)).transpose();
+        let plain = |name| parameters.unique(name)?.map(|value| text(&value)).transpose();
+        let extended = |name| parameters.unique(name)?.map(|value| extended_text(&value)).transpose();
         let name = match (plain("name")?, extended("name*")?) {
             (Some(name), None) | (None, Some(name)) => name,
             (None, None) | (Some(_), Some(_)) => return Err(Malformed),

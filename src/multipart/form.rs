@@ -67,7 +67,7 @@ impl Form {
         content_type: &str,
         bytes: impl Into<Bytes>,
     ) -> Result<(), InvalidField> {
-        self.push(name, Some(file_name), &of_type(content_type)?, Piece::Bytes(bytes.into()))
+        self.push(name, Some(file_name), &content_type_field(content_type)?, Piece::Bytes(bytes.into()))
     }
 
     /// Adds a file that is read while it is sent.
@@ -87,7 +87,7 @@ impl Form {
         len: Option<u64>,
     ) -> Result<(), InvalidField> {
         let content = Piece::Stream { source: Box::pin(source), left: len };
-        self.push(name, Some(file_name), &of_type(content_type)?, content)
+        self.push(name, Some(file_name), &content_type_field(content_type)?, content)
     }
 
     /// Adds a part with `fields` of its own, such as a content type without a file name, which many APIs want beside a
@@ -164,7 +164,7 @@ impl Form {
 }
 
 /// The fields of a part with this content type.
-fn of_type(content_type: &str) -> Result<Headers, InvalidField> {
+fn content_type_field(content_type: &str) -> Result<Headers, InvalidField> {
     let mut fields = Headers::new();
     fields.set("Content-Type", content_type)?;
     Ok(fields)

@@ -32,7 +32,7 @@ mod save;
 mod boundary;
 mod disposition;
 mod head;
-mod parameter;
+mod parameters;
 mod window;
 
 mod form;
@@ -54,7 +54,7 @@ pub use limits::MultipartLimits;
 pub use part::Part;
 pub use save::Saved;
 
-use self::boundary::{Boundary, Front, Line};
+use self::boundary::{Boundary, DelimiterKind, Scan};
 use self::head::PartHead;
 use self::window::Window;
 use crate::error::Excerpt;
@@ -90,7 +90,7 @@ pub struct Multipart<R> {
     window: Window,
     state: State,
     /// How many bytes at the front of the window are known to be neither a delimiter nor a head.
-    clear: usize,
+    data_len: usize,
     /// How many parts have begun.
     parts: usize,
     /// How large the content of this part is so far; or the preamble, or the epilogue.
@@ -132,7 +132,7 @@ impl<R: AsyncRead + Unpin> Multipart<R> {
         if headers.content_length().is_some_and(|length| length > limits.bytes_max) {
             return Err(body_too_large(limits.bytes_max));
         }
-        Ok(Multipart::within(source, boundary, limits))
+        Ok(Multipart::with_boundary(source, boundary, limits))
     }
 
     /// Reads the parts that `source` yields, separated by `boundary`.
@@ -141,7 +141,7 @@ impl<R: AsyncRead + Unpin> Multipart<R> {
     ///
     /// Fails if the boundary is malformed (RFC 2046 §5.1.1).
     pub fn new(source: R, boundary: &str, limits: MultipartLimits) -> Result<Multipart<R>, MultipartError> {
-        Ok(Multipart::within(source, Boundary::new(boundary.as_bytes())?, limits))
+        Ok(Multipart::with_boundary(source, Boundary::new(boundary.as_bytes())?, limits))
     }
 
     /// Returns the next part as soon as its head has arrived; `None` after the last one, when the whole body has been
@@ -157,7 +157,7 @@ impl<R: AsyncRead + Unpin> Multipart<R> {
         }
     }
 
-    fn within(source: R, boundary: Boundary, limits: MultipartLimits) -> Multipart<R> {
+    fn with_boundary(source: R, boundary: Boundary, limits: MultipartLimits) -> Multipart<R> {
         let limits = MultipartLimits { head_max: limits.head_max.min(HEAD_MAX), ..limits };
         // The first boundary is also at the start of a line, though it need not follow a CRLF.
         let window = Window::new(WINDOW_MIN.max(limits.head_max + HEAD_ENDS), b"\r\n");
@@ -167,7 +167,7 @@ impl<R: AsyncRead + Unpin> Multipart<R> {
             limits,
             window,
             state: State::Preamble,
-            clear: 0,
+            data_len: 0,
             parts: 0,
             size: 0,
             head: PartHead::default(),
@@ -184,19 +184,19 @@ impl<R: AsyncRead + Unpin> Multipart<R> {
                     count => _ = self.take(count),
                 },
                 State::Delimiter => {
-                    let line = ready!(self.poll_line(cx));
-                    let next = line.and_then(|line| self.begin(line));
-                    self.state = self.settle(next)?;
+                    let line = ready!(self.poll_delimiter_line(cx));
+                    let next = line.and_then(|line| self.begin_next(line));
+                    self.state = self.record_failure(next)?;
                 }
                 State::Head { searched } => {
                     let head = ready!(self.poll_head(cx, searched));
-                    self.settle(head)?;
+                    self.record_failure(head)?;
                     (self.state, self.size) = (State::EmptyLine, 0);
                     return Poll::Ready(Ok(true));
                 }
                 State::Epilogue => {
                     let skipped = ready!(self.poll_epilogue(cx));
-                    self.settle(skipped)?;
+                    self.record_failure(skipped)?;
                     self.state = State::Done;
                 }
                 State::Done => return Poll::Ready(Ok(false)),
@@ -207,14 +207,14 @@ impl<R: AsyncRead + Unpin> Multipart<R> {
 
     /// Returns how many bytes at the front of the window are content of the part, or preamble; 0 at its end.
     fn poll_data(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<usize>> {
-        if self.clear == 0 {
-            let found = ready!(self.poll_front(cx));
-            self.clear = self.settle(found)?;
+        if self.data_len == 0 {
+            let found = ready!(self.poll_scan(cx));
+            self.data_len = self.record_failure(found)?;
         }
-        Poll::Ready(Ok(self.clear))
+        Poll::Ready(Ok(self.data_len))
     }
 
-    fn poll_front(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<usize>> {
+    fn poll_scan(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<usize>> {
         let size_max = match self.state {
             State::EmptyLine | State::Content => self.limits.part_max,
             State::Preamble => self.margin_max(),
@@ -223,35 +223,36 @@ impl<R: AsyncRead + Unpin> Multipart<R> {
         };
         loop {
             let unread = self.window.unread();
-            let front = match self.state {
-                State::Preamble => self.boundary.front_of_preamble(unread)?,
-                _ => self.boundary.front(unread),
+            let scanned = match self.state {
+                State::Preamble => self.boundary.scan_preamble(unread)?,
+                _ => self.boundary.scan(unread),
             };
-            match (front, self.state) {
-                (Front::Data(_), State::EmptyLine) => {
+            match (scanned, self.state) {
+                (Scan::Data(_), State::EmptyLine) => {
                     self.window.consume("\r\n".len());
                     self.state = State::Content;
                 }
                 // By the grammar, this part has no content; many programs read the delimiter as content. No honest
                 // client sends it, since content must not begin with the boundary either (RFC 2046 §5.1.1).
-                (Front::Delimiter, State::EmptyLine) => {
+                (Scan::Delimiter, State::EmptyLine) => {
                     return Poll::Ready(Err(MultipartError::Delimiter.into()));
                 }
-                (Front::Data(count), _) => {
+                (Scan::Data(count), _) => {
                     self.size += count as u64;
-                    return Poll::Ready(within(self.size, size_max, || self.too_large()).map(|()| count));
+                    check_limit(self.size, size_max, || self.too_large())?;
+                    return Poll::Ready(Ok(count));
                 }
-                (Front::Delimiter, _) => return Poll::Ready(Ok(0)),
-                (Front::Open, _) => ready!(self.poll_more(cx))?,
+                (Scan::Delimiter, _) => return Poll::Ready(Ok(0)),
+                (Scan::Partial, _) => ready!(self.poll_more(cx))?,
             }
         }
     }
 
-    fn poll_line(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<Line>> {
+    fn poll_delimiter_line(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<DelimiterKind>> {
         let start = self.boundary.delimiter_len();
         loop {
             let rest = &self.window.unread()[start..];
-            match boundary::line(rest, self.window.is_end())? {
+            match boundary::parse_delimiter_line(rest, self.window.is_end())? {
                 Some((line, len)) => {
                     self.window.consume(start + len);
                     return Poll::Ready(Ok(line));
@@ -268,7 +269,7 @@ impl<R: AsyncRead + Unpin> Multipart<R> {
             let unread = self.window.unread();
             if let Some(found) = memmem::find(&unread[searched..], b"\r\n\r\n") {
                 let end = searched + found + 2;
-                within(end as u64 - 2, self.limits.head_max as u64, || self.head_too_large())?;
+                check_limit(end as u64 - 2, self.limits.head_max as u64, || self.head_too_large())?;
                 self.head.parse(self.parts, &unread[2..end], self.limits.fields_max)?;
                 self.window.consume(end);
                 return Poll::Ready(Ok(()));
@@ -288,7 +289,7 @@ impl<R: AsyncRead + Unpin> Multipart<R> {
             let count = self.window.unread().len();
             self.size += count as u64;
             self.window.consume(count);
-            within(self.size, self.margin_max(), || self.too_large())?;
+            check_limit(self.size, self.margin_max(), || self.too_large())?;
             if ready!(self.poll_fill(cx))? == 0 {
                 return Poll::Ready(Ok(()));
             }
@@ -306,21 +307,21 @@ impl<R: AsyncRead + Unpin> Multipart<R> {
     fn poll_fill(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<usize>> {
         let count = ready!(self.window.poll_fill(cx, &mut self.source))?;
         let bytes_max = self.limits.bytes_max;
-        let received = within(self.window.received(), bytes_max, || body_too_large(bytes_max));
+        let received = check_limit(self.window.received(), bytes_max, || body_too_large(bytes_max));
         Poll::Ready(received.map(|()| count))
     }
 
     /// The state after the line of a delimiter.
-    fn begin(&mut self, line: Line) -> io::Result<State> {
-        match line {
-            Line::Close => {
+    fn begin_next(&mut self, kind: DelimiterKind) -> io::Result<State> {
+        match kind {
+            DelimiterKind::Close => {
                 self.size = 0;
                 Ok(State::Epilogue)
             }
-            Line::Part => {
+            DelimiterKind::Part => {
                 self.parts += 1;
                 let parts_max = self.limits.parts_max as u64;
-                within(self.parts as u64, parts_max, || {
+                check_limit(self.parts as u64, parts_max, || {
                     MultipartError::TooManyParts(WireDetail::limit("parts_max", "parts", parts_max))
                 })?;
                 Ok(State::Head { searched: 0 })
@@ -329,7 +330,7 @@ impl<R: AsyncRead + Unpin> Multipart<R> {
     }
 
     /// Notes an error, after which nothing more can be read.
-    fn settle<T>(&mut self, result: io::Result<T>) -> io::Result<T> {
+    fn record_failure<T>(&mut self, result: io::Result<T>) -> io::Result<T> {
         if let Err(error) = &result {
             self.failed = error.get_ref().and_then(|error| error.downcast_ref()).cloned();
             self.state = State::Failed;
@@ -381,7 +382,7 @@ impl<R: AsyncRead + Unpin> Multipart<R> {
 
     /// Takes the first `count` bytes of the window, which [`Multipart::poll_data`] has found.
     fn take(&mut self, count: usize) -> &[u8] {
-        self.clear -= count;
+        self.data_len -= count;
         self.window.take(count)
     }
 }
@@ -395,7 +396,7 @@ const HEAD_MAX: usize = 1 << 20;
 /// The CRLFs around a head.
 const HEAD_ENDS: usize = "\r\n\r\n\r\n".len();
 
-fn within(count: u64, max: u64, error: impl FnOnce() -> MultipartError) -> io::Result<()> {
+fn check_limit(count: u64, max: u64, error: impl FnOnce() -> MultipartError) -> io::Result<()> {
     match count <= max {
         true => Ok(()),
         false => Err(error().into()),

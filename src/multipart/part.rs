@@ -47,7 +47,7 @@ impl<'a, R: AsyncRead + Unpin> Part<'a, R> {
             if chunk.len() > memory_max - bytes.len() {
                 let limit = WireDetail::limit("memory_max", "bytes", memory_max as u64);
                 let error = self.body.part_too_large(limit);
-                return self.body.settle(Err(error.into()));
+                return self.body.record_failure(Err(error.into()));
             }
             bytes.extend_from_slice(chunk);
         }

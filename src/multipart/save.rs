@@ -45,26 +45,26 @@ impl<R: AsyncRead + Unpin> Part<'_, R> {
     /// or, on Windows, that of a device, begins with a dot, contains a colon or a control character or is too long; and
     /// with [`io::ErrorKind::AlreadyExists`] if there already is a file with this name.
     pub async fn save_as(&mut self, dir: impl AsRef<Path>, name: &str) -> io::Result<Saved> {
-        if !is_plain(name) {
+        if !is_plain_name(name) {
             return Err(MultipartError::of_file_name(name).into());
         }
         let path = dir.as_ref().join(name);
-        let created = spawn_blocking(move || Draft::create(path)).await?;
-        let (file, draft) = created.map_err(|error| match error.kind() {
+        let created = spawn_blocking(move || TempFile::create(path)).await?;
+        let (file, temp) = created.map_err(|error| match error.kind() {
             io::ErrorKind::InvalidFilename => MultipartError::of_file_name(name).into(),
             _ => error,
         })?;
         match self.write_to(File::from_std(file)).await {
-            Ok(len) => Ok(Saved { path: draft.keep(), len }),
+            Ok(len) => Ok(Saved { path: temp.keep(), len }),
             Err(error) => {
-                draft.discard().await;
+                temp.discard().await;
                 Err(error)
             }
         }
     }
 
     async fn write_to(&mut self, file: File) -> io::Result<u64> {
-        let (mut file, mut len) = (BufWriter::with_capacity(WRITTEN_AT_ONCE, file), 0);
+        let (mut file, mut len) = (BufWriter::with_capacity(WRITE_BUFFER_LEN, file), 0);
         while let Some(chunk) = self.chunk().await? {
             file.write_all(chunk).await?;
             len += chunk.len() as u64;
@@ -75,22 +75,22 @@ impl<R: AsyncRead + Unpin> Part<'_, R> {
 }
 
 /// Copying this much is cheaper than a detour through another thread.
-const WRITTEN_AT_ONCE: usize = 64 << 10;
+const WRITE_BUFFER_LEN: usize = 64 << 10;
 
 /// Whether `name` is the name of a file and nothing else, on any system, and of one that is not hidden. Callers are
 /// supposed to choose it themselves, but some will use the peer's.
-fn is_plain(name: &str) -> bool {
+fn is_plain_name(name: &str) -> bool {
     is_file_name(name) && !name.starts_with('.') && !name.contains(|c: char| c == ':' || c.is_control())
 }
 
 /// A file that is removed unless it is kept.
-struct Draft(Option<Temporary>);
+struct TempFile(Option<RemoveOnDrop>);
 
-impl Draft {
+impl TempFile {
     /// Creates a new file. If the caller is gone by then, the file is removed again.
-    fn create(path: PathBuf) -> io::Result<(fs::File, Draft)> {
+    fn create(path: PathBuf) -> io::Result<(fs::File, TempFile)> {
         let file = fs::File::create_new(&path)?;
-        Ok((file, Draft(Some(Temporary(path)))))
+        Ok((file, TempFile(Some(RemoveOnDrop(path)))))
     }
 
     fn keep(mut self) -> PathBuf {
@@ -105,7 +105,7 @@ impl Draft {
     }
 }
 
-impl Drop for Draft {
+impl Drop for TempFile {
     fn drop(&mut self) {
         if let Some(temporary) = self.0.take() {
             drop(spawn_blocking(move || drop(temporary)));
@@ -114,9 +114,9 @@ impl Drop for Draft {
 }
 
 /// A file that is removed when this is dropped, unless the path is empty. Errors cannot be reported.
-struct Temporary(PathBuf);
+struct RemoveOnDrop(PathBuf);
 
-impl Drop for Temporary {
+impl Drop for RemoveOnDrop {
     fn drop(&mut self) {
         if !self.0.as_os_str().is_empty() {
             let _ = fs::remove_file(&self.0);
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn a_plain_name_leads_to_no_other_folder() {
         for name in ["a", "cat.jpg", "ü 猫", "a..b", "~", "%2e%2e", "-rf"] {
-            assert!(is_plain(name), "{name:?}");
+            assert!(is_plain_name(name), "{name:?}");
         }
         for name in [
             "",
@@ -157,7 +157,7 @@ mod tests {
             "\u{7f}",
             "a/\0",
         ] {
-            assert!(!is_plain(name), "{name:?}");
+            assert!(!is_plain_name(name), "{name:?}");
         }
     }
 }

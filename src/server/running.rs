@@ -158,7 +158,7 @@ impl Running {
 
     /// Returns what the server has counted so far.
     pub fn stats(&self) -> ServerStats {
-        ServerStats::of(self.inner.stats.iter().map(|core| &**core))
+        ServerStats::from_cores(self.inner.stats.iter().map(|core| &**core))
     }
 }
 

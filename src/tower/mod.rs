@@ -1,14 +1,14 @@
 //! Floor 5: services of tower as handlers, such as a `Router` of axum.
 
-mod fields;
+mod header_map;
 
-mod slot;
+mod frame_channel;
 
 mod tower_body;
 
-mod feed;
+mod body_pump;
 
-mod answer;
+mod response;
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -21,9 +21,9 @@ use tower_service::Service;
 
 pub use tower_body::TowerBody;
 
-use self::answer::answer;
-use self::feed::Feed;
-use self::fields::field_map;
+use self::body_pump::BodyPump;
+use self::header_map::to_header_map;
+use self::response::send_response;
 use crate::message::{Request, Status, Version, escape_resource};
 use crate::server::{BodyPlan, Context, Error, Handler, Result};
 
@@ -131,20 +131,20 @@ where
             // What is left must not pass for all of it.
             return Err(Error::new(Status::INTERNAL_SERVER_ERROR, "a part of the body was read before"));
         }
-        let (feed, body) = Feed::new(ctx);
-        let request = asked(ctx, body).map_err(|refused| Error::new(Status::BAD_REQUEST, refused))?;
+        let (pump, body) = BodyPump::new(ctx);
+        let request = to_http_request(ctx, body).map_err(|error| Error::new(Status::BAD_REQUEST, error))?;
         let mut service = self.service.clone();
         let answering = async move {
             poll_fn(|cx| service.poll_ready(cx)).await.map_err(Error::other)?;
             service.call(request).await.map_err(Error::other)
         };
-        let answered = feed.attend(&mut ctx.body_reader().skip_buffered(), answering).await?;
-        answer(ctx, &feed, answered).await
+        let response = pump.run_beside(&mut ctx.body_reader().skip_buffered(), answering).await?;
+        send_response(ctx, &pump, response).await
     }
 }
 
 /// The request as a service gets it.
-fn asked(ctx: &Context, body: TowerBody) -> http::Result<http::Request<TowerBody>> {
+fn to_http_request(ctx: &Context, body: TowerBody) -> http::Result<http::Request<TowerBody>> {
     let (received, mut request) = (&ctx.request, http::Request::new(body));
     *request.method_mut() = Method::from_bytes(received.method().as_str().as_bytes())?;
     *request.uri_mut() = uri(received.target().as_str())?;
@@ -152,7 +152,7 @@ fn asked(ctx: &Context, body: TowerBody) -> http::Result<http::Request<TowerBody
         Version::Http10 => http::Version::HTTP_10,
         Version::Http11 => http::Version::HTTP_11,
     };
-    *request.headers_mut() = field_map(&received.headers)?;
+    *request.headers_mut() = to_header_map(&received.headers)?;
     request.extensions_mut().insert(ctx.peer_addr());
     Ok(request)
 }

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-use super::slot::Slot;
+use super::frame_channel::FrameChannel;
 use crate::exchange::ExchangeError;
 
 /// The body of a request that a [`Tower`](super::Tower) passes to its service.
@@ -25,15 +25,15 @@ use crate::exchange::ExchangeError;
 /// A frame is an error if the body is cut short, malformed or too slow, or if the exchange is over. Nothing follows it.
 pub struct TowerBody {
     /// `None` at its end.
-    slot: Option<Arc<Slot>>,
+    channel: Option<Arc<FrameChannel>>,
     /// How many bytes are still to come, if that is known, and no trailers behind them.
     left: Option<u64>,
 }
 
 impl TowerBody {
-    /// A body that comes through `slot`; without one, it is empty.
-    pub(super) fn new(slot: Option<Arc<Slot>>, left: Option<u64>) -> TowerBody {
-        TowerBody { slot, left }
+    /// A body that comes through `channel`; without one, it is empty.
+    pub(super) fn new(channel: Option<Arc<FrameChannel>>, left: Option<u64>) -> TowerBody {
+        TowerBody { channel, left }
     }
 }
 
@@ -45,21 +45,21 @@ impl Body for TowerBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, ExchangeError>>> {
-        let Some(slot) = &self.slot else { return Poll::Ready(None) };
-        let piece = ready!(slot.poll_take(cx));
-        match piece.as_ref().and_then(|piece| piece.as_ref().ok()?.data_ref()) {
+        let Some(channel) = &self.channel else { return Poll::Ready(None) };
+        let frame = ready!(channel.poll_recv(cx));
+        match frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref()) {
             Some(data) => self.left = self.left.map(|left| left.saturating_sub(data.len() as u64)),
             // Trailers, the end or an error: nothing follows.
             None => self.left = Some(0),
         }
         if self.left == Some(0) {
-            self.slot = None;
+            self.channel = None;
         }
-        Poll::Ready(piece)
+        Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.slot.is_none()
+        self.channel.is_none()
     }
 
     fn size_hint(&self) -> SizeHint {

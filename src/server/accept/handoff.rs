@@ -28,8 +28,7 @@ impl CoreSender {
 
     /// Gives a connection to the core. Returns it if the core has stopped.
     pub(super) fn send(&self, (transport, peer): Accepted) -> Option<Accepted> {
-        let handoff =
-            Handoff { detached: transport.detach().ok()?, peer, open: OpenGuard::count(&self.stats) };
+        let handoff = Handoff { detached: transport.detach().ok()?, peer, open: OpenGuard::new(&self.stats) };
         let Err(mpsc::error::SendError(kept)) = self.handoffs.send(handoff) else { return None };
         Some((kept.detached.attach().ok()?, kept.peer))
     }

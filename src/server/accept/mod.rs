@@ -117,7 +117,7 @@ impl AcceptLoop {
             }
             NewConnection::Accepted(accepted, dispatch) => {
                 if let Some(kept) = self.hand_off(accepted, dispatch) {
-                    self.admit(worker, kept, OpenGuard::count(&worker.shared.stats));
+                    self.admit(worker, kept, OpenGuard::new(&worker.shared.stats));
                 }
             }
         }

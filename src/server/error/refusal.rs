@@ -82,7 +82,7 @@ impl fmt::Display for Refusal<'_> {
         }
         if let Some(request) = self.request {
             write!(f, ", {} ", request.method())?;
-            write_escaped(f, place(request).chars())?;
+            write_escaped(f, path_or_target(request).chars())?;
         }
         f.write_str(": ")?;
         write_escaped(f, self.cause.to_string().chars())
@@ -96,14 +96,14 @@ impl fmt::Debug for Refusal<'_> {
             .field("peer", &self.peer)
             .field("connection_id", &self.connection_id)
             .field("exchange_number", &self.exchange_number)
-            .field("request", &self.request.map(|request| (request.method(), place(request))))
+            .field("request", &self.request.map(|request| (request.method(), path_or_target(request))))
             .field("cause", &self.cause)
             .finish()
     }
 }
 
 /// The request's path, without the query, which may hold secrets, as fields may.
-fn place(request: &Request) -> &str {
+fn path_or_target(request: &Request) -> &str {
     match request.path() {
         "" => request.target().as_str(),
         path => path,

@@ -96,13 +96,13 @@ impl fmt::Debug for BoxHandler {
 /// What a `dyn Handler` has in place of [`Handler::handle`], whose future has no size there. Each handler has it.
 pub trait ErasedHandler {
     /// Calls [`Handler::handle`], and boxes its future.
-    fn handle_boxed<'a>(&'a self, ctx: &'a mut Context) -> Handling<'a>;
+    fn handle_boxed<'a>(&'a self, ctx: &'a mut Context) -> HandlerFuture<'a>;
 }
 
-type Handling<'a> = Pin<Box<dyn Future<Output = Result> + 'a>>;
+type HandlerFuture<'a> = Pin<Box<dyn Future<Output = Result> + 'a>>;
 
 impl<H: Handler> ErasedHandler for H {
-    fn handle_boxed<'a>(&'a self, ctx: &'a mut Context) -> Handling<'a> {
+    fn handle_boxed<'a>(&'a self, ctx: &'a mut Context) -> HandlerFuture<'a> {
         Box::pin(self.handle(ctx))
     }
 }

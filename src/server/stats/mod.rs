@@ -43,7 +43,7 @@ pub struct ServerStats {
 }
 
 impl ServerStats {
-    pub(super) fn of<'a>(cores: impl Iterator<Item = &'a CoreStats>) -> ServerStats {
+    pub(super) fn from_cores<'a>(cores: impl Iterator<Item = &'a CoreStats>) -> ServerStats {
         let cores: Vec<ServerCounts> = cores.map(CoreStats::counts).collect();
         let mut total = ServerCounts::default();
         cores.iter().for_each(|core| total += core);
@@ -119,14 +119,14 @@ pub struct ErrorCounts {
 
 impl ErrorCounts {
     /// A count of one, of the kind of `cause`.
-    fn one(cause: &RefusalCause) -> ErrorCounts {
+    fn single(cause: &RefusalCause) -> ErrorCounts {
         let mut one = ErrorCounts::default();
         let count = match cause {
-            RefusalCause::Exchange(error) => one.of_exchange(error),
+            RefusalCause::Exchange(error) => one.exchange_count(error),
             // An error that the handler met while reading or writing, and passed on, is the connection's and not its
             // own.
             RefusalCause::Handler(error) => match error.downcast_cause() {
-                Some(error) => one.of_exchange(error),
+                Some(error) => one.exchange_count(error),
                 None if error.is_peer_fault() => &mut one.rejected,
                 None => &mut one.handler,
             },
@@ -140,7 +140,7 @@ impl ErrorCounts {
     }
 
     /// The count of this error's kind.
-    fn of_exchange(&mut self, error: &ExchangeError) -> &mut u64 {
+    fn exchange_count(&mut self, error: &ExchangeError) -> &mut u64 {
         match error {
             ExchangeError::Wire(..) => &mut self.wire,
             ExchangeError::TimedOut(Phase::Handler, _) => &mut self.handler,
@@ -153,12 +153,12 @@ impl ErrorCounts {
 
     /// All counts, with the names of their kinds.
     fn by_kind(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        let counts = self.clone().each().map(|count| *count);
+        let counts = self.clone().counts_mut().map(|count| *count);
         zip(KINDS, counts)
     }
 
     /// All counts, in the order of [`KINDS`].
-    fn each(&mut self) -> [&mut u64; KINDS.len()] {
+    fn counts_mut(&mut self) -> [&mut u64; KINDS.len()] {
         let ErrorCounts {
             wire,
             timed_out,
@@ -193,7 +193,7 @@ const KINDS: [&str; 11] = [
 
 impl AddAssign<&ErrorCounts> for ErrorCounts {
     fn add_assign(&mut self, other: &ErrorCounts) {
-        zip(self.each(), other.clone().each()).for_each(|(count, other)| *count += *other);
+        zip(self.counts_mut(), other.clone().counts_mut()).for_each(|(count, other)| *count += *other);
     }
 }
 
@@ -208,14 +208,14 @@ pub(super) struct CoreStats {
     pub(super) requests: Counter,
     pub(super) received: Counter,
     pub(super) sent: Counter,
-    /// One for each of [`ErrorCounts::each`].
+    /// One for each of [`ErrorCounts::counts_mut`].
     errors: [Counter; KINDS.len()],
 }
 
 impl CoreStats {
     /// Counts what went wrong.
     pub(super) fn count_error(&self, cause: &RefusalCause) {
-        self.count(ErrorCounts::one(cause));
+        self.count(ErrorCounts::single(cause));
     }
 
     /// Counts an attempt to accept that has failed.
@@ -224,7 +224,7 @@ impl CoreStats {
     }
 
     fn count(&self, mut errors: ErrorCounts) {
-        zip(&self.errors, errors.each()).for_each(|(counter, count)| counter.add(*count));
+        zip(&self.errors, errors.counts_mut()).for_each(|(counter, count)| counter.add(*count));
     }
 
     /// How many connections the core has, or is about to have.
@@ -235,7 +235,7 @@ impl CoreStats {
     fn counts(&self) -> ServerCounts {
         let CoreStats { open: _, accepted, cut, requests, received, sent, errors: counters } = self;
         let mut errors = ErrorCounts::default();
-        zip(errors.each(), counters).for_each(|(count, counter)| *count = counter.get());
+        zip(errors.counts_mut(), counters).for_each(|(count, counter)| *count = counter.get());
         ServerCounts {
             open: self.open(),
             accepted: accepted.get(),
@@ -252,7 +252,7 @@ impl CoreStats {
 pub(super) struct OpenGuard(Arc<CoreStats>);
 
 impl OpenGuard {
-    pub(super) fn count(core: &Arc<CoreStats>) -> OpenGuard {
+    pub(super) fn new(core: &Arc<CoreStats>) -> OpenGuard {
         core.open.fetch_add(1, Relaxed);
         OpenGuard(core.clone())
     }

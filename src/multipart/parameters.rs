@@ -7,7 +7,7 @@ use memchr::memchr;
 use crate::message::{is_token, token_len, trim};
 
 /// Splits a field into the value before the parameters, without surrounding whitespace, and the parameters.
-pub(super) fn split(field: &[u8]) -> (&[u8], Parameters<'_>) {
+pub(super) fn split_parameters(field: &[u8]) -> (&[u8], Parameters<'_>) {
     let end = field.iter().position(|&octet| octet == b';').unwrap_or(field.len());
     let (value, rest) = field.split_at(end);
     (trim(value), Parameters { rest })
@@ -31,7 +31,7 @@ impl<'a> Parameters<'a> {
     /// (RFC 2231 §3): some programs put these together, others do not know them, and so read another value.
     ///
     /// `name*` is another parameter, with an encoded value (RFC 8187 §3.2).
-    pub(super) fn once(&self, name: &str) -> Result<Option<Cow<'a, [u8]>>, Malformed> {
+    pub(super) fn unique(&self, name: &str) -> Result<Option<Cow<'a, [u8]>>, Malformed> {
         let base = name.trim_end_matches('*').as_bytes();
         let mut found = None;
         for parameter in self.clone() {
@@ -130,7 +130,7 @@ mod tests {
 
     #[track_caller]
     fn check(field: &str, expected: Result<&[(&str, &str)], Malformed>) {
-        let (value, parameters) = split(field.as_bytes());
+        let (value, parameters) = split_parameters(field.as_bytes());
         assert_eq!(value, b"v", "{field:?}");
         let found: Result<Vec<_>, _> = parameters.collect();
         let expected: Result<Vec<_>, _> = expected.map(|pairs| {
@@ -181,15 +181,15 @@ mod tests {
 
     #[test]
     fn a_parameter_may_stand_only_once() {
-        let once = |field: &'static str| split(field.as_bytes()).1.once("a");
-        assert_eq!(once("v; b=2; A=1"), Ok(Some(Cow::Borrowed(&b"1"[..]))));
-        assert_eq!(once("v; b=a; aa*=2; *=3; *a=4"), Ok(None));
-        assert_eq!(once("v; a*=2; a=1"), Ok(Some(Cow::Borrowed(&b"1"[..]))));
-        assert_eq!(once("v; a*=1"), Ok(None));
+        let unique = |field: &'static str| split_parameters(field.as_bytes()).1.unique("a");
+        assert_eq!(unique("v; b=2; A=1"), Ok(Some(Cow::Borrowed(&b"1"[..]))));
+        assert_eq!(unique("v; b=a; aa*=2; *=3; *a=4"), Ok(None));
+        assert_eq!(unique("v; a*=2; a=1"), Ok(Some(Cow::Borrowed(&b"1"[..]))));
+        assert_eq!(unique("v; a*=1"), Ok(None));
         for field in ["v; a=1; a=1", "v; a=1; A=2", "v; a=1; b", "v; b; a=1", "v; a*0=1", "v; a=1; A*0*=2"] {
-            assert_eq!(once(field), Err(Malformed), "{field:?}");
+            assert_eq!(unique(field), Err(Malformed), "{field:?}");
         }
-        let extended = |field: &'static str| split(field.as_bytes()).1.once("a*");
+        let extended = |field: &'static str| split_parameters(field.as_bytes()).1.unique("a*");
         assert_eq!(extended("v; a=1; A*=u''2"), Ok(Some(Cow::Borrowed(&b"u''2"[..]))));
         for field in ["v; a*=1; a*=1", "v; a*=1; A*=2", "v; a*=1; a*0=1", "v; a*=1; a*0*=1"] {
             assert_eq!(extended(field), Err(Malformed), "{field:?}");

@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use crate::message::{Headers, InvalidField};
 
 /// Converts the fields of a request. All values share one piece of memory.
-pub(super) fn field_map(headers: &Headers) -> http::Result<HeaderMap> {
+pub(super) fn to_header_map(headers: &Headers) -> http::Result<HeaderMap> {
     let mut text = Vec::with_capacity(headers.lines().map(|(_, value)| value.len()).sum());
     headers.lines().for_each(|(_, value)| text.extend_from_slice(value));
     let (mut text, mut map) = (Bytes::from(text), HeaderMap::try_with_capacity(headers.len())?);
@@ -18,7 +18,7 @@ pub(super) fn field_map(headers: &Headers) -> http::Result<HeaderMap> {
 }
 
 /// Appends the fields of an answer.
-pub(super) fn append_all(headers: &mut Headers, map: &HeaderMap) -> Result<(), InvalidField> {
+pub(super) fn append_header_map(headers: &mut Headers, map: &HeaderMap) -> Result<(), InvalidField> {
     map.iter().try_for_each(|(name, value)| headers.append(name.as_str(), value.as_bytes()))
 }
 
@@ -34,13 +34,13 @@ mod tests {
             let _ = headers.append(&name, [b'a', octet, b'z']);
             let _ = headers.append("value", [b'a', octet, b'z']);
         }
-        let map = field_map(&headers).unwrap();
+        let map = to_header_map(&headers).unwrap();
         assert!(map.len() > 50 && map.get_all("value").iter().count() == 256 - 32);
         for (name, _) in &headers {
             assert!(map.get_all(name).iter().eq(headers.all(name)), "{name}");
         }
         let mut back = Headers::new();
-        append_all(&mut back, &map).unwrap();
+        append_header_map(&mut back, &map).unwrap();
         assert_eq!(back.len(), headers.len());
     }
 
@@ -48,8 +48,8 @@ mod tests {
     fn more_fields_than_a_map_holds_are_refused() {
         let mut headers = Headers::new();
         (0..24_576).for_each(|_| headers.append("a", "").unwrap());
-        assert!(field_map(&headers).is_ok());
+        assert!(to_header_map(&headers).is_ok());
         headers.append("a", "").unwrap();
-        assert!(field_map(&headers).is_err());
+        assert!(to_header_map(&headers).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! [`answer`]: sends what a service has answered.
+//! [`send_response`]: sends the response of a service.
 
 use std::error::Error as StdError;
 use std::future::poll_fn;
@@ -8,35 +8,39 @@ use std::task::Poll;
 use bytes::{Buf, Bytes};
 use http_body::{Body, Frame};
 
-use super::feed::Feed;
-use super::fields::append_all;
+use super::body_pump::BodyPump;
+use super::header_map::append_header_map;
 use crate::exchange::ExchangeError;
 use crate::message::{Headers, Response, Status};
 use crate::runtime::beside;
 use crate::server::{Context, Error, InvalidAnswer, Result, Writer};
 
 /// Sends `answered`, whose body may still read that of the request.
-pub(super) async fn answer<B>(ctx: &mut Context, feed: &Feed, answered: http::Response<B>) -> Result
+pub(super) async fn send_response<B>(
+    ctx: &mut Context,
+    pump: &BodyPump,
+    response: http::Response<B>,
+) -> Result
 where
     B: Body<Error: Into<Box<dyn StdError + Send + Sync>>>,
 {
-    let (head, body) = answered.into_parts();
+    let (head, body) = response.into_parts();
     let (mut body, is_head_request, response) = (pin!(body), ctx.is_head_request(), &mut ctx.response);
     let status = head.status.as_u16();
     response.status = Status::new(status).ok_or(InvalidAnswer::Status(status))?;
-    append_all(&mut response.headers, &head.headers)?;
+    append_header_map(&mut response.headers, &head.headers)?;
     let exact = body.size_hint().exact();
     if is_head_request || has_no_content(response.status) {
         // Services that know of HEAD have said how long the content would be, and have none.
         return set_length(response, exact.filter(|length| is_head_request && *length > 0));
     }
     let length = exact.or(response.headers.content_length());
-    let mut begun = match poll_fn(|cx| Poll::Ready(body.as_mut().poll_frame(cx))).await {
+    let mut first_frame = match poll_fn(|cx| Poll::Ready(body.as_mut().poll_frame(cx))).await {
         Poll::Ready(None) => return set_whole(response, length, Bytes::new()),
         Poll::Ready(Some(frame)) => Some(frame.map_err(Error::other)?),
         Poll::Pending => None,
     };
-    if let Some(data) = begun.as_mut().and_then(Frame::data_mut)
+    if let Some(data) = first_frame.as_mut().and_then(Frame::data_mut)
         && body.is_end_stream()
     {
         return set_whole(response, length, data.copy_to_bytes(data.remaining()));
@@ -46,11 +50,11 @@ where
         true => _ = response.headers.remove("content-length"),
         false => set_length(response, exact)?,
     }
-    if !feed.is_wanted() {
-        return relay(body, begun, ctx.stream().await?).await;
+    if !pump.is_body_wanted() {
+        return relay(body, first_frame, ctx.stream().await?).await;
     }
     let (reader, out) = ctx.duplex().await?;
-    feed.attend(&mut reader.skip_buffered(), relay(body, begun, out)).await
+    pump.run_beside(&mut reader.skip_buffered(), relay(body, first_frame, out)).await
 }
 
 /// Whether nothing of the content is sent (RFC 9110 §15.3.5, §15.3.6, §15.4.5).
@@ -72,12 +76,16 @@ fn set_whole(response: &mut Response, length: Option<u64>, data: Bytes) -> Resul
 }
 
 /// Sends the frame with which `body` has begun, and all others.
-async fn relay<B>(mut body: Pin<&mut B>, mut begun: Option<Frame<B::Data>>, mut out: Writer<'_>) -> Result
+async fn relay<B>(
+    mut body: Pin<&mut B>,
+    mut first_frame: Option<Frame<B::Data>>,
+    mut out: Writer<'_>,
+) -> Result
 where
     B: Body<Error: Into<Box<dyn StdError + Send + Sync>>>,
 {
     loop {
-        let frame = match begun.take() {
+        let frame = match first_frame.take() {
             Some(frame) => frame,
             None => match next(body.as_mut(), &mut out).await? {
                 Some(frame) => frame,
@@ -88,7 +96,7 @@ where
             Ok(data) => write(&mut out, data).await?,
             Err(frame) => {
                 let mut trailers = Headers::new();
-                frame.into_trailers().map_or(Ok(()), |map| append_all(&mut trailers, &map))?;
+                frame.into_trailers().map_or(Ok(()), |map| append_header_map(&mut trailers, &map))?;
                 return Ok(out.finish_with(&trailers).await?);
             }
         }
