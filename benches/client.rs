@@ -116,7 +116,7 @@ const ANSWER: &[u8] = b"/foo/bar?baz=123";
 fn service() -> Service<impl Handler> {
     Server::new().name("corehttp").service(|ctx: &mut Context| {
         let Context { request, response, .. } = ctx;
-        response.text(request.target().as_str());
+        response.set_text(request.target().as_str());
     })
 }
 

@@ -59,7 +59,7 @@ fn page_by_coding(criterion: &mut Criterion, report: &mut Report, name: &str, si
         let request = format!("GET / HTTP/1.1\r\nhost: a\r\naccept-encoding: {coding}\r\n\r\n").leak();
         let workload = Workload { request: request.as_bytes(), cut: Cut::WHOLE, per_connection: 100 };
         let page = page.clone();
-        let handler = move |ctx: &mut Context| ctx.response.html(&page);
+        let handler = move |ctx: &mut Context| ctx.response.set_html(&page);
         let service = Server::new().service(Compress::new(handler));
         let serve = async |io: FakeConn| service.serve_connection(io).await.expect("it serves to the end");
         report.bench(&mut group, (name, coding), workload, serve);

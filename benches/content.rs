@@ -56,7 +56,7 @@ fn form(criterion: &mut Criterion) {
     for (name, content, pairs) in [("usual", QUERY, 5), ("largest", &largest, Form::PAIRS_MAX)] {
         let mut request = Request::post("http://example.com/").expect("the URL is good");
         request.headers.set("content-type", "application/x-www-form-urlencoded").expect("it is a field");
-        request.body.set(content);
+        request.body.set_bytes(content);
         let row = Row { group: "form", bytes: content.len(), allocations: 0 };
         row.bench(criterion, name, || request.form().is_ok_and(|form| form.iter().count() == pairs));
     }

@@ -59,7 +59,9 @@ fn main() {
     }
     let content = Bytes::from(vec![b'x'; SIZE]);
     let from_memory = move |ctx: &mut Context| {
-        ctx.response.bytes("text/javascript; charset=utf-8", content.clone()).map_err(corehttp::Error::from)
+        ctx.response
+            .set_shared("text/javascript; charset=utf-8", content.clone())
+            .map_err(corehttp::Error::from)
     };
     let workload = Workload { request: GET.as_bytes(), cut: Cut::Never, per_connection: 1000 };
     bench(&mut criterion, &mut report, ("whole", "memory"), workload, from_memory, SIZE);

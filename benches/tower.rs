@@ -96,10 +96,10 @@ fn app() -> Router {
 fn respond(ctx: &mut Context) -> corehttp::Result {
     let Context { request, response, .. } = ctx;
     match (request.method(), request.path()) {
-        (Method::Get, "/plain") => response.text(HELLO),
-        (Method::Post, "/echo") => response.text(request.text()?),
+        (Method::Get, "/plain") => response.set_text(HELLO),
+        (Method::Post, "/echo") => response.set_text(request.text()?),
         (Method::Get, path) => match path.strip_prefix("/hello/") {
-            Some(name) => response.text(format!("Hello, {name}!")),
+            Some(name) => response.set_text(format!("Hello, {name}!")),
             None => return Err(Status::NOT_FOUND.into()),
         },
         _ => return Err(Status::NOT_FOUND.into()),

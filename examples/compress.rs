@@ -27,13 +27,13 @@ fn main() -> corehttp::Result {
 
 async fn answer(ctx: &mut Context) -> corehttp::Result {
     match (ctx.request.method(), ctx.request.path()) {
-        (Method::Get | Method::Head, "/") => ctx.response.html(page(50)),
-        (Method::Get | Method::Head, "/large") => ctx.response.html(page(40_000)),
+        (Method::Get | Method::Head, "/") => ctx.response.set_html(page(50)),
+        (Method::Get | Method::Head, "/large") => ctx.response.set_html(page(40_000)),
         (Method::Get | Method::Head, "/events") => events(ctx).await?,
         (Method::Post, "/") => {
             ctx.decode_body().await?;
             let Context { request, response, .. } = ctx;
-            response.text(request.text()?);
+            response.set_text(request.text()?);
         }
         _ => return Err(Status::NOT_FOUND.into()),
     }

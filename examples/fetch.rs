@@ -31,7 +31,7 @@ fn main() -> ExitCode {
 fn fetch(method: &str, url: &str, body: Option<&str>, is_verbose: bool) -> Result<(), Box<dyn Error>> {
     let mut request = Request::new(method, url).map_err(ClientError::from)?;
     if let Some(body) = body {
-        request.body.set(body);
+        request.body.set_bytes(body);
     }
     corehttp::block_on(async {
         let (client, mut response) = (Client::new(), Response::new());

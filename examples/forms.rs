@@ -43,9 +43,9 @@ fn show(sessions: &Sessions, ctx: &mut Context) -> corehttp::Result {
     match request.cookies().get(COOKIE).and_then(|token| sessions.name(token)) {
         Some(name) => {
             let greeting = format!("<p>Hello, {}!</p>", escaped(&name));
-            response.html(page("Welcome", &(greeting + SIGN_OUT)));
+            response.set_html(page("Welcome", &(greeting + SIGN_OUT)));
         }
-        None => response.html(page("Sign in", SIGN_IN)),
+        None => response.set_html(page("Sign in", SIGN_IN)),
     }
     // Who is greeted is nobody else's business: no cache on the way may keep the page.
     Ok(response.headers.set("cache-control", "private, no-store")?)
@@ -89,7 +89,7 @@ fn sign_in(sessions: &Sessions, ctx: &mut Context) -> corehttp::Result {
     let token = sessions.begin(&name)?;
     let max_age = remember.then_some(Duration::from_secs(30 * 86_400));
     response.set_cookie(&SetCookie { max_age, ..SetCookie::session(COOKIE, &token) })?;
-    Ok(response.redirect(Status::SEE_OTHER, "/")?)
+    Ok(response.set_redirect(Status::SEE_OTHER, "/")?)
 }
 
 fn sign_out(sessions: &Sessions, ctx: &mut Context) -> corehttp::Result {
@@ -98,7 +98,7 @@ fn sign_out(sessions: &Sessions, ctx: &mut Context) -> corehttp::Result {
         sessions.end(token);
     }
     response.set_cookie(&SetCookie::session(COOKIE, "").removal())?;
-    Ok(response.redirect(Status::SEE_OTHER, "/")?)
+    Ok(response.set_redirect(Status::SEE_OTHER, "/")?)
 }
 
 /// Because of its prefix, browsers accept it only from this very host, for all paths, and over TLS or on this machine.

@@ -14,7 +14,7 @@ fn main() -> corehttp::Result {
     if let Some(cores) = args.next() {
         server = server.cores(cores.parse()?);
     }
-    let running = server.start(|ctx: &mut Context| ctx.response.text("Hello, World!"))?;
+    let running = server.start(|ctx: &mut Context| ctx.response.set_text("Hello, World!"))?;
     println!("listening on {running}");
     running.wait()
 }

@@ -31,7 +31,7 @@ fn main() -> corehttp::Result {
     let client = Client::builder().cookies(jar.clone()).build();
     let mut response = Response::new();
     corehttp::block_on(client.send(&request, &mut response))??;
-    println!("{}\n{}", response.status, response.body.text()?);
+    println!("{}\n{}", response.status, response.text()?);
     save(&jar, file).map_err(corehttp::Error::from)
 }
 

@@ -56,7 +56,7 @@ fn answer(notes: &Notes, ctx: &mut Context) -> corehttp::Result {
     let mut path = request.path().splitn(3, '/').skip(1);
     match (request.method(), path.next(), path.next()) {
         (Method::Get | Method::Head, Some("notes"), None) => {
-            response.json(&notes.values().collect::<Vec<_>>())?
+            response.set_json(&notes.values().collect::<Vec<_>>())?
         }
         (Method::Post, Some("notes"), None) => {
             let Draft { text } = request.json()?; // or 415, 400 or 422
@@ -66,10 +66,10 @@ fn answer(notes: &Notes, ctx: &mut Context) -> corehttp::Result {
             let id = notes.last_key_value().map_or(1, |(last, _)| last + 1);
             response.status = Status::CREATED;
             response.headers.set("location", format!("/notes/{id}"))?;
-            response.json(notes.entry(id).or_insert(Note { id, text }))?;
+            response.set_json(notes.entry(id).or_insert(Note { id, text }))?;
         }
         (Method::Get | Method::Head, Some("notes"), Some(id)) => {
-            response.json(notes.get(&number(id)?).ok_or(Status::NOT_FOUND)?)?;
+            response.set_json(notes.get(&number(id)?).ok_or(Status::NOT_FOUND)?)?;
         }
         (Method::Delete, Some("notes"), Some(id)) => {
             notes.remove(&number(id)?).ok_or(Status::NOT_FOUND)?;
@@ -106,6 +106,6 @@ fn explain(response: &mut Response, error: &Error) -> corehttp::Result {
     }
     let detail = cause.filter(|_| status.is_client_error());
     response.status = status;
-    response.json(&Problem { title: status.reason(), status: status.as_u16(), detail })?;
+    response.set_json(&Problem { title: status.reason(), status: status.as_u16(), detail })?;
     Ok(response.headers.set("content-type", "application/problem+json")?)
 }

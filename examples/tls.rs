@@ -35,7 +35,7 @@ fn main() -> corehttp::Result {
 
 fn greet(ctx: &mut Context) {
     let version = ctx.tls().map(|tls| format!("{:?}", tls.version)).unwrap_or_default();
-    ctx.response.text(format!("Hello! Nobody has read this on its way: {version}\n"));
+    ctx.response.set_text(format!("Hello! Nobody has read this on its way: {version}\n"));
 }
 
 /// TLS with the certificate and the key in these files, which are read again each minute.
@@ -71,6 +71,6 @@ fn made_on_the_spot() -> corehttp::Result<(TlsIdentity, TlsRoots)> {
 fn ask(roots: TlsRoots, url: &str) -> corehttp::Result {
     let client = Client::builder().tls(ClientTls::new().roots(roots)).build();
     let response = corehttp::block_on(client.get(url))??;
-    println!("it says: {}", response.body.text()?);
+    println!("it says: {}", response.text()?);
     Ok(())
 }

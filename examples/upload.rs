@@ -29,10 +29,10 @@ fn main() -> corehttp::Result {
 
 async fn answer(ctx: &mut Context, dir: &Path) -> corehttp::Result {
     match (ctx.request.method(), ctx.request.path()) {
-        (Method::Get | Method::Head, "/") => ctx.response.html(PAGE),
+        (Method::Get | Method::Head, "/") => ctx.response.set_html(PAGE),
         (Method::Post, "/") => {
             let came = take_in(ctx, dir).await?;
-            ctx.response.text(came);
+            ctx.response.set_text(came);
         }
         _ => return Err(Status::NOT_FOUND.into()),
     }

@@ -23,7 +23,7 @@ fn main() -> corehttp::Result {
 
 async fn answer(ctx: &mut Context) -> corehttp::Result {
     match (ctx.request.method(), ctx.request.path()) {
-        (Method::Get | Method::Head, "/") => ctx.response.html(PAGE),
+        (Method::Get | Method::Head, "/") => ctx.response.set_html(PAGE),
         (Method::Get, "/echo") => echo(ctx).await?,
         _ => return Err(Status::NOT_FOUND.into()),
     }

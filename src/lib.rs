@@ -6,7 +6,7 @@
 //! use corehttp::{Context, Server};
 //!
 //! fn main() -> corehttp::Result {
-//!     Server::bind("127.0.0.1:8080").run(|ctx: &mut Context| ctx.response.text("Hello, World!"))
+//!     Server::bind("127.0.0.1:8080").run(|ctx: &mut Context| ctx.response.set_text("Hello, World!"))
 //! }
 //! ```
 //!
@@ -18,7 +18,7 @@
 //! fn main() -> corehttp::Result {
 //!     let client = Client::new();
 //!     let response = corehttp::block_on(client.get("http://127.0.0.1:8080/"))??;
-//!     println!("{}: {}", response.status, response.body.text()?);
+//!     println!("{}: {}", response.status, response.text()?);
 //!     Ok(())
 //! }
 //! ```
@@ -47,11 +47,11 @@
 //! fn main() -> corehttp::Result {
 //!     Server::bind("[::]:8080").run(async |ctx: &mut Context| {
 //!         match (ctx.request.method(), ctx.request.path()) {
-//!             (Method::Get | Method::Head, "/") => ctx.response.html("<h1>hi</h1>"),
+//!             (Method::Get | Method::Head, "/") => ctx.response.set_html("<h1>hi</h1>"),
 //!             (Method::Post, "/save") => save(ctx).await?,
 //!             (Method::Get | Method::Head, "/search") => {
 //!                 let term = ctx.request.query().get("q").unwrap_or_default();
-//!                 ctx.response.text(format!("you asked for {term}"));
+//!                 ctx.response.set_text(format!("you asked for {term}"));
 //!             }
 //!             _ => return Err(Status::NOT_FOUND.into()),
 //!         }
@@ -88,7 +88,7 @@
 //!     let name = form.get("name").ok_or(Status::BAD_REQUEST)?;
 //!     let page: u32 = form.get_as("page")?.unwrap_or(1); // `page=x` is answered with 400
 //!     let visits = request.cookies().get("visits").unwrap_or("no");
-//!     response.text(format!("Hello, {name}! {visits} visits, page {page}"));
+//!     response.set_text(format!("Hello, {name}! {visits} visits, page {page}"));
 //!     // Fails if the cookie could break out of its field, or if a browser would drop it.
 //!     response.set_cookie(&SetCookie::session("__Host-sid", "8f14e45f"))?;
 //!     Ok(())
@@ -98,7 +98,7 @@
 //! # request.set_form(&corehttp::FormBuf::from([("name", "Ada")]));
 //! # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
 //! # let response = runtime.block_on(service.respond(request));
-//! # assert_eq!(response.body.text()?, "Hello, Ada! no visits, page 1");
+//! # assert_eq!(response.text()?, "Hello, Ada! no visits, page 1");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -119,13 +119,13 @@
 //!
 //! # let listener = MemoryListener::new();
 //! # let connector = listener.connector();
-//! # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| ctx.response.text("Hello"))?;
+//! # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| ctx.response.set_text("Hello"))?;
 //! # corehttp::block_on(async {
 //! let client = Client::new();
 //! # let client = Client::builder().memory(connector).build();
 //! let response = client.get("http://example.com/").await?;
 //! assert_eq!(response.status, Status::OK);
-//! println!("{}", response.body.text()?);
+//! println!("{}", response.text()?);
 //!
 //! // This loop allocates nothing: the request is sent again, and the response is reset and reused.
 //! let request = Request::get("http://example.com/items?page=2")?;
@@ -133,7 +133,7 @@
 //! for _ in 0..1000 {
 //!     client.send(&request, &mut response).await?;
 //! }
-//! # assert_eq!(response.body.bytes(), b"Hello");
+//! # assert_eq!(response.bytes(), b"Hello");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! # })??;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -197,7 +197,7 @@
 //! | gateways: answers that come from another server | [`Request::target_to`], [`Context::forward`], [`ClientError::owed`] |
 //! | gateways that leave a prefix of the path out | [`Request::target_below`] |
 //! | secure connections, with feature `tls` | `Server::tls`, `ServerTls`, `TlsIdentity`, `TlsSession` |
-//! | redirects, such as from http to https | [`Response::redirect`], [`Request::host`] |
+//! | redirects, such as from http to https | [`Response::set_redirect`], [`Request::host`] |
 //! | preconditions: 304 and 412 for clients that stored an earlier answer | [`Response::preconditions_hold`] |
 //! | other protocols | [`Context::upgrade`], [`Context::tunnel`] |
 //! | testing a handler | [`Service::respond`] |
@@ -220,7 +220,7 @@
 //! |---|---|---|
 //! | forms, queries and cookies | [`Form`], [`FormBuf`], [`Cookies`], [`SetCookie`] | `forms` |
 //! | cookies that a client keeps, with feature `jar` | [`ClientBuilder::cookies`], `jar::Jar` | `jar` |
-//! | JSON, with feature `json` | `Request::json`, `Response::json`, `Request::set_json`, `Body::json` | `json` |
+//! | JSON, with feature `json` | `Request::json`, `Response::set_json`, `Request::set_json`, `Response::set_json` | `json` |
 //! | uploads, with feature `multipart` | `multipart::Multipart`, `multipart::Form` | `upload` |
 //! | files of a directory or inside the program, with feature `fs` | `Files`, `Context::send_file` | `files` |
 //! | text in its charset, in others than UTF-8 with feature `charset` | [`Request::text_decoded`], [`Response::text_decoded`] | |

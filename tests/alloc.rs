@@ -98,7 +98,7 @@ const GET: &str = "GET /a/b?c=d HTTP/1.1\r\nHost: example.com\r\nUser-Agent: tes
 const POST: &str = "POST /save HTTP/1.1\r\nHost: example.com\r\nContent-Length: 12\r\n\r\nhello, world";
 
 fn hello(ctx: &mut Context) {
-    ctx.response.text("hello, world");
+    ctx.response.set_text("hello, world");
 }
 
 fn echo(ctx: &mut Context) {
@@ -151,7 +151,7 @@ fn reading_forms_and_cookies_allocates_nothing() {
         let session = SetCookie::session("sid", cookies.get("sid").unwrap_or_default());
         response.set_cookie(&SetCookie { max_age: Some(Duration::from_secs(60)), ..session })?;
         response.set_cookie(&session.removal())?;
-        response.text("all read");
+        response.set_text("all read");
         Ok(())
     };
     check(reads, FORM, 1, "all read");
@@ -186,7 +186,7 @@ fn a_gateway_allocates_only_the_request_that_it_sends() {
 fn an_async_handler_that_waits_allocates_nothing() {
     let waits = async |ctx: &mut Context| {
         tokio::task::yield_now().await;
-        ctx.response.text("hello, world");
+        ctx.response.set_text("hello, world");
     };
     check(waits, GET, 1, "hello, world");
 }
@@ -212,7 +212,7 @@ fn reading_a_stream_allocates_nothing() {
             count += chunk.len();
         }
         assert_eq!(count, 12);
-        ctx.response.text("all read");
+        ctx.response.set_text("all read");
         Ok(())
     };
     for post in [POST, &POST.replace(SIZED, CHUNKED)] {
@@ -228,7 +228,7 @@ fn reading_a_stream_in_many_pieces_allocates_nothing() {
             count += chunk.len();
         }
         assert_eq!(count, 64 << 10);
-        ctx.response.text("all read");
+        ctx.response.set_text("all read");
         Ok(())
     };
     let chunks = format!("1000\r\n{}\r\n", "x".repeat(4 << 10)).repeat(16);
@@ -285,7 +285,7 @@ fn compressing_allocates_nothing() {
     let page = "<li><a href=\"/articles/42\">All that glitters</a></li>\n".repeat(80);
     let copied = page.clone();
     let buffers = move |ctx: &mut Context| {
-        ctx.response.html(&copied);
+        ctx.response.set_html(&copied);
         ctx.response.headers.set("etag", "\"tag\"").unwrap();
         ctx.response.trailers.set("x-end", 1).unwrap();
     };
@@ -362,13 +362,13 @@ fn a_client_that_gets_allocates_nothing() {
 
 #[test]
 fn a_client_that_posts_allocates_nothing() {
-    check_client(|request| request.body.set("hello, world"), echo, "hello, world");
+    check_client(|request| request.body.set_bytes("hello, world"), echo, "hello, world");
 }
 
 #[test]
 fn a_client_that_hears_chunks_and_trailers_allocates_nothing() {
     let chunked = |ctx: &mut Context| {
-        ctx.response.text("hello, world");
+        ctx.response.set_text("hello, world");
         ctx.response.trailers.set("x-sum", 1).expect("it is a good field");
     };
     check_client(|request| request.trailers.set("x-sum", 1).unwrap(), chunked, "hello, world");
@@ -511,7 +511,7 @@ fn the_future_of_a_connection_is_small_whatever_the_handler_is() {
     check(Server::new().service(async |ctx: &mut Context| {
         let large = [b'x'; 4096];
         tokio::task::yield_now().await;
-        ctx.response.body.set(&large[..]);
+        ctx.response.body.set_bytes(&large[..]);
     }));
     #[cfg(feature = "compress")]
     check(Server::new().service(corehttp::Compress::new(hello)));

@@ -48,17 +48,17 @@ mod handlers {
 
     const POST: &str = "POST /save HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nhello";
     fn plain(ctx: &mut Context) {
-        ctx.response.text("plain");
+        ctx.response.set_text("plain");
     }
 
     fn plain_that_may_fail(ctx: &mut Context) -> corehttp::Result {
-        ctx.response.text(std::str::from_utf8(ctx.request.body.bytes())?);
+        ctx.response.set_text(std::str::from_utf8(ctx.request.body.bytes())?);
         Ok(())
     }
 
     async fn waiting(ctx: &mut Context) {
         tokio::task::yield_now().await;
-        ctx.response.text("waiting");
+        ctx.response.set_text("waiting");
     }
 
     async fn save(ctx: &mut Context) -> corehttp::Result {
@@ -70,13 +70,13 @@ mod handlers {
 
     #[test]
     fn a_closure_is_a_handler() {
-        check(|server| server.run(|ctx: &mut Context| ctx.response.text("Hello")), GET, "\r\n\r\nHello");
+        check(|server| server.run(|ctx: &mut Context| ctx.response.set_text("Hello")), GET, "\r\n\r\nHello");
     }
 
     #[test]
     fn a_closure_that_may_fail_is_a_handler() {
         let fails = |ctx: &mut Context| -> corehttp::Result {
-            ctx.response.text(ctx.request.query().get("q").ok_or(Status::BAD_REQUEST)?);
+            ctx.response.set_text(ctx.request.query().get("q").ok_or(Status::BAD_REQUEST)?);
             Ok(())
         };
         check(move |server| server.run(fails), GET, "\r\n\r\ntea");
@@ -86,7 +86,7 @@ mod handlers {
     fn an_async_closure_is_a_handler() {
         let waits = async |ctx: &mut Context| {
             tokio::task::yield_now().await;
-            ctx.response.text("Hello");
+            ctx.response.set_text("Hello");
         };
         check(move |server| server.run(waits), GET, "\r\n\r\nHello");
     }
@@ -95,11 +95,11 @@ mod handlers {
     fn an_async_closure_can_route() {
         let route = async |ctx: &mut Context| {
             match (ctx.request.method(), ctx.request.path()) {
-                (Method::Get | Method::Head, "/search") => ctx.response.html("<h1>hi</h1>"),
+                (Method::Get | Method::Head, "/search") => ctx.response.set_html("<h1>hi</h1>"),
                 (Method::Post, "/save") => save(ctx).await?,
                 (Method::Get | Method::Head, "/") => {
                     let term = ctx.request.query().get("q").unwrap_or_default();
-                    ctx.response.text(format!("you asked for {term}"));
+                    ctx.response.set_text(format!("you asked for {term}"));
                 }
                 _ => return Err(Status::NOT_FOUND.into()),
             }
@@ -134,7 +134,7 @@ mod handlers {
             while let Some(chunk) = body.chunk().await? {
                 total += chunk.len();
             }
-            ctx.response.text(total.to_string());
+            ctx.response.set_text(total.to_string());
             Ok(())
         }
     }
@@ -168,13 +168,13 @@ mod handlers {
 
         fn routes() -> Routes {
             Routes(HashMap::from([
-                ("/closure", BoxHandler::new(|ctx: &mut Context| ctx.response.text("closure"))),
+                ("/closure", BoxHandler::new(|ctx: &mut Context| ctx.response.set_text("closure"))),
                 ("/plain", BoxHandler::new(plain)),
                 (
                     "/async",
                     BoxHandler::new(async |ctx: &mut Context| -> corehttp::Result {
                         tokio::task::yield_now().await;
-                        Ok(ctx.response.text("async"))
+                        Ok(ctx.response.set_text("async"))
                     }),
                 ),
                 (
@@ -205,7 +205,7 @@ mod handlers {
             },
             async |ctx: &mut Context| -> corehttp::Result {
                 let length = ctx.body_reader().chunk().await?.map_or(0, <[u8]>::len);
-                ctx.response.text(length.to_string());
+                ctx.response.set_text(length.to_string());
                 Ok(())
             },
         );
@@ -221,7 +221,7 @@ mod handlers {
                     let hits = Rc::new(Cell::new(0u64));
                     Ok(async move |ctx: &mut Context| {
                         hits.set(hits.get() + 1);
-                        ctx.response.text(format!("{} of {}", hits.get(), core.count()));
+                        ctx.response.set_text(format!("{} of {}", hits.get(), core.count()));
                     })
                 })
             },
@@ -235,7 +235,7 @@ mod handlers {
         let failed = Server::bind("127.0.0.1:0").run_per_core(async |_| {
             tokio::task::yield_now().await;
             let port: u16 = "http".parse()?;
-            Ok(move |ctx: &mut Context| ctx.response.text(port.to_string()))
+            Ok(move |ctx: &mut Context| ctx.response.set_text(port.to_string()))
         });
         assert_eq!(failed.unwrap_err().to_string(), "invalid digit found in string");
     }
@@ -250,7 +250,7 @@ mod starting {
             .limits(Limits { body_max: 64 << 20, ..Limits::default() })
             .timeouts(Timeouts { idle: Duration::from_secs(30), ..Timeouts::default() })
             .on_error(|refusal| eprintln!("{refusal}"))
-            .start(|ctx: &mut Context| ctx.response.text("Hello, World!"))?;
+            .start(|ctx: &mut Context| ctx.response.set_text("Hello, World!"))?;
         let addr = running.local_addr();
         assert!(addr.ip().is_loopback() && addr.port() != 0);
         let elsewhere = running.clone();
@@ -276,7 +276,7 @@ mod services {
     use super::*;
 
     fn hello() -> Service<impl Handler> {
-        Server::new().name("corehttp").service(|ctx: &mut Context| ctx.response.text("hi"))
+        Server::new().name("corehttp").service(|ctx: &mut Context| ctx.response.set_text("hi"))
     }
 
     async fn ask(mut near: tokio::io::DuplexStream) -> String {
@@ -318,19 +318,19 @@ mod services {
 
     #[test]
     fn a_handler_is_tested_without_a_connection() {
-        let response = respond(|ctx: &mut Context| ctx.response.text("hi"), Request::get("/").unwrap());
+        let response = respond(|ctx: &mut Context| ctx.response.set_text("hi"), Request::get("/").unwrap());
         assert_eq!((response.status, response.body.text()), (Status::OK, Ok("hi")));
         assert_eq!(response.headers.content_type(), Some("text/plain; charset=utf-8"));
 
         let mut request = Request::post("/save?deep=1").unwrap();
-        request.body.set("hello");
+        request.body.set_bytes("hello");
         request.headers.set("x-from", "here").unwrap();
         let response = respond(
             async |ctx: &mut Context| {
                 let Context { request, response, .. } = ctx;
                 assert_eq!(request.query().get("deep").as_deref(), Some("1"));
                 response.headers.set("x-size", request.body.len())?;
-                response.body.set(request.headers.get("x-from").unwrap_or_default());
+                response.body.set_bytes(request.headers.get("x-from").unwrap_or_default());
                 corehttp::Result::Ok(())
             },
             request,
@@ -345,7 +345,7 @@ mod services {
             let (cookie, path) = (ctx.request.headers.text("cookie"), ctx.request.path());
             ctx.response.headers.set("x-path", path)?;
             tokio::task::yield_now().await;
-            ctx.response.text(cookie.unwrap_or_default());
+            ctx.response.set_text(cookie.unwrap_or_default());
             ctx.response.headers.append("x-path", path)?;
             Ok(())
         }
@@ -377,10 +377,10 @@ mod services {
             Ok(())
         };
         let mut request = Request::post("/").unwrap();
-        request.body.set("hello");
+        request.body.set_bytes("hello");
         assert_eq!(respond(streams, request).body.text(), Ok("you said hello"));
 
-        let source = |ctx: &mut Context| ctx.response.body.stream(&b"from a source"[..], None);
+        let source = |ctx: &mut Context| ctx.response.body.set_stream(&b"from a source"[..], None);
         assert_eq!(respond(source, Request::get("/").unwrap()).body.text(), Ok("from a source"));
     }
 }
@@ -451,7 +451,7 @@ mod errors {
             [("/%ff", &b"\xff"[..]), ("/a/%c3(", b"a\xc3("), ("/%ed%a0%80", b"\xed\xa0\x80")]
         {
             let mut request = Request::post(escaped).unwrap();
-            request.body.set(content);
+            request.body.set_bytes(content);
             let (text, content) =
                 ("the path of the request is not UTF-8", "the content of the request is not UTF-8");
             check(|| Ok(_ = request.path_decoded()?), 400, text);
@@ -461,7 +461,7 @@ mod errors {
             check(|| Ok(_ = request.body.text()?), 500, &request.body.text().unwrap_err().to_string());
         }
         let mut request = Request::post("/%c3%a9").unwrap();
-        request.body.set("\u{e9}");
+        request.body.set_bytes("\u{e9}");
         assert_eq!((request.path_decoded().unwrap().as_ref(), request.text()), ("/\u{e9}", Ok("\u{e9}")));
     }
 
@@ -532,7 +532,7 @@ mod programs {
     use super::*;
 
     fn main() -> corehttp::Result {
-        Server::bind("127.0.0.1:8080").run(|ctx: &mut Context| ctx.response.text("Hello, World!"))
+        Server::bind("127.0.0.1:8080").run(|ctx: &mut Context| ctx.response.set_text("Hello, World!"))
     }
 
     async fn streams_out(ctx: &mut Context) -> corehttp::Result {
@@ -582,7 +582,7 @@ mod programs {
             () = ctx.peer_closed() => return Ok(()),
             () = tokio::task::yield_now() => {}
         }
-        ctx.response.text("still there");
+        ctx.response.set_text("still there");
         Ok(())
     }
 
@@ -614,7 +614,7 @@ mod clients {
         let running = Server::bind("127.0.0.1:0").cores(1).start(|ctx: &mut Context| {
             let Context { request, response, .. } = ctx;
             let body = request.body.text().unwrap();
-            response.text(format!("{} {} {body}", request.method(), request.target()));
+            response.set_text(format!("{} {} {body}", request.method(), request.target()));
         });
         let running = running.unwrap();
         let url = format!("http://{}", running.local_addr());
@@ -657,7 +657,7 @@ mod clients {
 
             let mut request = Request::post(&format!("{url}/items"))?;
             request.headers.set("content-type", "application/json")?;
-            request.body.set(r#"{"a":1}"#);
+            request.body.set_bytes(r#"{"a":1}"#);
             client.send(&request, &mut response).await?;
             assert_eq!(response.body.text()?, r#"POST /items {"a":1}"#);
             assert!(response.timings().reused);

@@ -30,14 +30,14 @@ fn respond<Kind>(handler: impl IntoHandler<Kind>, request: Request) -> Response 
 #[track_caller]
 fn check<Kind>(handler: impl IntoHandler<Kind>, path: &str, status: u16, text: &str) {
     let response = get(handler, path);
-    assert_eq!((response.status.as_u16(), response.body.text().unwrap()), (status, text));
+    assert_eq!((response.status.as_u16(), response.text().unwrap()), (status, text));
 }
 
 mod closures {
     use super::*;
 
     async fn item(ctx: &mut Context) {
-        ctx.response.text("item");
+        ctx.response.set_text("item");
     }
 
     #[test]
@@ -53,7 +53,7 @@ mod closures {
             Ok(())
         };
         check(handler, "/", 410, "Gone");
-        check(async |ctx: &mut Context| ctx.response.text("async"), "/", 200, "async");
+        check(async |ctx: &mut Context| ctx.response.set_text("async"), "/", 200, "async");
     }
 
     /// As in axum: a block that does not borrow the context may outlive the call.
@@ -67,19 +67,19 @@ mod closures {
         let hits = Arc::new(AtomicU32::new(0));
         let seen = hits.clone();
         let handler = async move |ctx: &mut Context| {
-            ctx.response.text(hits.fetch_add(1, Ordering::Relaxed).to_string());
+            ctx.response.set_text(hits.fetch_add(1, Ordering::Relaxed).to_string());
         };
         check(handler, "/", 200, "0");
         assert_eq!(seen.load(Ordering::Relaxed), 1);
         let names = Arc::new(Mutex::new(vec!["Ada"]));
-        check(move |ctx: &mut Context| ctx.response.text(names.lock().unwrap()[0]), "/", 200, "Ada");
+        check(move |ctx: &mut Context| ctx.response.set_text(names.lock().unwrap()[0]), "/", 200, "Ada");
     }
 
     #[test]
     fn state_of_one_core_needs_no_lock() {
         let running = Server::bind(MemoryListener::new()).cores(1).start_per_core(async |_| {
             let hits = Rc::new(Cell::new(0));
-            Ok(move |ctx: &mut Context| ctx.response.text(hits.replace(hits.get() + 1).to_string()))
+            Ok(move |ctx: &mut Context| ctx.response.set_text(hits.replace(hits.get() + 1).to_string()))
         });
         running.unwrap().shutdown(Duration::ZERO);
     }
@@ -90,7 +90,7 @@ mod closures {
         let handler = async |ctx: &mut Context| -> corehttp::Result {
             let path = ctx.request.path().to_owned();
             let shouted = tokio::task::spawn_blocking(move || path.to_uppercase()).await?;
-            ctx.response.text(shouted);
+            ctx.response.set_text(shouted);
             Ok(())
         };
         check(handler, "/a", 200, "/A");
@@ -101,12 +101,12 @@ mod views {
     use super::*;
 
     async fn greet(ctx: &mut Context, name: &str) -> corehttp::Result {
-        ctx.response.text(format!("Hello, {name}!"));
+        ctx.response.set_text(format!("Hello, {name}!"));
         Ok(())
     }
 
     async fn write(response: &mut Response, name: &str) {
-        response.text(format!("Hello, {name}!"));
+        response.set_text(format!("Hello, {name}!"));
     }
 
     #[derive(Deserialize)]
@@ -243,7 +243,7 @@ mod boxed {
 
         async fn handle(&self, ctx: &mut Context) -> corehttp::Result {
             tokio::task::yield_now().await;
-            ctx.response.text("hello");
+            ctx.response.set_text("hello");
             Ok(())
         }
     }
@@ -280,11 +280,14 @@ mod boxed {
         }
 
         let routes = || {
-            let closure = |ctx: &mut Context| ctx.response.text("closure");
+            let closure = |ctx: &mut Context| ctx.response.set_text("closure");
             Routes(HashMap::from([
                 ("/hello", Box::new(Hello) as Box<dyn Handler + Send + Sync>),
                 ("/closure", Box::new(closure.into_handler())),
-                ("/boxed", Box::new(BoxHandler::new(async |ctx: &mut Context| ctx.response.text("boxed")))),
+                (
+                    "/boxed",
+                    Box::new(BoxHandler::new(async |ctx: &mut Context| ctx.response.set_text("boxed"))),
+                ),
             ]))
         };
         for (path, status, text) in [
@@ -305,7 +308,7 @@ mod boxed {
         }
         let inner: Box<dyn Handler + Send + Sync> = Box::new(Hello);
         let response = get(corehttp::around(tag, inner), "/");
-        assert_eq!((response.headers.text("x-tag"), response.body.text()), (Some("1"), Ok("hello")));
+        assert_eq!((response.headers.text("x-tag"), response.text()), (Some("1"), Ok("hello")));
     }
 }
 
@@ -314,7 +317,7 @@ mod addresses {
 
     #[track_caller]
     fn check(server: Server) {
-        let running = server.cores(1).start(|ctx: &mut Context| ctx.response.text("hi")).unwrap();
+        let running = server.cores(1).start(|ctx: &mut Context| ctx.response.set_text("hi")).unwrap();
         let url = format!("http://{}/", running.local_addr());
         let client = Client::builder().build();
         let text =
@@ -377,17 +380,17 @@ mod texts {
     fn texts_of_all_types_are_content_and_fields() {
         let owned = String::from("text");
         let set: [fn(&mut Response, &String); 6] = [
-            |response, owned| response.text(owned),
-            |response, owned| response.text(owned.clone()),
-            |response, owned| response.text(format!("{}{}", &owned[..2], &owned[2..])),
-            |response, owned| response.text(Cow::from(owned)),
-            |response, owned| response.text(owned.as_str()),
-            |response, owned| response.text(owned.clone().into_boxed_str()),
+            |response, owned| response.set_text(owned),
+            |response, owned| response.set_text(owned.clone()),
+            |response, owned| response.set_text(format!("{}{}", &owned[..2], &owned[2..])),
+            |response, owned| response.set_text(Cow::from(owned)),
+            |response, owned| response.set_text(owned.as_str()),
+            |response, owned| response.set_text(owned.clone().into_boxed_str()),
         ];
         for set in set {
             let mut response = Response::new();
             set(&mut response, &owned);
-            assert_eq!(response.body.text(), Ok("text"));
+            assert_eq!(response.text(), Ok("text"));
             response.headers.set("x-number", 7).unwrap();
             response.headers.set("x-owned", owned.clone()).unwrap();
             response.headers.set("x-lent", &owned).unwrap();

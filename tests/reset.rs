@@ -204,7 +204,7 @@ async fn probe(ctx: &mut Context) -> corehttp::Result {
     let body = ctx.body_reader();
     writeln!(found, "{:?}", body.trailers())?;
     if ctx.request.path() == "/probe" {
-        ctx.response.body.set(found);
+        ctx.response.body.set_bytes(found);
         return Ok(());
     }
     let mut out = ctx.stream().await?;
@@ -229,7 +229,7 @@ async fn soil(ctx: &mut Context) -> corehttp::Result {
     }
     let Context { request, response, .. } = &mut *ctx;
     response.status = Status::IM_USED;
-    response.text("soil");
+    response.set_text("soil");
     response.headers.set("x-soil", 1)?;
     response.headers.append("x-soil", 2)?;
     response.headers.set("server", "soil")?;
@@ -242,8 +242,8 @@ async fn soil(ctx: &mut Context) -> corehttp::Result {
 
 async fn end(ctx: &mut Context) -> corehttp::Result {
     match ctx.request.path() {
-        "/large" => ctx.response.body.set("large".repeat(20_000)),
-        "/source" => ctx.response.body.stream(&b"source"[..], None),
+        "/large" => ctx.response.body.set_bytes("large".repeat(20_000)),
+        "/source" => ctx.response.body.set_stream(&b"source"[..], None),
         "/taken" => {
             ctx.request = Request::post("http://taken/?away=1")?;
             ctx.response = Response { body: std::mem::take(&mut ctx.request.body), ..Response::new() };

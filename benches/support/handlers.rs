@@ -17,8 +17,8 @@ pub(crate) const SERVER_NAME: &str = "corehttp";
 pub(crate) fn respond(ctx: &mut Context) -> corehttp::Result {
     let Context { request, response, .. } = ctx;
     match request.method() {
-        Method::Get => response.body.set(HELLO),
-        Method::Post => response.body.set(request.body.bytes()),
+        Method::Get => response.body.set_bytes(HELLO),
+        Method::Post => response.body.set_bytes(request.body.bytes()),
         _ => return Err(Status::METHOD_NOT_ALLOWED.into()),
     }
     response.headers.set("content-type", "text/plain")?;

@@ -24,7 +24,7 @@ use crate::message::{InvalidRequest, Request, Response};
 /// # let client = Client::builder().memory(listener.connector()).build();
 /// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| {
 /// #     let path = ctx.request.path().to_owned();
-/// #     ctx.response.text(path);
+/// #     ctx.response.set_text(path);
 /// # })?;
 /// # corehttp::block_on(async {
 /// let api = client.host("http://api:8080")?;

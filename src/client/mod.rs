@@ -79,7 +79,7 @@ use crate::runtime::{Handle, Id};
 ///
 /// # let listener = MemoryListener::new();
 /// # let connector = listener.connector();
-/// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| ctx.response.text("Hello"))?;
+/// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| ctx.response.set_text("Hello"))?;
 /// # corehttp::block_on(async {
 /// let client = Client::new();
 /// # let client = Client::builder().memory(connector).build();
@@ -200,7 +200,7 @@ impl Client {
     async fn request(&self, method: Method, url: &str, body: Option<&[u8]>) -> Result<Response, ClientError> {
         let mut request = Request::new(method, url)?;
         if let Some(body) = body {
-            request.body.set(body);
+            request.body.set_bytes(body);
         }
         let mut response = Response::new();
         self.send(&request, &mut response).await?;
@@ -231,7 +231,7 @@ impl Client {
     /// # corehttp::block_on(async {
     /// let mut request = Request::put("http://example.com/notes/1")?;
     /// request.headers.set("if-match", "\"7b0f\"")?;
-    /// request.body.set("milk");
+    /// request.body.set_bytes("milk");
     /// let mut response = Response::new();
     /// client.send(&request, &mut response).await?;
     /// assert_eq!(response.body.text()?, "milk");

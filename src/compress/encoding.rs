@@ -45,7 +45,7 @@ pub(super) struct Large {
 impl Large {
     /// Compresses it, on any thread.
     pub(super) fn encode(mut self) -> Result<Body, CodingError> {
-        self.body.share(encode_once(self.coding, self.level, self.body.bytes())?);
+        self.body.set_shared(encode_once(self.coding, self.level, self.body.bytes())?);
         Ok(self.body)
     }
 }
@@ -192,7 +192,7 @@ impl Encoding {
     fn encode_body(&mut self, coding: Coding, body: &mut Body) -> Result<(), CodingError> {
         self.made.clear();
         self.encoder(coding)?.encode(body.bytes(), Flush::End, &mut self.made)?;
-        body.set(&self.made);
+        body.set_bytes(&self.made);
         Ok(())
     }
 
@@ -200,7 +200,7 @@ impl Encoding {
     fn encode_stream(&mut self, coding: Coding, body: &mut Body) -> Result<(), CodingError> {
         let encoder = self.encoder(coding)?;
         if let Some(source) = body.take_source() {
-            body.stream(Encoded::new(source, encoder), None);
+            body.set_stream(Encoded::new(source, encoder), None);
         }
         Ok(())
     }
@@ -308,7 +308,7 @@ mod tests {
     #[test]
     fn a_thread_that_encodes_large_content_keeps_nothing_of_it() {
         let mut body = Body::new();
-        body.set("again ".repeat(1000));
+        body.set_bytes("again ".repeat(1000));
         let encoded = Large { coding: Coding::Br, level: 4, body }.encode().unwrap();
         assert!((1..100).contains(&encoded.len()));
         assert_eq!(Encoder::kept(), 0);

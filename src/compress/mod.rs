@@ -19,7 +19,7 @@ use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 /// use corehttp::{Compress, Context, Server};
 ///
 /// fn main() -> corehttp::Result {
-///     Server::bind("127.0.0.1:8080").run(Compress::new(|ctx: &mut Context| ctx.response.text("Hello! ".repeat(1000))))
+///     Server::bind("127.0.0.1:8080").run(Compress::new(|ctx: &mut Context| ctx.response.set_text("Hello! ".repeat(1000))))
 /// }
 /// ```
 ///
@@ -63,7 +63,7 @@ use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let page = |ctx: &mut Context| ctx.response.html("<p>again</p>".repeat(1000));
+/// let page = |ctx: &mut Context| ctx.response.set_html("<p>again</p>".repeat(1000));
 /// let service = Server::new().service(Compress::new(page).codings(&[Coding::Gzip]).level(Coding::Gzip, 9));
 /// let mut request = Request::get("/")?;
 /// request.headers.set("accept-encoding", "br, gzip;q=0.5")?;

@@ -41,7 +41,7 @@ use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 ///     let files = Files::new("public")?.strip_prefix("/static");
 ///     Server::bind("127.0.0.1:8080").run(async move |ctx: &mut Context| {
 ///         match ctx.request.path() {
-///             "/" => ctx.response.html("<h1>hi</h1>"),
+///             "/" => ctx.response.set_html("<h1>hi</h1>"),
 ///             _ => files.handle(ctx).await?, // 404 for all other paths
 ///         }
 ///         corehttp::Result::Ok(())
@@ -372,7 +372,7 @@ impl<N: Handler> Handler for Files<N> {
             }
             (Found::Resource(resource), Method::Get | Method::Head) => answer::respond(ctx, &resource)?,
             (Found::Directory(path), Method::Get | Method::Head) => {
-                response.redirect(Status::MOVED_PERMANENTLY, &as_directory(request))?;
+                response.set_redirect(Status::MOVED_PERMANENTLY, &as_directory(request))?;
                 if let Some(value) = self.lookup.cache_control(&path) {
                     response.headers.set("cache-control", value)?;
                 }
@@ -387,7 +387,7 @@ impl<N: Handler> Handler for Files<N> {
                 let page = Box::pin(LISTINGS.work(move || lookup.list(&listed, sort))).await?;
                 let page = page.map_err(|error| open_error(request.path(), error))?;
                 response.headers.set("content-security-policy", listing::POLICY)?;
-                response.bytes("text/html; charset=utf-8", page)?;
+                response.set_shared("text/html; charset=utf-8", page)?;
             }
             (Found::Resource(_) | Found::Directory(_) | Found::Listing(_), _) => {
                 response.headers.set("allow", "GET, HEAD")?;

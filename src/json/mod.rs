@@ -1,6 +1,7 @@
 //! Floor 5: JSON, by serde (RFC 8259).
 //!
-//! A handler calls [`Request::json`] and [`Response::json`]; a client calls [`Request::set_json`] and [`Body::json`].
+//! A handler calls [`Request::json`] and [`Response::set_json`]; a client calls [`Request::set_json`] and
+//! [`Response::set_json`].
 
 mod invalid_json;
 mod json_error;
@@ -43,7 +44,7 @@ impl Request {
     /// fn search(ctx: &mut Context) -> corehttp::Result {
     ///     let Context { request, response, .. } = ctx;
     ///     let Search { term, page } = request.json()?;
-    ///     Ok(response.json(&Found { term, next: page + 1 })?)
+    ///     Ok(response.set_json(&Found { term, next: page + 1 })?)
     /// }
     /// # let service = corehttp::Server::new().service(search);
     /// # let mut request = corehttp::Request::post("/")?;
@@ -85,7 +86,7 @@ impl Request {
     /// request.set_json(&Note { text: "milk".into() })?;
     /// let mut response = Response::new();
     /// client.send(&request, &mut response).await?;
-    /// let note: Note = response.body.json()?;
+    /// let note: Note = response.json()?;
     /// assert_eq!(note.text, "milk");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # })??;
@@ -98,6 +99,43 @@ impl Request {
 }
 
 impl Response {
+    /// Reads the content as JSON, whatever its type is called. What borrows, such as a `&str` in a struct, borrows from
+    /// the content.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the content is not the JSON of a `T`; also if it is a stream, which has not been received. In a handler,
+    /// `?` turns that into 500, because it is not the peer's fault.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use corehttp::{Context, Server, MemoryListener};
+    /// use corehttp::Client;
+    ///
+    /// #[derive(serde::Deserialize)]
+    /// struct Note {
+    ///     text: String,
+    /// }
+    ///
+    /// # let listener = MemoryListener::new();
+    /// # let client = Client::builder().memory(listener.connector()).build();
+    /// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| {
+    /// #     ctx.response.set_json(&serde_json::json!({"text": "milk"})).unwrap();
+    /// # })?;
+    /// # corehttp::block_on(async {
+    /// let response = client.get("http://example.com/notes/1").await?;
+    /// let note = response.json::<Note>()?;
+    /// assert_eq!(note.text, "milk");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })??;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias = "serde")]
+    pub fn json<'a, T: Deserialize<'a>>(&'a self) -> Result<T, JsonError> {
+        self.body.json()
+    }
+
     /// Makes `value`, written as JSON, the content, and sets the content type. It is written straight into the memory of
     /// the body. See [`Request::json`].
     ///
@@ -106,13 +144,13 @@ impl Response {
     /// Fails if `value` cannot be written, for instance because the keys of a map are not texts. The response is then
     /// without content.
     #[doc(alias = "serde")]
-    pub fn json(&mut self, value: &(impl Serialize + ?Sized)) -> Result<(), Error> {
+    pub fn set_json(&mut self, value: &(impl Serialize + ?Sized)) -> Result<(), Error> {
         write(&mut self.body, &mut self.headers, value)
     }
 }
 
 impl Body {
-    /// Reads the content as JSON, whatever its type is called. See [`Request::set_json`].
+    /// Reads the content as JSON, whatever its type is called. See [`Response::set_json`].
     ///
     /// # Errors
     ///

@@ -15,7 +15,7 @@ use crate::memory::{Arena, Reset, lock, vacate};
 
 /// The content of a message: nothing, bytes, or a stream.
 ///
-/// A clone copies bytes, unless they were [shared](Body::share).
+/// A clone copies bytes, unless they were [shared](Body::set_shared).
 ///
 /// # Examples
 ///
@@ -24,9 +24,9 @@ use crate::memory::{Arena, Reset, lock, vacate};
 /// use corehttp::Body;
 ///
 /// let mut body = Body::new();
-/// body.set("copied");                           // into memory that is reused
-/// body.share("static, or a `Bytes`, or a Vec"); // not copied
-/// body.set("");
+/// body.set_bytes("copied");                          // into memory that is reused
+/// body.set_shared("static, or a `Bytes`, or a Vec"); // not copied
+/// body.set_bytes("");
 /// write!(body, "{} + {} = {}", 1, 2, 3)?;
 /// assert_eq!(body.text().unwrap(), "1 + 2 = 3");
 /// # Ok::<(), std::io::Error>(())
@@ -69,15 +69,16 @@ impl Body {
         Body::default()
     }
 
-    /// Sets the content to a copy of `bytes`.
-    pub fn set(&mut self, bytes: impl AsRef<[u8]>) {
+    /// Sets the content to a copy of `bytes`, in memory that is reused. [`Body::set_shared`] does not copy.
+    pub fn set_bytes(&mut self, bytes: impl AsRef<[u8]>) {
         let buffer = self.receive();
         buffer.clear();
         buffer.extend(bytes.as_ref());
     }
 
     /// Sets the content to `bytes` without copying them: static data, a [`Bytes`], a `Vec<u8>` or a `String`.
-    pub fn share(&mut self, bytes: impl Into<Bytes>) {
+    /// [`Body::set_bytes`] copies, and therefore takes borrowed bytes.
+    pub fn set_shared(&mut self, bytes: impl Into<Bytes>) {
         self.set_foreign(Foreign::Shared(bytes.into()));
     }
 
@@ -90,7 +91,7 @@ impl Body {
     ///
     /// `tokio_util::io::StreamReader` makes a source of whatever yields chunks, such as a channel. A handler can also
     /// write the chunks itself, with [`Context::stream`](crate::Context::stream).
-    pub fn stream(&mut self, source: impl AsyncRead + Send + 'static, len: Option<u64>) {
+    pub fn set_stream(&mut self, source: impl AsyncRead + Send + 'static, len: Option<u64>) {
         let source: Source = Box::pin(source);
         self.set_foreign(Foreign::Stream { source: Arc::new(Mutex::new(Some(source))), len, file: None });
     }
@@ -149,9 +150,9 @@ impl Body {
     ///
     /// let mut body = Body::from("bytes");
     /// assert_eq!(body.known_len(), Some(5));
-    /// body.stream(tokio::io::empty(), Some(0));
+    /// body.set_stream(tokio::io::empty(), Some(0));
     /// assert_eq!(body.known_len(), Some(0));
-    /// body.stream(tokio::io::empty(), None);
+    /// body.set_stream(tokio::io::empty(), None);
     /// assert_eq!(body.known_len(), None);
     /// ```
     pub fn known_len(&self) -> Option<u64> {
@@ -269,7 +270,7 @@ const BUFFER_KEPT_MAX: usize = 16 << 10;
 macro_rules! bytes_are_bodies {
     ($($type:ty),*) => {$(
         impl From<$type> for Body {
-            /// Makes a body of the bytes without copying them: see [`Body::share`].
+            /// Makes a body of the bytes without copying them: see [`Body::set_shared`].
             fn from(bytes: $type) -> Body {
                 Body { foreign: Some(Foreign::Shared(bytes.into())), ..Body::default() }
             }
@@ -335,7 +336,7 @@ mod tests {
     #[test]
     fn writing_appends_to_what_is_there() {
         let mut body = Body::new();
-        body.share("shared");
+        body.set_shared("shared");
         body.write_all(b", then written").unwrap();
         assert_eq!(body.text(), Ok("shared, then written"));
         body.clear();
@@ -363,7 +364,7 @@ mod tests {
     #[test]
     fn a_stream_is_taken_once_and_cannot_be_written_to() {
         let mut body = Body::new();
-        body.stream(&b"source"[..], Some(6));
+        body.set_stream(&b"source"[..], Some(6));
         let twin = body.clone();
         assert!(body.write_all(b"x").is_err() && fmt::Write::write_str(&mut body, "x").is_err());
         assert_eq!((body.announced(), body.is_empty()), (Length::Known(6), false));
@@ -373,7 +374,7 @@ mod tests {
     #[test]
     fn a_reset_body_equals_a_new_one_and_keeps_little_memory() {
         let mut body = Body::new();
-        body.set(vec![0; 1 << 20]);
+        body.set_bytes(vec![0; 1 << 20]);
         body.reset();
         body.shrink();
         assert_eq!((&body, body.announced()), (&Body::new(), Length::NoContent));

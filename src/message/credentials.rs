@@ -83,7 +83,7 @@ impl Request {
     ///
     /// fn admin(ctx: &mut Context) -> corehttp::Result {
     ///     match ctx.request.basic_auth() {
-    ///         Some(auth) if is_right(&auth.user_id, &auth.password) => ctx.response.text("Welcome!"),
+    ///         Some(auth) if is_right(&auth.user_id, &auth.password) => ctx.response.set_text("Welcome!"),
     ///         _ => {
     ///             let challenge = r#"Basic realm="admin", charset="UTF-8""#;
     ///             ctx.response.headers.set("www-authenticate", challenge)?;

@@ -192,7 +192,7 @@ impl Response {
     /// use corehttp::Response;
     ///
     /// let mut response = Response::new();
-    /// response.text("Hello");
+    /// response.set_text("Hello");
     /// response.headers.set("connection", "close, x-only-here")?;
     /// response.headers.set("x-only-here", 1)?;
     /// response.headers.set("etag", "\"1\"")?;
@@ -613,7 +613,7 @@ mod tests {
             assert_eq!(onward.headers.text("content-length"), expected, "{method} {framing:?}");
         }
         let mut request = Request::post("/").unwrap();
-        request.body.set("abc");
+        request.body.set_bytes("abc");
         assert!(!request.target_to("/").unwrap().headers.contains("content-length"));
     }
 
@@ -621,7 +621,7 @@ mod tests {
     fn trailers_for_one_hop_are_not_forwarded_7_6_1() {
         let mut response = Response::new();
         response.status = Status::CREATED;
-        response.body.set("body");
+        response.body.set_bytes("body");
         response.headers.set("connection", "x-a").unwrap();
         for name in ["x-a", "X-Sum", "keep-alive"] {
             response.trailers.set(name, 1).unwrap();

@@ -32,7 +32,7 @@ impl Pieces {
     /// Makes them the content of a message. Its length is known if theirs are.
     pub(crate) fn fill(self, body: &mut Body) {
         let len = self.0.iter().try_fold(0u64, |sum, piece| sum.checked_add(piece.known_len()?));
-        body.stream(self, len);
+        body.set_stream(self, len);
     }
 }
 

@@ -39,7 +39,7 @@ impl Response {
     ///         *page = (page.0 + 1, request.body.text()?.to_owned());
     ///         response.headers.set("etag", format!("\"{}\"", page.0))?;
     ///     }
-    ///     response.text(&page.1);
+    ///     response.set_text(&page.1);
     ///     corehttp::Result::Ok(())
     /// });
     /// # corehttp::block_on(async {
@@ -64,7 +64,7 @@ impl Response {
         let modified = self.headers.date("last-modified");
         match evaluate(request, Validators { etag: self.headers.first(ETAG), modified }) {
             Verdict::Proceed => return true,
-            Verdict::NotModified => self.not_modified(),
+            Verdict::NotModified => self.set_not_modified(),
             Verdict::Failed => {
                 self.status = Status::PRECONDITION_FAILED;
                 self.body.clear();
@@ -367,7 +367,7 @@ mod tests {
     fn a_response_becomes_what_its_preconditions_demand() {
         let answer = |status, request: &Request| {
             let mut response = Response::new();
-            response.text("first");
+            response.set_text("first");
             response.headers.set("etag", ETAG).unwrap();
             response.headers.set("last-modified", MODIFIED).unwrap();
             response.headers.set("vary", "accept").unwrap();

@@ -2,9 +2,11 @@
 
 use std::borrow::Cow;
 
+use bytes::Bytes;
+
 use super::{
-    Body, Cookies, Form, FormBuf, Headers, InvalidCookie, InvalidForm, InvalidRequest, InvalidTarget,
-    InvalidText, Length, Method, Name, Target, Version, cookie, is_token, split_port, target,
+    Body, Cookies, Form, FormBuf, Headers, InvalidCookie, InvalidField, InvalidForm, InvalidRequest,
+    InvalidTarget, InvalidText, Length, Method, Name, Target, Version, cookie, is_token, split_port, target,
 };
 use crate::memory::Reset;
 
@@ -20,7 +22,7 @@ use crate::memory::Reset;
 ///
 /// let mut request = Request::post("http://example.com/items?page=2")?;
 /// request.headers.set("content-type", "application/json")?;
-/// request.body.set(r#"{"a":1}"#);
+/// request.body.set_bytes(r#"{"a":1}"#);
 /// assert_eq!((request.method(), request.path()), (Method::Post, "/items"));
 /// assert_eq!(request.query().get("page").as_deref(), Some("2"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -155,7 +157,7 @@ impl Request {
     ///
     /// # let listener = MemoryListener::new();
     /// # let connector = listener.connector();
-    /// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| ctx.response.text("Hello"))?;
+    /// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| ctx.response.set_text("Hello"))?;
     /// # corehttp::block_on(async {
     /// let client = Client::new();
     /// # let client = Client::builder().memory(connector).build();
@@ -222,6 +224,12 @@ impl Request {
         self.target.query()
     }
 
+    /// Returns the content as bytes; empty for a body that was not received.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        self.body.bytes()
+    }
+
     /// Returns the content as text.
     ///
     /// The body must have been received, as for [`Request::form`]; a body that was not read is empty here.
@@ -238,7 +246,7 @@ impl Request {
     ///
     /// fn shout(ctx: &mut Context) -> corehttp::Result {
     ///     let Context { request, response, .. } = ctx;
-    ///     response.text(request.text()?.to_uppercase());
+    ///     response.set_text(request.text()?.to_uppercase());
     ///     Ok(())
     /// }
     /// ```
@@ -264,7 +272,7 @@ impl Request {
     ///
     /// fn sign_in(ctx: &mut Context) -> corehttp::Result {
     ///     let name = ctx.request.form()?.get("name").unwrap_or_default();
-    ///     ctx.response.text(format!("Hello, {name}!"));
+    ///     ctx.response.set_text(format!("Hello, {name}!"));
     ///     Ok(())
     /// }
     /// ```
@@ -284,10 +292,39 @@ impl Request {
         self.target.set_query(query.as_ref())
     }
 
+    /// Sets the content to a copy of `text`, as `text/plain` in UTF-8.
+    pub fn set_text(&mut self, text: impl AsRef<str>) {
+        self.headers.put(Name::CONTENT_TYPE, b"text/plain; charset=utf-8");
+        self.body.set_bytes(text.as_ref());
+    }
+
+    /// Sets the content to a copy of `bytes`, in memory that is reused. [`Request::set_shared`] does not copy.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the content type is not a valid field value. The request is then unchanged.
+    pub fn set_bytes(&mut self, content_type: &str, bytes: impl AsRef<[u8]>) -> Result<(), InvalidField> {
+        self.headers.put_value(Name::CONTENT_TYPE, content_type)?;
+        self.body.set_bytes(bytes);
+        Ok(())
+    }
+
+    /// Sets the content to `bytes` without copying them: static data, a [`Bytes`], a `Vec<u8>` or a `String`.
+    /// [`Request::set_bytes`] copies, and therefore takes borrowed bytes.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the content type is not a valid field value. The request is then unchanged.
+    pub fn set_shared(&mut self, content_type: &str, bytes: impl Into<Bytes>) -> Result<(), InvalidField> {
+        self.headers.put_value(Name::CONTENT_TYPE, content_type)?;
+        self.body.set_shared(bytes);
+        Ok(())
+    }
+
     /// Makes `form` the content, and sets the content type.
     pub fn set_form(&mut self, form: &FormBuf) {
         self.headers.put(Name::CONTENT_TYPE, FORM_TYPE);
-        self.body.set(form.as_str());
+        self.body.set_bytes(form.as_str());
     }
 
     /// Returns a view of the cookies of the request.
@@ -342,7 +379,7 @@ impl Request {
     ///     let host = request.host().ok_or(Status::BAD_REQUEST)?;
     ///     // This keeps the path and the query, whatever form the target has.
     ///     let there = request.target_to(&format!("https://{host}")).map_err(|_| Status::BAD_REQUEST)?;
-    ///     Ok(response.redirect(Status::PERMANENT_REDIRECT, there.target().as_str())?)
+    ///     Ok(response.set_redirect(Status::PERMANENT_REDIRECT, there.target().as_str())?)
     /// }
     /// # let service = corehttp::Server::new().service(secure);
     /// # corehttp::block_on(async {
@@ -407,7 +444,7 @@ mod tests {
         let mut request = Request::post("http://a/b?c").unwrap();
         request.headers.set("host", "c").unwrap();
         request.trailers.set("x-sum", 1).unwrap();
-        request.body.set("hello");
+        request.body.set_bytes("hello");
         request
     }
 

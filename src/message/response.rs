@@ -1,5 +1,7 @@
 //! [`Response`]: a status, with headers, a body and trailers (RFC 9110 §6, §15).
 
+use std::str::Utf8Error;
+
 use bytes::Bytes;
 
 use super::{Body, CONTENT_FIELDS, Headers, InvalidCookie, InvalidField, Name, SetCookie, Status, Timings};
@@ -15,7 +17,7 @@ use crate::memory::{Reset, vacate};
 /// use corehttp::{Response, Status};
 ///
 /// let mut response = Response::new();
-/// response.text("Hello, World!");
+/// response.set_text("Hello, World!");
 /// response.status = Status::CREATED;
 /// response.headers.set("x-size", 13)?;
 /// assert_eq!(response.headers.content_type(), Some("text/plain; charset=utf-8"));
@@ -54,45 +56,104 @@ impl Response {
 
     /// Sets the content to a copy of `text`, as `text/plain` in UTF-8.
     #[inline]
-    pub fn text(&mut self, text: impl AsRef<str>) {
-        self.content_type("text/plain; charset=utf-8");
-        self.body.set(text.as_ref());
+    pub fn set_text(&mut self, text: impl AsRef<str>) {
+        self.set_content_type("text/plain; charset=utf-8");
+        self.body.set_bytes(text.as_ref());
     }
 
     /// Sets the content to a copy of `page`, as `text/html` in UTF-8.
-    pub fn html(&mut self, page: impl AsRef<str>) {
-        self.content_type("text/html; charset=utf-8");
-        self.body.set(page.as_ref());
+    pub fn set_html(&mut self, page: impl AsRef<str>) {
+        self.set_content_type("text/html; charset=utf-8");
+        self.body.set_bytes(page.as_ref());
     }
 
-    /// Sets the content to `bytes` without copying them: static data, a [`Bytes`], a `Vec<u8>` or a `String`.
+    /// Sets the content to a copy of `bytes`, in memory that is reused. [`Response::set_shared`] does not copy.
     ///
     /// # Errors
     ///
-    /// Fails if the content type is not a valid field value.
-    pub fn bytes(&mut self, content_type: &str, bytes: impl Into<Bytes>) -> Result<(), InvalidField> {
+    /// Fails if the content type is not a valid field value. The response is then unchanged.
+    ///
+    /// # Examples
+    ///
+    /// The bytes may be borrowed, even from the request:
+    ///
+    /// ```
+    /// use corehttp::Context;
+    ///
+    /// fn echo(ctx: &mut Context) -> corehttp::Result {
+    ///     let Context { request, response, .. } = ctx;
+    ///     response.set_bytes("text/plain", request.body.bytes())?;
+    ///     Ok(())
+    /// }
+    /// # let service = corehttp::Server::new().service(echo);
+    /// # let mut request = corehttp::Request::post("/")?;
+    /// # request.set_text("Hello");
+    /// # let response = corehttp::block_on(service.respond(request))?;
+    /// # assert_eq!((response.bytes(), response.headers.content_type()), (&b"Hello"[..], Some("text/plain")));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_bytes(&mut self, content_type: &str, bytes: impl AsRef<[u8]>) -> Result<(), InvalidField> {
         self.headers.put_value(Name::CONTENT_TYPE, content_type)?;
-        self.body.share(bytes);
+        self.body.set_bytes(bytes);
         Ok(())
     }
 
-    /// Redirects the peer to `location` (RFC 9110 §15.4), and removes the content, the fields that describe it, and
+    /// Sets the content to `bytes` without copying them: static data, a [`Bytes`], a `Vec<u8>` or a `String`.
+    /// [`Response::set_bytes`] copies, and therefore takes borrowed bytes.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the content type is not a valid field value. The response is then unchanged.
+    pub fn set_shared(&mut self, content_type: &str, bytes: impl Into<Bytes>) -> Result<(), InvalidField> {
+        self.headers.put_value(Name::CONTENT_TYPE, content_type)?;
+        self.body.set_shared(bytes);
+        Ok(())
+    }
+
+    /// Returns the content as bytes; empty for a stream.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        self.body.bytes()
+    }
+
+    /// Returns the content as text.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the content is not UTF-8. In a handler, `?` turns that into 500, because it is not the peer's fault. For
+    /// text in the charset of its `content-type`, use [`Response::text_decoded`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::Response;
+    ///
+    /// let mut response = Response::new(); // or one that a client received
+    /// response.set_text("Hello, World!");
+    /// assert_eq!(response.text()?, "Hello, World!");
+    /// # Ok::<(), std::str::Utf8Error>(())
+    /// ```
+    pub fn text(&self) -> Result<&str, Utf8Error> {
+        self.body.text()
+    }
+
+    /// Makes this a redirection of the peer to `location` (RFC 9110 §15.4), and removes the content, the fields that describe it, and
     /// trailers.
     ///
     /// # Errors
     ///
     /// Fails if the location is not a valid field value, for instance because it would inject another field. The
     /// response is then unchanged.
-    pub fn redirect(&mut self, status: Status, location: &str) -> Result<(), InvalidField> {
+    pub fn set_redirect(&mut self, status: Status, location: &str) -> Result<(), InvalidField> {
         self.headers.set("location", location)?;
         self.status = status;
         self.remove_content();
         Ok(())
     }
 
-    /// Answers 304: what the peer has stored is still valid (RFC 9110 §15.4.5). Fields that identify it, such as
-    /// `etag`, stay. [`Response::preconditions_hold`] does this where a request asks for it.
-    pub fn not_modified(&mut self) {
+    /// Makes this a 304: the response that the peer has stored is still valid (RFC 9110 §15.4.5). Fields that identify
+    /// it, such as `etag`, stay. [`Response::preconditions_hold`] does this where a request asks for it.
+    pub fn set_not_modified(&mut self) {
         self.status = Status::NOT_MODIFIED;
         self.body.clear();
         self.trailers.reset();
@@ -137,7 +198,7 @@ impl Response {
     }
 
     #[inline]
-    fn content_type(&mut self, value: &str) {
+    fn set_content_type(&mut self, value: &str) {
         self.headers.put(Name::CONTENT_TYPE, value.as_bytes());
     }
 }

@@ -137,7 +137,7 @@ impl Form {
         request.headers.set("content-type", content_type).map_err(io::Error::other)?;
         let pieces = multipart(&boundary, self.parts);
         match joined(&pieces) {
-            Some(bytes) => request.body.share(bytes),
+            Some(bytes) => request.body.set_shared(bytes),
             None => Pieces::new(pieces).fill(&mut request.body),
         }
         Ok(())

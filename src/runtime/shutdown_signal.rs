@@ -21,7 +21,7 @@ use std::io;
 /// fn main() -> corehttp::Result {
 ///     Server::bind("[::]:8080")
 ///         .on_stop(shutdown_signal(), Duration::from_secs(10))
-///         .run(|ctx: &mut Context| ctx.response.text("Hello, World!"))
+///         .run(|ctx: &mut Context| ctx.response.set_text("Hello, World!"))
 /// }
 /// ```
 #[doc(alias("ctrl_c", "SIGTERM", "SIGINT"))]

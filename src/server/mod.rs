@@ -72,7 +72,7 @@ use crate::wire::Limits;
 ///         .limits(Limits { body_max: 64 << 20, ..Limits::default() })
 ///         .timeouts(Timeouts { idle: Duration::from_secs(30), ..Timeouts::default() })
 ///         .on_error(|refusal| eprintln!("{refusal}"))
-///         .run(|ctx: &mut Context| ctx.response.text("Hello, World!"))
+///         .run(|ctx: &mut Context| ctx.response.set_text("Hello, World!"))
 /// }
 /// ```
 #[must_use]
@@ -179,7 +179,7 @@ impl Server {
     /// fn main() -> corehttp::Result {
     ///     Server::bind("unix:/run/app.sock")
     ///         .unix_mode(0o660)
-    ///         .run(|ctx: &mut Context| ctx.response.text("Hello, World!"))
+    ///         .run(|ctx: &mut Context| ctx.response.set_text("Hello, World!"))
     /// }
     /// ```
     #[cfg(unix)]
@@ -267,7 +267,7 @@ impl Server {
     /// fn main() -> corehttp::Result {
     ///     Server::bind("[::]:8080")
     ///         .on_stop(shutdown_signal(), Duration::from_secs(10))
-    ///         .run(|ctx: &mut Context| ctx.response.text("Hello, World!"))
+    ///         .run(|ctx: &mut Context| ctx.response.set_text("Hello, World!"))
     /// }
     /// ```
     #[doc(alias = "with_graceful_shutdown")]
@@ -333,7 +333,7 @@ impl Server {
     ///     let hits = Cell::new(0u64);
     ///     Ok(move |ctx: &mut Context| {
     ///         hits.set(hits.get() + 1);
-    ///         ctx.response.text(format!("core {} was asked {} times", core.index(), hits.get()));
+    ///         ctx.response.set_text(format!("core {} was asked {} times", core.index(), hits.get()));
     ///     })
     /// })
     /// # }
@@ -356,7 +356,7 @@ impl Server {
     ///     let pool = database::Pool::connect("postgres://localhost/shop").await?;
     ///     Ok(async move |ctx: &mut Context| -> corehttp::Result {
     ///         let orders = pool.count("orders").await?;
-    ///         ctx.response.text(orders.to_string());
+    ///         ctx.response.set_text(orders.to_string());
     ///         Ok(())
     ///     })
     /// })

@@ -29,7 +29,7 @@ use crate::runtime::{self, Instant};
 /// use corehttp::{Context, Server};
 ///
 /// # fn main() -> corehttp::Result {
-/// let running = Server::bind("127.0.0.1:0").start(|ctx: &mut Context| ctx.response.text("hi"))?;
+/// let running = Server::bind("127.0.0.1:0").start(|ctx: &mut Context| ctx.response.set_text("hi"))?;
 /// println!("listening on {running}");
 /// assert_eq!(running.to_string(), format!("http://{}", running.local_addr()));
 /// running.shutdown(Duration::from_secs(10));

@@ -30,7 +30,7 @@ use crate::net::{Conn, Peer, PeerAddr, Timetable, Transport};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let service = Server::new().service(|ctx: &mut Context| ctx.response.text("hi"));
+/// let service = Server::new().service(|ctx: &mut Context| ctx.response.set_text("hi"));
 /// let response = service.respond(Request::get("/")?).await;
 /// assert_eq!(response.body.text()?, "hi");
 /// # Ok(())
@@ -79,7 +79,7 @@ impl<H: Handler> Service<H> {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> std::io::Result<()> {
     /// let service = Server::new().service(|ctx: &mut Context| {
-    ///     ctx.response.text(ctx.peer_addr().to_string());
+    ///     ctx.response.set_text(ctx.peer_addr().to_string());
     /// });
     /// let listener = TcpListener::bind("127.0.0.1:0").await?;
     /// # let client = TcpStream::connect(listener.local_addr()?).await?;
@@ -143,7 +143,7 @@ impl<H: Handler> Service<H> {
     /// fn greet(ctx: &mut Context) -> corehttp::Result {
     ///     let Context { request, response, .. } = ctx;
     ///     let name = request.query().get("name").ok_or(Status::BAD_REQUEST)?;
-    ///     response.text(format!("Hello, {name}!"));
+    ///     response.set_text(format!("Hello, {name}!"));
     ///     Ok(())
     /// }
     ///
@@ -169,7 +169,7 @@ impl<H: Handler> Service<H> {
     /// use std::net::SocketAddr;
     /// use corehttp::{Context, Request, Server};
     ///
-    /// let service = Server::new().service(|ctx: &mut Context| ctx.response.text(ctx.peer_addr().to_string()));
+    /// let service = Server::new().service(|ctx: &mut Context| ctx.response.set_text(ctx.peer_addr().to_string()));
     /// let peer = SocketAddr::from(([192, 0, 2, 1], 50_000)).into();
     /// let response = corehttp::block_on(service.respond_from(peer, Request::get("/")?))?;
     /// assert_eq!(response.body.bytes(), b"192.0.2.1:50000");

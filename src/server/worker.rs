@@ -107,7 +107,7 @@ mod tests {
         let handler = (|_: &mut Context| {}).into_handler();
         let worker = Worker::new(handler, &ServerSettings::default(), Timetable::swept(), Arc::default());
         let mut context = worker.take_context();
-        context.request.body.set(vec![0; 1 << 20]);
+        context.request.body.set_bytes(vec![0; 1 << 20]);
         worker.give_context(context);
         worker.trim_at.set(worker.shared.clock.now());
         timeout(Duration::from_secs(1), worker.maintain(Ticker::default())).await.unwrap_err();

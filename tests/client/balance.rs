@@ -254,12 +254,12 @@ fn faults_of_the_caller_count_against_no_host() {
             assert!(matches!(error.cause(), ClientCause::Origin), "{url}: {error:#}");
         }
         let mut spent = Request::post("/").unwrap();
-        spent.body.stream(&b"short"[..], Some(7));
+        spent.body.set_stream(&b"short"[..], Some(7));
         for _ in 0..2 {
             balancer.send(&spent, &mut response).await.unwrap_err();
         }
         let mut broken = Request::post("/").unwrap();
-        broken.body.stream(Broken, None);
+        broken.body.set_stream(Broken, None);
         let error = balancer.send(&broken, &mut response).await.unwrap_err();
         assert!(matches!(error.cause(), ClientCause::Exchange(ExchangeError::Source(_))), "{error:?}");
         assert_eq!(counts(&balancer), [(0, 0, 0, 0)]);
@@ -344,7 +344,7 @@ fn another_host_is_asked_if_the_first_cannot_have_heard_the_request() {
         let hosts = Hosts::new(&[("a", Gone), ("b", Well(200))]);
         let (balancer, mut streamed) =
             (hosts.balance().retry_elsewhere().build(), Request::post("/").unwrap());
-        streamed.body.stream(&b"body"[..], Some(4));
+        streamed.body.set_stream(&b"body"[..], Some(4));
         let error = balancer.send(&streamed, &mut Response::new()).await.unwrap_err();
         assert!(matches!(error.cause(), ClientCause::Exchange(ExchangeError::Io(_))), "{error:?}");
         assert_eq!((error.is_sent(), &*hosts.asked()), (false, "a"));

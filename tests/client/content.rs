@@ -445,7 +445,7 @@ async fn decoding_a_lot_to_nothing_gives_way_to_other_tasks() {
         });
         let (client, mut response) = (stage.builder().decode(2 << 20).build(), Response::new());
         let mut request = post();
-        request.body.stream(source, None);
+        request.body.set_stream(source, None);
         let asked = async {
             match is_streamed {
                 false => client.send(&request, &mut response).await.unwrap(),

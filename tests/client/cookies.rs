@@ -17,12 +17,12 @@ async fn a_cookie_set_by_a_redirect_is_sent_back_to_its_host_alone() {
         if request.path() == "/sign-in" {
             response.headers.append("set-cookie", "sid=1; Path=/")?;
             response.headers.append("set-cookie", "hidden=2; Path=/elsewhere")?;
-            response.redirect(Status::SEE_OTHER, "/home")?;
+            response.set_redirect(Status::SEE_OTHER, "/home")?;
         } else if request.path() == "/to-a" {
-            response.redirect(Status::SEE_OTHER, "http://a.example/")?;
+            response.set_redirect(Status::SEE_OTHER, "http://a.example/")?;
         } else {
             let said: Vec<_> = request.headers.all("cookie").map(String::from_utf8_lossy).collect();
-            response.text(if said.is_empty() { "none".into() } else { said.join(" and ") });
+            response.set_text(if said.is_empty() { "none".into() } else { said.join(" and ") });
         }
         corehttp::Result::Ok(())
     });
@@ -75,7 +75,7 @@ async fn cookies_that_are_not_utf8_are_sent_back_as_they_came_6265_5_8_3() {
     let server = Server::bind(listener.clone()).cores(1);
     let running = server.start(|ctx: &mut Context| -> corehttp::Result {
         let Context { request, response, .. } = ctx;
-        response.bytes("text/plain", request.headers.get("cookie").unwrap_or(b"none").to_vec())?;
+        response.set_shared("text/plain", request.headers.get("cookie").unwrap_or(b"none").to_vec())?;
         response.headers.append("set-cookie", b"n=caf\xe9")?;
         response.headers.append("set-cookie", b"\xff=\xfe; Path=/")?;
         Ok(response.headers.append("set-cookie", "u=\u{e9}")?)

@@ -341,7 +341,7 @@ async fn a_rate_counts_what_was_received_ahead() {
     });
     let timeouts = ClientTimeouts { receive_rate_min: 500, ..ClientTimeouts::default() };
     let mut request = post();
-    request.body.set(vec![0; 1 << 20]);
+    request.body.set_bytes(vec![0; 1 << 20]);
     let client = early.builder().timeouts(timeouts).build();
     assert_eq!(ask(&client, &request).await.unwrap().1.len(), 8100);
 }

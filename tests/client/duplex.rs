@@ -81,10 +81,10 @@ async fn an_answer_is_read_while_its_request_is_sent() {
     });
     let client = stage.client();
     let (mut request, mut response) = (post(), Response::new());
-    request.body.set(vec![b'x'; 1 << 20]);
+    request.body.set_bytes(vec![b'x'; 1 << 20]);
     client.send(&request, &mut response).await.unwrap();
     assert!(response.body.bytes() == request.body.bytes());
-    request.body.stream(tokio::io::repeat(b'x').take(1 << 20), Some(1 << 20));
+    request.body.set_stream(tokio::io::repeat(b'x').take(1 << 20), Some(1 << 20));
     let (mut answer, mut size) = (client.stream(&request, &mut response).await.unwrap(), 0);
     while let Some(chunk) = answer.chunk().await.unwrap() {
         size += chunk.len();
@@ -92,7 +92,7 @@ async fn an_answer_is_read_while_its_request_is_sent() {
     assert_eq!((size, client.idle(), client.busy()), (1 << 20, 1, 0));
 
     let little = stage.builder().body_max(256 << 10).build();
-    request.body.set(vec![b'x'; 1 << 20]);
+    request.body.set_bytes(vec![b'x'; 1 << 20]);
     let error = little.send(&request, &mut response).await.unwrap_err();
     assert!(error.is_timeout(), "no more is kept than a body may have: {error:#}");
     assert_eq!(little.busy(), 0);
@@ -791,12 +791,12 @@ async fn hello_before_the_end(
         (Client::new(), Request::post(&server.url).unwrap(), Response::new());
     match way {
         Way::Whole => {
-            request.body.set(vec![0; SIZE]);
+            request.body.set_bytes(vec![0; SIZE]);
             client.send(&request, &mut response).await?;
             Ok(response.body.text().unwrap().into())
         }
         Way::Streamed => {
-            request.body.stream(tokio::io::repeat(0), None);
+            request.body.set_stream(tokio::io::repeat(0), None);
             let mut answer = client.stream(&request, &mut response).await?;
             let mut body = String::new();
             while let Some(chunk) = answer.chunk().await? {
@@ -912,7 +912,7 @@ async fn a_reset_while_the_request_is_sent_does_not_end_a_body() {
     ] {
         let client = Client::builder().dialer(Resets(wire)).build();
         let (mut request, mut response) = (post(), Response::new());
-        request.body.set(vec![0; 1 << 20]);
+        request.body.set_bytes(vec![0; 1 << 20]);
         match client.send(&request, &mut response).await {
             Ok(()) => assert!(is_good && response.body.bytes() == b"hello", "{}", wire.escape_ascii()),
             Err(error) => assert!(!is_good && !error.is_timeout(), "{}: {error:#}", wire.escape_ascii()),

@@ -66,12 +66,12 @@ async fn of_a_request_that_cannot_be_sent() {
     let elsewhere = host.send(&request(Method::Get, "http://c/b?secret"), &mut Response::new()).await;
     check(elsewhere, &format!("http://c/b: {UNFIT}: it is not at http://a"));
     let mut spent = request(Method::Post, "/b?secret");
-    spent.body.stream(&b"once"[..], None);
+    spent.body.set_stream(&b"once"[..], None);
     host.send(&spent, &mut Response::new()).await.unwrap();
     let expected = "http://a/b: preparing the request: the body was a stream, which can be sent only once";
     check(host.send(&spent, &mut Response::new()).await, expected);
     let mut trace = request(Method::Trace, URL);
-    trace.body.set("secret");
+    trace.body.set_bytes("secret");
     let expected = "http://a/b: preparing the request failed: the method must not have content";
     check(client.send(&trace, &mut Response::new()).await, expected);
     let none: [&str; 0] = [];
@@ -333,7 +333,7 @@ async fn of_an_answer_that_is_malformed_too_large_or_late() {
     let sent = pipeline.send(&request(Method::Get, "/b?secret"), &mut Response::new()).await;
     check(sent, "http://a/b: waiting for the answer of a:80 took longer than 30 s");
     let mut large = request(Method::Post, URL);
-    large.body.set(vec![b'x'; 1 << 20]);
+    large.body.set_bytes(vec![b'x'; 1 << 20]);
     let sent = silent.client().send(&large, &mut Response::new()).await;
     check(sent, "http://a/b: sending the request to a:80 took longer than 60 s");
 }
@@ -447,7 +447,7 @@ async fn of_requests_that_depend_on_others() {
     let client = broken.client();
     ask(&client, URL).await.unwrap();
     let mut endless = request(Method::Post, URL);
-    endless.body.stream(&b"secret"[..], None);
+    endless.body.set_stream(&b"secret"[..], None);
     check(
         client.send(&endless, &mut Response::new()).await,
         "http://a/b: preparing the request: the server speaks HTTP/1.0, and the length of the body is unknown",

@@ -305,7 +305,7 @@ async fn without_a_connection_a_request_is_forwarded_alike() {
     for body in ["", "abc"] {
         let mut request = Request::post("/").unwrap();
         request.headers.set("content-length", body.len()).unwrap();
-        request.body.set(body);
+        request.body.set_bytes(body);
         let response = service.respond(request).await;
         assert_eq!((response.status, response.body.text().unwrap()), (Status::CREATED, body));
         assert_eq!(response.headers.text("x-front"), Some("1"));
@@ -345,7 +345,7 @@ fn a_source_that_is_given_up_for_an_answer_may_use_the_client() {
         let asked = paused(async {
             let client = Stage::always(OK).client();
             let gateway = async move |ctx: &mut Context| {
-                ctx.response.body.stream(Cursor::new(Source(client.clone())), None);
+                ctx.response.body.set_stream(Cursor::new(Source(client.clone())), None);
                 pass(&client, ctx).await
             };
             Server::new().service(gateway).respond(Request::get("/").unwrap()).await

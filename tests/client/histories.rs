@@ -71,8 +71,8 @@ impl Step {
     fn request(&self) -> Request {
         let mut request = Request::new(self.method, &format!("http://a/{}", self.tag)).unwrap();
         match (self.is_stream, content(self.len)) {
-            (true, content) => request.body.stream(io::Cursor::new(content), Some(self.len as u64)),
-            (false, content) if !content.is_empty() => request.body.set(content),
+            (true, content) => request.body.set_stream(io::Cursor::new(content), Some(self.len as u64)),
+            (false, content) if !content.is_empty() => request.body.set_bytes(content),
             _ => {}
         }
         if self.is_expecting {
@@ -243,7 +243,7 @@ async fn stream(client: &Client, request: &Request, response: &mut Response) -> 
     while let Some(piece) = answer.chunk().await? {
         content.extend_from_slice(piece);
     }
-    response.body.set(content);
+    response.body.set_bytes(content);
     response.trailers = answer.trailers().clone();
     Ok(())
 }

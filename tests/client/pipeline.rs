@@ -125,7 +125,7 @@ fn request(line: &str) -> Request {
     let (method, path) = line.split_once(' ').unwrap();
     let mut request = Request::new(method, path).unwrap();
     if method == "POST" {
-        request.body.set("body");
+        request.body.set_bytes("body");
     }
     request
 }
@@ -645,7 +645,7 @@ fn a_request_that_cannot_be_pipelined_is_refused_before_anything_is_dialed() {
     check(&[], &["GET https://a/"], &["Prepare Origin, not sent"], &[]);
     check(&[], &["CONNECT http://a/"], &["Prepare Pipelined, not sent"], &[]);
     let set: [fn(&mut Request); 5] = [
-        |request| request.body.stream(&b"stream"[..], Some(6)),
+        |request| request.body.set_stream(&b"stream"[..], Some(6)),
         |request| request.trailers.set("x", "y").unwrap(),
         |request| request.headers.set("expect", "100-continue").unwrap(),
         |request| request.headers.set("upgrade", "x").unwrap(),
@@ -1023,7 +1023,7 @@ fn each_coded_answer_is_decoded_by_itself() {
     let client = Client::builder().memory(listener.connector()).decode(1 << 20).build();
     let handler = corehttp::Compress::new(|ctx: &mut corehttp::Context| {
         let text = if ctx.request.path() == "/long" { "long ".repeat(1000) } else { "short".to_owned() };
-        ctx.response.text(text);
+        ctx.response.set_text(text);
     });
     let server = corehttp::Server::bind(listener).cores(1).start(handler).unwrap();
     let pipeline = client.pipeline("http://a").unwrap().build();
@@ -1058,7 +1058,7 @@ fn cookies_are_kept_and_given_back() {
     let handler = |ctx: &mut corehttp::Context| -> corehttp::Result {
         let cookie = ctx.request.headers.text("cookie").unwrap_or("none").to_owned();
         ctx.response.headers.set("set-cookie", format!("at={}", ctx.request.path()))?;
-        ctx.response.text(cookie);
+        ctx.response.set_text(cookie);
         Ok(())
     };
     let server = corehttp::Server::bind(listener).cores(1).start(handler).unwrap();

@@ -318,7 +318,7 @@ async fn row_79_an_idempotent_request_is_sent_again_when_a_stale_connection_clos
     let asked = |method| {
         let mut request = Request::new(method, "http://a/").unwrap();
         if matches!(method, Method::Post | Method::Put | Method::Patch) {
-            request.body.set("hello");
+            request.body.set_bytes("hello");
         }
         request
     };
@@ -333,7 +333,7 @@ async fn row_79_an_idempotent_request_is_sent_again_when_a_stale_connection_clos
         check_stale(&asked(method), "H", Err(CUT)).await;
     }
     let mut streamed = Request::put("http://a/").unwrap();
-    streamed.body.stream(&b"hello"[..], Some(5));
+    streamed.body.set_stream(&b"hello"[..], Some(5));
     check_stale(&streamed, "", Err(CLOSED)).await;
 }
 
@@ -363,7 +363,7 @@ async fn row_79_an_opened_request_is_sent_again_if_its_head_is_all_of_it_9110_9_
         ask(&client, &get()).await.unwrap();
         let mut request = Request::new(method, "http://a/").unwrap();
         if !body.is_empty() {
-            request.body.set(body);
+            request.body.set_bytes(body);
         }
         field.iter().for_each(|(name, value)| request.headers.set(name, *value).unwrap());
         let mut response = Response::new();
@@ -388,7 +388,7 @@ async fn an_opened_request_leaves_its_body_alone() {
     let client = stage.client();
     let mut request = Request::put("http://a/").unwrap();
     request.headers.set("content-length", 0).unwrap();
-    request.body.stream(tokio::io::empty(), Some(0));
+    request.body.set_stream(tokio::io::empty(), Some(0));
     client.open(&request).await.unwrap().finish(&mut Response::new()).await.unwrap();
     ask(&client, &request).await.expect("the stream is still there to be sent");
 }
@@ -549,8 +549,8 @@ async fn row_79_an_unwritten_request_is_sent_again_whatever_its_method_9110_9_2_
         ask(&client, &get()).await.unwrap();
         let mut request = Request::new(method, "http://a/").unwrap();
         match is_stream {
-            true => request.body.stream(&b"hello"[..], Some(5)),
-            false if method != Method::Get => request.body.set("hello"),
+            true => request.body.set_stream(&b"hello"[..], Some(5)),
+            false if method != Method::Get => request.body.set_bytes("hello"),
             false => {}
         }
         let (said, answer) = (format!("{method} after {written} bytes"), ask(&client, &request).await);
@@ -590,11 +590,11 @@ async fn a_connection_closed_while_it_rested_is_not_used() {
         .await;
         let client = Client::new();
         let mut request = Request::post(&server.url).unwrap();
-        request.body.stream(&b"hello"[..], None);
+        request.body.set_stream(&b"hello"[..], None);
         ask(&client, &request).await.unwrap();
         is_closed.recv().await.unwrap();
         sleep(Duration::from_millis(10)).await;
-        request.body.stream(&b"hello"[..], None);
+        request.body.set_stream(&b"hello"[..], None);
         assert_eq!(ask(&client, &request).await.unwrap(), (200, "ok".into()), "reset: {is_reset}");
         assert_eq!(server.connections(), 2);
     }
@@ -1011,12 +1011,12 @@ fn dripping() -> Stage {
 #[tokio::test(start_paused = true)]
 async fn row_85_a_request_dropped_at_any_point_frees_its_place() {
     let mut large = Request::post("http://a/large").unwrap();
-    large.body.set("x".repeat(200 << 10));
+    large.body.set_bytes("x".repeat(200 << 10));
     let mut streamed = Request::put("http://a/streamed").unwrap();
-    streamed.body.stream(&[b'x'; 1000][..], None);
+    streamed.body.set_stream(&[b'x'; 1000][..], None);
     let mut expecting = Request::post("http://a/expecting").unwrap();
     expecting.headers.set("expect", "100-continue").unwrap();
-    expecting.body.set("hello");
+    expecting.body.set_bytes("hello");
     for request in [get(), Request::get("http://a/from").unwrap(), large, streamed, expecting] {
         for polls in 0.. {
             let (stage, mut response) = (dripping(), Response::new());
@@ -1025,7 +1025,7 @@ async fn row_85_a_request_dropped_at_any_point_frees_its_place() {
             let client = stage.builder().timeouts(timeouts).connections_per_host_max(1).build();
             let mut request = request.clone();
             if request.body.is_stream() {
-                request.body.stream(&[b'x'; 1000][..], None);
+                request.body.set_stream(&[b'x'; 1000][..], None);
             }
             if polls % 2 == 0 {
                 ask(&client, &Request::get("http://a/warm").unwrap()).await.unwrap();

@@ -74,7 +74,7 @@ async fn a_proxy_hears_nothing_of_what_goes_through_its_tunnel() {
     let server = Server::bind("127.0.0.1:0").cores(1).tls(tls);
     let running = server.start(|ctx: &mut Context| {
         let leaked = ctx.request.headers.text("proxy-authorization").unwrap_or("secret").to_owned();
-        ctx.response.text(leaked);
+        ctx.response.set_text(leaked);
     });
     let running = running.unwrap();
     let address = running.local_addr();
@@ -361,7 +361,7 @@ mod over_tls {
             let Context { request, response, .. } = &mut *ctx;
             let login = request.headers.text("proxy-authorization").unwrap_or("nobody");
             if request.method() != Method::Connect {
-                response.text(format!("{} for {login}", request.target().as_str()));
+                response.set_text(format!("{} for {login}", request.target().as_str()));
                 return Ok(());
             }
             assert_eq!(login, "Basic am9lOnB3");

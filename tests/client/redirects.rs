@@ -35,7 +35,7 @@ fn described(method: Method) -> Request {
     request.headers.set("content-language", "en").unwrap();
     request.headers.set("x-own", 1).unwrap();
     request.trailers.set("x-sum", 1).unwrap();
-    request.body.set("hello");
+    request.body.set_bytes("hello");
     request
 }
 
@@ -245,8 +245,8 @@ async fn a_body_stays_behind_with_all_that_describes_it_15_4() {
             request.headers.set("te", "trailers").unwrap();
             request.headers.set("x-own", 1).unwrap();
             match is_stream {
-                true => request.body.stream(&b"hello"[..], None),
-                false => request.body.set("hello"),
+                true => request.body.set_stream(&b"hello"[..], None),
+                false => request.body.set_bytes("hello"),
             }
             if has_trailers {
                 request.trailers.set("x-sum", 1).unwrap();
@@ -480,7 +480,7 @@ async fn a_streamed_body_is_not_sent_again_by_a_redirect() {
     for (status, is_followed) in [(301, true), (302, true), (303, true), (307, false), (308, false)] {
         let stage = redirecting(status, "/end");
         let mut request = post();
-        request.body.stream(&b"hello"[..], Some(5));
+        request.body.set_stream(&b"hello"[..], Some(5));
         match ask(&stage.client(), &request).await {
             Ok(answer) => assert!(is_followed && answer == (200, "ok".into()), "{status}"),
             Err(error) => {

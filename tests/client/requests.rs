@@ -76,23 +76,23 @@ async fn a_body_is_framed_once_and_only_where_there_is_one_6() {
         (Method::Patch, zero),
     ] {
         let head = |framing: &str| format!("{method} /b HTTP/1.1\r\nhost: a\r\n{framing}\r\n");
-        let sized = |request: &mut Request| request.body.set("hello");
-        let chunked = |request: &mut Request| request.body.stream(&b"hello"[..], None);
-        let known = |request: &mut Request| request.body.stream(&b"hello"[..], Some(5));
+        let sized = |request: &mut Request| request.body.set_bytes("hello");
+        let chunked = |request: &mut Request| request.body.set_stream(&b"hello"[..], None);
+        let known = |request: &mut Request| request.body.set_stream(&b"hello"[..], Some(5));
         let trailed = |request: &mut Request| {
-            request.body.set("hello");
+            request.body.set_bytes("hello");
             request.trailers.set("x-sum", 1).unwrap();
         };
         let contrary = |request: &mut Request| {
             request.headers.set("content-length", 3).unwrap();
             request.headers.set("transfer-encoding", "gzip").unwrap();
-            request.body.set("hello");
+            request.body.set_bytes("hello");
         };
         let (five, chunks) = ("content-length: 5\r\n", "transfer-encoding: chunked\r\n");
         let only_trailed = |request: &mut Request| request.trailers.set("x-sum", 1).unwrap();
         check(method, "http://a/b", |_| {}, &head(framing)).await;
         check(method, "http://a/b", only_trailed, &head(framing)).await;
-        check(method, "http://a/b", |request| request.body.set(""), &head(zero)).await;
+        check(method, "http://a/b", |request| request.body.set_bytes(""), &head(zero)).await;
         check(method, "http://a/b", sized, &format!("{}hello", head(five))).await;
         check(method, "http://a/b", known, &format!("{}hello", head(five))).await;
         check(method, "http://a/b", contrary, &format!("{}hello", head(five))).await;
@@ -166,12 +166,12 @@ async fn fields_of_the_client_come_behind_those_of_the_request() {
 #[tokio::test(start_paused = true)]
 async fn a_trace_has_no_content_and_tells_no_secrets_9110_9_3_8() {
     let sets: [fn(&mut Request); 5] = [
-        |request| request.body.set("hello"),
-        |request| request.body.share("hello"),
-        |request| request.body.stream(&b"hello"[..], Some(5)),
-        |request| request.body.stream(&b"hello"[..], None),
+        |request| request.body.set_bytes("hello"),
+        |request| request.body.set_shared("hello"),
+        |request| request.body.set_stream(&b"hello"[..], Some(5)),
+        |request| request.body.set_stream(&b"hello"[..], None),
         |request| {
-            request.body.set("hello");
+            request.body.set_bytes("hello");
             request.trailers.set("x-sum", 1).unwrap();
         },
     ];
@@ -221,7 +221,7 @@ async fn a_trace_has_no_content_and_tells_no_secrets_9110_9_3_8() {
     assert_eq!(stage.heard(), [asked; 3]);
     // What it says itself is its own affair, and so is content of no length.
     request.headers.set("authorization", "its own").unwrap();
-    request.body.set("");
+    request.body.set_bytes("");
     client.send(&request, &mut response).await.unwrap();
     let asked =
         "TRACE /b HTTP/1.1\r\nhost: a\r\nauthorization: its own\r\nx-a: 1\r\ncontent-length: 0\r\n\r\n";
@@ -322,7 +322,7 @@ async fn a_request_that_is_refused_leaves_no_answer_behind() {
     let balancer = client.balance(["http://a"]).unwrap().build();
     let (elsewhere, mut response) = (Request::get("http://b/").unwrap(), Response::new());
     for way in 0..7 {
-        response.text("of another answer");
+        response.set_text("of another answer");
         let refused = match way {
             0 => host.send(&elsewhere, &mut response).await,
             1 => host.stream(&elsewhere, &mut response).await.map(drop),
@@ -377,7 +377,7 @@ async fn a_body_of_another_length_than_announced_ends_the_connection() {
             peer.hear_all().await
         });
         let (client, mut request) = (stage.client(), post());
-        request.body.stream(&b"hello"[..], Some(length));
+        request.body.set_stream(&b"hello"[..], Some(length));
         let error = ask(&client, &request).await.unwrap_err();
         assert!(matches!(error.cause(), ClientCause::Exchange(ExchangeError::Length)), "{error:?}");
         assert_eq!((error.phase(), client.idle(), client.busy()), (ClientPhase::Send, 0, 0));
@@ -385,7 +385,7 @@ async fn a_body_of_another_length_than_announced_ends_the_connection() {
         assert!(stage.heard().concat().len() <= length as usize, "a length of {length} was kept");
     }
     let (client, mut request) = (Stage::always(OK).client(), post());
-    request.body.stream(Fails, None);
+    request.body.set_stream(Fails, None);
     let error = ask(&client, &request).await.unwrap_err();
     assert!(matches!(error.cause(), ClientCause::Exchange(ExchangeError::Source(_))), "{error:?}");
     let spent = ask(&client, &request).await.unwrap_err();
@@ -406,7 +406,7 @@ impl AsyncRead for Fails {
 fn expecting() -> Request {
     let mut request = post();
     request.headers.set("Expect", "100-Continue").unwrap();
-    request.body.set("hello");
+    request.body.set_bytes("hello");
     request
 }
 
@@ -422,7 +422,7 @@ async fn a_request_without_content_expects_nothing_9110_10_1_1() {
     // The server would not say 100, and the request once waited for it.
     let streamed = |request: &mut Request| {
         expecting(request);
-        request.body.stream(tokio::io::empty(), Some(0));
+        request.body.set_stream(tokio::io::empty(), Some(0));
     };
     check(Method::Post, "http://a/", streamed, empty).await;
 }
@@ -559,8 +559,8 @@ fn unexpecting() -> Stage {
 /// The refusal says nothing about the request but that nobody on the way knows what it expects.
 #[tokio::test(start_paused = true)]
 async fn a_refused_expectation_is_dropped_and_the_request_sent_again_9110_10_1_1() {
-    let shared = |request: &mut Request| request.body.share("hello");
-    let streamed = |request: &mut Request| request.body.stream(&b"hello"[..], Some(5));
+    let shared = |request: &mut Request| request.body.set_shared("hello");
+    let streamed = |request: &mut Request| request.body.set_stream(&b"hello"[..], Some(5));
     let plain: fn(&mut Request) = |_| {};
     for set in [plain, shared, streamed] {
         let (stage, mut request) = (unexpecting(), expecting());
@@ -588,7 +588,7 @@ async fn a_417_is_the_answer_if_the_request_cannot_be_sent_again_9110_10_1_1() {
     for (expects, body) in [(None, "hello"), (Some("x"), "hello"), (Some("100-continue"), "")] {
         let stage = Stage::always("HTTP/1.1 417 x\r\ncontent-length: 2\r\n\r\nno");
         let mut request = post();
-        request.body.set(body);
+        request.body.set_bytes(body);
         expects.iter().for_each(|expects| request.headers.set("expect", *expects).unwrap());
         assert_eq!(ask(&stage.client(), &request).await.unwrap(), (417, "no".into()));
         assert_eq!(stage.heard().len(), 1, "{expects:?}");
@@ -607,7 +607,7 @@ async fn a_417_is_the_answer_if_the_request_cannot_be_sent_again_9110_10_1_1() {
         peer.say("HTTP/1.1 417 x\r\ncontent-length: 2\r\n\r\nno").await
     });
     let mut request = expecting();
-    request.body.stream(&b"hello"[..], None);
+    request.body.set_stream(&b"hello"[..], None);
     assert_eq!(ask(&stage.client(), &request).await.unwrap(), (417, "no".into()));
     // A body that is written has no copy.
     let mut call = unexpecting().client().open(&expecting()).await.unwrap();
@@ -630,7 +630,7 @@ async fn an_expectation_is_read_as_a_list_9110_10_1_1() {
     ] {
         let stage = Stage::always(OK);
         let (client, start, mut request) = (stage.client(), Instant::now(), post());
-        request.body.set("hello");
+        request.body.set_bytes("hello");
         lines.iter().for_each(|line| request.headers.append("expect", *line).unwrap());
         assert_eq!(ask(&client, &request).await.unwrap().0, 200);
         assert_eq!(start.elapsed() >= Duration::from_secs(1), waits, "{lines:?}");
@@ -646,7 +646,7 @@ async fn a_server_of_1_0_is_sent_no_chunks_6_1() {
     });
     let (client, mut response) = (stage.client(), Response::new());
     let mut chunked = post();
-    let stream = |request: &mut Request| request.body.stream(&b"hello"[..], None);
+    let stream = |request: &mut Request| request.body.set_stream(&b"hello"[..], None);
     stream(&mut chunked);
     // Nothing is known of it yet.
     client.send(&chunked, &mut response).await.unwrap();
@@ -664,7 +664,7 @@ async fn a_server_of_1_0_is_sent_no_chunks_6_1() {
     assert_eq!(stage.heard().len(), 0);
     // With a length, no chunks are needed, though trailers would be sent in some.
     let mut sized = post();
-    sized.body.set("hello");
+    sized.body.set_bytes("hello");
     sized.trailers.set("x-sum", 1).unwrap();
     client.send(&sized, &mut response).await.unwrap();
     assert!(stage.heard().concat().ends_with("\r\ncontent-length: 5\r\n\r\nhello"));
@@ -700,8 +700,8 @@ async fn a_refusal_ends_an_upload_that_nobody_reads() {
     for is_stream in [false, true] {
         let mut request = post();
         match is_stream {
-            false => request.body.set(vec![0; 1 << 20]),
-            true => request.body.stream(repeat(0), None),
+            false => request.body.set_bytes(vec![0; 1 << 20]),
+            true => request.body.set_stream(repeat(0), None),
         }
         assert_eq!(ask(&client, &request).await.unwrap(), (413, "no".into()));
         assert_eq!((client.idle(), client.busy()), (0, 0));
@@ -739,9 +739,9 @@ async fn check_goes_on(close: &'static str, dialed: usize, idle: usize) {
     });
     let (client, mut response) = (stage.client(), Response::new());
     let mut request = post();
-    request.body.set(vec![0; LARGE]);
+    request.body.set_bytes(vec![0; LARGE]);
     assert_eq!(ask(&client, &request).await.unwrap(), (200, "ok".into()));
-    request.body.stream(repeat(0).take(LARGE as u64), Some(LARGE as u64));
+    request.body.set_stream(repeat(0).take(LARGE as u64), Some(LARGE as u64));
     assert_eq!(ask(&client, &request).await.unwrap(), (200, "ok".into()));
     request.headers.set("content-length", LARGE).unwrap();
     let mut call = client.open(&request).await.unwrap();
@@ -774,8 +774,8 @@ async fn upload(client: &Client, way: &str) -> Result<String, ClientError> {
         }
         _ => {
             match way {
-                "streamed" => request.body.stream(repeat(0), None),
-                _ => request.body.set(content),
+                "streamed" => request.body.set_stream(repeat(0), None),
+                _ => request.body.set_bytes(content),
             }
             Ok(ask(client, &request).await?.1)
         }
@@ -824,7 +824,7 @@ async fn a_whole_answer_that_says_close_ends_the_upload() {
     });
     let (client, start) = (stage.client(), Instant::now());
     let mut request = post();
-    request.body.set(vec![0; 1 << 20]);
+    request.body.set_bytes(vec![0; 1 << 20]);
     assert_eq!(ask(&client, &request).await.unwrap(), (200, "ok".into()));
     assert_eq!((start.elapsed(), client.idle(), client.busy()), (Duration::ZERO, 0, 0));
 }

@@ -40,7 +40,7 @@ impl Secured {
         let server = Server::bind(listener.clone()).cores(1).tls(tls);
         let running = server.start(|ctx: &mut Context| {
             let peers = ctx.tls().map_or(0, |tls| tls.certificates.len());
-            ctx.response.text(format!("{peers} certificates"));
+            ctx.response.set_text(format!("{peers} certificates"));
         });
         Secured { listener, running: running.unwrap() }
     }
@@ -320,14 +320,14 @@ async fn a_secure_connection_closed_while_it_rested_is_not_used() {
         let tls = ClientTls::new().roots(TlsRoots::from_pem(ours.pem()).unwrap());
         let client = Client::builder().tls(tls).build();
         let mut request = Request::post(&server.url.replace("http:", "https:")).unwrap();
-        request.body.stream(&b"hello"[..], None);
+        request.body.set_stream(&b"hello"[..], None);
         assert_eq!(ask(&client, &request).await.unwrap(), (200, "ok".into()), "{leave:?}");
         assert_eq!(client.idle(), 1, "{leave:?}");
         signs.0.0.notify_one();
         signs.0.1.notified().await;
         // The runtime asks the system for news before it sleeps.
         tokio::time::sleep(Duration::from_millis(5)).await;
-        request.body.stream(&b"hello"[..], None);
+        request.body.set_stream(&b"hello"[..], None);
         assert_eq!(ask(&client, &request).await.unwrap(), (200, "ok".into()), "{leave:?}");
         assert_eq!(server.connections(), 2, "{leave:?}");
     }
@@ -431,11 +431,11 @@ async fn row_81_https_is_another_origin_than_http_9110_4_3_1() {
     let listeners = [(); 2].map(|()| MemoryListener::new());
     let both = Both { plain: listeners[0].connector(), secure: listeners[1].connector() };
     let handler = |ctx: &mut Context| match ctx.request.path() {
-        "/up" => ctx.response.redirect(corehttp::Status::FOUND, "https://a.example/end").unwrap(),
-        "/here" => ctx.response.redirect(corehttp::Status::FOUND, "/end").unwrap(),
+        "/up" => ctx.response.set_redirect(corehttp::Status::FOUND, "https://a.example/end").unwrap(),
+        "/here" => ctx.response.set_redirect(corehttp::Status::FOUND, "/end").unwrap(),
         _ => {
             let said = ctx.request.headers.text("authorization").unwrap_or("nothing").to_owned();
-            ctx.response.text(said);
+            ctx.response.set_text(said);
         }
     };
     let [plain, secure] = listeners.map(|listener| Server::bind(listener).cores(1));
@@ -467,8 +467,8 @@ async fn row_81_a_redirect_from_https_to_http_is_refused() {
     let running = server.start(|ctx: &mut Context| {
         let to = if ctx.request.path() == "/up" { "https://a.example/end" } else { "http://a.example/end" };
         match ctx.request.path() {
-            "/end" => ctx.response.text("here"),
-            _ => ctx.response.redirect(corehttp::Status::FOUND, to).unwrap(),
+            "/end" => ctx.response.set_text("here"),
+            _ => ctx.response.set_redirect(corehttp::Status::FOUND, to).unwrap(),
         }
     });
     let tls = ClientTls::new().roots(TlsRoots::from_pem(ours.pem()).unwrap());

@@ -21,8 +21,8 @@ use crate::support::{Scripted, ask};
 fn large(url: &str, is_stream: bool) -> (Request, String) {
     let (mut request, body) = (Request::post(url).unwrap(), "0123456789".repeat(10_000));
     match is_stream {
-        false => request.body.set(&body),
-        true => request.body.stream(std::io::Cursor::new(body.clone().into_bytes()), None),
+        false => request.body.set_bytes(&body),
+        true => request.body.set_stream(std::io::Cursor::new(body.clone().into_bytes()), None),
     }
     (request, body)
 }
@@ -79,7 +79,7 @@ async fn echo(ctx: &mut Context) -> corehttp::Result {
         ("/echo", _) => std::mem::swap(&mut ctx.response.body, &mut ctx.request.body),
         _ => {
             let said = format!("{} {}", ctx.request.method(), ctx.request.target());
-            ctx.response.text(said);
+            ctx.response.set_text(said);
         }
     }
     Ok(())
@@ -184,7 +184,7 @@ async fn echo_of_hyper(
 async fn the_server_sees_the_local_address_that_was_chosen() {
     let tell = |ctx: &mut Context| {
         let peer = ctx.peer_addr().to_string();
-        ctx.response.text(peer);
+        ctx.response.set_text(peer);
     };
     let server = Stopped(Server::bind("127.0.0.1:0").cores(1).start(tell).unwrap());
     let url = format!("http://{}/", server.0.local_addr());
@@ -241,7 +241,7 @@ async fn a_proxy_written_by_hand_streams_both_ways() {
 #[tokio::test]
 async fn an_origin_that_closes_does_not_close_the_connection_in_front() {
     let closes = |ctx: &mut Context| -> corehttp::Result {
-        ctx.response.text("here");
+        ctx.response.set_text("here");
         ctx.response.headers.set("connection", "close")?;
         Ok(ctx.response.headers.set("proxy-authenticate", "Basic")?)
     };
@@ -267,7 +267,7 @@ async fn a_number_that_is_no_status_code_is_sent_on_as_it_is() {
 /// A request about the server as a whole is forwarded as one about the server behind (RFC 9112 §3.2.4).
 #[tokio::test]
 async fn options_of_a_whole_server_is_asked_of_the_server_behind_it() {
-    let parrot = |ctx: &mut Context| ctx.response.text(format!("<{}>", ctx.request.target()));
+    let parrot = |ctx: &mut Context| ctx.response.set_text(format!("<{}>", ctx.request.target()));
     let origin = Stopped(Server::bind("127.0.0.1:0").cores(1).start(parrot).unwrap());
     for (below, asked, expected) in [
         ("", "*", "<*>"),
@@ -306,7 +306,7 @@ async fn ask_in_front_of(base: String, asked: &[u8]) -> String {
 async fn a_target_that_would_leave_the_path_of_its_base_is_400_and_one_that_may_not_go_on_501() {
     let onward = |ctx: &mut Context| -> corehttp::Result {
         let onward = ctx.request.target_to("http://b/v1")?;
-        ctx.response.text(onward.target().as_str());
+        ctx.response.set_text(onward.target().as_str());
         Ok(())
     };
     let server = Stopped(Server::bind("127.0.0.1:0").cores(1).start(onward).unwrap());

@@ -27,7 +27,7 @@ fn fronts(stage: &Stage) -> [Service<impl Handler + use<>>; 3] {
         let handler = async move |ctx: &mut Context| match &client {
             Some(client) => ctx.forward(client.open(&ctx.request.target_to("http://b")?)).await,
             None => {
-                ctx.response.text("ok");
+                ctx.response.set_text("ok");
                 Ok(())
             }
         };
@@ -422,7 +422,7 @@ fn a_body_that_nobody_reads_is_no_request_9_3() {
             |ctx: &mut Context| {
                 let path = ctx.request.path().to_owned();
                 assert_ne!(path, "/hidden");
-                ctx.response.text(path);
+                ctx.response.set_text(path);
             },
         );
         let heard = paused(async { hear(&Server::new().service(unread), wire.as_bytes()).await });

@@ -338,7 +338,7 @@ async fn check_refused(wire: &'static str, (status, body, sum): (u16, &str, Opti
             if idle > 0 { peer.hear_all().await } else { Ok(()) }
         });
         let (client, mut response) = (stage.builder().body_max(8).build(), Response::new());
-        response.body.set("of another answer");
+        response.body.set_bytes("of another answer");
         let error = client.upgrade(&upgrade(), &mut response).await.unwrap_err();
         let case = format!("{wire:?} cut at {cut}: {error:?}");
         assert!(
@@ -411,7 +411,7 @@ async fn bodies_larger_than_all_buffers_are_streamed_both_ways() {
         Ok(())
     });
     let (client, mut request, mut response) = (stage.client(), post(), Response::new());
-    request.body.stream(repeat(b'x').take(LARGE), Some(LARGE));
+    request.body.set_stream(repeat(b'x').take(LARGE), Some(LARGE));
     let mut answer = client.stream(&request, &mut response).await.unwrap();
     let mut read = 0;
     while let Some(chunk) = answer.chunk().await.unwrap() {

@@ -26,7 +26,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// A request that no buffer takes whole.
 fn large() -> Request {
     let mut request = post();
-    request.body.set(vec![0; 1 << 20]);
+    request.body.set_bytes(vec![0; 1 << 20]);
     request
 }
 
@@ -155,7 +155,7 @@ async fn a_request_without_progress_times_out() {
     let sips = Stage::new(move |peer, _| sip(peer));
     check(&sips.builder().timeout(100 * SECOND).build(), &large(), ClientPhase::Send, 100).await;
     let mut never = post();
-    never.body.stream(Never, None);
+    never.body.set_stream(Never, None);
     let client = Stage::always(OK).builder().timeout(100 * SECOND).build();
     let error = ask(&client, &never).await.unwrap_err();
     assert_eq!((error.phase(), error.is_timeout(), client.busy()), (ClientPhase::Send, true, 0));
@@ -388,7 +388,7 @@ async fn timings_tell_how_long_each_phase_took() {
     }
     let (client, mut response) = (Client::builder().dialer(Late(stage)).build(), Response::new());
     let mut request = post();
-    request.body.set("x".repeat(100 << 10));
+    request.body.set_bytes("x".repeat(100 << 10));
     for (is_reused, connect) in [(false, 4), (true, 0)] {
         let start = Instant::now();
         client.send(&request, &mut response).await.unwrap();

@@ -1,7 +1,7 @@
 use corehttp::{Context, Server};
 
 async fn handler(ctx: &mut Context) {
-    tokio::task::spawn_local(async move { ctx.response.text("too late") });
+    tokio::task::spawn_local(async move { ctx.response.set_text("too late") });
 }
 
 fn main() -> corehttp::Result {

@@ -20,7 +20,7 @@ async fn handler(ctx: &mut Context) -> corehttp::Result {
     boxed_for_one_thread()?;
     let id = ctx.request.path().strip_prefix("/users/").ok_or("no user")?;
     let id: u32 = id.parse().map_err(|_| format!("{id} is no number"))?;
-    ctx.response.text(id.to_string());
+    ctx.response.set_text(id.to_string());
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 use corehttp::{Context, Handler};
 
 async fn hello(ctx: &mut Context) {
-    ctx.response.text("hello");
+    ctx.response.set_text("hello");
 }
 
 fn main() {

@@ -6,7 +6,7 @@ struct Greeter(Rc<str>);
 
 impl Handler for Greeter {
     async fn handle(&self, ctx: &mut Context) -> corehttp::Result {
-        ctx.response.text(&self.0);
+        ctx.response.set_text(&self.0);
         Ok(())
     }
 }

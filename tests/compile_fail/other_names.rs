@@ -4,7 +4,7 @@ async fn handler(ctx: &mut Context) -> corehttp::Result {
     ctx.response.status = 404;
     ctx.response.headers.insert("x-id", 7)?;
     let text = ctx.request.body.text().await?;
-    ctx.response.text(text);
+    ctx.response.set_text(text);
     Ok(())
 }
 

@@ -3,7 +3,7 @@ use corehttp::{Context, Server};
 fn handler(ctx: &mut Context) {
     let cookie = ctx.request.headers.text("cookie");
     ctx.request.headers.clear();
-    ctx.response.text(cookie.unwrap_or_default());
+    ctx.response.set_text(cookie.unwrap_or_default());
 }
 
 fn main() -> corehttp::Result {

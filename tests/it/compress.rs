@@ -45,7 +45,7 @@ where
     let service = Server::new().limits(limits).service(handler);
     let mut request = Request::new(method, "/").unwrap();
     fields.iter().for_each(|(name, value)| request.headers.append(name, *value).unwrap());
-    request.body.set(body);
+    request.body.set_bytes(body);
     paused(service.respond(request))
 }
 
@@ -89,7 +89,7 @@ fn page() -> String {
 }
 
 fn html(ctx: &mut Context) {
-    ctx.response.html(page());
+    ctx.response.set_html(page());
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn where_there_is_no_coding_to_choose_nothing_varies_12_5_5() {
 #[track_caller]
 fn check_left_alone(why: &str, accepted: &str, answer: fn(&mut Response)) {
     let handler = move |ctx: &mut Context| {
-        ctx.response.html(page());
+        ctx.response.set_html(page());
         ctx.response.headers.set("etag", "\"tag\"").unwrap();
         answer(&mut ctx.response);
     };
@@ -158,7 +158,7 @@ fn a_partial_answer_is_not_coded_and_varies_like_the_whole_15_3_7() {
         ("text/html", "cache-control", "no-transform", None),
     ] {
         let handler = move |ctx: &mut Context| {
-            ctx.response.bytes(content_type, page()).unwrap();
+            ctx.response.set_shared(content_type, page()).unwrap();
             ctx.response.status = Status::PARTIAL_CONTENT;
             ctx.response.headers.set("etag", "\"tag\"").unwrap();
             ctx.response.headers.set(name, value).unwrap();
@@ -206,7 +206,7 @@ fn if_range_with_a_date_gets_the_whole_where_it_may_be_coded_13_1_5() {
 
 #[test]
 fn content_that_gains_nothing_or_must_not_change_is_left_alone() {
-    check_left_alone("small", "gzip", |response| response.body.set("x".repeat(1023)));
+    check_left_alone("small", "gzip", |response| response.body.set_bytes("x".repeat(1023)));
     check_left_alone("empty", "gzip", |response| response.body.clear());
     check_left_alone("of no type", "gzip", |response| {
         response.headers.remove("content-type");
@@ -228,7 +228,7 @@ fn content_that_gains_nothing_or_must_not_change_is_left_alone() {
     check_left_alone("no content", "gzip", |response| response.status = Status::NO_CONTENT);
     let opts_out = |ctx: &mut Context| {
         ctx.transform = None;
-        ctx.response.html(page());
+        ctx.response.set_html(page());
     };
     assert_eq!(get(opts_out, "gzip"), respond(opts_out, "GET", &[], b""));
     let nested = Compress::new(Compress::new(html).codings(&[Coding::Gzip]));
@@ -237,7 +237,7 @@ fn content_that_gains_nothing_or_must_not_change_is_left_alone() {
 
 #[test]
 fn a_peer_that_refuses_identity_gets_even_small_content_coded() {
-    let small = |ctx: &mut Context| ctx.response.bytes("image/png", "small").unwrap();
+    let small = |ctx: &mut Context| ctx.response.set_shared("image/png", "small").unwrap();
     let response = get(small, "gzip, identity;q=0");
     assert_eq!(response.headers.text("content-encoding"), Some("gzip"));
     assert_eq!(decoded(&response), b"small");
@@ -250,7 +250,7 @@ fn a_peer_that_refuses_identity_gets_even_small_content_coded() {
 #[track_caller]
 fn check_fields(name: &'static str, value: &'static str, expected: Option<&str>) {
     let handler = move |ctx: &mut Context| {
-        ctx.response.html(page());
+        ctx.response.set_html(page());
         ctx.response.headers.append(name, value).unwrap();
     };
     let response = get(handler, "gzip");
@@ -274,7 +274,7 @@ fn fields_describe_the_coded_content_8_8_3() {
 
 fn unchanged(ctx: &mut Context) {
     ctx.response.headers.set("etag", "\"tag\"").unwrap();
-    ctx.response.not_modified();
+    ctx.response.set_not_modified();
 }
 
 /// As a gateway forwards it. Such an answer once kept its strong tag.
@@ -338,7 +338,7 @@ fn a_handler_that_rewrites_the_request_does_not_change_the_coding() {
     let rewrites = |accepted: &'static str| {
         move |ctx: &mut Context| {
             ctx.request.headers.set("accept-encoding", accepted).unwrap();
-            ctx.response.html(page());
+            ctx.response.set_html(page());
         }
     };
     assert!(!get(rewrites("gzip"), "identity").headers.contains("content-encoding"));
@@ -347,7 +347,7 @@ fn a_handler_that_rewrites_the_request_does_not_change_the_coding() {
 
 #[test]
 fn content_of_any_size_is_coded_on_this_thread_or_another() {
-    let large = |ctx: &mut Context| ctx.response.html(page().repeat(60));
+    let large = |ctx: &mut Context| ctx.response.set_html(page().repeat(60));
     for accepted in ["gzip", "br"] {
         let response = get(large, accepted);
         assert_eq!(response.headers.text("content-encoding"), Some(accepted));
@@ -416,8 +416,8 @@ async fn writes(ctx: &mut Context) -> corehttp::Result {
 }
 
 fn has_source(ctx: &mut Context) {
-    ctx.response.html("");
-    ctx.response.body.stream(io::Cursor::new(page()), Some(page().len() as u64));
+    ctx.response.set_html("");
+    ctx.response.body.set_stream(io::Cursor::new(page()), Some(page().len() as u64));
 }
 
 #[test]
@@ -454,11 +454,11 @@ fn head_has_the_fields_of_get_except_those_of_framing_9_3_2() {
         ctx.response.headers.set("content-type", "text/html").unwrap();
         ctx.response.headers.set("content-length", page().len()).unwrap();
         if ctx.request.method() == Method::Get {
-            ctx.response.body.set(page());
+            ctx.response.body.set_bytes(page());
         }
     };
     let without_length = |ctx: &mut Context| {
-        ctx.response.html(page());
+        ctx.response.set_html(page());
         ctx.response.headers.set("etag", "\"tag\"").unwrap();
     };
     let servers = [
@@ -547,7 +547,7 @@ fn a_source_is_flushed_whenever_it_pauses() {
     let source = Mutex::new(Some(Events { left: 3, is_due: true, may_go_on }));
     let yields = move |ctx: &mut Context| {
         ctx.response.headers.set("content-type", "text/event-stream").unwrap();
-        ctx.response.body.stream(source.lock().unwrap().take().expect("one request"), None);
+        ctx.response.body.set_stream(source.lock().unwrap().take().expect("one request"), None);
     };
     check_events(&Served::new(Compress::new(yields)), &go_on);
 }
@@ -771,7 +771,7 @@ fn an_endless_stream_gives_others_their_turn() {
     static PIECES: AtomicUsize = AtomicUsize::new(0);
     let endless = async |ctx: &mut Context| -> corehttp::Result {
         if ctx.request.path() == "/short" {
-            ctx.response.text(PIECES.load(Relaxed).to_string());
+            ctx.response.set_text(PIECES.load(Relaxed).to_string());
             return Ok(());
         }
         ctx.response.headers.set("content-type", "text/plain")?;
@@ -804,8 +804,8 @@ fn an_endless_stream_gives_others_their_turn() {
 fn a_large_source_is_coded_in_turns() {
     const LEN: usize = 2 << 20;
     let large = |ctx: &mut Context| {
-        ctx.response.html("");
-        ctx.response.body.stream(tokio::io::repeat(b'x').take(LEN as u64), None);
+        ctx.response.set_html("");
+        ctx.response.body.set_stream(tokio::io::repeat(b'x').take(LEN as u64), None);
     };
     let service = Server::new().service(Compress::new(large));
     let peer = tokio::io::join(io::Cursor::new(GET), tokio::io::sink());
@@ -828,8 +828,8 @@ fn a_source_that_fails_aborts_the_answer() {
         }
     }
     let fails = |ctx: &mut Context| {
-        ctx.response.html("");
-        ctx.response.body.stream(Failing, None);
+        ctx.response.set_html("");
+        ctx.response.body.set_stream(Failing, None);
     };
     let heard = Served::new(Compress::new(fails)).ask(GET);
     assert!(heard.contains("content-encoding: gzip") && !heard.contains("\r\n0\r\n"), "{heard}");
@@ -852,7 +852,7 @@ async fn read_pieces_within(ctx: &mut Context, limit: usize) -> corehttp::Result
         content.extend_from_slice(piece);
     }
     assert!(matches!(body.chunk().await, Ok(None)), "an end stays one");
-    ctx.response.body.set(content);
+    ctx.response.body.set_bytes(content);
     Ok(())
 }
 
@@ -867,7 +867,7 @@ async fn read_bytes(ctx: &mut Context) -> corehttp::Result {
             count => content.extend_from_slice(&some[..count]),
         }
     }
-    ctx.response.body.set(content);
+    ctx.response.body.set_bytes(content);
     Ok(())
 }
 
@@ -939,7 +939,7 @@ fn a_decoded_body_loses_the_fields_of_its_coding() {
     let handler = async |ctx: &mut Context| -> corehttp::Result {
         ctx.decode_body().await?;
         let names: Vec<_> = ctx.request.headers.iter().map(|(name, _)| name).collect();
-        ctx.response.text(format!("{} {}", names.join(","), ctx.request.body.text()?));
+        ctx.response.set_text(format!("{} {}", names.join(","), ctx.request.body.text()?));
         Ok(())
     };
     let of_coded =
@@ -953,7 +953,7 @@ fn a_decoded_body_loses_the_fields_of_its_coding() {
     let trailers = async |ctx: &mut Context| -> corehttp::Result {
         ctx.decode_body().await?;
         let names: Vec<_> = ctx.request.trailers.iter().map(|(name, _)| name).collect();
-        ctx.response.text(names.join(","));
+        ctx.response.set_text(names.join(","));
         Ok(())
     };
     let mut wire = upload("gzip", &body, true);
@@ -982,7 +982,7 @@ fn a_body_that_cannot_be_decoded_stays_as_it_was() {
 fn coded(content: &[u8]) -> [(&'static str, Vec<u8>); 4] {
     let as_answer = |coding: &'static str| {
         let handler = |ctx: &mut Context| {
-            ctx.response.html("");
+            ctx.response.set_html("");
             std::mem::swap(&mut ctx.request.body, &mut ctx.response.body);
         };
         let response =

@@ -53,8 +53,8 @@ impl Handler for App {
 async fn answer(ctx: &mut Context, path: &str, saw: &str) -> corehttp::Result {
     let response = &mut ctx.response;
     match path {
-        "/sized" => response.body.stream(Cursor::new(saw.to_owned()), Some(saw.len() as u64)),
-        "/unsized" => response.body.stream(Cursor::new(saw.to_owned()), None),
+        "/sized" => response.body.set_stream(Cursor::new(saw.to_owned()), Some(saw.len() as u64)),
+        "/unsized" => response.body.set_stream(Cursor::new(saw.to_owned()), None),
         "/written" | "/written-sized" => {
             if path == "/written-sized" {
                 response.headers.set("content-length", saw.len())?;
@@ -74,21 +74,21 @@ async fn answer(ctx: &mut Context, path: &str, saw: &str) -> corehttp::Result {
         }
         "/none" => {}
         "/204" | "/205" | "/304" => {
-            response.text(saw);
+            response.set_text(saw);
             response.status = Status::new(path[1..].parse()?).unwrap();
         }
-        "/not-modified" => response.not_modified(),
+        "/not-modified" => response.set_not_modified(),
         "/missing" => return Err(Status::NOT_FOUND.into()),
         "/closing" => {
             response.headers.set("connection", "Keep-Alive, Close")?;
-            response.text(saw);
+            response.set_text(saw);
         }
-        "/broken" => response.body.stream(Broken, None),
+        "/broken" => response.body.set_stream(Broken, None),
         "/slow" => {
             tokio::task::yield_now().await;
-            response.text(saw);
+            response.set_text(saw);
         }
-        _ => response.text(saw),
+        _ => response.set_text(saw),
     }
     Ok(())
 }
@@ -414,7 +414,7 @@ fn row_57_an_answer_does_not_wait_for_the_next_handler_9_3_2() {
         if ctx.request.path() == "/held" {
             gate.notified().await;
         }
-        ctx.response.text(ctx.request.path());
+        ctx.response.set_text(ctx.request.path());
     });
     let mut peer = served.connect();
     peer.say(get("/1") + &get("/held") + &get("/3"));
@@ -640,7 +640,7 @@ fn a_connection_that_was_handed_to_nobody_is_closed_9110_7_8() {
             _ => timeout(second, ctx.upgrade("x")).await.is_err(),
         };
         assert!(given_up, "nobody reads what it is told");
-        ctx.response.text("too late");
+        ctx.response.set_text("too late");
     };
     for (request, status) in [
         ("GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n", "101"),

@@ -58,7 +58,7 @@ impl Site {
         assert!(line.is_none_or(|line| head.contains(&line)), "{path} {accept}: {head}");
         let mut response = Response::new();
         coding.into_iter().for_each(|coding| response.headers.set("content-encoding", coding).unwrap());
-        response.body.set(content);
+        response.body.set_bytes(content);
         assert_eq!(decoded(&response), expected.as_bytes(), "{path} {accept}");
     }
 

@@ -30,10 +30,10 @@ impl Handler for App {
         match ctx.request.path() {
             "/tasted" => {
                 ctx.body_reader().chunk().await?;
-                ctx.response.text("fine");
+                ctx.response.set_text("fine");
             }
             "/streamed" => return Ok(ctx.stream().await?.finish().await?),
-            "/large" => ctx.response.body.set(vec![b'a'; LARGE]),
+            "/large" => ctx.response.body.set_bytes(vec![b'a'; LARGE]),
             "/large/file" => {
                 let file = tempfile::tempfile()?;
                 file.set_len(LARGE as u64)?;
@@ -44,7 +44,7 @@ impl Handler for App {
                 out.write_all(&vec![b'a'; LARGE]).await?;
                 return Ok(out.finish().await?);
             }
-            _ => ctx.response.text("fine"),
+            _ => ctx.response.set_text("fine"),
         }
         Ok(())
     }
@@ -258,7 +258,7 @@ fn a_peer_that_reads_slowly_gets_all_of_its_answer() {
     let app = async move |ctx: &mut Context| -> corehttp::Result {
         match ctx.request.path() {
             "/file" => ctx.response.body.file(file.clone(), 0..LEN as u64),
-            "/bytes" => ctx.response.body.set(vec![0; LEN]),
+            "/bytes" => ctx.response.body.set_bytes(vec![0; LEN]),
             _ => {
                 let mut out = ctx.stream().await?;
                 out.write_all(&vec![0; LEN]).await?;
@@ -295,7 +295,7 @@ fn a_peer_that_reads_slowly_gets_all_of_its_answer() {
 
 #[test]
 fn a_peer_that_reads_nothing_is_cut_off_at_the_limit() {
-    let app = |ctx: &mut Context| ctx.response.body.set(vec![0; 12 << 20]);
+    let app = |ctx: &mut Context| ctx.response.body.set_bytes(vec![0; 12 << 20]);
     let timeouts = Timeouts { write: Duration::from_millis(200), ..Timeouts::default() };
     let served = Served::with(|server| server.timeouts(timeouts), app);
     let (mut peer, start) = (served.connect(), std::time::Instant::now());

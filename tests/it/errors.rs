@@ -26,7 +26,7 @@ fn sized(path: &str, body: &str) -> String {
 
 async fn app(ctx: &mut Context) -> corehttp::Result {
     match ctx.request.path() {
-        "/buffered" => ctx.response.text("fine"),
+        "/buffered" => ctx.response.set_text("fine"),
         "/fails" => return Err(io::Error::other("the database is gone").into()),
         "/chain" => return Err(Error::new(Status::BAD_GATEWAY, io::Error::other(Chain(Status::NOT_FOUND)))),
         "/panics" => std::panic::resume_unwind(Box::new("secret")),
@@ -35,7 +35,7 @@ async fn app(ctx: &mut Context) -> corehttp::Result {
             ctx.response.headers.set("content-length", 9)?;
             ctx.stream().await?.write_all(b"half").await?;
         }
-        "/source" => ctx.response.body.stream(&b"half"[..], Some(9)),
+        "/source" => ctx.response.body.set_stream(&b"half"[..], Some(9)),
         "/reads" => _ = ctx.body_reader().read_to_end(&mut Vec::new()).await?,
         "/page" => _ = ctx.request.query().get_as::<i64>("page")?,
         "/form" => _ = ctx.request.form()?,
@@ -339,7 +339,7 @@ fn of_json() {
     check(&sized("/json", "{}"), Then::Waits, other);
     let response = {
         let mut response = Response::new();
-        response.text(r#"{"a": "secret"}"#);
+        response.set_text(r#"{"a": "secret"}"#);
         response
     };
     let error = response.body.json::<std::collections::HashMap<String, bool>>().unwrap_err();
@@ -459,7 +459,7 @@ fn of_values() {
     );
     check_text(&headers.set("x\r\na", "secret").unwrap_err(), r"the field name `x\r\na` is not a token");
     check_text(
-        &response.redirect(Status::FOUND, "/\nsecret").unwrap_err(),
+        &response.set_redirect(Status::FOUND, "/\nsecret").unwrap_err(),
         "the value of the field location contains a control character",
     );
     check_text(

@@ -350,7 +350,8 @@ mod paths {
     #[test]
     fn a_path_that_is_not_found_is_left_to_another_handler() {
         let root = tree(&["a.txt"]);
-        let served = Served::new(files(root.path()).not_found(|ctx: &mut Context| ctx.response.text("app")));
+        let served =
+            Served::new(files(root.path()).not_found(|ctx: &mut Context| ctx.response.set_text("app")));
         for target in ["/x", "/", "/a.txt/", "/%2e%2e/x", "/%00"] {
             assert_eq!(body(&served.ask(get(target, ""))), "app", "{target}");
         }
@@ -1742,7 +1743,7 @@ mod changing {
         let root = top.path().join("root");
         make(&root, "old");
         let served = Served::new(files(&root).listing());
-        let alone = Served::new(files(&root).not_found(|ctx: &mut Context| ctx.response.text("app")));
+        let alone = Served::new(files(&root).not_found(|ctx: &mut Context| ctx.response.set_text("app")));
         let statuses =
             || ["/", "/same.js", "/large.bin", "/old/"].map(|path| status(&served.ask(get(path, ""))));
         assert_eq!(statuses(), [200; 4]);

@@ -11,7 +11,7 @@ fn tell(ctx: &mut Context) -> corehttp::Result {
     let form = ctx.request.form()?;
     let page: Option<u32> = form.get_as("page")?;
     let told = format!("{:?} {page:?} {:?}", Vec::from_iter(form), Vec::from_iter(ctx.request.query()));
-    ctx.response.text(told);
+    ctx.response.set_text(told);
     Ok(())
 }
 
@@ -133,9 +133,9 @@ fn a_form_that_is_built_reads_as_it_was_meant() {
     assert_eq!(request.path(), "/path");
     request.set_query("").unwrap();
     assert_eq!(request.target().as_str(), "http://a/path");
-    request.body.stream(&b"a=1"[..], None);
+    request.body.set_stream(&b"a=1"[..], None);
     assert_eq!(request.form(), Err(InvalidForm::Unread));
-    request.body.set("a".repeat(3) + "&b=%");
+    request.body.set_bytes("a".repeat(3) + "&b=%");
     assert!(matches!(request.form().unwrap().strict(), Err(InvalidForm::Escape(_))));
 }
 

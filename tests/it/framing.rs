@@ -51,7 +51,7 @@ impl Handler for Way {
         if ctx.request.method() == "HEAD" {
             ctx.response.headers.set("asked", "HEAD")?;
         }
-        ctx.response.text(saw);
+        ctx.response.set_text(saw);
         Ok(())
     }
 }
@@ -671,7 +671,7 @@ fn a_body_that_failed_fails_again_however_often_it_is_read_7_1() {
                     Err(_) => seen.push(b'!'),
                 }
             }
-            ctx.response.text(seen.escape_ascii().to_string());
+            ctx.response.set_text(seen.escape_ascii().to_string());
         },
     );
     let wired = Wired::new(stubborn);
@@ -693,7 +693,7 @@ fn refused_trailers_are_not_shown_7_1_2() {
             let mut body = ctx.body_reader();
             while let Ok(Some(_)) = body.chunk().await {}
             let trailers = told(body.trailers());
-            ctx.response.text(trailers);
+            ctx.response.set_text(trailers);
         },
     );
     let wired = Wired::new(curious);

@@ -99,7 +99,7 @@ mod errors {
             let refusals = Refusals::default();
             let set = move |ctx: &mut Context| {
                 ctx.response.status = Status::new(code).unwrap();
-                ctx.response.text("early");
+                ctx.response.set_text("early");
             };
             let heard = Served::with(|server| refusals.of(server), set).ask(GET);
             assert_eq!(
@@ -137,7 +137,7 @@ mod errors {
                 ctx.response.headers.set(of_content, "1")?;
             }
             ctx.response.trailers.set("x-sum", "1")?;
-            ctx.response.bytes("image/png", "not sent")?;
+            ctx.response.set_shared("image/png", "not sent")?;
             Err(Status::FORBIDDEN.into())
         });
         let expected = "HTTP/1.1 403 Forbidden\r\nx-before: kept\r\ncontent-type: text/plain; charset=utf-8\r\n\
@@ -235,7 +235,7 @@ mod bodies_that_fail {
         for (most, expected) in [(3, 413), (4, 200), (5 << 20, 200)] {
             let buffers = async move |ctx: &mut Context| -> corehttp::Result {
                 ctx.buffer_body_up_to(most).await?;
-                Ok(ctx.response.body.set(ctx.request.body.bytes()))
+                Ok(ctx.response.body.set_bytes(ctx.request.body.bytes()))
             };
             let served = Served::new(with_plan(|_| BodyPlan::Stream, buffers));
             let heard = served.ask("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\ntext");
@@ -314,7 +314,7 @@ mod panics {
                 out.flush().await?;
                 resume_unwind(Box::new("without a trace"))
             }
-            _ => Ok(ctx.response.text("well")),
+            _ => Ok(ctx.response.set_text("well")),
         }
     }
 
@@ -408,7 +408,7 @@ mod panics {
     /// Answers, and leaves something behind that panics when it is dropped.
     async fn careless(ctx: &mut Context) -> corehttp::Result {
         let Context { request, response, extensions, transform, .. } = ctx;
-        response.text("well");
+        response.set_text("well");
         match request.path() {
             "/extension" => drop(extensions.insert(Fragile)),
             "/extensions" => {
@@ -416,17 +416,17 @@ mod panics {
                 extensions.insert([Fragile]);
             }
             "/transform" => *transform = Some(Box::new(Fragile)),
-            "/request" => request.body.stream(Fragile, None),
+            "/request" => request.body.set_stream(Fragile, None),
             "/all" => {
                 extensions.insert(Fragile);
                 *transform = Some(Box::new(Fragile));
-                request.body.stream(Fragile, None);
-                response.body.share(Bytes::from_owner(Fragile));
+                request.body.set_stream(Fragile, None);
+                response.body.set_shared(Bytes::from_owner(Fragile));
             }
-            "/owned" => response.body.share(Bytes::from_owner(Fragile)),
-            "/source" => response.body.stream(Fragile, None),
+            "/owned" => response.body.set_shared(Bytes::from_owner(Fragile)),
+            "/source" => response.body.set_stream(Fragile, None),
             "/unread" => {
-                response.body.stream(Fragile, None);
+                response.body.set_stream(Fragile, None);
                 response.status = Status::NO_CONTENT;
             }
             "/streamed" => {
@@ -436,7 +436,7 @@ mod panics {
                 out.finish().await?;
             }
             "/refused" => {
-                response.body.stream(Fragile, None);
+                response.body.set_stream(Fragile, None);
                 resume_unwind(Box::new("without a trace"));
             }
             "/pending" => {
@@ -570,7 +570,7 @@ mod facts {
     #[test]
     fn connections_and_exchanges_are_numbered() {
         let served = Served::new(|ctx: &mut Context| {
-            ctx.response.text(format!("<{}:{}>", ctx.connection_id(), ctx.exchange_number()));
+            ctx.response.set_text(format!("<{}:{}>", ctx.connection_id(), ctx.exchange_number()));
         });
         let (mut first, mut second) = (served.connect(), served.connect());
         let ask = |peer: &mut Peer, requests: &str| {
@@ -589,7 +589,7 @@ mod facts {
     fn connections_on_different_cores_have_different_numbers() {
         let served = Served::with(
             |server| server.cores(2).balanced(true),
-            |ctx: &mut Context| ctx.response.text(format!("<{}:{}>", ctx.connection_id(), 0)),
+            |ctx: &mut Context| ctx.response.set_text(format!("<{}:{}>", ctx.connection_id(), 0)),
         );
         let mut peers = [(); 8].map(|()| served.connect());
         let numbers = peers.each_mut().map(|peer| {
@@ -670,7 +670,7 @@ mod facts {
         struct Seen;
         let served = Served::new(|ctx: &mut Context| -> corehttp::Result {
             let was_there = ctx.extensions.insert(Seen).is_some() || ctx.extensions.insert("text").is_some();
-            ctx.response.text(if was_there { "left over" } else { "new" });
+            ctx.response.set_text(if was_there { "left over" } else { "new" });
             if ctx.request.path() == "/fail" { Err(Status::GONE.into()) } else { Ok(()) }
         });
         let heard = served.ask(get("/fail") + GET + GET);
@@ -697,7 +697,7 @@ mod peer_closed {
                 }
             };
             sender.send(end).unwrap();
-            ctx.response.text(end);
+            ctx.response.set_text(end);
         });
         (served, done, ends)
     }
@@ -882,7 +882,7 @@ mod middleware {
 
     fn inner(ctx: &mut Context) -> corehttp::Result {
         let marks = ctx.extensions.get::<String>().cloned().unwrap_or_default();
-        ctx.response.text(marks);
+        ctx.response.set_text(marks);
         if ctx.request.path() == "/fail" { Err(Status::GONE.into()) } else { Ok(()) }
     }
 
@@ -925,7 +925,7 @@ mod middleware {
     fn counts(ctx: &mut Context) {
         let (is_buffered, notes) =
             (!ctx.request.body.is_empty(), ctx.response.headers.all("x-notes").count());
-        ctx.response.text(format!("{is_buffered} {notes}"));
+        ctx.response.set_text(format!("{is_buffered} {notes}"));
     }
 
     fn check(handler: impl Handler + Send + Sync, expected: u16, notes: usize, text: &str) {
@@ -967,12 +967,12 @@ mod answers {
     fn helpers_set_what_they_are_named_after() {
         check(
             GET,
-            |ctx| Ok(ctx.response.html("<p>")),
+            |ctx| Ok(ctx.response.set_html("<p>")),
             "HTTP/1.1 200 OK\r\ncontent-type: text/html; charset=utf-8\r\ncontent-length: 3\r\n\r\n<p>",
         );
         check(
             GET,
-            |ctx| Ok(ctx.response.bytes("image/gif", b"GIF".as_slice())?),
+            |ctx| Ok(ctx.response.set_shared("image/gif", b"GIF".as_slice())?),
             "HTTP/1.1 200 OK\r\ncontent-type: image/gif\r\ncontent-length: 3\r\n\r\nGIF",
         );
         check(
@@ -982,8 +982,8 @@ mod answers {
                     ctx.response.headers.set(of_content, "1")?;
                 }
                 ctx.response.trailers.set("x-sum", "1")?;
-                ctx.response.text("not sent");
-                Ok(ctx.response.redirect(Status::FOUND, "/there?q=1")?)
+                ctx.response.set_text("not sent");
+                Ok(ctx.response.set_redirect(Status::FOUND, "/there?q=1")?)
             },
             "HTTP/1.1 302 Found\r\nlocation: /there?q=1\r\ncontent-length: 0\r\n\r\n",
         );
@@ -991,8 +991,8 @@ mod answers {
             GET,
             |ctx| {
                 ctx.response.headers.set("etag", "\"1\"")?;
-                ctx.response.text("not sent");
-                Ok(ctx.response.not_modified())
+                ctx.response.set_text("not sent");
+                Ok(ctx.response.set_not_modified())
             },
             "HTTP/1.1 304 Not Modified\r\netag: \"1\"\r\n\r\n",
         );
@@ -1013,9 +1013,9 @@ mod answers {
         check(
             GET,
             |ctx| {
-                ctx.response.text("kept");
-                assert!(ctx.response.redirect(Status::FOUND, "/a\r\nx-evil: 1").is_err());
-                assert!(ctx.response.bytes("a/b\nx-evil: 1", "x").is_err());
+                ctx.response.set_text("kept");
+                assert!(ctx.response.set_redirect(Status::FOUND, "/a\r\nx-evil: 1").is_err());
+                assert!(ctx.response.set_shared("a/b\nx-evil: 1", "x").is_err());
                 assert!(ctx.response.headers.set_date("a b", SystemTime::now()).is_err());
                 Ok(())
             },
@@ -1029,11 +1029,11 @@ mod answers {
         let steps: [Step; 3] = [
             |response| response.status = Status::CREATED,
             |response| response.headers.set("x-a", "1").unwrap(),
-            |response| response.body.set("body"),
+            |response| response.body.set_bytes("body"),
         ];
         for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
             let served = Served::new(move |ctx: &mut Context| {
-                ctx.response.text("set first, and then again");
+                ctx.response.set_text("set first, and then again");
                 ctx.response.headers.clear();
                 order.iter().for_each(|step: &usize| steps[*step](&mut ctx.response));
             });
@@ -1067,7 +1067,7 @@ mod answers {
         let rewrite: fn(&mut Context) -> corehttp::Result = |ctx| {
             ctx.request = Request::post("/elsewhere")?;
             ctx.request.headers.set("connection", "close")?;
-            Ok(ctx.response.body.set("body"))
+            Ok(ctx.response.body.set_bytes("body"))
         };
         let head = "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n";
         check(&GET.repeat(2), rewrite, &format!("{head}body{head}body"));
@@ -1100,7 +1100,7 @@ mod informational {
     const BARE: &str = "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nbody";
 
     async fn hinting(ctx: &mut Context) -> corehttp::Result {
-        ctx.response.body.set("body");
+        ctx.response.body.set_bytes("body");
         if ctx.request.path() == "/hints" {
             ctx.informational(Status::EARLY_HINTS, &hints("</a>")).await?;
             ctx.informational(Status::EARLY_HINTS, &hints("</b>")).await?;

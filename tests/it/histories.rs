@@ -352,9 +352,9 @@ impl Handler for Application {
         match route {
             "Echo" | "Hints" => {
                 let Context { request, response, .. } = ctx;
-                response.text(echo(tag, request.body.bytes(), &request.trailers));
+                response.set_text(echo(tag, request.body.bytes(), &request.trailers));
             }
-            _ => ctx.response.text(tag),
+            _ => ctx.response.set_text(tag),
         }
         Ok(())
     }

@@ -146,7 +146,7 @@ async fn app(ctx: &mut Context) -> Result {
         out.write_all(b"ne").await?;
         return Ok(out.finish().await?);
     }
-    ctx.response.text("fine");
+    ctx.response.set_text("fine");
     Ok(())
 }
 
@@ -377,8 +377,8 @@ fn peers_that_do_not_read_take_no_memory_and_no_time() {
     alone("hostile::peers_that_do_not_read_take_no_memory_and_no_time", || {
         let much = Bytes::from(vec![b'x'; 16 << 20]);
         let served = Served::new(move |ctx: &mut Context| match ctx.request.path() {
-            "/much" => ctx.response.body.share(much.clone()),
-            _ => ctx.response.text("fine"),
+            "/much" => ctx.response.body.set_shared(much.clone()),
+            _ => ctx.response.set_text("fine"),
         });
         check_well(&served);
         let before = resident();
@@ -457,7 +457,7 @@ async fn panics(ctx: &mut Context) -> Result {
             out.flush().await?;
         }
         "/in-its-source" => {
-            ctx.response.body.stream(Panics, None);
+            ctx.response.body.set_stream(Panics, None);
             return Ok(());
         }
         "/when-dropped" => {
@@ -465,7 +465,7 @@ async fn panics(ctx: &mut Context) -> Result {
             pending().await
         }
         _ => {
-            ctx.response.text("fine");
+            ctx.response.set_text("fine");
             return Ok(());
         }
     }
@@ -533,7 +533,7 @@ fn panics_at_odd_times_end_one_connection_and_no_other() {
 fn on_error_may_panic_too() {
     let limits = Limits { connections_max: 1, ..Limits::default() };
     let told = |server: Server| server.limits(limits).on_error(|_| resume_unwind(Box::new("quietly")));
-    let served = Served::with(told, |ctx: &mut Context| ctx.response.text("fine"));
+    let served = Served::with(told, |ctx: &mut Context| ctx.response.set_text("fine"));
     drop(served.ask("bad\r\n"));
     eventually("all are gone", || served.running.stats().total.open == 0);
     let mut first = served.connect();

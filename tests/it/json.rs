@@ -17,7 +17,7 @@ struct Note<'a> {
 fn praise(ctx: &mut Context) -> corehttp::Result {
     let Context { request, response, .. } = ctx;
     let Note { text, stars } = request.json()?;
-    Ok(response.json(&Note { text, stars: stars.saturating_add(1) })?)
+    Ok(response.set_json(&Note { text, stars: stars.saturating_add(1) })?)
 }
 
 fn post(fields: &str, content: &str) -> String {
@@ -135,19 +135,19 @@ fn the_reason_why_json_is_refused_is_told_to_the_operator_only() {
 #[test]
 fn json_replaces_whatever_was_the_content() {
     let mut response = Response::new();
-    response.text("old");
-    response.json("new").unwrap();
+    response.set_text("old");
+    response.set_json("new").unwrap();
     assert_eq!(
         (response.headers.content_type(), response.body.bytes()),
         (Some("application/json"), &br#""new""#[..])
     );
-    response.body.stream(&b"old"[..], None);
-    response.json(&[1, 2]).unwrap();
+    response.body.set_stream(&b"old"[..], None);
+    response.set_json(&[1, 2]).unwrap();
     assert_eq!(response.body.json::<[u8; 2]>().unwrap(), [1, 2]);
     let mut request = Request::post("http://a/").unwrap();
     request.set_json(&Note { text: "milk", stars: 1 }).unwrap();
     assert_eq!((request.body.bytes(), request.json::<Note>().unwrap().stars), (NOTE.as_bytes(), 1));
-    request.body.stream(NOTE.as_bytes(), None);
+    request.body.set_stream(NOTE.as_bytes(), None);
     assert!(matches!(request.json::<Note>(), Err(InvalidJson::Unread)));
     assert_eq!(InvalidJson::Unread.owed(), Status::INTERNAL_SERVER_ERROR);
 }
@@ -157,7 +157,7 @@ fn json_that_is_read_nests_up_to_127_levels_8259_9() {
     let mut request = Request::post("http://a/").unwrap();
     for (levels, is_read) in [(127, true), (128, false)] {
         request.set_json("").unwrap();
-        request.body.set(["[".repeat(levels), "]".repeat(levels)].concat());
+        request.body.set_bytes(["[".repeat(levels), "]".repeat(levels)].concat());
         let read = request.json::<serde_json::Value>();
         assert!(if is_read { read.is_ok() } else { matches!(read, Err(InvalidJson::Syntax(_))) }, "{levels}");
     }
@@ -167,13 +167,13 @@ fn json_that_is_read_nests_up_to_127_levels_8259_9() {
 fn what_cannot_be_written_leaves_no_half_of_it() {
     let unwritable = BTreeMap::from([((1, 2), 3)]);
     let mut response = Response::new();
-    response.text("old");
-    assert!(response.json(&(NOTE, &unwritable)).is_err());
+    response.set_text("old");
+    assert!(response.set_json(&(NOTE, &unwritable)).is_err());
     assert_eq!(
         (response.body.bytes(), response.headers.content_type()),
         (&b""[..], Some("text/plain; charset=utf-8"))
     );
     let served =
-        Served::new(move |ctx: &mut Context| -> corehttp::Result { Ok(ctx.response.json(&unwritable)?) });
+        Served::new(move |ctx: &mut Context| -> corehttp::Result { Ok(ctx.response.set_json(&unwritable)?) });
     assert_eq!(status(&served.ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n")), 500);
 }

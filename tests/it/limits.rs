@@ -85,7 +85,7 @@ fn ask_cut<H: Handler>(wired: &Wired<H>, wire: &[u8], then: Then) -> String {
 
 fn app(ctx: &mut Context) {
     count_handled();
-    ctx.response.text("fine");
+    ctx.response.set_text("fine");
 }
 
 /// A request that may follow another one.
@@ -187,7 +187,7 @@ fn a_plan_may_have_a_limit_of_its_own() {
 
 #[test]
 fn the_default_limit_of_a_body_holds() {
-    let wired = Wired::new(|ctx: &mut Context| ctx.response.text(ctx.request.body.len().to_string()));
+    let wired = Wired::new(|ctx: &mut Context| ctx.response.set_text(ctx.request.body.len().to_string()));
     let body = "b".repeat(4 << 20);
     for (wire, expected) in [
         (sized(4 << 20, &body), 200),
@@ -463,7 +463,7 @@ fn a_peer_that_pipelines_without_reading_is_read_no_further() {
     const PIPE: usize = 16 << 10;
     let said = paused(async {
         let service =
-            Server::new().service(|ctx: &mut Context| ctx.response.body.share(&[b'x'; 4 << 10][..]));
+            Server::new().service(|ctx: &mut Context| ctx.response.body.set_shared(&[b'x'; 4 << 10][..]));
         let (mut near, far) = duplex(PIPE);
         let peer = async move {
             let mut said = 0;

@@ -589,7 +589,7 @@ mod served {
                 listed.push_str(&format!("{}={};", part.name().to_owned(), part.text().await?));
             }
         }
-        ctx.response.text(listed);
+        ctx.response.set_text(listed);
         Ok(())
     }
 
@@ -599,7 +599,7 @@ mod served {
             "/next" => "next".to_owned(),
             _ => ctx.multipart()?.part().await?.map(|part| part.name().to_owned()).unwrap_or_default(),
         };
-        ctx.response.text(text);
+        ctx.response.set_text(text);
         Ok(())
     }
 
@@ -701,7 +701,7 @@ mod served {
         }
         let mut request = Request::post("/").unwrap();
         request.headers.set("content-type", "multipart/form-data; boundary=b").unwrap();
-        request.body.stream(&b"--b--\r\n"[..], None);
+        request.body.set_stream(&b"--b--\r\n"[..], None);
         assert_eq!(request.multipart().err(), Some(MultipartError::Unread));
         request.headers.set("content-encoding", "gzip").unwrap();
         assert_eq!(request.multipart().err(), Some(MultipartError::ContentCoding));
@@ -838,7 +838,7 @@ mod saved {
             while let Some(mut part) = parts.part().await? {
                 len += part.save(&path).await?.len;
             }
-            ctx.response.text(len.to_string());
+            ctx.response.set_text(len.to_string());
             Ok(())
         }));
         assert!(served.ask(post("", &file(&"x".repeat(100_000)))).ends_with("\r\n\r\n100000"));
@@ -926,7 +926,7 @@ mod written {
         fields.set("Content-Disposition", "attachment; name=evil").unwrap();
         form.part("file", Some("a.json"), &fields, vec![b'2'; 3]).unwrap();
         let mut body = Body::new();
-        body.stream(&b"streamed"[..], Some(8));
+        body.set_stream(&b"streamed"[..], Some(8));
         form.part("stream", None, &Headers::new(), body).unwrap();
         form.text("text", "4").unwrap();
         let refused = form.part("a\0", None, &fields, "").unwrap_err();
@@ -940,14 +940,14 @@ mod written {
                 async |ctx: &mut Context| {
                     let mut sent = Vec::new();
                     ctx.body_reader().read_to_end(&mut sent).await?;
-                    Ok(ctx.response.bytes("text/plain", sent)?)
+                    Ok(ctx.response.set_shared("text/plain", sent)?)
                 },
             ));
             sent.extend_from_slice(service.respond(request.clone()).await.body.bytes());
             sent
         });
         assert_eq!(sent.len() as u64, length);
-        request.body.set(sent);
+        request.body.set_bytes(sent);
         let heads = runtime().block_on(async {
             let (mut parts, mut heads) = (request.multipart().unwrap(), Vec::new());
             while let Some(mut part) = parts.part().await.unwrap() {
@@ -1031,7 +1031,7 @@ mod written {
         let mut request = Request::get("/").unwrap();
         let content_type = head.split("content-type: ").nth(1).unwrap().split("\r\n").next().unwrap();
         request.headers.set("content-type", content_type).unwrap();
-        request.body.set(body);
+        request.body.set_bytes(body);
         let contents: Vec<_> = found(&request).into_iter().map(|(_, _, content)| content).collect();
         assert_eq!(contents, [&b"text"[..], b"hello", b"", b"x"]);
     }
@@ -1055,7 +1055,7 @@ mod written {
                 let name = part.name().to_owned();
                 heard.push_str(&format!("{name}={};", part.bytes().await?.len()));
             }
-            ctx.response.text(heard);
+            ctx.response.set_text(heard);
             Ok(())
         }));
         let url = format!("http://{}/", served.addr());

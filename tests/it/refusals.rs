@@ -51,7 +51,7 @@ async fn app(ctx: &mut Context) -> corehttp::Result {
         }
         "/refuses" => return Err(Status::CONTENT_TOO_LARGE.into()),
         "/cannot" => return Err(Status::SERVICE_UNAVAILABLE.into()),
-        _ => ctx.response.text("fine"),
+        _ => ctx.response.set_text("fine"),
     }
     Ok(())
 }

@@ -28,7 +28,7 @@ fn tell(ctx: &mut Context) {
     if method == "HEAD" {
         ctx.response.headers.set("asked", "HEAD").unwrap();
     }
-    ctx.response.text(saw);
+    ctx.response.set_text(saw);
 }
 
 /// What the handler sees of a request that the oracle has read.

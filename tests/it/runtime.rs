@@ -25,7 +25,7 @@ const GET: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
 
 /// Answers with the address of the peer.
 fn who(ctx: &mut Context) {
-    ctx.response.text(match ctx.peer_addr() {
+    ctx.response.set_text(match ctx.peer_addr() {
         PeerAddr::Tcp(address) => address.ip().to_canonical().to_string(),
         other => other.to_string(),
     });
@@ -85,7 +85,7 @@ fn each_core_has_a_handler_with_state_of_its_own() {
         let hits = Rc::new(Cell::new(0));
         Ok(async move |ctx: &mut Context| {
             hits.set(hits.get() + 1);
-            ctx.response.text(format!("{} of {}: {}", core.index(), core.count(), hits.get()));
+            ctx.response.set_text(format!("{} of {}: {}", core.index(), core.count(), hits.get()));
         })
     };
     let server = Server::bind("127.0.0.1:0").cores(2).balanced(true);
@@ -511,7 +511,7 @@ fn pinned_threads_stay_on_one_core_each() {
     let cpus = |ctx: &mut Context| {
         let status = fs::read_to_string("/proc/thread-self/status").unwrap();
         let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
-        ctx.response.text(allowed.unwrap().trim());
+        ctx.response.set_text(allowed.unwrap().trim());
     };
     let all = core_affinity::get_core_ids().unwrap().len();
     for (pinned, expected) in [(true, all.min(2)), (false, 1)] {
@@ -572,7 +572,7 @@ fn counts(set: impl FnOnce(Server) -> Server, talk: impl FnOnce(&Served)) -> Ser
                     out.write_all(&[0; 1 << 16]).await?;
                 }
             }
-            _ => ctx.response.text("fine"),
+            _ => ctx.response.set_text("fine"),
         }
         Ok(())
     };
@@ -617,7 +617,7 @@ fn bytes_are_counted_while_they_flow_and_when_they_are_cut() {
     let source = Mutex::new(Some(far));
     let app = async move |ctx: &mut Context| -> Result {
         if ctx.request.path() == "/source" {
-            ctx.response.body.stream(source.lock().unwrap().take().expect("it is asked once"), None);
+            ctx.response.body.set_stream(source.lock().unwrap().take().expect("it is asked once"), None);
             return Ok(());
         }
         let (mut body, mut out) = ctx.duplex().await?;

@@ -190,9 +190,9 @@ fn check_respond(path: &str, field: (&str, &str), content: &str, expected: (u16,
         let service = planned();
         let mut request = Request::post(path).unwrap();
         request.headers.set(field.0, field.1).unwrap();
-        request.body.set(content);
+        request.body.set_bytes(content);
         let mut streamed = request.clone();
-        streamed.body.stream(Cursor::new(content.to_owned()), None);
+        streamed.body.set_stream(Cursor::new(content.to_owned()), None);
         for request in [request, streamed] {
             let response = service.respond(request).await;
             let text = response.body.text().unwrap();
@@ -235,7 +235,7 @@ fn without_a_connection_the_peer_waits_for_its_answer() {
             () = ctx.peer_closed() => "the peer has gone",
             () = sleep(SECOND) => "done",
         };
-        ctx.response.text(said);
+        ctx.response.set_text(said);
     });
     run(async {
         let response = service.respond(Request::get("/").unwrap()).await;
@@ -326,7 +326,7 @@ fn without_a_connection_a_handler_may_start_tasks_that_are_not_send() {
     let service = Server::new().service(async |ctx: &mut Context| -> corehttp::Result {
         let text = Rc::new("done");
         let task = spawn_local(async move { *text });
-        ctx.response.text(task.await?);
+        ctx.response.set_text(task.await?);
         Ok(())
     });
     let response = corehttp::block_on(service.respond(Request::get("/").unwrap())).unwrap();
@@ -347,7 +347,7 @@ fn a_service_that_is_dropped_takes_its_handler_along() {
         let kept = Arc::new(());
         let own = kept.clone();
         let service = Server::new().service(move |ctx: &mut Context| {
-            ctx.response.text(Arc::strong_count(&own).to_string());
+            ctx.response.set_text(Arc::strong_count(&own).to_string());
         });
         let (mut near, serving) = connect(&service);
         near.write_all(GET.as_bytes()).await.unwrap();

@@ -59,8 +59,11 @@ fn row_61_no_value_adds_a_line_9110_5_5() {
         ] {
             assert!(matches!(headers.set(name, value), Err(InvalidField::Value(_))), "{name}: {value:?}");
         }
-        assert!(matches!(response.bytes(value, "x"), Err(InvalidField::Value(_))), "{value:?}");
-        assert!(matches!(response.redirect(Status::FOUND, value), Err(InvalidField::Value(_))), "{value:?}");
+        assert!(matches!(response.set_shared(value, "x"), Err(InvalidField::Value(_))), "{value:?}");
+        assert!(
+            matches!(response.set_redirect(Status::FOUND, value), Err(InvalidField::Value(_))),
+            "{value:?}"
+        );
         assert!(matches!(response.trailers.set("x", value), Err(InvalidField::Value(_))), "{value:?}");
         assert_eq!((headers, response), (Headers::new(), Response::new()), "nothing was changed");
     }
@@ -114,8 +117,8 @@ fn row_61_a_refused_field_is_not_on_the_wire() {
         for text in INJECTIONS {
             let _ = ctx.response.headers.set("x", text);
             let _ = ctx.response.headers.set(text, "x");
-            let _ = ctx.response.redirect(Status::FOUND, text);
-            let _ = ctx.response.bytes(text, text);
+            let _ = ctx.response.set_redirect(Status::FOUND, text);
+            let _ = ctx.response.set_shared(text, text);
             let _ = ctx.response.trailers.append(text, text);
         }
         Ok(())
@@ -123,7 +126,7 @@ fn row_61_a_refused_field_is_not_on_the_wire() {
     check(GET, careless, "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
     let echoing = |ctx: &mut Context| {
         let path = ctx.request.path_decoded()?.into_owned();
-        Ok(ctx.response.redirect(Status::FOUND, &path)?)
+        Ok(ctx.response.set_redirect(Status::FOUND, &path)?)
     };
     let heard =
         Wired::new(echoing).ask_cut("GET /%0d%0aInjected:%201 HTTP/1.1\r\nHost: a\r\n\r\n", Then::Waits);
@@ -174,13 +177,13 @@ fn row_62_each_cookie_has_one_line_of_its_own_rfc6265_4_1() {
 fn row_63_large_heads_leave_whole() {
     let long = |ctx: &mut Context| {
         ctx.response.headers.set("x-long", "v".repeat(200_000))?;
-        ctx.response.text("end");
+        ctx.response.set_text("end");
         Ok(())
     };
     let text = "content-type: text/plain; charset=utf-8\r\ncontent-length: 3\r\n\r\nend";
     check(GET, long, &format!("HTTP/1.1 200 OK\r\nx-long: {}\r\n{text}", "v".repeat(200_000)));
     let many = |ctx: &mut Context| {
-        ctx.response.text("end");
+        ctx.response.set_text("end");
         (0..1000).try_for_each(|number| ctx.response.headers.append(&format!("x-{number}"), number))?;
         Ok(())
     };
@@ -204,7 +207,7 @@ fn framing_is_computed_whatever_was_set_9112_6() {
     ] {
         let meddling = move |ctx: &mut Context| {
             ctx.response.headers.append(name, value)?;
-            ctx.response.body.set("abc");
+            ctx.response.body.set_bytes("abc");
             ctx.response.headers.append(name, value)?;
             Ok(())
         };
@@ -212,7 +215,7 @@ fn framing_is_computed_whatever_was_set_9112_6() {
         check(OLD, meddling, "HTTP/1.1 200 OK\r\ncontent-length: 3\r\nconnection: close\r\n\r\nabc");
     }
     let trailing = |ctx: &mut Context| {
-        ctx.response.body.set("abc");
+        ctx.response.body.set_bytes("abc");
         for name in ["content-length", "Transfer-Encoding", "connection", "x-sum"] {
             ctx.response.trailers.set(name, 7)?;
         }
@@ -280,7 +283,7 @@ fn a_status_without_content_has_none_whatever_was_set_9110_6_4_1() {
         let meddling = move |ctx: &mut Context| {
             ctx.response.status = Status::new(code).expect("it is one");
             ctx.response.headers.set("transfer-encoding", "chunked")?;
-            ctx.response.body.stream(io::Cursor::new("abc"), Some(3));
+            ctx.response.body.set_stream(io::Cursor::new("abc"), Some(3));
             Ok(())
         };
         check(GET, meddling, &format!("HTTP/1.1 {line}\r\n{framing}\r\n"));
@@ -337,7 +340,7 @@ fn the_date_is_the_time_of_the_answer_9110_6_6_1() {
     let start = seconds();
     let waits = async move |ctx: &mut Context| match ctx.request.path() {
         "/wait" => while_it_is(start).await,
-        "/large" => ctx.response.body.set([b'x'; 50_000]),
+        "/large" => ctx.response.body.set_bytes([b'x'; 50_000]),
         _ => {}
     };
     let runtime = Builder::new_current_thread().enable_time().build().unwrap();

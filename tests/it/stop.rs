@@ -95,7 +95,7 @@ async fn app(ctx: &mut Context, gate: &Gate) {
     if ctx.request.path() == "/gate" {
         gate.pass().await;
     }
-    ctx.response.text(if ctx.is_stopping() { "stopping" } else { "fine" });
+    ctx.response.set_text(if ctx.is_stopping() { "stopping" } else { "fine" });
 }
 
 fn serve(set: impl FnOnce(Server) -> Server) -> (Served, Gate) {
@@ -246,7 +246,7 @@ fn a_peer_that_waits_for_a_core_to_start_is_served_before_it_stops() {
         if core.index() == 1 {
             slow.pass().await;
         }
-        Ok(|ctx: &mut Context| ctx.response.text("fine"))
+        Ok(|ctx: &mut Context| ctx.response.set_text("fine"))
     };
     let server = Server::bind(listener).cores(2).balanced(true);
     let server = server.on_stop(async { drop(signal.await) }, LONG);
@@ -314,7 +314,7 @@ fn an_answer_that_is_cut_does_not_look_whole() {
 /// The connection was open only for what is left of the request, which nobody reads.
 #[test]
 fn a_connection_that_is_cut_behind_a_whole_answer_is_not_reset() {
-    let handler = |ctx: &mut Context| ctx.response.text("whole");
+    let handler = |ctx: &mut Context| ctx.response.set_text("whole");
     let served = Served::new(with_plan(|_| BodyPlan::Stream, handler));
     let mut peer = served.connect();
     peer.say("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\nhello");
@@ -374,7 +374,7 @@ fn a_signal_that_fails_stops_the_server_and_says_why() {
 #[track_caller]
 fn check_signal(signal: impl Future<Output: SignalOutcome> + Send + 'static, expected: Option<&str>) {
     let server = Server::bind("127.0.0.1:0").cores(2).on_stop(signal, LONG);
-    let running = server.start(|ctx: &mut Context| ctx.response.text("fine")).unwrap();
+    let running = server.start(|ctx: &mut Context| ctx.response.set_text("fine")).unwrap();
     let end = running.wait().map_err(|error| error.to_string()).err();
     assert_eq!(end.is_some(), expected.is_some(), "{end:?}");
     assert!(end.unwrap_or_default().contains(expected.unwrap_or_default()));
@@ -425,7 +425,7 @@ fn a_handler_that_waits_hears_that_the_server_stops() {
         match ctx.request.path() {
             "/answered" => {
                 stopping.await;
-                ctx.response.text("stopping");
+                ctx.response.set_text("stopping");
             }
             "/streamed" => {
                 let mut out = ctx.stream().await?;
@@ -475,7 +475,7 @@ fn a_service_tells_handlers_that_wait_that_it_stops() {
         let service = Server::new().service(async |ctx: &mut Context| {
             let start = tokio::time::Instant::now();
             ctx.stopping().await;
-            ctx.response.text(start.elapsed().as_secs().to_string());
+            ctx.response.set_text(start.elapsed().as_secs().to_string());
         });
         let asked = service.respond(Request::get("/").unwrap());
         let stops = async {
@@ -551,7 +551,7 @@ fn serve_with_own(handle: impl Fn(&Running, &mut Context) + Send + Sync + 'stati
 fn a_handler_may_stop_its_own_server() {
     let served = serve_with_own(|own, ctx| {
         own.shutdown(LONG);
-        ctx.response.text("farewell");
+        ctx.response.set_text("farewell");
     });
     let heard = answers(&served.ask(GET));
     assert_eq!((heard.len(), &*heard[0].body), (1, "farewell"));
@@ -581,8 +581,10 @@ fn a_core_that_waits_for_its_own_server_panics() {
 
 #[test]
 fn a_server_runs_on_after_its_handle_was_dropped() {
-    let running =
-        Server::bind("127.0.0.1:0").cores(1).start(|ctx: &mut Context| ctx.response.text("fine")).unwrap();
+    let running = Server::bind("127.0.0.1:0")
+        .cores(1)
+        .start(|ctx: &mut Context| ctx.response.set_text("fine"))
+        .unwrap();
     let (address, held) = (running.local_addr(), running.clone());
     drop(running);
     let mut peer = Peer::new(TcpStream::connect(address).unwrap());
@@ -603,7 +605,7 @@ async fn echo(ctx: &mut Context) -> corehttp::Result {
 
 #[test]
 fn bodies_on_their_way_still_arrive() {
-    let buffered = Served::new(|ctx: &mut Context| ctx.response.body.set(ctx.request.body.bytes()));
+    let buffered = Served::new(|ctx: &mut Context| ctx.response.body.set_bytes(ctx.request.body.bytes()));
     let streamed = Served::new(with_plan(|_| BodyPlan::Stream, echo));
     for served in [buffered, streamed] {
         let mut peer = served.connect();
@@ -707,12 +709,12 @@ fn the_tasks_of_a_core_run_until_all_cores_have_drained() {
         let (slow, queries) = (slow.clone(), queries.clone());
         Ok(async move |ctx: &mut Context| {
             if core.index() == 0 {
-                return ctx.response.text("idle");
+                return ctx.response.set_text("idle");
             }
             slow.pass().await;
             let (query, answer) = oneshot::channel();
             let asked = queries.send(query).is_ok();
-            ctx.response.text(if asked { answer.await.unwrap_or("lost") } else { "closed" });
+            ctx.response.set_text(if asked { answer.await.unwrap_or("lost") } else { "closed" });
         })
     };
     let server = Server::bind("127.0.0.1:0").cores(2).balanced(true);
@@ -808,7 +810,7 @@ fn hear(peer: &mut Peer, end: &str) -> Result<String, (String, Option<ErrorKind>
 
 /// Answers with the number in the path.
 fn number(ctx: &mut Context) {
-    ctx.response.text(format!("answer {}.", &ctx.request.path()[1..]));
+    ctx.response.set_text(format!("answer {}.", &ctx.request.path()[1..]));
 }
 
 /// How connections come to the cores: how many cores there are, and whether they are balanced.

@@ -83,7 +83,7 @@ mod reading {
             let sum = body.trailers().text("x-sum").unwrap_or_default();
             let answer = [&read, b"|".as_slice(), sum.as_bytes()].concat();
             assert!(!ctx.request.headers.contains("x-sum"), "trailers are no headers");
-            Ok(ctx.response.body.set(answer))
+            Ok(ctx.response.body.set_bytes(answer))
         };
         Served::new(with_plan(move |_| plan, handler))
     }
@@ -163,7 +163,7 @@ mod reading {
                     Some(None) => break,
                 }
             }
-            Ok(ctx.response.body.set(read))
+            Ok(ctx.response.body.set_bytes(read))
         }));
         let mut peer = served.connect();
         for part in [chunked("5\r\nhel"), "lo\r\n".into(), "0\r\n\r\n".into()] {
@@ -202,7 +202,7 @@ mod reading {
                     let first = body.chunk().await?.map_or(0, <[u8]>::len);
                     going.notified().await;
                     let rest = body.read_to_end(&mut Vec::new()).await?;
-                    Ok(ctx.response.text((first + rest).to_string()))
+                    Ok(ctx.response.set_text((first + rest).to_string()))
                 }));
             let peer = async {
                 let head = post("content-length: 1000000", "");
@@ -242,7 +242,7 @@ mod writing {
         };
         let streams = move |ctx: &mut Context| {
             ctx.response.status = status;
-            ctx.response.body.stream(&b"hello"[..], len);
+            ctx.response.body.set_stream(&b"hello"[..], len);
         };
         let served = [Served::new(writes), Served::new(writes_otherwise), Served::new(streams)];
         for (way, served) in ["a writer", "a writer by its trait", "a source"].iter().zip(&served) {
@@ -331,7 +331,7 @@ mod writing {
         let (near, far) = tokio::io::duplex(64);
         let source = Mutex::new(Some(far));
         let served = Served::new(move |ctx: &mut Context| {
-            ctx.response.body.stream(source.lock().unwrap().take().expect("it is asked once"), None);
+            ctx.response.body.set_stream(source.lock().unwrap().take().expect("it is asked once"), None);
         });
         let mut peer = served.connect();
         peer.say(GET);
@@ -358,7 +358,7 @@ mod writing {
         });
         let streams = Served::new(move |ctx: &mut Context| {
             let source = io::Cursor::new(sourced.to_vec());
-            ctx.response.body.stream(source, Some(sourced.len() as u64));
+            ctx.response.body.set_stream(source, Some(sourced.len() as u64));
         });
         for served in [writes, streams] {
             let mut peer = served.connect();
@@ -430,7 +430,7 @@ mod failing {
 
     #[track_caller]
     fn check_source(pieces: &'static [&'static str], end: End, len: Option<u64>, cause: &str) {
-        check(move |ctx: &mut Context| ctx.response.body.stream(Pieces(pieces.iter(), end), len), cause);
+        check(move |ctx: &mut Context| ctx.response.body.set_stream(Pieces(pieces.iter(), end), len), cause);
     }
 
     #[test]
@@ -459,7 +459,7 @@ mod failing {
         {
             let streams = move |ctx: &mut Context| {
                 ctx.response.trailers.set("x-sum", 7).unwrap();
-                ctx.response.body.stream(Pieces(pieces.iter(), End::Good), Some(5));
+                ctx.response.body.set_stream(Pieces(pieces.iter(), End::Good), Some(5));
             };
             check(streams, LENGTH);
         }
@@ -473,7 +473,7 @@ mod failing {
         }
         let whole = Served::new(|ctx: &mut Context| {
             ctx.response.trailers.set("x-sum", 7).unwrap();
-            ctx.response.body.stream(Pieces(["hel", "lo"].iter(), End::Good), Some(5));
+            ctx.response.body.set_stream(Pieces(["hel", "lo"].iter(), End::Good), Some(5));
         });
         assert!(whole.ask(GET).ends_with("3\r\nhel\r\n2\r\nlo\r\n0\r\nx-sum: 7\r\n\r\n"));
     }
@@ -481,7 +481,7 @@ mod failing {
     #[test]
     fn a_source_that_was_taken_already_cuts_the_answer() {
         let body = Mutex::new(Body::new());
-        body.lock().unwrap().stream(&b"once"[..], None);
+        body.lock().unwrap().set_stream(&b"once"[..], None);
         let served = Served::new(move |ctx: &mut Context| ctx.response.body = body.lock().unwrap().clone());
         assert!(served.ask(GET).ends_with("\r\n\r\n4\r\nonce\r\n0\r\n\r\n"));
         assert!(served.ask(GET).ends_with("<ConnectionReset>"));
@@ -582,7 +582,7 @@ mod failing {
             ] {
                 assert_eq!(reason(&error.unwrap()), InvalidAnswer::Sent);
             }
-            Ok(ctx.response.text("too late"))
+            Ok(ctx.response.set_text("too late"))
         });
         let hints = "HTTP/1.1 103 Early Hints\r\n\r\n";
         let answer = format!("{hints}HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n");
@@ -592,7 +592,7 @@ mod failing {
     #[test]
     fn a_source_is_not_read_where_no_body_is_sent() {
         let served = Served::new(|ctx: &mut Context| {
-            ctx.response.body.stream(Pieces([].iter(), End::Failure), Some(5))
+            ctx.response.body.set_stream(Pieces([].iter(), End::Failure), Some(5))
         });
         let heard = served.ask(GET.replace("GET", "HEAD").repeat(2));
         assert_eq!(undated(&heard), "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n".repeat(2));
@@ -636,7 +636,7 @@ mod trailers {
         check(
             |ctx: &mut Context| {
                 ctx.response.trailers = sum();
-                ctx.response.body.set("hello");
+                ctx.response.body.set_bytes("hello");
             },
             &to_1_1("5\r\nhello\r\n"),
             &to_1_0(known, "hello"),
@@ -644,7 +644,7 @@ mod trailers {
         check(
             |ctx: &mut Context| {
                 ctx.response.trailers = sum();
-                ctx.response.body.stream(&b"hello"[..], None);
+                ctx.response.body.set_stream(&b"hello"[..], None);
             },
             &to_1_1("5\r\nhello\r\n"),
             &to_1_0("", "hello"),
@@ -771,7 +771,7 @@ mod expectation {
     async fn read(ctx: &mut Context) -> corehttp::Result {
         let mut total = Vec::new();
         ctx.body_reader().read_to_end(&mut total).await?;
-        Ok(ctx.response.body.set(total))
+        Ok(ctx.response.body.set_bytes(total))
     }
 
     async fn echo(ctx: &mut Context) -> corehttp::Result {
@@ -807,7 +807,7 @@ mod expectation {
 
     #[test]
     fn continue_is_sent_when_the_body_is_wanted() {
-        check(|ctx: &mut Context| ctx.response.body.set(ctx.request.body.bytes()));
+        check(|ctx: &mut Context| ctx.response.body.set_bytes(ctx.request.body.bytes()));
         check(streaming(read));
         check(streaming(echo));
         check(streaming(async |ctx: &mut Context| -> corehttp::Result {
@@ -886,7 +886,7 @@ mod expectation {
             Ok(())
         };
         let nothing = |_: &mut Context| {};
-        check_refusal(&fields, streaming(|ctx: &mut Context| ctx.response.text("no need")), 200);
+        check_refusal(&fields, streaming(|ctx: &mut Context| ctx.response.set_text("no need")), 200);
         check_refusal(&fields, streaming(fails), 403);
         check_refusal(&fields, streaming(streams), 200);
         check_refusal(&fields, streaming(reads_late), 200);
@@ -906,7 +906,7 @@ mod upgrade {
     /// Takes the connection over for a task of its own, or says that it cannot.
     async fn echo(ctx: &mut Context) -> corehttp::Result {
         ctx.response.headers.set("x-own", "kept")?;
-        let Ok(mut io) = ctx.upgrade("echo").await else { return Ok(ctx.response.text("as before")) };
+        let Ok(mut io) = ctx.upgrade("echo").await else { return Ok(ctx.response.set_text("as before")) };
         tokio::task::spawn_local(async move {
             let mut piece = [0; 16];
             while let Ok(count @ 1..) = io.read(&mut piece).await {
@@ -1117,7 +1117,7 @@ mod tunnel {
 
     async fn tunnel(ctx: &mut Context) -> corehttp::Result {
         let target = ctx.request.authority().unwrap_or_default().to_owned();
-        let Ok(mut io) = ctx.tunnel().await else { return Ok(ctx.response.text("no tunnel")) };
+        let Ok(mut io) = ctx.tunnel().await else { return Ok(ctx.response.set_text("no tunnel")) };
         io.write_all(target.as_bytes()).await?;
         let (mut read, mut write) = tokio::io::split(io);
         tokio::io::copy(&mut read, &mut write).await?;
@@ -1153,7 +1153,7 @@ mod tunnel {
     #[test]
     fn a_handler_may_refuse_a_tunnel() {
         let refuse = |ctx: &mut Context| -> corehttp::Result {
-            ctx.response.text("not sent");
+            ctx.response.set_text("not sent");
             Err(Status::BAD_GATEWAY.into())
         };
         let heard = Served::new(with_plan(|_| BodyPlan::Tunnel, refuse)).ask(CONNECT);
@@ -1183,7 +1183,7 @@ mod tunnel {
                         out.write_all(b"no tunnel").await?;
                         Ok(out.finish().await?)
                     }
-                    _ => Ok(ctx.response.body.set("no tunnel")),
+                    _ => Ok(ctx.response.body.set_bytes("no tunnel")),
                 }
             },
         ));
@@ -1312,7 +1312,7 @@ mod unread {
 
     #[test]
     fn an_answer_leaves_before_an_unread_body_is_drained() {
-        let served = Served::new(streaming(|ctx: &mut Context| ctx.response.text("early")));
+        let served = Served::new(streaming(|ctx: &mut Context| ctx.response.set_text("early")));
         let mut peer = served.connect();
         peer.say(post("content-length: 10", "hello"));
         assert!(peer.hear().ends_with("early"), "before the rest of the body");

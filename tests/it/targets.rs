@@ -90,7 +90,7 @@ fn tell(ctx: &mut Context) {
     let request = &ctx.request;
     let query = request.target().as_str().split_once('?').map_or("", |(_, query)| query);
     let mark = if query.is_empty() { "" } else { "?" };
-    ctx.response.text(format!("{} {}{mark}{query}", request.authority().unwrap_or("-"), request.path()));
+    ctx.response.set_text(format!("{} {}{mark}{query}", request.authority().unwrap_or("-"), request.path()));
 }
 
 /// A target with `inner` in this part is served as it came, or refused.
@@ -154,7 +154,7 @@ fn what_is_not_escaped_decodes_to_itself() {
         let path = ctx.request.path_decoded()?.into_owned();
         let last = ctx.request.target().segments().last().transpose()?.unwrap_or_default().into_owned();
         let value = ctx.request.query().get("q").unwrap_or_default().into_owned();
-        ctx.response.text(format!("{path} {last} {value}"));
+        ctx.response.set_text(format!("{path} {last} {value}"));
         corehttp::Result::Ok(())
     };
     let wired = Wired::new(told);

@@ -99,7 +99,7 @@ fn assert_time(time: Duration, seconds: u64) {
 }
 
 fn app(ctx: &mut Context) {
-    ctx.response.text("fine");
+    ctx.response.set_text("fine");
 }
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
@@ -280,7 +280,7 @@ fn a_rate_does_not_depend_on_how_a_message_is_split_into_packets() {
         let closed = timeout(Duration::from_secs(1), ctx.peer_closed()).await;
         assert!(closed.is_err());
         ctx.buffer_body().await?;
-        ctx.response.text("fine");
+        ctx.response.set_text("fine");
         Ok(())
     };
     let ends: [(&[u8], &[u8]); 2] = [(&begun, &body[9_900..]), (&chunked, b"1\r\nb\r\n0\r\n\r\n")];
@@ -345,7 +345,7 @@ fn the_sleep_of_a_handler_counts_neither_as_silence_nor_against_the_rate() {
             if let Ok(read) = read
                 && read? == 0
             {
-                ctx.response.text("fine");
+                ctx.response.set_text("fine");
                 return Ok(());
             }
         }
@@ -368,7 +368,7 @@ fn a_streamed_body_has_the_same_timeouts() {
             // Only the time that the peer takes counts against it.
             pass(45).await;
         }
-        ctx.response.text("fine");
+        ctx.response.set_text("fine");
         Ok(())
     };
     let streamed = || with_plan(|_| BodyPlan::Stream, read);
@@ -386,7 +386,7 @@ fn a_streamed_body_has_the_same_timeouts() {
         assert!(timeout(Duration::from_secs(1), body.chunk()).await.is_err());
         pass(45).await;
         while body.chunk().await?.is_some() {}
-        ctx.response.text("fine");
+        ctx.response.set_text("fine");
         Ok(())
     };
     let gives_up = || with_plan(|_| BodyPlan::Stream, gives_up);
@@ -422,7 +422,7 @@ const MUCH: usize = 1 << 20;
 
 #[test]
 fn a_write_without_progress_is_cut_off() {
-    let buffered = |ctx: &mut Context| ctx.response.body.set(vec![b'x'; MUCH]);
+    let buffered = |ctx: &mut Context| ctx.response.body.set_bytes(vec![b'x'; MUCH]);
     let streamed = async |ctx: &mut Context| -> corehttp::Result {
         let mut out = ctx.stream().await?;
         let error = out.write_all(&vec![b'x'; MUCH]).await.unwrap_err();
@@ -430,7 +430,7 @@ fn a_write_without_progress_is_cut_off() {
         Err(error.into())
     };
     let sourced =
-        |ctx: &mut Context| ctx.response.body.stream(tokio::io::repeat(b'x').take(MUCH as u64), None);
+        |ctx: &mut Context| ctx.response.body.set_stream(tokio::io::repeat(b'x').take(MUCH as u64), None);
     for outcome in [check_stalled(buffered), check_stalled(sourced)] {
         assert_eq!(outcome.unwrap_err().kind(), io::ErrorKind::TimedOut);
     }
@@ -747,7 +747,7 @@ fn a_handler_that_takes_too_long_is_dropped_rfc9110_15_6_4() {
     check_with(limited, streamed, 5, 503, async |peer| say(peer, POST).await);
     let in_time = async |ctx: &mut Context| {
         pass(4).await;
-        ctx.response.text("fine");
+        ctx.response.set_text("fine");
     };
     // The time is that of each exchange, not of the connection.
     check_with(limited, in_time, 4 * 4 + 60, 0, async |peer| {
@@ -821,7 +821,7 @@ fn a_wait_that_was_given_up_does_not_end_another() {
         let waited = timeout(Duration::from_secs(1), ctx.body_reader().chunk()).await.map(drop);
         assert!(waited.is_err());
         ctx.peer_closed().await;
-        ctx.response.text("fine");
+        ctx.response.set_text("fine");
     };
     let streamed = with_plan(|_| BodyPlan::Stream, gives_up);
     let told = talk(defaults(), streamed, 1 << 16, async |peer| {
@@ -969,7 +969,7 @@ fn without_limits_the_server_waits_for_days() {
     const DAY: u64 = 24 * 3600;
     let slow = async |ctx: &mut Context| {
         pass(DAY).await;
-        ctx.response.text("fine");
+        ctx.response.set_text("fine");
     };
     check_with(all_timeouts(Duration::MAX), slow, 7 * DAY, 200, async |peer| {
         for _ in 0..2 {
@@ -1008,13 +1008,13 @@ fn all_timeouts_end_on_a_core_of_a_server() {
     let file = Arc::new(tempfile::tempfile().unwrap());
     file.set_len(32 << 20).unwrap();
     let app = async move |ctx: &mut Context| match ctx.request.path() {
-        "/much" => ctx.response.body.share(much.clone()),
+        "/much" => ctx.response.body.set_shared(much.clone()),
         "/file" => ctx.response.body.file(file.clone(), 0..32 << 20),
         "/hang" => {
             let _guard = Guard(Arc::clone(&seen));
             pending().await
         }
-        _ => ctx.response.text("fine"),
+        _ => ctx.response.set_text("fine"),
     };
     let served = Served::with(|server| server.timeouts(timeouts), app);
     let talks = [&b""[..], b"\r\n", b"G", GET, POST, b"GET /hang HTTP/1.1\r\nhost: a\r\n\r\n"];

@@ -128,13 +128,13 @@ const GET: &[u8] = b"GET / HTTP/1.1\r\nhost: a.example\r\n\r\n";
 const LAST: &[u8] = b"GET / HTTP/1.1\r\nhost: a.example\r\nconnection: close\r\n\r\n";
 
 fn fine(ctx: &mut Context) {
-    ctx.response.text("fine");
+    ctx.response.set_text("fine");
 }
 
 /// Answers with what it knows of the peer.
 fn tell(ctx: &mut Context) {
     let told = ctx.tls().map(|tls| (tls.version, tls.server_name, tls.certificates.len(), tls.resumed));
-    ctx.response.text(format!("{told:?}"));
+    ctx.response.set_text(format!("{told:?}"));
 }
 
 #[test]
@@ -295,7 +295,7 @@ fn large_bodies_go_both_ways() {
     let secured = Secured::new();
     let buffered = |ctx: &mut Context| {
         let content = ctx.request.body.bytes().to_vec();
-        ctx.response.body.set(content);
+        ctx.response.body.set_bytes(content);
     };
     let streamed = async |ctx: &mut Context| -> corehttp::Result {
         let (mut body, mut out) = ctx.duplex().await?;
@@ -331,7 +331,7 @@ fn large_bodies_go_both_ways() {
 #[test]
 fn pipelined_requests_are_answered_in_order() {
     let secured = Secured::new();
-    let served = secured.serve(|ctx: &mut Context| ctx.response.text(ctx.exchange_number().to_string()));
+    let served = secured.serve(|ctx: &mut Context| ctx.response.set_text(ctx.exchange_number().to_string()));
     // More than is read at once, so that some wait inside of TLS while the socket is silent.
     let count = 2_000;
     let mut peer = connect(&served, secured.peer());
@@ -404,7 +404,7 @@ fn a_last_answer_is_whole_for_a_peer_that_has_ended_9112_9_6() {
     let served = secured.serve(async move |ctx: &mut Context| {
         tell.send(()).unwrap();
         ended.notified().await;
-        ctx.response.body.set(vec![b'x'; size]);
+        ctx.response.body.set_bytes(vec![b'x'; size]);
     });
     for (wire, version) in [(LAST, &TLS12), (LAST, &TLS13), (b"GET / HTTP/1.0\r\n\r\n", &TLS13)] {
         let mut peer = connect(&served, secured.peer_of(&[version], None));
@@ -775,7 +775,7 @@ fn written_content_leaves_while_the_handler_waits() {
 /// A peer that reads now and then is not gone. It was cut off when all that was left waited inside of TLS.
 #[test]
 fn a_slow_peer_is_not_cut_off_at_the_end_of_an_answer() {
-    let large = |ctx: &mut Context| ctx.response.body.set(vec![b'x'; 200_000]);
+    let large = |ctx: &mut Context| ctx.response.body.set_bytes(vec![b'x'; 200_000]);
     let (served, _, seen) = talk(large, 1 << 12, async |connector, near, _| {
         let mut peer = read_slowly(connector, near, Duration::from_secs(1)).await;
         assert_eq!(peer.read(&mut [0]).await.unwrap(), 0);
@@ -786,7 +786,7 @@ fn a_slow_peer_is_not_cut_off_at_the_end_of_an_answer() {
 /// All that is left of the answer waits inside of TLS, where the server has nothing more to write.
 #[test]
 fn a_peer_that_does_not_read_the_end_of_an_answer_is_cut_off() {
-    let small = |ctx: &mut Context| ctx.response.body.set(vec![b'x'; 10_000]);
+    let small = |ctx: &mut Context| ctx.response.body.set_bytes(vec![b'x'; 10_000]);
     let (served, time, seen) = talk(small, 1 << 12, async |connector, near, _| {
         let mut peer = connector.connect(host("a.example"), near).await.unwrap();
         peer.write_all(LAST).await.unwrap();
@@ -816,7 +816,7 @@ fn a_peer_that_closes_its_sending_half_is_answered_rfc9112_9_6() {
     let secured = Secured::new();
     let served = secured.serve(async |ctx: &mut Context| {
         sleep(Duration::from_millis(20)).await;
-        ctx.response.text("fine");
+        ctx.response.set_text("fine");
     });
     let mut peer = connect(&served, secured.peer());
     peer.write_all(GET).unwrap();

@@ -1147,7 +1147,7 @@ mod with_axum {
     fn check(method: &str, path: &str, json: &str, expected: (u16, &str)) {
         let mut request = Request::new(method, path).unwrap();
         request.headers.set("content-type", "application/json").unwrap();
-        request.body.set(json);
+        request.body.set_bytes(json);
         let service = Server::new().service(Tower::new(app()));
         let response = block_on(service.respond(request)).unwrap();
         assert_eq!((response.status.as_u16(), response.body.text().unwrap()), expected, "{method} {path}");

@@ -163,7 +163,7 @@ fn listeners_take_turns() {
         let mut late = to_other.connect().await.unwrap();
         let server = Server::bind(flooded).and_bind(other).cores(1);
         let running =
-            server.start(|ctx: &mut Context| ctx.response.text(ctx.connection_id().to_string())).unwrap();
+            server.start(|ctx: &mut Context| ctx.response.set_text(ctx.connection_id().to_string())).unwrap();
         late.write_all(b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await.unwrap();
         let mut answer = String::new();
         late.read_to_string(&mut answer).await.unwrap();

@@ -33,13 +33,13 @@ fn plan(request: &Request) -> BodyPlan {
 
 async fn answer(ctx: &mut Context) -> corehttp::Result {
     match ctx.request.path() {
-        "/hello" => ctx.response.text("hello"),
+        "/hello" => ctx.response.set_text("hello"),
         "/echo" => {
             let Context { request, response, .. } = ctx;
-            response.body.set(request.body.bytes());
+            response.body.set_bytes(request.body.bytes());
         }
         "/unread" => return Err(Status::FORBIDDEN.into()),
-        "/buffered" => ctx.response.text(ctx.request.body.len().to_string()),
+        "/buffered" => ctx.response.set_text(ctx.request.body.len().to_string()),
         path => {
             let count = path.strip_prefix("/large/").and_then(usize::from_text);
             let count = count.ok_or_else(|| io::Error::other("the test asks for what there is"))?;

@@ -44,7 +44,7 @@ use crate::message::{InvalidRequest, Request, Response, TargetForm};
 /// # let client = Client::builder().memory(listener.connector()).build();
 /// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| {
 /// #     let host = ctx.request.headers.host().unwrap_or_default().to_owned();
-/// #     ctx.response.text(host);
+/// #     ctx.response.set_text(host);
 /// # })?;
 /// # corehttp::block_on(async {
 /// let balancer = client.balance(["http://one", "http://two"])?.build();

@@ -57,7 +57,7 @@ impl CallReader {
     /// #     let mut fields = Headers::new();
     /// #     fields.set("link", "</style.css>; rel=preload")?;
     /// #     ctx.informational(Status::EARLY_HINTS, &fields).await?;
-    /// #     Ok(ctx.response.text("Hello"))
+    /// #     Ok(ctx.response.set_text("Hello"))
     /// # })?;
     /// # corehttp::block_on(async {
     /// # let mut hints = Vec::new();

@@ -60,7 +60,7 @@ use crate::wire::{Announcement, Wish};
 /// # let client = Client::builder().memory(listener.connector()).build();
 /// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| {
 /// #     let path = ctx.request.path().to_owned();
-/// #     ctx.response.text(path);
+/// #     ctx.response.set_text(path);
 /// # })?;
 /// # corehttp::block_on(async {
 /// let pipeline = client.pipeline("http://cache:8080")?.build();

@@ -316,7 +316,7 @@ mod tests {
         let job = Job::new(&Request::default(), permit);
         let (at, _) = tickets.hand_in(job, |wire| wire.resize(1 << 20, 0));
         assert!(tickets.take(&mut Vec::new(), true).is_some());
-        response.body.set(vec![0; 1 << 20]);
+        response.body.set_bytes(vec![0; 1 << 20]);
         tickets.answer(at, &mut response);
         tickets.abandon(at);
         let Ticket { wire, response, .. } = &mut tickets.all[at];

@@ -25,7 +25,7 @@ pub(super) fn respond(ctx: &mut Context, resource: &Resource) -> Result {
             send(response, chosen.content(), 0..len);
         }
         FileResponse::NotModified => {
-            response.not_modified();
+            response.set_not_modified();
             describe(response, &chosen.fields_without_content)?;
         }
         FileResponse::PreconditionFailed => refuse(response, Status::PRECONDITION_FAILED, chosen)?,
@@ -121,7 +121,9 @@ fn send_ranges(
 
 fn send(response: &mut Response, content: &Content, range: Range<u64>) {
     match content {
-        Content::Bytes(bytes) => response.body.share(bytes.slice(range.start as usize..range.end as usize)),
+        Content::Bytes(bytes) => {
+            response.body.set_shared(bytes.slice(range.start as usize..range.end as usize))
+        }
         Content::File(file, _) => response.body.file(file.clone(), range),
     }
 }

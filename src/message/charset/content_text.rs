@@ -24,7 +24,7 @@ impl Request {
     ///
     /// fn shout(ctx: &mut Context) -> corehttp::Result {
     ///     let Context { request, response, .. } = ctx;
-    ///     response.text(request.text_decoded()?.to_uppercase());
+    ///     response.set_text(request.text_decoded()?.to_uppercase());
     ///     Ok(())
     /// }
     /// ```
@@ -50,7 +50,7 @@ impl Response {
     /// use corehttp::Response;
     ///
     /// let mut response = Response::new(); // or one that a client received
-    /// response.bytes("text/plain; charset=ISO-8859-1", &b"caf\xe9"[..])?;
+    /// response.set_shared("text/plain; charset=ISO-8859-1", &b"caf\xe9"[..])?;
     /// match response.text_decoded() {
     ///     Ok(text) => assert_eq!(text, "café"), // with the feature `charset`
     ///     Err(error) => assert_eq!(error.charset(), "ISO-8859-1"),
@@ -116,7 +116,7 @@ mod tests {
                 (b"", Some("")),
                 (b"\xe9", None),
             ] {
-                request.body.set(content);
+                request.body.set_bytes(content);
                 let decoded = request.text_decoded();
                 assert_eq!(decoded.as_deref().ok(), expected, "{content_type} {content:?}");
                 assert!(

@@ -313,8 +313,8 @@ impl Target {
     ///     let mut segments = request.target().segments();
     ///     let mut next = || segments.next().transpose();
     ///     match (next()?.as_deref(), next()?.as_deref(), next()?) {
-    ///         (Some(""), None, None) => response.text("Hello, World!"),
-    ///         (Some("users"), Some(name), None) => response.text(format!("Hello, {name}!")),
+    ///         (Some(""), None, None) => response.set_text("Hello, World!"),
+    ///         (Some("users"), Some(name), None) => response.set_text(format!("Hello, {name}!")),
     ///         _ => return Err(Status::NOT_FOUND.into()),
     ///     }
     ///     Ok(())

@@ -46,7 +46,7 @@ pub(in crate::server) async fn respond<H: Handler>(
     guard.drop_user_values();
     let written = written.take();
     if !written.is_empty() {
-        response.body.set(written);
+        response.body.set_bytes(written);
     }
     response
 }
@@ -74,7 +74,7 @@ async fn receive(body: &mut Body, body_max: usize) -> Result<(), ExchangeError> 
     if let Some(source) = body.take_source() {
         let (most, mut content) = ((body_max as u64).saturating_add(1), Vec::new());
         source.take(most).read_to_end(&mut content).await.map_err(|_| ExchangeError::Incomplete)?;
-        body.set(content);
+        body.set_bytes(content);
     }
     if body.len() > body_max { Err(ExchangeError::body_too_large(body_max, None)) } else { Ok(()) }
 }

@@ -35,7 +35,7 @@ pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (CloseMode, io::Res
         set_status_and_text(ctx, status);
         match cause {
             RefusalCause::Connections(_) => ctx.response.headers.put(Name::RETRY_AFTER, RETRY_AFTER),
-            RefusalCause::Tls(TlsError::PlainText) => ctx.response.text(PLAIN_HTTP),
+            RefusalCause::Tls(TlsError::PlainText) => ctx.response.set_text(PLAIN_HTTP),
             _ => {}
         }
         ctx.write_head(ctx.response.body.announced(), UnreadBody::Discard);
@@ -98,6 +98,6 @@ fn final_status(owed: Status) -> Status {
 /// Says no more than the status does: nothing that the peer sent is reflected.
 fn set_status_and_text(ctx: &mut Context, status: Status) {
     ctx.response.status = status;
-    ctx.response.text(status.reason());
+    ctx.response.set_text(status.reason());
     ctx.response.trailers.reset();
 }

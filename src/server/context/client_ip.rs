@@ -27,7 +27,7 @@ impl Context {
     ///
     /// fn greet(ctx: &mut Context) -> corehttp::Result {
     ///     let client = ctx.client_ip(|ip| ip.is_loopback()).ok_or(Status::FORBIDDEN)?;
-    ///     ctx.response.text(format!("Hello, {client}!"));
+    ///     ctx.response.set_text(format!("Hello, {client}!"));
     ///     Ok(())
     /// }
     /// # let _ = corehttp::Server::new().service(greet);

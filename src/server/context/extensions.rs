@@ -43,7 +43,7 @@ use std::fmt;
 ///
 /// fn greet(ctx: &mut Context) -> Result {
 ///     let User(name) = ctx.extensions.get().ok_or(Status::INTERNAL_SERVER_ERROR)?;
-///     ctx.response.text(format!("Hello, {name}!"));
+///     ctx.response.set_text(format!("Hello, {name}!"));
 ///     Ok(())
 /// }
 ///

@@ -92,7 +92,7 @@ impl Context {
     /// # });
     /// # let service = corehttp::Server::new().service(Guarded(echo));
     /// # let mut request = Request::post("/")?;
-    /// # request.body.set("body");
+    /// # request.body.set_bytes("body");
     /// # assert_eq!(corehttp::block_on(service.respond(request))?.body.bytes(), b"body");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -217,7 +217,7 @@ impl Context {
     ///
     /// async fn report(ctx: &mut Context) {
     ///     tokio::select! {
-    ///         report = work() => ctx.response.text(report),
+    ///         report = work() => ctx.response.set_text(report),
     ///         () = ctx.peer_closed() => {} // no answer would arrive
     ///     }
     /// }

@@ -54,7 +54,7 @@ use crate::wire::Asked;
 /// fn greet(ctx: &mut Context) -> corehttp::Result {
 ///     let Context { request, response, .. } = ctx; // so that one can be read while the other is written
 ///     let name = request.query().get("name").ok_or(Status::BAD_REQUEST)?;
-///     response.text(format!("Hello, {name}!"));
+///     response.set_text(format!("Hello, {name}!"));
 ///     Ok(())
 /// }
 /// # let _ = corehttp::Server::new().service(greet);
@@ -69,7 +69,7 @@ use crate::wire::Asked;
 /// use corehttp::{Context, Response};
 ///
 /// async fn answer(ctx: &mut Context, name: &str) -> corehttp::Result {
-///     ctx.response.text(format!("Hello, {name}!"));
+///     ctx.response.set_text(format!("Hello, {name}!"));
 ///     Ok(())
 /// }
 ///
@@ -80,7 +80,7 @@ use crate::wire::Asked;
 ///
 /// async fn with_the_parts(ctx: &mut Context) {
 ///     let Context { request, response, .. } = ctx;
-///     let write = async |response: &mut Response, name: &str| response.text(format!("Hello, {name}!"));
+///     let write = async |response: &mut Response, name: &str| response.set_text(format!("Hello, {name}!"));
 ///     write(response, &request.path()[1..]).await;
 /// }
 ///

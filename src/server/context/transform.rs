@@ -97,8 +97,8 @@ use crate::message::{Headers, Response};
 /// #             out.write_all(b"lo").await?;
 /// #             out.finish().await?;
 /// #         }
-/// #         "/lazy" => ctx.response.body.stream(&b"Hello"[..], Some(5)),
-/// #         _ => ctx.response.text("Hello"),
+/// #         "/lazy" => ctx.response.body.set_stream(&b"Hello"[..], Some(5)),
+/// #         _ => ctx.response.set_text("Hello"),
 /// #     }
 /// #     Ok(())
 /// # })));

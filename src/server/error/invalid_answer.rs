@@ -20,7 +20,7 @@ use crate::message::Status;
 ///     let asked = ctx.upgrade("echo").await;
 ///     let reason = asked.as_ref().err().and_then(|error| error.get_ref()?.downcast_ref());
 ///     if let Some(InvalidAnswer::Upgrade(_)) = reason {
-///         ctx.response.text("Here is an echo, for those who ask to be upgraded to it.");
+///         ctx.response.set_text("Here is an echo, for those who ask to be upgraded to it.");
 ///         return Ok(());
 ///     }
 ///     let mut echo = asked?;

@@ -131,7 +131,7 @@ impl Error {
     ///     let left = stock().map_err(Error::other)?;
     ///     let on_shelf = on_one_thread().map_err(|error| Error::other(error.to_string()))?; // not `Send`
     ///     let rest = left.checked_sub(on_shelf).ok_or("more on the shelf than in stock").map_err(Error::other)?;
-    ///     ctx.response.text(rest.to_string());
+    ///     ctx.response.set_text(rest.to_string());
     ///     Ok(())
     /// }
     /// # let response = corehttp::block_on(corehttp::Server::new().service(handler).respond(Default::default()))?;

@@ -24,7 +24,7 @@ use crate::net::{Peer, PeerAddr, TlsError};
 /// }
 ///
 /// let server = Server::new().on_error(log);
-/// # let _ = server.service(|ctx: &mut Context| ctx.response.text("hi"));
+/// # let _ = server.service(|ctx: &mut Context| ctx.response.set_text("hi"));
 /// ```
 #[non_exhaustive]
 pub struct Refusal<'a> {

@@ -22,7 +22,7 @@ use crate::server::{Context, Result};
 ///     outcome
 /// }
 ///
-/// let app = |ctx: &mut Context| ctx.response.text("Hello, World!");
+/// let app = |ctx: &mut Context| ctx.response.set_text("Hello, World!");
 /// # let _ = || -> corehttp::Result {
 /// Server::bind("127.0.0.1:8080").run(around(log, app))
 /// # };

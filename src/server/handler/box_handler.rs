@@ -44,12 +44,12 @@ use crate::server::{Context, Result};
 /// }
 ///
 /// async fn time(ctx: &mut Context) -> Result {
-///     ctx.response.text(format!("{:?}", ctx.arrived()));
+///     ctx.response.set_text(format!("{:?}", ctx.arrived()));
 ///     Ok(())
 /// }
 ///
 /// let router = Router(HashMap::from([
-///     ("/", BoxHandler::new(|ctx: &mut Context| ctx.response.html("<h1>hi</h1>"))),
+///     ("/", BoxHandler::new(|ctx: &mut Context| ctx.response.set_html("<h1>hi</h1>"))),
 ///     ("/time", BoxHandler::new(time)),
 /// ]));
 /// let server = Server::bind("127.0.0.1:8080");

@@ -52,7 +52,7 @@ use crate::message::Request;
 ///     }
 /// }
 ///
-/// let hello = (|ctx: &mut Context| ctx.response.text("hi")).into_handler();
+/// let hello = (|ctx: &mut Context| ctx.response.set_text("hi")).into_handler();
 /// let service = Server::new().service(Cors("https://app.example", hello)); // or `Server::run`
 /// # let mut preflight = Request::new("OPTIONS", "/")?;
 /// # preflight.headers.set("access-control-request-method", "POST")?;
@@ -147,7 +147,7 @@ use crate::message::Request;
     message = "`{Self}` is not a handler",
     note = "a handler is `|ctx: &mut Context| ..`, `async |ctx: &mut Context| ..`, a `fn` or `async fn` of \
             `&mut Context`, or a type with `impl Handler`; write out the parameter's type",
-    note = "a function or closure answers by `ctx.response`, as in `ctx.response.text(\"hello\")`, and returns `()` or \
+    note = "a function or closure answers by `ctx.response`, as in `ctx.response.set_text(\"hello\")`, and returns `()` or \
             `corehttp::Result`; `?` or `.map_err(corehttp::Error::other)?` makes a `corehttp::Error` of other errors",
     note = "a function or closure that another handler is to hold becomes one by `IntoHandler::into_handler`, and one \
             with a single type for all by `BoxHandler::new`"

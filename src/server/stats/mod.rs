@@ -24,10 +24,10 @@ use crate::exchange::{ExchangeError, Phase};
 /// use corehttp::{Context, Server};
 ///
 /// fn main() -> corehttp::Result {
-///     let running = Server::bind("[::]:8080").start(|ctx: &mut Context| ctx.response.text("hi"))?;
+///     let running = Server::bind("[::]:8080").start(|ctx: &mut Context| ctx.response.set_text("hi"))?;
 ///     let seen = running.clone();
 ///     Server::bind("127.0.0.1:9090").cores(1).start(move |ctx: &mut Context| {
-///         ctx.response.text(seen.stats().to_string());
+///         ctx.response.set_text(seen.stats().to_string());
 ///     })?;
 ///     running.wait()
 /// }

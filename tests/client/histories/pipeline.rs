@@ -105,7 +105,7 @@ impl Step {
     fn request(&self) -> Request {
         let mut request = Request::new(self.method, &format!("http://a/{}", self.tag)).unwrap();
         if self.len > 0 {
-            request.body.set(content(self.len));
+            request.body.set_bytes(content(self.len));
         }
         request
     }

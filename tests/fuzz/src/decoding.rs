@@ -74,7 +74,7 @@ impl Decoder {
 /// A server that encodes [`CONTENT`].
 fn encoder() -> Wired<BoxHandler> {
     let answer = |ctx: &mut Context| {
-        CONTENT.with_borrow(|content| ctx.response.bytes("text/plain", content.clone()).unwrap());
+        CONTENT.with_borrow(|content| ctx.response.set_shared("text/plain", content.clone()).unwrap());
     };
     Wired::new(Server::new(), BoxHandler::new(Compress::new(answer).size_min(0)))
 }

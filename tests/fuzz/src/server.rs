@@ -155,10 +155,10 @@ impl Handler for Application {
             return Ok(out.finish().await?);
         }
         if content.is_empty() {
-            ctx.response.text("");
+            ctx.response.set_text("");
         } else {
             ctx.response.headers.set("x-soil", content.len())?;
-            ctx.response.body.set(content);
+            ctx.response.body.set_bytes(content);
         }
         Ok(())
     }

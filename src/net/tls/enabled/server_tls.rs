@@ -25,7 +25,7 @@ use super::{TlsConfigError, TlsIdentity, TlsRoots, TlsVersion};
 ///     let tls = ServerTls::new(identity()?);
 ///     let running = Server::bind("[::]:443")
 ///         .tls(tls.clone())
-///         .start(|ctx: &mut Context| ctx.response.text("hello, securely"))?;
+///         .start(|ctx: &mut Context| ctx.response.set_text("hello, securely"))?;
 ///
 ///     // Later, when the files have been renewed:
 ///     tls.replace([identity()?])?;
