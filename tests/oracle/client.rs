@@ -103,7 +103,8 @@ fn is_beyond(response: &Response, limits: Limits) -> bool {
     let fields = &response.fields;
     let lengths = fields.iter().map(|field| field.name.len() + field.value.len() + ": \r\n".len());
     // Blanks count, too, but are not kept.
-    let len = 2 * lengths.sum::<usize>() + response.reason.len();
+    let status_line = "HTTP/1.1 200 \r\n\r\n".len() + response.reason.len();
+    let len = 2 * lengths.sum::<usize>() + status_line;
     fields.len() > limits.fields_max || len > limits.head_max
 }
 
