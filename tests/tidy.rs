@@ -39,7 +39,7 @@ const WORDS: &[(&str, &[&str], &str)] = &[
     ("Instant::now", CLOCKS, "one place for each clock"),
     (
         "SystemTime::now",
-        &["src/exchange/clock.rs", "src/fs/resource/snapshot.rs", "src/jar/mod.rs"],
+        &["src/exchange/clock.rs", "src/fs/snapshot.rs", "src/jar/cookie_jar.rs"],
         "one place for each clock",
     ),
     ("unsafe ", &[], "there is no unsafe code"),
@@ -77,8 +77,8 @@ const SYSTEM: &[&str] = &["src/net/", "src/runtime/"];
 /// The clocks: of a core, of deadlines, of dialing, of files, and of the runtime.
 const CLOCKS: &[&str] = &[
     "src/exchange/clock.rs",
-    "src/fs/resource/snapshot.rs",
-    "src/fs/root/disk_root.rs",
+    "src/fs/snapshot.rs",
+    "src/fs/disk/root_dir.rs",
     "src/net/dial/",
     "src/net/timer/",
     "src/runtime/time.rs",

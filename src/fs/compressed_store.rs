@@ -12,10 +12,12 @@ use std::time::{Duration, SystemTime};
 
 use tokio::sync::Semaphore;
 
-use super::Files;
+use super::disk::{DiskRoot, Node};
+use super::files::Files;
+use super::path::Links;
 use super::path_lookup::CompressFn;
-use super::resource::{Content, Etag, ReadOptions, Snapshot, StoredCoding, read, truncate_to_second};
-use super::root::{DiskRoot, Links, Node};
+use super::resource::StoredCoding;
+use super::snapshot::{Content, Etag, ReadOptions, Snapshot, read, truncate_to_second};
 use crate::coding::{Coding, encode_once, essence, shrinks};
 use crate::memory::lock;
 use crate::message::percent;

@@ -5,15 +5,16 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::answer;
 use super::cache::{Cache, FileCache};
 use super::listing::{self, Sort};
+use super::path::{Links, is_valid_name, join};
 use super::path_lookup::{
-    DotFiles, Found, Listing, PathLookup, Precompressed, VirtualHost, open_error, without_trailing_dot,
+    ByPattern, DotFiles, Found, Listing, PathLookup, Precompressed, VirtualHost, open_error,
+    without_trailing_dot,
 };
-use super::pattern::ByPattern;
-use super::resource::Etag;
-use super::root::{Links, Root, is_valid_name, join};
+use super::response;
+use super::root::Root;
+use super::snapshot::Etag;
 use crate::message::{Headers, InvalidField, Method, Request, Status, escape_resource};
 use crate::runtime::{Seats, spawn_blocking};
 use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
@@ -370,7 +371,7 @@ impl<N: Handler> Handler for Files<N> {
             (Found::Directory(_), _) if request.path().ends_with('/') => {
                 return self.not_found.handle(ctx).await;
             }
-            (Found::Resource(resource), Method::Get | Method::Head) => answer::respond(ctx, &resource)?,
+            (Found::Resource(resource), Method::Get | Method::Head) => response::respond(ctx, &resource)?,
             (Found::Directory(path), Method::Get | Method::Head) => {
                 response.set_redirect(Status::MOVED_PERMANENTLY, &as_directory(request))?;
                 if let Some(value) = self.lookup.cache_control(&path) {

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use std::fmt::Write;
 use std::time::SystemTime;
 
-use super::root::Entry;
+use super::disk::Entry;
 use crate::message::{Form, ImfDate, month_number, percent};
 
 /// How many entries are shown.

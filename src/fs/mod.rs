@@ -3,24 +3,27 @@
 //! Whatever may block is done by [`spawn_blocking`](crate::runtime::spawn_blocking). Nothing here knows of connections:
 //! an answer is filled in, and the server sends it.
 //!
-//! In reading order: where files are; what they hold; what is cached; the answer; and the handler.
+//! In reading order: paths, and where files are; what they hold; what is cached; the answer; and the handler.
 
+mod disk;
+mod path;
 mod root;
 
+mod content_type;
 mod resource;
+mod snapshot;
 
 mod cache;
 
-mod answer;
-mod listing;
+mod range;
+mod response;
 
 #[cfg(feature = "compress")]
 mod compressed_store;
 mod files;
+mod listing;
 mod path_lookup;
-mod pattern;
-mod send_file;
 
 pub use cache::FileCache;
 pub use files::{Files, FilesNotFound};
-pub use resource::Etag;
+pub use snapshot::Etag;

@@ -1,9 +1,10 @@
-//! [`Cookie`]: a cookie in the jar, and the rules for it (RFC 6265bis §5.7).
+//! [`Cookie`]: a cookie in the jar, and the rules for it (RFC 6265bis §5.7); hosts and paths that share cookies (§5.1.3,
+//! §5.1.4).
 
 use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, SystemTime};
 
-use super::host;
 use crate::RawSetCookie;
 use crate::SameSite;
 use crate::SetCookie;
@@ -46,7 +47,7 @@ impl Cookie {
         if set.secure && !uri.is_secure {
             return Err(Rejected::Insecure);
         }
-        let path = set.path.unwrap_or_else(|| host::default_path(uri.path));
+        let path = set.path.unwrap_or_else(|| default_path(uri.path));
         // Programs are held to the same rule as servers: nothing may be in the jar that could not have come off the
         // wire.
         if !fits_set_cookie(name, value, path) {
@@ -79,9 +80,9 @@ impl Cookie {
     pub(super) fn matches(&self, uri: &RequestUri<'_>) -> bool {
         let is_for_host = match self.host_only {
             true => uri.host == self.domain,
-            false => host::domain_matches(&uri.host, &self.domain),
+            false => domain_matches(&uri.host, &self.domain),
         };
-        is_for_host && host::path_matches(uri.path, &self.path) && (uri.is_secure || !self.secure)
+        is_for_host && path_matches(uri.path, &self.path) && (uri.is_secure || !self.secure)
     }
 
     /// Whether it takes the place of the other.
@@ -93,9 +94,9 @@ impl Cookie {
     /// Whether the other is secure and this one could pass for it, as an attacker on the way would like (§5.7, "leave
     /// secure cookies alone").
     pub(super) fn shadows(&self, other: &Cookie) -> bool {
-        let is_near = host::domain_matches(&self.domain, &other.domain)
-            || host::domain_matches(&other.domain, &self.domain);
-        other.secure && self.name == other.name && is_near && host::path_matches(&self.path, &other.path)
+        let is_near =
+            domain_matches(&self.domain, &other.domain) || domain_matches(&other.domain, &self.domain);
+        other.secure && self.name == other.name && is_near && path_matches(&self.path, &other.path)
     }
 }
 
@@ -113,7 +114,7 @@ impl<'a> RequestUri<'a> {
     /// Returns `None` if the target is not in absolute-form.
     pub(super) fn new(target: &'a Target) -> Option<RequestUri<'a>> {
         let (scheme, host) = (target.scheme()?, target.host()?.to_ascii_lowercase());
-        let is_secure = scheme == "https" || host::is_loopback(&host);
+        let is_secure = scheme == "https" || is_loopback(&host);
         Some(RequestUri { host, path: target.path(), is_secure })
     }
 }
@@ -124,13 +125,13 @@ pub(super) const LIFE_MAX: Duration = Duration::from_secs(400 * 86_400);
 /// The domain of a cookie, and whether it is host-only (§5.7).
 fn domain(uri: &RequestUri<'_>, asked: Option<&str>) -> Result<(String, bool), Rejected> {
     let Some(domain) = asked.map(str::to_ascii_lowercase) else { return Ok((uri.host.clone(), true)) };
-    if host::is_public_suffix(&domain) {
+    if is_public_suffix(&domain) {
         return match domain == uri.host {
             true => Ok((domain, true)),
             false => Err(Rejected::PublicSuffix),
         };
     }
-    match host::domain_matches(&uri.host, &domain) && host::site(&uri.host) == host::site(&domain) {
+    match domain_matches(&uri.host, &domain) && site(&uri.host) == site(&domain) {
         true => Ok((domain, false)),
         false => Err(Rejected::Domain),
     }
@@ -179,3 +180,167 @@ impl fmt::Display for Rejected {
 }
 
 impl std::error::Error for Rejected {}
+
+/// Whether `host` is `domain` or below it. Both are in lower case.
+fn domain_matches(host: &str, domain: &str) -> bool {
+    let below = host.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'));
+    host == domain || (below && !is_address(host))
+}
+
+/// Whether it is a public suffix, such as `co.uk`: the hosts below it have different owners, so no cookie may be set
+/// for it.
+pub(super) fn is_public_suffix(domain: &str) -> bool {
+    let domain = domain.trim_end_matches('.');
+    // What the list cannot parse is treated like a public suffix.
+    psl::suffix_str(domain).is_none_or(|suffix| suffix == domain)
+}
+
+/// The site of a host, which hosts of one owner share: the label below the public suffix, and all after it.
+///
+/// A cookie never leaves its site. This is stricter than the standard where one public suffix is below a domain of
+/// somebody else, as `s3.amazonaws.com` is, but it is what browsers do.
+pub(super) fn site(host: &str) -> &str {
+    match is_address(host) {
+        true => host,
+        false => psl::domain_str(host).unwrap_or(host),
+    }
+}
+
+/// Whether it is an IP address in any spelling. No top-level domain begins with a digit.
+fn is_address(host: &str) -> bool {
+    let last = host.trim_end_matches('.').rsplit('.').next().unwrap_or_default();
+    host.starts_with('[') || last.starts_with(|first: char| first.is_ascii_digit())
+}
+
+/// Whether it is this machine, so that nobody can listen on the way. Names below `localhost` do not count, since a
+/// resolver may have other addresses for them (Secure Contexts §3.1).
+fn is_loopback(host: &str) -> bool {
+    let ipv6 = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    match ipv6 {
+        Some(ipv6) => ipv6.parse().is_ok_and(|address: Ipv6Addr| address.is_loopback()),
+        None => host == "localhost" || host.parse().is_ok_and(|address: Ipv4Addr| address.is_loopback()),
+    }
+}
+
+/// Whether `path` is `folder` or below it (§5.1.4).
+fn path_matches(path: &str, folder: &str) -> bool {
+    path.strip_prefix(folder)
+        .is_some_and(|rest| rest.is_empty() || folder.ends_with('/') || rest.starts_with('/'))
+}
+
+/// The path of a cookie without one: that of the request, up to its last `/`.
+fn default_path(path: &str) -> &str {
+    match path.rsplit_once('/') {
+        None | Some(("", _)) => "/",
+        Some((folder, _)) => folder,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_within_domains_5_1_3() {
+        for (host, domain) in
+            [("a.com", "a.com"), ("b.a.com", "a.com"), ("c.b.a.com", "a.com"), ("[::1]", "[::1]")]
+        {
+            assert!(domain_matches(host, domain), "{host} {domain}");
+        }
+        for (host, domain) in [
+            ("a.com", "b.a.com"),
+            ("ba.com", "a.com"),
+            ("a.com.evil.com", "a.com"),
+            ("a.com.", "a.com"),
+            ("a.com", ""),
+            ("127.0.0.1", "0.0.1"),
+            ("127.0.0.1", "1"),
+            ("0x7f.0x1", "0x1"),
+            ("127.0.0.1.", "1."),
+            ("a.127.0.0.1", "127.0.0.1"),
+        ] {
+            assert!(!domain_matches(host, domain), "{host} {domain}");
+        }
+    }
+
+    #[test]
+    fn public_suffixes_are_known_and_sites_are_below_them() {
+        for suffix in [
+            "com",
+            "co.uk",
+            "github.io",
+            "s3.amazonaws.com",
+            "com.",
+            "local",
+            "",
+            ".",
+            "xn--p1ai",
+            "xn--55qx5d.cn",
+            "anything.ck",
+        ] {
+            assert!(is_public_suffix(suffix), "{suffix}");
+        }
+        for domain in ["a.com", "a.co.uk", "a.github.io", "amazonaws.com", "a.local", "www.ck", "a.com."] {
+            assert!(!is_public_suffix(domain), "{domain}");
+        }
+        for (host, expected) in [
+            ("a.b.com", "b.com"),
+            ("b.com", "b.com"),
+            ("a.b.co.uk", "b.co.uk"),
+            ("a.b.github.io", "b.github.io"),
+            ("github.io", "github.io"),
+            ("localhost", "localhost"),
+            ("127.0.0.1", "127.0.0.1"),
+            ("[::1]", "[::1]"),
+        ] {
+            assert_eq!(site(host), expected);
+        }
+    }
+
+    #[test]
+    fn only_the_usual_spellings_of_loopback_are_this_machine() {
+        for host in ["localhost", "127.0.0.1", "127.255.255.254", "[::1]", "[0:0:0:0:0:0:0:1]"] {
+            assert!(is_loopback(host), "{host}");
+        }
+        for host in [
+            "",
+            "a.localhost",
+            "localhost.",
+            "localhost.com",
+            "127.0.0.1.com",
+            "127.1",
+            "0x7f.0.0.1",
+            "127.0.0.1.",
+            "127.0.0.256",
+            "128.0.0.1",
+            "0.0.0.0",
+            "10.0.0.1",
+            "::1",
+            "[::]",
+            "[::2]",
+            "[::ffff:127.0.0.1]",
+            "[v1.localhost]",
+        ] {
+            assert!(!is_loopback(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn paths_are_within_folders_5_1_4() {
+        for (path, folder) in
+            [("/", "/"), ("/a", "/"), ("/a", "/a"), ("/a/", "/a"), ("/a/b", "/a/"), ("/a/b/c", "/a")]
+        {
+            assert!(path_matches(path, folder), "{path} {folder}");
+        }
+        for (path, folder) in
+            [("/", "/a"), ("/ab", "/a"), ("/a", "/a/"), ("/A", "/a"), ("/b/a", "/a"), ("/a?b", "/a")]
+        {
+            assert!(!path_matches(path, folder), "{path} {folder}");
+        }
+        for (path, expected) in
+            [("/", "/"), ("/a", "/"), ("/a/", "/a"), ("/a/b", "/a"), ("/a//b", "/a/"), ("*", "/")]
+        {
+            assert_eq!(default_path(path), expected, "{path}");
+        }
+    }
+}

@@ -4,8 +4,7 @@ use std::io::{self, BufReader, Read, Write};
 use std::time::{Duration, SystemTime};
 
 use super::cookie::{Cookie, Rejected, RequestUri};
-use super::store::Store;
-use super::{Jar, record};
+use super::cookie_jar::{InvalidRecord, Jar, Store};
 use crate::Headers;
 use crate::RawSetCookie;
 use crate::Request;
@@ -337,9 +336,8 @@ fn a_jar_stores_and_gives_cookies_and_ends_its_session() {
 /// The jar that is loaded from `file`, or the number of the line that is invalid.
 fn loaded(file: &str) -> Result<Jar, Option<usize>> {
     let jar = Jar::new();
-    let line = |error: std::io::Error| {
-        error.get_ref()?.downcast_ref::<record::InvalidRecord>().map(|invalid| invalid.line)
-    };
+    let line =
+        |error: std::io::Error| error.get_ref()?.downcast_ref::<InvalidRecord>().map(|invalid| invalid.line);
     jar.load(file.as_bytes()).map_err(line).map(|()| jar)
 }
 

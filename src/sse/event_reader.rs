@@ -1,12 +1,14 @@
-//! [`EventReader`]: events that another server sends.
+//! [`EventReader`]: events that another server sends (HTML §9.2.6).
 
 use std::io;
+use std::mem;
 use std::time::Duration;
 
+use memchr::{memchr, memchr2};
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
-use super::Event;
-use super::decoder::{DecodeStatus, EventDecoder};
+use super::event::Event;
+use crate::message::saturating_decimal;
 
 /// Reads events as they come, for instance from an [`Answer`](crate::Answer) (HTML §9.2.6).
 ///
@@ -99,3 +101,246 @@ impl<R: AsyncRead + Unpin> EventReader<R> {
 }
 
 const EVENT_MAX: usize = 1024 * 1024;
+
+/// Reads a stream of events, in whatever pieces it comes.
+#[derive(Debug, Default)]
+struct EventDecoder {
+    /// The line that has begun.
+    line: Vec<u8>,
+    /// Whether the first line is over: only that one may begin with a byte order mark.
+    has_begun: bool,
+    /// Whether the last line ended with CR: an LF behind it belongs to it.
+    after_cr: bool,
+    /// The event that has begun. Each line of its data ends with LF.
+    data: String,
+    event: String,
+    id: String,
+    has_id: bool,
+    retry: Option<Duration>,
+    /// Whether that event is complete, and the next one has not begun.
+    is_complete: bool,
+    /// What holds until another event says otherwise. An id does so once its event is complete, with or without data.
+    last_id: Option<String>,
+    last_retry: Option<Duration>,
+}
+
+/// How far a piece of a stream led.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum DecodeStatus {
+    /// All of it was read, and the event goes on.
+    Partial,
+    /// To the end of an event.
+    Complete,
+    /// An event is longer than it may be. The stream cannot be read any further.
+    TooLong,
+}
+
+impl EventDecoder {
+    /// Reads `bytes` up to the end of an event of at most `max` bytes. Returns how many were read.
+    fn decode(&mut self, bytes: &[u8], max: usize) -> (usize, DecodeStatus) {
+        if mem::take(&mut self.is_complete) {
+            self.clear_event();
+        }
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            if mem::take(&mut self.after_cr) && rest[0] == b'\n' {
+                rest = &rest[1..];
+                continue;
+            }
+            let end = memchr2(b'\r', b'\n', rest).unwrap_or(rest.len());
+            if self.line.len() + self.data.len() + end > max {
+                return (bytes.len() - rest.len(), DecodeStatus::TooLong);
+            }
+            self.line.extend_from_slice(&rest[..end]);
+            let Some((terminator, after)) = rest[end..].split_first() else { break };
+            (self.after_cr, rest) = (*terminator == b'\r', after);
+            if self.end_line() {
+                return (bytes.len() - rest.len(), DecodeStatus::Complete);
+            }
+        }
+        (bytes.len(), DecodeStatus::Partial)
+    }
+
+    /// Returns the event that is complete.
+    fn event(&self) -> Event<'_> {
+        Event {
+            id: self.last_id.as_deref().filter(|_| self.has_id),
+            event: Some(self.event.as_str()).filter(|event| !event.is_empty()),
+            data: self.data.strip_suffix('\n'),
+            retry: self.retry,
+        }
+    }
+
+    /// Begins another event.
+    fn clear_event(&mut self) {
+        self.data.clear();
+        self.event.clear();
+        (self.has_id, self.retry) = (false, None);
+    }
+
+    /// Acts on a line. Returns whether it ends an event; one without data is none.
+    fn end_line(&mut self) -> bool {
+        let line = match mem::replace(&mut self.has_begun, true) {
+            true => &self.line[..],
+            false => self.line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&self.line),
+        };
+        if line.is_empty() {
+            self.line.clear();
+            return self.end_event();
+        }
+        let (name, value) = line.split_at(memchr(b':', line).unwrap_or(line.len()));
+        let value = value.strip_prefix(b":").unwrap_or(value);
+        let value = value.strip_prefix(b" ").unwrap_or(value);
+        match name {
+            b"data" => {
+                self.data.push_str(&String::from_utf8_lossy(value));
+                self.data.push('\n');
+            }
+            b"event" => replace(&mut self.event, value),
+            b"id" if memchr(b'\0', value).is_none() => {
+                replace(&mut self.id, value);
+                self.has_id = true;
+            }
+            b"retry" => {
+                if let Some(millis) = saturating_decimal(value) {
+                    self.retry = Some(Duration::from_millis(millis));
+                    self.last_retry = self.retry;
+                }
+            }
+            // A comment, or something that is not known.
+            _ => {}
+        }
+        self.line.clear();
+        false
+    }
+
+    fn end_event(&mut self) -> bool {
+        if self.has_id {
+            mem::swap(&mut self.id, self.last_id.get_or_insert_default());
+        }
+        self.is_complete = !self.data.is_empty();
+        if !self.is_complete {
+            self.clear_event();
+        }
+        self.is_complete
+    }
+}
+
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
+fn replace(text: &mut String, value: &[u8]) {
+    text.clear();
+    text.push_str(&String::from_utf8_lossy(value));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAX: usize = 64;
+
+    /// All events of `stream`, which comes in pieces of `size` bytes, as text; and the last id and delay.
+    fn decoded(stream: &[u8], size: usize) -> (Vec<String>, Option<String>, Option<u128>) {
+        let (mut decoder, mut decoded) = (EventDecoder::default(), Vec::new());
+        for mut piece in stream.chunks(size) {
+            while !piece.is_empty() {
+                let (len, status) = decoder.decode(piece, MAX);
+                match status {
+                    DecodeStatus::Partial => assert_eq!(len, piece.len()),
+                    DecodeStatus::Complete => decoded.push(text(decoder.event())),
+                    DecodeStatus::TooLong => {
+                        decoded.push("too long".to_owned());
+                        assert_eq!(decoder.decode(&piece[len..], MAX), (0, status), "it stays so");
+                        return (decoded, decoder.last_id, None);
+                    }
+                }
+                piece = &piece[len..];
+            }
+        }
+        (decoded, decoder.last_id, decoder.last_retry.map(|delay| delay.as_millis()))
+    }
+
+    fn text(Event { id, event, data, retry }: Event<'_>) -> String {
+        let mut text = format!("{:?}", data.unwrap());
+        let retry = retry.map(|delay| delay.as_millis().to_string());
+        for (name, value) in [("id", id), ("event", event), ("retry", retry.as_deref())] {
+            text.extend(value.map(|value| format!(" {name}={value}")));
+        }
+        text
+    }
+
+    #[track_caller]
+    fn check_all(stream: &[u8], events: &[&str], last_id: Option<&str>, last_retry: Option<u128>) {
+        for size in 1..=stream.len().max(1) {
+            let (decoded, id, retry) = decoded(stream, size);
+            let shown = stream.escape_ascii();
+            assert_eq!(decoded, events, "{shown} in pieces of {size}");
+            assert_eq!((id.as_deref(), retry), (last_id, last_retry), "{shown} in pieces of {size}");
+        }
+    }
+
+    #[track_caller]
+    fn check(stream: &str, events: &[&str]) {
+        check_all(stream.as_bytes(), events, None, None);
+    }
+
+    #[test]
+    fn an_event_ends_with_a_blank_line_9_2_6() {
+        check("data: a\n\ndata: b\r\n\r\ndata: c\r\rdata: d\r\n\n", &["\"a\"", "\"b\"", "\"c\"", "\"d\""]);
+        check("data: a\n\r\ndata: b\n\rdata: c\n\n", &["\"a\"", "\"b\"", "\"c\""]);
+        check("data: a\rdata: b\r\ndata\n\n", &["\"a\\nb\\n\""]);
+        check("data\n\ndata\ndata\n\ndata:", &["\"\"", "\"\\n\""]);
+        check("data: a\ndata: never ended\n", &[]);
+        check("\n\r\n\r\n", &[]);
+        check("", &[]);
+    }
+
+    #[test]
+    fn a_field_is_a_name_and_a_value_9_2_6() {
+        check("data:a\n\ndata: b\n\ndata:  c\n\ndata:d:e\n\n", &["\"a\"", "\"b\"", "\" c\"", "\"d:e\""]);
+        check(": data: comment\n:\ndata: a\n:data: b\n\n", &["\"a\""]);
+        check("event: x\nevent: y\ndata: a\n\ndata: b\n\n", &["\"a\" event=y", "\"b\""]);
+        check("event: x\n\ndata: a\n\n", &["\"a\""]);
+        check("Data: a\n data: b\ndata : c\ndataset: d\nx\n\n", &[]);
+        check("event:\ndata: a\n\n", &["\"a\""]);
+    }
+
+    #[test]
+    fn ids_and_delays_outlive_their_event_9_2_6() {
+        check_all(
+            b"id: 1\nretry: 5\ndata: a\n\ndata: b\n\n",
+            &["\"a\" id=1 retry=5", "\"b\""],
+            Some("1"),
+            Some(5),
+        );
+        check_all(b"id: 1\nretry: 5\n\ndata: a\n\n", &["\"a\""], Some("1"), Some(5));
+        check_all(b"id: 1\n\nid\ndata: a\n\n", &["\"a\" id="], Some(""), None);
+        check_all(b"id: 1\n\nid: 2\ndata: never ended\nretry: 7\n", &[], Some("1"), Some(7));
+        check_all(b": none\n\nid: 1\n", &[], None, None);
+        check_all(b"id: 1\nid: a\0b\ndata: a\n\n", &["\"a\" id=1"], Some("1"), None);
+        for retry in ["", "-1", "+1", "1.5", "5s", " 5"] {
+            check(&format!("retry: {retry}\ndata: a\n\n"), &["\"a\""]);
+        }
+        let most = u128::from(u64::MAX);
+        check_all(b"retry: 99999999999999999999999\n\n", &[], None, Some(most));
+    }
+
+    #[test]
+    fn a_stream_is_utf_8_whatever_it_is_9_2_6() {
+        check("\u{feff}data: a\n\n\u{feff}data: b\n\n", &["\"a\""]);
+        check("\u{feff}\ndata: a\n\n\u{feff}data: b\n\n", &["\"a\""]);
+        check_all(b"data: \xc3\xa9\xff\n\n", &["\"\u{e9}\u{fffd}\""], None, None);
+        check_all(b"data: \xc3\ndata: \xa9\n\n", &["\"\u{fffd}\\n\u{fffd}\""], None, None);
+    }
+
+    #[test]
+    fn an_event_has_a_greatest_length() {
+        let line = |len| "x".repeat(len);
+        check(&format!("data:{}\n\n", line(MAX - 5)), &[&format!("{:?}", line(MAX - 5))]);
+        check(&format!("data:{}\n\n", line(MAX - 4)), &["too long"]);
+        check(&format!(":{}\n:{}\ndata: a\n\n", line(MAX - 1), line(MAX - 1)), &["\"a\""]);
+        check(&format!("data: a\n\n:{}", line(MAX)), &["\"a\"", "too long"]);
+        check(&"data: a\n".repeat(MAX), &["too long"]);
+        check(&format!("data: a\n\n{}", "data\n".repeat(MAX)), &["\"a\"", "too long"]);
+    }
+}

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
 
-use super::Event;
-use super::event::comment;
+use super::event::{Event, comment};
 use crate::runtime;
 use crate::server::{Context, Writer};
 

@@ -4,7 +4,6 @@ mod event;
 
 mod events;
 
-mod decoder;
 mod event_reader;
 
 pub use event::{Event, InvalidEvent};

@@ -8,21 +8,21 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use super::{Entry, Links, RootDir};
+use crate::fs::path::Links;
 
 /// The octets of a path as the system takes them. Names are Unicode, so a path that is not leads nowhere.
 pub(super) fn as_path(path: &[u8]) -> io::Result<&Path> {
     str::from_utf8(path).map(Path::new).map_err(|_| io::ErrorKind::NotFound.into())
 }
 
-pub(super) fn open(root: &RootDir, path: &Path, links: Links) -> io::Result<File> {
+pub(super) fn open(_: &File, root: &Path, path: &Path, links: Links) -> io::Result<File> {
     let whole = match links {
         Links::Refused => check_names(root, path),
-        Links::Followed => root.path.join(path).canonicalize(),
+        Links::Followed => root.join(path).canonicalize(),
     };
     let whole = whole.map_err(normalize_error)?;
     let is_special = |metadata: Metadata| !metadata.is_file() && !metadata.is_dir();
-    if !whole.starts_with(&root.path) || fs::metadata(&whole).map(is_special).map_err(normalize_error)? {
+    if !whole.starts_with(root) || fs::metadata(&whole).map(is_special).map_err(normalize_error)? {
         return Err(io::ErrorKind::NotFound.into());
     }
     open_root(&whole).map_err(normalize_error)
@@ -43,25 +43,25 @@ pub(super) fn file_id(metadata: &Metadata) -> FileId {
     metadata.created().ok()
 }
 
-pub(super) fn entries<'a>(
-    root: &'a RootDir,
+/// The names in the directory that is at `path` below `root`.
+pub(super) fn names(
     _: &File,
-    path: &'a [u8],
-    links: Links,
-) -> io::Result<impl Iterator<Item = io::Result<Entry>> + 'a> {
-    let entry = move |found: DirEntry| root.entry(path, found.file_name().as_encoded_bytes(), links);
-    let found = fs::read_dir(root.path.join(as_path(path)?))?;
-    Ok(found.filter_map(move |found| found.and_then(entry).transpose()))
+    root: &Path,
+    path: &[u8],
+    _: Links,
+) -> io::Result<impl Iterator<Item = io::Result<Vec<u8>>> + use<>> {
+    let name = |found: DirEntry| found.file_name().into_encoded_bytes();
+    Ok(fs::read_dir(root.join(as_path(path)?))?.map(move |found| found.map(name)))
 }
 
 /// Windows bounds files by memory only.
-pub(super) fn descriptor_limit() -> usize {
+pub(in crate::fs) fn descriptor_limit() -> usize {
     usize::MAX
 }
 
 /// Returns the whole path, if none of its names is a link.
-fn check_names(root: &RootDir, path: &Path) -> io::Result<PathBuf> {
-    let mut whole = root.path.clone();
+fn check_names(root: &Path, path: &Path) -> io::Result<PathBuf> {
+    let mut whole = root.to_owned();
     for name in path {
         whole.push(name);
         if fs::symlink_metadata(&whole)?.is_symlink() {

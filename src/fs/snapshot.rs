@@ -1,53 +1,53 @@
-//! [`Snapshot`]: the state of a file when it was checked (RFC 9110 §8.8).
+//! [`Snapshot`]: the state of a file when it was checked, and [`Etag`]: what its entity-tag is made of (RFC 9110 §8.8).
 
 use std::fs::{File, Metadata};
+use std::hash::{DefaultHasher, Hasher};
 use std::io::{self, Read, Seek};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 
-use super::etag::{Etag, Stat, content_tag, hash_file, is_plausible, is_settled};
 use crate::coding::Coding;
 
 /// How a file is read, and what its entity-tag is made of.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::fs) struct ReadOptions<'a> {
+pub(super) struct ReadOptions<'a> {
     /// Bytes of a file that is read; a larger one is kept open.
-    pub(in crate::fs) in_memory_max: usize,
-    pub(in crate::fs) etag: Etag,
+    pub(super) in_memory_max: usize,
+    pub(super) etag: Etag,
     /// What is known of the file from an earlier look at it.
-    pub(in crate::fs) previous: Option<&'a Snapshot>,
+    pub(super) previous: Option<&'a Snapshot>,
 }
 
 /// The content of a file when it was checked, and what distinguishes it from later states.
 #[derive(Debug)]
-pub(in crate::fs) struct Snapshot {
-    pub(in crate::fs) content: Content,
+pub(super) struct Snapshot {
+    pub(super) content: Content,
     /// The opaque-tag of its entity-tag, which that of an encoded form begins with (RFC 9110 §8.8.3).
-    pub(in crate::fs) opaque_tag: String,
+    pub(super) opaque_tag: String,
     /// Whether the opaque-tag names this content only. Otherwise its entity-tags are weak.
-    pub(in crate::fs) is_strong: bool,
+    pub(super) is_strong: bool,
     modified: Option<SystemTime>,
     /// Whether another change would change the time, too.
-    pub(in crate::fs) is_settled: bool,
+    pub(super) is_settled: bool,
     /// When the file was checked, if the time of its last change was over by then: that time denotes this state and no
     /// other.
-    pub(in crate::fs) strong_since: Option<Instant>,
+    pub(super) strong_since: Option<Instant>,
     /// `None` if the content may change, or has changed, without another state.
     stat: Option<Stat>,
 }
 
 /// The bytes of a representation, or where they are.
 #[derive(Clone, Debug)]
-pub(in crate::fs) enum Content {
+pub(super) enum Content {
     Bytes(Bytes),
     File(Arc<File>, u64),
 }
 
 impl Snapshot {
     /// Content that has no date, with the opaque-tag that names it.
-    pub(in crate::fs) fn undated(content: Content, opaque_tag: String) -> Snapshot {
+    pub(super) fn undated(content: Content, opaque_tag: String) -> Snapshot {
         let (is_strong, is_settled) = (true, true);
         Snapshot {
             content,
@@ -62,20 +62,12 @@ impl Snapshot {
 
     /// This content with a date, which was over by then.
     #[cfg(test)]
-    pub(in crate::fs) fn dated(
-        self,
-        modified: Option<SystemTime>,
-        strong_since: Option<Instant>,
-    ) -> Snapshot {
+    pub(super) fn dated(self, modified: Option<SystemTime>, strong_since: Option<Instant>) -> Snapshot {
         Snapshot { modified, strong_since, ..self }
     }
 
     /// Reads a file, if it is no larger than may be kept in memory; a larger one is kept open.
-    pub(in crate::fs) fn read(
-        file: File,
-        metadata: Metadata,
-        options: ReadOptions<'_>,
-    ) -> io::Result<Snapshot> {
+    pub(super) fn read(file: File, metadata: Metadata, options: ReadOptions<'_>) -> io::Result<Snapshot> {
         let mut metadata = metadata;
         let now = SystemTime::now();
         for _ in 0..ATTEMPTS {
@@ -102,14 +94,14 @@ impl Snapshot {
     }
 
     /// Whether this was changed at most a second before `other`. Tools that write both do not write them at once.
-    pub(in crate::fs) fn is_as_new_as(&self, other: &Snapshot) -> bool {
+    pub(super) fn is_as_new_as(&self, other: &Snapshot) -> bool {
         // A file may have any date, even the last one that can be represented.
         let late = |at: SystemTime| at.checked_add(Duration::from_secs(1)).unwrap_or(at);
         self.modified.map(late) >= other.modified
     }
 
     /// Whether the file is unchanged, if it is kept open. This does not access the disk.
-    pub(in crate::fs) fn is_unchanged(&self) -> bool {
+    pub(super) fn is_unchanged(&self) -> bool {
         match &self.content {
             Content::Bytes(_) => true,
             Content::File(file, _) => {
@@ -119,13 +111,13 @@ impl Snapshot {
     }
 
     /// The second of its last change, unless a build has replaced it by one that is the same for all content.
-    pub(in crate::fs) fn last_modified(&self) -> Option<SystemTime> {
+    pub(super) fn last_modified(&self) -> Option<SystemTime> {
         self.modified.filter(is_plausible).map(truncate_to_second)
     }
 
     /// What `last-modified` must say if the file was changed after the request `arrived`: no later date than the answer
     /// has itself (RFC 9110 §8.8.2.1).
-    pub(in crate::fs) fn clamped_modified(&self, arrived: Instant) -> Option<SystemTime> {
+    pub(super) fn clamped_modified(&self, arrived: Instant) -> Option<SystemTime> {
         if self.strong_since.is_some_and(|looked_at| looked_at <= arrived) {
             return None;
         }
@@ -135,7 +127,7 @@ impl Snapshot {
     }
 
     /// Its entity-tag, which is weak if a change might go unnoticed (RFC 9110 §8.8.1).
-    pub(in crate::fs) fn entity_tag(&self, coding: Option<Coding>) -> String {
+    pub(super) fn entity_tag(&self, coding: Option<Coding>) -> String {
         let weak = if self.is_strong { "" } else { "W/" };
         let coding = coding.map(|coding| format!("-{}", coding.as_str())).unwrap_or_default();
         format!("{weak}\"{}{coding}\"", self.opaque_tag)
@@ -182,7 +174,7 @@ fn file_tag(file: &File, metadata: &mut Metadata, previous: Option<&Snapshot>) -
 }
 
 impl Content {
-    pub(in crate::fs) fn len(&self) -> u64 {
+    pub(super) fn len(&self) -> u64 {
         match self {
             Content::Bytes(bytes) => bytes.len() as u64,
             Content::File(_, len) => *len,
@@ -190,7 +182,7 @@ impl Content {
     }
 
     /// The first bytes, and whether these are all: up to 64 KiB of a file that is kept open.
-    pub(in crate::fs) fn head(&self) -> io::Result<(Bytes, bool)> {
+    pub(super) fn head(&self) -> io::Result<(Bytes, bool)> {
         match self {
             Content::Bytes(bytes) => Ok((bytes.clone(), true)),
             Content::File(file, len) => Ok((read(file, HEAD_LEN)?.into(), *len <= HEAD_LEN as u64)),
@@ -205,14 +197,126 @@ const HEAD_LEN: usize = 64 << 10;
 const ATTEMPTS: usize = 3;
 
 /// The first `len` bytes of a file.
-pub(in crate::fs) fn read(mut file: &File, len: usize) -> io::Result<Vec<u8>> {
+pub(super) fn read(mut file: &File, len: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(len);
     file.rewind()?;
     file.take(len as u64).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-pub(in crate::fs) fn truncate_to_second(time: SystemTime) -> SystemTime {
+pub(super) fn truncate_to_second(time: SystemTime) -> SystemTime {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     SystemTime::UNIX_EPOCH + Duration::from_secs(since.as_secs())
+}
+
+/// What the `etag` of a file on disk is made of (RFC 9110 §8.8.3), set with [`Files::etag`](crate::Files::etag).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Etag {
+    /// The content of a file that is small enough to be kept in memory, see
+    /// [`FileCache::file_bytes_max`](crate::FileCache::file_bytes_max). Of a larger one, its size, its time, and, if a
+    /// program has set that time, when it did so: a system notes that (as `ctime`) on Unix, and no program can set it.
+    /// So the `etag` of a large file with such a time is another one on each server that the file is copied to.
+    #[default]
+    Auto,
+    /// The content, of any size. A large file is read as a whole when it is first requested, and again after a change,
+    /// and once for each request if it is not kept in the [cache](crate::FileCache). Servers of one build agree on the
+    /// `etag` of a file that they were given copies of, whatever its time.
+    Content,
+    /// Size and time alone, as with nginx, for files whose time changes whenever their content does. A time before
+    /// 1990 counts as none, so such a file has the `etag` of [`Etag::Auto`].
+    Time,
+}
+
+/// The metadata of a file that changes with its content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stat {
+    pub(super) len: u64,
+    pub(super) modified: Option<SystemTime>,
+    /// When its content, its times or its names were changed. No program can set this.
+    pub(super) changed: Option<SystemTime>,
+}
+
+impl Stat {
+    pub(super) fn new(metadata: &Metadata) -> Stat {
+        Stat { len: metadata.len(), modified: metadata.modified().ok(), changed: changed(metadata) }
+    }
+
+    /// An opaque-tag made of size and times, and whether another content would have another one.
+    pub(super) fn tag(&self, etag: Etag, now: SystemTime) -> (String, bool) {
+        let is_plausible = self.modified.is_some_and(|at| is_plausible(&at));
+        // Where the two are the same, no program has set the time of the last change.
+        let is_needed = self.changed != self.modified && !(etag == Etag::Time && is_plausible);
+        let changed = self.changed.filter(|_| is_needed);
+        let mut tag = format!("{:x}-{:x}", self.modified.map_or(0, nanoseconds), self.len);
+        if let Some(at) = changed {
+            tag.push_str(&format!("-{:x}", nanoseconds(at)));
+        }
+        let is_known = is_plausible || self.changed.is_some();
+        let is_strong =
+            is_known && [self.modified, changed].into_iter().flatten().all(|at| is_settled(at, now));
+        if !is_strong {
+            // The file may change in a moment without a change of time, and must then have another tag.
+            tag.push_str(&format!("-{:x}", nanoseconds(now)));
+        }
+        (tag, is_strong)
+    }
+}
+
+/// An opaque-tag made of content: one for each content, whatever its time.
+pub(super) fn content_tag(bytes: &[u8]) -> String {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(bytes);
+    format!("{:x}-{:x}", hasher.finish(), bytes.len())
+}
+
+/// The opaque-tag of the first `len` bytes of a file.
+pub(super) fn hash_file(mut file: &File, len: u64) -> io::Result<String> {
+    let (mut hasher, mut chunk, mut left) = (DefaultHasher::new(), vec![0; CHUNK], file.take(len));
+    file.rewind()?;
+    loop {
+        match left.read(&mut chunk)? {
+            0 => return Ok(format!("{:x}-{len:x}", hasher.finish())),
+            count => hasher.write(&chunk[..count]),
+        }
+    }
+}
+
+/// Bytes that are hashed at once.
+const CHUNK: usize = 64 << 10;
+
+/// Whether a change that is made `now` gets another time than `at`.
+pub(super) fn is_settled(at: SystemTime, now: SystemTime) -> bool {
+    // A date in the future was set by hand, and a change would set the current one.
+    now.duration_since(at).unwrap_or_else(|ahead| ahead.duration()) > SETTLING
+}
+
+/// Two changes within this time may have the same date, since the clock of some file systems counts in steps of two
+/// seconds.
+const SETTLING: Duration = Duration::from_secs(2);
+
+/// Whether a date may be that of a change. Earlier dates than the first web page are those of builds that give all files
+/// one date, so that their result depends on nothing else: 1970 (Nix), 1980 (zip), 1985 (npm).
+pub(super) fn is_plausible(at: &SystemTime) -> bool {
+    *at >= SystemTime::UNIX_EPOCH + PLAUSIBLE_SINCE
+}
+
+/// 1 January 1990, in seconds after 1970.
+const PLAUSIBLE_SINCE: Duration = Duration::from_secs(631_152_000);
+
+fn nanoseconds(at: SystemTime) -> u128 {
+    at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_else(|error| error.duration()).as_nanos()
+}
+
+#[cfg(unix)]
+fn changed(metadata: &Metadata) -> Option<SystemTime> {
+    use std::os::unix::fs::MetadataExt;
+    let since = Duration::new(metadata.ctime().try_into().ok()?, metadata.ctime_nsec().try_into().ok()?);
+    SystemTime::UNIX_EPOCH.checked_add(since)
+}
+
+/// Elsewhere the standard library does not offer it.
+#[cfg(not(unix))]
+fn changed(_: &Metadata) -> Option<SystemTime> {
+    None
 }

@@ -15,11 +15,11 @@ use crate::message::{Target, percent};
 /// Windows all that is special there, such as a backslash. Elsewhere a name is any octets, and need not be text.
 /// [`RelativePath::new`] is the only way to make one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::fs) struct RelativePath<'a>(Cow<'a, [u8]>);
+pub(super) struct RelativePath<'a>(Cow<'a, [u8]>);
 
 impl<'a> RelativePath<'a> {
     /// Checks a path, in which nothing is decoded.
-    pub(in crate::fs) fn new(path: impl Into<Cow<'a, [u8]>>) -> Option<RelativePath<'a>> {
+    pub(super) fn new(path: impl Into<Cow<'a, [u8]>>) -> Option<RelativePath<'a>> {
         let path = path.into();
         let names = path.strip_suffix(b"/").unwrap_or(&path);
         let is_fit = path.is_empty() || names.split(|octet| *octet == b'/').all(is_valid_name);
@@ -27,34 +27,42 @@ impl<'a> RelativePath<'a> {
     }
 
     /// A copy that owns its octets.
-    pub(in crate::fs) fn to_owned(&self) -> RelativePath<'static> {
+    pub(super) fn to_owned(&self) -> RelativePath<'static> {
         RelativePath(Cow::Owned(self.0.clone().into_owned()))
     }
 
-    pub(in crate::fs) fn as_bytes(&self) -> &[u8] {
+    pub(super) fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
     /// The path without the `/` at its end.
-    pub(in crate::fs) fn without_trailing_slash(&self) -> &[u8] {
+    pub(super) fn without_trailing_slash(&self) -> &[u8] {
         self.0.strip_suffix(b"/").unwrap_or(&self.0)
     }
 
     /// Whether it denotes a directory.
-    pub(in crate::fs) fn is_directory(&self) -> bool {
+    pub(super) fn is_directory(&self) -> bool {
         self.0.is_empty() || self.0.ends_with(b"/")
     }
 
     /// Whether a name in it begins with a dot.
-    pub(in crate::fs) fn is_dotted(&self) -> bool {
+    pub(super) fn is_dotted(&self) -> bool {
         self.0.starts_with(b".") || memmem::find(&self.0, b"/.").is_some()
     }
+}
+
+/// What to do with symbolic links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Links {
+    Refused,
+    /// Followed as long as they stay below the root.
+    Followed,
 }
 
 /// The path of a target, without its first `/`, decoded once. It must still be checked by [`RelativePath::new`].
 ///
 /// An escaped `/` would be part of a name, and no name has one.
-pub(in crate::fs) fn decode_path(target: &Target) -> Option<Cow<'_, [u8]>> {
+pub(super) fn decode_path(target: &Target) -> Option<Cow<'_, [u8]>> {
     let raw = target.path().strip_prefix('/')?;
     if memchr(b'%', raw.as_bytes()).is_none() {
         return Some(Cow::Borrowed(raw.as_bytes()));
@@ -65,7 +73,7 @@ pub(in crate::fs) fn decode_path(target: &Target) -> Option<Cow<'_, [u8]>> {
 }
 
 /// What remains of a path after `prefix`, which consists of whole names.
-pub(in crate::fs) fn strip_prefix<'a>(path: Cow<'a, [u8]>, prefix: &str) -> Option<Cow<'a, [u8]>> {
+pub(super) fn strip_prefix<'a>(path: Cow<'a, [u8]>, prefix: &str) -> Option<Cow<'a, [u8]>> {
     if prefix.is_empty() {
         return Some(path);
     }
@@ -77,20 +85,20 @@ pub(in crate::fs) fn strip_prefix<'a>(path: Cow<'a, [u8]>, prefix: &str) -> Opti
 }
 
 /// The path of `name` in a directory.
-pub(in crate::fs) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
+pub(super) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
     if directory.is_empty() { name.to_owned() } else { [directory, b"/", name].concat() }
 }
 
 /// Whether a file may be requested by this name.
 #[cfg(not(windows))]
-pub(in crate::fs) fn is_valid_name(name: &[u8]) -> bool {
+pub(super) fn is_valid_name(name: &[u8]) -> bool {
     !matches!(name, b"" | b"." | b"..") && !name.iter().any(|octet| matches!(octet, 0 | b'/'))
 }
 
 /// Whether a file may be requested by this name. One with a `~` may be a second name of a file, even of one that is
 /// hidden.
 #[cfg(windows)]
-pub(in crate::fs) fn is_valid_name(name: &[u8]) -> bool {
+pub(super) fn is_valid_name(name: &[u8]) -> bool {
     str::from_utf8(name).is_ok_and(|name| is_file_name(name) && !name.contains('~'))
 }
 

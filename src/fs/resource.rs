@@ -1,22 +1,8 @@
 //! [`Resource`]: one file in all its representations, with the fields of each (RFC 9110 §8).
 
-mod content_type;
-mod description;
-mod etag;
-mod snapshot;
-mod stored_coding;
-
 use std::time::{Instant, SystemTime};
 
-pub(super) use content_type::{Charset, content_type, media_type};
-pub(super) use description::Description;
-pub use etag::Etag;
-pub(super) use etag::content_tag;
-pub(super) use snapshot::{Content, ReadOptions, Snapshot};
-#[cfg(feature = "compress")]
-pub(super) use snapshot::{read, truncate_to_second};
-pub(super) use stored_coding::StoredCoding;
-
+use super::snapshot::{Content, Snapshot};
 use crate::coding::{Choice, Coding};
 use crate::message::{Headers, InvalidField};
 
@@ -141,6 +127,64 @@ impl Representation {
 
 /// About how many bytes a representation uses in addition to its content.
 pub(super) const FIELDS_COST: usize = 1024;
+
+/// The fields of an answer about a file, by the settings of the program or by those that a handler has set.
+#[derive(Debug)]
+pub(super) struct Description<'a> {
+    pub(super) content_type: String,
+    pub(super) cache_control: Option<&'a str>,
+    /// Whether the file itself is an encoded form of what it stands for.
+    pub(super) is_encoded: bool,
+    /// Instead of one that is made of the file.
+    pub(super) etag: Option<Vec<u8>>,
+    /// Instead of the time of the file.
+    pub(super) modified: Option<SystemTime>,
+    pub(super) accepts_ranges: bool,
+}
+
+impl<'a> Description<'a> {
+    pub(super) fn new(content_type: String, cache_control: Option<&'a str>) -> Description<'a> {
+        Description {
+            content_type,
+            cache_control,
+            is_encoded: false,
+            etag: None,
+            modified: None,
+            accepts_ranges: true,
+        }
+    }
+
+    /// The fields that a handler has set, and `content_type` if it has set none.
+    pub(super) fn from_fields(fields: &Headers, content_type: String) -> Description<'a> {
+        let chosen = fields.content_type().map(str::to_owned);
+        Description {
+            is_encoded: fields.contains("content-encoding"),
+            etag: fields.get("etag").map(<[u8]>::to_vec),
+            modified: fields.date("last-modified"),
+            accepts_ranges: fields
+                .text("accept-ranges")
+                .is_none_or(|unit| unit.eq_ignore_ascii_case("bytes")),
+            ..Description::new(chosen.unwrap_or(content_type), None)
+        }
+    }
+}
+
+/// A content coding in which a file may be stored in addition to the file itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StoredCoding {
+    pub(super) coding: Coding,
+    /// The suffix of the names of encoded files.
+    pub(super) suffix: &'static str,
+}
+
+impl StoredCoding {
+    /// In order of preference.
+    pub(super) const ALL: [StoredCoding; 3] = [
+        StoredCoding { coding: Coding::Br, suffix: ".br" },
+        StoredCoding { coding: Coding::Zstd, suffix: ".zst" },
+        StoredCoding { coding: Coding::Gzip, suffix: ".gz" },
+    ];
+}
 
 #[cfg(unix)]
 #[cfg(test)]

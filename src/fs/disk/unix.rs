@@ -15,26 +15,26 @@ use rustix::fs::{Dir, DirEntry, FileType, Mode, OFlags, openat};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
-use super::{Entry, Links, RootDir};
+use crate::fs::path::Links;
 
 /// The octets of a path as the system takes them, which is as they are.
 pub(super) fn as_path(path: &[u8]) -> io::Result<&Path> {
     Ok(Path::new(OsStr::from_bytes(path)))
 }
 
-/// Opens what is at `path` below the root.
-pub(super) fn open(root: &RootDir, path: &Path, links: Links) -> io::Result<File> {
+/// Opens what is at `path` below the directory `dir`, which is at `root`.
+pub(super) fn open(dir: &File, root: &Path, path: &Path, links: Links) -> io::Result<File> {
     match links {
-        Links::Refused => open_names(root, path),
-        Links::Followed => open_names(root, &resolve_links(root, path)?),
+        Links::Refused => open_names(dir, path),
+        Links::Followed => open_names(dir, &resolve_links(root, path)?),
     }
 }
 
 /// The path below the root that `path` leads to, without links in it. One that leads out of the root is not found.
-pub(super) fn resolve_links(root: &RootDir, path: &Path) -> io::Result<PathBuf> {
-    let whole = root.path.join(path).canonicalize();
+pub(super) fn resolve_links(root: &Path, path: &Path) -> io::Result<PathBuf> {
+    let whole = root.join(path).canonicalize();
     let whole = whole.map_err(|cause| Errno::from_io_error(&cause).map_or(cause, io_error))?;
-    let below = whole.strip_prefix(&root.path).map_err(|_| io::ErrorKind::NotFound)?;
+    let below = whole.strip_prefix(root).map_err(|_| io::ErrorKind::NotFound)?;
     Ok(below.to_owned())
 }
 
@@ -65,41 +65,38 @@ pub(super) fn file_id(metadata: &Metadata) -> FileId {
     (metadata.dev(), metadata.ino())
 }
 
-/// Lists the directory `dir`, which is at `path`.
-pub(super) fn entries<'a>(
-    root: &'a RootDir,
+/// The names in the directory `dir` that may be those of files and directories.
+pub(super) fn names(
     dir: &File,
-    path: &'a [u8],
+    _: &Path,
+    _: &[u8],
     links: Links,
-) -> io::Result<impl Iterator<Item = io::Result<Entry>> + 'a> {
-    let entry = move |found: DirEntry| {
-        let name = found.file_name().to_bytes();
+) -> io::Result<impl Iterator<Item = io::Result<Vec<u8>>> + use<>> {
+    let name = move |found: DirEntry| {
         let is_candidate = match (found.file_type(), links) {
             (FileType::Symlink, Links::Refused) => false,
             (FileType::RegularFile | FileType::Directory | FileType::Symlink | FileType::Unknown, _) => true,
             _ => false,
         };
-        if !is_candidate || matches!(name, b"." | b"..") {
-            return Ok(None);
-        }
-        root.entry(path, name, links)
+        let name = found.file_name().to_bytes();
+        (is_candidate && !matches!(name, b"." | b"..")).then(|| name.to_owned())
     };
     let found = Dir::read_from(dir)?;
-    Ok(found.filter_map(move |found| found.map_err(io::Error::from).and_then(entry).transpose()))
+    Ok(found.filter_map(move |found| found.map_err(io::Error::from).map(name).transpose()))
 }
 
 /// How many file descriptors the process may have open.
-pub(super) fn descriptor_limit() -> usize {
+pub(in crate::fs) fn descriptor_limit() -> usize {
     let limit = getrlimit(Resource::Nofile).current;
     limit.and_then(|limit| limit.try_into().ok()).unwrap_or(usize::MAX)
 }
 
-fn open_names(root: &RootDir, path: &Path) -> io::Result<File> {
+fn open_names(root: &File, path: &Path) -> io::Result<File> {
     let mut names = path.iter();
     let last = names.next_back().unwrap_or(".".as_ref());
     let mut directory: Option<OwnedFd> = None;
     let at = |directory: &Option<OwnedFd>, name, flags| {
-        let dir: BorrowedFd<'_> = directory.as_ref().map_or(root.dir.as_fd(), AsFd::as_fd);
+        let dir: BorrowedFd<'_> = directory.as_ref().map_or(root.as_fd(), AsFd::as_fd);
         openat(dir, name, FLAGS | OFlags::NOFOLLOW | flags, Mode::empty()).map_err(io_error)
     };
     for name in names {
@@ -114,6 +111,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+    use crate::fs::disk::RootDir;
 
     /// The walk and the system's own resolution agree on each path.
     #[test]
@@ -142,6 +140,7 @@ mod tests {
         ];
         links.iter().for_each(|(name, target)| symlink(target, root.join(name)).unwrap());
         let dir = RootDir::new(&root).unwrap();
+        let file = open_root(&dir.path).unwrap();
         let paths = [
             ("", true, true),
             ("x", true, true),
@@ -172,7 +171,7 @@ mod tests {
         for (path, refused, followed) in paths.into_iter().chain([(&*long, false, false)]) {
             for (links, expected) in [(Links::Refused, refused), (Links::Followed, followed)] {
                 let expected = if expected { Ok(()) } else { Err(io::ErrorKind::NotFound) };
-                let walked = open(&dir, Path::new(path), links).map(drop);
+                let walked = open(&file, &dir.path, Path::new(path), links).map(drop);
                 let resolved = dir.open(path.as_bytes(), links).map(drop);
                 assert_eq!(walked.map_err(|error| error.kind()), expected, "{path} {links:?}");
                 assert_eq!(resolved.map_err(|error| error.kind()), expected, "{path} {links:?}");
@@ -192,6 +191,7 @@ mod tests {
             fs::write(outside.path().join(path), content).unwrap();
         }
         let (dir, is_over) = (RootDir::new(&root).unwrap(), AtomicBool::new(false));
+        let file = open_root(&dir.path).unwrap();
         let swap = || {
             while !is_over.load(Ordering::Relaxed) {
                 fs::rename(root.join("a"), root.join("b")).unwrap();
@@ -203,7 +203,7 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(swap);
             for links in [Links::Refused, Links::Followed].repeat(3000) {
-                let Ok(file) = open(&dir, Path::new("a/x"), links) else { continue };
+                let Ok(file) = open(&file, &dir.path, Path::new("a/x"), links) else { continue };
                 let content = io::read_to_string(file).unwrap();
                 assert_eq!(content, "open", "{links:?}");
             }

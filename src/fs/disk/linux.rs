@@ -7,23 +7,24 @@ use std::path::Path;
 use rustix::fs::{Mode, ResolveFlags, openat2};
 use rustix::io::Errno;
 
+pub(in crate::fs) use super::unix::descriptor_limit;
 use super::unix::{self, FLAGS, io_error, resolve_links};
-pub(super) use super::unix::{FileId, as_path, descriptor_limit, entries, file_id, open_root};
-use super::{Links, RootDir};
+pub(super) use super::unix::{FileId, as_path, file_id, names, open_root};
+use crate::fs::path::Links;
 
-pub(super) fn open(root: &RootDir, path: &Path, links: Links) -> io::Result<File> {
-    match resolve(root, path, links) {
+pub(super) fn open(dir: &File, root: &Path, path: &Path, links: Links) -> io::Result<File> {
+    match resolve(dir, path, links) {
         // Kernels before 5.6, and sandboxes that do not know the call.
-        Err(Errno::NOSYS | Errno::PERM) => unix::open(root, path, links),
+        Err(Errno::NOSYS | Errno::PERM) => unix::open(dir, root, path, links),
         // To the system an absolute link leads out of the root, even if it leads to a place below it.
         Err(Errno::XDEV) if links == Links::Followed => {
-            resolve(root, &resolve_links(root, path)?, Links::Refused).map_err(io_error)
+            resolve(dir, &resolve_links(root, path)?, Links::Refused).map_err(io_error)
         }
         resolved => resolved.map_err(io_error),
     }
 }
 
-fn resolve(root: &RootDir, path: &Path, links: Links) -> Result<File, Errno> {
+fn resolve(dir: &File, path: &Path, links: Links) -> Result<File, Errno> {
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     let resolve = match links {
@@ -31,7 +32,7 @@ fn resolve(root: &RootDir, path: &Path, links: Links) -> Result<File, Errno> {
         Links::Followed => resolve,
     };
     for _ in 0..ATTEMPTS {
-        match openat2(&root.dir, path, FLAGS, Mode::empty(), resolve) {
+        match openat2(dir, path, FLAGS, Mode::empty(), resolve) {
             // A directory is being renamed.
             Err(Errno::AGAIN | Errno::INTR) => {}
             opened => return opened.map(File::from),

@@ -4,11 +4,11 @@ use std::path::Path;
 
 use memchr::memmem;
 
-use super::Content;
+use super::snapshot::Content;
 
 /// The charset that text is announced in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::fs) enum Charset<'a> {
+pub(super) enum Charset<'a> {
     /// UTF-8, if the content is.
     Detected,
     /// This one.
@@ -18,7 +18,7 @@ pub(in crate::fs) enum Charset<'a> {
 }
 
 /// The media type that a name suggests.
-pub(in crate::fs) fn media_type(name: &[u8]) -> &'static str {
+pub(super) fn media_type(name: &[u8]) -> &'static str {
     let name = String::from_utf8_lossy(name);
     let extension = Path::new(&*name).extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
     let corrected =
@@ -55,7 +55,7 @@ const CORRECTED: [(&str, &str); 19] = [
 /// Text gets a charset, unless the type has one. XML does not: a document names its own, or is in UTF-8, and a
 /// parameter would overrule it (RFC 7303 §3.2). Text that is not in UTF-8 gets none either: browsers then go by what it
 /// declares itself, as HTML and CSS can, or by what it looks like.
-pub(in crate::fs) fn content_type(media_type: &str, charset: Charset<'_>, content: &Content) -> String {
+pub(super) fn content_type(media_type: &str, charset: Charset<'_>, content: &Content) -> String {
     let (essence, parameters) = media_type.split_once(';').unwrap_or((media_type, ""));
     let essence = essence.trim_ascii().to_ascii_lowercase();
     let (is_text, is_xml) = (essence.starts_with("text/"), essence.ends_with("xml"));

@@ -1,16 +1,14 @@
 //! [`Cache`]: recently requested files, in bounded memory.
 
-mod quota;
-
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use self::quota::DescriptorQuota;
+use super::disk::descriptor_limit;
+use super::path::RelativePath;
 use super::resource::{FIELDS_COST, Resource, StoredCoding};
-use super::root::RelativePath;
 use crate::memory::lock;
 
 /// Bounds on what [`Files`](crate::Files) keeps between requests, for each root.
@@ -244,6 +242,39 @@ impl Hasher for PassThroughHasher {
     }
 }
 
+/// Room for some files that are kept open. It becomes free when this is dropped.
+///
+/// Descriptors are shared by the process: if each root had a bound of its own, a few roots could leave none for
+/// connections.
+#[derive(Debug)]
+pub(super) struct DescriptorQuota(usize);
+
+impl DescriptorQuota {
+    /// How many files are kept open in total. Most systems give a process 1,024 descriptors, and connections need them.
+    pub(super) const MAX: usize = 256;
+
+    /// Takes room for `count` more files, if there is any.
+    pub(super) fn try_acquire(count: usize) -> Option<DescriptorQuota> {
+        let mut acquired = lock(&ACQUIRED);
+        let has_room = count == 0 || *acquired + count <= *LIMIT;
+        has_room.then(|| {
+            *acquired += count;
+            DescriptorQuota(count)
+        })
+    }
+}
+
+impl Drop for DescriptorQuota {
+    fn drop(&mut self) {
+        *lock(&ACQUIRED) -= self.0;
+    }
+}
+
+static ACQUIRED: Mutex<usize> = Mutex::new(0);
+
+/// A quarter of what the process may have open, if that is less.
+static LIMIT: LazyLock<usize> = LazyLock::new(|| DescriptorQuota::MAX.min(descriptor_limit() / 4));
+
 #[cfg(test)]
 mod tests {
     use std::fs::File;
@@ -253,7 +284,8 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::fs::resource::{Content, Description, Snapshot};
+    use crate::fs::resource::Description;
+    use crate::fs::snapshot::{Content, Snapshot};
 
     fn resource(content: Content) -> Arc<Resource> {
         let whole = Snapshot::undated(content, String::new());

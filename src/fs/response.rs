@@ -1,17 +1,82 @@
 //! [`respond`]: answers with a file, or as preconditions and ranges demand (RFC 9110 §13, §14).
 
-mod if_range;
-mod parts;
-mod range;
-
+use std::fs::{self, File};
+use std::io;
 use std::ops::Range;
+use std::path::Path;
 
-use self::if_range::may_send_range;
-use self::parts::ByteRanges;
-use self::range::Selection;
-use super::resource::{Content, Representation, Resource};
-use crate::message::{Headers, Method, Request, Response, Status, Validators, Verdict, evaluate};
+use super::cache::FileCache;
+use super::content_type::{Charset, content_type, media_type};
+use super::path_lookup::open_error;
+use super::range::{Selection, may_send_range};
+use super::resource::{Description, Representation, Resource};
+use super::snapshot::{Content, Etag, ReadOptions, Snapshot};
+use crate::message::{
+    Body, Headers, Method, Piece, Pieces, Request, Response, Status, Validators, Verdict, evaluate, multipart,
+};
+use crate::net::FileReader;
+use crate::runtime::{random_token, spawn_blocking};
 use crate::server::{Context, Result};
+
+impl Context {
+    /// Answers with the file at `path`, with its content type, `etag` and `last-modified`.
+    ///
+    /// Fields that were set before stay as they are, such as `content-disposition` or `cache-control`. A `content-type`
+    /// is that of each part as well, if several ranges are requested, and an `etag` or `last-modified` is what
+    /// conditions are compared with. Set them before this call and not after it: the answer may be another one than the
+    /// whole file. With `accept-ranges: none` no ranges are sent.
+    ///
+    /// Preconditions and ranges of a GET are honored, unless a status other than 200 was set. Nothing in `path` is
+    /// decoded, and links in it are followed; if a peer has a say in the path, use [`Files`](crate::Files) instead. The
+    /// file is opened for each call, on another thread, so that no connection waits for the disk.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is no file (404), or if it must not be read (403).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::{Context, Status};
+    ///
+    /// async fn lost(ctx: &mut Context) -> corehttp::Result {
+    ///     ctx.response.status = Status::NOT_FOUND;
+    ///     ctx.send_file("pages/404.html").await
+    /// }
+    ///
+    /// async fn report(ctx: &mut Context) -> corehttp::Result {
+    ///     ctx.response.headers.set("content-type", "application/pdf")?;
+    ///     ctx.response.headers.set("content-disposition", "attachment; filename=\"report.pdf\"")?;
+    ///     ctx.send_file("/var/lib/reports/7f3a").await
+    /// }
+    /// # let _ = corehttp::Server::new().service(lost);
+    /// # let _ = corehttp::Server::new().service(report);
+    /// ```
+    pub async fn send_file(&mut self, path: impl AsRef<Path>) -> Result {
+        let path = path.as_ref().to_owned();
+        let opened =
+            spawn_blocking(move || open(&path).map_err(|error| open_error(path.display(), error))).await?;
+        let (snapshot, content_type) = opened?;
+        let description = Description::from_fields(&self.response.headers, content_type);
+        respond(self, &Resource::new(description, snapshot, Vec::new())?)
+    }
+}
+
+/// The file at `path`, and the content type that its name suggests.
+fn open(path: &Path) -> io::Result<(Snapshot, String)> {
+    // Opening a pipe would wait for its writer.
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    let file = File::open(path)?;
+    let metadata = file.metadata()?;
+    let in_memory_max = FileCache::default().file_bytes_max;
+    let options = ReadOptions { in_memory_max, etag: Etag::default(), previous: None };
+    let snapshot = Snapshot::read(file, metadata, options)?;
+    let media_type = media_type(path.file_name().unwrap_or_default().as_encoded_bytes());
+    let content_type = content_type(media_type, Charset::Detected, &snapshot.content);
+    Ok((snapshot, content_type))
+}
 
 /// Makes `resource` the answer to the request.
 pub(super) fn respond(ctx: &mut Context, resource: &Resource) -> Result {
@@ -138,6 +203,55 @@ fn refuse(response: &mut Response, status: Status, chosen: &Representation) -> R
     Ok(())
 }
 
+/// Several ranges of one representation, each after a head of its own.
+pub(super) struct ByteRanges {
+    pieces: Pieces,
+    /// Separates the parts. It is random, so no file can have been made to contain it.
+    boundary: String,
+}
+
+impl ByteRanges {
+    /// Cuts `ranges`, none of which is empty, out of the `chosen` representation.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the operating system provides no randomness.
+    pub(super) fn new(
+        chosen: &Representation,
+        content_type: &str,
+        ranges: &[Range<u64>],
+    ) -> io::Result<ByteRanges> {
+        let (boundary, whole) = (random_token()?, chosen.content().len());
+        let parts = ranges.iter().map(|range| {
+            let (first, last) = (range.start, range.end - 1);
+            let head = format!(
+                "content-type: {content_type}\r\ncontent-range: bytes {first}-{last}/{whole}\r\n\r\n"
+            );
+            (head, cut(chosen.content(), range.clone()))
+        });
+        Ok(ByteRanges { pieces: Pieces::new(multipart(&boundary, parts)), boundary })
+    }
+
+    pub(super) fn content_type(&self) -> String {
+        format!("multipart/byteranges; boundary={}", self.boundary)
+    }
+
+    /// Makes this the content of a message.
+    pub(super) fn fill(self, body: &mut Body) {
+        self.pieces.fill(body);
+    }
+}
+
+fn cut(content: &Content, range: Range<u64>) -> Piece {
+    match content {
+        Content::Bytes(bytes) => Piece::Bytes(bytes.slice(range.start as usize..range.end as usize)),
+        Content::File(file, _) => {
+            let left = Some(range.end - range.start);
+            Piece::Stream { source: Box::pin(FileReader::new(file.clone(), range)), left }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::{Duration, Instant, SystemTime};
@@ -145,7 +259,6 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::fs::resource::{Description, Snapshot};
     use crate::server::Server;
 
     /// A file that changed after it was asked for could pass for what was there in that second: whoever had a part of the

@@ -1,0 +1,194 @@
+//! [`RootDir`]: a directory, and nothing that is not below it; and [`DiskRoot`]: the one that is at a path now.
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::path::{self, Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime};
+
+use super::system;
+use crate::fs::path::{Links, join};
+use crate::memory::lock;
+
+/// A directory whose files are served.
+#[derive(Debug)]
+pub(in crate::fs) struct RootDir {
+    /// The path without links.
+    pub(in crate::fs) path: PathBuf,
+    dir: File,
+    file_id: system::FileId,
+}
+
+/// What a path leads to. Anything else, such as a pipe, a socket or a device, counts as not there.
+#[derive(Debug)]
+pub(in crate::fs) enum Node {
+    File(File, Metadata),
+    Directory(File),
+}
+
+/// One entry of a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::fs) struct Entry {
+    /// The octets of the name, which need not be text.
+    pub(in crate::fs) name: Vec<u8>,
+    /// `None` for a directory.
+    pub(in crate::fs) size: Option<u64>,
+    pub(in crate::fs) modified: Option<SystemTime>,
+}
+
+impl RootDir {
+    /// Opens the directory at `path`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the path does not exist, or is not a directory.
+    pub(in crate::fs) fn new(path: &Path) -> io::Result<RootDir> {
+        let open = || {
+            let path = path.canonicalize()?;
+            let dir = system::open_root(&path)?;
+            let metadata = dir.metadata()?;
+            match metadata.is_dir() {
+                true => Ok(RootDir { path, dir, file_id: system::file_id(&metadata) }),
+                false => Err(io::Error::from(io::ErrorKind::NotADirectory)),
+            }
+        };
+        // Usually only the text of an `io::Error` is displayed, so it states both the path and the cause.
+        open()
+            .map_err(|cause| io::Error::new(cause.kind(), format!("cannot open {}: {cause}", path.display())))
+    }
+
+    /// Whether both are the same directory, at the same place.
+    pub(in crate::fs) fn is_same(&self, other: &RootDir) -> bool {
+        self.file_id == other.file_id && self.path == other.path
+    }
+
+    /// Opens what is at `path`, which must be relative, without a `/` at its end.
+    ///
+    /// # Errors
+    ///
+    /// Fails with `NotFound` for anything that is not there, is not below the root, or must not be served.
+    pub(in crate::fs) fn open(&self, path: &[u8], links: Links) -> io::Result<Node> {
+        let file = system::open(&self.dir, &self.path, system::as_path(path)?, links)?;
+        let metadata = file.metadata()?;
+        match (metadata.is_file(), metadata.is_dir()) {
+            (true, _) => Ok(Node::File(file, metadata)),
+            (_, true) => Ok(Node::Directory(file)),
+            (false, false) => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    /// Lists the directory `dir`, which is at `path`: files and directories.
+    pub(in crate::fs) fn entries<'a>(
+        &'a self,
+        dir: &File,
+        path: &'a [u8],
+        links: Links,
+    ) -> io::Result<impl Iterator<Item = io::Result<Entry>> + 'a> {
+        let entry = move |name: Vec<u8>| self.entry(path, name, links);
+        let names = system::names(dir, &self.path, path, links)?;
+        Ok(names.filter_map(move |name| name.and_then(entry).transpose()))
+    }
+
+    /// The entry for `name` in the directory at `path`. What cannot be opened has none, since a link to it would be
+    /// dead.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there are no descriptors left: what is there would seem to be gone.
+    fn entry(&self, path: &[u8], name: Vec<u8>, links: Links) -> io::Result<Option<Entry>> {
+        let path = join(path, &name);
+        let (size, metadata) = match self.open(&path, links) {
+            Ok(Node::File(_, metadata)) => (Some(metadata.len()), metadata),
+            Ok(Node::Directory(dir)) => (None, dir.metadata()?),
+            Err(error) if is_out_of_descriptors(&error) => return Err(error),
+            Err(_) => return Ok(None),
+        };
+        Ok(Some(Entry { name, size, modified: metadata.modified().ok() }))
+    }
+}
+
+/// Whether the process or the system has too many open files.
+fn is_out_of_descriptors(error: &io::Error) -> bool {
+    cfg!(unix) && matches!(error.raw_os_error(), Some(ENFILE | EMFILE))
+}
+
+/// The same on all Unix systems.
+const ENFILE: i32 = 23;
+const EMFILE: i32 = 24;
+
+/// The directory that is at a path. If another one takes its place, because it is removed and made again, renamed, or
+/// reached by a link that is switched, that one is found the next time the path is checked.
+#[derive(Debug)]
+pub(in crate::fs) struct DiskRoot {
+    /// Absolute, with the links in it.
+    path: PathBuf,
+    /// The directory, or why there is none.
+    current: Mutex<Result<Arc<RootDir>, io::ErrorKind>>,
+    opened_at: Instant,
+    /// When the path was checked, in milliseconds after `opened_at`.
+    checked_at: AtomicU64,
+}
+
+impl DiskRoot {
+    /// Opens the directory at `path`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the path does not lead to a directory that can be read.
+    pub(in crate::fs) fn new(path: PathBuf) -> io::Result<DiskRoot> {
+        let dir = RootDir::new(&path)?;
+        // The process may change its directory.
+        let path = path::absolute(path)?;
+        let current = Mutex::new(Ok(Arc::new(dir)));
+        Ok(DiskRoot { path, current, opened_at: Instant::now(), checked_at: AtomicU64::new(0) })
+    }
+
+    /// Whether the path is to be checked again. Of several callers at a time one gets `true`.
+    pub(in crate::fs) fn is_due(&self, now: Instant) -> bool {
+        let now = now.saturating_duration_since(self.opened_at).as_millis().try_into().unwrap_or(u64::MAX);
+        let checked_at = self.checked_at.load(Ordering::Relaxed);
+        let is_due = now >= checked_at.saturating_add(CHECK_INTERVAL.as_millis() as u64);
+        is_due
+            && self.checked_at.compare_exchange(checked_at, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// Checks the path. Returns whether there is another directory now, or one where none was, or none any more. This
+    /// may block.
+    pub(in crate::fs) fn refresh(&self) -> bool {
+        let found = match RootDir::new(&self.path) {
+            Ok(dir) => Ok(Arc::new(dir)),
+            Err(error) if is_about_path(&error) => Err(error.kind()),
+            // For example, the process has too many open files.
+            Err(_) => return false,
+        };
+        let mut current = lock(&self.current);
+        let is_same = match (&*current, &found) {
+            (Ok(old), Ok(new)) => old.is_same(new),
+            (Err(old), Err(new)) => old == new,
+            (Ok(_), Err(_)) | (Err(_), Ok(_)) => false,
+        };
+        if !is_same {
+            *current = found;
+        }
+        !is_same
+    }
+
+    /// The directory that was there when the path was last checked.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there was none, or one that must not be read.
+    pub(in crate::fs) fn current_dir(&self) -> io::Result<Arc<RootDir>> {
+        lock(&self.current).clone().map_err(io::Error::from)
+    }
+}
+
+/// Half of the second in which another directory is to be found: the rest is for the check itself.
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Whether opening failed because of what is at the path, and not for want of something else.
+fn is_about_path(error: &io::Error) -> bool {
+    use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
+    matches!(error.kind(), NotFound | NotADirectory | PermissionDenied)
+}

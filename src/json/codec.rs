@@ -1,0 +1,375 @@
+//! JSON as the content of messages, and why content cannot be read as JSON (RFC 8259).
+
+use std::error::Error;
+use std::fmt;
+
+use serde_core::{Deserialize, Serialize};
+use serde_json::Deserializer;
+
+use crate::error::{Excerpt, write_escaped};
+use crate::message::{Body, Headers, Name, Request, Response, Status, Unfit};
+
+impl Request {
+    /// Reads the content as JSON. What borrows, such as a `&str` in a struct, borrows from the content.
+    ///
+    /// The body must have been received, as for [`Request::form`].
+    ///
+    /// # Errors
+    ///
+    /// Fails if the content is of another type, has a content coding, is not JSON, or is not the JSON of a `T`. In a
+    /// handler, `?` turns that into 415, 400 or 422. Also fails, with 500, if the content has not been received.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::Context;
+    ///
+    /// #[derive(serde::Deserialize)]
+    /// struct Search<'a> {
+    ///     term: &'a str,
+    ///     page: u32,
+    /// }
+    ///
+    /// #[derive(serde::Serialize)]
+    /// struct Found<'a> {
+    ///     term: &'a str,
+    ///     next: u32,
+    /// }
+    ///
+    /// fn search(ctx: &mut Context) -> corehttp::Result {
+    ///     let Context { request, response, .. } = ctx;
+    ///     let Search { term, page } = request.json()?;
+    ///     Ok(response.set_json(&Found { term, next: page + 1 })?)
+    /// }
+    /// # let service = corehttp::Server::new().service(search);
+    /// # let mut request = corehttp::Request::post("/")?;
+    /// # request.set_json(&serde_json::json!({"page": 1, "term": "milk"}))?;
+    /// # let response = corehttp::block_on(service.respond(request))?;
+    /// # assert_eq!(response.body.text()?, r#"{"term":"milk","next":2}"#);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias = "serde")]
+    pub fn json<'a, T: Deserialize<'a>>(&'a self) -> Result<T, InvalidJson> {
+        Ok(read(self.content_of(is_json)?)?)
+    }
+
+    /// Makes `value`, written as JSON, the content, and sets the content type.
+    ///
+    /// # Errors
+    ///
+    /// Fails if `value` cannot be written, for instance because the keys of a map are not texts. The request is then
+    /// without content.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use corehttp::{Context, Server, MemoryListener};
+    /// use corehttp::{Client, Request, Response};
+    ///
+    /// #[derive(serde::Deserialize, serde::Serialize)]
+    /// struct Note {
+    ///     text: String,
+    /// }
+    ///
+    /// # let listener = MemoryListener::new();
+    /// # let client = Client::builder().memory(listener.connector()).build();
+    /// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| {
+    /// #     std::mem::swap(&mut ctx.response.body, &mut ctx.request.body);
+    /// # })?;
+    /// # corehttp::block_on(async {
+    /// let mut request = Request::post("http://example.com/notes")?;
+    /// request.set_json(&Note { text: "milk".into() })?;
+    /// let mut response = Response::new();
+    /// client.send(&request, &mut response).await?;
+    /// let note: Note = response.json()?;
+    /// assert_eq!(note.text, "milk");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })??;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias = "serde")]
+    pub fn set_json(&mut self, value: &(impl Serialize + ?Sized)) -> Result<(), serde_json::Error> {
+        write(&mut self.body, &mut self.headers, value)
+    }
+}
+
+impl Response {
+    /// Reads the content as JSON, whatever its type is called. What borrows, such as a `&str` in a struct, borrows from
+    /// the content.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the content is not the JSON of a `T`; also if it is a stream, which has not been received. In a handler,
+    /// `?` turns that into 500, because it is not the peer's fault.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use corehttp::{Context, Server, MemoryListener};
+    /// use corehttp::Client;
+    ///
+    /// #[derive(serde::Deserialize)]
+    /// struct Note {
+    ///     text: String,
+    /// }
+    ///
+    /// # let listener = MemoryListener::new();
+    /// # let client = Client::builder().memory(listener.connector()).build();
+    /// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| {
+    /// #     ctx.response.set_json(&serde_json::json!({"text": "milk"})).unwrap();
+    /// # })?;
+    /// # corehttp::block_on(async {
+    /// let response = client.get("http://example.com/notes/1").await?;
+    /// let note = response.json::<Note>()?;
+    /// assert_eq!(note.text, "milk");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })??;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias = "serde")]
+    pub fn json<'a, T: Deserialize<'a>>(&'a self) -> Result<T, JsonError> {
+        self.body.json()
+    }
+
+    /// Makes `value`, written as JSON, the content, and sets the content type. It is written straight into the memory of
+    /// the body. See [`Request::json`].
+    ///
+    /// # Errors
+    ///
+    /// Fails if `value` cannot be written, for instance because the keys of a map are not texts. The response is then
+    /// without content.
+    #[doc(alias = "serde")]
+    pub fn set_json(&mut self, value: &(impl Serialize + ?Sized)) -> Result<(), serde_json::Error> {
+        write(&mut self.body, &mut self.headers, value)
+    }
+}
+
+impl Body {
+    /// Reads the content as JSON, whatever its type is called. See [`Response::set_json`].
+    ///
+    /// # Errors
+    ///
+    /// Fails if the content is not the JSON of a `T`; also if it is a stream, which has not been received.
+    #[doc(alias = "serde")]
+    pub fn json<'a, T: Deserialize<'a>>(&'a self) -> Result<T, JsonError> {
+        read(self.bytes())
+    }
+}
+
+/// Why the content of a request cannot be read as JSON.
+///
+/// In a handler, `?` turns it into the right status: see [`InvalidJson::owed`].
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum InvalidJson {
+    /// The content type is missing, repeated, or none of JSON.
+    ContentType,
+    /// The content has a content coding (RFC 9110 §8.4), and was not decoded.
+    ContentCoding,
+    /// The content has not been received: the application asked too early.
+    Unread,
+    /// The content is not JSON (RFC 8259 §2); or what is read of it nests deeper than 127 levels, or has a number that is
+    /// too large for an `f64`. What the type does not ask for is skipped.
+    Syntax(JsonError),
+    /// The content is JSON, but not of the type that was asked for: a field is missing, for example.
+    Value(JsonError),
+}
+
+impl InvalidJson {
+    /// Returns the status that the peer is answered with (RFC 9110 §15.5.1, §15.5.16, §15.5.21, §15.6.1).
+    pub fn owed(&self) -> Status {
+        *self.status()
+    }
+
+    fn status(&self) -> &'static Status {
+        match self {
+            InvalidJson::ContentType | InvalidJson::ContentCoding => &Status::UNSUPPORTED_MEDIA_TYPE,
+            InvalidJson::Unread => &Status::INTERNAL_SERVER_ERROR,
+            InvalidJson::Syntax(_) => &Status::BAD_REQUEST,
+            InvalidJson::Value(_) => &Status::UNPROCESSABLE_CONTENT,
+        }
+    }
+}
+
+impl fmt::Display for InvalidJson {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            InvalidJson::ContentType => f.write_str("the field content-type is missing, or is not of JSON"),
+            InvalidJson::ContentCoding => {
+                f.write_str("the content has a content coding, and was not decoded")
+            }
+            InvalidJson::Unread => f.write_str("the content was not read yet"),
+            InvalidJson::Syntax(error) | InvalidJson::Value(error) => error.fmt(f),
+        }
+    }
+}
+
+impl Error for InvalidJson {
+    /// The status, which makes `?` in a handler answer with it.
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(self.status())
+    }
+}
+
+impl From<Unfit> for InvalidJson {
+    fn from(unfit: Unfit) -> InvalidJson {
+        match unfit {
+            Unfit::Type => InvalidJson::ContentType,
+            Unfit::Coding => InvalidJson::ContentCoding,
+            Unfit::Unread => InvalidJson::Unread,
+        }
+    }
+}
+
+impl From<JsonError> for InvalidJson {
+    fn from(error: JsonError) -> InvalidJson {
+        if error.as_serde().is_data() { InvalidJson::Value(error) } else { InvalidJson::Syntax(error) }
+    }
+}
+
+/// Why content cannot be read as JSON of a type: what was expected, at which path, line and column.
+///
+/// Its text does not contain the value that was found instead: ``"the JSON at `items[2].price` is wrong: invalid type:
+/// string, expected f64 at line 1 column 30"``.
+#[derive(Debug)]
+pub struct JsonError {
+    /// The path in quotes, if it is known and not the root.
+    path: Option<Box<str>>,
+    error: serde_json::Error,
+}
+
+impl JsonError {
+    /// The error of reading `content` as a `T`.
+    #[cold]
+    fn new<'a, T: Deserialize<'a>>(error: serde_json::Error, content: &'a [u8]) -> JsonError {
+        // To keep track of the path takes time and memory, so only content that is known to be wrong is read with it.
+        let path = || {
+            let read = serde_path_to_error::deserialize::<_, T>(&mut Deserializer::from_slice(content));
+            let path = read.err()?.path().to_string();
+            (path != ROOT).then(|| Excerpt(&path).to_string().into())
+        };
+        JsonError { path: if error.is_data() { path() } else { None }, error }
+    }
+
+    /// Returns the error of serde_json, whose text may contain the value that was found.
+    pub fn as_serde(&self) -> &serde_json::Error {
+        &self.error
+    }
+}
+
+/// How serde_path_to_error writes the path of the whole.
+const ROOT: &str = ".";
+
+impl fmt::Display for JsonError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.path {
+            Some(path) => write!(f, "the JSON at {path} is wrong: ")?,
+            None => f.write_str("the JSON is wrong: ")?,
+        }
+        let (text, (line, column)) = (self.error.to_string(), (self.error.line(), self.error.column()));
+        let place = format!(" at line {line} column {column}");
+        let reason = without_value(text.strip_suffix(&*place).unwrap_or(&text));
+        // A name or another text of the peer may be part of it.
+        write_escaped(f, reason.chars().take(REASON_MAX))?;
+        f.write_str(&place)
+    }
+}
+
+/// How many characters of a reason are written.
+const REASON_MAX: usize = 200;
+
+/// The reason without the value that was found, which may be a secret, and long.
+fn without_value(reason: &str) -> String {
+    let parts = || {
+        let found =
+            ["invalid type: ", "invalid value: "].iter().find_map(|kind| reason.strip_prefix(kind))?;
+        let value = reason.len() - found.len() + found.find(['"', '`'])?;
+        let expected = reason.rfind(", expected ").filter(|expected| *expected > value)?;
+        Some((reason[..value].trim_end(), &reason[expected..]))
+    };
+    parts().map_or_else(|| reason.to_owned(), |(kind, expected)| format!("{kind}{expected}"))
+}
+
+impl Error for JsonError {}
+
+fn read<'a, T: Deserialize<'a>>(content: &'a [u8]) -> Result<T, JsonError> {
+    serde_json::from_slice(content).map_err(|error| JsonError::new::<T>(error, content))
+}
+
+fn write(
+    body: &mut Body,
+    headers: &mut Headers,
+    value: &(impl Serialize + ?Sized),
+) -> Result<(), serde_json::Error> {
+    body.clear();
+    serde_json::to_writer(&mut *body, value).inspect_err(|_| body.clear())?;
+    headers.put(Name::CONTENT_TYPE, b"application/json");
+    Ok(())
+}
+
+/// Whether a media type without its parameters is JSON, or is written as JSON (RFC 8259 §11, RFC 6839 §3.1).
+fn is_json(essence: &[u8]) -> bool {
+    let is_suffixed = || {
+        let (kind, suffix) = essence.split_at_checked(essence.len().checked_sub(SUFFIX.len())?)?;
+        Some(kind.contains(&b'/') && suffix.eq_ignore_ascii_case(SUFFIX))
+    };
+    essence.eq_ignore_ascii_case(b"application/json") || is_suffixed().unwrap_or_default()
+}
+
+const SUFFIX: &[u8] = b"+json";
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    #[test]
+    fn types_that_are_written_as_json_are_json_6839_3_1() {
+        for essence in ["application/json", "APPLICATION/Json", "application/problem+json", "a/b+JSON"] {
+            assert!(is_json(essence.as_bytes()), "{essence}");
+        }
+        for essence in [
+            "",
+            "json",
+            "+json",
+            "application/",
+            "application/jsonl",
+            "application/json-seq",
+            "application+json",
+            "text/json",
+            "text/plain",
+            "application/json+xml",
+            "application/problem+jso",
+        ] {
+            assert!(!is_json(essence.as_bytes()), "{essence}");
+        }
+    }
+
+    /// `content` is not a `T`, as `expected` states.
+    #[track_caller]
+    fn check<'a, T: Deserialize<'a> + fmt::Debug>(content: &'a str, expected: &str) {
+        let error = serde_json::from_str::<T>(content).unwrap_err();
+        assert_eq!(format!("{:#}", JsonError::new::<T>(error, content.as_bytes())), expected, "{content}");
+    }
+
+    #[test]
+    fn the_path_is_named_and_the_value_is_not() {
+        type Prices = HashMap<String, Vec<HashMap<String, f64>>>;
+        let at =
+            "the JSON at `items[1].price` is wrong: invalid type: string, expected f64 at line 1 column 46";
+        check::<Prices>(r#"{"items": [{"price": 1}, {"price": "secret, :"}]}"#, at);
+        check::<Vec<u8>>(
+            "[1, 300]",
+            "the JSON at `[1]` is wrong: invalid value: integer, expected u8 at line 1 column 7",
+        );
+        check::<u8>("-5", "the JSON is wrong: invalid value: integer, expected u8 at line 1 column 2");
+        check::<u8>("[", "the JSON is wrong: invalid type: sequence, expected u8 at line 1 column 0");
+        check::<Vec<u8>>("[1", "the JSON is wrong: EOF while parsing a list at line 1 column 2");
+        let long = format!("{{\"{}\": 0}}", "a\\n".repeat(100));
+        let shown = format!("the JSON at `{}…` is wrong", r"a\n".repeat(32));
+        let error = serde_json::from_str::<HashMap<String, bool>>(&long).unwrap_err();
+        let text = JsonError::new::<HashMap<String, bool>>(error, long.as_bytes()).to_string();
+        assert!(text.starts_with(&shown), "{text}");
+    }
+}
