@@ -17,7 +17,7 @@ use crate::memory::Reset;
 use crate::message::{
     Headers, InvalidRequest, InvalidTarget, Length, Method, Name, Request, Response, Status, Timings, members,
 };
-use crate::runtime::{self, Instant, rare};
+use crate::runtime::{self, Instant, boxed};
 use crate::wire::Announcement;
 
 impl Client {
@@ -36,7 +36,7 @@ impl Client {
         let mut pooled = answered.map_err(|error| self.describe(error, request, deadline))?;
         if self.redirects.concern(response.status) {
             // The server that redirected has received the request, and perhaps acted on it.
-            let followed = rare(|| self.follow_redirects(pooled, request, response)).await;
+            let followed = boxed(|| self.follow_redirects(pooled, request, response)).await;
             pooled = followed.map_err(|error| error.sent_before(true))?;
         }
         pooled.decode(response).map_err(|error| error.with_url(request.target().as_str()))?;
@@ -136,7 +136,7 @@ impl Client {
         };
         let mut pooled = match PooledConn::checkout(pool, runtime::now()) {
             Ok(pooled) => pooled,
-            Err(miss) => rare(|| self.wait_for_conn(miss, deadline)).await?,
+            Err(miss) => boxed(|| self.wait_for_conn(miss, deadline)).await?,
         };
         let cookies = CookieExchange::begin(&pooled.permit.pool, (request, taint));
         pooled.begin((request, taint), announcement, cookies.cookie(), deadline);
@@ -144,11 +144,11 @@ impl Client {
         if let Err(error) = poll_fn(|cx| pooled.poll_answer(cx, Some(request), response)).await {
             let retry =
                 || self.retry(pooled, error, (request, taint), announcement, response, cookies.cookie());
-            pooled = rare(retry).await?;
+            pooled = boxed(retry).await?;
         }
         cookies.end(response);
         if response.status == Status::EXPECTATION_FAILED && may_drop_expectation(request, announcement) {
-            return rare(|| self.resend_without_expectation(pooled, (request, taint), response)).await;
+            return boxed(|| self.resend_without_expectation(pooled, (request, taint), response)).await;
         }
         *response.timings_mut() = pooled.exchange.progress.timings;
         Ok(pooled)
@@ -219,7 +219,7 @@ impl Client {
         let announcement = pool.announce(request, content)?;
         let mut pooled = match PooledConn::checkout(pool, runtime::now()) {
             Ok(pooled) => pooled,
-            Err(miss) => rare(|| self.wait_for_conn(miss, deadline)).await?,
+            Err(miss) => boxed(|| self.wait_for_conn(miss, deadline)).await?,
         };
         let cookies = CookieExchange::begin(&pooled.permit.pool, (request, RedirectTaint::SameOrigin));
         pooled.begin((request, RedirectTaint::SameOrigin), announcement, cookies.cookie(), deadline);
@@ -242,7 +242,7 @@ impl Client {
                     cookies.cookie(),
                 )
             };
-            pooled = rare(retry).await?;
+            pooled = boxed(retry).await?;
             pooled.note_target(request.target().as_str());
         }
         Ok(Call::new(pooled, early, Headers::new(), cookies.into_owned()))
@@ -293,7 +293,7 @@ impl Client {
     ) -> Result<PooledConn, ClientError> {
         let (pool, since) = match miss {
             CheckoutMiss::NoIdle(permit) => {
-                return rare(|| self.open_conn(permit, Duration::ZERO, deadline)).await;
+                return boxed(|| self.open_conn(permit, Duration::ZERO, deadline)).await;
             }
             CheckoutMiss::NoPermit(pool, since) => (pool, since),
         };
@@ -307,7 +307,7 @@ impl Client {
         };
         match checked_out {
             Ok(pooled) => Ok(pooled),
-            Err(permit) => rare(|| self.open_conn(permit, queue, deadline)).await,
+            Err(permit) => boxed(|| self.open_conn(permit, queue, deadline)).await,
         }
     }
 

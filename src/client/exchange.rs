@@ -7,7 +7,7 @@ use crate::exchange::{ExchangeError, Incoming, Outgoing};
 use crate::memory::Reset;
 use crate::message::{Headers, Request, Response, Timings, Version};
 use crate::net::Workspace;
-use crate::runtime::{self, Instant, Turn};
+use crate::runtime::{self, Budget, Instant};
 use crate::wire::{Asked, Wish, patience, persists};
 
 /// First its memory, then what is known of it, each part of which has its own life.
@@ -19,7 +19,7 @@ pub(super) struct Exchange {
     /// For the head of an answer to a call. Lent to the call, and absent before the first one.
     pub(super) early: Option<Box<Response>>,
     /// How much was decoded since other tasks had their turn.
-    pub(super) turn: Turn,
+    pub(super) budget: Budget,
     /// The target of the request, if the caller goes on without the request: errors name it.
     pub(super) target: String,
     pub(super) persistence: Persistence,
@@ -51,7 +51,7 @@ impl Default for Exchange {
             outgoing: Outgoing::default(),
             workspace: None,
             early: None,
-            turn: Turn::default(),
+            budget: Budget::default(),
             target: String::new(),
             persistence: Persistence::new(now),
             spec: ExchangeSpec::default(),
@@ -62,13 +62,13 @@ impl Default for Exchange {
 
 impl Reset for Exchange {
     fn reset(&mut self) {
-        let Exchange { incoming, outgoing, workspace, early, turn, target, persistence, spec, progress } =
+        let Exchange { incoming, outgoing, workspace, early, budget, target, persistence, spec, progress } =
             self;
         incoming.reset();
         outgoing.reset();
         workspace.iter_mut().for_each(|workspace| workspace.reset());
         early.iter_mut().for_each(|early| early.reset());
-        (*turn, *spec) = Default::default();
+        (*budget, *spec) = Default::default();
         target.clear();
         *persistence = Persistence::new(persistence.opened_at);
         *progress = Progress::new(Timings::default(), progress.phase_start);

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::codec::{Decode, ROOM_MIN, Step};
 use super::{Coding, CodingError, codecs};
-use crate::memory::{Arena, Stash};
+use crate::memory::{Arena, LocalCache};
 use crate::message::Headers;
 
 /// The decoders of one content, one for each coding that was applied to it. When dropped, they are kept to be used
@@ -155,7 +155,7 @@ impl Stage {
         self.read += step.read;
         self.is_whole = step.is_whole;
         self.left = self.left.checked_sub(step.written).ok_or(CodingError::TooLarge(limit))?;
-        out.grow(step.written);
+        out.commit(step.written);
         Ok(step)
     }
 }
@@ -164,7 +164,7 @@ impl Stage {
 type Spare = (Coding, Box<dyn Decode>, Arena);
 
 thread_local! {
-    static SPARE: Stash<Spare> = const { Stash::new() };
+    static SPARE: LocalCache<Spare> = const { LocalCache::new() };
 }
 
 impl Drop for Decoders {

@@ -5,7 +5,7 @@ use std::fmt;
 use super::codec::Flush;
 use super::encode::Encode;
 use super::{Coding, CodingError, codecs};
-use crate::memory::Stash;
+use crate::memory::LocalCache;
 
 /// An encoder in use. When it is dropped, its state, which is large, is kept on its thread to be used again.
 pub(crate) struct Encoder {
@@ -85,7 +85,7 @@ const ROOM_MAX: usize = 16 << 10;
 type Spare = ((Coding, u32), Box<dyn Encode>);
 
 thread_local! {
-    static SPARE: Stash<Spare> = const { Stash::new() };
+    static SPARE: LocalCache<Spare> = const { LocalCache::new() };
 }
 
 impl Drop for Encoder {

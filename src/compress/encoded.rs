@@ -8,7 +8,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::coding::{Encoder, Flush};
 use crate::message::Source;
-use crate::runtime::Turn;
+use crate::runtime::Budget;
 
 /// The compressed content of a source. Whenever the source has nothing for now, the encoder is flushed.
 pub(super) struct Encoded {
@@ -21,18 +21,26 @@ pub(super) struct Encoded {
     sent: usize,
     /// How the encoder was last called.
     last: Flush,
-    turn: Turn,
+    budget: Budget,
 }
 
 impl Encoded {
     pub(super) fn new(source: Source, encoder: Encoder) -> Encoded {
         let piece = vec![0; PIECE];
-        Encoded { source, encoder, piece, made: Vec::new(), sent: 0, last: Flush::Now, turn: Turn::default() }
+        Encoded {
+            source,
+            encoder,
+            piece,
+            made: Vec::new(),
+            sent: 0,
+            last: Flush::Now,
+            budget: Budget::default(),
+        }
     }
 
     /// Encodes what the source yields next.
     fn poll_made(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(self.turn.poll(cx));
+        ready!(self.budget.poll_proceed(cx));
         let mut room = ReadBuf::new(&mut self.piece);
         let flush = match self.source.as_mut().poll_read(cx, &mut room) {
             Poll::Pending if self.last == Flush::Now => return Poll::Pending,
@@ -44,7 +52,7 @@ impl Encoded {
         self.made.clear();
         self.sent = 0;
         self.last = flush;
-        self.turn.note(room.filled().len());
+        self.budget.spend(room.filled().len());
         self.encoder.encode(room.filled(), flush, &mut self.made)?;
         Poll::Ready(Ok(()))
     }

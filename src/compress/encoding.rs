@@ -7,7 +7,7 @@ use std::mem;
 use super::encoded::Encoded;
 use super::rules::Rules;
 use crate::coding::{Choice, Coding, CodingError, Encoder, Flush, encode_once};
-use crate::memory::Stash;
+use crate::memory::LocalCache;
 use crate::message::{Body, Headers, Length, Method, Response, Status};
 use crate::server::{Context, Transform, TransformAction};
 
@@ -214,7 +214,7 @@ impl Encoding {
 const MADE_KEPT_MAX: usize = 256 << 10;
 
 thread_local! {
-    static SPARE: Stash<Box<Encoding>> = const { Stash::new() };
+    static SPARE: LocalCache<Box<Encoding>> = const { LocalCache::new() };
 }
 
 impl Transform for Encoding {

@@ -10,7 +10,7 @@ use self::encoding::Encoding;
 use self::rules::Rules;
 use crate::coding::Coding;
 use crate::message::{Body, Request};
-use crate::runtime::Seats;
+use crate::runtime::BlockingLimit;
 use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 
 /// Compresses the answers of a handler, with the coding that the peer prefers (RFC 9110 §8.4, §12.5.3).
@@ -149,11 +149,11 @@ fn finish(ctx: &mut Context, outcome: Result) -> Result<Option<Elsewhere>> {
     let Some(mut own) = Encoding::take(ctx) else { return outcome.map(|()| None) };
     let finished = outcome.and_then(|()| Ok(own.finish(&mut ctx.response)?));
     own.give();
-    Ok(finished?.map(|large| Box::pin(async { Ok(SEATS.work(|| large.encode()).await??) }) as Elsewhere))
+    Ok(finished?.map(|large| Box::pin(async { Ok(LIMIT.run(|| large.encode()).await??) }) as Elsewhere))
 }
 
 /// The threads on which large bodies are compressed.
-static SEATS: Seats = Seats::new();
+static LIMIT: BlockingLimit = BlockingLimit::new();
 
 /// A body that is being compressed on another thread.
 type Elsewhere = Pin<Box<dyn Future<Output = Result<Body>>>>;

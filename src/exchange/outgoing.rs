@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::ReadBuf;
 
 use super::{Bounds, ExchangeError, Phase};
-use crate::memory::{Arena, Reset, vacate};
+use crate::memory::{Arena, Reset, clear_cold};
 use crate::message::{Body, Headers, Source};
 use crate::net::{Conn, Fault, FileSender, Home, Output, shrunk};
 use crate::wire::{Announcement, Framing, chunked};
@@ -271,7 +271,7 @@ impl Outgoing {
             ready!(read).map_err(ExchangeError::Source)?;
             match room.filled().len() {
                 0 => self.source = None,
-                count => piece.grow(count),
+                count => piece.commit(count),
             }
         }
     }
@@ -308,8 +308,8 @@ impl Reset for Outgoing {
         let Outgoing { state, sent, source, piece, file } = self;
         *state = State::Unsent;
         *sent = 0;
-        vacate(source);
-        vacate(file);
+        clear_cold(source);
+        clear_cold(file);
         piece.clear();
     }
 

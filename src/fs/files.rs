@@ -16,7 +16,7 @@ use super::response;
 use super::root::Root;
 use super::snapshot::Etag;
 use crate::message::{Headers, InvalidField, Method, Request, Status, escape_resource};
-use crate::runtime::{Seats, spawn_blocking};
+use crate::runtime::{BlockingLimit, spawn_blocking};
 use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 
 /// Serves the files of a directory, and nothing outside of it.
@@ -385,7 +385,7 @@ impl<N: Handler> Handler for Files<N> {
                 }
                 let (lookup, sort) = (self.lookup.clone(), Sort::from_query(&request.query()));
                 // Boxed because it is rare: the future of each request holds room for this one.
-                let page = Box::pin(LISTINGS.work(move || lookup.list(&listed, sort))).await?;
+                let page = Box::pin(LISTINGS.run(move || lookup.list(&listed, sort))).await?;
                 let page = page.map_err(|error| open_error(request.path(), error))?;
                 response.headers.set("content-security-policy", listing::POLICY)?;
                 response.set_shared("text/html; charset=utf-8", page)?;
@@ -401,7 +401,7 @@ impl<N: Handler> Handler for Files<N> {
 
 /// The threads on which directories are listed. Anyone may request a large one as often as they like, and requests for
 /// files must not have to wait for that.
-static LISTINGS: Seats = Seats::new();
+static LISTINGS: BlockingLimit = BlockingLimit::new();
 
 /// The same target with a `/` after its path, as a reference (RFC 3986 §4.1). It begins with a single one, or it would
 /// name a host (§4.2).
@@ -457,7 +457,7 @@ mod tests {
             for _ in 0..available_cores() {
                 let left = left.clone();
                 let work = move || left.lock().unwrap().recv();
-                tokio::spawn(LISTINGS.work(work));
+                tokio::spawn(LISTINGS.run(work));
             }
             tokio::task::yield_now().await;
             let mut listing = std::pin::pin!(ask("/"));

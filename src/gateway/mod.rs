@@ -12,7 +12,7 @@ use tokio::io::AsyncWrite;
 use self::pump::{Pump, gateway_error};
 use crate::client::{Call, ClientError};
 use crate::message::{Headers, Response, Status};
-use crate::runtime::beside;
+use crate::runtime::join_first;
 use crate::server::{Context, Error, Outcome, Result, Writer};
 
 impl Context {
@@ -99,10 +99,11 @@ impl Context {
             return Err(Error::new(Status::BAD_GATEWAY, "a part of the body was read before"));
         }
         let opening = pin!(call.into_future());
-        let opened = beside(async { opening.await.map_err(gateway_error) }, self.peer_gone());
+        let opened = join_first(async { opening.await.map_err(gateway_error) }, self.peer_gone());
         let call = RefCell::new(opened.await?);
         let mut pump = Pump::new(&call, self.request.body.bytes());
-        while beside(next_interim(&call), pump.run_and_watch(&mut self.body_reader().skip_buffered())).await?
+        while join_first(next_interim(&call), pump.run_and_watch(&mut self.body_reader().skip_buffered()))
+            .await?
         {
             let (status, fields) = {
                 let mut call = call.borrow_mut();
@@ -127,7 +128,7 @@ impl Context {
         } else {
             let (body, out) = self.duplex().await?;
             let mut body = body.skip_buffered();
-            beside(relay(&call, &connection_options, out), pump.run_and_watch(&mut body)).await?;
+            join_first(relay(&call, &connection_options, out), pump.run_and_watch(&mut body)).await?;
             // Many servers answer while they read.
             pump.run(&mut body).await?;
         }
@@ -150,7 +151,7 @@ async fn relay(call: &RefCell<Call>, connection_options: &Headers, mut out: Writ
             out.flush().await?;
             out.peer_gone().await
         };
-        let len = beside(chunk, pause).await?;
+        let len = join_first(chunk, pause).await?;
         if len == 0 {
             break;
         }

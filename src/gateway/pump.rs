@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 
 use crate::client::{Call, ClientError};
 use crate::message::Headers;
-use crate::runtime::beside;
+use crate::runtime::join_first;
 use crate::server::{Error, Reader, Result};
 
 /// Forwards the body of a request to the server behind. It can be stopped at any time, and continues where it was.
@@ -51,14 +51,14 @@ impl Pump<'_> {
             while self.sent < self.chunk.len() {
                 let chunk = &self.chunk[self.sent..];
                 let write = self.poll_call(|call, cx| call.poll_data(cx, chunk));
-                self.sent += beside(write, gone(body)).await?;
+                self.sent += join_first(write, gone(body)).await?;
             }
             let chunk = async { Ok(body.chunk().await?) };
             // A peer that pauses may be waiting for an answer to what it has sent.
             let flush = self.poll_call(Call::poll_sent);
-            let Some(chunk) = beside(chunk, flush).await? else {
+            let Some(chunk) = join_first(chunk, flush).await? else {
                 let trailers = body.trailers().forwarded_behind(&body.request.headers);
-                return beside(self.finish(&trailers), gone(body)).await;
+                return join_first(self.finish(&trailers), gone(body)).await;
             };
             self.chunk.clear();
             self.chunk.extend_from_slice(chunk);

@@ -64,7 +64,7 @@ impl Arena {
     }
 
     /// Returns the room behind the content, at least `least` bytes. What is written there becomes content with
-    /// [`Arena::grow`].
+    /// [`Arena::commit`].
     #[inline]
     pub(crate) fn spare(&mut self, least: usize) -> &mut [u8] {
         self.spare_within(least, usize::MAX)
@@ -89,7 +89,7 @@ impl Arena {
 
     /// Makes the first `count` bytes of the spare room part of the content.
     #[inline]
-    pub(crate) fn grow(&mut self, count: usize) {
+    pub(crate) fn commit(&mut self, count: usize) {
         assert!(count <= self.bytes.len() - self.end, "only what was offered can have been filled");
         self.end += count;
     }
@@ -194,7 +194,7 @@ mod tests {
         let mut arena = Arena::default();
         arena.spare(3)[..3].copy_from_slice(b"abc");
         assert_eq!(arena.as_slice(), b"");
-        arena.grow(2);
+        arena.commit(2);
         assert_eq!(arena.as_slice(), b"ab");
     }
 
@@ -222,7 +222,7 @@ mod tests {
             (400, 100, 200, 200),
             (200, 100, 0, 0),
         ] {
-            arena.grow(filled);
+            arena.commit(filled);
             assert_eq!(
                 arena.spare_within(least, most).len(),
                 room,
@@ -260,6 +260,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "only what was offered")]
     fn growing_beyond_the_spare_room_is_a_bug() {
-        Arena::default().grow(1);
+        Arena::default().commit(1);
     }
 }

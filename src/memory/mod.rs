@@ -3,15 +3,15 @@
 //! Nothing here knows what the bytes mean.
 
 mod arena;
+mod clear_cold;
 mod free_list;
+mod local_cache;
 mod lock;
 mod span;
-mod stash;
-mod vacate;
 
 pub(crate) use arena::Arena;
+pub(crate) use clear_cold::clear_cold;
 pub(crate) use free_list::{FreeList, Reset};
+pub(crate) use local_cache::LocalCache;
 pub(crate) use lock::{lock, read_lock, write_lock};
 pub(crate) use span::Span;
-pub(crate) use stash::Stash;
-pub(crate) use vacate::vacate;

@@ -23,7 +23,7 @@ impl Span {
 
     /// The span of `part`, a slice of `whole`.
     #[inline]
-    pub(crate) fn of(part: &[u8], whole: &[u8]) -> Span {
+    pub(crate) fn from_slices(part: &[u8], whole: &[u8]) -> Span {
         assert!(whole.len() <= u32::MAX as usize, "a text with spans is at most 4 GiB long");
         let start = part.as_ptr().addr().wrapping_sub(whole.as_ptr().addr());
         debug_assert!(
@@ -42,7 +42,7 @@ impl Span {
 
     /// The same bytes in a text that has `len` more bytes in front.
     #[inline]
-    pub(crate) fn behind(self, len: usize) -> Span {
+    pub(crate) fn shifted(self, len: usize) -> Span {
         Span::new(self.start() + len, self.len())
     }
 

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use tokio::io::AsyncRead;
 
-use crate::memory::{Arena, Reset, lock, vacate};
+use crate::memory::{Arena, Reset, clear_cold, lock};
 
 /// The content of a message: nothing, bytes, or a stream.
 ///
@@ -105,7 +105,7 @@ impl Body {
 
     /// Removes the content.
     pub fn clear(&mut self) {
-        vacate(&mut self.foreign);
+        clear_cold(&mut self.foreign);
         self.is_buffered = false;
         self.buffer.clear();
     }
@@ -217,7 +217,7 @@ impl Body {
 
     /// Makes the buffer the content, to receive into it.
     pub(crate) fn receive(&mut self) -> &mut Arena {
-        vacate(&mut self.foreign);
+        clear_cold(&mut self.foreign);
         self.is_buffered = true;
         &mut self.buffer
     }

@@ -5,7 +5,7 @@ use std::str::Utf8Error;
 use bytes::Bytes;
 
 use super::{Body, CONTENT_FIELDS, Headers, InvalidCookie, InvalidField, Name, SetCookie, Status, Timings};
-use crate::memory::{Reset, vacate};
+use crate::memory::{Reset, clear_cold};
 
 /// A response, either to be sent or received. The same type serves in both directions.
 ///
@@ -217,7 +217,7 @@ impl Reset for Response {
     fn reset(&mut self) {
         let Self { status, headers, body, trailers, timings, url } = self;
         *status = Status::OK;
-        vacate(url);
+        clear_cold(url);
         if let Some(timings) = timings {
             **timings = Timings::default();
         }

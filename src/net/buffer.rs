@@ -40,7 +40,7 @@ impl Buffer {
     /// Adds `count` bytes that were read into the room.
     #[inline]
     pub(super) fn filled(&mut self, count: usize) {
-        self.arena.grow(count);
+        self.arena.commit(count);
         self.full = self.arena.spare(0).is_empty();
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::crowd::Crowd;
 use super::write_progress::WriteProgress;
-use crate::memory::{Reset, vacate};
+use crate::memory::{Reset, clear_cold};
 
 /// What a connection needs only while it is busy.
 #[derive(Default)]
@@ -93,7 +93,7 @@ impl Reset for Workspace {
             progress,
         } = self;
         (*is_reset, *is_flushing, *is_shared) = (false, false, false);
-        vacate(crowd);
+        clear_cold(crowd);
         bytes.clear();
         (*written, *sent_before) = (0, 0);
         *traffic = Traffic::default();

@@ -3,36 +3,36 @@
 //!
 //! tokio's tasks and timers are used on this floor only. Some features add work on blocking threads, and randomness.
 
-mod beside;
+mod boxed;
+mod budget;
 mod cores;
-mod first;
 mod handle;
-mod rare;
-mod routine;
+mod join_first;
+mod reusable_future;
+mod select;
 mod shutdown_signal;
 mod time;
-mod turn;
 
 #[cfg(any(feature = "compress", feature = "fs", feature = "multipart"))]
 mod blocking;
+#[cfg(any(feature = "compress", feature = "fs"))]
+mod blocking_limit;
 #[cfg(any(feature = "fs", feature = "multipart"))]
 mod random;
-#[cfg(any(feature = "compress", feature = "fs"))]
-mod seats;
 
-pub(crate) use beside::beside;
 #[cfg(any(feature = "compress", feature = "fs", feature = "multipart"))]
 pub(crate) use blocking::spawn_blocking;
+#[cfg(any(feature = "compress", feature = "fs"))]
+pub(crate) use blocking_limit::BlockingLimit;
+pub(crate) use boxed::boxed;
+pub(crate) use budget::Budget;
 pub(crate) use cores::{Pinning, available_cores, block_on_core, spawn, yield_now};
-pub(crate) use first::first;
 pub use handle::block_on;
 pub(crate) use handle::{Handle, Id};
+pub(crate) use join_first::join_first;
 #[cfg(any(feature = "fs", feature = "multipart"))]
 pub(crate) use random::random_token;
-pub(crate) use rare::rare;
-pub(crate) use routine::Routine;
-#[cfg(any(feature = "compress", feature = "fs"))]
-pub(crate) use seats::Seats;
+pub(crate) use reusable_future::ReusableFuture;
+pub(crate) use select::select;
 pub use shutdown_signal::shutdown_signal;
 pub(crate) use time::{Instant, later, now, sleep, sleep_until, timeout, timeout_at};
-pub(crate) use turn::Turn;

@@ -54,7 +54,7 @@ where
                 None
             };
             let opened = async { Some(open(&*make, core, bound, stop).await) };
-            let opened = match runtime::first(cut, opened).await {
+            let opened = match runtime::select(cut, opened).await {
                 Some(Ok(opened)) => Some(opened),
                 // The launching thread returns it, unless it has given up.
                 Some(Err(error)) => return ready.send(Err(error)).or(Ok(())),

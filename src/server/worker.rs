@@ -12,7 +12,7 @@ use super::stats::CoreStats;
 use super::{Context, Handler};
 use crate::memory::{FreeList, Reset};
 use crate::net::{Ticker, Timetable};
-use crate::runtime::Routine;
+use crate::runtime::ReusableFuture;
 
 /// What one core owns: its handler, and the memory its connections take turns with.
 pub(super) struct Worker<H: Handler> {
@@ -83,7 +83,7 @@ impl<H: Handler> Worker<H> {
 ///
 /// So the task of a connection has no room for what it needs while it is busy, and an idle one is small whatever the
 /// handler is. An idle job future does not hold the worker, which holds the future.
-pub(super) type JobFuture<H> = Routine<(Rc<Worker<H>>, Job), JobOutcome>;
+pub(super) type JobFuture<H> = ReusableFuture<(Rc<Worker<H>>, Job), JobOutcome>;
 
 /// An idle job future is as good as new.
 impl<H: Handler> Reset for JobFuture<H> {

@@ -12,7 +12,7 @@ use super::frame_channel::{FrameChannel, NextFrame};
 use super::header_map::to_header_map;
 use super::tower_body::TowerBody;
 use crate::exchange::ExchangeError;
-use crate::runtime::{beside, first};
+use crate::runtime::{join_first, select};
 use crate::server::{Context, Reader, Result};
 use crate::wire::WireError;
 
@@ -47,7 +47,7 @@ impl BodyPump {
         loop {
             let done = async { work.as_mut().await.map(Some) };
             let sent = async { self.send_next(body).await.map(|()| None) };
-            if let Some(done) = first(done, sent).await? {
+            if let Some(done) = select(done, sent).await? {
                 return Ok(done);
             }
         }
@@ -56,7 +56,7 @@ impl BodyPump {
     /// Gives the next piece, once it is asked for.
     async fn send_next(&self, body: &mut Reader<'_>) -> Result {
         let Some(channel) = &self.0 else { return body.peer_gone().await };
-        beside(poll_fn(|cx| channel.poll_requested(cx).map(Ok)), body.peer_gone()).await?;
+        join_first(poll_fn(|cx| channel.poll_requested(cx).map(Ok)), body.peer_gone()).await?;
         channel.send(next_frame(body).await);
         Ok(())
     }

@@ -12,7 +12,7 @@ use super::body_pump::BodyPump;
 use super::header_map::append_header_map;
 use crate::exchange::ExchangeError;
 use crate::message::{Headers, Response, Status};
-use crate::runtime::beside;
+use crate::runtime::join_first;
 use crate::server::{Context, Error, InvalidAnswer, Result, Writer};
 
 /// Sends `answered`, whose body may still read that of the request.
@@ -113,7 +113,7 @@ where
         out.flush().await?;
         out.peer_gone().await
     };
-    beside(async { frame.await.transpose().map_err(Error::other) }, pause).await
+    join_first(async { frame.await.transpose().map_err(Error::other) }, pause).await
 }
 
 async fn write(out: &mut Writer<'_>, mut data: impl Buf) -> Result {

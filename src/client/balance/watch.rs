@@ -10,7 +10,7 @@ use super::member::Member;
 use crate::client::{ClientPhase, Host};
 use crate::memory::lock;
 use crate::message::{Request, Response};
-use crate::runtime::{self, Handle, first, sleep_until};
+use crate::runtime::{self, Handle, select, sleep_until};
 
 /// The request of an active check. An answer of 2xx within the interval means that the host is up.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ async fn watch(member: Weak<Member>, host: Host, gone: oneshot::Receiver<Infalli
         // Nothing is ever sent; this is the end of the sender.
         let Err(_) = gone.await;
     };
-    first(gone, keep_checking(member, host, check)).await;
+    select(gone, keep_checking(member, host, check)).await;
 }
 
 /// Checks `member`, which is at `host`, for as long as it is there.

@@ -27,7 +27,7 @@ use super::redirect::RedirectTaint;
 use super::{Client, ClientCause, ClientError, ClientPhase, ask, origin};
 use crate::memory::Reset;
 use crate::message::{InvalidRequest, Method, Request, Response};
-use crate::runtime::{self, Handle, Instant, first, sleep_until, timeout_at};
+use crate::runtime::{self, Handle, Instant, select, sleep_until, timeout_at};
 use crate::wire::{Announcement, Wish};
 
 /// Sends requests to one origin over a few connections, without waiting for answers in between (RFC 9112 §9.3.2).
@@ -143,7 +143,7 @@ impl Pipeline {
                     sleep_until(deadline).await;
                     Ok(None)
                 };
-                first(over, answer).await?
+                select(over, answer).await?
             }
         };
         if answered.is_none() {

@@ -137,14 +137,14 @@ impl PooledConn {
     /// end.
     fn poll_decoded(&mut self, cx: &mut Context<'_>, reading: Reading) -> Poll<Result<usize, ClientError>> {
         // A little input may decode to a lot.
-        ready!(self.exchange.turn.poll(cx));
+        ready!(self.exchange.budget.poll_proceed(cx));
         loop {
-            let Exchange { incoming, progress, turn, .. } = &mut *self.exchange;
+            let Exchange { incoming, progress, budget, .. } = &mut *self.exchange;
             let Some(decoding) = &mut progress.decoding else { return self.poll_received(cx, reading) };
             match decoding.pull(incoming.chunk()) {
                 Ok(0) => {}
                 Ok(count) => {
-                    turn.note(count);
+                    budget.spend(count);
                     return Poll::Ready(Ok(count));
                 }
                 Err(error) => return Poll::Ready(Err(self.coding_error(error))),
@@ -156,11 +156,11 @@ impl PooledConn {
                 return Poll::Ready(end.map(|()| 0).map_err(|error| self.coding_error(error)));
             }
             // Much that has come during the upload may decode to nothing, and that must not hold up the other tasks.
-            let Exchange { incoming, turn, .. } = &mut *self.exchange;
+            let Exchange { incoming, budget, .. } = &mut *self.exchange;
             let piece = received.min(DECODED_AT_ONCE);
             incoming.shorten_chunk(piece);
-            turn.note(piece);
-            ready!(turn.poll(cx));
+            budget.spend(piece);
+            ready!(budget.poll_proceed(cx));
         }
     }
 

@@ -387,7 +387,7 @@ fn poll_content<H: Home>(
     let room_len = room.len().min(most);
     let count = ready!(conn.poll_read(cx, &mut room[..room_len], limit))?;
     let of_body = count.min(left_here);
-    content.grow(of_body);
+    content.commit(of_body);
     input.append(&content.spare(0)[..count - of_body]);
     *left -= of_body as u64;
     Poll::Ready(Ok(count))

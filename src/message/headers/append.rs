@@ -9,7 +9,7 @@ impl Headers {
         let Some(lines) = other.as_wire() else { return self.append_all_but(&[], other) };
         let start = self.text.len();
         self.text.extend(lines);
-        self.fields.extend(other.fields.iter().map(|field| field.behind(start)));
+        self.fields.extend(other.fields.iter().map(|field| field.shifted(start)));
         self.present |= other.present;
     }
 

@@ -23,8 +23,8 @@ impl Field {
 
     /// This line in a text that has `len` more bytes in front.
     #[inline]
-    pub(super) fn behind(self, len: usize) -> Field {
-        Field { name: self.name.behind(len), value: self.value.behind(len), ..self }
+    pub(super) fn shifted(self, len: usize) -> Field {
+        Field { name: self.name.shifted(len), value: self.value.shifted(len), ..self }
     }
 }
 

@@ -24,7 +24,7 @@ use self::parts::{ASCII_PATH, ASCII_QUERY, Parts};
 use self::url::Url;
 use super::percent::{self, Plus};
 use super::{Class, Form, InvalidText, Method};
-use crate::memory::{Reset, Span, vacate};
+use crate::memory::{Reset, Span, clear_cold};
 
 /// The target of a request: what it is about, in one of [four forms](TargetForm). The default is `/`.
 ///
@@ -214,7 +214,7 @@ impl Target {
         self.text.clear();
         self.text.push_str(text);
         self.parts = parts;
-        vacate(&mut self.authorization);
+        clear_cold(&mut self.authorization);
     }
 
     /// The value of `authorization` that stands for the user and the password of the URL, if it has any.
@@ -391,7 +391,7 @@ impl Reset for Target {
         let Target { text, parts, authorization } = self;
         text.clear();
         *parts = Parts::default();
-        vacate(authorization);
+        clear_cold(authorization);
     }
 
     fn shrink(&mut self) {

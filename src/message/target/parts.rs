@@ -50,7 +50,7 @@ impl Parts {
         let rest = target[scheme_len..].strip_prefix(b"://").ok_or(InvalidTarget::Form)?;
         let authority = &rest[..memchr::memchr2(b'/', b'?', rest).unwrap_or(rest.len())];
         parse_authority(authority)?;
-        let authority = Span::of(authority, target);
+        let authority = Span::from_slices(authority, target);
         let (path, query) = resource(target, authority.end())?;
         Ok(Parts { form: TargetForm::Absolute, scheme: Some(scheme), authority, path, query })
     }

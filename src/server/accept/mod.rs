@@ -56,12 +56,12 @@ impl AcceptLoop {
                 Err(_) => std::future::pending().await,
             }
         };
-        let accepted = runtime::first(stopped, self.accept_all(&worker)).await;
+        let accepted = runtime::select(stopped, self.accept_all(&worker)).await;
         drop(stop_on_drop);
         let CoreState { timetable, stats, .. } = &*worker.shared;
         timetable.stop();
         self.stop_listening(&worker).await;
-        runtime::first(timetable.emptied(), grace_elapsed(&mut self.stop)).await;
+        runtime::select(timetable.emptied(), grace_elapsed(&mut self.stop)).await;
         stats.cut.add(stats.open());
         accepted
     }

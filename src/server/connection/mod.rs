@@ -81,7 +81,7 @@ impl<H: Handler> Connection<H> {
 
     fn begin(&mut self, job: Job) {
         let future = self.worker.take_job_future(|| JobFuture::new(serve::run));
-        future.begin((self.worker.clone(), job));
+        future.start((self.worker.clone(), job));
         self.job = Some(future);
     }
 

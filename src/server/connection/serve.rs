@@ -13,7 +13,7 @@ use super::refuse::refuse;
 use super::run_handler::{HandlerOutcome, finalize_response, report_failure, run_handler};
 use crate::exchange::{ExchangeError, Expectation, Head};
 use crate::message::{Name, Status, Version};
-use crate::runtime::{rare, yield_now};
+use crate::runtime::{boxed, yield_now};
 use crate::server::context::{CloseMode, NextStep};
 use crate::server::error::Refused;
 use crate::server::job::{Job, JobOutcome};
@@ -23,7 +23,7 @@ use crate::server::{BodyPlan, Context, Handler, RefusalCause, Result};
 /// Does a job for a connection.
 pub(super) async fn run<H: Handler>((worker, job): (Rc<Worker<H>>, Job)) -> JobOutcome {
     let context = match job {
-        Job::Handshake(conn) => return rare(|| secure(worker, *conn)).await,
+        Job::Handshake(conn) => return boxed(|| secure(worker, *conn)).await,
         Job::Exchanges(context) => context,
     };
     let mut guard = ContextGuard::new(&worker, context);

@@ -6,7 +6,7 @@ use std::io;
 use super::Context;
 use crate::coding::{CodingError, Decoders, OF_CODED};
 use crate::message::Body;
-use crate::runtime::Turn;
+use crate::runtime::Budget;
 
 impl Context {
     /// Decodes the request's body, undoing its content codings such as `gzip`, and removes the fields that described
@@ -54,15 +54,15 @@ impl Context {
 /// Decodes all of `coded`, yielding to other tasks now and then: a small input may decode to a lot, and much input may
 /// decode to nothing and still take time.
 async fn decode(mut decoders: Decoders, coded: &[u8]) -> Result<Body, CodingError> {
-    let (mut body, mut turn) = (Body::new(), Turn::default());
+    let (mut body, mut budget) = (Body::new(), Budget::default());
     let content = body.receive();
     for mut piece in coded.chunks(PIECE) {
-        turn.note(piece.len());
+        budget.spend(piece.len());
         loop {
-            poll_fn(|cx| turn.poll(cx)).await;
+            poll_fn(|cx| budget.poll_proceed(cx)).await;
             match decoders.pull(&mut piece, content)? {
                 0 => break,
-                count => turn.note(count),
+                count => budget.spend(count),
             }
         }
     }

@@ -39,7 +39,7 @@ use super::error::Refused;
 use super::shared::CoreState;
 use super::{Refusal, RefusalCause};
 use crate::exchange::{ExchangeError, Head, Incoming, Outgoing, poll_flush};
-use crate::memory::{Reset, vacate};
+use crate::memory::{Reset, clear_cold};
 use crate::message::{Method, Request, Response, Status};
 use crate::net::{Conn, Peer, Workspace};
 use crate::wire::Asked;
@@ -329,11 +329,11 @@ impl Reset for Context {
         request.reset();
         response.reset();
         extensions.clear();
-        vacate(transform);
+        clear_cold(transform);
         transformed.clear();
         incoming.get_mut().reset();
         outgoing.reset();
-        vacate(upgraded);
+        clear_cold(upgraded);
         if let Some(mut conn) = conn.borrow_mut().take() {
             conn.swap_workspace(workspace);
         }

@@ -13,7 +13,7 @@ use super::peer_closed::poll_peer_gone;
 use crate::coding::{DECODED_AT_ONCE, Decoders, Decoding};
 use crate::exchange::{Bounds, ExchangeError, Incoming};
 use crate::message::{Headers, Request};
-use crate::runtime::Turn;
+use crate::runtime::Budget;
 use crate::server::Result;
 
 /// A request's body, read as it arrives. If the handler reads slowly, the peer has to wait.
@@ -30,7 +30,7 @@ pub struct Reader<'a> {
     buffered: usize,
     lent: usize,
     decoding: Option<Box<Decoding>>,
-    turn: Turn,
+    budget: Budget,
 }
 
 impl<'a> Reader<'a> {
@@ -48,7 +48,7 @@ impl<'a> Reader<'a> {
             buffered: 0,
             lent: 0,
             decoding: None,
-            turn: Turn::default(),
+            budget: Budget::default(),
         }
     }
 
@@ -143,7 +143,7 @@ impl<'a> Reader<'a> {
     /// Lends the next piece until the next call. Returns its length, 0 at the end.
     fn poll_chunk(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<usize>> {
         // A little input may decode to a lot.
-        ready!(self.turn.poll(cx));
+        ready!(self.budget.poll_proceed(cx));
         loop {
             let Some(mut decoding) = self.decoding.take() else {
                 return self.poll_received(cx).map_err(io::Error::from);
@@ -153,7 +153,7 @@ impl<'a> Reader<'a> {
             match pulled? {
                 0 => {}
                 count => {
-                    self.turn.note(count);
+                    self.budget.spend(count);
                     return Poll::Ready(Ok(count));
                 }
             }
@@ -163,8 +163,8 @@ impl<'a> Reader<'a> {
                 return Poll::Ready(Ok(end.map(|()| 0)?));
             }
             // Much input may also decode to nothing, which takes time, too.
-            self.turn.note(received);
-            ready!(self.turn.poll(cx));
+            self.budget.spend(received);
+            ready!(self.budget.poll_proceed(cx));
         }
     }
 

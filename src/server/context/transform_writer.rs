@@ -8,7 +8,7 @@ use crate::coding::Flush;
 use crate::exchange::{Bounds, ExchangeError, Outgoing};
 use crate::message::Headers;
 use crate::net::Conn;
-use crate::runtime::Turn;
+use crate::runtime::Budget;
 
 /// The way of a streamed answer through its transform.
 pub(super) struct TransformWriter<'a> {
@@ -19,13 +19,19 @@ pub(super) struct TransformWriter<'a> {
     sent: usize,
     /// The last flush that the transform was asked for.
     last: Flush,
-    turn: Turn,
+    budget: Budget,
 }
 
 impl<'a> TransformWriter<'a> {
     pub(super) fn new(transform: &'a mut dyn Transform, out: &'a mut Vec<u8>) -> TransformWriter<'a> {
         out.clear();
-        TransformWriter { transform: Some(transform), out, sent: 0, last: Flush::Now, turn: Turn::default() }
+        TransformWriter {
+            transform: Some(transform),
+            out,
+            sent: 0,
+            last: Flush::Now,
+            budget: Budget::default(),
+        }
     }
 
     /// Transforms a piece from the front of `data`, once earlier output has been sent. Returns the length of the piece.
@@ -38,9 +44,9 @@ impl<'a> TransformWriter<'a> {
         bounds: &Bounds,
     ) -> Poll<io::Result<usize>> {
         ready!(self.poll_sent(cx, outgoing, conn, bounds))?;
-        ready!(self.turn.poll(cx));
+        ready!(self.budget.poll_proceed(cx));
         let piece = &data[..data.len().min(PIECE)];
-        self.turn.note(piece.len());
+        self.budget.spend(piece.len());
         self.apply(piece, Flush::Later)?;
         Poll::Ready(Ok(piece.len()))
     }

@@ -16,7 +16,7 @@ use crate::coding::Flush;
 use crate::exchange::{Bounds, ExchangeError, Incoming, Outgoing, poll_flush};
 use crate::message::{Headers, Request};
 use crate::net::Conn;
-use crate::runtime::Turn;
+use crate::runtime::Budget;
 use crate::server::Result;
 
 /// The body of an answer, written piece by piece. The head is sent with it.
@@ -39,7 +39,7 @@ pub struct Writer<'a> {
     pub(super) incoming: Option<&'a RefCell<Incoming>>,
     pub(super) bounds: &'a Bounds,
     /// How much was dropped.
-    turn: Turn,
+    budget: Budget,
 }
 
 impl<'a> Writer<'a> {
@@ -51,7 +51,16 @@ impl<'a> Writer<'a> {
         conn: &'a SharedConn,
         bounds: &'a Bounds,
     ) -> Writer<'a> {
-        Writer { request, trailers, transform, outgoing, conn, incoming: None, bounds, turn: Turn::default() }
+        Writer {
+            request,
+            trailers,
+            transform,
+            outgoing,
+            conn,
+            incoming: None,
+            bounds,
+            budget: Budget::default(),
+        }
     }
 
     /// Writes all of `data`. If the future is dropped, it is unknown how much of it was written.
@@ -168,7 +177,7 @@ impl<'a> Writer<'a> {
     fn poll_piece(&mut self, cx: &mut task::Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
         if self.outgoing.is_empty() {
             ready!(self.poll_drop(cx))?;
-            self.turn.note(data.len());
+            self.budget.spend(data.len());
         }
         let Writer { transform, outgoing, conn, bounds, .. } = self;
         let mut conn = conn.borrow_mut();
@@ -200,7 +209,7 @@ impl<'a> Writer<'a> {
     /// Ready when what is written may be dropped. Dropped writes meet neither the pace of the peer nor its end: without
     /// this, a handler that writes forever would keep the core to itself, and never learn that its peer has left.
     fn poll_drop(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
-        ready!(self.turn.poll(cx));
+        ready!(self.budget.poll_proceed(cx));
         let is_answered = self.conn.borrow().as_ref().is_some_and(Conn::has_sent_all);
         match self.incoming.filter(|_| is_answered) {
             Some(incoming) if poll_peer_closed(cx, self.conn, &mut incoming.borrow_mut()).is_ready() => {

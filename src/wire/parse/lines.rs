@@ -20,9 +20,9 @@ pub(super) fn record(lines: &[Header<'_>], section: &[u8], into: &mut Headers) -
     let mut ends_well = matches!(section, b"\r\n" | [.., b'\r', b'\n', b'\r', b'\n']);
     into.begin();
     for line in lines {
-        let name = Span::of(line.name.as_bytes(), section);
+        let name = Span::from_slices(line.name.as_bytes(), section);
         ends_well &= matches!(section[..name.start()].last_chunk(), None | Some(b"\r\n"));
-        into.note(Tag::of(line.name.as_bytes()), name, Span::of(line.value, section));
+        into.note(Tag::of(line.name.as_bytes()), name, Span::from_slices(line.value, section));
     }
     match ends_well {
         true => Ok(()),

@@ -139,8 +139,10 @@ fn parse_request<const N: usize>(
         Err(httparse::Error::Version) => return other_version(input, start, limits, request),
         Err(error) => return Err(head_error(error)),
     };
-    let line_end =
-        parsed.headers.first().map_or(end - 2, |first| Span::of(first.name.as_bytes(), input).start());
+    let line_end = parsed
+        .headers
+        .first()
+        .map_or(end - 2, |first| Span::from_slices(first.name.as_bytes(), input).start());
     set_line(&parsed, line_end - start, limits, request)?;
     record(parsed.headers, &input[..end], &mut request.headers)?;
     Ok(Some(end))

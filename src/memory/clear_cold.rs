@@ -1,8 +1,8 @@
-//! [`vacate`]: drops what is usually not there.
+//! [`clear_cold`]: drops what is usually not there.
 
 /// Drops what is in `place`, which is usually nothing.
 #[inline]
-pub(crate) fn vacate<T>(place: &mut Option<T>) {
+pub(crate) fn clear_cold<T>(place: &mut Option<T>) {
     if place.is_some() {
         empty(place);
     }

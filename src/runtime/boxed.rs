@@ -1,4 +1,4 @@
-//! [`rare`]: a future that few exchanges need.
+//! [`boxed`]: a future that few exchanges need.
 
 use std::pin::Pin;
 
@@ -6,6 +6,6 @@ use std::pin::Pin;
 /// made here, or each poll of that one would set up a stack with room for it, over several pages.
 #[cold]
 #[inline(never)]
-pub(crate) fn rare<F: Future>(make: impl FnOnce() -> F) -> Pin<Box<F>> {
+pub(crate) fn boxed<F: Future>(make: impl FnOnce() -> F) -> Pin<Box<F>> {
     Box::pin(make())
 }

@@ -1,11 +1,11 @@
-//! [`beside`]: awaits one future while another one runs.
+//! [`join_first`]: awaits one future while another one runs.
 
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
 
 /// Awaits `first`, and polls `second` meanwhile. Fails if either does. The end of `second` is not awaited.
-pub(crate) async fn beside<T, E>(
+pub(crate) async fn join_first<T, E>(
     first: impl Future<Output = Result<T, E>>,
     second: impl Future<Output = Result<(), E>>,
 ) -> Result<T, E> {

@@ -1,16 +1,16 @@
-//! [`Stash`]: a few objects of one thread, kept to be used again.
+//! [`LocalCache`]: a few objects of one thread, kept to be used again.
 
 use std::cell::RefCell;
 
 /// A few objects of one thread, last in, first out. Unlike a [`FreeList`](super::FreeList) it holds objects of several
 /// kinds, and so few that it needs no trimming: an object too many replaces the oldest.
-pub(crate) struct Stash<T> {
+pub(crate) struct LocalCache<T> {
     kept: RefCell<Vec<T>>,
 }
 
-impl<T> Stash<T> {
-    pub(crate) const fn new() -> Stash<T> {
-        Stash { kept: RefCell::new(Vec::new()) }
+impl<T> LocalCache<T> {
+    pub(crate) const fn new() -> LocalCache<T> {
+        LocalCache { kept: RefCell::new(Vec::new()) }
     }
 
     /// Takes the object given last of those that `suits` accepts.
@@ -25,7 +25,7 @@ impl<T> Stash<T> {
         let mut kept = self.kept.borrow_mut();
         let surplus = (kept.len() == KEPT_MAX).then(|| kept.remove(0));
         kept.push(object);
-        // Dropped last, because the drop may itself give objects to this stash.
+        // Dropped last, because the drop may itself give objects to this cache.
         drop((kept, surplus));
     }
 }
@@ -40,12 +40,12 @@ mod tests {
 
     #[test]
     fn the_last_object_that_suits_is_taken_and_few_are_kept() {
-        let stash = Stash::new();
-        assert_eq!(stash.take(|_| true), None);
-        (0..KEPT_MAX + 2).for_each(|object| stash.give(object));
-        assert_eq!(stash.take(|object| *object < 2), None, "the oldest went");
-        assert_eq!(stash.take(|object| object % 2 == 0), Some(KEPT_MAX));
-        assert_eq!(stash.take(|_| true), Some(KEPT_MAX + 1));
-        assert_eq!(stash.kept.borrow().len(), KEPT_MAX - 2);
+        let cache = LocalCache::new();
+        assert_eq!(cache.take(|_| true), None);
+        (0..KEPT_MAX + 2).for_each(|object| cache.give(object));
+        assert_eq!(cache.take(|object| *object < 2), None, "the oldest went");
+        assert_eq!(cache.take(|object| object % 2 == 0), Some(KEPT_MAX));
+        assert_eq!(cache.take(|_| true), Some(KEPT_MAX + 1));
+        assert_eq!(cache.kept.borrow().len(), KEPT_MAX - 2);
     }
 }

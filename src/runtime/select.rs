@@ -1,11 +1,11 @@
-//! [`first`]: awaits two futures, until one of them is ready.
+//! [`select`]: awaits two futures, until one of them is ready.
 
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
 
 /// Waits for the first of two. If both are ready, that is `one`.
-pub(crate) async fn first<T>(one: impl Future<Output = T>, other: impl Future<Output = T>) -> T {
+pub(crate) async fn select<T>(one: impl Future<Output = T>, other: impl Future<Output = T>) -> T {
     let (mut one, mut other) = (pin!(one), pin!(other));
     poll_fn(|cx| match one.as_mut().poll(cx) {
         Poll::Ready(done) => Poll::Ready(done),

@@ -1,0 +1,75 @@
+//! [`ReusableFuture`]: a future that is used again.
+
+use std::cell::Cell;
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+/// A future that is used again: it makes one output after the other, each from an input. It is allocated once, and
+/// while it is at rest it can change hands.
+pub(crate) struct ReusableFuture<I, O> {
+    future: Pin<Box<dyn Future<Output = Infallible>>>,
+    cells: Rc<Cells<I, O>>,
+}
+
+/// What a future is given, and what it has made.
+struct Cells<I, O> {
+    input: Cell<Option<I>>,
+    output: Cell<Option<O>>,
+}
+
+impl<I: 'static, O: 'static> ReusableFuture<I, O> {
+    /// A future that makes outputs as `work` does. While it is at rest, it holds nothing but that.
+    pub(crate) fn new<F: Future<Output = O>>(work: impl Fn(I) -> F + 'static) -> ReusableFuture<I, O> {
+        let cells = Rc::new(Cells { input: Cell::default(), output: Cell::default() });
+        let shared = cells.clone();
+        let future = Box::pin(async move {
+            loop {
+                let input = poll_fn(|_| shared.input.take().map_or(Poll::Pending, Poll::Ready)).await;
+                let output = work(input).await;
+                shared.output.set(Some(output));
+            }
+        });
+        ReusableFuture { future, cells }
+    }
+
+    /// Gives it an input. It must be at rest.
+    #[inline]
+    pub(crate) fn start(&self, input: I) {
+        self.cells.input.set(Some(input));
+    }
+
+    /// Ready when the output is made, and the future at rest.
+    #[inline]
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<O> {
+        match self.future.as_mut().poll(cx) {
+            Poll::Ready(never) => match never {},
+            Poll::Pending => self.cells.output.take().map_or(Poll::Pending, Poll::Ready),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+    use crate::runtime::{block_on, yield_now};
+
+    #[test]
+    fn one_output_is_made_after_the_other_and_nothing_is_kept() {
+        let mut future = ReusableFuture::new(|input: Rc<usize>| async move {
+            yield_now().await;
+            2 * *input
+        });
+        for number in 0..3 {
+            let input = Rc::new(number);
+            future.start(input.clone());
+            let made = block_on(poll_fn(|cx| future.poll(cx))).unwrap();
+            assert_eq!((made, Rc::strong_count(&input)), (2 * number, 1));
+            assert!(future.poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        }
+    }
+}
