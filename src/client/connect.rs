@@ -7,7 +7,7 @@ use super::secure::Secure;
 use super::settings::Settings;
 use super::{ClientCause, ClientError, ClientPhase, Proxy};
 use crate::message::Timings;
-use crate::net::{Anywhere, Conn, DialTimes, Stopwatch};
+use crate::net::{Conn, DialTimes, Sendable, TokioTimer};
 use crate::runtime::{self, Instant, timeout_at};
 
 /// Opens a connection to `origin` before `deadline`, through `proxy` if there is one, and notes how long that took.
@@ -21,7 +21,7 @@ pub(super) async fn connect(
     proxy: Option<&Proxy>,
     deadline: Option<Instant>,
     timings: &mut Timings,
-) -> Result<Box<Conn<Anywhere>>, ClientError> {
+) -> Result<Box<Conn<Sendable>>, ClientError> {
     let opened = open(settings, origin, proxy, deadline, timings).await;
     let party = || proxy.map_or_else(|| origin.host_and_port(), |proxy| proxy.party(origin));
     opened.map_err(|error| error.with_party(party()))
@@ -33,7 +33,7 @@ async fn open(
     proxy: Option<&Proxy>,
     deadline: Option<Instant>,
     timings: &mut Timings,
-) -> Result<Box<Conn<Anywhere>>, ClientError> {
+) -> Result<Box<Conn<Sendable>>, ClientError> {
     let left =
         || deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(runtime::now()));
     let timeouts = &settings.timeouts;
@@ -59,5 +59,5 @@ async fn open(
     if let Some(secure) = secure {
         (transport, timings.tls) = secure.shake(&settings.tls, transport, timeouts.tls.min(left())).await?;
     }
-    Ok(Box::new(Conn::new(transport, Stopwatch::new())))
+    Ok(Box::new(Conn::new(transport, TokioTimer::new())))
 }

@@ -12,7 +12,7 @@ use super::refused::Refused;
 use crate::error::{TimeLimit, write_error};
 use crate::exchange::ExchangeError;
 use crate::message::{InvalidRequest, Response, Status};
-use crate::net::{DialError, Fault};
+use crate::net::{ConnError, DialError};
 
 /// Why an exchange brought no answer.
 ///
@@ -114,8 +114,8 @@ impl ClientError {
             DialError::Connect(fault) => (ClientPhase::Connect, fault, party),
         };
         let cause = match fault {
-            Fault::Expired => ClientCause::TimedOut,
-            Fault::Io(error) => ClientCause::Io(error),
+            ConnError::TimedOut => ClientCause::TimedOut,
+            ConnError::Io(error) => ClientCause::Io(error),
         };
         ClientError::new(phase, cause).with_party(party)
     }

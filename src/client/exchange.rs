@@ -6,7 +6,7 @@ use crate::coding::Decoding;
 use crate::exchange::{ExchangeError, Incoming, Outgoing};
 use crate::memory::Reset;
 use crate::message::{Headers, Request, Response, Timings, Version};
-use crate::net::Workspace;
+use crate::net::IoState;
 use crate::runtime::{self, Budget, Instant};
 use crate::wire::{Asked, Wish, patience, persists};
 
@@ -15,7 +15,7 @@ pub(super) struct Exchange {
     pub(super) incoming: Incoming,
     pub(super) outgoing: Outgoing,
     /// Lent to the connection while it is in use.
-    pub(super) workspace: Option<Box<Workspace>>,
+    pub(super) io_state: Option<Box<IoState>>,
     /// For the head of an answer to a call. Lent to the call, and absent before the first one.
     pub(super) early: Option<Box<Response>>,
     /// How much was decoded since other tasks had their turn.
@@ -49,7 +49,7 @@ impl Default for Exchange {
         Exchange {
             incoming: Incoming::default(),
             outgoing: Outgoing::default(),
-            workspace: None,
+            io_state: None,
             early: None,
             budget: Budget::default(),
             target: String::new(),
@@ -62,11 +62,11 @@ impl Default for Exchange {
 
 impl Reset for Exchange {
     fn reset(&mut self) {
-        let Exchange { incoming, outgoing, workspace, early, budget, target, persistence, spec, progress } =
+        let Exchange { incoming, outgoing, io_state, early, budget, target, persistence, spec, progress } =
             self;
         incoming.reset();
         outgoing.reset();
-        workspace.iter_mut().for_each(|workspace| workspace.reset());
+        io_state.iter_mut().for_each(|io_state| io_state.reset());
         early.iter_mut().for_each(|early| early.reset());
         (*budget, *spec) = Default::default();
         target.clear();
@@ -77,7 +77,7 @@ impl Reset for Exchange {
     fn shrink(&mut self) {
         self.incoming.shrink();
         self.outgoing.shrink();
-        self.workspace.iter_mut().for_each(|workspace| workspace.shrink());
+        self.io_state.iter_mut().for_each(|io_state| io_state.shrink());
         self.early.iter_mut().for_each(|early| early.shrink());
         self.target.shrink_to(TARGET_USUAL);
     }

@@ -14,7 +14,7 @@ use super::settings::Settings;
 use super::{ClientCause, ClientError, ClientPhase};
 use crate::memory::{FreeList, lock};
 use crate::message::{Headers, Length, Method, Name, Request, Version};
-use crate::net::{Anywhere, Conn};
+use crate::net::{Conn, Sendable};
 use crate::runtime::{self, Handle, Id, Instant, later, timeout_at};
 use crate::wire::Announcement;
 use crate::wire::encode::{self, Additions};
@@ -56,7 +56,7 @@ struct PoolState {
 
 /// A connection that is not in use.
 pub(super) struct IdleConn {
-    pub(super) conn: Box<Conn<Anywhere>>,
+    pub(super) conn: Box<Conn<Sendable>>,
     pub(super) opened_at: Instant,
     idle_since: Instant,
     expires_at: Instant,
@@ -240,7 +240,7 @@ impl Pool {
     }
 
     /// Lets a connection rest from `now` on.
-    pub(super) fn give(&self, conn: Box<Conn<Anywhere>>, exchange: Box<Exchange>, now: Instant) {
+    pub(super) fn give(&self, conn: Box<Conn<Sendable>>, exchange: Box<Exchange>, now: Instant) {
         let Persistence { opened_at, idle, .. } = exchange.persistence;
         let idle = self.idle_max(idle);
         let idle_conn = IdleConn { conn, opened_at, idle_since: now, expires_at: later(now, idle) };
@@ -323,17 +323,17 @@ impl IdleConn {
     /// Whether the server has neither closed it nor sent anything unasked, as far as the runtime has noticed. This takes
     /// no system call, since the runtime knows by itself whether the socket has become readable.
     fn is_quiet(&mut self) -> bool {
-        self.conn.transport.is_quiet()
+        self.conn.transport.is_quiet_in_runtime()
     }
 
     /// As [`IdleConn::is_quiet`] just before it is used. A runtime notices nothing while its thread is busy, so after more
     /// than a short rest the system is asked.
     fn is_still_quiet(&mut self, now: Instant) -> bool {
-        self.is_quiet() && (later(self.idle_since, SHORT) > now || self.conn.transport.is_silent())
+        self.is_quiet() && (later(self.idle_since, SHORT) > now || self.conn.transport.is_quiet_in_kernel())
     }
 
     fn close(mut self) {
-        self.conn.transport.say_end();
+        self.conn.transport.try_shutdown();
     }
 }
 

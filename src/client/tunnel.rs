@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use super::pending::Pending;
 use super::pooled_conn::PooledConn;
-use crate::net::{Early, Stream, delegate_stream};
+use crate::net::{Rewind, Stream, delegate_stream};
 
 /// A connection that was handed over: bytes in both directions, and no longer HTTP.
 ///
@@ -15,7 +15,7 @@ use crate::net::{Early, Stream, delegate_stream};
 ///
 /// Flush what you have written before you wait for the server: over TLS, the end of it may still be held back.
 pub struct Tunnel {
-    stream: Early<Pin<Box<dyn Stream + Send>>>,
+    stream: Rewind<Pin<Box<dyn Stream + Send>>>,
     /// What a balancer counts until it is dropped.
     pending: Option<Pending>,
 }
@@ -24,7 +24,7 @@ impl Tunnel {
     pub(super) fn new(pooled: PooledConn) -> Tunnel {
         let (conn, early) = pooled.into_parts();
         let (transport, _timer) = conn.into_parts();
-        Tunnel { stream: Early::new(transport, early), pending: None }
+        Tunnel { stream: Rewind::new(transport, early), pending: None }
     }
 
     /// This tunnel, which is `pending` until it is dropped.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::error::{TimeLimit, write_error};
 use crate::message::Status;
-use crate::net::Fault;
+use crate::net::ConnError;
 use crate::wire::{Limits, WireDetail, WireError};
 
 /// Why an exchange ended early.
@@ -54,10 +54,10 @@ pub enum Phase {
 
 impl ExchangeError {
     /// Converts a fault of the connection that occurred during `phase`, which may take as long as `limit`.
-    pub(crate) fn during(phase: Phase, limit: Duration) -> impl Fn(Fault) -> ExchangeError {
+    pub(crate) fn during(phase: Phase, limit: Duration) -> impl Fn(ConnError) -> ExchangeError {
         move |fault| match fault {
-            Fault::Expired => ExchangeError::TimedOut(phase, limit.into()),
-            Fault::Io(error) => ExchangeError::Io(error),
+            ConnError::TimedOut => ExchangeError::TimedOut(phase, limit.into()),
+            ConnError::Io(error) => ExchangeError::Io(error),
         }
     }
 

@@ -8,7 +8,7 @@ use tokio::io::ReadBuf;
 use super::{Bounds, ExchangeError, Phase};
 use crate::memory::{Arena, Reset, clear_cold};
 use crate::message::{Body, Headers, Source};
-use crate::net::{Conn, Fault, FileSender, Home, Output, shrunk};
+use crate::net::{Conn, ConnError, FileSender, Locality, WriteBuffer, shrunk};
 use crate::wire::{Announcement, Framing, chunked};
 
 /// The sending side of one exchange: what remains to be sent of the message.
@@ -99,10 +99,10 @@ impl Outgoing {
     }
 
     /// Sends some bytes from the front of `data`, or copies them to the output, and returns how many.
-    pub(crate) fn poll_write<H: Home>(
+    pub(crate) fn poll_write<L: Locality>(
         &mut self,
         cx: &mut Context<'_>,
-        conn: &mut Conn<H>,
+        conn: &mut Conn<L>,
         data: &[u8],
         bounds: &Bounds,
     ) -> Poll<Result<usize, ExchangeError>> {
@@ -137,8 +137,8 @@ impl Outgoing {
 
     /// Copies all of `data` to the output, if it should wait there for more. Returns whether it did.
     #[inline]
-    pub(crate) fn gather<H: Home>(&mut self, conn: &mut Conn<H>, data: &[u8]) -> bool {
-        let output = conn.output();
+    pub(crate) fn gather<L: Locality>(&mut self, conn: &mut Conn<L>, data: &[u8]) -> bool {
+        let output = conn.write_buffer();
         match &mut self.state {
             _ if !is_gathered(output, data) => return false,
             State::Body(Framing::Chunked) if !data.is_empty() => {
@@ -157,15 +157,15 @@ impl Outgoing {
     }
 
     /// Writes the end of the body, with its trailers if it is chunked.
-    pub(crate) fn finish<H: Home>(
+    pub(crate) fn finish<L: Locality>(
         &mut self,
-        conn: &mut Conn<H>,
+        conn: &mut Conn<L>,
         trailers: &Headers,
         bounds: &Bounds,
     ) -> Result<(), ExchangeError> {
         match self.state {
             State::Body(Framing::Chunked) | State::Promised(0) => {
-                chunked::encode_end(conn.output().bytes(), trailers);
+                chunked::encode_end(conn.write_buffer().bytes(), trailers);
             }
             State::Body(Framing::Empty | Framing::UntilClose | Framing::Length(0)) | State::Done => {}
             State::Failed(kind) => return Err(ExchangeError::again(kind, bounds.timeouts.write)),
@@ -178,10 +178,10 @@ impl Outgoing {
     }
 
     /// Sends the whole of `body`. A small one stays in the output, to leave with what follows.
-    pub(crate) fn poll_send<H: Home>(
+    pub(crate) fn poll_send<L: Locality>(
         &mut self,
         cx: &mut Context<'_>,
-        conn: &mut Conn<H>,
+        conn: &mut Conn<L>,
         body: &Body,
         trailers: &Headers,
         bounds: &Bounds,
@@ -201,23 +201,23 @@ impl Outgoing {
 
     /// Copies a body after its head, if it is in memory and small, as most are. Returns whether it did.
     #[inline]
-    pub(crate) fn copy_whole<H: Home>(&mut self, conn: &mut Conn<H>, body: &Body) -> bool {
+    pub(crate) fn copy_whole<L: Locality>(&mut self, conn: &mut Conn<L>, body: &Body) -> bool {
         let bytes = body.bytes();
         let is_whole = !bytes.is_empty() && self.state == State::Body(Framing::Length(bytes.len() as u64));
-        if !is_whole || !is_gathered(conn.output(), bytes) {
+        if !is_whole || !is_gathered(conn.write_buffer(), bytes) {
             return false;
         }
-        conn.output().bytes().extend_from_slice(bytes);
+        conn.write_buffer().bytes().extend_from_slice(bytes);
         self.state = State::Done;
         true
     }
 
     /// Sends what is left of `bytes`.
     #[inline]
-    fn poll_bytes<H: Home>(
+    fn poll_bytes<L: Locality>(
         &mut self,
         cx: &mut Context<'_>,
-        conn: &mut Conn<H>,
+        conn: &mut Conn<L>,
         bytes: &[u8],
         bounds: &Bounds,
     ) -> Poll<Result<(), ExchangeError>> {
@@ -228,10 +228,10 @@ impl Outgoing {
     }
 
     /// Sends what the source of the body yields, as it arrives.
-    fn poll_source<H: Home>(
+    fn poll_source<L: Locality>(
         &mut self,
         cx: &mut Context<'_>,
-        conn: &mut Conn<H>,
+        conn: &mut Conn<L>,
         body: &Body,
         bounds: &Bounds,
     ) -> Poll<Result<(), ExchangeError>> {
@@ -250,10 +250,10 @@ impl Outgoing {
         sent
     }
 
-    fn poll_pieces<H: Home>(
+    fn poll_pieces<L: Locality>(
         &mut self,
         cx: &mut Context<'_>,
-        conn: &mut Conn<H>,
+        conn: &mut Conn<L>,
         piece: &mut Arena,
         bounds: &Bounds,
     ) -> Poll<Result<(), ExchangeError>> {
@@ -277,10 +277,10 @@ impl Outgoing {
     }
 
     /// Lets the operating system send the file. If it refuses, the source is read after all.
-    fn poll_file<H: Home>(
+    fn poll_file<L: Locality>(
         &mut self,
         cx: &mut Context<'_>,
-        conn: &mut Conn<H>,
+        conn: &mut Conn<L>,
         bounds: &Bounds,
     ) -> Poll<Result<(), ExchangeError>> {
         ready!(poll_flush(cx, conn, bounds))?;
@@ -290,7 +290,9 @@ impl Outgoing {
             match ready!(file.poll_send(cx, conn, bounds.timeouts.write)) {
                 Ok(0) => return Poll::Ready(Err(ExchangeError::Source(shrunk()))),
                 Ok(count) => self.state = State::Body(Framing::Length(left - count)),
-                Err(Fault::Io(error)) if error.kind() == io::ErrorKind::InvalidInput && !file.has_begun() => {
+                Err(ConnError::Io(error))
+                    if error.kind() == io::ErrorKind::InvalidInput && !file.has_begun() =>
+                {
                     self.file = None;
                     return Poll::Ready(Ok(()));
                 }
@@ -332,9 +334,9 @@ const GATHERED_MAX: usize = 64 << 10;
 const CHUNK_MAX: usize = 64 << 10;
 
 /// Sends all of the output.
-pub(crate) fn poll_flush<H: Home>(
+pub(crate) fn poll_flush<L: Locality>(
     cx: &mut Context<'_>,
-    conn: &mut Conn<H>,
+    conn: &mut Conn<L>,
     bounds: &Bounds,
 ) -> Poll<Result<(), ExchangeError>> {
     conn.poll_flush(cx, bounds.timeouts.write)
@@ -343,20 +345,20 @@ pub(crate) fn poll_flush<H: Home>(
 
 /// Whether `data` is appended to the output, to leave with it.
 #[inline]
-fn is_gathered(output: &Output, data: &[u8]) -> bool {
+fn is_gathered(output: &WriteBuffer, data: &[u8]) -> bool {
     data.len() <= FLAT_MAX && output.len() < GATHERED_MAX
 }
 
 /// Sends some bytes from the front of `data` after the output, or appends them to it.
-fn poll_data<H: Home>(
+fn poll_data<L: Locality>(
     cx: &mut Context<'_>,
-    conn: &mut Conn<H>,
+    conn: &mut Conn<L>,
     data: &[u8],
     bounds: &Bounds,
 ) -> Poll<Result<usize, ExchangeError>> {
     loop {
-        if is_gathered(conn.output(), data) {
-            conn.output().bytes().extend_from_slice(data);
+        if is_gathered(conn.write_buffer(), data) {
+            conn.write_buffer().bytes().extend_from_slice(data);
             return Poll::Ready(Ok(data.len()));
         }
         let sent = ready!(conn.poll_send(cx, data, bounds.timeouts.write));
@@ -369,19 +371,19 @@ fn poll_data<H: Home>(
 
 /// Sends some bytes from the front of `data`, which is not empty, as one whole chunk. What of it cannot be sent at once
 /// is copied to the output: whoever writes may never come back with the rest of a chunk that has begun.
-fn poll_chunk<H: Home>(
+fn poll_chunk<L: Locality>(
     cx: &mut Context<'_>,
-    conn: &mut Conn<H>,
+    conn: &mut Conn<L>,
     data: &[u8],
     bounds: &Bounds,
 ) -> Poll<Result<usize, ExchangeError>> {
     let failed = ExchangeError::during(Phase::Write, bounds.timeouts.write);
-    while conn.output().len() >= GATHERED_MAX {
+    while conn.write_buffer().len() >= GATHERED_MAX {
         ready!(conn.poll_send(cx, &[], bounds.timeouts.write)).map_err(&failed)?;
     }
-    let (chunk, start) = (&data[..data.len().min(CHUNK_MAX)], conn.output().bytes().len());
-    chunked::encode_size(conn.output().bytes(), chunk.len());
-    let polled = match is_gathered(conn.output(), chunk) {
+    let (chunk, start) = (&data[..data.len().min(CHUNK_MAX)], conn.write_buffer().bytes().len());
+    chunked::encode_size(conn.write_buffer().bytes(), chunk.len());
+    let polled = match is_gathered(conn.write_buffer(), chunk) {
         true => Poll::Pending,
         false => conn.poll_send(cx, chunk, bounds.timeouts.write),
     };
@@ -389,12 +391,12 @@ fn poll_chunk<H: Home>(
         Poll::Ready(Ok(sent)) => sent,
         Poll::Ready(Err(fault)) => {
             // Whoever overlooks the error must not have what comes next taken for this chunk.
-            conn.output().bytes().truncate(start);
+            conn.write_buffer().bytes().truncate(start);
             return Poll::Ready(Err(failed(fault)));
         }
         Poll::Pending => 0,
     };
-    conn.output().bytes().extend_from_slice(&chunk[sent..]);
-    conn.output().bytes().extend_from_slice(b"\r\n");
+    conn.write_buffer().bytes().extend_from_slice(&chunk[sent..]);
+    conn.write_buffer().bytes().extend_from_slice(b"\r\n");
     Poll::Ready(Ok(chunk.len()))
 }

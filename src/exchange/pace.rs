@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{ExchangeError, Phase, Timeouts};
 use crate::error::TimeLimit;
-use crate::net::{Fault, millis};
+use crate::net::{ConnError, millis};
 
 /// How fast a body arrives: a peer that sends a byte now and then would never exceed a timeout.
 ///
@@ -47,12 +47,12 @@ impl Pace {
     ///
     /// Fails if the body is too slow, and the rest of it did not follow at once. Bytes that complete a message must not be
     /// refused because they came in two packets.
-    pub(super) fn wait(&mut self, now: u64) -> Result<(), Fault> {
+    pub(super) fn wait(&mut self, now: u64) -> Result<(), ConnError> {
         let wait = self.wait.get_or_insert(Wait { since: now, polled: now });
         wait.polled = now;
         let waited = self.waited + now.saturating_sub(wait.since);
         match self.slow_since {
-            Some(since) if waited - since >= PACKET_GAP_MAX => Err(Fault::Expired),
+            Some(since) if waited - since >= PACKET_GAP_MAX => Err(ConnError::TimedOut),
             _ => Ok(()),
         }
     }
@@ -93,9 +93,9 @@ impl Pace {
 
     /// The error of a body that met `fault`, with the limit that was reached.
     #[cold]
-    pub(super) fn fault(&self, fault: Fault, timeouts: &Timeouts) -> ExchangeError {
+    pub(super) fn fault(&self, fault: ConnError, timeouts: &Timeouts) -> ExchangeError {
         match (fault, self.slow_since) {
-            (Fault::Expired, Some(_)) => {
+            (ConnError::TimedOut, Some(_)) => {
                 ExchangeError::TimedOut(Phase::Body, TimeLimit::bytes_per_second(timeouts.body_rate_min))
             }
             (fault, _) => ExchangeError::during(Phase::Body, timeouts.body)(fault),

@@ -1,7 +1,7 @@
 //! [`Remaining`]: what remains to be received of a body (RFC 9112 §6).
 
 use crate::message::Headers;
-use crate::net::Buffer;
+use crate::net::ReadBuffer;
 use crate::wire::chunked::Decoder;
 use crate::wire::parse::ForbiddenTrailers;
 use crate::wire::{Framing, Limits, WireError};
@@ -30,7 +30,7 @@ impl Remaining {
     /// length. 0 means that more input is needed, or that the body has ended.
     pub(super) fn decode(
         &mut self,
-        input: &mut Buffer,
+        input: &mut ReadBuffer,
         limits: &Limits,
         trailers: &mut Headers,
     ) -> Result<usize, WireError> {

@@ -10,52 +10,52 @@ use std::time::Duration;
 use tokio::task::coop;
 use tokio::time::Instant;
 
+use super::io_state::{IoState, Traffic, WriteBuffer};
 use super::timer::Timer;
-use super::workspace::{Output, Traffic, Workspace};
-use super::{Anywhere, Buffer, Home, Lane, OneCore, Peer, Transport};
+use super::{Local, Locality, Peer, ReadBuffer, Sendable, TimerSlot, Transport};
 
 /// One connection.
-pub(crate) struct Conn<H: Home = OneCore> {
-    pub(crate) transport: Transport<H::Boxed>,
-    timer: H::Timer,
+pub(crate) struct Conn<L: Locality = Local> {
+    pub(crate) transport: Transport<L::Boxed>,
+    timer: L::Timer,
     /// Lent to the connection while it is busy, so that an idle one is small.
-    workspace: Option<Box<Workspace>>,
+    io_state: Option<Box<IoState>>,
 }
 
 /// Why a connection failed.
 #[derive(Debug)]
-pub(crate) enum Fault {
+pub(crate) enum ConnError {
     /// A time limit was exceeded.
-    Expired,
+    TimedOut,
     Io(io::Error),
 }
 
-impl<H: Home> Conn<H> {
-    pub(crate) fn new(transport: Transport<H::Boxed>, timer: H::Timer) -> Conn<H> {
-        Conn { transport, timer, workspace: None }
+impl<L: Locality> Conn<L> {
+    pub(crate) fn new(transport: Transport<L::Boxed>, timer: L::Timer) -> Conn<L> {
+        Conn { transport, timer, io_state: None }
     }
 
-    /// Exchanges the connection's workspace for another one.
+    /// Exchanges the connection's I/O state for another one.
     #[inline]
-    pub(crate) fn swap_workspace(&mut self, workspace: &mut Option<Box<Workspace>>) {
-        std::mem::swap(&mut self.workspace, workspace);
+    pub(crate) fn swap_io_state(&mut self, io_state: &mut Option<Box<IoState>>) {
+        std::mem::swap(&mut self.io_state, io_state);
     }
 
     /// The bytes that wait to be written.
     #[inline]
-    pub(crate) fn output(&mut self) -> &mut Output {
-        &mut self.workspace().output
+    pub(crate) fn write_buffer(&mut self) -> &mut WriteBuffer {
+        &mut self.io_state().write_buffer
     }
 
     /// Whether nothing waits to be written or flushed.
     pub(crate) fn has_sent_all(&self) -> bool {
-        let is_flushed = |workspace: &Workspace| workspace.output.is_empty() && !workspace.is_flushing;
-        self.workspace.as_deref().is_none_or(is_flushed) && !self.transport.has_unsent()
+        let is_flushed = |io_state: &IoState| io_state.write_buffer.is_empty() && !io_state.is_flushing;
+        self.io_state.as_deref().is_none_or(is_flushed) && !self.transport.has_unsent()
     }
 
     #[inline]
-    fn workspace(&mut self) -> &mut Workspace {
-        self.workspace.get_or_insert_with(new_workspace)
+    fn io_state(&mut self) -> &mut IoState {
+        self.io_state.get_or_insert_with(new_io_state)
     }
 
     /// Reads once into `input`. See [`Conn::poll_read`].
@@ -63,9 +63,9 @@ impl<H: Home> Conn<H> {
     pub(crate) fn poll_fill(
         &mut self,
         cx: &mut Context<'_>,
-        input: &mut Buffer,
+        input: &mut ReadBuffer,
         limit: Duration,
-    ) -> Poll<Result<usize, Fault>> {
+    ) -> Poll<Result<usize, ConnError>> {
         let count = ready!(self.poll_read(cx, input.room(), limit))?;
         input.filled(count);
         Poll::Ready(Ok(count))
@@ -80,88 +80,94 @@ impl<H: Home> Conn<H> {
         cx: &mut Context<'_>,
         room: &mut [u8],
         limit: Duration,
-    ) -> Poll<Result<usize, Fault>> {
-        if let Some(all) = self.join(cx) {
+    ) -> Poll<Result<usize, ConnError>> {
+        if let Some(all) = self.shared_waker(cx) {
             return self.poll_read(&mut Context::from_waker(&all), room, limit);
         }
         match self.transport.poll_read(cx, room) {
-            Poll::Ready(Ok(0)) if self.workspace().is_reset => {
-                Poll::Ready(Err(Fault::Io(io::ErrorKind::ConnectionReset.into())))
+            Poll::Ready(Ok(0)) if self.io_state().is_reset => {
+                Poll::Ready(Err(ConnError::Io(io::ErrorKind::ConnectionReset.into())))
             }
             Poll::Ready(Ok(count)) => {
-                charge(cx, count);
-                self.workspace().traffic.received += count as u64;
+                charge_budget(cx, count);
+                self.io_state().traffic.received += count as u64;
                 Poll::Ready(Ok(count))
             }
-            Poll::Ready(Err(error)) => Poll::Ready(Err(Fault::Io(error))),
-            Poll::Pending => self.poll_expired(cx, Lane::Read, limit).map(Err),
+            Poll::Ready(Err(error)) => Poll::Ready(Err(ConnError::Io(error))),
+            Poll::Pending => self.poll_expired(cx, TimerSlot::Read, limit).map(Err),
         }
     }
 
-    /// Writes all of the output. `limit` is for the time without progress.
+    /// Writes all of the write buffer. `limit` is for the time without progress.
     #[inline]
-    pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>, limit: Duration) -> Poll<Result<(), Fault>> {
-        if let Some(all) = self.join(cx) {
+    pub(crate) fn poll_flush(
+        &mut self,
+        cx: &mut Context<'_>,
+        limit: Duration,
+    ) -> Poll<Result<(), ConnError>> {
+        if let Some(all) = self.shared_waker(cx) {
             return self.poll_flush(&mut Context::from_waker(&all), limit);
         }
-        while !self.output().is_empty() {
+        while !self.write_buffer().is_empty() {
             ready!(self.poll_send(cx, &[], limit))?;
         }
-        while self.transport.has_unsent() && self.poll_unload(cx)?.is_pending() {
-            ready!(self.poll_taken(cx, limit, |conn| conn.transport.write_unnoticed(&[])))?;
+        while self.transport.has_unsent() && self.poll_write_tls(cx)?.is_pending() {
+            ready!(self.poll_space(cx, limit, |conn| conn.transport.write_to_kernel(&[])))?;
         }
         // A boxed transport may hold bytes back, too.
         match self.transport.poll_flush(cx) {
             Poll::Ready(flushed) => {
                 // To have nothing to flush is no progress of a write that waits, such as one of a file.
-                if std::mem::take(&mut self.workspace().is_flushing) {
-                    self.disarm(Lane::Write);
+                if std::mem::take(&mut self.io_state().is_flushing) {
+                    self.disarm(TimerSlot::Write);
                 }
-                Poll::Ready(flushed.map_err(|error| self.unwritten(error)))
+                Poll::Ready(flushed.map_err(|error| self.note_write_error(error)))
             }
             Poll::Pending => {
-                self.workspace().is_flushing = true;
-                self.poll_expired(cx, Lane::Write, limit).map(Err)
+                self.io_state().is_flushing = true;
+                self.poll_expired(cx, TimerSlot::Write, limit).map(Err)
             }
         }
     }
 
-    /// Writes the output followed by `body`, as much as goes at once. Returns how much of the body was written.
+    /// Writes the write buffer followed by `body`, as much as goes at once. Returns how much of the body was written.
     pub(crate) fn poll_send(
         &mut self,
         cx: &mut Context<'_>,
         body: &[u8],
         limit: Duration,
-    ) -> Poll<Result<usize, Fault>> {
-        if let Some(all) = self.join(cx) {
+    ) -> Poll<Result<usize, ConnError>> {
+        if let Some(all) = self.shared_waker(cx) {
             return self.poll_send(&mut Context::from_waker(&all), body, limit);
         }
         loop {
             if self.transport.has_unsent() {
-                let _ = self.poll_unload(cx)?;
+                let _ = self.poll_write_tls(cx)?;
             }
-            let waiting = self.workspace.get_or_insert_with(new_workspace).output.waiting();
+            let waiting = self.io_state.get_or_insert_with(new_io_state).write_buffer.waiting();
             let sent = match (waiting, body) {
                 (bytes, []) | ([], bytes) => self.transport.poll_write(cx, bytes),
                 _ => self.transport.poll_write_vectored(cx, &[IoSlice::new(waiting), IoSlice::new(body)]),
             };
             let count = match sent {
-                Poll::Ready(Ok(0)) => return Poll::Ready(Err(Fault::Io(io::ErrorKind::WriteZero.into()))),
+                Poll::Ready(Ok(0)) => {
+                    return Poll::Ready(Err(ConnError::Io(io::ErrorKind::WriteZero.into())));
+                }
                 Poll::Ready(Ok(count)) => count,
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(self.unwritten(error))),
-                Poll::Pending => match ready!(self.poll_taken(cx, limit, |conn| conn.write_unnoticed(body)))?
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(self.note_write_error(error))),
+                Poll::Pending => match ready!(self.poll_space(cx, limit, |conn| conn.write_to_kernel(body)))?
                 {
                     // Now TLS has room.
                     0 => continue,
                     count => count as usize,
                 },
             };
-            charge(cx, count);
+            charge_budget(cx, count);
             self.end_wait();
-            let Workspace { output, traffic, .. } = self.workspace();
+            let IoState { write_buffer, traffic, .. } = self.io_state();
             traffic.sent += count as u64;
-            let of_output = count.min(output.len());
-            output.advance(of_output);
+            let of_output = count.min(write_buffer.len());
+            write_buffer.advance(of_output);
             return Poll::Ready(Ok(count - of_output));
         }
     }
@@ -169,42 +175,42 @@ impl<H: Home> Conn<H> {
     /// Ends the wait for the peer to take more.
     #[inline]
     fn end_wait(&mut self) {
-        self.disarm(Lane::Write);
-        self.workspace().progress.end_wait();
+        self.disarm(TimerSlot::Write);
+        self.io_state().progress.end_wait();
     }
 
     /// Waits for the peer to take more of what is written. Ready with the outcome of `write` if the system takes more than
     /// the runtime has noticed, or with a fault when the peer has taken nothing for `limit` (`WriteProgress`).
-    fn poll_taken(
+    fn poll_space(
         &mut self,
         cx: &mut Context<'_>,
         limit: Duration,
         mut write: impl FnMut(&mut Self) -> io::Result<u64>,
-    ) -> Poll<Result<u64, Fault>> {
+    ) -> Poll<Result<u64, ConnError>> {
         let Some(buffer_len) = self.transport.send_buffer_len() else {
-            return self.poll_expired(cx, Lane::Write, limit).map(Err);
+            return self.poll_expired(cx, TimerSlot::Write, limit).map(Err);
         };
         // While a part is waited for, it has its time.
-        let mut part = match self.workspace().progress.is_waiting() {
+        let mut part = match self.io_state().progress.is_waiting() {
             true => limit,
             false => self.begin_part(limit),
         };
         loop {
-            ready!(self.poll_expired(cx, Lane::Write, part));
+            ready!(self.poll_expired(cx, TimerSlot::Write, part));
             match write(self) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Poll::Ready(Err(self.unwritten(error))),
+                Err(error) => return Poll::Ready(Err(self.note_write_error(error))),
                 Ok(count) => {
                     self.end_wait();
                     return Poll::Ready(Ok(count));
                 }
             }
-            let Workspace { traffic, sent_before, progress, .. } = self.workspace();
+            let IoState { traffic, sent_before, progress, .. } = self.io_state();
             // Bytes that do not fit into the buffer of the system have been taken.
             if !progress.goes_on((*sent_before + traffic.sent).saturating_sub(buffer_len)) {
-                return Poll::Ready(Err(Fault::Expired));
+                return Poll::Ready(Err(ConnError::TimedOut));
             }
-            self.disarm(Lane::Write);
+            self.disarm(TimerSlot::Write);
             part = self.begin_part(limit);
         }
     }
@@ -212,104 +218,113 @@ impl<H: Home> Conn<H> {
     /// Begins the next part of a wait for the peer, of `limit` in all. Returns how long it may take.
     fn begin_part(&mut self, limit: Duration) -> Duration {
         let now = self.timer.now();
-        self.workspace().progress.begin_part(now, limit)
+        self.io_state().progress.begin_part(now, limit)
     }
 
-    /// Writes what the system takes of the output, or else of `body`, whether or not the runtime has noticed that it does.
+    /// Writes what the system takes of the write buffer, or else of `body`, whether or not the runtime has noticed that it does.
     /// Of TLS, those are the bytes that it holds back.
-    fn write_unnoticed(&mut self, body: &[u8]) -> io::Result<u64> {
-        let output = &self.workspace.get_or_insert_with(new_workspace).output;
-        let bytes = if output.is_empty() { body } else { output.waiting() };
-        self.transport.write_unnoticed(bytes)
+    fn write_to_kernel(&mut self, body: &[u8]) -> io::Result<u64> {
+        let write_buffer = &self.io_state.get_or_insert_with(new_io_state).write_buffer;
+        let bytes = if write_buffer.is_empty() { body } else { write_buffer.waiting() };
+        self.transport.write_to_kernel(bytes)
     }
 
     /// Sends what TLS holds back. A peer that takes some of it is not one that takes nothing.
     #[cold]
-    fn poll_unload(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Fault>> {
+    fn poll_write_tls(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ConnError>> {
         while self.transport.has_unsent() {
-            ready!(self.transport.poll_unload(cx)).map_err(|error| self.unwritten(error))?;
+            ready!(self.transport.poll_write_tls(cx)).map_err(|error| self.note_write_error(error))?;
             self.end_wait();
         }
         Poll::Ready(Ok(()))
     }
 
-    /// Moves some of a range of `file` to the peer, and returns how much. The output must have been flushed.
+    /// Moves some of a range of `file` to the peer, and returns how much. The write buffer must have been flushed.
     pub(super) fn poll_send_file(
         &mut self,
         cx: &mut Context<'_>,
         file: &File,
         range: Range<u64>,
         limit: Duration,
-    ) -> Poll<Result<u64, Fault>> {
-        if let Some(all) = self.join(cx) {
+    ) -> Poll<Result<u64, ConnError>> {
+        if let Some(all) = self.shared_waker(cx) {
             return self.poll_send_file(&mut Context::from_waker(&all), file, range, limit);
         }
         let count = match self.transport.poll_send_file(cx, file, range.clone()) {
-            Poll::Ready(sent) => sent.map_err(|error| self.unwritten(error))?,
+            Poll::Ready(sent) => sent.map_err(|error| self.note_write_error(error))?,
             Poll::Pending => {
-                let send = |conn: &mut Self| conn.transport.send_file_unnoticed(file, range.clone());
-                ready!(self.poll_taken(cx, limit, send))?
+                let send = |conn: &mut Self| conn.transport.send_file_to_kernel(file, range.clone());
+                ready!(self.poll_space(cx, limit, send))?
             }
         };
         self.end_wait();
-        self.workspace().traffic.sent += count;
+        self.io_state().traffic.sent += count;
         Poll::Ready(Ok(count))
     }
 
     /// The fault of a failed write. The operating system reports a reset only once, and a later read would see an end
     /// of stream instead; so the reset is noted. TLS needs no note, since it marks its end itself.
     #[cold]
-    fn unwritten(&mut self, error: io::Error) -> Fault {
+    fn note_write_error(&mut self, error: io::Error) -> ConnError {
         let is_plain = !matches!(self.transport, Transport::Tls(_));
-        self.workspace().is_reset |= is_plain && error.kind() == io::ErrorKind::ConnectionReset;
-        Fault::Io(error)
+        self.io_state().is_reset |= is_plain && error.kind() == io::ErrorKind::ConnectionReset;
+        ConnError::Io(error)
     }
 
     /// Tells the peer that nothing more will be sent.
-    pub(crate) fn poll_shutdown(&mut self, cx: &mut Context<'_>, limit: Duration) -> Poll<Result<(), Fault>> {
-        if let Some(all) = self.join(cx) {
+    pub(crate) fn poll_shutdown(
+        &mut self,
+        cx: &mut Context<'_>,
+        limit: Duration,
+    ) -> Poll<Result<(), ConnError>> {
+        if let Some(all) = self.shared_waker(cx) {
             return self.poll_shutdown(&mut Context::from_waker(&all), limit);
         }
         loop {
             match self.transport.poll_shutdown(cx) {
-                Poll::Ready(shut) => return Poll::Ready(shut.map_err(Fault::Io)),
-                Poll::Pending => ready!(self.poll_taken(cx, limit, |conn| conn.write_unnoticed(&[])))?,
+                Poll::Ready(shut) => return Poll::Ready(shut.map_err(ConnError::Io)),
+                Poll::Pending => ready!(self.poll_space(cx, limit, |conn| conn.write_to_kernel(&[])))?,
             };
         }
     }
 
-    /// Ready with a fault when the wait in this lane has taken longer than `limit`.
+    /// Ready with a fault when the wait in this slot has taken longer than `limit`.
     #[inline]
-    pub(crate) fn poll_expired(&mut self, cx: &mut Context<'_>, lane: Lane, limit: Duration) -> Poll<Fault> {
-        self.meet(cx.waker());
-        self.timer.poll_expired(cx, lane, limit).map(|()| Fault::Expired)
+    pub(crate) fn poll_expired(
+        &mut self,
+        cx: &mut Context<'_>,
+        slot: TimerSlot,
+        limit: Duration,
+    ) -> Poll<ConnError> {
+        self.share_wakers(cx.waker());
+        self.timer.poll_expired(cx, slot, limit).map(|()| ConnError::TimedOut)
     }
 
-    /// The waker to wait with instead, if there is a crowd and `cx` does not have its waker already.
+    /// The waker to wait with instead, if there is a waker set and `cx` does not have its waker already.
     #[inline]
-    fn join(&self, cx: &Context<'_>) -> Option<Waker> {
-        self.workspace.as_ref()?.crowd.as_ref()?.join(cx.waker())
+    fn shared_waker(&self, cx: &Context<'_>) -> Option<Waker> {
+        self.io_state.as_ref()?.wakers.as_ref()?.register(cx.waker())
     }
 
-    /// Makes a crowd once a second waker waits. It has displaced the first, which nobody would wake, so both are woken to
-    /// ask again, as a crowd.
+    /// Makes a waker set once a second waker waits. It has displaced the first, which nobody would wake, so both are woken to
+    /// ask again, as a waker set.
     #[inline]
-    fn meet(&mut self, waker: &Waker) {
-        if let Some(workspace) = &mut self.workspace
-            && workspace.is_shared
-            && workspace.crowd.is_none()
-            && let Some(other) = self.timer.waker_but(waker)
+    fn share_wakers(&mut self, waker: &Waker) {
+        if let Some(io_state) = &mut self.io_state
+            && io_state.is_shared
+            && io_state.wakers.is_none()
+            && let Some(other) = self.timer.other_waker(waker)
         {
-            workspace.crowd = Some(Arc::default());
+            io_state.wakers = Some(Arc::default());
             other.wake();
             waker.wake_by_ref();
         }
     }
 
-    /// Ends the wait in this lane.
+    /// Ends the wait in this slot.
     #[inline]
-    pub(crate) fn disarm(&mut self, lane: Lane) {
-        self.timer.disarm(lane);
+    pub(crate) fn disarm(&mut self, slot: TimerSlot) {
+        self.timer.disarm(slot);
     }
 
     /// Milliseconds since some fixed moment.
@@ -319,25 +334,25 @@ impl<H: Home> Conn<H> {
 
     /// The bytes received and sent since the last [`Conn::take_traffic`].
     pub(crate) fn traffic(&self) -> Traffic {
-        self.workspace.as_ref().map(|workspace| workspace.traffic).unwrap_or_default()
+        self.io_state.as_ref().map(|io_state| io_state.traffic).unwrap_or_default()
     }
 
     /// Takes the counts of bytes received and sent since the last call.
     pub(crate) fn take_traffic(&mut self) -> Traffic {
-        let Workspace { traffic, sent_before, .. } = self.workspace();
+        let IoState { traffic, sent_before, .. } = self.io_state();
         *sent_before += traffic.sent;
         std::mem::take(traffic)
     }
 
     /// Splits the connection into transport and timer, to be taken over.
-    pub(crate) fn into_parts(self) -> (Transport<H::Boxed>, H::Timer) {
+    pub(crate) fn into_parts(self) -> (Transport<L::Boxed>, L::Timer) {
         (self.transport, self.timer)
     }
 }
 
 /// Rarely made: a connection that wakes from its rest is lent one.
 #[cold]
-fn new_workspace() -> Box<Workspace> {
+fn new_io_state() -> Box<IoState> {
     Box::default()
 }
 
@@ -345,8 +360,8 @@ fn new_workspace() -> Box<Workspace> {
 /// a hundred bytes or a megabyte; so a large one counts as several. Once the budget is used up, the next read or write
 /// is pending, and the task is woken after all others had their turn.
 #[inline]
-fn charge(cx: &mut Context<'_>, count: usize) {
-    for _ in 0..count / CALL {
+fn charge_budget(cx: &mut Context<'_>, count: usize) {
+    for _ in 0..count / BYTES_PER_CALL {
         match coop::poll_proceed(cx) {
             Poll::Ready(call) => call.made_progress(),
             Poll::Pending => return,
@@ -355,12 +370,12 @@ fn charge(cx: &mut Context<'_>, count: usize) {
 }
 
 /// How many bytes count as one call. 128 of them are 2 MiB.
-const CALL: usize = 16 << 10;
+const BYTES_PER_CALL: usize = 16 << 10;
 
-impl Conn<Anywhere> {
-    /// Begins a wait in this lane that is over at `until`, unless one has begun.
-    pub(crate) fn arm(&mut self, lane: Lane, until: Instant) {
-        self.timer.arm(lane, until);
+impl Conn<Sendable> {
+    /// Begins a wait in this slot that is over at `until`, unless one has begun.
+    pub(crate) fn arm(&mut self, slot: TimerSlot, until: Instant) {
+        self.timer.arm(slot, until);
     }
 }
 
@@ -369,7 +384,7 @@ impl Conn {
     /// if its waker changes.
     #[inline]
     pub(crate) fn share(&mut self) {
-        self.workspace().is_shared = true;
+        self.io_state().is_shared = true;
     }
 
     /// Whether the server is about to stop.
@@ -377,15 +392,15 @@ impl Conn {
         self.timer.is_stopping()
     }
 
-    /// Whether there is a wait in this lane.
+    /// Whether there is a wait in this slot.
     #[inline]
-    pub(crate) fn is_waiting(&self, lane: Lane) -> bool {
-        self.timer.is_armed(lane)
+    pub(crate) fn is_waiting(&self, slot: TimerSlot) -> bool {
+        self.timer.is_armed(slot)
     }
 
-    /// For how long the wait in this lane, which may take `limit`, has gone on. See [`Deadline::waited`].
-    pub(crate) fn waited(&self, lane: Lane, limit: Duration) -> Duration {
-        self.timer.waited(lane, limit)
+    /// For how long the wait in this slot, which may take `limit`, has gone on. See [`TableTimer::waited`].
+    pub(crate) fn waited(&self, slot: TimerSlot, limit: Duration) -> Duration {
+        self.timer.waited(slot, limit)
     }
 
     /// Who is at the other end.
@@ -405,15 +420,15 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::net::Stopwatch;
+    use crate::net::TokioTimer;
 
     const LIMIT: Duration = Duration::from_millis(200);
 
     /// A connection whose socket takes no more, and its peer.
-    async fn full() -> (Conn<Anywhere>, UnixStream) {
+    async fn full() -> (Conn<Sendable>, UnixStream) {
         let (near, far) = UnixStream::pair().unwrap();
         near.writable().await.unwrap();
-        let mut conn = Conn::new(Transport::Unix(near), Stopwatch::new());
+        let mut conn = Conn::new(Transport::Unix(near), TokioTimer::new());
         let mut fill =
             |cx: &mut Context<'_>| Poll::Ready(conn.poll_send(cx, &[b'x'; 4096], LIMIT).is_pending());
         while !poll_fn(&mut fill).await {}
@@ -443,7 +458,7 @@ mod tests {
         block_on(async {
             let ((mut conn, _far), start) = (full().await, Instant::now());
             let sent = poll_fn(|cx| conn.poll_send(cx, &[b'x'; 4096], LIMIT)).await;
-            assert!(matches!(sent, Err(Fault::Expired)), "{sent:?}");
+            assert!(matches!(sent, Err(ConnError::TimedOut)), "{sent:?}");
             assert!(start.elapsed() < 2 * LIMIT);
         });
     }
@@ -465,7 +480,7 @@ mod tests {
             while !poll_fn(&mut fill).await {}
             let start = Instant::now();
             let sent = timeout(4 * LIMIT, poll_fn(|cx| conn.poll_send(cx, &[b'x'; 4096], LIMIT))).await;
-            assert!(matches!(sent, Ok(Err(Fault::Expired))), "{sent:?}");
+            assert!(matches!(sent, Ok(Err(ConnError::TimedOut))), "{sent:?}");
             assert!(start.elapsed() > LIMIT + LIMIT / 2, "{:?}", start.elapsed());
         });
     }

@@ -52,15 +52,15 @@ impl<B: AnyStream> Transport<B> {
     }
 
     /// Whether there is nothing to read, not even the end. If there is, a byte of it is lost.
-    pub(crate) fn is_quiet(&mut self) -> bool {
+    pub(crate) fn is_quiet_in_runtime(&mut self) -> bool {
         match self {
-            Transport::Tls(stream) => stream.poll_noise(Transport::poll_noticed).is_pending(),
-            _ => self.poll_noticed(&mut ReadBuf::new(&mut [0])).is_pending(),
+            Transport::Tls(stream) => stream.poll_app_data(Transport::poll_read_runtime).is_pending(),
+            _ => self.poll_read_runtime(&mut ReadBuf::new(&mut [0])).is_pending(),
         }
     }
 
     /// Reads what the runtime has noticed.
-    fn poll_noticed(&mut self, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read_runtime(&mut self, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self {
             // Nobody is to be woken, and what was not noticed takes no system call.
             Transport::Tcp(stream) => unless_blocked(stream.try_read_buf(buf)),
@@ -100,7 +100,7 @@ impl<B: AnyStream> Transport<B> {
     }
 
     /// Says that this is the end, if that takes no waiting (RFC 9112 §9.8). The others say so when they are dropped.
-    pub(crate) fn say_end(&mut self) {
+    pub(crate) fn try_shutdown(&mut self) {
         if let Transport::Tls(_) | Transport::Boxed(_) = self {
             // If this fails, the peer is gone.
             drop(poll_now(|cx| self.poll_shutdown(cx)));
@@ -124,9 +124,9 @@ impl<B: AnyStream> Transport<B> {
     }
 
     /// Sends some of what is held back until the next flush.
-    pub(super) fn poll_unload(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(super) fn poll_write_tls(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
-            Transport::Tls(stream) => stream.poll_unload(cx),
+            Transport::Tls(stream) => stream.poll_write_tls(cx),
             _ => Poll::Ready(Ok(())),
         }
     }
@@ -141,19 +141,19 @@ impl<B: AnyStream> Transport<B> {
     }
 
     /// Whether a socket has received bytes that its runtime has not noticed yet.
-    pub(crate) fn has_unnoticed(&self) -> bool {
+    pub(crate) fn has_kernel_input(&self) -> bool {
         self.socket().is_some_and(|socket| matches!(socket.peek(&mut [MaybeUninit::uninit()]), Ok(1..)))
     }
 
-    /// As [`Transport::is_quiet`], with what a runtime has not noticed yet.
-    pub(crate) fn is_silent(&mut self) -> bool {
-        self.poll_unnoticed(&mut ReadBuf::new(&mut [0])).is_pending()
+    /// As [`Transport::is_quiet_in_runtime`], with what a runtime has not noticed yet.
+    pub(crate) fn is_quiet_in_kernel(&mut self) -> bool {
+        self.poll_read_kernel(&mut ReadBuf::new(&mut [0])).is_pending()
     }
 
     /// Reads what the system has for a socket, noticed or not. Of TLS it only tells that there is something.
-    fn poll_unnoticed(&mut self, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read_kernel(&mut self, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if let Transport::Tls(stream) = self {
-            let noise = stream.poll_noise(Transport::poll_unnoticed);
+            let noise = stream.poll_app_data(Transport::poll_read_kernel);
             return noise.map(|()| Err(io::ErrorKind::Unsupported.into()));
         }
         let Some(socket) = self.socket() else { return Poll::Pending };
@@ -163,9 +163,9 @@ impl<B: AnyStream> Transport<B> {
 
     /// Writes what the system takes, whether or not the runtime has noticed that it takes any. Of TLS those are the bytes
     /// that it holds back, and none of `bytes`.
-    pub(super) fn write_unnoticed(&mut self, bytes: &[u8]) -> io::Result<u64> {
+    pub(super) fn write_to_kernel(&mut self, bytes: &[u8]) -> io::Result<u64> {
         if let Transport::Tls(stream) = self {
-            return stream.unload(|carrier, bytes| carrier.write_unnoticed(bytes)).map(|()| 0);
+            return stream.write_tls(|carrier, bytes| carrier.write_to_kernel(bytes)).map(|()| 0);
         }
         let socket = self.socket().ok_or(io::ErrorKind::WouldBlock)?;
         (&*socket).write(bytes).map(|count| count as u64)
@@ -223,13 +223,13 @@ impl<B: AnyStream> Transport<B> {
     ///
     /// Fails with `Unsupported` for a TLS or boxed stream, which may depend on its runtime; and if the connection is
     /// closed, or the system refuses.
-    pub(crate) fn detach(self) -> io::Result<Detached> {
+    pub(crate) fn detach(self) -> io::Result<DetachedTransport> {
         match self {
             Transport::Closed => Err(io::ErrorKind::NotConnected.into()),
-            Transport::Tcp(stream) => stream.into_std().map(Detached::Tcp),
+            Transport::Tcp(stream) => stream.into_std().map(DetachedTransport::Tcp),
             #[cfg(unix)]
-            Transport::Unix(stream) => stream.into_std().map(Detached::Unix),
-            Transport::Memory(stream) => Ok(Detached::Memory(stream)),
+            Transport::Unix(stream) => stream.into_std().map(DetachedTransport::Unix),
+            Transport::Memory(stream) => Ok(DetachedTransport::Memory(stream)),
             Transport::Tls(_) | Transport::Boxed(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
@@ -297,21 +297,21 @@ impl<B: AnyStream> AsyncWrite for Transport<B> {
 }
 
 /// A [`Transport`] between two runtimes.
-pub(crate) enum Detached {
+pub(crate) enum DetachedTransport {
     Tcp(std::net::TcpStream),
     #[cfg(unix)]
     Unix(std::os::unix::net::UnixStream),
     Memory(MemoryStream),
 }
 
-impl Detached {
+impl DetachedTransport {
     /// Attaches it to the current runtime.
     pub(crate) fn attach(self) -> io::Result<Transport> {
         match self {
-            Detached::Tcp(stream) => TcpStream::from_std(stream).map(Transport::Tcp),
+            DetachedTransport::Tcp(stream) => TcpStream::from_std(stream).map(Transport::Tcp),
             #[cfg(unix)]
-            Detached::Unix(stream) => UnixStream::from_std(stream).map(Transport::Unix),
-            Detached::Memory(stream) => Ok(Transport::Memory(stream)),
+            DetachedTransport::Unix(stream) => UnixStream::from_std(stream).map(Transport::Unix),
+            DetachedTransport::Memory(stream) => Ok(Transport::Memory(stream)),
         }
     }
 }

@@ -19,7 +19,7 @@ use super::stats::CoreStats;
 use super::worker::Worker;
 use super::{Error, IntoHandler, Result, Server};
 use crate::message::{Scheme, Status};
-use crate::net::{Address, Bound, Listener, Timetable};
+use crate::net::{Address, Bound, DeadlineTable, Listener};
 use crate::runtime;
 
 /// Starts `server`, with the handler that `make` returns for each core.
@@ -213,6 +213,6 @@ where
     let listeners = listeners.into_iter().map(|(bound, dispatch)| Ok((Listener::open(bound)?, dispatch)));
     let listeners = listeners.collect::<io::Result<Vec<_>>>()?;
     let limiter = ConnectionLimiter::new(totals, stats.clone(), &settings.bounds.limits);
-    let worker = Worker::new(handler, &settings, Timetable::swept(), stats);
+    let worker = Worker::new(handler, &settings, DeadlineTable::swept(), stats);
     Ok((Rc::new(worker), AcceptLoop { listeners, handoffs, core_senders, limiter, stop }))
 }

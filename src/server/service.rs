@@ -14,7 +14,7 @@ use super::connection::{Connection, respond};
 use super::settings::ServerSettings;
 use super::worker::Worker;
 use crate::message::{Request, Response};
-use crate::net::{Conn, Peer, PeerAddr, Timetable, Transport};
+use crate::net::{Conn, DeadlineTable, Peer, PeerAddr, Transport};
 
 /// A handler with its settings, for connections that you accept yourself, on any tokio runtime.
 ///
@@ -43,7 +43,7 @@ pub struct Service<H: Handler> {
 
 impl<H: Handler> Service<H> {
     pub(super) fn new(handler: H, settings: &ServerSettings) -> Service<H> {
-        let worker = Worker::new(handler, settings, Timetable::with_alarms(), Arc::default());
+        let worker = Worker::new(handler, settings, DeadlineTable::with_sleeps(), Arc::default());
         Service { worker: Rc::new(worker), connections: Rc::default() }
     }
 
@@ -119,7 +119,7 @@ impl<H: Handler> Service<H> {
     /// Returns at once. Each [`Service::serve_connection`] returns when its connection is done; dropping its future
     /// cuts the connection. A connection that is served after this call gets one answer, and is closed.
     pub fn stop(&self) {
-        self.worker.shared.timetable.stop();
+        self.worker.shared.deadlines.stop();
     }
 
     /// Answers one request without a connection, for tests of handlers.
@@ -182,8 +182,8 @@ impl<H: Handler> Service<H> {
     fn connect(&self, peer: PeerAddr, io: impl AsyncRead + AsyncWrite + 'static) -> Conn {
         let id = self.connections.get() + 1;
         self.connections.set(id);
-        let deadline = self.worker.shared.timetable.deadline(Peer { addr: peer, id });
-        Conn::new(Transport::boxed(io), deadline)
+        let timer = self.worker.shared.deadlines.timer(Peer { addr: peer, id });
+        Conn::new(Transport::boxed(io), timer)
     }
 }
 

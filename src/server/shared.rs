@@ -9,7 +9,7 @@ use super::settings::{OnError, ServerSettings};
 use super::stats::CoreStats;
 use crate::exchange::{Bounds, Clock};
 use crate::net::tls::Acceptor;
-use crate::net::{Conn, Timetable};
+use crate::net::{Conn, DeadlineTable};
 
 /// What the connections of one core have in common.
 pub(super) struct CoreState {
@@ -18,19 +18,19 @@ pub(super) struct CoreState {
     /// Does the TLS handshakes, if connections are to be secure.
     pub(super) acceptor: Option<Acceptor>,
     pub(super) clock: Clock,
-    pub(super) timetable: Rc<Timetable>,
+    pub(super) deadlines: Rc<DeadlineTable>,
     pub(super) stats: Arc<CoreStats>,
 }
 
 impl CoreState {
     pub(super) fn new(
         settings: &ServerSettings,
-        timetable: Rc<Timetable>,
+        deadlines: Rc<DeadlineTable>,
         stats: Arc<CoreStats>,
     ) -> Rc<CoreState> {
         let ServerSettings { bounds, name, on_error, acceptor } = settings.clone();
         let clock = Clock::new(name.as_deref());
-        Rc::new(CoreState { bounds, on_error, acceptor, clock, timetable, stats })
+        Rc::new(CoreState { bounds, on_error, acceptor, clock, deadlines, stats })
     }
 
     /// Counts a refusal, and passes it to the application's `on_error`.

@@ -11,7 +11,7 @@ use super::shared::CoreState;
 use super::stats::CoreStats;
 use super::{Context, Handler};
 use crate::memory::{FreeList, Reset};
-use crate::net::{Ticker, Timetable};
+use crate::net::{DeadlineTable, Ticker};
 use crate::runtime::ReusableFuture;
 
 /// What one core owns: its handler, and the memory its connections take turns with.
@@ -27,10 +27,10 @@ impl<H: Handler> Worker<H> {
     pub(super) fn new(
         handler: H,
         settings: &ServerSettings,
-        timetable: Rc<Timetable>,
+        deadlines: Rc<DeadlineTable>,
         stats: Arc<CoreStats>,
     ) -> Worker<H> {
-        let shared = CoreState::new(settings, timetable, stats);
+        let shared = CoreState::new(settings, deadlines, stats);
         let trim_at = Cell::new(shared.clock.now() + TRIM_PAUSE);
         Worker { handler, shared, contexts: FreeList::default(), job_futures: FreeList::default(), trim_at }
     }
@@ -70,9 +70,9 @@ impl<H: Handler> Worker<H> {
         loop {
             // What a burst left must be freed even when no connection follows.
             if self.contexts.is_empty() && self.job_futures.is_empty() {
-                self.shared.timetable.occupied().await;
+                self.shared.deadlines.occupied().await;
             }
-            self.shared.timetable.tick(&mut ticker).await;
+            self.shared.deadlines.tick(&mut ticker).await;
             self.shared.clock.refresh();
             self.trim_if_due();
         }
@@ -105,7 +105,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_memory_of_a_burst_is_given_back_when_idle() {
         let handler = (|_: &mut Context| {}).into_handler();
-        let worker = Worker::new(handler, &ServerSettings::default(), Timetable::swept(), Arc::default());
+        let worker = Worker::new(handler, &ServerSettings::default(), DeadlineTable::swept(), Arc::default());
         let mut context = worker.take_context();
         context.request.body.set_bytes(vec![0; 1 << 20]);
         worker.give_context(context);

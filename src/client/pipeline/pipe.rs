@@ -16,7 +16,7 @@ use crate::client::{ClientCause, ClientError, ClientPhase};
 use crate::exchange::ExchangeError;
 use crate::memory::Reset;
 use crate::message::{Response, Timings};
-use crate::net::{Lane, Stopwatch, Timer};
+use crate::net::{Timer, TimerSlot, TokioTimer};
 use crate::runtime::{self, Instant};
 use crate::wire::Wish;
 
@@ -36,7 +36,7 @@ pub(super) struct Pipe {
     /// Why nothing more can be written, if so.
     failure: Option<ClientError>,
     /// Measures how long no request has come.
-    patience: Stopwatch,
+    patience: TokioTimer,
     /// Whether the board knows that this pipe no longer serves it.
     has_left: bool,
 }
@@ -88,7 +88,7 @@ impl Pipe {
             has_answered: false,
             writing: Writing::Flushed,
             failure: None,
-            patience: Stopwatch::new(),
+            patience: TokioTimer::new(),
             has_left: false,
         }
     }
@@ -112,12 +112,12 @@ impl Pipe {
         let mut tickets = self.board.lock();
         let is_closed = tickets.watch(cx);
         if tickets.is_waited_for() {
-            self.patience.disarm(Lane::Whole);
+            self.patience.disarm(TimerSlot::Total);
             return Poll::Ready(true);
         }
         if !is_closed {
             let idle = self.shared.client.shared.settings.pool.idle;
-            ready!(self.patience.poll_expired(cx, Lane::Whole, idle));
+            ready!(self.patience.poll_expired(cx, TimerSlot::Total, idle));
         }
         tickets.leave();
         self.has_left = true;
@@ -193,7 +193,7 @@ impl Pipe {
         tickets.watch(cx);
         let mut now = None;
         while self.may_take(pooled) {
-            let (sent, output) = (pooled.conn.traffic().sent, pooled.conn.output());
+            let (sent, output) = (pooled.conn.traffic().sent, pooled.conn.write_buffer());
             let start = sent + output.len() as u64;
             let Some(taken) = tickets.take(output.bytes(), self.has_answered) else { break };
             let end = sent + output.len() as u64;
@@ -219,7 +219,7 @@ impl Pipe {
         is_open
             && pooled.exchange.persistence.persists
             && self.writing != Writing::Failed
-            && pooled.conn.output().len() < pooled.settings().bounds.limits.pipeline_bytes_max
+            && pooled.conn.write_buffer().len() < pooled.settings().bounds.limits.pipeline_bytes_max
     }
 
     /// Prepares for the next answer.
@@ -300,10 +300,10 @@ impl Pipe {
     /// Ready when requests have been failed because they waited too long to be taken.
     fn poll_queue(&self, cx: &mut Context<'_>, pooled: &mut PooledConn) -> Poll<()> {
         let queue = pooled.settings().timeouts.queue;
-        pooled.conn.disarm(Lane::Whole);
+        pooled.conn.disarm(TimerSlot::Total);
         match self.board.lock().expire(queue) {
             // A timer knows no less than a millisecond, and this is asked again until nothing is left.
-            Some(left) => pooled.conn.poll_expired(cx, Lane::Whole, left.max(MILLISECOND)).map(|_| ()),
+            Some(left) => pooled.conn.poll_expired(cx, TimerSlot::Total, left.max(MILLISECOND)).map(|_| ()),
             None => Poll::Pending,
         }
     }

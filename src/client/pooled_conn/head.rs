@@ -8,7 +8,7 @@ use crate::client::exchange::{Exchange, INTERIM_MAX, ResponseStage, Upload};
 use crate::client::{ClientCause, ClientError, ClientPhase};
 use crate::exchange::{ExchangeError, Head, Reply};
 use crate::message::{Request, Response, Status};
-use crate::net::Lane;
+use crate::net::TimerSlot;
 use crate::wire::Wish;
 
 impl PooledConn {
@@ -105,7 +105,7 @@ impl PooledConn {
             Upload::Sent | Upload::Failed(_) | Upload::Abandoned => {}
             Upload::Sending | Upload::Expecting | Upload::Waiting => progress.upload = Upload::Abandoned,
         }
-        self.conn.disarm(Lane::Read);
+        self.conn.disarm(TimerSlot::Read);
         progress.timings.wait = progress.end_phase();
         Ok(())
     }
@@ -122,7 +122,7 @@ impl PooledConn {
             // Nothing else ends the wait if nobody takes it.
             (ResponseStage::Interim, Upload::Failed(_)) => {
                 let limit = self.settings().timeouts.wait;
-                ready!(self.conn.poll_expired(cx, Lane::Read, limit));
+                ready!(self.conn.poll_expired(cx, TimerSlot::Read, limit));
                 Poll::Ready(Err(self.no_response(ClientCause::TimedOut)))
             }
             (ResponseStage::Interim | ResponseStage::Awaited, _) => Poll::Pending,

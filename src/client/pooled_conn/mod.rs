@@ -16,7 +16,7 @@ use super::settings::Settings;
 use super::{ClientCause, ClientError, ClientPhase};
 use crate::exchange::{ExchangeError, Expectation, Phase};
 use crate::message::{Request, Timings};
-use crate::net::{Anywhere, Buffer, Conn, Lane, Transport};
+use crate::net::{Conn, ReadBuffer, Sendable, TimerSlot, Transport};
 use crate::runtime::{self, Instant, timeout};
 use crate::wire::{Announcement, Wish};
 
@@ -24,14 +24,14 @@ use crate::wire::{Announcement, Wish};
 ///
 /// It is three pointers, since it moves from one future to the next, and what it holds goes back to the pool.
 pub(super) struct PooledConn {
-    pub(super) conn: Box<Conn<Anywhere>>,
+    pub(super) conn: Box<Conn<Sendable>>,
     pub(super) exchange: Box<Exchange>,
     /// The last field, so that the permit becomes free after the connection is back in the pool.
     pub(super) permit: PoolPermit,
 }
 
 impl PooledConn {
-    pub(super) fn new(conn: Box<Conn<Anywhere>>, permit: PoolPermit, timings: Timings) -> PooledConn {
+    pub(super) fn new(conn: Box<Conn<Sendable>>, permit: PoolPermit, timings: Timings) -> PooledConn {
         let (now, exchange) = (runtime::now(), permit.pool.take_exchange());
         PooledConn::over((conn, now), exchange, permit, timings, now)
     }
@@ -59,13 +59,13 @@ impl PooledConn {
 
     /// A connection over a connection that was opened at `opened_at`.
     fn over(
-        (mut conn, opened_at): (Box<Conn<Anywhere>>, Instant),
+        (mut conn, opened_at): (Box<Conn<Sendable>>, Instant),
         mut exchange: Box<Exchange>,
         permit: PoolPermit,
         timings: Timings,
         phase_start: Instant,
     ) -> PooledConn {
-        conn.swap_workspace(&mut exchange.workspace);
+        conn.swap_io_state(&mut exchange.io_state);
         exchange.persistence.opened_at = opened_at;
         (exchange.progress.timings, exchange.progress.phase_start) = (timings, phase_start);
         PooledConn { conn, exchange, permit }
@@ -90,7 +90,7 @@ impl PooledConn {
         deadline: Option<Instant>,
     ) {
         self.exchange.spec = ExchangeSpec::of(request, deadline);
-        self.permit.pool.write_head(self.conn.output().bytes(), (request, taint), announcement, cookie);
+        self.permit.pool.write_head(self.conn.write_buffer().bytes(), (request, taint), announcement, cookie);
         self.exchange.outgoing.begin(announcement);
         self.exchange.persistence.persists &= Wish::of(&request.headers) != Wish::Close;
         let waits = announcement.expects() && Expectation::of(&request.headers) == Ok(Expectation::Continue);
@@ -142,12 +142,12 @@ impl PooledConn {
             && incoming.input.is_empty()
             && self.conn.has_sent_all();
         if !(persistence.persists && is_clean && matches!(progress.upload, Upload::Sent)) {
-            self.conn.transport.say_end();
+            self.conn.transport.try_shutdown();
             return;
         }
         let PooledConn { mut conn, mut exchange, permit } = self;
-        conn.disarm(Lane::Whole);
-        conn.swap_workspace(&mut exchange.workspace);
+        conn.disarm(TimerSlot::Total);
+        conn.swap_io_state(&mut exchange.io_state);
         permit.pool.give(conn, exchange, now);
     }
 
@@ -223,8 +223,8 @@ impl PooledConn {
         deadline: Instant,
         phase: ClientPhase,
     ) -> Result<(), ClientError> {
-        self.conn.arm(Lane::Whole, deadline);
-        match self.conn.poll_expired(cx, Lane::Whole, Duration::ZERO) {
+        self.conn.arm(TimerSlot::Total, deadline);
+        match self.conn.poll_expired(cx, TimerSlot::Total, Duration::ZERO) {
             Poll::Ready(_) => {
                 Err(self.error(phase, ClientCause::TimedOut).with_total_limit(self.exchange.spec.total))
             }
@@ -238,9 +238,9 @@ impl PooledConn {
     }
 
     /// The connection, to be taken over, and what the server has already sent.
-    pub(super) fn into_parts(self) -> (Box<Conn<Anywhere>>, Buffer) {
+    pub(super) fn into_parts(self) -> (Box<Conn<Sendable>>, ReadBuffer) {
         let PooledConn { mut conn, mut exchange, .. } = self;
-        conn.swap_workspace(&mut exchange.workspace);
+        conn.swap_io_state(&mut exchange.io_state);
         exchange.incoming.forget_message();
         (conn, exchange.incoming.input.take_unread())
     }

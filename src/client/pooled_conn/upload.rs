@@ -9,7 +9,7 @@ use crate::client::exchange::Upload;
 use crate::client::{ClientError, ClientPhase};
 use crate::exchange::{ExchangeError, Phase, poll_flush};
 use crate::message::{Headers, Request, Response};
-use crate::net::Lane;
+use crate::net::TimerSlot;
 use crate::runtime::{self, later};
 
 impl PooledConn {
@@ -90,12 +90,12 @@ impl PooledConn {
         if matches!(progress.upload, Upload::Sending) {
             progress.upload = Upload::Sent;
             progress.timings.send = progress.end_phase();
-            conn.disarm(Lane::Read);
+            conn.disarm(TimerSlot::Read);
             match progress.is_answered() {
                 // An answer that came earlier was not waited for.
                 true => progress.timings.send += std::mem::take(&mut progress.timings.wait),
                 false => {
-                    conn.arm(Lane::Read, later(progress.phase_start, permit.pool.settings.timeouts.wait))
+                    conn.arm(TimerSlot::Read, later(progress.phase_start, permit.pool.settings.timeouts.wait))
                 }
             }
         }
@@ -216,7 +216,7 @@ impl PooledConn {
         let upload = &mut self.exchange.progress.upload;
         if matches!(upload, Upload::Expecting | Upload::Waiting | Upload::Sending) {
             *upload = Upload::Failed(why);
-            self.conn.disarm(Lane::Read);
+            self.conn.disarm(TimerSlot::Read);
         }
     }
 
@@ -233,7 +233,7 @@ impl PooledConn {
         let upload = &mut self.exchange.progress.upload;
         if matches!(upload, Upload::Expecting | Upload::Waiting) {
             *upload = Upload::Sending;
-            self.conn.disarm(Lane::Write);
+            self.conn.disarm(TimerSlot::Write);
         }
     }
 
@@ -241,7 +241,8 @@ impl PooledConn {
     /// Returns whether it did.
     pub(super) fn continue_if_due(&mut self, cx: &mut Context<'_>) -> bool {
         let waits = matches!(self.exchange.progress.upload, Upload::Waiting);
-        if waits && self.conn.poll_expired(cx, Lane::Write, self.settings().timeouts.go_ahead).is_ready() {
+        if waits && self.conn.poll_expired(cx, TimerSlot::Write, self.settings().timeouts.go_ahead).is_ready()
+        {
             self.continue_upload();
             return true;
         }

@@ -11,7 +11,7 @@ use crate::client::refused::Refused;
 use crate::client::{ClientCause, ClientError, ClientPhase};
 use crate::exchange::{Bounds, ExchangeError, Head, Incoming, Reply, Timeouts};
 use crate::message::{Response, Status};
-use crate::net::{Anywhere, BoxedStream, Conn, Lane, Stopwatch, Transport};
+use crate::net::{BoxedStream, Conn, Sendable, TimerSlot, TokioTimer, Transport};
 use crate::runtime::timeout;
 use crate::wire::Asked;
 
@@ -27,11 +27,11 @@ pub(super) async fn open_tunnel(
     limit: Duration,
     bounds: &Bounds,
 ) -> Result<Transport<BoxedStream>, ClientError> {
-    let mut conn = Conn::<Anywhere>::new(transport, Stopwatch::new());
+    let mut conn = Conn::<Sendable>::new(transport, TokioTimer::new());
     // The timeouts of an exchange do not apply while its tunnel is being opened.
     let timeouts = Timeouts { head: Duration::MAX, write: Duration::MAX, ..bounds.timeouts };
     let bounds = &Bounds { timeouts, ..bounds.clone() };
-    ask(conn.output().bytes(), proxy, origin);
+    ask(conn.write_buffer().bytes(), proxy, origin);
     let (mut incoming, mut response) = (Incoming::default(), Response::new());
     let asked = Asked { connect: true, ..Asked::default() };
     for _ in 0..=INTERIM_MAX {
@@ -39,7 +39,7 @@ pub(super) async fn open_tunnel(
             let mut reply = Reply::new(&mut response, asked);
             match incoming.poll_head(cx, &mut conn, &mut reply, bounds, || {}) {
                 Poll::Ready(head) => Poll::Ready(head),
-                Poll::Pending => conn.poll_expired(cx, Lane::Whole, limit).map(|_| Ok(Head::Silence)),
+                Poll::Pending => conn.poll_expired(cx, TimerSlot::Total, limit).map(|_| Ok(Head::Silence)),
             }
         });
         match head.await {
@@ -77,7 +77,7 @@ fn ask(out: &mut Vec<u8>, proxy: &Proxy, origin: &Origin) {
 
 /// Receives the content of the proxy's refusal: as much as comes within [`REASON_WAIT`], and no more than [`REASON_MAX`].
 async fn receive_reason(
-    conn: &mut Conn<Anywhere>,
+    conn: &mut Conn<Sendable>,
     incoming: &mut Incoming,
     response: &mut Response,
     bounds: &Bounds,

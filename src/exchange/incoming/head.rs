@@ -10,15 +10,15 @@ use crate::exchange::heading::{Head, Heading};
 use crate::exchange::outgoing::poll_flush;
 use crate::exchange::remaining::Remaining;
 use crate::exchange::{Bounds, ExchangeError, Phase};
-use crate::net::{Conn, Fault, Home, Lane};
+use crate::net::{Conn, ConnError, Locality, TimerSlot};
 
 impl Incoming {
     /// Receives a head. Before it waits, everything in the output is sent.
     #[inline]
-    pub(crate) fn poll_head<H: Home>(
+    pub(crate) fn poll_head<L: Locality>(
         &mut self,
         cx: &mut Context<'_>,
-        conn: &mut Conn<H>,
+        conn: &mut Conn<L>,
         message: &mut impl Heading,
         bounds: &Bounds,
         on_read: impl Fn(),
@@ -31,22 +31,22 @@ impl Incoming {
                 Err(error) => return Poll::Ready(Err(self.blame(error, message, bounds))),
             }
         }
-        conn.disarm(Lane::Read);
+        conn.disarm(TimerSlot::Read);
         Poll::Ready(Ok(Head::Whole))
     }
 
     /// Reads once for a head. Returns the reason if no head will come.
-    pub(crate) fn poll_head_bytes<H: Home>(
+    pub(crate) fn poll_head_bytes<L: Locality>(
         &mut self,
         cx: &mut Context<'_>,
-        conn: &mut Conn<H>,
+        conn: &mut Conn<L>,
         limit: Duration,
     ) -> Poll<Result<Option<Head>, ExchangeError>> {
         Poll::Ready(match ready!(conn.poll_fill(cx, &mut self.input, limit)) {
             Ok(1..) => Ok(None),
             Ok(0) if self.has_begun() => Err(ExchangeError::Incomplete),
             Ok(0) => Ok(Some(Head::End)),
-            Err(Fault::Expired) if !self.has_begun() => Ok(Some(Head::Silence)),
+            Err(ConnError::TimedOut) if !self.has_begun() => Ok(Some(Head::Silence)),
             Err(fault) => Err(ExchangeError::during(Phase::Head, limit)(fault)),
         })
     }

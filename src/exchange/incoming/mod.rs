@@ -12,13 +12,13 @@ use super::remaining::Remaining;
 use super::{Bounds, ExchangeError, Phase, Timeouts};
 use crate::memory::{Arena, Reset};
 use crate::message::Headers;
-use crate::net::{Buffer, Conn, Fault, Home, Lane};
+use crate::net::{Conn, ConnError, Locality, ReadBuffer, TimerSlot};
 use crate::wire::Limits;
 
 /// The receiving side of one exchange: what has arrived, and what remains to be received of the message.
 #[derive(Default)]
 pub(crate) struct Incoming {
-    pub(crate) input: Buffer,
+    pub(crate) input: ReadBuffer,
     /// The trailers of a chunked body, once it has ended.
     pub(crate) trailers: Headers,
     pub(crate) expectation: Expectation,
@@ -39,10 +39,10 @@ pub(crate) struct Incoming {
 impl Incoming {
     /// Receives the next piece of the body. Returns its length, at the front of the input, where it is lent until the
     /// next call; 0 at the end.
-    pub(crate) fn poll_chunk<H: Home>(
+    pub(crate) fn poll_chunk<L: Locality>(
         &mut self,
         cx: &mut Context<'_>,
-        conn: &mut Conn<H>,
+        conn: &mut Conn<L>,
         bounds: &Bounds,
     ) -> Poll<Result<usize, ExchangeError>> {
         self.take_back();
@@ -83,10 +83,10 @@ impl Incoming {
     }
 
     /// Receives the whole body into `content`.
-    pub(crate) fn poll_body<H: Home>(
+    pub(crate) fn poll_body<L: Locality>(
         &mut self,
         cx: &mut Context<'_>,
-        conn: &mut Conn<H>,
+        conn: &mut Conn<L>,
         bounds: &Bounds,
         body_max: usize,
         content: &mut Arena,
@@ -150,18 +150,18 @@ impl Incoming {
     /// Reads and discards what is left of the body, since the answer has promised that the connection persists. A peer
     /// that relies on that sends the end of its body, even of one that exceeds the limit because its length was unknown,
     /// or because it was still read: then it has the time that one has to close. Returns whether the end was reached.
-    pub(crate) fn poll_drain<H: Home>(
+    pub(crate) fn poll_drain<L: Locality>(
         &mut self,
         cx: &mut Context<'_>,
-        conn: &mut Conn<H>,
+        conn: &mut Conn<L>,
         bounds: &Bounds,
     ) -> Poll<Result<bool, ExchangeError>> {
         let (drain_max, linger) = (bounds.limits.drain_max, bounds.timeouts.linger);
         loop {
             let left = self.length_left().unwrap_or_default();
             let is_too_long = self.drained > drain_max || left > drain_max as u64;
-            let is_given_up =
-                is_too_long && (linger.is_zero() || conn.poll_expired(cx, Lane::Whole, linger).is_ready());
+            let is_given_up = is_too_long
+                && (linger.is_zero() || conn.poll_expired(cx, TimerSlot::Total, linger).is_ready());
             if is_given_up {
                 return Poll::Ready(Ok(false));
             }
@@ -170,20 +170,20 @@ impl Incoming {
                 count => self.drained = self.drained.saturating_add(count),
             }
         }
-        conn.disarm(Lane::Whole);
+        conn.disarm(TimerSlot::Total);
         Poll::Ready(Ok(true))
     }
 
     /// Reads and discards more of the body while a write waits: many peers take nothing of an answer before they have
     /// sent all of their request. Ready if the connection fails.
-    pub(crate) fn poll_discard<H: Home>(
+    pub(crate) fn poll_discard<L: Locality>(
         &mut self,
         cx: &mut Context<'_>,
-        conn: &mut Conn<H>,
+        conn: &mut Conn<L>,
         bounds: &Bounds,
     ) -> Poll<ExchangeError> {
         // The deadline of a read that was abandoned must not end this wait.
-        conn.disarm(Lane::Read);
+        conn.disarm(TimerSlot::Read);
         self.take_back();
         // Content that is malformed, or cut short, is met again behind the answer.
         while let Ok(count) = self.decode(bounds) {
@@ -214,19 +214,19 @@ impl Incoming {
     }
 
     /// Notes that nobody waits for more of the body, for now.
-    pub(crate) fn pause<H: Home>(&mut self, conn: &mut Conn<H>) {
+    pub(crate) fn pause<L: Locality>(&mut self, conn: &mut Conn<L>) {
         if self.pace.is_waiting() {
             self.pace.pause(conn.now());
-            conn.disarm(Lane::Read);
+            conn.disarm(TimerSlot::Read);
         }
     }
 
     /// Reads once into the input while something other than the body is waited for.
-    pub(crate) fn poll_ahead<H: Home>(
+    pub(crate) fn poll_ahead<L: Locality>(
         &mut self,
         cx: &mut Context<'_>,
-        conn: &mut Conn<H>,
-    ) -> Poll<Result<usize, Fault>> {
+        conn: &mut Conn<L>,
+    ) -> Poll<Result<usize, ConnError>> {
         let count = ready!(conn.poll_fill(cx, &mut self.input, Duration::MAX))?;
         self.pace.note(count);
         Poll::Ready(Ok(count))
@@ -294,19 +294,19 @@ impl Incoming {
     }
 
     /// Reads once: a body of known length straight into `content`, anything else into the input.
-    fn poll_more<H: Home>(
+    fn poll_more<L: Locality>(
         &mut self,
         cx: &mut Context<'_>,
-        conn: &mut Conn<H>,
+        conn: &mut Conn<L>,
         bounds: &Bounds,
         content: Option<&mut Arena>,
     ) -> Poll<Result<(), ExchangeError>> {
         if self.expectation == Expectation::Continue {
-            conn.output().bytes().extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+            conn.write_buffer().bytes().extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
             self.expectation = Expectation::None;
         }
         match poll_flush(cx, conn, bounds) {
-            Poll::Pending if H::SENDS_FIRST => {
+            Poll::Pending if L::FLUSHES_BEFORE_READ => {
                 // Meanwhile it is not the peer's body that is waited for. But a peer may take nothing before all of that
                 // was read.
                 self.pause(conn);
@@ -318,7 +318,7 @@ impl Incoming {
             }
             // A server that reads no more may have answered before. The sending side reports the error, and what has
             // arrived is still read.
-            Poll::Ready(Err(ExchangeError::Io(_))) if !H::SENDS_FIRST => {}
+            Poll::Ready(Err(ExchangeError::Io(_))) if !L::FLUSHES_BEFORE_READ => {}
             Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
             Poll::Pending | Poll::Ready(Ok(())) => {}
         }
@@ -330,7 +330,7 @@ impl Incoming {
             }
             0 => Poll::Ready(Err(ExchangeError::Incomplete)),
             count => {
-                conn.disarm(Lane::Read);
+                conn.disarm(TimerSlot::Read);
                 if self.body == Remaining::Length(0) {
                     self.body = Remaining::Nothing;
                 }
@@ -341,13 +341,13 @@ impl Incoming {
     }
 
     /// Reads once for the body, as long as its pace allows.
-    fn poll_read<H: Home>(
+    fn poll_read<L: Locality>(
         &mut self,
         cx: &mut Context<'_>,
-        conn: &mut Conn<H>,
+        conn: &mut Conn<L>,
         timeouts: &Timeouts,
         mut content: Option<&mut Arena>,
-    ) -> Poll<Result<usize, Fault>> {
+    ) -> Poll<Result<usize, ConnError>> {
         loop {
             let limit = self.pace.patience(timeouts);
             let received = match (&mut self.body, content.as_deref_mut()) {
@@ -362,8 +362,8 @@ impl Incoming {
                     return Poll::Pending;
                 }
                 // The next round begins another wait.
-                Poll::Ready(Err(Fault::Expired)) if self.pace.end_abandoned(conn.now(), timeouts) => {
-                    conn.disarm(Lane::Read);
+                Poll::Ready(Err(ConnError::TimedOut)) if self.pace.end_abandoned(conn.now(), timeouts) => {
+                    conn.disarm(TimerSlot::Read);
                 }
                 received => return received,
             }
@@ -372,14 +372,14 @@ impl Incoming {
 }
 
 /// Reads a body of which `left` bytes remain. The memory grows with what has arrived, and not beyond what will.
-fn poll_content<H: Home>(
+fn poll_content<L: Locality>(
     cx: &mut Context<'_>,
-    conn: &mut Conn<H>,
+    conn: &mut Conn<L>,
     limit: Duration,
     left: &mut u64,
     content: &mut Arena,
-    input: &mut Buffer,
-) -> Poll<Result<usize, Fault>> {
+    input: &mut ReadBuffer,
+) -> Poll<Result<usize, ConnError>> {
     let left_here = usize::try_from(*left).unwrap_or(usize::MAX);
     // If a read fills its room, it is unknown whether there is more, and another read must find out.
     let most = left_here.saturating_add(READ_BEYOND);

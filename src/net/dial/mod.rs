@@ -34,7 +34,7 @@ use self::race::Unreachable;
 use self::race::race;
 use super::memory::MemoryConnector;
 use super::transport::Transport;
-use super::{Fault, Keepalive};
+use super::{ConnError, Keepalive};
 
 /// How connections are opened. Clones share the names that were looked up.
 #[derive(Clone, Default)]
@@ -79,8 +79,8 @@ pub(crate) struct DialTimes {
 /// The step of a dial that failed.
 #[derive(Debug)]
 pub(crate) enum DialError {
-    Resolve(Fault),
-    Connect(Fault),
+    Resolve(ConnError),
+    Connect(ConnError),
 }
 
 impl Dial {
@@ -173,11 +173,14 @@ pub(crate) async fn timed<F: Future>(limit: Duration, wait: F) -> (Option<F::Out
     (output, start.elapsed())
 }
 
-async fn step<T>(limit: Duration, wait: impl Future<Output = io::Result<T>>) -> Result<(T, Duration), Fault> {
+async fn step<T>(
+    limit: Duration,
+    wait: impl Future<Output = io::Result<T>>,
+) -> Result<(T, Duration), ConnError> {
     match timed(limit, wait).await {
         (Some(Ok(value)), took) => Ok((value, took)),
-        (Some(Err(error)), _) => Err(Fault::Io(error)),
-        (None, _) => Err(Fault::Expired),
+        (Some(Err(error)), _) => Err(ConnError::Io(error)),
+        (None, _) => Err(ConnError::TimedOut),
     }
 }
 
@@ -272,8 +275,8 @@ mod tests {
             DialError::Connect(fault) => ("connect", fault),
         };
         match fault {
-            Fault::Expired => (step, None),
-            Fault::Io(error) => (step, Some(error.kind())),
+            ConnError::TimedOut => (step, None),
+            ConnError::Io(error) => (step, Some(error.kind())),
         }
     }
 

@@ -75,7 +75,7 @@ impl Listener {
         loop {
             match self.try_accept() {
                 Ok(accepted) => return Some(accepted),
-                Err(error) if classify(&error) == AcceptFault::Skip => {}
+                Err(error) if classify(&error) == AcceptReaction::Skip => {}
                 Err(_) => return None,
             }
         }
@@ -115,7 +115,7 @@ const OPTIONS_ARE_INHERITED: bool = cfg!(any(target_os = "linux", target_os = "a
 
 /// How to react to an error of [`Listener::poll_accept`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AcceptFault {
+pub(crate) enum AcceptReaction {
     /// One connection died before it was accepted: accept the next.
     Skip,
     /// The process or the system ran out of a resource: accept again a little later.
@@ -130,7 +130,7 @@ pub(crate) enum AcceptFault {
 /// that has already gone may have no address: on macOS that is an error of the same kind as `EINVAL`, but without a
 /// number. After an unknown error it is best to wait and try again: a busy loop would be worse, and so would a server
 /// that gives up.
-pub(crate) fn classify(error: &io::Error) -> AcceptFault {
+pub(crate) fn classify(error: &io::Error) -> AcceptReaction {
     use io::ErrorKind as Kind;
     match error.kind() {
         Kind::ConnectionAborted
@@ -141,10 +141,10 @@ pub(crate) fn classify(error: &io::Error) -> AcceptFault {
         | Kind::HostUnreachable
         | Kind::NetworkUnreachable
         | Kind::NetworkDown
-        | Kind::Interrupted => AcceptFault::Skip,
-        Kind::InvalidInput if error.raw_os_error().is_some() => AcceptFault::Fatal,
-        Kind::InvalidInput => AcceptFault::Skip,
-        _ => AcceptFault::BackOff,
+        | Kind::Interrupted => AcceptReaction::Skip,
+        Kind::InvalidInput if error.raw_os_error().is_some() => AcceptReaction::Fatal,
+        Kind::InvalidInput => AcceptReaction::Skip,
+        _ => AcceptReaction::BackOff,
     }
 }
 
@@ -326,23 +326,23 @@ mod tests {
     #[test]
     fn an_error_of_accept_is_skipped_waited_out_or_fatal() {
         for (errno, expected) in [
-            (103, AcceptFault::Skip),    // ECONNABORTED
-            (104, AcceptFault::Skip),    // ECONNRESET
-            (107, AcceptFault::Skip),    // ENOTCONN
-            (113, AcceptFault::Skip),    // EHOSTUNREACH
-            (4, AcceptFault::Skip),      // EINTR
-            (24, AcceptFault::BackOff),  // EMFILE
-            (23, AcceptFault::BackOff),  // ENFILE
-            (105, AcceptFault::BackOff), // ENOBUFS
-            (12, AcceptFault::BackOff),  // ENOMEM
-            (71, AcceptFault::BackOff),  // EPROTO
-            (22, AcceptFault::Fatal),    // EINVAL: it does not listen
+            (103, AcceptReaction::Skip),    // ECONNABORTED
+            (104, AcceptReaction::Skip),    // ECONNRESET
+            (107, AcceptReaction::Skip),    // ENOTCONN
+            (113, AcceptReaction::Skip),    // EHOSTUNREACH
+            (4, AcceptReaction::Skip),      // EINTR
+            (24, AcceptReaction::BackOff),  // EMFILE
+            (23, AcceptReaction::BackOff),  // ENFILE
+            (105, AcceptReaction::BackOff), // ENOBUFS
+            (12, AcceptReaction::BackOff),  // ENOMEM
+            (71, AcceptReaction::BackOff),  // EPROTO
+            (22, AcceptReaction::Fatal),    // EINVAL: it does not listen
         ] {
             assert_eq!(classify(&io::Error::from_raw_os_error(errno)), expected, "{errno}");
         }
         assert_eq!(
             classify(&io::ErrorKind::InvalidInput.into()),
-            AcceptFault::Skip,
+            AcceptReaction::Skip,
             "a peer without address"
         );
     }

@@ -8,4 +8,4 @@ mod socket_file;
 mod listener;
 
 pub(crate) use bound::{Bound, ListenOptions};
-pub(crate) use listener::{AcceptFault, Accepted, Listener, classify};
+pub(crate) use listener::{AcceptReaction, Accepted, Listener, classify};

@@ -22,7 +22,7 @@ use tokio::task::{JoinHandle, spawn_blocking, yield_now};
 use self::elsewhere as system;
 #[cfg(target_os = "linux")]
 use self::linux as system;
-use super::{Conn, Fault, Home, Transport};
+use super::{Conn, ConnError, Locality, Transport};
 
 /// A range of a file on its way to a socket, without passing through the memory of the program.
 ///
@@ -73,12 +73,12 @@ impl FileSender {
     }
 
     /// Sends some of what is in memory, and returns how much: 0 if the file has shrunk.
-    pub(crate) fn poll_send<H: Home>(
+    pub(crate) fn poll_send<L: Locality>(
         &mut self,
         cx: &mut Context<'_>,
-        conn: &mut Conn<H>,
+        conn: &mut Conn<L>,
         limit: Duration,
-    ) -> Poll<Result<u64, Fault>> {
+    ) -> Poll<Result<u64, ConnError>> {
         let warm = self.range.start..self.warm_until;
         let count = ready!(conn.poll_send_file(cx, &self.file, warm, limit))?;
         self.range.start += count;
@@ -117,7 +117,7 @@ impl<B> Transport<B> {
     }
 
     /// Moves what the system takes of a range of `file`, whether or not the runtime has noticed that it takes any.
-    pub(super) fn send_file_unnoticed(&self, file: &File, range: Range<u64>) -> io::Result<u64> {
+    pub(super) fn send_file_to_kernel(&self, file: &File, range: Range<u64>) -> io::Result<u64> {
         match self {
             Transport::Tcp(stream) => system::send(stream, file, range),
             #[cfg(unix)]
@@ -167,7 +167,7 @@ mod tests {
     use tokio::runtime::Builder;
 
     use super::*;
-    use crate::net::{Lane, OneCore, Timetable};
+    use crate::net::{DeadlineTable, Local, TimerSlot};
 
     /// A piece is in memory, whether it was there before or a thread has fetched it.
     #[test]
@@ -235,15 +235,15 @@ mod tests {
             let (near, mut far) = tokio::net::UnixStream::pair().unwrap();
             // Not every runtime knows that of a new socket.
             near.writable().await.unwrap();
-            let deadline = Timetable::swept().deadline(Default::default());
-            let mut conn = Conn::<OneCore>::new(Transport::Unix(near), deadline);
+            let deadline = DeadlineTable::swept().timer(Default::default());
+            let mut conn = Conn::<Local>::new(Transport::Unix(near), deadline);
             let mut sent = 0;
             let mut send = |conn: &mut Conn, cx: &mut Context<'_>| {
                 let part = conn.poll_send_file(cx, &file, sent..LEN, Duration::MAX);
                 part.map(|part| sent += part.expect("the peer is there"))
             };
             while poll_fn(|cx| Poll::Ready(send(&mut conn, cx))).await.is_ready() {}
-            assert!(conn.is_waiting(Lane::Write));
+            assert!(conn.is_waiting(TimerSlot::Write));
             let mut room = vec![0; LEN as usize];
             far.read_exact(&mut room[..64 << 10]).await.unwrap();
             let goes_on = async { poll_fn(|cx| send(&mut conn, cx)).await };
@@ -251,7 +251,7 @@ mod tests {
                 () = goes_on => {}
                 _ = far.read_exact(&mut room) => panic!("it waits in vain"),
             }
-            assert!(!conn.is_waiting(Lane::Write));
+            assert!(!conn.is_waiting(TimerSlot::Write));
         });
     }
 

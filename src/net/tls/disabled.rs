@@ -41,18 +41,18 @@ impl<C> TlsStream<C> {
         match self.never {}
     }
 
-    pub(crate) fn poll_noise(
+    pub(crate) fn poll_app_data(
         &mut self,
         _: impl FnMut(&mut C, &mut ReadBuf<'_>) -> Poll<io::Result<()>>,
     ) -> Poll<()> {
         match self.never {}
     }
 
-    pub(crate) fn poll_unload(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(crate) fn poll_write_tls(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.never {}
     }
 
-    pub(crate) fn unload(&mut self, _: impl FnMut(&mut C, &[u8]) -> io::Result<u64>) -> io::Result<()> {
+    pub(crate) fn write_tls(&mut self, _: impl FnMut(&mut C, &[u8]) -> io::Result<u64>) -> io::Result<()> {
         match self.never {}
     }
 

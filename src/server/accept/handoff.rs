@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use crate::net::{Accepted, Detached, PeerAddr};
+use crate::net::{Accepted, DetachedTransport, PeerAddr};
 use crate::server::stats::{CoreStats, OpenGuard};
 
 /// The way to one core.
@@ -36,7 +36,7 @@ impl CoreSender {
 
 /// A connection that was accepted on one core, to be served on another.
 pub(in crate::server) struct Handoff {
-    pub(super) detached: Detached,
+    pub(super) detached: DetachedTransport,
     pub(super) peer: PeerAddr,
     pub(super) open: OpenGuard,
 }

@@ -21,7 +21,7 @@ use super::running::{Stop, StopOnDrop};
 use super::shared::CoreState;
 use super::stats::OpenGuard;
 use super::worker::Worker;
-use crate::net::{AcceptFault, Accepted, Conn, Listener, Peer, Ticker, classify};
+use crate::net::{AcceptReaction, Accepted, Conn, Listener, Peer, Ticker, classify};
 use crate::runtime;
 
 /// Where the connections of one core come from, and what ends it.
@@ -58,10 +58,10 @@ impl AcceptLoop {
         };
         let accepted = runtime::select(stopped, self.accept_all(&worker)).await;
         drop(stop_on_drop);
-        let CoreState { timetable, stats, .. } = &*worker.shared;
-        timetable.stop();
+        let CoreState { deadlines, stats, .. } = &*worker.shared;
+        deadlines.stop();
         self.stop_listening(&worker).await;
-        runtime::select(timetable.emptied(), grace_elapsed(&mut self.stop)).await;
+        runtime::select(deadlines.emptied(), grace_elapsed(&mut self.stop)).await;
         stats.cut.add(stats.open());
         accepted
     }
@@ -79,14 +79,14 @@ impl AcceptLoop {
                 Err(error) => error,
             };
             match classify(&error) {
-                AcceptFault::Skip => {}
+                AcceptReaction::Skip => {}
                 // File descriptors become free when connections close; retrying at once would not help.
-                AcceptFault::BackOff => {
+                AcceptReaction::BackOff => {
                     worker.shared.stats.count_accept_error();
                     runtime::sleep(pause).await;
                     pause = (2 * pause).min(BACK_OFF_MAX);
                 }
-                AcceptFault::Fatal => return Err(error),
+                AcceptReaction::Fatal => return Err(error),
             }
         }
     }
@@ -135,7 +135,7 @@ impl AcceptLoop {
     fn admit<H: Handler>(&self, worker: &Rc<Worker<H>>, (transport, peer): Accepted, open: OpenGuard) {
         let (worker, shared) = (worker.clone(), &worker.shared);
         let (permit, id) = ConnectionPermit::acquire(&self.limiter, peer, open);
-        let conn = Conn::new(transport, shared.timetable.deadline(Peer { addr: peer, id }));
+        let conn = Conn::new(transport, shared.deadlines.timer(Peer { addr: peer, id }));
         let permit = match permit {
             Ok(permit) => permit,
             Err(rejected) => return rejected.answer(worker, conn),

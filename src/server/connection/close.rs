@@ -5,7 +5,7 @@ use std::task::{self, Poll, ready};
 use std::time::Duration;
 
 use crate::memory::Reset;
-use crate::net::{Conn, Fault, Lane, Transport};
+use crate::net::{Conn, ConnError, TimerSlot, Transport};
 use crate::server::Context;
 use crate::server::context::CloseMode;
 
@@ -52,7 +52,7 @@ pub(super) fn poll_stop(
         (false, _) => Poll::Pending,
         (true, 0) => poll_stop_new(conn, cx),
         // A request has already arrived, from a peer that was never told to stop sending; it is answered.
-        (true, _) if conn.transport.has_unnoticed() => Poll::Pending,
+        (true, _) if conn.transport.has_kernel_input() => Poll::Pending,
         (true, _) => poll_stop_idle(conn, limit, cx),
     }
 }
@@ -60,15 +60,15 @@ pub(super) fn poll_stop(
 /// A new connection is given time, since its first request may be on its way.
 pub(super) fn poll_stop_new(conn: &mut Conn, cx: &mut task::Context<'_>) -> Poll<()> {
     match conn.is_stopping() {
-        true => conn.poll_expired(cx, Lane::Whole, FIRST_REQUEST_GRACE).map(drop),
+        true => conn.poll_expired(cx, TimerSlot::Total, FIRST_REQUEST_GRACE).map(drop),
         false => Poll::Pending,
     }
 }
 
 /// A connection that has just carried an answer is given time, too: a busy client has sent its next request by then.
 fn poll_stop_idle(conn: &mut Conn, limit: Duration, cx: &mut task::Context<'_>) -> Poll<()> {
-    if conn.waited(Lane::Read, limit) <= NEXT_REQUEST_GRACE {
-        ready!(conn.poll_expired(cx, Lane::Whole, NEXT_REQUEST_GRACE));
+    if conn.waited(TimerSlot::Read, limit) <= NEXT_REQUEST_GRACE {
+        ready!(conn.poll_expired(cx, TimerSlot::Total, NEXT_REQUEST_GRACE));
     }
     // A request may still be on its way, so the sending half is closed without delay.
     conn.poll_shutdown(cx, FIRST_REQUEST_GRACE).map(drop)
@@ -90,16 +90,16 @@ impl Context {
     }
 
     fn close_now(&mut self) {
-        self.conn.borrow_mut().iter_mut().for_each(|conn| conn.transport.say_end());
+        self.conn.borrow_mut().iter_mut().for_each(|conn| conn.transport.try_shutdown());
     }
 
-    fn poll_shutdown(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<(), Fault>> {
+    fn poll_shutdown(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<(), ConnError>> {
         let limit = self.shared.bounds.timeouts.write;
         let mut conn = self.conn.borrow_mut();
         let Some(conn) = &mut *conn else { return Poll::Ready(Ok(())) };
         ready!(conn.poll_shutdown(cx, limit))?;
-        for lane in [Lane::Read, Lane::Write, Lane::Whole] {
-            conn.disarm(lane);
+        for slot in [TimerSlot::Read, TimerSlot::Write, TimerSlot::Total] {
+            conn.disarm(slot);
         }
         self.incoming.get_mut().reset();
         Poll::Ready(Ok(()))
@@ -109,8 +109,9 @@ impl Context {
     /// before that is read would cause a reset, as if the peer were still sending.
     fn has_unread_tls(&self) -> bool {
         let conn = self.conn.borrow();
-        conn.iter()
-            .any(|Conn { transport, .. }| matches!(transport, Transport::Tls(_)) && transport.has_unnoticed())
+        conn.iter().any(|Conn { transport, .. }| {
+            matches!(transport, Transport::Tls(_)) && transport.has_kernel_input()
+        })
     }
 
     /// Reads and discards what the peer still sends, until it closes too, or its time is over.
@@ -121,19 +122,19 @@ impl Context {
         let (timeouts, mut room) = (&shared.bounds.timeouts, [0; DISCARDED_AT_ONCE]);
         loop {
             // Checked before each read: a peer that sends all the time never makes a read wait.
-            if conn.poll_expired(cx, Lane::Whole, timeouts.linger).is_ready() {
+            if conn.poll_expired(cx, TimerSlot::Total, timeouts.linger).is_ready() {
                 return Poll::Ready(());
             }
             match conn.poll_read(cx, &mut room, timeouts.linger_idle) {
                 Poll::Ready(Ok(1..)) => {}
                 Poll::Ready(_) => return Poll::Ready(()),
                 Poll::Pending if conn.is_stopping() => {
-                    return conn.poll_expired(cx, Lane::Write, FIRST_REQUEST_GRACE).map(drop);
+                    return conn.poll_expired(cx, TimerSlot::Write, FIRST_REQUEST_GRACE).map(drop);
                 }
                 Poll::Pending => return Poll::Pending,
             }
-            conn.disarm(Lane::Read);
-            conn.disarm(Lane::Write);
+            conn.disarm(TimerSlot::Read);
+            conn.disarm(TimerSlot::Write);
         }
     }
 }

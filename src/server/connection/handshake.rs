@@ -10,7 +10,7 @@ use super::context_guard::ContextGuard;
 use super::refuse::reject;
 use crate::exchange::{ExchangeError, Phase};
 use crate::message::Status;
-use crate::net::{Conn, Lane, TlsError, Transport};
+use crate::net::{Conn, TimerSlot, TlsError, Transport};
 use crate::server::error::Refused;
 use crate::server::job::JobOutcome;
 use crate::server::worker::Worker;
@@ -24,7 +24,7 @@ pub(super) async fn secure<H: Handler>(worker: Rc<Worker<H>>, mut conn: Conn) ->
     let outcome = poll_fn(|cx| match handshake.poll(cx) {
         Poll::Ready(Ok(stream)) => Poll::Ready(HandshakeOutcome::Secured(Transport::Tls(Box::new(stream)))),
         Poll::Ready(Err((error, transport))) => Poll::Ready(HandshakeOutcome::Failed(error, transport)),
-        Poll::Pending => match conn.poll_expired(cx, Lane::Read, limit) {
+        Poll::Pending => match conn.poll_expired(cx, TimerSlot::Read, limit) {
             Poll::Ready(_) => Poll::Ready(HandshakeOutcome::TimedOut),
             Poll::Pending => poll_stop_new(&mut conn, cx).map(|()| HandshakeOutcome::Stopped),
         },

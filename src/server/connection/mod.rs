@@ -22,7 +22,7 @@ use super::context::UpgradedHandle;
 use super::job::{Job, JobOutcome};
 use super::worker::{JobFuture, Worker};
 use super::{Context, Handler};
-use crate::net::{Conn, Lane};
+use crate::net::{Conn, TimerSlot};
 
 /// One connection, as its task holds it. An idle connection holds all of this, so there is little of it.
 pub(super) struct Connection<H: Handler> {
@@ -63,7 +63,7 @@ impl<H: Handler> Connection<H> {
                 }
             }
             let Some(mut context) = ready!(self.poll_wake(cx)) else {
-                self.idle.iter_mut().for_each(|conn| conn.transport.say_end());
+                self.idle.iter_mut().for_each(|conn| conn.transport.try_shutdown());
                 return Poll::Ready(Ok(()));
             };
             context.attach(&mut self.idle, self.number);
@@ -107,8 +107,10 @@ impl<H: Handler> Connection<H> {
         let timeouts = &worker.shared.bounds.timeouts;
         let limit = if *number == 0 { timeouts.head } else { timeouts.idle };
         // A connection that is polled again was woken, most likely by arriving bytes; reading tells.
-        if !conn.is_waiting(Lane::Read) && matches!(conn.transport.poll_read_ready(cx), Some(Poll::Pending)) {
-            return match conn.poll_expired(cx, Lane::Read, limit) {
+        if !conn.is_waiting(TimerSlot::Read)
+            && matches!(conn.transport.poll_read_ready(cx), Some(Poll::Pending))
+        {
+            return match conn.poll_expired(cx, TimerSlot::Read, limit) {
                 Poll::Ready(_) => Poll::Ready(None),
                 Poll::Pending => poll_stop(conn, *number, limit, cx).map(|()| None),
             };
@@ -116,18 +118,18 @@ impl<H: Handler> Connection<H> {
         // A transport that cannot tell whether it is readable also ends up here: only a read can tell, and it borrows a
         // context.
         let mut context = worker.take_context();
-        context.swap_workspace(conn);
+        context.swap_io_state(conn);
         let filled = conn.poll_fill(cx, &mut context.incoming.get_mut().input, limit);
         if let Poll::Ready(Ok(1..)) = filled {
             // Before the clock is read, so that what is stored here has reached memory when the connection is moved.
-            conn.disarm(Lane::Whole);
+            conn.disarm(TimerSlot::Total);
             if *number > 0 {
-                conn.disarm(Lane::Read);
+                conn.disarm(TimerSlot::Read);
             }
             worker.shared.clock.refresh();
             return Poll::Ready(Some(context));
         }
-        context.swap_workspace(conn);
+        context.swap_io_state(conn);
         worker.give_context(context);
         match filled {
             Poll::Ready(_) => Poll::Ready(None),

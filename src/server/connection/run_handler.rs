@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::refuse;
 use crate::exchange::{ExchangeError, Phase};
 use crate::message::Status;
-use crate::net::{Conn, Lane, Peer, Timer};
+use crate::net::{Conn, Peer, Timer, TimerSlot};
 use crate::server::context::{SharedConn, UnreadBody};
 use crate::server::error::Refused;
 use crate::server::shared::CoreState;
@@ -44,8 +44,8 @@ pub(super) fn run_handler<H: Handler>(
         Ok(Poll::Pending) => {
             conn.borrow_mut().iter_mut().for_each(|conn| send_before(conn, shared, cx));
             let Some(limit) = shared.bounds.timeouts.handler else { return Poll::Pending };
-            let timer = timer.get_or_insert_with(|| shared.timetable.deadline(Peer::default()));
-            timer.poll_expired(cx, Lane::Whole, limit).map(|()| HandlerOutcome::TimedOut(limit))
+            let timer = timer.get_or_insert_with(|| shared.deadlines.timer(Peer::default()));
+            timer.poll_expired(cx, TimerSlot::Total, limit).map(|()| HandlerOutcome::TimedOut(limit))
         }
     })
 }

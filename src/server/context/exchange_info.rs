@@ -106,7 +106,7 @@ impl Context {
     /// a load balancer elsewhere first, let the check fail as soon as the signal to stop arrives, and let the future of
     /// [`Server::on_stop`](crate::Server::on_stop) complete some seconds later.
     pub fn is_stopping(&self) -> bool {
-        self.shared.timetable.is_stopping()
+        self.shared.deadlines.is_stopping()
     }
 
     /// Waits until the server is about to stop.
@@ -136,8 +136,8 @@ impl Context {
     /// # let _ = corehttp::Server::new().service(ticks);
     /// ```
     pub fn stopping(&self) -> impl Future<Output = ()> + use<> {
-        let timetable = self.shared.timetable.clone();
-        async move { timetable.stopping().await }
+        let deadlines = self.shared.deadlines.clone();
+        async move { deadlines.stopping().await }
     }
 
     /// Who is at the other end of the connection, even if it was taken over.

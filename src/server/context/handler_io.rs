@@ -245,7 +245,7 @@ impl Context {
 
     pub(super) fn write(&self, encode: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
         let mut conn = self.conn.borrow_mut();
-        encode(conn.as_mut().ok_or(io::ErrorKind::NotConnected)?.output().bytes());
+        encode(conn.as_mut().ok_or(io::ErrorKind::NotConnected)?.write_buffer().bytes());
         Ok(())
     }
 

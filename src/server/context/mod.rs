@@ -41,7 +41,7 @@ use super::{Refusal, RefusalCause};
 use crate::exchange::{ExchangeError, Head, Incoming, Outgoing, poll_flush};
 use crate::memory::{Reset, clear_cold};
 use crate::message::{Method, Request, Response, Status};
-use crate::net::{Conn, Peer, Workspace};
+use crate::net::{Conn, IoState, Peer};
 use crate::wire::Asked;
 
 /// One exchange: a request, its response, and the connection between client and server.
@@ -130,7 +130,7 @@ pub struct Context {
     /// The place that the connection left, once it was taken over.
     pub(super) upgraded: Option<Box<UpgradedHandle>>,
     /// What a busy connection borrows. It is here while there is no connection to lend it to.
-    workspace: Option<Box<Workspace>>,
+    io_state: Option<Box<IoState>>,
     pub(super) info: ExchangeInfo,
     pub(super) shared: Rc<CoreState>,
 }
@@ -153,7 +153,7 @@ impl Context {
             outgoing: Outgoing::default(),
             conn: SharedConn::default(),
             upgraded: None,
-            workspace: Some(Box::default()),
+            io_state: Some(Box::default()),
             info,
             shared,
         })
@@ -167,17 +167,17 @@ impl Context {
         self.info.number = number;
     }
 
-    /// Lends the connection the workspace that it needs while it is busy, or takes it back.
+    /// Lends the connection the I/O state that it needs while it is busy, or takes it back.
     #[inline]
-    pub(super) fn swap_workspace(&mut self, conn: &mut Conn) {
-        conn.swap_workspace(&mut self.workspace);
+    pub(super) fn swap_io_state(&mut self, conn: &mut Conn) {
+        conn.swap_io_state(&mut self.io_state);
     }
 
     /// Puts the connection into its place again, and returns the number of exchanges it has carried. Its memory stays
     /// here.
     pub(super) fn release(&mut self, slot: &mut Option<Conn>) -> u64 {
         std::mem::swap(&mut *self.conn.borrow_mut(), slot);
-        slot.iter_mut().for_each(|conn| conn.swap_workspace(&mut self.workspace));
+        slot.iter_mut().for_each(|conn| conn.swap_io_state(&mut self.io_state));
         self.info.number
     }
 
@@ -289,7 +289,7 @@ impl Context {
     #[inline]
     pub(super) fn must_flush(&mut self, unsent: usize) -> bool {
         let limits = &self.shared.bounds.limits;
-        let waiting = self.conn.borrow_mut().as_mut().map_or(0, |conn| conn.output().len());
+        let waiting = self.conn.borrow_mut().as_mut().map_or(0, |conn| conn.write_buffer().len());
         unsent >= limits.pipeline_answers_max || waiting >= limits.pipeline_bytes_max
     }
 
@@ -322,7 +322,7 @@ impl Reset for Context {
             outgoing,
             conn,
             upgraded,
-            workspace,
+            io_state,
             info,
             shared: _,
         } = self;
@@ -335,9 +335,9 @@ impl Reset for Context {
         outgoing.reset();
         clear_cold(upgraded);
         if let Some(mut conn) = conn.borrow_mut().take() {
-            conn.swap_workspace(workspace);
+            conn.swap_io_state(io_state);
         }
-        workspace.iter_mut().for_each(|workspace| workspace.reset());
+        io_state.iter_mut().for_each(|io_state| io_state.reset());
         *info = ExchangeInfo::new(info.arrived);
     }
 
@@ -347,7 +347,7 @@ impl Reset for Context {
         self.transformed.shrink_to(transform_writer::KEPT_MAX);
         self.incoming.get_mut().shrink();
         self.outgoing.shrink();
-        self.workspace.iter_mut().for_each(|workspace| workspace.shrink());
+        self.io_state.iter_mut().for_each(|io_state| io_state.shrink());
     }
 }
 

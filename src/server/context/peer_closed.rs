@@ -4,7 +4,7 @@ use std::task::{self, Poll, ready};
 
 use super::SharedConn;
 use crate::exchange::{Bounds, ExchangeError, HalfClose, Incoming};
-use crate::net::Lane;
+use crate::net::TimerSlot;
 
 /// Ready when the peer has closed the connection, or its sending half. What it sends meanwhile is kept.
 pub(super) fn poll_peer_closed(
@@ -42,7 +42,7 @@ fn poll_peer_end(cx: &mut task::Context<'_>, conn: &SharedConn, incoming: &mut I
     let mut conn = conn.borrow_mut();
     let Some(conn) = conn.as_mut() else { return Poll::Ready(PeerEnd::Failed) };
     // The deadline of a read that was abandoned must not end this wait.
-    conn.disarm(Lane::Read);
+    conn.disarm(TimerSlot::Read);
     while incoming.input.unread().len() <= UNREAD_MAX {
         match ready!(incoming.poll_ahead(cx, conn)) {
             Ok(1..) => {}

@@ -36,7 +36,7 @@ impl Context {
             // HTTP/1.1 connections persist by default.
             (true, Version::Http11) => Wish::Unsaid,
         };
-        let (out, response) = (conn.output().bytes(), &self.response);
+        let (out, response) = (conn.write_buffer().bytes(), &self.response);
         self.shared.clock.with_stamp(|stamp| encode::response(out, response, announcement, persist, stamp));
     }
 

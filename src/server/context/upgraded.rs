@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use super::Context;
 use crate::message::{Name, Status, Version, is_token};
-use crate::net::{Buffer, Conn, Deadline, Early, Peer, Stream, delegate_stream};
+use crate::net::{Conn, Peer, ReadBuffer, Rewind, Stream, TableTimer, delegate_stream};
 use crate::server::InvalidAnswer;
 use crate::wire::encode;
 
@@ -24,7 +24,7 @@ use crate::wire::encode;
 /// Dropping it closes the connection. Until then it counts as one of the server's connections, even if it outlives the
 /// handler.
 pub struct Upgraded {
-    stream: Early<Pin<Box<dyn Stream>>>,
+    stream: Rewind<Pin<Box<dyn Stream>>>,
     /// The last field, since the connection must be closed before it is no longer counted.
     _dropped: oneshot::Sender<Infallible>,
 }
@@ -95,7 +95,7 @@ impl Context {
         self.flush().await?;
         let mut conn = self.conn.borrow_mut().take().ok_or(io::ErrorKind::NotConnected)?;
         self.shared.count_traffic(&mut conn);
-        self.swap_workspace(&mut conn);
+        self.swap_io_state(&mut conn);
         let incoming = self.incoming.get_mut();
         incoming.forget_message();
         let (upgraded, handle) = Upgraded::new(conn, incoming.input.take_unread());
@@ -105,11 +105,11 @@ impl Context {
 }
 
 impl Upgraded {
-    fn new(conn: Conn, early: Buffer) -> (Upgraded, UpgradedHandle) {
-        let (transport, deadline) = conn.into_parts();
+    fn new(conn: Conn, early: ReadBuffer) -> (Upgraded, UpgradedHandle) {
+        let (transport, timer) = conn.into_parts();
         let (sender, dropped) = oneshot::channel();
-        let upgraded = Upgraded { stream: Early::new(transport, early), _dropped: sender };
-        (upgraded, UpgradedHandle { dropped, deadline })
+        let upgraded = Upgraded { stream: Rewind::new(transport, early), _dropped: sender };
+        (upgraded, UpgradedHandle { dropped, timer })
     }
 }
 
@@ -124,13 +124,13 @@ impl fmt::Debug for Upgraded {
 /// The place that a handed-over connection still takes among those of its core.
 pub(in crate::server) struct UpgradedHandle {
     dropped: oneshot::Receiver<Infallible>,
-    deadline: Deadline,
+    timer: TableTimer,
 }
 
 impl UpgradedHandle {
     /// Who is at the other end of the connection.
     pub(super) fn peer(&self) -> Peer {
-        self.deadline.peer()
+        self.timer.peer()
     }
 
     /// Ready when the [`Upgraded`] has been dropped.

@@ -11,7 +11,7 @@ pub(super) use handshake::Login;
 use self::handshake::Destination;
 use crate::client::origin::Origin;
 use crate::client::{ClientCause, ClientError, ClientPhase};
-use crate::net::{BoxedStream, Dial, DialError, DialTimes, Fault, InvalidHost, Transport, timed};
+use crate::net::{BoxedStream, ConnError, Dial, DialError, DialTimes, InvalidHost, Transport, timed};
 
 /// How a SOCKS5 proxy is used.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -49,7 +49,7 @@ impl Socks {
             Lookup::Here => talk.ask_for_addresses(origin).await,
             Lookup::There => {
                 let invalid = |invalid: InvalidHost| {
-                    lookup_failed(origin, DialError::Resolve(Fault::Io(invalid.into())))
+                    lookup_failed(origin, DialError::Resolve(ConnError::Io(invalid.into())))
                 };
                 talk.ask(Destination::new(origin.host(), origin.port).map_err(invalid)?).await
             }

@@ -26,21 +26,21 @@ impl<C: AsyncRead + AsyncWrite + Unpin> TlsStream<C> {
     }
 
     /// Takes in what the peer tells only TLS, such as tickets, and is ready when there is more than that: content, or
-    /// the end. Also after [`TOLD_MAX`] bytes, since a peer could go on for ever. What was heard may then be lost.
-    /// `hear` reads from the carrier.
-    pub(crate) fn poll_noise(
+    /// the end. Also after [`TLS_ONLY_MAX`] bytes, since a peer could go on for ever. What was heard may then be lost.
+    /// `read` reads from the carrier.
+    pub(crate) fn poll_app_data(
         &mut self,
-        mut hear: impl FnMut(&mut C, &mut ReadBuf<'_>) -> Poll<io::Result<()>>,
+        mut read: impl FnMut(&mut C, &mut ReadBuf<'_>) -> Poll<io::Result<()>>,
     ) -> Poll<()> {
-        let mut hear = |carrier: &mut Carrier<C>, room: &mut ReadBuf<'_>| hear(&mut carrier.inner, room);
-        let mut told = 0;
-        while told < TOLD_MAX && !self.has_unread() {
-            let heard = match &mut self.0 {
-                Client(stream) => poll_take(stream.get_mut(), &mut hear),
-                Server(stream) => poll_take(stream.get_mut(), &mut hear),
+        let mut read = |carrier: &mut Carrier<C>, room: &mut ReadBuf<'_>| read(&mut carrier.inner, room);
+        let mut taken = 0;
+        while taken < TLS_ONLY_MAX && !self.has_unread() {
+            let received = match &mut self.0 {
+                Client(stream) => poll_read_tls(stream.get_mut(), &mut read),
+                Server(stream) => poll_read_tls(stream.get_mut(), &mut read),
             };
-            match ready!(heard) {
-                Ok(count) => told += count,
+            match ready!(received) {
+                Ok(count) => taken += count,
                 Err(_) => break,
             }
         }
@@ -48,33 +48,36 @@ impl<C: AsyncRead + AsyncWrite + Unpin> TlsStream<C> {
     }
 
     /// Has the carrier take some of what has been written.
-    pub(crate) fn poll_unload(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(crate) fn poll_write_tls(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let write =
             |carrier: &mut C, parts: &[IoSlice<'_>]| match Pin::new(carrier).poll_write_vectored(cx, parts) {
                 Poll::Ready(written) => written,
                 Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
             };
-        match self.give(write) {
+        match self.write_tls_with(write) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Poll::Pending,
             given => Poll::Ready(given),
         }
     }
 
     /// Has the carrier take some of what has been written, by `write`.
-    pub(crate) fn unload(
+    pub(crate) fn write_tls(
         &mut self,
         mut write: impl FnMut(&mut C, &[u8]) -> io::Result<u64>,
     ) -> io::Result<()> {
-        self.give(|carrier, parts| {
+        self.write_tls_with(|carrier, parts| {
             write(carrier, parts.first().map_or(&[], |part| part)).map(|count| count as usize)
         })
     }
 
-    fn give(&mut self, mut write: impl FnMut(&mut C, &[IoSlice<'_>]) -> io::Result<usize>) -> io::Result<()> {
+    fn write_tls_with(
+        &mut self,
+        mut write: impl FnMut(&mut C, &[IoSlice<'_>]) -> io::Result<usize>,
+    ) -> io::Result<()> {
         let write = |carrier: &mut Carrier<C>, parts: &[IoSlice<'_>]| write(&mut carrier.inner, parts);
         match &mut self.0 {
-            Client(stream) => give(stream.get_mut(), write),
-            Server(stream) => give(stream.get_mut(), write),
+            Client(stream) => write_records(stream.get_mut(), write),
+            Server(stream) => write_records(stream.get_mut(), write),
         }
     }
 }
@@ -101,7 +104,7 @@ impl<C> TlsStream<C> {
 }
 
 /// Has the carrier take some of what waits inside of TLS.
-fn give<C, T: DerefMut<Target = ConnectionCommon<S>>, S: SideData>(
+fn write_records<C, T: DerefMut<Target = ConnectionCommon<S>>, S: SideData>(
     (carrier, tls): (&mut C, &mut T),
     write: impl FnMut(&mut C, &[IoSlice<'_>]) -> io::Result<usize>,
 ) -> io::Result<()> {
@@ -132,25 +135,25 @@ impl<C, F: FnMut(&mut C, &[IoSlice<'_>]) -> io::Result<usize>> Write for Sink<'_
 }
 
 /// Has TLS take what one read of its carrier brings. Returns how much that was.
-fn poll_take<C, T: DerefMut<Target = ConnectionCommon<S>>, S: SideData>(
+fn poll_read_tls<C, T: DerefMut<Target = ConnectionCommon<S>>, S: SideData>(
     (carrier, tls): (&mut C, &mut T),
-    hear: &mut impl FnMut(&mut C, &mut ReadBuf<'_>) -> Poll<io::Result<()>>,
+    read: &mut impl FnMut(&mut C, &mut ReadBuf<'_>) -> Poll<io::Result<()>>,
 ) -> Poll<io::Result<usize>> {
     let mut room = [MaybeUninit::uninit(); 4 << 10];
     let mut room = ReadBuf::uninit(&mut room);
-    ready!(hear(carrier, &mut room))?;
-    let mut heard = room.filled();
+    ready!(read(carrier, &mut room))?;
+    let mut received = room.filled();
     loop {
         // Also when there was nothing, which is the end.
-        if tls.read_tls(&mut heard)? == 0 {
+        if tls.read_tls(&mut received)? == 0 {
             return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
         }
         tls.process_new_packets().map_err(|broken| io::Error::new(io::ErrorKind::InvalidData, broken))?;
-        if heard.is_empty() {
+        if received.is_empty() {
             return Poll::Ready(Ok(room.filled().len()));
         }
     }
 }
 
 /// How much of what only TLS is told is taken from a resting connection: more than all tickets of a server.
-const TOLD_MAX: usize = 32 << 10;
+const TLS_ONLY_MAX: usize = 32 << 10;

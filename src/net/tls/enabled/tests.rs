@@ -272,7 +272,7 @@ async fn a_connection_stays_quiet_under_some_tickets_but_not_under_many() {
     let authority = Authority::new("ours");
     let server = ServerTls::new(identity(&authority.issue(&["a.example"])));
     let connector = ClientTls::new().roots(roots(&authority)).connector();
-    for (tickets, is_quiet) in [(0, true), (2, true), (20, true), (200, false)] {
+    for (tickets, is_quiet_in_runtime) in [(0, true), (2, true), (20, true), (200, false)] {
         let ((near, far), mut config) = (duplex(1 << 24), server.config(None));
         config.send_tls13_tickets = tickets;
         let host = HostName::new("a.example").unwrap();
@@ -281,12 +281,12 @@ async fn a_connection_stays_quiet_under_some_tickets_but_not_under_many() {
             TlsAcceptor::from(Arc::new(config)).accept(far)
         );
         let mut near = Near::Tls(Box::new(near.unwrap()));
-        assert_eq!(near.is_quiet(), is_quiet, "{tickets} tickets");
+        assert_eq!(near.is_quiet_in_runtime(), is_quiet_in_runtime, "{tickets} tickets");
         // The first bytes after them arrive, and are the end of the silence.
         let mut far = far.unwrap();
         far.write_all(b"hello").await.unwrap();
         far.flush().await.unwrap();
-        assert!(!near.is_quiet());
+        assert!(!near.is_quiet_in_runtime());
     }
 }
 
@@ -299,14 +299,14 @@ async fn a_connection_stays_silent_under_what_only_tls_is_told() {
     let mut config = ServerTls::new(identity(&authority.issue(&["a.example"]))).config(None);
     config.send_tls13_tickets = 0;
     let acceptor = TlsAcceptor::from(Arc::new(config));
-    for (said, ends, is_silent) in [("", false, true), ("hello", false, false), ("", true, false)] {
+    for (said, ends, is_quiet_in_kernel) in [("", false, true), ("hello", false, false), ("", true, false)] {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (far, _) = listener.accept().await.unwrap();
         let host = HostName::new("a.example").unwrap();
         let (near, far) = tokio::join!(connector.connect(host, Near::Tcp(near)), acceptor.accept(far));
         let (mut near, mut far) = (Near::Tls(Box::new(near.unwrap())), far.unwrap());
-        assert!(near.is_silent());
+        assert!(near.is_quiet_in_kernel());
         // All of it leaves at once (RFC 8446 §4.6.3).
         let (_, tls) = far.get_mut();
         tls.refresh_traffic_keys().unwrap();
@@ -316,13 +316,13 @@ async fn a_connection_stays_silent_under_what_only_tls_is_told() {
         }
         far.flush().await.unwrap();
         let waits = || thread::sleep(Duration::from_millis(1));
-        while !near.has_unnoticed() {
+        while !near.has_kernel_input() {
             waits();
         }
-        assert_eq!(near.is_silent(), is_silent, "{said:?}, {ends}");
+        assert_eq!(near.is_quiet_in_kernel(), is_quiet_in_kernel, "{said:?}, {ends}");
         // An end that is not announced is noticed, too.
         drop(far);
-        while near.is_silent() {
+        while near.is_quiet_in_kernel() {
             waits();
         }
     }

@@ -1,15 +1,15 @@
-//! [`Workspace`]: what a connection needs only while it is busy: its write buffer, and counts of bytes.
+//! [`IoState`]: what a connection needs only while it is busy: its write buffer, and counts of bytes.
 
 use std::sync::Arc;
 
-use super::crowd::Crowd;
+use super::waker_set::WakerSet;
 use super::write_progress::WriteProgress;
 use crate::memory::{Reset, clear_cold};
 
 /// What a connection needs only while it is busy.
 #[derive(Default)]
-pub(crate) struct Workspace {
-    pub(super) output: Output,
+pub(crate) struct IoState {
+    pub(super) write_buffer: WriteBuffer,
     pub(super) traffic: Traffic,
     /// Whether a write failed because the peer reset the connection.
     pub(super) is_reset: bool,
@@ -18,7 +18,7 @@ pub(crate) struct Workspace {
     /// Whether a handler may have the connection, and parts of it wait with different wakers.
     pub(super) is_shared: bool,
     /// Those who wait, if they have different wakers.
-    pub(super) crowd: Option<Arc<Crowd>>,
+    pub(super) wakers: Option<Arc<WakerSet>>,
     /// How many bytes were sent before those of `traffic`.
     pub(super) sent_before: u64,
     /// Whether the peer takes what is written.
@@ -27,7 +27,7 @@ pub(crate) struct Workspace {
 
 /// The bytes that wait to be written.
 #[derive(Default)]
-pub(crate) struct Output {
+pub(crate) struct WriteBuffer {
     bytes: Vec<u8>,
     /// How many of them have already been written.
     written: usize,
@@ -40,7 +40,7 @@ pub(crate) struct Traffic {
     pub(crate) sent: u64,
 }
 
-impl Output {
+impl WriteBuffer {
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.bytes.is_empty()
@@ -80,20 +80,20 @@ impl Output {
     }
 }
 
-impl Reset for Workspace {
+impl Reset for IoState {
     fn reset(&mut self) {
-        let Workspace {
-            output: Output { bytes, written },
+        let IoState {
+            write_buffer: WriteBuffer { bytes, written },
             traffic,
             is_reset,
             is_flushing,
             is_shared,
-            crowd,
+            wakers,
             sent_before,
             progress,
         } = self;
         (*is_reset, *is_flushing, *is_shared) = (false, false, false);
-        clear_cold(crowd);
+        clear_cold(wakers);
         bytes.clear();
         (*written, *sent_before) = (0, 0);
         *traffic = Traffic::default();
@@ -101,12 +101,12 @@ impl Reset for Workspace {
     }
 
     fn shrink(&mut self) {
-        self.output.bytes.shrink_to(OUTPUT_KEPT_MAX);
+        self.write_buffer.bytes.shrink_to(KEPT_MAX);
     }
 }
 
 /// How much memory is kept.
-const OUTPUT_KEPT_MAX: usize = 64 << 10;
+const KEPT_MAX: usize = 64 << 10;
 
 #[cfg(test)]
 mod tests {
@@ -117,13 +117,16 @@ mod tests {
     #[test]
     fn a_peer_that_is_always_behind_does_not_grow_the_output() {
         for (behind, piece) in [(1, 1), (3, 2), (64 << 10, 1500), (1 << 10, 64 << 10)] {
-            let (mut output, mut octets) = (Output::default(), (0..=250).cycle());
-            output.bytes().extend(octets.by_ref().take(behind));
+            let (mut write_buffer, mut octets) = (WriteBuffer::default(), (0..=250).cycle());
+            write_buffer.bytes().extend(octets.by_ref().take(behind));
             for written in (piece..).step_by(piece).take(100) {
-                output.bytes().extend(octets.by_ref().take(piece));
-                output.advance(piece);
-                assert_eq!((output.len(), usize::from(output.waiting()[0])), (behind, written % 251));
-                assert!(output.bytes.len() <= 2 * behind + piece, "{} bytes", output.bytes.len());
+                write_buffer.bytes().extend(octets.by_ref().take(piece));
+                write_buffer.advance(piece);
+                assert_eq!(
+                    (write_buffer.len(), usize::from(write_buffer.waiting()[0])),
+                    (behind, written % 251)
+                );
+                assert!(write_buffer.bytes.len() <= 2 * behind + piece, "{} bytes", write_buffer.bytes.len());
             }
         }
     }

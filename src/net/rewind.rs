@@ -1,4 +1,4 @@
-//! [`Early`]: a transport that was handed over, with what its peer had already sent.
+//! [`Rewind`]: a transport that was handed over, with what its peer had already sent.
 
 use std::io;
 use std::pin::Pin;
@@ -6,21 +6,21 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, ReadBuf};
 
-use super::{AnyStream, Buffer, Transport, delegate_write};
+use super::{AnyStream, ReadBuffer, Transport, delegate_write};
 
 /// A transport whose first bytes have already been read, and are returned first.
-pub(crate) struct Early<B> {
+pub(crate) struct Rewind<B> {
     transport: Transport<B>,
-    bytes: Buffer,
+    bytes: ReadBuffer,
 }
 
-impl<B> Early<B> {
-    pub(crate) fn new(transport: Transport<B>, bytes: Buffer) -> Early<B> {
-        Early { transport, bytes }
+impl<B> Rewind<B> {
+    pub(crate) fn new(transport: Transport<B>, bytes: ReadBuffer) -> Rewind<B> {
+        Rewind { transport, bytes }
     }
 }
 
-impl<B: AnyStream> AsyncRead for Early<B> {
+impl<B: AnyStream> AsyncRead for Rewind<B> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -33,10 +33,10 @@ impl<B: AnyStream> AsyncRead for Early<B> {
         out.put_slice(&self.bytes.unread()[..count]);
         self.bytes.consume(count);
         if self.bytes.is_empty() {
-            self.bytes = Buffer::default();
+            self.bytes = ReadBuffer::default();
         }
         Poll::Ready(Ok(()))
     }
 }
 
-delegate_write!([B: AnyStream] Early<B>, transport);
+delegate_write!([B: AnyStream] Rewind<B>, transport);

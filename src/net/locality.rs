@@ -1,12 +1,12 @@
-//! [`Home`]: where a connection lives: on one core for good, or wherever the future of a client is polled.
+//! [`Locality`]: where a connection lives: on one core for good, or wherever the future of a client is polled.
 
 use std::pin::Pin;
 
-use super::timer::{Deadline, Stopwatch, Timer};
+use super::timer::{TableTimer, Timer, TokioTimer};
 use super::{AnyStream, Stream};
 
 /// The differences between the connections of a server and those of a client.
-pub(crate) trait Home {
+pub(crate) trait Locality {
     /// A stream that the application supplied.
     type Boxed: AnyStream;
     /// The timer for its waits.
@@ -14,25 +14,25 @@ pub(crate) trait Home {
 
     /// Whether more of a body is read only once everything written has been sent. A server must not pile up answers for
     /// a peer that does not read them; a client must read the answer even if the server does not read the request.
-    const SENDS_FIRST: bool;
+    const FLUSHES_BEFORE_READ: bool;
 }
 
-/// Connections of a server. They never leave their core, whose timetable keeps their deadlines.
-pub(crate) enum OneCore {}
+/// Connections of a server. They never leave their core, whose deadline table keeps their deadlines.
+pub(crate) enum Local {}
 
-impl Home for OneCore {
+impl Locality for Local {
     type Boxed = Pin<Box<dyn Stream>>;
-    type Timer = Deadline;
+    type Timer = TableTimer;
 
-    const SENDS_FIRST: bool = true;
+    const FLUSHES_BEFORE_READ: bool = true;
 }
 
 /// Connections of a client. Their futures may move to another thread between two polls.
-pub(crate) enum Anywhere {}
+pub(crate) enum Sendable {}
 
-impl Home for Anywhere {
+impl Locality for Sendable {
     type Boxed = Pin<Box<dyn Stream + Send>>;
-    type Timer = Stopwatch;
+    type Timer = TokioTimer;
 
-    const SENDS_FIRST: bool = false;
+    const FLUSHES_BEFORE_READ: bool = false;
 }

@@ -1,17 +1,17 @@
-//! [`Buffer`]: bytes that have arrived and have not been read.
+//! [`ReadBuffer`]: bytes that have arrived and have not been read.
 
 use crate::memory::{Arena, Reset};
 
 /// Bytes that have arrived, read from the front. The memory is used again.
 #[derive(Default)]
-pub(crate) struct Buffer {
+pub(crate) struct ReadBuffer {
     arena: Arena,
     /// Whether the last read filled all the room it was offered, so that there is probably more. This is not forgotten
     /// with the message: where much arrived, the next message is probably large too.
     full: bool,
 }
 
-impl Buffer {
+impl ReadBuffer {
     /// The bytes that have not been read.
     #[inline]
     pub(crate) fn unread(&self) -> &[u8] {
@@ -51,8 +51,8 @@ impl Buffer {
 
     /// Takes what has not been read, with its memory. If there is nothing, the memory stays here: a connection that was
     /// handed over may live for days, and needs none of it.
-    pub(crate) fn take_unread(&mut self) -> Buffer {
-        if self.is_empty() { Buffer::default() } else { std::mem::take(self) }
+    pub(crate) fn take_unread(&mut self) -> ReadBuffer {
+        if self.is_empty() { ReadBuffer::default() } else { std::mem::take(self) }
     }
 
     /// Moves the first `count` unread bytes to `text`, which is cleared first. They are copied: if the two exchanged
@@ -86,9 +86,9 @@ const TRADED_MIN: usize = 16 << 10;
 /// How much memory is kept.
 const KEPT_MAX: usize = READ_MAX;
 
-impl Reset for Buffer {
+impl Reset for ReadBuffer {
     fn reset(&mut self) {
-        let Buffer { arena, full: _ } = self;
+        let ReadBuffer { arena, full: _ } = self;
         arena.clear();
     }
 
@@ -101,8 +101,8 @@ impl Reset for Buffer {
 mod tests {
     use super::*;
 
-    fn filled(bytes: &[u8]) -> Buffer {
-        let mut buffer = Buffer::default();
+    fn filled(bytes: &[u8]) -> ReadBuffer {
+        let mut buffer = ReadBuffer::default();
         buffer.room()[..bytes.len()].copy_from_slice(bytes);
         buffer.filled(bytes.len());
         buffer
@@ -129,7 +129,7 @@ mod tests {
     /// After reads of these sizes, each of a message of its own, the next read has room for `offered` bytes.
     #[track_caller]
     fn check_room(reads: &[usize], offered: usize) {
-        let mut buffer = Buffer::default();
+        let mut buffer = ReadBuffer::default();
         for count in reads {
             assert!(buffer.room().len() >= *count, "{count} do not fit");
             buffer.filled(*count);

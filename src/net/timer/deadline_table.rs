@@ -1,0 +1,498 @@
+//! [`DeadlineTable`]: the time limits of all connections of a core; and [`TableTimer`]: those of one of them.
+//!
+//! A tokio timer costs a queue operation for each request, and a wake-up when it is the next to fire. A deadline here
+//! is one number in a table, which a task of the core scans four times a second.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::deadlines::{Deadline, Deadlines, SLOTS, millis};
+use super::lazy_sleep::LazySleep;
+use super::{Ticker, Timer, TimerSlot};
+use crate::net::Peer;
+
+/// The deadlines of one core's connections.
+pub(crate) struct DeadlineTable {
+    /// In milliseconds. Only [`DeadlineTable::sweep`] advances it, so a core that was held up does not time out its
+    /// connections for that.
+    now: Cell<u64>,
+    entries: RefCell<Entries>,
+    stopping: Cell<bool>,
+    /// Notified when the first connection comes, when the last one goes, and when the server stops.
+    first: Notify,
+    last: Notify,
+    stopped: Notify,
+    mode: Mode,
+}
+
+/// A table in pages that never move. If it grew by doubling, up to half of it would be unused, and every connection has
+/// an entry.
+#[derive(Default)]
+struct Entries {
+    pages: Vec<Page>,
+    free: Vec<u32>,
+}
+
+struct Page {
+    /// No wait in this page will expire before this. So a sweep need not look at every entry, which would hold up a core
+    /// that has many connections.
+    earliest: Deadline,
+    entries: Box<[Entry; PAGE]>,
+}
+
+const PAGE: usize = 64;
+
+#[derive(Default)]
+struct Entry {
+    /// Rarely needed, so it is in the table, which is packed, and not in the connection's task, whose size is rounded
+    /// up.
+    peer: Peer,
+    deadlines: Deadlines,
+    waker: Option<Waker>,
+    /// Used only in [`Mode::Sleeps`].
+    sleep: LazySleep,
+}
+
+/// How expired deadlines are found.
+enum Mode {
+    /// A task of the core calls [`DeadlineTable::tick`] for ever.
+    Swept,
+    /// Each connection sets a timer. This is for runtimes that are not ours.
+    Sleeps { epoch: Instant },
+}
+
+impl DeadlineTable {
+    /// For a core on which a task calls [`DeadlineTable::tick`] for ever.
+    pub(crate) fn swept() -> Rc<DeadlineTable> {
+        DeadlineTable::new(Mode::Swept)
+    }
+
+    /// For any other runtime.
+    pub(crate) fn with_sleeps() -> Rc<DeadlineTable> {
+        DeadlineTable::new(Mode::Sleeps { epoch: Instant::now() })
+    }
+
+    fn new(mode: Mode) -> Rc<DeadlineTable> {
+        Rc::new(DeadlineTable {
+            now: Cell::new(0),
+            entries: RefCell::default(),
+            stopping: Cell::new(false),
+            first: Notify::new(),
+            last: Notify::new(),
+            stopped: Notify::new(),
+            mode,
+        })
+    }
+
+    /// Adds a connection or handler to the table.
+    pub(crate) fn timer(self: &Rc<DeadlineTable>, peer: Peer) -> TableTimer {
+        let mut entries = self.entries.borrow_mut();
+        let entry = entries.take();
+        entries.at(entry).peer = peer;
+        drop(entries);
+        self.first.notify_one();
+        TableTimer { table: self.clone(), entry, armed: [false; SLOTS] }
+    }
+
+    /// How many connections are in the table.
+    fn len(&self) -> usize {
+        self.entries.borrow().len()
+    }
+
+    /// Waits until there is a connection.
+    pub(crate) async fn occupied(&self) {
+        while self.len() == 0 {
+            self.first.notified().await;
+        }
+    }
+
+    /// Waits for the next tick, then wakes the tasks whose deadlines have expired.
+    pub(crate) async fn tick(&self, ticker: &mut Ticker) {
+        ticker.wait(TICK).await;
+        self.sweep();
+    }
+
+    /// Waits until no connection is left.
+    pub(crate) async fn emptied(&self) {
+        while self.len() > 0 {
+            self.last.notified().await;
+        }
+    }
+
+    /// Wakes all connections, which learn the reason from [`DeadlineTable::is_stopping`].
+    pub(crate) fn stop(&self) {
+        self.stopping.set(true);
+        self.stopped.notify_waiters();
+        let all = waiting_wakers(self.entries.borrow().iter());
+        all.into_iter().for_each(Waker::wake);
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.get()
+    }
+
+    /// Waits until [`DeadlineTable::stop`] is called.
+    pub(crate) async fn stopping(&self) {
+        while !self.is_stopping() {
+            self.stopped.notified().await;
+        }
+    }
+
+    fn sweep(&self) {
+        let last = self.now.get();
+        self.now.set(last + millis(TICK));
+        let due = waiting_wakers(self.entries.borrow_mut().due(Deadline(last), Deadline(self.now.get())));
+        due.into_iter().for_each(Waker::wake);
+    }
+
+    fn now(&self) -> u64 {
+        match self.mode {
+            Mode::Swept => self.now.get(),
+            Mode::Sleeps { epoch } => millis(epoch.elapsed()),
+        }
+    }
+
+    /// When a wait that begins `now` expires. Never early, and up to two ticks late if the table is swept.
+    fn deadline(&self, now: Deadline, limit: Duration) -> Deadline {
+        let slack = match self.mode {
+            Mode::Swept => millis(TICK),
+            Mode::Sleeps { .. } => 0,
+        };
+        Deadline(now.0.saturating_add(slack).saturating_add(millis(limit)))
+    }
+}
+
+/// The tasks that wait in `entries`. They are woken once the table is no longer locked: a waker of another runtime may do
+/// anything, such as to poll a connection at once, or to drop one.
+fn waiting_wakers<'a>(entries: impl Iterator<Item = &'a Entry>) -> Vec<Waker> {
+    entries.filter_map(|entry| entry.waker.clone()).collect()
+}
+
+/// How often the table is swept.
+const TICK: Duration = Duration::from_millis(250);
+
+impl Entries {
+    fn take(&mut self) -> u32 {
+        if self.free.is_empty() {
+            let first = self.pages.len() * PAGE;
+            let page = first..first + PAGE;
+            self.free
+                .extend(page.rev().map(|entry| u32::try_from(entry).expect("a core has fewer connections")));
+            let entries = Box::new(std::array::from_fn(|_| Entry::default()));
+            self.pages.push(Page { earliest: Deadline::default(), entries });
+        }
+        self.free.pop().expect("a page was added")
+    }
+
+    #[inline]
+    fn at(&mut self, entry: u32) -> &mut Entry {
+        &mut self.pages[entry as usize / PAGE].entries[entry as usize % PAGE]
+    }
+
+    /// Begins the wait in this slot, unless it has begun. Returns when it expires.
+    #[inline]
+    fn arm(&mut self, entry: u32, slot: TimerSlot, deadline: impl FnOnce() -> Deadline) -> Deadline {
+        let page = &mut self.pages[entry as usize / PAGE];
+        let deadline = page.entries[entry as usize % PAGE].deadlines.arm(slot, deadline);
+        page.earliest = page.earliest.min(deadline);
+        deadline
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Entry> {
+        self.pages.iter().flat_map(|page| page.entries.iter())
+    }
+
+    /// The entries in which a wait has expired since `last`. One that has expired before may have no waiter any more.
+    fn due(&mut self, last: Deadline, now: Deadline) -> impl Iterator<Item = &Entry> {
+        let pages = self.pages.iter_mut().filter(move |page| page.earliest <= now);
+        let entries = pages.flat_map(move |page| page.looked_through(now));
+        entries.filter(move |entry| entry.deadlines.next(last) <= now)
+    }
+
+    /// How many are taken.
+    fn len(&self) -> usize {
+        self.pages.len() * PAGE - self.free.len()
+    }
+}
+
+impl Page {
+    /// Finds out anew when the first wait will expire, since others may have ended, and returns the entries.
+    fn looked_through(&mut self, now: Deadline) -> impl Iterator<Item = &Entry> {
+        self.earliest = self.entries.iter().map(|entry| entry.deadlines.next(now)).min().unwrap_or_default();
+        self.entries.iter()
+    }
+}
+
+/// The time limits of one connection. Frees its place in the table when it is dropped.
+pub(crate) struct TableTimer {
+    table: Rc<DeadlineTable>,
+    entry: u32,
+    /// The slots in which there may be a wait. Most waits never begin, and then the table need not be touched.
+    armed: [bool; SLOTS],
+}
+
+impl Timer for TableTimer {
+    // Not inlined: many places may have to wait, and few do.
+    /// The task is also woken by [`DeadlineTable::stop`].
+    #[inline(never)]
+    fn poll_expired(&mut self, cx: &mut Context<'_>, slot: TimerSlot, limit: Duration) -> Poll<()> {
+        self.armed[slot as usize] = true;
+        let now = Deadline(self.table.now());
+        let mut entries = self.table.entries.borrow_mut();
+        if entries.arm(self.entry, slot, || self.table.deadline(now, limit)) <= now {
+            return Poll::Ready(());
+        }
+        let entry = entries.at(self.entry);
+        let is_known = entry.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
+        let replaced = if is_known { None } else { entry.waker.replace(cx.waker().clone()) };
+        let sleep = match self.table.mode {
+            Mode::Swept => None,
+            Mode::Sleeps { epoch } => {
+                let next = entry.deadlines.next(now);
+                (!is_known || !entry.sleep.is_set(next)).then_some((epoch, next))
+            }
+        };
+        // The last waker of a task may take along what the task holds, and another connection may be among it.
+        drop(entries);
+        drop(replaced);
+        if let Some((epoch, next)) = sleep {
+            self.set_sleep(cx, epoch, next);
+        }
+        Poll::Pending
+    }
+
+    #[inline(never)]
+    fn other_waker(&self, waker: &Waker) -> Option<Waker> {
+        let mut entries = self.table.entries.borrow_mut();
+        entries.at(self.entry).waker.as_ref().filter(|known| !known.will_wake(waker)).cloned()
+    }
+
+    #[inline]
+    fn disarm(&mut self, slot: TimerSlot) {
+        if std::mem::take(&mut self.armed[slot as usize]) {
+            self.end_wait(slot);
+        }
+    }
+
+    /// The clock stands still while the core is held up.
+    fn now(&self) -> u64 {
+        self.table.now()
+    }
+}
+
+impl TableTimer {
+    /// Ends a wait that has begun. Separate, since most have not.
+    #[inline(never)]
+    fn end_wait(&self, slot: TimerSlot) {
+        self.table.entries.borrow_mut().at(self.entry).deadlines.disarm(slot);
+    }
+
+    /// Takes the timer out of the table meanwhile, since setting the timer drops its old waker, which may do anything.
+    #[inline(never)]
+    fn set_sleep(&self, cx: &mut Context<'_>, epoch: Instant, next: Deadline) {
+        let mut sleep = std::mem::take(&mut self.table.entries.borrow_mut().at(self.entry).sleep);
+        sleep.set(cx, epoch, next);
+        self.table.entries.borrow_mut().at(self.entry).sleep = sleep;
+    }
+
+    /// Whether there is a wait in this slot.
+    #[inline]
+    pub(in crate::net) fn is_armed(&self, slot: TimerSlot) -> bool {
+        self.armed[slot as usize]
+    }
+
+    /// For how long the wait in this slot, which may take `limit`, has gone on: two ticks more or less, if the table is
+    /// swept.
+    pub(crate) fn waited(&self, slot: TimerSlot, limit: Duration) -> Duration {
+        let began_now = self.table.deadline(Deadline(self.table.now()), limit);
+        let deadline = self.table.entries.borrow_mut().at(self.entry).deadlines.of(slot);
+        Duration::from_millis(began_now.0.saturating_sub(deadline.0))
+    }
+
+    pub(crate) fn peer(&self) -> Peer {
+        self.table.entries.borrow_mut().at(self.entry).peer
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.table.is_stopping()
+    }
+}
+
+impl Drop for TableTimer {
+    fn drop(&mut self) {
+        let mut entries = self.table.entries.borrow_mut();
+        let left = std::mem::take(entries.at(self.entry));
+        entries.free.push(self.entry);
+        let is_last = entries.len() == 0;
+        drop(entries);
+        drop(left);
+        if is_last {
+            self.table.last.notify_one();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    use std::task::Wake;
+
+    use super::*;
+
+    thread_local! {
+        static SHARED: RefCell<Option<Rc<DeadlineTable>>> = const { RefCell::new(None) };
+        /// How often the table was locked when a waker was woken or dropped.
+        static LOCKED_OUT: Cell<usize> = const { Cell::new(0) };
+    }
+
+    /// A waker of another runtime, which may use the table at once by polling or dropping a connection.
+    struct Foreign;
+
+    impl Foreign {
+        fn come_back() {
+            let table = SHARED.with_borrow(Option::clone).expect("the test shares it");
+            // A panic would be lost, as tokio catches those of wakers that its timers drop.
+            LOCKED_OUT.set(LOCKED_OUT.get() + usize::from(table.entries.try_borrow_mut().is_err()));
+        }
+    }
+
+    impl Wake for Foreign {
+        fn wake(self: Arc<Foreign>) {
+            Foreign::come_back();
+        }
+    }
+
+    impl Drop for Foreign {
+        fn drop(&mut self) {
+            Foreign::come_back();
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_waker_may_use_the_table_when_woken_or_dropped() {
+        let limit = Duration::from_secs(5);
+        for table in [DeadlineTable::swept(), DeadlineTable::with_sleeps()] {
+            SHARED.set(Some(table.clone()));
+            let mut timer = table.timer(Peer::default());
+            // Only the table has this waker, so that the next one drops it.
+            let mut poll = || {
+                let waker = Waker::from(Arc::new(Foreign));
+                timer.poll_expired(&mut Context::from_waker(&waker), TimerSlot::Read, limit)
+            };
+            assert!(poll().is_pending() && poll().is_pending());
+            table.stop();
+            tokio::time::advance(2 * limit).await;
+            (0..2 * limit.as_millis() / TICK.as_millis()).for_each(|_| table.sweep());
+            assert!(poll().is_ready());
+            drop(timer);
+            assert_eq!((table.len(), LOCKED_OUT.get()), (0, 0));
+        }
+    }
+
+    /// Notes that it was woken.
+    #[derive(Default)]
+    struct Bell(AtomicBool);
+
+    impl Wake for Bell {
+        fn wake(self: Arc<Bell>) {
+            self.0.store(true, Relaxed);
+        }
+    }
+
+    /// One that had expired with nobody waiting any more once woke its handler four times a second.
+    #[test]
+    fn a_sweep_wakes_all_that_are_due_once_and_no_others() {
+        let table = DeadlineTable::swept();
+        let wait = |_| (table.timer(Peer::default()), Arc::new(Bell::default()), usize::MAX);
+        let mut waits: Vec<_> = (0..3 * PAGE).map(wait).collect();
+        for tick in 0..200 {
+            for (at, (timer, bell, due)) in waits.iter_mut().enumerate() {
+                if (at + tick * tick) % 37 == 0 {
+                    let ticks = at * tick % 50;
+                    timer.disarm(TimerSlot::Read);
+                    let waker = Waker::from(bell.clone());
+                    let limit = TICK * ticks as u32;
+                    let polled = timer.poll_expired(&mut Context::from_waker(&waker), TimerSlot::Read, limit);
+                    assert!(polled.is_pending());
+                    *due = tick + ticks;
+                }
+            }
+            table.sweep();
+            for (at, (_, bell, due)) in waits.iter().enumerate() {
+                assert_eq!(bell.0.swap(false, Relaxed), *due == tick, "{at}, {tick}");
+            }
+        }
+    }
+
+    async fn expired_after(table: &Rc<DeadlineTable>, slot: TimerSlot, limit: Duration) -> Duration {
+        let (mut timer, start) = (table.timer(Peer::default()), Instant::now());
+        poll_fn(|cx| timer.poll_expired(cx, slot, limit)).await;
+        start.elapsed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_swept_deadline_is_never_early_and_at_most_two_ticks_late() {
+        let table = DeadlineTable::swept();
+        for limit in [1, 100, 250, 900, 60_000].map(Duration::from_millis) {
+            let mut ticker = Ticker::default();
+            let waited = tokio::select! {
+                waited = expired_after(&table, TimerSlot::Read, limit) => waited,
+                _ = async { loop { table.tick(&mut ticker).await } } => unreachable!("it ticks for ever"),
+            };
+            assert!(waited >= limit && waited <= limit + 2 * TICK, "{limit:?} took {waited:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_sleep_ends_when_it_should() {
+        let table = DeadlineTable::with_sleeps();
+        for limit in [1, 100, 250, 900, 60_000].map(Duration::from_millis) {
+            let waited = expired_after(&table, TimerSlot::Write, limit).await;
+            assert!(
+                waited >= limit && waited <= limit + Duration::from_millis(3),
+                "{limit:?} took {waited:?}"
+            );
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_disarmed_wait_begins_anew_and_slots_are_independent() {
+        let table = DeadlineTable::with_sleeps();
+        let (mut timer, start, limit) =
+            (table.timer(Peer::default()), Instant::now(), Duration::from_secs(1));
+        for _ in 0..5 {
+            poll_fn(|cx| {
+                assert!(timer.poll_expired(cx, TimerSlot::Read, limit).is_pending());
+                assert!(timer.poll_expired(cx, TimerSlot::Write, Duration::MAX).is_pending());
+                Poll::Ready(())
+            })
+            .await;
+            tokio::time::sleep(limit * 9 / 10).await;
+            timer.disarm(TimerSlot::Read);
+        }
+        poll_fn(|cx| timer.poll_expired(cx, TimerSlot::Read, limit)).await;
+        assert!(start.elapsed() >= limit * 55 / 10);
+    }
+
+    #[tokio::test]
+    async fn stopping_wakes_the_waiting_and_entries_are_reused() {
+        let table = DeadlineTable::swept();
+        let mut timer = table.timer(Peer::default());
+        let wait = poll_fn(|cx| match timer.is_stopping() {
+            true => Poll::Ready(()),
+            false => timer.poll_expired(cx, TimerSlot::Read, Duration::MAX),
+        });
+        tokio::join!(wait, async { table.stop() });
+        drop(timer);
+        assert_eq!(table.len(), 0);
+        drop((table.timer(Peer::default()), table.timer(Peer::default())));
+        assert_eq!(table.entries.borrow().pages.len(), 1);
+    }
+}
