@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{ClientCause, ClientError, ClientPhase};
 use crate::message::Scheme;
-use crate::net::{BoxedStream, Connector, HostName, TlsError, Transport, timed};
+use crate::net::{BoxedStream, HostName, TlsConnector, TlsError, Transport, timed};
 
 /// The handshake that a host of an `https` URL must pass. It counts as a part of `phase`.
 pub(super) struct Secure {
@@ -35,7 +35,7 @@ impl Secure {
     /// Shakes hands over `transport` within `limit`, and returns how long that took.
     pub(super) async fn shake(
         self,
-        tls: &Connector,
+        tls: &TlsConnector,
         transport: Transport<BoxedStream>,
         limit: Duration,
     ) -> Result<(Transport<BoxedStream>, Duration), ClientError> {

@@ -286,7 +286,7 @@ impl Outgoing {
         ready!(poll_flush(cx, conn, bounds))?;
         let failed = ExchangeError::during(Phase::Write, bounds.timeouts.write);
         while let (Some(file), State::Body(Framing::Length(left @ 1..))) = (&mut self.file, self.state) {
-            ready!(file.poll_warm(cx)).map_err(ExchangeError::Source)?;
+            ready!(file.poll_readahead(cx)).map_err(ExchangeError::Source)?;
             match ready!(file.poll_send(cx, conn, bounds.timeouts.write)) {
                 Ok(0) => return Poll::Ready(Err(ExchangeError::Source(shrunk()))),
                 Ok(count) => self.state = State::Body(Framing::Length(left - count)),

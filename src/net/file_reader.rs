@@ -11,7 +11,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::task::{JoinHandle, spawn_blocking};
 
-/// A range of a file, read piece by piece on the runtime's threads for blocking work.
+/// A range of a file, read chunk by chunk on the runtime's threads for blocking work.
 ///
 /// It yields exactly as many bytes as the range has, or fails: growth of the file is ignored, and shrinking is an
 /// error.
@@ -19,37 +19,37 @@ pub(crate) struct FileReader {
     file: Arc<File>,
     /// What remains to be read.
     range: Range<u64>,
-    piece: Piece,
+    chunk: Chunk,
 }
 
-enum Piece {
+enum Chunk {
     /// Present, with the number of bytes taken from it.
-    Here(Vec<u8>, usize),
-    Coming(JoinHandle<io::Result<Vec<u8>>>),
+    Ready(Vec<u8>, usize),
+    Reading(JoinHandle<io::Result<Vec<u8>>>),
 }
 
 impl FileReader {
     pub(crate) fn new(file: Arc<File>, range: Range<u64>) -> FileReader {
-        FileReader { file, range, piece: Piece::Here(Vec::new(), 0) }
+        FileReader { file, range, chunk: Chunk::Ready(Vec::new(), 0) }
     }
 
-    /// Takes a piece that was read.
+    /// Takes a chunk that was read.
     fn take(&mut self, bytes: io::Result<Vec<u8>>) -> io::Result<()> {
-        self.piece = Piece::Here(Vec::new(), 0);
+        self.chunk = Chunk::Ready(Vec::new(), 0);
         let bytes = bytes?;
         if bytes.is_empty() {
             return Err(shrunk());
         }
         self.range.start += bytes.len() as u64;
-        self.piece = Piece::Here(bytes, 0);
+        self.chunk = Chunk::Ready(bytes, 0);
         Ok(())
     }
 
-    /// Starts to read the next piece, into the memory of the last one.
-    fn read_on(&mut self, mut memory: Vec<u8>) -> Piece {
+    /// Starts to read the next chunk, into the memory of the last one.
+    fn read_on(&mut self, mut memory: Vec<u8>) -> Chunk {
         let (file, start) = (self.file.clone(), self.range.start);
-        let len = (self.range.end - start).min(PIECE as u64) as usize;
-        Piece::Coming(spawn_blocking(move || {
+        let len = (self.range.end - start).min(CHUNK_LEN as u64) as usize;
+        Chunk::Reading(spawn_blocking(move || {
             memory.resize(len, 0);
             let count = read_at(&file, &mut memory, start)?;
             memory.truncate(count);
@@ -59,25 +59,25 @@ impl FileReader {
 }
 
 /// How many bytes are read at once: enough to make the detour through another thread negligible.
-const PIECE: usize = 64 << 10;
+const CHUNK_LEN: usize = 64 << 10;
 
 impl AsyncRead for FileReader {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let reader = self.get_mut();
         loop {
-            match &mut reader.piece {
-                Piece::Here(bytes, taken) if *taken < bytes.len() => {
+            match &mut reader.chunk {
+                Chunk::Ready(bytes, taken) if *taken < bytes.len() => {
                     let count = buf.remaining().min(bytes.len() - *taken);
                     buf.put_slice(&bytes[*taken..][..count]);
                     *taken += count;
                     return Poll::Ready(Ok(()));
                 }
-                Piece::Here(..) if reader.range.is_empty() => return Poll::Ready(Ok(())),
-                Piece::Here(bytes, _) => {
+                Chunk::Ready(..) if reader.range.is_empty() => return Poll::Ready(Ok(())),
+                Chunk::Ready(bytes, _) => {
                     let memory = mem::take(bytes);
-                    reader.piece = reader.read_on(memory);
+                    reader.chunk = reader.read_on(memory);
                 }
-                Piece::Coming(read) => {
+                Chunk::Reading(read) => {
                     let read = ready!(Pin::new(read).poll(cx));
                     reader.take(read.unwrap_or_else(|cut_off| Err(cut_off.into())))?;
                 }
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_range_is_read_whole_or_not_at_all() {
-        for range in [0..100_000, 0..0, 99_999..100_000, 1..PIECE as u64 + 1, 7..90_000] {
+        for range in [0..100_000, 0..0, 99_999..100_000, 1..CHUNK_LEN as u64 + 1, 7..90_000] {
             assert_eq!(read(range.clone(), 200_000).unwrap() as u64, range.end - range.start, "{range:?}");
         }
         for (range, len) in

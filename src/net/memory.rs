@@ -41,7 +41,7 @@ pub type MemoryStream = DuplexStream;
 #[doc(alias = "InmemoryListener")]
 #[derive(Clone, Debug, Default)]
 pub struct MemoryListener {
-    inner: Arc<Inner>,
+    inner: Arc<OpenListener>,
 }
 
 impl MemoryListener {
@@ -85,7 +85,7 @@ impl MemoryAcceptor {
 
 impl Drop for MemoryAcceptor {
     fn drop(&mut self) {
-        self.listener.inner.queue.leave(self.number);
+        self.listener.inner.queue.deregister(self.number);
     }
 }
 
@@ -102,10 +102,11 @@ impl MemoryConnector {
     ///
     /// Fails with [`io::ErrorKind::ConnectionRefused`] once the listener has been closed.
     pub async fn connect(&self) -> io::Result<MemoryStream> {
-        let room = self.queue.room.acquire().await.map_err(|_| io::ErrorKind::ConnectionRefused)?;
+        let free_places =
+            self.queue.free_places.acquire().await.map_err(|_| io::ErrorKind::ConnectionRefused)?;
         let (near, far) = tokio::io::duplex(STREAM_BYTES);
         self.queue.push(far)?;
-        room.forget();
+        free_places.forget();
         Ok(near)
     }
 }
@@ -115,11 +116,11 @@ const BACKLOG_MAX: usize = 1024;
 
 /// What the clones of a listener share. Dropping it closes the queue.
 #[derive(Debug, Default)]
-struct Inner {
+struct OpenListener {
     queue: Arc<Queue>,
 }
 
-impl Drop for Inner {
+impl Drop for OpenListener {
     fn drop(&mut self) {
         self.queue.close();
     }
@@ -130,7 +131,7 @@ impl Drop for Inner {
 struct Queue {
     /// A permit for each free place; closed with the listener. It wakes tasks, so it is not used under the lock of
     /// `backlog`, since a waker may do anything.
-    room: Semaphore,
+    free_places: Semaphore,
     backlog: Mutex<Backlog>,
 }
 
@@ -172,17 +173,17 @@ impl Queue {
             return Poll::Pending;
         };
         drop(backlog);
-        self.room.add_permits(1);
+        self.free_places.add_permits(1);
         Poll::Ready(stream)
     }
 
     fn pop(&self) -> Option<MemoryStream> {
         let stream = lock(&self.backlog).waiting.pop_front()?;
-        self.room.add_permits(1);
+        self.free_places.add_permits(1);
         Some(stream)
     }
 
-    fn leave(&self, number: u64) {
+    fn deregister(&self, number: u64) {
         let left = lock(&self.backlog).acceptors.remove(&number);
         drop(left);
     }
@@ -192,7 +193,7 @@ impl Queue {
         backlog.is_closed = true;
         let refused = mem::take(&mut backlog.waiting);
         drop(backlog);
-        self.room.close();
+        self.free_places.close();
         // Dropped outside of the lock, since this wakes the other ends.
         drop(refused);
     }
@@ -200,7 +201,7 @@ impl Queue {
 
 impl Default for Queue {
     fn default() -> Self {
-        Self { room: Semaphore::new(BACKLOG_MAX), backlog: Mutex::default() }
+        Self { free_places: Semaphore::new(BACKLOG_MAX), backlog: Mutex::default() }
     }
 }
 

@@ -19,7 +19,7 @@ use super::stats::CoreStats;
 use super::worker::Worker;
 use super::{Error, IntoHandler, Result, Server};
 use crate::message::{Scheme, Status};
-use crate::net::{Address, Bound, DeadlineTable, Listener};
+use crate::net::{Address, BoundSocket, DeadlineTable, Listener};
 use crate::runtime;
 
 /// Starts `server`, with the handler that `make` returns for each core.
@@ -127,7 +127,7 @@ fn give_up(running: &Running, error: Error) -> Error {
 
 /// What one core is given to start with.
 struct BoundCore {
-    listeners: Vec<(Bound, Dispatch)>,
+    listeners: Vec<(BoundSocket, Dispatch)>,
     handoffs: mpsc::UnboundedReceiver<Handoff>,
     /// The senders to all cores, held by the one that accepts for the others.
     core_senders: Vec<CoreSender>,
@@ -161,7 +161,7 @@ fn bind(server: &Server) -> Result<(Vec<BoundCore>, Vec<Address>)> {
     }
     let mut addresses = Vec::new();
     for address in &server.addresses {
-        for bound in Bound::bind(address, server.listen)? {
+        for bound in BoundSocket::bind(address, server.listen)? {
             addresses.extend(public_address(address, &bound));
             spread(bound, server.balanced, &mut cores)?;
         }
@@ -172,7 +172,7 @@ fn bind(server: &Server) -> Result<(Vec<BoundCore>, Vec<Address>)> {
 }
 
 /// The address as reported to the application. A listener in memory has none, and keeping one here would keep it open.
-fn public_address(address: &Address, bound: &Bound) -> Option<Address> {
+fn public_address(address: &Address, bound: &BoundSocket) -> Option<Address> {
     match address {
         Address::Memory(_) => None,
         #[cfg(unix)]
@@ -182,7 +182,7 @@ fn public_address(address: &Address, bound: &Bound) -> Option<Address> {
 }
 
 /// Gives each core a listener of its own, or else gives the first core one that accepts for all.
-fn spread(bound: Bound, balanced: bool, cores: &mut [BoundCore]) -> io::Result<()> {
+fn spread(bound: BoundSocket, balanced: bool, cores: &mut [BoundCore]) -> io::Result<()> {
     let mut dispatch = Dispatch::Local;
     for core in &mut cores[1..] {
         match if balanced { None } else { bound.sibling()? } {

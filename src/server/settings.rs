@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Refusal;
 use crate::exchange::Bounds;
-use crate::net::tls::Acceptor;
+use crate::net::tls::TlsAcceptor;
 
 /// How a server behaves, the same on all its cores.
 #[derive(Clone, Default)]
@@ -12,7 +12,7 @@ pub(super) struct ServerSettings {
     pub(super) bounds: Bounds,
     pub(super) name: Option<Arc<str>>,
     pub(super) on_error: Option<OnError>,
-    pub(super) acceptor: Option<Acceptor>,
+    pub(super) acceptor: Option<TlsAcceptor>,
 }
 
 /// The function of [`Server::on_error`](super::Server::on_error).

@@ -8,7 +8,7 @@ use super::Refusal;
 use super::settings::{OnError, ServerSettings};
 use super::stats::CoreStats;
 use crate::exchange::{Bounds, Clock};
-use crate::net::tls::Acceptor;
+use crate::net::tls::TlsAcceptor;
 use crate::net::{Conn, DeadlineTable};
 
 /// What the connections of one core have in common.
@@ -16,7 +16,7 @@ pub(super) struct CoreState {
     pub(super) bounds: Bounds,
     on_error: Option<OnError>,
     /// Does the TLS handshakes, if connections are to be secure.
-    pub(super) acceptor: Option<Acceptor>,
+    pub(super) acceptor: Option<TlsAcceptor>,
     pub(super) clock: Clock,
     pub(super) deadlines: Rc<DeadlineTable>,
     pub(super) stats: Arc<CoreStats>,

@@ -7,7 +7,7 @@ use crate::client::secure::Secure;
 use crate::client::{ClientError, ClientPhase};
 use crate::exchange::Bounds;
 use crate::message::Scheme;
-use crate::net::{BoxedStream, Connector, Dial, DialTimes, Transport};
+use crate::net::{BoxedStream, Dial, DialTimes, TlsConnector, Transport};
 use crate::runtime;
 
 impl Proxy {
@@ -20,7 +20,7 @@ impl Proxy {
     pub(in crate::client) async fn open(
         &self,
         dial: &Dial,
-        tls: &Connector,
+        tls: &TlsConnector,
         origin: &Origin,
         limits: DialTimes,
         bounds: &Bounds,

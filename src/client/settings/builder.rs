@@ -13,7 +13,7 @@ use crate::coding::ACCEPTED;
 use crate::exchange::Bounds;
 use crate::message::{FieldValue, Headers, InvalidField, Name};
 use crate::net::{
-    Connector, Dial, Dialer, Keepalive, Medium, MemoryConnector, Names, Resolver, SystemResolver,
+    Dial, Dialer, DnsCache, Keepalive, MemoryConnector, Network, Resolver, SystemResolver, TlsConnector,
 };
 use crate::wire::{Limits, encode};
 
@@ -145,7 +145,7 @@ impl ClientBuilder {
     /// Sets what looks up the addresses of names, and how long these are kept at most, which may be less by what the
     /// resolver [says](Resolver::resolve_with_ttl). Default: the operating system, 60 s.
     pub fn resolver(mut self, resolver: impl Resolver, keep: Duration) -> Self {
-        self.settings.dial.names = Arc::new(Names::new(resolver, keep));
+        self.settings.dial.dns = Arc::new(DnsCache::new(resolver, keep));
         self
     }
 
@@ -175,19 +175,19 @@ impl ClientBuilder {
     /// Connects to the Unix socket at `path`, whatever the host. Default: over TCP, to an address of the host.
     #[cfg(unix)]
     pub fn unix(mut self, path: impl AsRef<std::path::Path>) -> Self {
-        self.settings.dial.medium = Medium::Unix(path.as_ref().into());
+        self.settings.dial.network = Network::Unix(path.as_ref().into());
         self
     }
 
     /// Connects to a listener in memory, whatever the host. Default: over TCP, to an address of the host.
     pub fn memory(mut self, connector: MemoryConnector) -> Self {
-        self.settings.dial.medium = Medium::Memory(connector);
+        self.settings.dial.network = Network::Memory(connector);
         self
     }
 
     /// Connects with `dialer`. Default: over TCP, to an address of the host.
     pub fn dialer(mut self, dialer: impl Dialer) -> Self {
-        self.settings.dial.medium = Medium::custom(dialer);
+        self.settings.dial.network = Network::custom(dialer);
         self
     }
 
@@ -245,7 +245,7 @@ impl Default for ClientBuilder {
             pool: PoolBounds { connections_max: 512, idle: Duration::from_secs(30), age: None },
             dial: Dial::default(),
             proxies: Proxies::none(),
-            tls: Connector::default(),
+            tls: TlsConnector::default(),
             fields: Headers::new(),
             cookies: None,
             decode_max: None,

@@ -14,7 +14,7 @@ pub use timeouts::ClientTimeouts;
 use super::{CookieStore, Proxies};
 use crate::exchange::Bounds;
 use crate::message::Headers;
-use crate::net::{Connector, Dial};
+use crate::net::{Dial, TlsConnector};
 use crate::runtime::{Instant, later};
 
 /// What is set when a client is built.
@@ -28,7 +28,7 @@ pub(super) struct Settings {
     pub(super) pool: PoolBounds,
     pub(super) dial: Dial,
     pub(super) proxies: Proxies,
-    pub(super) tls: Connector,
+    pub(super) tls: TlsConnector,
     /// Default fields of requests.
     pub(super) fields: Headers,
     pub(super) cookies: Option<Arc<dyn CookieStore>>,

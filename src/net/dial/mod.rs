@@ -2,7 +2,7 @@
 
 mod resolve;
 
-mod names;
+mod dns_cache;
 mod race;
 
 mod dialer;
@@ -24,11 +24,11 @@ use tokio::time::{Instant, timeout};
 
 pub(crate) use dialer::BoxedStream;
 pub use dialer::Dialer;
-pub(crate) use names::Names;
+pub(crate) use dns_cache::DnsCache;
 pub use resolve::{Resolver, SystemResolver};
 
 use self::dialer::AnyDialer;
-use self::names::Addresses;
+use self::dns_cache::Addresses;
 #[cfg(unix)]
 use self::race::Unreachable;
 use self::race::race;
@@ -39,8 +39,8 @@ use super::{ConnError, Keepalive};
 /// How connections are opened. Clones share the names that were looked up.
 #[derive(Clone, Default)]
 pub(crate) struct Dial {
-    pub(crate) medium: Medium,
-    pub(crate) names: Arc<Names>,
+    pub(crate) network: Network,
+    pub(crate) dns: Arc<DnsCache>,
     /// The local address of TCP connections. By default the operating system chooses. Only hosts of its family can be
     /// reached.
     pub(crate) local_address: Option<IpAddr>,
@@ -50,7 +50,7 @@ pub(crate) struct Dial {
 
 /// What connections are opened over.
 #[derive(Clone, Default)]
-pub(crate) enum Medium {
+pub(crate) enum Network {
     /// The host's name is looked up, and its addresses race (RFC 8305 §4, §5).
     #[default]
     Tcp,
@@ -62,10 +62,10 @@ pub(crate) enum Medium {
     Custom(Arc<dyn AnyDialer>),
 }
 
-impl Medium {
+impl Network {
     /// Connections that `dialer` opens.
-    pub(crate) fn custom(dialer: impl Dialer) -> Medium {
-        Medium::Custom(Arc::new(dialer))
+    pub(crate) fn custom(dialer: impl Dialer) -> Network {
+        Network::Custom(Arc::new(dialer))
     }
 }
 
@@ -98,13 +98,13 @@ impl Dial {
         port: u16,
         limits: DialTimes,
     ) -> Result<(Transport<BoxedStream>, DialTimes), DialError> {
-        let (addresses, resolve) = match &self.medium {
-            Medium::Tcp => self.resolve(host, limits.resolve).await?,
+        let (addresses, resolve) = match &self.network {
+            Network::Tcp => self.resolve(host, limits.resolve).await?,
             _ => Default::default(),
         };
         let opened = step(limits.connect, self.open(host, port, &addresses)).await;
         let (transport, connect) = opened.map_err(|fault| {
-            self.names.forget(host, &addresses);
+            self.dns.forget(host, &addresses);
             DialError::Connect(fault)
         })?;
         Ok((transport, DialTimes { resolve, connect }))
@@ -120,23 +120,23 @@ impl Dial {
         host: &str,
         limit: Duration,
     ) -> Result<(Addresses, Duration), DialError> {
-        step(limit, self.names.resolve(host)).await.map_err(DialError::Resolve)
+        step(limit, self.dns.resolve(host)).await.map_err(DialError::Resolve)
     }
 
     async fn open(&self, host: &str, port: u16, addresses: &Addresses) -> io::Result<Transport<BoxedStream>> {
-        match &self.medium {
-            Medium::Tcp => self.open_tcp(addresses, port).await.map(Transport::Tcp),
+        match &self.network {
+            Network::Tcp => self.open_tcp(addresses, port).await.map(Transport::Tcp),
             #[cfg(unix)]
-            Medium::Unix(path) => connect_unix(path).await.map(Transport::Unix),
-            Medium::Memory(connector) => connector.connect().await.map(Transport::Memory),
-            Medium::Custom(dialer) => dialer.dial(bare(host), port).await.map(Transport::Boxed),
+            Network::Unix(path) => connect_unix(path).await.map(Transport::Unix),
+            Network::Memory(connector) => connector.connect().await.map(Transport::Memory),
+            Network::Custom(dialer) => dialer.dial(bare(host), port).await.map(Transport::Boxed),
         }
     }
 
     async fn open_tcp(&self, addresses: &Addresses, port: u16) -> io::Result<TcpStream> {
         let local = self.local_address;
         let is_family = |address: &IpAddr| local.is_none_or(|local| local.is_ipv4() == address.is_ipv4());
-        let reachable = addresses.in_turn().filter(is_family).map(|address| SocketAddr::new(address, port));
+        let reachable = addresses.rotated().filter(is_family).map(|address| SocketAddr::new(address, port));
         race(reachable.collect(), |address| self.connect_to(address)).await
     }
 
@@ -244,7 +244,7 @@ mod tests {
     }
 
     fn tcp() -> Dial {
-        Dial { names: Arc::new(Names::new(Letters, Duration::MAX)), ..Dial::default() }
+        Dial { dns: Arc::new(DnsCache::new(Letters, Duration::MAX)), ..Dial::default() }
     }
 
     /// Connects to a peer that says which host and port was asked for. Never connects to port 0.
@@ -311,7 +311,7 @@ mod tests {
             let start = Instant::now();
             assert_eq!(fault(&tcp(), "silent", 80, limits).await, ("resolve", None));
             assert_eq!(start.elapsed().as_secs(), 1);
-            let parrot = Dial { medium: Medium::custom(Parrot), ..Dial::default() };
+            let parrot = Dial { network: Network::custom(Parrot), ..Dial::default() };
             assert_eq!(fault(&parrot, "a", 0, limits).await, ("connect", None));
             assert_eq!(start.elapsed().as_secs(), 3);
         });
@@ -358,19 +358,19 @@ mod tests {
         block_on(async {
             let (dial, listener) = (tcp(), TcpListener::bind("127.0.0.1:0").await.unwrap());
             let port = listener.local_addr().unwrap().port();
-            let known = dial.names.resolve("a").await.unwrap();
+            let known = dial.dns.resolve("a").await.unwrap();
             dial.connect("a", port, LIMITS).await.unwrap();
-            assert!(Arc::ptr_eq(&known.found, &dial.names.resolve("a").await.unwrap().found));
+            assert!(Arc::ptr_eq(&known.found, &dial.dns.resolve("a").await.unwrap().found));
             drop(listener);
             fault(&dial, "a", port, LIMITS).await;
-            assert!(!Arc::ptr_eq(&known.found, &dial.names.resolve("a").await.unwrap().found));
+            assert!(!Arc::ptr_eq(&known.found, &dial.dns.resolve("a").await.unwrap().found));
         });
     }
 
     #[test]
     fn media_other_than_tcp_need_no_look_up() {
         block_on(async {
-            let parrot = Dial { medium: Medium::custom(Parrot), ..tcp() };
+            let parrot = Dial { network: Network::custom(Parrot), ..tcp() };
             for (host, heard) in [("silent", "silent 80"), ("[::1]", "::1 80"), ("no name", "no name 80")] {
                 let (transport, times) = sent(parrot.connect(host, 80, LIMITS)).await.unwrap();
                 let Transport::Boxed(mut stream) = transport else { panic!("the parrot is dialed") };
@@ -379,7 +379,7 @@ mod tests {
                 assert_eq!((&*said, times.resolve), (heard, Duration::ZERO));
             }
             let listener = MemoryListener::new();
-            let memory = Dial { medium: Medium::Memory(listener.connector()), ..tcp() };
+            let memory = Dial { network: Network::Memory(listener.connector()), ..tcp() };
             assert!(matches!(memory.connect("silent", 80, LIMITS).await, Ok((Transport::Memory(_), _))));
             drop(listener);
             let gone = ("connect", Some(io::ErrorKind::ConnectionRefused));
@@ -390,13 +390,13 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn a_unix_socket_is_waited_for_while_its_backlog_is_full() {
-        use crate::net::{Address, Bound, ListenOptions};
+        use crate::net::{Address, BoundSocket, ListenOptions};
 
         let path = std::env::temp_dir().join(format!("corehttp-{}-dialed", std::process::id()));
         let options = ListenOptions { backlog: 0, ..ListenOptions::default() };
-        let bound = Bound::bind(&Address::from(path.as_path()), options).unwrap().remove(0);
-        let Bound::Unix(file, listener) = bound else { panic!("a path is a socket's") };
-        let unix = Dial { medium: Medium::Unix(path.into()), ..tcp() };
+        let bound = BoundSocket::bind(&Address::from(path.as_path()), options).unwrap().remove(0);
+        let BoundSocket::Unix(file, listener) = bound else { panic!("a path is a socket's") };
+        let unix = Dial { network: Network::Unix(path.into()), ..tcp() };
         let runtime = Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
         runtime.block_on(async {
             unix.connect("silent", 80, LIMITS).await.unwrap();

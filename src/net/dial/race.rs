@@ -32,13 +32,13 @@ where
     let (mut running, mut failures) = (Vec::new(), Failures::default());
     loop {
         if let Some(address) = addresses.pop_front() {
-            running.push(Attempt { address, connects: Box::pin(attempt(address)) });
+            running.push(Connecting { address, connects: Box::pin(attempt(address)) });
         }
         if running.is_empty() {
             return Err(failures.into());
         }
-        let patience = if addresses.is_empty() { Duration::MAX } else { ATTEMPT_DELAY };
-        match timeout(patience, poll_fn(|cx| poll_all(&mut running, cx))).await {
+        let limit = if addresses.is_empty() { Duration::MAX } else { ATTEMPT_DELAY };
+        match timeout(limit, poll_fn(|cx| poll_all(&mut running, cx))).await {
             Ok((_, Ok(connected))) => return Ok(connected),
             Ok((address, Err(error))) => failures.note(address, error),
             Err(_) => {}
@@ -53,19 +53,19 @@ const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 ///
 /// Resolvers put the family first that this machine can use (RFC 6724), which is usually IPv6. Within each family, the
 /// addresses that are as good as its first take turns at being the first.
-pub(super) fn interleaved(found: &[IpAddr], turn: usize) -> impl Iterator<Item = IpAddr> {
+pub(super) fn interleaved(found: &[IpAddr], rotation: usize) -> impl Iterator<Item = IpAddr> {
     let family = found.first().is_some_and(IpAddr::is_ipv6);
     let (mut first, mut second): (Vec<_>, Vec<_>) =
         found.iter().partition(|address| address.is_ipv6() == family);
-    rotate(&mut first, turn);
-    rotate(&mut second, turn);
+    rotate(&mut first, rotation);
+    rotate(&mut second, rotation);
     let len = first.len().max(second.len());
     (0..len).flat_map(move |at| [first.get(at).copied(), second.get(at).copied()]).flatten()
 }
 
-fn rotate(addresses: &mut [IpAddr], turn: usize) {
+fn rotate(addresses: &mut [IpAddr], rotation: usize) {
     if let Some(alike) = addresses.chunk_by_mut(|one, other| scope(one) == scope(other)).next() {
-        alike.rotate_left(turn % alike.len());
+        alike.rotate_left(rotation % alike.len());
     }
 }
 
@@ -78,13 +78,13 @@ fn scope(address: &IpAddr) -> [bool; 3] {
     }
 }
 
-struct Attempt<F> {
+struct Connecting<F> {
     address: SocketAddr,
     connects: Pin<Box<F>>,
 }
 
 /// Ready with the first attempt that has ended, and its result.
-fn poll_all<T, F>(running: &mut Vec<Attempt<F>>, cx: &mut Context<'_>) -> Poll<(SocketAddr, io::Result<T>)>
+fn poll_all<T, F>(running: &mut Vec<Connecting<F>>, cx: &mut Context<'_>) -> Poll<(SocketAddr, io::Result<T>)>
 where
     F: Future<Output = io::Result<T>>,
 {
@@ -185,20 +185,20 @@ mod tests {
     const V6: &str = "[2001:db8::1]:80";
 
     /// For each address, after how many milliseconds the attempt ends, and how.
-    type Script<'a> = &'a [(&'a str, u64, Result<(), Kind>)];
+    type Plan<'a> = &'a [(&'a str, u64, Result<(), Kind>)];
 
     /// The winner and when it won, when each attempt began, and how many were dropped before they ended.
-    async fn run(script: Script<'_>) -> (Result<(String, u128), Kind>, Vec<u128>, usize) {
+    async fn run(plan: Plan<'_>) -> (Result<(String, u128), Kind>, Vec<u128>, usize) {
         let (start, begun, ended) = (Instant::now(), RefCell::new(Vec::new()), Cell::new(0));
         let attempt = async |address: SocketAddr| {
             begun.borrow_mut().push(start.elapsed().as_millis());
             let of = |row: &&(&str, u64, Result<(), Kind>)| row.0 == address.to_string();
-            let &(_, after, end) = script.iter().find(of).unwrap();
+            let &(_, after, end) = plan.iter().find(of).unwrap();
             sleep(Duration::from_millis(after)).await;
             ended.set(ended.get() + 1);
             end.map(|()| address).map_err(io::Error::from)
         };
-        let addresses = script.iter().map(|(address, ..)| address.parse().unwrap()).collect();
+        let addresses = plan.iter().map(|(address, ..)| address.parse().unwrap()).collect();
         let raced = race(addresses, attempt).await;
         let raced = raced.map(|winner| (winner.to_string(), start.elapsed().as_millis()));
         let dropped = begun.borrow().len() - ended.get();
@@ -206,10 +206,10 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(script: Script<'_>, end: Result<(&str, u128), Kind>, begun: &[u128], dropped: usize) {
+    fn check(plan: Plan<'_>, end: Result<(&str, u128), Kind>, begun: &[u128], dropped: usize) {
         let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         let end = end.map(|(winner, at)| (winner.to_owned(), at));
-        assert_eq!(runtime.block_on(run(script)), (end, begun.to_vec(), dropped), "{script:?}");
+        assert_eq!(runtime.block_on(run(plan)), (end, begun.to_vec(), dropped), "{plan:?}");
     }
 
     #[test]
@@ -285,9 +285,9 @@ mod tests {
             ("1.1.1.1 10.0.0.1 2.2.2.2", "1.1.1.1 1.1.1.1"),
         ] {
             let found: Vec<IpAddr> = found.split_whitespace().map(|text| text.parse().unwrap()).collect();
-            for (turn, first) in firsts.split_whitespace().enumerate() {
-                let mut ordered = Vec::from_iter(interleaved(&found, turn));
-                assert_eq!(ordered[0].to_string(), first, "{found:?} {turn}");
+            for (rotation, first) in firsts.split_whitespace().enumerate() {
+                let mut ordered = Vec::from_iter(interleaved(&found, rotation));
+                assert_eq!(ordered[0].to_string(), first, "{found:?} {rotation}");
                 let mut all = found.clone();
                 all.sort();
                 ordered.sort();

@@ -8,13 +8,13 @@ use tokio::net::{TcpListener, TcpStream};
 #[cfg(unix)]
 use tokio::net::{UnixListener, UnixStream};
 
-use super::bound::{Bound, set_up};
+use super::bound_socket::{BoundSocket, set_up};
 use super::port_claim::PortClaim;
 #[cfg(unix)]
 use super::socket_file::SocketFile;
 use crate::net::{Keepalive, MemoryAcceptor, PeerAddr, Transport};
 
-/// A [`Bound`] socket, in the runtime that accepts from it.
+/// A [`BoundSocket`] socket, in the runtime that accepts from it.
 #[derive(Debug)]
 pub(crate) enum Listener {
     Tcp(
@@ -35,18 +35,18 @@ pub(crate) type Accepted = (Transport, PeerAddr);
 
 impl Listener {
     /// Attaches the socket to the current runtime, and lets peers connect.
-    pub(crate) fn open(bound: Bound) -> io::Result<Self> {
+    pub(crate) fn open(bound: BoundSocket) -> io::Result<Self> {
         bound.listen()?;
         Ok(match bound {
-            Bound::Tcp(listener, options, claim) => {
+            BoundSocket::Tcp(listener, options, claim) => {
                 Listener::Tcp(TcpListener::from_std(listener)?, options.keepalive, claim)
             }
-            Bound::Given(listener, options) => {
+            BoundSocket::Given(listener, options) => {
                 Listener::Tcp(TcpListener::from_std(listener)?, options.keepalive, None)
             }
             #[cfg(unix)]
-            Bound::Unix(file, listener) => Listener::Unix(file, UnixListener::from_std(listener)?),
-            Bound::Memory(listener) => Listener::Memory(listener.acceptor()),
+            BoundSocket::Unix(file, listener) => Listener::Unix(file, UnixListener::from_std(listener)?),
+            BoundSocket::Memory(listener) => Listener::Memory(listener.acceptor()),
         })
     }
 
@@ -159,7 +159,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::runtime::Builder;
 
-    use super::super::bound::{KERNEL_BALANCES, ListenOptions};
+    use super::super::bound_socket::{KERNEL_BALANCES, ListenOptions};
     use super::*;
     use crate::net::{Address, MemoryListener};
 
@@ -173,12 +173,12 @@ mod tests {
         }
     }
 
-    fn bind(address: impl Into<Address>) -> Bound {
+    fn bind(address: impl Into<Address>) -> BoundSocket {
         bind_with(address, ListenOptions::default())
     }
 
-    fn bind_with(address: impl Into<Address>, options: ListenOptions) -> Bound {
-        let bound = Bound::bind(&address.into(), options).unwrap().remove(0);
+    fn bind_with(address: impl Into<Address>, options: ListenOptions) -> BoundSocket {
+        let bound = BoundSocket::bind(&address.into(), options).unwrap().remove(0);
         bound.listen().unwrap();
         bound
     }

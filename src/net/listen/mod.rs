@@ -1,11 +1,11 @@
 //! Listening sockets: before they belong to a core, and on it.
 
-mod bound;
+mod bound_socket;
 mod port_claim;
 #[cfg(unix)]
 mod socket_file;
 
 mod listener;
 
-pub(crate) use bound::{Bound, ListenOptions};
+pub(crate) use bound_socket::{BoundSocket, ListenOptions};
 pub(crate) use listener::{AcceptReaction, Accepted, Listener, classify};

@@ -29,7 +29,7 @@ impl SocketFile {
     pub(super) fn bind(path: &Path, backlog: i32, mode: Option<u32>) -> io::Result<(Self, UnixListener)> {
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         let address = SockAddr::unix(path)?;
-        let _turn = turn(path);
+        let _lock = lock_directory(path);
         match socket.bind(&address) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_stale(path, &address)? => {
                 fs::remove_file(path)?;
@@ -61,20 +61,20 @@ impl Drop for SocketFile {
 /// Holds a lock on a directory while a socket in it is bound, since a socket that is bound and does not listen yet
 /// looks like one whose owner has died. If the lock cannot be had, or not in time, the bind goes on without it: a tool
 /// may hold the lock for as long as the server that it started runs.
-fn turn(path: &Path) -> Option<File> {
+fn lock_directory(path: &Path) -> Option<File> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let directory = File::open(directory.unwrap_or(Path::new("."))).ok()?;
-    for _ in 0..TURN_ATTEMPTS {
+    for _ in 0..LOCK_ATTEMPTS {
         match directory.try_lock() {
-            Err(TryLockError::WouldBlock) => thread::sleep(TURN_PAUSE),
+            Err(TryLockError::WouldBlock) => thread::sleep(LOCK_PAUSE),
             locked => return locked.ok().map(|()| directory),
         }
     }
     None
 }
 
-const TURN_ATTEMPTS: u32 = 250;
-const TURN_PAUSE: Duration = Duration::from_millis(1);
+const LOCK_ATTEMPTS: u32 = 250;
+const LOCK_PAUSE: Duration = Duration::from_millis(1);
 
 /// Whether the owner of a socket has died. Only a refused connection proves it: a full backlog means that it lives, and
 /// a denied permission means nothing.

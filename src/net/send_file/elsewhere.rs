@@ -10,10 +10,10 @@ pub(super) fn send<S>(_: &S, _: &File, _: Range<u64>) -> io::Result<u64> {
     Err(io::ErrorKind::InvalidInput.into())
 }
 
-pub(super) fn is_in_memory(_: &File, _: Range<u64>) -> bool {
+pub(super) fn is_cached(_: &File, _: Range<u64>) -> bool {
     true
 }
 
-pub(super) fn warm(_: &File, _: Range<u64>) -> io::Result<()> {
+pub(super) fn read_ahead(_: &File, _: Range<u64>) -> io::Result<()> {
     Ok(())
 }

@@ -35,13 +35,13 @@ fn refusal(errno: Errno) -> io::Error {
 }
 
 /// Whether a range of `file` can be read without waiting, judging by some of its pages.
-pub(super) fn is_in_memory(file: &File, range: Range<u64>) -> bool {
+pub(super) fn is_cached(file: &File, range: Range<u64>) -> bool {
     let mut probes = range.clone().step_by(PROBE).chain([range.end.saturating_sub(1)]);
     probes.all(|at| preadv2(file, &mut [IoSliceMut::new(&mut [0])], at, ReadWriteFlags::NOWAIT).is_ok())
 }
 
 /// Waits until a range of `file` is in memory.
-pub(super) fn warm(file: &File, range: Range<u64>) -> io::Result<()> {
+pub(super) fn read_ahead(file: &File, range: Range<u64>) -> io::Result<()> {
     // Only advice: if it fails, the reads below are slower.
     let _ = fadvise(file, range.start, NonZero::new(range.end - range.start), Advice::WillNeed);
     // Kernels before 4.6, and some sandboxes, do not know preadv2(2), by which no file is in memory.

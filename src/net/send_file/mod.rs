@@ -33,40 +33,40 @@ pub(crate) struct FileSender {
     /// What remains to be sent.
     range: Range<u64>,
     /// The file is known to be in memory up to here.
-    warm_until: u64,
+    cached_until: u64,
     /// The file is sent up to here before other tasks have their turn.
-    turn_until: u64,
-    warming: Option<JoinHandle<io::Result<()>>>,
+    yield_at: u64,
+    readahead: Option<JoinHandle<io::Result<()>>>,
     has_begun: bool,
 }
 
 impl FileSender {
     pub(crate) fn new(file: Arc<File>, range: Range<u64>) -> FileSender {
-        let (warm_until, turn_until) = (range.start, range.start.saturating_add(TURN));
-        FileSender { file, range, warm_until, turn_until, warming: None, has_begun: false }
+        let (cached_until, yield_at) = (range.start, range.start.saturating_add(YIELD_EVERY));
+        FileSender { file, range, cached_until, yield_at, readahead: None, has_begun: false }
     }
 
     /// Waits until the next piece is in memory, and other tasks have had their turn: a peer that reads as fast as it is
     /// sent to would otherwise keep the core to itself until the end of the file.
-    pub(crate) fn poll_warm(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.range.start >= self.turn_until {
-            self.turn_until = self.range.start.saturating_add(TURN);
+    pub(crate) fn poll_readahead(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.range.start >= self.yield_at {
+            self.yield_at = self.range.start.saturating_add(YIELD_EVERY);
             // `yield_now` wakes the task only after the operating system was asked for events; a task that woke itself
             // would run before them.
             let _ = pin!(yield_now()).poll(cx);
             return Poll::Pending;
         }
-        while self.warm_until <= self.range.start {
-            if let Some(warming) = &mut self.warming {
-                let warmed = ready!(Pin::new(warming).poll(cx));
-                self.warming = None;
-                warmed.unwrap_or_else(|cut_off| Err(cut_off.into()))?;
-                self.warm_until = self.piece(WARMED).end;
-            } else if system::is_in_memory(&self.file, self.piece(PIECE)) {
-                self.warm_until = self.piece(PIECE).end;
+        while self.cached_until <= self.range.start {
+            if let Some(readahead) = &mut self.readahead {
+                let loaded = ready!(Pin::new(readahead).poll(cx));
+                self.readahead = None;
+                loaded.unwrap_or_else(|cut_off| Err(cut_off.into()))?;
+                self.cached_until = self.piece(READAHEAD).end;
+            } else if system::is_cached(&self.file, self.piece(PIECE)) {
+                self.cached_until = self.piece(PIECE).end;
             } else {
-                let (file, piece) = (self.file.clone(), self.piece(WARMED));
-                self.warming = Some(spawn_blocking(move || system::warm(&file, piece)));
+                let (file, piece) = (self.file.clone(), self.piece(READAHEAD));
+                self.readahead = Some(spawn_blocking(move || system::read_ahead(&file, piece)));
             }
         }
         Poll::Ready(Ok(()))
@@ -79,8 +79,8 @@ impl FileSender {
         conn: &mut Conn<L>,
         limit: Duration,
     ) -> Poll<Result<u64, ConnError>> {
-        let warm = self.range.start..self.warm_until;
-        let count = ready!(conn.poll_send_file(cx, &self.file, warm, limit))?;
+        let cached = self.range.start..self.cached_until;
+        let count = ready!(conn.poll_send_file(cx, &self.file, cached, limit))?;
         self.range.start += count;
         self.has_begun = true;
         Poll::Ready(Ok(count))
@@ -97,13 +97,13 @@ impl FileSender {
 }
 
 /// How much is sent in one call. A socket takes less, and the rest needs no further check.
-const PIECE: u64 = TURN;
+const PIECE: u64 = YIELD_EVERY;
 
 /// How much is sent before other tasks have their turn.
-const TURN: u64 = 2 << 20;
+const YIELD_EVERY: u64 = 2 << 20;
 
 /// How much is loaded at once from a disk.
-const WARMED: u64 = 1 << 20;
+const READAHEAD: u64 = 1 << 20;
 
 impl<B> Transport<B> {
     /// Whether the operating system can move files to this transport by itself.
@@ -175,22 +175,22 @@ mod tests {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&vec![b'x'; 3 << 20]).unwrap();
         let file = Arc::new(file);
-        system::warm(&file, 0..3 << 20).unwrap();
+        system::read_ahead(&file, 0..3 << 20).unwrap();
         let runtime = Builder::new_current_thread().build().unwrap();
         for range in [0..3 << 20, 5..6, (3 << 20) - 1..3 << 20] {
             let mut sender = FileSender::new(file.clone(), range.clone());
-            runtime.block_on(poll_fn(|cx| sender.poll_warm(cx))).unwrap();
-            assert!(sender.warm_until > range.start && sender.warm_until <= range.end, "{range:?}");
+            runtime.block_on(poll_fn(|cx| sender.poll_readahead(cx))).unwrap();
+            assert!(sender.cached_until > range.start && sender.cached_until <= range.end, "{range:?}");
             // As if the piece had not been in memory, and a thread had fetched it.
             let mut sender = FileSender::new(file.clone(), range.clone());
-            let piece = sender.piece(WARMED);
+            let piece = sender.piece(READAHEAD);
             let warm = file.clone();
-            let work = move || system::warm(&warm, piece);
+            let work = move || system::read_ahead(&warm, piece);
             let entered = runtime.enter();
-            sender.warming = Some(spawn_blocking(work));
+            sender.readahead = Some(spawn_blocking(work));
             drop(entered);
-            runtime.block_on(poll_fn(|cx| sender.poll_warm(cx))).unwrap();
-            assert_eq!(sender.warm_until, range.end.min(range.start + WARMED), "{range:?}");
+            runtime.block_on(poll_fn(|cx| sender.poll_readahead(cx))).unwrap();
+            assert_eq!(sender.cached_until, range.end.min(range.start + READAHEAD), "{range:?}");
         }
     }
 
@@ -202,7 +202,7 @@ mod tests {
         let runtime = Builder::new_current_thread().build().unwrap();
         for start in [u64::MAX - 1, u64::MAX - PIECE, 1 << 63] {
             let mut sender = FileSender::new(file.clone(), start..u64::MAX);
-            assert!(runtime.block_on(poll_fn(|cx| sender.poll_warm(cx))).is_err(), "{start}");
+            assert!(runtime.block_on(poll_fn(|cx| sender.poll_readahead(cx))).is_err(), "{start}");
         }
     }
 
@@ -210,16 +210,24 @@ mod tests {
     fn other_tasks_have_their_turn_between_the_pieces_of_a_file() {
         let mut sender = FileSender::new(Arc::new(tempfile::tempfile().unwrap()), 5..6 << 20);
         // Some file systems, such as tmpfs, do not tell what is in memory.
-        sender.warm_until = sender.range.end;
+        sender.cached_until = sender.range.end;
         let mut cx = Context::from_waker(std::task::Waker::noop());
         // How much was sent, and whether the sender goes on without a pause.
-        for (sent, goes_on) in [(0, true), (TURN / 2, true), (TURN - 1, true), (TURN, false), (TURN, true)] {
+        for (sent, goes_on) in [
+            (0, true),
+            (YIELD_EVERY / 2, true),
+            (YIELD_EVERY - 1, true),
+            (YIELD_EVERY, false),
+            (YIELD_EVERY, true),
+        ] {
             sender.range.start = 5 + sent;
-            assert_eq!(sender.poll_warm(&mut cx).is_ready(), goes_on, "{sent}");
+            assert_eq!(sender.poll_readahead(&mut cx).is_ready(), goes_on, "{sent}");
         }
-        for (sent, goes_on) in [(2 * TURN - 1, true), (2 * TURN + 1, false), (2 * TURN + 1, true)] {
+        for (sent, goes_on) in
+            [(2 * YIELD_EVERY - 1, true), (2 * YIELD_EVERY + 1, false), (2 * YIELD_EVERY + 1, true)]
+        {
             sender.range.start = 5 + sent;
-            assert_eq!(sender.poll_warm(&mut cx).is_ready(), goes_on, "{sent}");
+            assert_eq!(sender.poll_readahead(&mut cx).is_ready(), goes_on, "{sent}");
         }
     }
 

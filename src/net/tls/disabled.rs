@@ -13,9 +13,9 @@ use crate::net::Stream;
 
 /// Does TLS handshakes with peers that connect, of which there are none.
 #[derive(Clone)]
-pub(crate) struct Acceptor(Infallible);
+pub(crate) struct TlsAcceptor(Infallible);
 
-impl Acceptor {
+impl TlsAcceptor {
     pub(crate) fn accept<C>(&self, _: C) -> Handshake<C> {
         Handshake(TlsStream { never: self.0, carrier: PhantomData })
     }
@@ -81,9 +81,9 @@ impl HostName {
 
 /// Does TLS handshakes with hosts that were dialed, of which there are none.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Connector(());
+pub(crate) struct TlsConnector(());
 
-impl Connector {
+impl TlsConnector {
     pub(crate) async fn connect<C>(&self, host: HostName, _: C) -> Result<TlsStream<C>, TlsError> {
         match host.0 {}
     }

@@ -83,14 +83,14 @@ impl Talk<'_> {
         let (addresses, took) = resolved.map_err(|error| lookup_failed(origin, error))?;
         self.spent.resolve = took;
         let mut end = Err(SocksError::Refused(SocksReply::HostUnreachable));
-        for address in addresses.in_turn() {
+        for address in addresses.rotated() {
             end = self.ask(SocketAddr::new(address, origin.port).into()).await?;
             // Any other failure would only repeat itself.
             if !matches!(end, Err(SocksError::Refused(_))) {
                 return Ok(end);
             }
         }
-        self.dial.names.forget(origin.host(), &addresses);
+        self.dial.dns.forget(origin.host(), &addresses);
         Ok(end)
     }
 
@@ -140,7 +140,7 @@ mod tests {
 
     use super::*;
     use crate::client::route::proxy::{Protocol, Proxy};
-    use crate::net::{Dialer, Medium, MemoryConnector, MemoryListener, MemoryStream, Names, Resolver};
+    use crate::net::{Dialer, DnsCache, MemoryConnector, MemoryListener, MemoryStream, Network, Resolver};
 
     /// Answers after a second, but never for `silent.example`.
     struct SlowNames;
@@ -171,8 +171,8 @@ mod tests {
 
     /// Opens a tunnel to `origin` over `medium`. Returns what the origin says first, and how many seconds it took to
     /// resolve and to connect; or the error, and after how many seconds it came.
-    async fn tunnel(url: &str, origin: &str, medium: Medium) -> Result<(String, u64, u64), (String, u64)> {
-        tunnel_within(5, url, origin, medium).await
+    async fn tunnel(url: &str, origin: &str, network: Network) -> Result<(String, u64, u64), (String, u64)> {
+        tunnel_within(5, url, origin, network).await
     }
 
     /// As [`tunnel`], with `connect` seconds to connect.
@@ -180,11 +180,11 @@ mod tests {
         connect: u64,
         url: &str,
         origin: &str,
-        medium: Medium,
+        network: Network,
     ) -> Result<(String, u64, u64), (String, u64)> {
         let (start, proxy) = (Instant::now(), Proxy::new(url).unwrap());
-        let names = Arc::new(Names::new(SlowNames, Duration::MAX));
-        let dial = Dial { medium, names, ..Dial::default() };
+        let dns = Arc::new(DnsCache::new(SlowNames, Duration::MAX));
+        let dial = Dial { network, dns, ..Dial::default() };
         let Protocol::Socks5(socks) = proxy.protocol() else { panic!("{proxy}") };
         let limits = DialTimes { resolve: Duration::from_secs(5), connect: Duration::from_secs(connect) };
         let origin = Origin::of_key(origin).unwrap();
@@ -206,16 +206,16 @@ mod tests {
 
     /// A proxy that follows `script`, waits a second before each answer, and is silent in the end. The task returns
     /// what the proxy heard last.
-    fn proxy(script: Script) -> (Medium, JoinHandle<(Vec<u8>, MemoryStream)>) {
-        let (medium, mut peers) = proxy_of([script]);
+    fn proxy(script: Script) -> (Network, JoinHandle<(Vec<u8>, MemoryStream)>) {
+        let (network, mut peers) = proxy_of([script]);
         let only = async move { peers.recv().await.expect("it is dialed") };
-        (medium, tokio::spawn(only))
+        (network, tokio::spawn(only))
     }
 
     /// A proxy that follows one script on each connection.
     fn proxy_of<const N: usize>(
         scripts: [Script; N],
-    ) -> (Medium, UnboundedReceiver<(Vec<u8>, MemoryStream)>) {
+    ) -> (Network, UnboundedReceiver<(Vec<u8>, MemoryStream)>) {
         let listener = MemoryListener::new();
         let connector = listener.connector();
         let (over, peers) = unbounded_channel();
@@ -231,7 +231,7 @@ mod tests {
                 over.send((heard, peer)).unwrap();
             }
         });
-        (Medium::custom(Slow(connector)), peers)
+        (Network::custom(Slow(connector)), peers)
     }
 
     const HELLO: &[u8] = b"\x05\x00\x00\x01\x7f\x00\x00\x01\x00\x50hello";
@@ -240,13 +240,13 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_tunnel_carries_what_follows_the_reply() {
-        let (medium, asked) = proxy(&[(4, b"\x05\x02"), (8, b"\x01\x00"), (16, HELLO)]);
-        let opened = tunnel("socks5h://joe:pw@p", "https://a.example", medium).await;
+        let (network, asked) = proxy(&[(4, b"\x05\x02"), (8, b"\x01\x00"), (16, HELLO)]);
+        let opened = tunnel("socks5h://joe:pw@p", "https://a.example", network).await;
         assert_eq!(opened, Ok(("hello".to_owned(), 0, 4)), "the proxy looks it up");
         assert_eq!(asked.await.unwrap().0, b"\x05\x01\x00\x03\x09a.example\x01\xbb");
 
-        let (medium, asked) = proxy(&[(3, b"\x05\x00"), (10, HELLO)]);
-        let opened = tunnel("socks5://p", "http://a.example:81", medium).await;
+        let (network, asked) = proxy(&[(3, b"\x05\x00"), (10, HELLO)]);
+        let opened = tunnel("socks5://p", "http://a.example:81", network).await;
         assert_eq!(opened, Ok(("hello".to_owned(), 1, 3)), "the client looks it up");
         assert_eq!(asked.await.unwrap().0, b"\x05\x01\x00\x01\xc0\x00\x02\x01\x00\x51");
     }
@@ -269,9 +269,9 @@ mod tests {
             ([WANTS_MORE, REACHED, &[]], refused(3), 1),
             ([&[], REACHED, &[]], late, 1),
         ] {
-            let (medium, mut peers) = proxy_of(scripts);
+            let (network, mut peers) = proxy_of(scripts);
             assert_eq!(
-                tunnel_within(8, "socks5://p", "http://three.example", medium).await,
+                tunnel_within(8, "socks5://p", "http://three.example", network).await,
                 expected,
                 "{scripts:?}"
             );
@@ -287,9 +287,9 @@ mod tests {
     /// Its host may have moved, and would be out of reach for as long as names are kept.
     #[tokio::test(start_paused = true)]
     async fn a_name_of_which_no_address_is_reached_is_looked_up_anew() {
-        let (medium, _peers) = proxy_of([UNREACHABLE, UNREACHABLE, UNREACHABLE, REACHED, REACHED]);
-        let names = Arc::new(Names::new(SlowNames, Duration::MAX));
-        let (dial, proxy) = (Dial { medium, names, ..Dial::default() }, Proxy::new("socks5://p").unwrap());
+        let (network, _peers) = proxy_of([UNREACHABLE, UNREACHABLE, UNREACHABLE, REACHED, REACHED]);
+        let dns = Arc::new(DnsCache::new(SlowNames, Duration::MAX));
+        let (dial, proxy) = (Dial { network, dns, ..Dial::default() }, Proxy::new("socks5://p").unwrap());
         let Protocol::Socks5(socks) = proxy.protocol() else { panic!("{proxy}") };
         let limits = DialTimes { resolve: Duration::from_secs(5), connect: Duration::from_secs(60) };
         let origin = Origin::of_key("http://three.example").unwrap();
@@ -316,7 +316,7 @@ mod tests {
             let failed = tunnel(url, origin, proxy(talk).0).await;
             assert_eq!(failed, Err((expected.to_owned(), seconds)), "{url} {origin} {talk:?}");
         }
-        let both = tunnel("socks5://silent.example", "https://a.example", Medium::Tcp).await;
+        let both = tunnel("socks5://silent.example", "https://a.example", Network::Tcp).await;
         assert_eq!(
             both,
             Err(("looking up the proxy socks5://silent.example:1080 took too long".to_owned(), 5)),

@@ -1,11 +1,10 @@
-//! [`Acceptor`]: does TLS handshakes with peers that connect (RFC 8446 §2).
+//! [`TlsAcceptor`]: does TLS handshakes with peers that connect (RFC 8446 §2).
 
 use std::pin::Pin;
 use std::sync::{Arc, RwLock};
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::server::FallibleAccept;
 
@@ -16,29 +15,29 @@ use crate::net::tls::TlsError;
 
 /// Does TLS handshakes with peers that connect.
 #[derive(Clone)]
-pub(crate) struct Acceptor {
+pub(crate) struct TlsAcceptor {
     tls: ServerTls,
-    made: Arc<RwLock<Made>>,
+    cached: Arc<RwLock<CachedConfig>>,
 }
 
 /// A configuration of rustls, and the roots that it was made with.
-struct Made {
+struct CachedConfig {
     config: Arc<ServerConfig>,
     roots: Option<TlsRoots>,
 }
 
 impl ServerTls {
     /// Makes the acceptor with these settings.
-    pub(crate) fn acceptor(&self) -> Acceptor {
-        let made = Arc::new(RwLock::new(Made::new(self, self.roots())));
-        Acceptor { tls: self.clone(), made }
+    pub(crate) fn acceptor(&self) -> TlsAcceptor {
+        let cached = Arc::new(RwLock::new(CachedConfig::new(self, self.roots())));
+        TlsAcceptor { tls: self.clone(), cached }
     }
 }
 
-impl Acceptor {
+impl TlsAcceptor {
     /// Begins a handshake over `carrier`.
     pub(crate) fn accept<C: AsyncRead + AsyncWrite + Unpin>(&self, carrier: C) -> Handshake<C> {
-        let accept = TlsAcceptor::from(self.config()).accept(Carrier::new(carrier));
+        let accept = tokio_rustls::TlsAcceptor::from(self.config()).accept(Carrier::new(carrier));
         Handshake(accept.into_fallible())
     }
 
@@ -46,28 +45,28 @@ impl Acceptor {
     /// session shows no certificate again, and the one that it showed may lead to the old roots.
     fn config(&self) -> Arc<ServerConfig> {
         let roots = self.tls.roots();
-        let made = read_lock(&self.made);
-        if made.is_of(roots.as_ref()) {
-            return made.config.clone();
+        let cached = read_lock(&self.cached);
+        if cached.has_roots(roots.as_ref()) {
+            return cached.config.clone();
         }
-        drop(made);
-        let mut made = write_lock(&self.made);
+        drop(cached);
+        let mut cached = write_lock(&self.cached);
         // They may have been replaced again while this waited.
         let roots = self.tls.roots();
-        if !made.is_of(roots.as_ref()) {
-            *made = Made::new(&self.tls, roots);
+        if !cached.has_roots(roots.as_ref()) {
+            *cached = CachedConfig::new(&self.tls, roots);
         }
-        made.config.clone()
+        cached.config.clone()
     }
 }
 
-impl Made {
-    fn new(tls: &ServerTls, roots: Option<TlsRoots>) -> Made {
-        Made { config: Arc::new(tls.config(roots.as_ref())), roots }
+impl CachedConfig {
+    fn new(tls: &ServerTls, roots: Option<TlsRoots>) -> CachedConfig {
+        CachedConfig { config: Arc::new(tls.config(roots.as_ref())), roots }
     }
 
     /// Whether it was made with a clone of these roots. Their contents are not compared.
-    fn is_of(&self, roots: Option<&TlsRoots>) -> bool {
+    fn has_roots(&self, roots: Option<&TlsRoots>) -> bool {
         match (&self.roots, roots) {
             (None, None) => true,
             (Some(mine), Some(roots)) => Arc::ptr_eq(&mine.store, &roots.store),

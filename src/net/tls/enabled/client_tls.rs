@@ -8,7 +8,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio_rustls::rustls::sign::SingleCertAndKey;
 use tokio_rustls::rustls::{DigitallySignedStruct, Error, SignatureScheme};
 
-use super::connector::Connector;
+use super::connector::TlsConnector;
 use super::settings::{VERSIONS_FIT, alpn, provider, versions};
 use super::{TlsIdentity, TlsRoots, TlsVersion};
 
@@ -48,15 +48,15 @@ pub struct ClientTls {
     roots: TlsRoots,
     identity: Option<TlsIdentity>,
     version_min: TlsVersion,
-    hosts: Hosts,
+    host_check: HostCheck,
 }
 
 /// Whether hosts have to prove their identity.
 #[derive(Clone, Copy, Debug, Default)]
-enum Hosts {
+enum HostCheck {
     #[default]
-    Verified,
-    Believed,
+    Verify,
+    Skip,
 }
 
 impl ClientTls {
@@ -91,13 +91,13 @@ impl ClientTls {
     }
 
     /// Makes the connector with these settings.
-    pub(crate) fn connector(&self) -> Connector {
+    pub(crate) fn connector(&self) -> TlsConnector {
         let config = ClientConfig::builder_with_provider(provider())
             .with_protocol_versions(versions(self.version_min))
             .expect(VERSIONS_FIT);
-        let config = match self.hosts {
-            Hosts::Verified => config.with_root_certificates(self.roots.store.clone()),
-            Hosts::Believed => config.dangerous().with_custom_certificate_verifier(Arc::new(AcceptAny)),
+        let config = match self.host_check {
+            HostCheck::Verify => config.with_root_certificates(self.roots.store.clone()),
+            HostCheck::Skip => config.dangerous().with_custom_certificate_verifier(Arc::new(AcceptAny)),
         };
         let mut config = match &self.identity {
             Some(identity) => {
@@ -106,12 +106,12 @@ impl ClientTls {
             None => config.with_no_client_auth(),
         };
         config.alpn_protocols = alpn();
-        Connector::new(config)
+        TlsConnector::new(config)
     }
 }
 
-impl Default for Connector {
-    fn default() -> Connector {
+impl Default for TlsConnector {
+    fn default() -> TlsConnector {
         ClientTls::default().connector()
     }
 }
@@ -131,7 +131,7 @@ impl DangerousClientTls {
     /// [`ClientTls::roots`].
     #[doc(alias = "danger_accept_invalid_certs")]
     pub fn accept_any_certificate(self) -> ClientTls {
-        ClientTls { hosts: Hosts::Believed, ..self.tls }
+        ClientTls { host_check: HostCheck::Skip, ..self.tls }
     }
 }
 

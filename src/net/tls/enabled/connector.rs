@@ -1,10 +1,9 @@
-//! [`Connector`]: does TLS handshakes with hosts that were dialed; [`HostName`]: who they must prove to be (RFC 9110 §4.3.4).
+//! [`TlsConnector`]: does TLS handshakes with hosts that were dialed; [`HostName`]: who they must prove to be (RFC 9110 §4.3.4).
 
 use std::fmt;
 use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::{DnsName, ServerName};
 
@@ -38,13 +37,13 @@ impl HostName {
 
 /// Does TLS handshakes with hosts that were dialed.
 #[derive(Clone)]
-pub(crate) struct Connector {
+pub(crate) struct TlsConnector {
     config: Arc<ClientConfig>,
 }
 
-impl Connector {
-    pub(super) fn new(config: ClientConfig) -> Connector {
-        Connector { config: Arc::new(config) }
+impl TlsConnector {
+    pub(super) fn new(config: ClientConfig) -> TlsConnector {
+        TlsConnector { config: Arc::new(config) }
     }
 
     /// Does a handshake over `carrier`, at whose other end `host` must be.
@@ -57,14 +56,15 @@ impl Connector {
         host: HostName,
         carrier: C,
     ) -> Result<TlsStream<C>, TlsError> {
-        let connect =
-            TlsConnector::from(self.config.clone()).connect(host.0, Carrier::new(carrier)).into_fallible();
+        let connect = tokio_rustls::TlsConnector::from(self.config.clone())
+            .connect(host.0, Carrier::new(carrier))
+            .into_fallible();
         let stream = connect.await.map_err(|(error, carrier)| carrier.blame(TlsError::of(error)))?;
         Ok(TlsStream(stream.into()))
     }
 }
 
-impl fmt::Debug for Connector {
+impl fmt::Debug for TlsConnector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Connector").finish_non_exhaustive()
     }

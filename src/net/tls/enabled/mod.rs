@@ -10,8 +10,8 @@ mod settings;
 mod carrier;
 mod stream;
 
-mod identities;
-mod peers;
+mod cert_resolver;
+mod client_auth;
 mod server_tls;
 
 mod acceptor;
@@ -19,10 +19,10 @@ mod acceptor;
 mod client_tls;
 mod connector;
 
-pub(crate) use acceptor::Acceptor;
+pub(crate) use acceptor::TlsAcceptor;
 pub use client_tls::{ClientTls, DangerousClientTls};
 pub use config_error::TlsConfigError;
-pub(crate) use connector::{Connector, HostName};
+pub(crate) use connector::{HostName, TlsConnector};
 pub use identity::TlsIdentity;
 pub use roots::TlsRoots;
 pub use server_tls::ServerTls;

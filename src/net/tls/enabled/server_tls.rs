@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring::Ticketer;
 
-use super::identities::{Identities, Table};
-use super::peers::{Peers, Trust};
+use super::cert_resolver::{CertResolver, CertTable};
+use super::client_auth::{ClientAuth, SharedRoots};
 use super::settings::{VERSIONS_FIT, alpn, provider, versions};
 use super::{TlsConfigError, TlsIdentity, TlsRoots, TlsVersion};
 
@@ -35,36 +35,36 @@ use super::{TlsConfigError, TlsIdentity, TlsRoots, TlsVersion};
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct ServerTls {
-    identities: Arc<Identities>,
-    peers: Peers,
+    resolver: Arc<CertResolver>,
+    client_auth: ClientAuth,
     version_min: TlsVersion,
 }
 
 impl ServerTls {
     /// Creates settings that show `identity` to all peers, whichever host they ask for.
     pub fn new(identity: TlsIdentity) -> ServerTls {
-        let identities = Arc::new(Identities::new(Table::new(identity, Vec::new())));
-        ServerTls { identities, peers: Peers::Unasked, version_min: TlsVersion::default() }
+        let resolver = Arc::new(CertResolver::new(CertTable::new(identity, Vec::new())));
+        ServerTls { resolver, client_auth: ClientAuth::None, version_min: TlsVersion::default() }
     }
 
     /// Shows `identity` to peers that ask for a host that its certificate is for. Of several for one host, such as one
     /// with an RSA key and one with an elliptic curve key, the first that the peer can use is shown. Wildcards, such as
     /// `*.example.com`, come last.
     pub fn and(mut self, identity: TlsIdentity) -> ServerTls {
-        self.identities = Arc::new(Identities::new(self.identities.table().and(identity)));
+        self.resolver = Arc::new(CertResolver::new(self.resolver.table().and(identity)));
         self
     }
 
     /// Asks peers for a certificate, without requiring one. If they show one, it must lead to `roots`, and is in
     /// [`TlsSession::certificates`](super::TlsSession::certificates). Default: peers are not asked.
     pub fn ask_peers(mut self, roots: TlsRoots) -> ServerTls {
-        self.peers = Peers::Asked(Trust::new(roots));
+        self.client_auth = ClientAuth::Optional(SharedRoots::new(roots));
         self
     }
 
     /// Requires peers to show a certificate that leads to `roots`. Default: peers are not asked.
     pub fn require_peers(mut self, roots: TlsRoots) -> ServerTls {
-        self.peers = Peers::Required(Trust::new(roots));
+        self.client_auth = ClientAuth::Required(SharedRoots::new(roots));
         self
     }
 
@@ -84,7 +84,7 @@ impl ServerTls {
     pub fn replace(&self, identities: impl IntoIterator<Item = TlsIdentity>) -> Result<(), TlsConfigError> {
         let mut identities = identities.into_iter();
         let default = identities.next().ok_or(TlsConfigError::NoCertificate)?;
-        self.identities.set(Table::new(default, identities.collect()));
+        self.resolver.set(CertTable::new(default, identities.collect()));
         Ok(())
     }
 
@@ -92,12 +92,12 @@ impl ServerTls {
     /// those of running servers. Earlier sessions are not resumed, and open connections are not affected. Has no effect
     /// if peers are not asked for certificates.
     pub fn replace_roots(&self, roots: TlsRoots) {
-        self.peers.replace(roots);
+        self.client_auth.replace(roots);
     }
 
     /// The roots that certificates of peers must lead to at present.
     pub(super) fn roots(&self) -> Option<TlsRoots> {
-        self.peers.roots()
+        self.client_auth.roots()
     }
 
     /// The configuration for rustls, where certificates of peers must lead to `roots`.
@@ -105,8 +105,8 @@ impl ServerTls {
         let config = ServerConfig::builder_with_provider(provider())
             .with_protocol_versions(versions(self.version_min))
             .expect(VERSIONS_FIT)
-            .with_client_cert_verifier(self.peers.verifier(roots));
-        let mut config = config.with_cert_resolver(self.identities.clone());
+            .with_client_cert_verifier(self.client_auth.verifier(roots));
+        let mut config = config.with_cert_resolver(self.resolver.clone());
         config.alpn_protocols = alpn();
         // Without randomness there can be no tickets, and every handshake will fail and say why.
         if let Ok(ticketer) = Ticketer::new() {

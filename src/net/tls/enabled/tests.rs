@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio::net::{TcpListener, TcpStream};
-use tokio_rustls::TlsAcceptor;
 
 use self::certificates::{Authority, Issued, self_signed};
 use super::connector::HostName;
 use super::{
-    Acceptor, ClientTls, Connector, ServerTls, TlsConfigError, TlsIdentity, TlsRoots, TlsSession, TlsVersion,
+    ClientTls, ServerTls, TlsAcceptor, TlsConfigError, TlsConnector, TlsIdentity, TlsRoots, TlsSession,
+    TlsVersion,
 };
 use crate::net::tls::TlsError;
 use crate::net::{Stream, Transport};
@@ -49,8 +49,8 @@ async fn shake(
 }
 
 async fn meet(
-    acceptor: &Acceptor,
-    connector: &Connector,
+    acceptor: &TlsAcceptor,
+    connector: &TlsConnector,
     host: &str,
 ) -> (Result<Near, TlsError>, Result<Transport, TlsError>) {
     let (near, far) = duplex(1 << 16);
@@ -278,7 +278,7 @@ async fn a_connection_stays_quiet_under_some_tickets_but_not_under_many() {
         let host = HostName::new("a.example").unwrap();
         let (near, far) = tokio::join!(
             connector.connect(host, Near::Memory(near)),
-            TlsAcceptor::from(Arc::new(config)).accept(far)
+            tokio_rustls::TlsAcceptor::from(Arc::new(config)).accept(far)
         );
         let mut near = Near::Tls(Box::new(near.unwrap()));
         assert_eq!(near.is_quiet_in_runtime(), is_quiet_in_runtime, "{tickets} tickets");
@@ -298,7 +298,7 @@ async fn a_connection_stays_silent_under_what_only_tls_is_told() {
     let connector = ClientTls::new().roots(roots(&authority)).connector();
     let mut config = ServerTls::new(identity(&authority.issue(&["a.example"]))).config(None);
     config.send_tls13_tickets = 0;
-    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
     for (said, ends, is_quiet_in_kernel) in [("", false, true), ("hello", false, false), ("", true, false)] {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();

@@ -1,4 +1,4 @@
-//! [`Identities`]: the identities of a server, and which of them a peer is shown (RFC 6066 §3).
+//! [`CertResolver`]: the identities of a server, and which of them a peer is shown (RFC 6066 §3).
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,61 +12,61 @@ use super::TlsIdentity;
 use crate::memory::{read_lock, write_lock};
 
 /// The identities of a server, which can be replaced while handshakes are in progress.
-pub(super) struct Identities {
+pub(super) struct CertResolver {
     /// Locked only to be copied or exchanged, and never while waiting for a peer.
-    table: RwLock<Arc<Table>>,
+    table: RwLock<Arc<CertTable>>,
 }
 
 /// The identities at one time.
-pub(super) struct Table {
+pub(super) struct CertTable {
     /// For peers that name no host, or one that no certificate is for.
     default: TlsIdentity,
     others: Vec<TlsIdentity>,
     by_name: HashMap<String, Vec<Arc<CertifiedKey>>>,
 }
 
-impl Identities {
-    pub(super) fn new(table: Table) -> Identities {
-        Identities { table: RwLock::new(Arc::new(table)) }
+impl CertResolver {
+    pub(super) fn new(table: CertTable) -> CertResolver {
+        CertResolver { table: RwLock::new(Arc::new(table)) }
     }
 
-    pub(super) fn set(&self, table: Table) {
+    pub(super) fn set(&self, table: CertTable) {
         *write_lock(&self.table) = Arc::new(table);
     }
 
-    pub(super) fn table(&self) -> Arc<Table> {
+    pub(super) fn table(&self) -> Arc<CertTable> {
         read_lock(&self.table).clone()
     }
 }
 
-impl ResolvesServerCert for Identities {
+impl ResolvesServerCert for CertResolver {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(self.table().choose(hello.server_name(), hello.signature_schemes()))
     }
 }
 
-impl fmt::Debug for Identities {
+impl fmt::Debug for CertResolver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let table = self.table();
         f.debug_list().entry(&table.default).entries(&table.others).finish()
     }
 }
 
-impl Table {
-    pub(super) fn new(default: TlsIdentity, others: Vec<TlsIdentity>) -> Table {
+impl CertTable {
+    pub(super) fn new(default: TlsIdentity, others: Vec<TlsIdentity>) -> CertTable {
         let mut by_name = HashMap::<String, Vec<Arc<CertifiedKey>>>::new();
         for identity in std::iter::once(&default).chain(&others) {
             for name in identity.names() {
                 by_name.entry(name).or_default().push(identity.key.clone());
             }
         }
-        Table { default, others, by_name }
+        CertTable { default, others, by_name }
     }
 
     /// Returns these identities and one more.
-    pub(super) fn and(&self, identity: TlsIdentity) -> Table {
+    pub(super) fn and(&self, identity: TlsIdentity) -> CertTable {
         let others = self.others.iter().cloned().chain([identity]);
-        Table::new(self.default.clone(), others.collect())
+        CertTable::new(self.default.clone(), others.collect())
     }
 
     /// The first identity that is for `name` and has a key that the peer can use, or else the best alternative.
@@ -104,7 +104,7 @@ mod tests {
             identity("a.b.example", &PKCS_ECDSA_P256_SHA256),
             identity("a.b.example", &PKCS_ED25519),
         ];
-        let table = Table::new(identity("b.test", &PKCS_ECDSA_P256_SHA256), others);
+        let table = CertTable::new(identity("b.test", &PKCS_ECDSA_P256_SHA256), others);
         let (first, second) = (SignatureScheme::ECDSA_NISTP256_SHA256, SignatureScheme::ED25519);
         let last = SignatureScheme::ECDSA_NISTP384_SHA384;
         for (schemes, expected) in [

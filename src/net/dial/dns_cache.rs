@@ -1,4 +1,4 @@
-//! [`Names`]: a cache of the addresses of names.
+//! [`DnsCache`]: a cache of the addresses of names.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -21,7 +21,7 @@ use crate::net::UriHost;
 /// Concurrent callers with the same unknown name share one look-up. It runs within the first of them; if that one is
 /// cancelled, the next one starts a new look-up, and so does whoever comes more than a second later. A failure is
 /// returned to all who wait for it, and is not cached.
-pub(crate) struct Names {
+pub(crate) struct DnsCache {
     resolver: Box<dyn AnyResolver>,
     keep: Duration,
     known: Mutex<HashMap<Box<str>, Entry>>,
@@ -33,20 +33,20 @@ pub(crate) struct Addresses {
     /// In the resolver's order: at least one, none of them twice.
     pub(super) found: Arc<[IpAddr]>,
     /// How many connections asked for them before.
-    turn: usize,
+    rotation: usize,
 }
 
 impl Addresses {
     /// The addresses in the order in which this connection tries them.
-    pub(crate) fn in_turn(&self) -> impl Iterator<Item = IpAddr> {
-        interleaved(&self.found, self.turn)
+    pub(crate) fn rotated(&self) -> impl Iterator<Item = IpAddr> {
+        interleaved(&self.found, self.rotation)
     }
 }
 
-impl Names {
+impl DnsCache {
     /// Keeps each answer of `resolver` for `keep`. With zero nothing is kept, but concurrent look-ups are still shared.
-    pub(crate) fn new(resolver: impl Resolver, keep: Duration) -> Names {
-        Names { resolver: Box::new(resolver), keep: keep.min(KEEP_MAX), known: Mutex::default() }
+    pub(crate) fn new(resolver: impl Resolver, keep: Duration) -> DnsCache {
+        DnsCache { resolver: Box::new(resolver), keep: keep.min(KEEP_MAX), known: Mutex::default() }
     }
 
     /// Returns the addresses of `host`, which is a name or an address. An IPv6 address may be in brackets.
@@ -57,21 +57,21 @@ impl Names {
     /// with the error of the resolver.
     pub(crate) async fn resolve(&self, host: &str) -> io::Result<Addresses> {
         let name = match UriHost::parse(host)? {
-            UriHost::Address(address) => return Ok(Addresses { found: Arc::new([address]), turn: 0 }),
+            UriHost::Address(address) => return Ok(Addresses { found: Arc::new([address]), rotation: 0 }),
             UriHost::Name(name) => name.to_ascii_lowercase(),
         };
-        let (lookup, turn) = self.join(&name);
-        let answer = lookup.get_or_init(|| self.look_up(&name, &lookup)).await;
-        let found = answer.clone().map_err(io::Error::from)?;
-        Ok(Addresses { found, turn })
+        let (query, rotation) = self.join(&name);
+        let result = query.get_or_init(|| self.look_up(&name, &query)).await;
+        let found = result.clone().map_err(io::Error::from)?;
+        Ok(Addresses { found, rotation })
     }
 
     /// Forgets that `host` has these addresses, which cannot be reached. Newer ones are kept.
     pub(crate) fn forget(&self, host: &str, addresses: &Addresses) {
         let (mut known, name) = (lock(&self.known), host.to_ascii_lowercase());
-        let answer = known.get(&*name).and_then(|entry| entry.lookup.get());
-        if answer
-            .is_some_and(|answer| answer.as_ref().is_ok_and(|known| Arc::ptr_eq(known, &addresses.found)))
+        let result = known.get(&*name).and_then(|entry| entry.query.get());
+        if result
+            .is_some_and(|result| result.as_ref().is_ok_and(|known| Arc::ptr_eq(known, &addresses.found)))
         {
             known.remove(&*name);
         }
@@ -79,47 +79,47 @@ impl Names {
 
     /// The look-up of `name` that is already running, that has an answer which is still valid, or that is to be run; and
     /// how many have joined one before.
-    fn join(&self, name: &str) -> (Arc<Lookup>, usize) {
+    fn join(&self, name: &str) -> (Arc<SharedQuery>, usize) {
         let (mut known, now) = (lock(&self.known), Instant::now());
         if let Some(entry) = known.get_mut(name) {
-            let turn = entry.turn.wrapping_add(1);
+            let rotation = entry.rotation.wrapping_add(1);
             if entry.good_until <= now {
                 *entry = Entry::begun(now);
             }
-            entry.turn = turn;
-            return (entry.lookup.clone(), turn);
+            entry.rotation = rotation;
+            return (entry.query.clone(), rotation);
         }
         let entry = Entry::begun(now);
-        let lookup = entry.lookup.clone();
+        let query = entry.query.clone();
         if make_room(&mut known) {
             known.insert(name.into(), entry);
         }
-        (lookup, 0)
+        (query, 0)
     }
 
-    async fn look_up(&self, name: &str, lookup: &Arc<Lookup>) -> Answer {
-        let (answer, keep) = match self.resolver.resolve(name).await {
+    async fn look_up(&self, name: &str, query: &Arc<SharedQuery>) -> QueryResult {
+        let (result, keep) = match self.resolver.resolve(name).await {
             Ok((found, ttl)) => (addresses(found), ttl.map_or(self.keep, |ttl| ttl.min(self.keep))),
             Err(error) => (Err(error), self.keep),
         };
-        let answer = answer.map_err(Failure::from);
+        let result = result.map_err(Failure::from);
         let mut known = lock(&self.known);
         // A later look-up of the same name may have been noted instead, for lack of room or of patience.
-        let entry = known.get_mut(name).filter(|entry| !entry.lookup.initialized());
-        match (entry, &answer) {
+        let entry = known.get_mut(name).filter(|entry| !entry.query.initialized());
+        match (entry, &result) {
             (Some(entry), Ok(_)) => {
-                (entry.lookup, entry.good_until) = (lookup.clone(), Instant::now() + keep);
+                (entry.query, entry.good_until) = (query.clone(), Instant::now() + keep);
             }
-            (Some(entry), Err(_)) if Arc::ptr_eq(&entry.lookup, lookup) => drop(known.remove(name)),
+            (Some(entry), Err(_)) if Arc::ptr_eq(&entry.query, query) => drop(known.remove(name)),
             (_, _) => {}
         }
-        answer
+        result
     }
 }
 
-impl Default for Names {
-    fn default() -> Names {
-        Names::new(SystemResolver, KEEP)
+impl Default for DnsCache {
+    fn default() -> DnsCache {
+        DnsCache::new(SystemResolver, KEEP)
     }
 }
 
@@ -139,26 +139,26 @@ const ADDRESSES_MAX: usize = 64;
 
 /// What is known about one name.
 struct Entry {
-    lookup: Arc<Lookup>,
+    query: Arc<SharedQuery>,
     /// Until when others join the look-up, or, once it has an answer, until when that is valid.
     good_until: Instant,
     /// How many have joined after the first.
-    turn: usize,
+    rotation: usize,
 }
 
 impl Entry {
     fn begun(now: Instant) -> Entry {
-        Entry { lookup: Arc::default(), good_until: now + JOIN_MAX, turn: 0 }
+        Entry { query: Arc::default(), good_until: now + JOIN_MAX, rotation: 0 }
     }
 
     /// Entries with the least worth are dropped first: abandoned look-ups, then answers by age.
     fn worth(&self) -> (bool, Instant) {
-        (self.lookup.initialized(), self.good_until)
+        (self.query.initialized(), self.good_until)
     }
 }
 
-type Lookup = OnceCell<Answer>;
-type Answer = Result<Arc<[IpAddr]>, Failure>;
+type SharedQuery = OnceCell<QueryResult>;
+type QueryResult = Result<Arc<[IpAddr]>, Failure>;
 
 /// Makes room for one more name, if necessary by dropping the entry with the least worth. Returns whether there is
 /// room.
@@ -168,7 +168,7 @@ fn make_room(known: &mut HashMap<Box<str>, Entry>) -> bool {
     if known.len() < NAMES_MAX {
         return true;
     }
-    let unattended = known.iter().filter(|(_, entry)| Arc::strong_count(&entry.lookup) == 1);
+    let unattended = known.iter().filter(|(_, entry)| Arc::strong_count(&entry.query) == 1);
     let least = unattended.min_by_key(|(_, entry)| entry.worth()).map(|(name, _)| name.clone());
     least.is_some_and(|name| known.remove(&name).is_some())
 }
@@ -230,26 +230,26 @@ mod tests {
 
     /// Answers the first question for a name with one address, the second with two, and so on, after a while each.
     #[derive(Clone)]
-    struct Script {
+    struct ScriptedResolver {
         asked: Arc<Mutex<BTreeMap<String, u8>>>,
         fails: Arc<AtomicBool>,
         takes: Duration,
     }
 
-    impl Default for Script {
-        fn default() -> Script {
-            Script { asked: Arc::default(), fails: Arc::default(), takes: Duration::from_secs(1) }
+    impl Default for ScriptedResolver {
+        fn default() -> ScriptedResolver {
+            ScriptedResolver { asked: Arc::default(), fails: Arc::default(), takes: Duration::from_secs(1) }
         }
     }
 
-    impl Script {
+    impl ScriptedResolver {
         fn asked(&self) -> String {
             let asked = self.asked.lock().unwrap();
             asked.iter().map(|(name, times)| format!("{name}:{times} ")).collect()
         }
     }
 
-    impl Resolver for Script {
+    impl Resolver for ScriptedResolver {
         async fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>> {
             let times = {
                 let mut asked = self.asked.lock().unwrap();
@@ -265,9 +265,9 @@ mod tests {
         }
     }
 
-    fn script() -> (Script, Arc<Names>) {
-        let script = Script::default();
-        (script.clone(), Arc::new(Names::new(script, KEEP)))
+    fn script() -> (ScriptedResolver, Arc<DnsCache>) {
+        let script = ScriptedResolver::default();
+        (script.clone(), Arc::new(DnsCache::new(script, KEEP)))
     }
 
     /// Runs `test` on a clock that moves only when all tasks wait.
@@ -276,7 +276,7 @@ mod tests {
     }
 
     /// Looks `name` up in a task, which has begun when this returns.
-    async fn ask(names: &Arc<Names>, name: &'static str) -> JoinHandle<io::Result<Addresses>> {
+    async fn ask(names: &Arc<DnsCache>, name: &'static str) -> JoinHandle<io::Result<Addresses>> {
         let names = names.clone();
         let asks = tokio::spawn(async move { names.resolve(name).await });
         yield_now().await;
@@ -304,7 +304,7 @@ mod tests {
     #[test]
     fn names_are_looked_up_by_the_system_by_default() {
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-        let found = runtime.block_on(Names::default().resolve("LocalHost")).unwrap();
+        let found = runtime.block_on(DnsCache::default().resolve("LocalHost")).unwrap();
         assert!(found.found.iter().all(IpAddr::is_loopback), "{found:?}");
     }
 
@@ -324,7 +324,7 @@ mod tests {
             assert_eq!(names.resolve("a").await.unwrap().found.len(), 3, "other addresses are known by now");
             assert_eq!(names.resolve("a.").await.unwrap().found.len(), 1, "another name");
             assert_eq!(script.asked(), "a:3 a.:1 ");
-            assert_eq!(Names::default().keep, Duration::from_secs(60));
+            assert_eq!(DnsCache::default().keep, Duration::from_secs(60));
         });
     }
 
@@ -353,7 +353,7 @@ mod tests {
             (5, "a", KEEP, 60),
         ] {
             run(async {
-                let names = Names::new(Brief(ttl), keep);
+                let names = DnsCache::new(Brief(ttl), keep);
                 let first = names.resolve(name).await.unwrap().found;
                 let mut kept = 0;
                 while Arc::ptr_eq(&first, &names.resolve(name).await.unwrap().found) {
@@ -368,14 +368,14 @@ mod tests {
     #[test]
     fn each_connection_takes_another_turn_even_after_another_look_up() {
         run(async {
-            let names = Names::new(Brief(5), KEEP);
-            for turn in 0..20 {
-                assert_eq!(names.resolve("b").await.unwrap().turn, turn);
+            let names = DnsCache::new(Brief(5), KEEP);
+            for rotation in 0..20 {
+                assert_eq!(names.resolve("b").await.unwrap().rotation, rotation);
                 advance(Duration::from_secs(1)).await;
             }
             let callers = Vec::from_iter((20..50).map(|_| names.resolve("b")));
-            for (turn, caller) in (20..).zip(callers) {
-                assert_eq!(caller.await.unwrap().turn, turn);
+            for (rotation, caller) in (20..).zip(callers) {
+                assert_eq!(caller.await.unwrap().rotation, rotation);
             }
         });
     }
@@ -423,11 +423,11 @@ mod tests {
             advance(JOIN_MAX).await;
             let (second, third) = (ask(&names, "a").await, ask(&names, "a").await);
             for caller in [second, third] {
-                let answer = timeout(JOIN_MAX * 9, caller).await.expect("it does not wait for the first");
-                assert_eq!(answer.unwrap().unwrap().found.len(), 2);
+                let result = timeout(JOIN_MAX * 9, caller).await.expect("it does not wait for the first");
+                assert_eq!(result.unwrap().unwrap().found.len(), 2);
             }
             assert_eq!(held.await.unwrap().found.len(), 1);
-            assert_eq!(names.resolve("a").await.unwrap().found.len(), 2, "the newer answer is kept");
+            assert_eq!(names.resolve("a").await.unwrap().found.len(), 2, "the newer result is kept");
             assert_eq!(script.asked(), "a:2 ");
         });
     }
@@ -435,8 +435,8 @@ mod tests {
     #[test]
     fn an_answer_that_takes_long_is_kept_all_the_same() {
         run(async {
-            let script = Script { takes: JOIN_MAX * 3 / 2, ..Script::default() };
-            let names = Arc::new(Names::new(script.clone(), KEEP));
+            let script = ScriptedResolver { takes: JOIN_MAX * 3 / 2, ..ScriptedResolver::default() };
+            let names = Arc::new(DnsCache::new(script.clone(), KEEP));
             let first = ask(&names, "a").await;
             advance(JOIN_MAX).await;
             let second = ask(&names, "a").await;
@@ -464,8 +464,8 @@ mod tests {
             assert_eq!(names.resolve("a").await.unwrap().found.len(), 2);
         });
         run(async {
-            let script = Script { takes: Duration::ZERO, ..Script::default() };
-            let names = Names::new(script.clone(), KEEP);
+            let script = ScriptedResolver { takes: Duration::ZERO, ..ScriptedResolver::default() };
+            let names = DnsCache::new(script.clone(), KEEP);
             script.fails.store(true, Ordering::Relaxed);
             names.resolve("a").await.unwrap_err();
             script.fails.store(false, Ordering::Relaxed);
@@ -490,7 +490,7 @@ mod tests {
     fn the_oldest_answer_makes_room_for_a_new_one() {
         run(async {
             for keep in [KEEP * 60, Duration::MAX] {
-                let names = Names::new(Script::default(), keep);
+                let names = DnsCache::new(ScriptedResolver::default(), keep);
                 for number in 0..=NAMES_MAX {
                     names.resolve(&format!("n{number}")).await.unwrap();
                 }
@@ -521,7 +521,7 @@ mod tests {
             }
             running.pop();
             names.resolve("later").await.unwrap();
-            assert_eq!(names.resolve("late").await.unwrap().found.len(), 3, "an old answer is worth more");
+            assert_eq!(names.resolve("late").await.unwrap().found.len(), 3, "an old result is worth more");
         });
     }
 

@@ -1,4 +1,4 @@
-//! [`Bound`]: a listening socket that does not belong to a core yet.
+//! [`BoundSocket`]: a listening socket that does not belong to a core yet.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -50,7 +50,7 @@ impl Default for ListenOptions {
 
 /// A listening socket that can still be sent to the core that will accept from it.
 #[derive(Debug)]
-pub(crate) enum Bound {
+pub(crate) enum BoundSocket {
     Tcp(TcpListener, ListenOptions, Option<PortClaim>),
     /// Opened by the application, so it is unknown whether another socket may listen on the same port.
     Given(TcpListener, ListenOptions),
@@ -60,10 +60,10 @@ pub(crate) enum Bound {
     Memory(MemoryListener),
 }
 
-impl Bound {
+impl BoundSocket {
     /// Takes `address`, with one socket, or one for each address of a name.
     ///
-    /// Where other servers may share the address, peers can connect only after [`Bound::listen`], or peers of those
+    /// Where other servers may share the address, peers can connect only after [`BoundSocket::listen`], or peers of those
     /// servers would wait for a core that may never be ready. Elsewhere they can at once.
     ///
     /// # Errors
@@ -74,7 +74,7 @@ impl Bound {
             Address::Tcp(address) => bind_tcp(*address, options).map(|bound| vec![bound]),
             Address::Host(name) => bind_host(name, options),
             Address::Unix(path) => bind_unix(path, options).map(|bound| vec![bound]),
-            Address::Memory(listener) => Ok(vec![Bound::Memory(listener.clone())]),
+            Address::Memory(listener) => Ok(vec![BoundSocket::Memory(listener.clone())]),
             Address::TcpListener(listener) => take_tcp(listener, options).map(|bound| vec![bound]),
             #[cfg(unix)]
             Address::UnixListener(listener) => take_unix(listener, options).map(|bound| vec![bound]),
@@ -85,16 +85,16 @@ impl Bound {
     /// Another listener on the same address, for another core; `None` where the cores must share this one.
     pub(crate) fn sibling(&self) -> io::Result<Option<Self>> {
         match self {
-            Bound::Tcp(listener, options, _) if KERNEL_BALANCES => {
+            BoundSocket::Tcp(listener, options, _) if KERNEL_BALANCES => {
                 let address = listener.local_addr()?;
-                let sibling = take_address(address, *options, Others::Welcome);
+                let sibling = take_address(address, *options, PortUse::Shared);
                 let sibling = sibling.map_err(|cause| cannot_listen(&address.into(), &cause))?;
-                Ok(Some(Bound::Tcp(sibling, *options, None)))
+                Ok(Some(BoundSocket::Tcp(sibling, *options, None)))
             }
-            Bound::Tcp(..) | Bound::Given(..) => Ok(None),
+            BoundSocket::Tcp(..) | BoundSocket::Given(..) => Ok(None),
             #[cfg(unix)]
-            Bound::Unix(..) => Ok(None),
-            Bound::Memory(listener) => Ok(Some(Bound::Memory(listener.clone()))),
+            BoundSocket::Unix(..) => Ok(None),
+            BoundSocket::Memory(listener) => Ok(Some(BoundSocket::Memory(listener.clone()))),
         }
     }
 
@@ -102,9 +102,9 @@ impl Bound {
     ///
     /// # Errors
     ///
-    /// As [`Bound::bind`].
+    /// As [`BoundSocket::bind`].
     pub(super) fn listen(&self) -> io::Result<()> {
-        let Bound::Tcp(listener, options, _) = self else { return Ok(()) };
+        let BoundSocket::Tcp(listener, options, _) = self else { return Ok(()) };
         let listened = SockRef::from(listener).listen(options.backlog);
         listened.map_err(|cause| match self.local_addr() {
             Some(address) => cannot_listen(&address.into(), &cause),
@@ -115,10 +115,10 @@ impl Bound {
     /// The address that peers connect to, with the actual port.
     pub(crate) fn local_addr(&self) -> Option<SocketAddr> {
         match self {
-            Bound::Tcp(listener, ..) | Bound::Given(listener, _) => listener.local_addr().ok(),
+            BoundSocket::Tcp(listener, ..) | BoundSocket::Given(listener, _) => listener.local_addr().ok(),
             #[cfg(unix)]
-            Bound::Unix(..) => None,
-            Bound::Memory(_) => None,
+            BoundSocket::Unix(..) => None,
+            BoundSocket::Memory(_) => None,
         }
     }
 }
@@ -132,16 +132,16 @@ fn cannot_listen(address: &Address, cause: &io::Error) -> io::Error {
 ///
 /// Hosts files often list `::1` on machines where IPv6 is off, so addresses that this machine does not have are skipped
 /// as long as one is left. An address that is in use is an error.
-fn bind_host(name: &str, options: ListenOptions) -> io::Result<Vec<Bound>> {
+fn bind_host(name: &str, options: ListenOptions) -> io::Result<Vec<BoundSocket>> {
     // An IPv6 address has colons of its own.
     if !name.contains(':') || name.ends_with(']') || name.parse::<Ipv6Addr>().is_ok() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "the port is missing"));
     }
     let addresses: BTreeSet<SocketAddr> = name.to_socket_addrs()?.collect();
-    let mut bound: Vec<Bound> = Vec::new();
+    let mut bound: Vec<BoundSocket> = Vec::new();
     let mut absent = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for mut address in addresses {
-        if let Some(first) = bound.first().and_then(Bound::local_addr) {
+        if let Some(first) = bound.first().and_then(BoundSocket::local_addr) {
             address.set_port(first.port());
         }
         match bind_tcp(address, options) {
@@ -154,56 +154,56 @@ fn bind_host(name: &str, options: ListenOptions) -> io::Result<Vec<Bound>> {
 }
 
 /// Binds one address. Where there is no IPv6, the wildcard `[::]` becomes `0.0.0.0`.
-fn bind_tcp(address: SocketAddr, options: ListenOptions) -> io::Result<Bound> {
-    let others = if options.share_port { Others::Welcome } else { Others::Excluded };
-    let listener = match take_address(address, options, others) {
+fn bind_tcp(address: SocketAddr, options: ListenOptions) -> io::Result<BoundSocket> {
+    let port_use = if options.share_port { PortUse::Shared } else { PortUse::Exclusive };
+    let listener = match take_address(address, options, port_use) {
         Err(error) if is_absent(&error) && options.dual_stack && is_every_ipv6(&address) => {
-            take_address((Ipv4Addr::UNSPECIFIED, address.port()).into(), options, others).map_err(|_| error)
+            take_address((Ipv4Addr::UNSPECIFIED, address.port()).into(), options, port_use).map_err(|_| error)
         }
         taken => taken,
     }?;
     let address = listener.local_addr()?;
-    let claim = match others {
-        Others::Excluded => PortClaim::new(address),
-        Others::Welcome if PortClaim::exists(address) => return Err(io::ErrorKind::AddrInUse.into()),
-        Others::Welcome => None,
+    let claim = match port_use {
+        PortUse::Exclusive => PortClaim::new(address),
+        PortUse::Shared if PortClaim::exists(address) => return Err(io::ErrorKind::AddrInUse.into()),
+        PortUse::Shared => None,
     };
-    Ok(Bound::Tcp(listener, options, claim))
+    Ok(BoundSocket::Tcp(listener, options, claim))
 }
 
 /// Whether a socket can be bound to a port that others have bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Others {
-    Excluded,
-    Welcome,
+enum PortUse {
+    Exclusive,
+    Shared,
 }
 
 #[cfg(unix)]
-fn bind_unix(path: &Path, options: ListenOptions) -> io::Result<Bound> {
+fn bind_unix(path: &Path, options: ListenOptions) -> io::Result<BoundSocket> {
     let ListenOptions { backlog, unix_mode, .. } = options;
-    SocketFile::bind(path, backlog, unix_mode).map(|(file, listener)| Bound::Unix(Some(file), listener))
+    SocketFile::bind(path, backlog, unix_mode).map(|(file, listener)| BoundSocket::Unix(Some(file), listener))
 }
 
 #[cfg(not(unix))]
-fn bind_unix(_: &Path, _: ListenOptions) -> io::Result<Bound> {
+fn bind_unix(_: &Path, _: ListenOptions) -> io::Result<BoundSocket> {
     Err(io::Error::new(io::ErrorKind::Unsupported, "no Unix domain sockets here"))
 }
 
 /// Takes over a socket that is already bound. The original may be closed, or used again.
-fn take_tcp(listener: &TcpListener, options: ListenOptions) -> io::Result<Bound> {
+fn take_tcp(listener: &TcpListener, options: ListenOptions) -> io::Result<BoundSocket> {
     let listener = listener.try_clone()?;
     set_up(&SockRef::from(&listener), options.keepalive)?;
     take(SockRef::from(&listener), options)?;
-    Ok(Bound::Given(listener, options))
+    Ok(BoundSocket::Given(listener, options))
 }
 
 #[cfg(unix)]
-fn take_unix(listener: &UnixListener, options: ListenOptions) -> io::Result<Bound> {
+fn take_unix(listener: &UnixListener, options: ListenOptions) -> io::Result<BoundSocket> {
     let listener = listener.try_clone()?;
     // Fails on a socket of another family. It would listen, and each connection would be dropped.
     listener.local_addr()?;
     take(SockRef::from(&listener), options)?;
-    Ok(Bound::Unix(None, listener))
+    Ok(BoundSocket::Unix(None, listener))
 }
 
 fn take(socket: SockRef<'_>, options: ListenOptions) -> io::Result<()> {
@@ -212,7 +212,7 @@ fn take(socket: SockRef<'_>, options: ListenOptions) -> io::Result<()> {
     socket.listen(options.backlog)
 }
 
-fn take_address(address: SocketAddr, options: ListenOptions, others: Others) -> io::Result<TcpListener> {
+fn take_address(address: SocketAddr, options: ListenOptions, port_use: PortUse) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
     set_up(&SockRef::from(&socket), options.keepalive)?;
@@ -223,7 +223,7 @@ fn take_address(address: SocketAddr, options: ListenOptions, others: Others) -> 
         // Without it, a restart would have to wait for TIME_WAIT. On Windows it would let others steal the port.
         socket.set_reuse_address(true)?;
     }
-    if others == Others::Welcome {
+    if port_use == PortUse::Shared {
         share_port(&socket)?;
     }
     socket.bind(&address.into())?;
@@ -276,16 +276,18 @@ mod tests {
     use super::*;
 
     /// Listens on an address, which others may share.
-    fn bind(address: &str) -> io::Result<Vec<Bound>> {
-        let bound =
-            Bound::bind(&address.into(), ListenOptions { share_port: true, ..ListenOptions::default() })?;
-        bound.iter().try_for_each(Bound::listen)?;
+    fn bind(address: &str) -> io::Result<Vec<BoundSocket>> {
+        let bound = BoundSocket::bind(
+            &address.into(),
+            ListenOptions { share_port: true, ..ListenOptions::default() },
+        )?;
+        bound.iter().try_for_each(BoundSocket::listen)?;
         Ok(bound)
     }
 
     /// Binds an address on which no other socket may listen.
-    fn bind_alone(address: &str) -> io::Result<Vec<Bound>> {
-        Bound::bind(&address.into(), ListenOptions::default())
+    fn bind_alone(address: &str) -> io::Result<Vec<BoundSocket>> {
+        BoundSocket::bind(&address.into(), ListenOptions::default())
     }
 
     #[test]
@@ -319,7 +321,7 @@ mod tests {
     #[test]
     fn a_port_is_shared_only_if_both_servers_share_it() {
         for (bind_first, shares) in
-            [(bind as fn(&str) -> io::Result<Vec<Bound>>, KERNEL_BALANCES), (bind_alone, false)]
+            [(bind as fn(&str) -> io::Result<Vec<BoundSocket>>, KERNEL_BALANCES), (bind_alone, false)]
         {
             let first = bind_first("127.0.0.1:0").unwrap().remove(0);
             let address = first.local_addr().unwrap();
@@ -341,7 +343,7 @@ mod tests {
         for bind in [bind, bind_alone] {
             let bound = bind("127.0.0.1:0").unwrap().remove(0);
             let address = bound.local_addr().unwrap();
-            let Bound::Tcp(listener, ..) = &bound else { unreachable!() };
+            let BoundSocket::Tcp(listener, ..) = &bound else { unreachable!() };
             listener.set_nonblocking(false).unwrap();
             let near = TcpStream::connect(address).unwrap();
             let (far, _) = listener.accept().unwrap();
@@ -389,6 +391,6 @@ mod tests {
     #[test]
     fn a_bound_socket_may_change_threads() {
         fn check<T: Send>() {}
-        check::<Bound>();
+        check::<BoundSocket>();
     }
 }

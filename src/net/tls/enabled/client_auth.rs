@@ -1,4 +1,4 @@
-//! [`Peers`]: whether the peers of a server must show certificates (RFC 8446 §4.3.2).
+//! [`ClientAuth`]: whether the peers of a server must show certificates (RFC 8446 §4.3.2).
 
 use std::fmt;
 use std::sync::{Arc, RwLock};
@@ -12,30 +12,30 @@ use crate::memory::{read_lock, write_lock};
 
 /// Whether peers must show certificates. Clones share the roots that these must lead to.
 #[derive(Clone, Debug)]
-pub(super) enum Peers {
-    Unasked,
-    Asked(Arc<Trust>),
-    Required(Arc<Trust>),
+pub(super) enum ClientAuth {
+    None,
+    Optional(Arc<SharedRoots>),
+    Required(Arc<SharedRoots>),
 }
 
 /// Roots that can be replaced while handshakes are in progress.
-pub(super) struct Trust(RwLock<TlsRoots>);
+pub(super) struct SharedRoots(RwLock<TlsRoots>);
 
-impl Peers {
+impl ClientAuth {
     /// The roots that certificates must lead to at present.
     pub(super) fn roots(&self) -> Option<TlsRoots> {
         match self {
-            Peers::Unasked => None,
-            Peers::Asked(trust) | Peers::Required(trust) => Some(trust.roots()),
+            ClientAuth::None => None,
+            ClientAuth::Optional(shared) | ClientAuth::Required(shared) => Some(shared.roots()),
         }
     }
 
     /// Replaces the roots. Has no effect if peers are not asked.
     pub(super) fn replace(&self, roots: TlsRoots) {
         match self {
-            Peers::Unasked => {}
-            Peers::Asked(trust) | Peers::Required(trust) => {
-                *write_lock(&trust.0) = roots;
+            ClientAuth::None => {}
+            ClientAuth::Optional(shared) | ClientAuth::Required(shared) => {
+                *write_lock(&shared.0) = roots;
             }
         }
     }
@@ -45,17 +45,17 @@ impl Peers {
         let verifier =
             |roots: &TlsRoots| WebPkiClientVerifier::builder_with_provider(roots.store.clone(), provider());
         let built = match (self, roots) {
-            (Peers::Unasked, _) | (_, None) => return WebPkiClientVerifier::no_client_auth(),
-            (Peers::Asked(_), Some(roots)) => verifier(roots).allow_unauthenticated().build(),
-            (Peers::Required(_), Some(roots)) => verifier(roots).build(),
+            (ClientAuth::None, _) | (_, None) => return WebPkiClientVerifier::no_client_auth(),
+            (ClientAuth::Optional(_), Some(roots)) => verifier(roots).allow_unauthenticated().build(),
+            (ClientAuth::Required(_), Some(roots)) => verifier(roots).build(),
         };
         built.expect("roots are never empty, and there are no revocation lists that could be wrong")
     }
 }
 
-impl Trust {
-    pub(super) fn new(roots: TlsRoots) -> Arc<Trust> {
-        Arc::new(Trust(RwLock::new(roots)))
+impl SharedRoots {
+    pub(super) fn new(roots: TlsRoots) -> Arc<SharedRoots> {
+        Arc::new(SharedRoots(RwLock::new(roots)))
     }
 
     fn roots(&self) -> TlsRoots {
@@ -63,7 +63,7 @@ impl Trust {
     }
 }
 
-impl fmt::Debug for Trust {
+impl fmt::Debug for SharedRoots {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.roots().fmt(f)
     }
