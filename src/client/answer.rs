@@ -96,10 +96,10 @@ impl Answer {
     /// Fails if the body is cut short, malformed or too slow. The end of the body is then never reached.
     pub async fn chunk(&mut self) -> Result<Option<&[u8]>, ClientError> {
         let wait = PauseOnDrop(self);
-        let lent = poll_fn(|cx| wait.0.poll_chunk(cx)).await?;
+        let len = poll_fn(|cx| wait.0.poll_chunk(cx)).await?;
         drop(wait);
         match &self.state {
-            State::Open(pooled, _) if lent > 0 => Ok(Some(pooled.chunk())),
+            State::Open(pooled, _) if len > 0 => Ok(Some(pooled.chunk())),
             _ => Ok(None),
         }
     }
@@ -162,9 +162,9 @@ impl AsyncRead for Answer {
         cx: &mut Context<'_>,
         out: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let lent = ready!(self.poll_chunk(cx))?;
+        let len = ready!(self.poll_chunk(cx))?;
         if let State::Open(pooled, _) = &mut self.state
-            && lent > 0
+            && len > 0
         {
             pooled.read_chunk(out);
         }

@@ -49,7 +49,7 @@ impl Decoding {
     }
 
     /// Shortens what is lent to the first `count` bytes. The others will be lent again.
-    pub(crate) fn shorten_piece(&mut self, count: usize) {
+    pub(crate) fn truncate_piece(&mut self, count: usize) {
         self.end = self.start + count;
     }
 

@@ -13,7 +13,7 @@ pub(crate) enum Expectation {
     Continue,
     /// A final answer was sent instead, so the peer may or may not send the body; or the body has failed. No further
     /// request can follow.
-    Forfeited,
+    Poisoned,
 }
 
 impl Expectation {

@@ -74,8 +74,8 @@ impl PooledConn {
         let count = chunk.len().min(out.remaining()).min(most);
         out.put_slice(&chunk[..count]);
         match &mut self.exchange.progress.decoding {
-            Some(decoding) => decoding.shorten_piece(count),
-            None => self.exchange.incoming.shorten_chunk(count),
+            Some(decoding) => decoding.truncate_piece(count),
+            None => self.exchange.incoming.truncate_chunk(count),
         }
     }
 
@@ -158,7 +158,7 @@ impl PooledConn {
             // Much that has come during the upload may decode to nothing, and that must not hold up the other tasks.
             let Exchange { incoming, budget, .. } = &mut *self.exchange;
             let piece = received.min(DECODED_AT_ONCE);
-            incoming.shorten_chunk(piece);
+            incoming.truncate_chunk(piece);
             budget.spend(piece);
             ready!(budget.poll_proceed(cx));
         }

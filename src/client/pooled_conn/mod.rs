@@ -134,7 +134,7 @@ impl PooledConn {
 
     fn release_at(mut self, now: Instant) {
         let Exchange { incoming, persistence, progress, .. } = &mut *self.exchange;
-        incoming.take_back();
+        incoming.consume_chunk();
         // Bytes that nobody asked for are no answer (§9.2), whether they come after the one that was asked for or
         // before it.
         let is_clean = progress.is_answered()

@@ -24,11 +24,11 @@ pub(crate) struct Incoming {
     pub(crate) expectation: Expectation,
     body: Remaining,
     /// How many bytes of the input are lent to the reader, which has read them when it asks for more.
-    lent: usize,
+    chunk_len: usize,
     /// How many bytes after them are data too, which the reader did not take yet.
-    ready: usize,
+    after_chunk: usize,
     /// Whether any of the body was lent.
-    has_lent: bool,
+    has_read_any: bool,
     /// How many bytes of the body were read and discarded.
     drained: usize,
     /// The length of the input when it was last parsed and did not contain a whole head.
@@ -45,12 +45,12 @@ impl Incoming {
         conn: &mut Conn<L>,
         bounds: &Bounds,
     ) -> Poll<Result<usize, ExchangeError>> {
-        self.take_back();
+        self.consume_chunk();
         loop {
-            self.lent = self.decode(bounds)?;
-            if self.lent > 0 || self.is_read() {
-                self.has_lent |= self.lent > 0;
-                return Poll::Ready(Ok(self.lent));
+            self.chunk_len = self.decode(bounds)?;
+            if self.chunk_len > 0 || self.is_read() {
+                self.has_read_any |= self.chunk_len > 0;
+                return Poll::Ready(Ok(self.chunk_len));
             }
             ready!(self.poll_more(cx, conn, bounds, None))?;
         }
@@ -59,27 +59,27 @@ impl Incoming {
     /// Lends the next piece as [`Incoming::poll_chunk`] does, if it is a chunk that has already arrived. Many may have
     /// arrived at once, and the checks of a wait take longer than finding the next one. Returns whether there was one.
     #[inline]
-    pub(crate) fn lend_chunk(&mut self, limits: &Limits) -> bool {
-        self.take_back();
-        if let (Remaining::Chunked(decoder), 0) = (&mut self.body, self.ready)
+    pub(crate) fn next_arrived_chunk(&mut self, limits: &Limits) -> bool {
+        self.consume_chunk();
+        if let (Remaining::Chunked(decoder), 0) = (&mut self.body, self.after_chunk)
             && let Some(decoded) = decoder.next_chunk(self.input.unread(), limits)
         {
             self.input.consume(decoded.framing);
-            self.lent = decoded.data;
+            self.chunk_len = decoded.data;
         }
-        self.has_lent |= self.lent > 0;
-        self.lent > 0
+        self.has_read_any |= self.chunk_len > 0;
+        self.chunk_len > 0
     }
 
     /// The bytes that the last [`Incoming::poll_chunk`] lent.
     pub(crate) fn chunk(&self) -> &[u8] {
-        &self.input.unread()[..self.lent]
+        &self.input.unread()[..self.chunk_len]
     }
 
     /// Shortens what is lent to the first `count` bytes. The others will be lent again.
-    pub(crate) fn shorten_chunk(&mut self, count: usize) {
-        self.ready = self.lent - count;
-        self.lent = count;
+    pub(crate) fn truncate_chunk(&mut self, count: usize) {
+        self.after_chunk = self.chunk_len - count;
+        self.chunk_len = count;
     }
 
     /// Receives the whole body into `content`.
@@ -102,7 +102,7 @@ impl Incoming {
             }
             let may_be_more = self.unpack(bounds, body_max, content)?;
             if self.is_read() {
-                self.take_back();
+                self.consume_chunk();
                 return Poll::Ready(Ok(()));
             }
             if !may_be_more {
@@ -119,8 +119,8 @@ impl Incoming {
         body_max: usize,
         content: &mut Arena,
     ) -> Result<bool, ExchangeError> {
-        self.take_back();
-        if let (Remaining::Chunked(decoder), 0) = (&mut self.body, self.ready) {
+        self.consume_chunk();
+        if let (Remaining::Chunked(decoder), 0) = (&mut self.body, self.after_chunk) {
             let (input, trailers) = (self.input.unread(), &mut self.trailers);
             let read =
                 decoder.decode_all(input, &bounds.limits, trailers, body_max, content).map_err(|error| {
@@ -132,15 +132,15 @@ impl Incoming {
             self.input.consume(read);
             return Ok(false);
         }
-        self.lent = self.decode(bounds)?;
-        if self.lent > body_max.saturating_sub(content.len()) {
+        self.chunk_len = self.decode(bounds)?;
+        if self.chunk_len > body_max.saturating_sub(content.len()) {
             return Err(ExchangeError::body_too_large(body_max, None));
         }
-        let may_be_more = self.lent > 0;
+        let may_be_more = self.chunk_len > 0;
         // Only a whole body changes hands. What has come of a larger one is copied to where there is room for all of it.
-        if self.is_read() && content.is_empty() && self.lent == self.input.unread().len() {
+        if self.is_read() && content.is_empty() && self.chunk_len == self.input.unread().len() {
             self.input.move_all_to(content);
-            self.lent = 0;
+            self.chunk_len = 0;
         } else {
             content.extend(self.chunk());
         }
@@ -184,11 +184,11 @@ impl Incoming {
     ) -> Poll<ExchangeError> {
         // The deadline of a read that was abandoned must not end this wait.
         conn.disarm(TimerSlot::Read);
-        self.take_back();
+        self.consume_chunk();
         // Content that is malformed, or cut short, is met again behind the answer.
         while let Ok(count) = self.decode(bounds) {
-            self.lent = count;
-            self.take_back();
+            self.chunk_len = count;
+            self.consume_chunk();
             self.drained = self.drained.saturating_add(count);
             if count > 0 {
                 continue;
@@ -209,7 +209,7 @@ impl Incoming {
 
     /// Drops what has arrived, even what is lent.
     pub(crate) fn drop_input(&mut self) {
-        (self.lent, self.ready) = (0, 0);
+        (self.chunk_len, self.after_chunk) = (0, 0);
         self.input.reset();
     }
 
@@ -233,19 +233,19 @@ impl Incoming {
     }
 
     /// Notes that the end of the body is no longer known.
-    pub(crate) fn forfeit(&mut self) {
-        self.expectation = Expectation::Forfeited;
+    pub(crate) fn poison(&mut self) {
+        self.expectation = Expectation::Poisoned;
     }
 
     /// Whether the whole body has been received. Its last piece may still be lent.
     #[inline]
     pub(crate) fn is_read(&self) -> bool {
-        matches!(self.body, Remaining::Nothing) && self.ready == 0
+        matches!(self.body, Remaining::Nothing) && self.after_chunk == 0
     }
 
     /// Whether a reader has had any of the body.
-    pub(crate) fn has_lent(&self) -> bool {
-        self.has_lent
+    pub(crate) fn has_read_any(&self) -> bool {
+        self.has_read_any
     }
 
     /// Whether some of the body was discarded, so that what is left must not pass for the rest of it.
@@ -255,7 +255,7 @@ impl Incoming {
 
     /// Whether the whole body has arrived, even if it has not been read. Unknown, and thus false, for one in chunks.
     pub(crate) fn has_arrived(&self) -> bool {
-        self.length_left().is_some_and(|left| left <= (self.input.unread().len() - self.lent) as u64)
+        self.length_left().is_some_and(|left| left <= (self.input.unread().len() - self.chunk_len) as u64)
     }
 
     /// Whether the body lacks bytes if no more arrive. Unknown, and thus false, for one in chunks.
@@ -271,22 +271,22 @@ impl Incoming {
     /// How many bytes of the body remain, if its length is known.
     pub(crate) fn length_left(&self) -> Option<u64> {
         match self.body {
-            Remaining::Nothing => Some(self.ready as u64),
-            Remaining::Length(left) => Some(left + self.ready as u64),
+            Remaining::Nothing => Some(self.after_chunk as u64),
+            Remaining::Length(left) => Some(left + self.after_chunk as u64),
             Remaining::Chunked(_) | Remaining::UntilClose => None,
         }
     }
 
     /// Takes back what was lent, which has been read.
     #[inline]
-    pub(crate) fn take_back(&mut self) {
-        self.input.consume(std::mem::take(&mut self.lent));
+    pub(crate) fn consume_chunk(&mut self) {
+        self.input.consume(std::mem::take(&mut self.chunk_len));
     }
 
     /// Finds the next piece of the body in the input, and counts it as received.
     fn decode(&mut self, bounds: &Bounds) -> Result<usize, ExchangeError> {
-        if self.ready > 0 {
-            return Ok(std::mem::take(&mut self.ready));
+        if self.after_chunk > 0 {
+            return Ok(std::mem::take(&mut self.after_chunk));
         }
         self.body
             .decode(&mut self.input, &bounds.limits, &mut self.trailers)
@@ -401,15 +401,15 @@ const READ_BEYOND: usize = 1 << 10;
 impl Incoming {
     /// Forgets the message, but not the input after it.
     pub(crate) fn forget_message(&mut self) {
-        self.take_back();
+        self.consume_chunk();
         let Incoming {
             input: _,
             trailers,
             expectation,
             body,
-            lent: _,
-            ready,
-            has_lent,
+            chunk_len: _,
+            after_chunk,
+            has_read_any,
             drained,
             partial,
             pace,
@@ -417,8 +417,8 @@ impl Incoming {
         trailers.clear();
         *expectation = Expectation::None;
         *body = Remaining::Nothing;
-        (*ready, *drained, *partial) = (0, 0, 0);
-        *has_lent = false;
+        (*after_chunk, *drained, *partial) = (0, 0, 0);
+        *has_read_any = false;
         *pace = Pace::default();
     }
 }

@@ -70,7 +70,7 @@ async fn exchanges<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<
         }
         // After a handler that read exactly as much as there was, the last piece is still on loan. An idle connection
         // must not lend.
-        ctx.incoming.get_mut().take_back();
+        ctx.incoming.get_mut().consume_chunk();
         let next = ctx.next_step();
         if next != NextStep::KeepAlive || ctx.incoming.get_mut().input.is_empty() {
             poll_fn(|cx| ctx.poll_flush(cx)).await?;

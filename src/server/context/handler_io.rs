@@ -114,7 +114,7 @@ impl Context {
                 std::mem::swap(&mut self.request.trailers, &mut incoming.trailers);
             }
             Ok(()) => {}
-            Err(_) => incoming.forfeit(),
+            Err(_) => incoming.poison(),
         }
         Ok(buffered?)
     }

@@ -28,7 +28,7 @@ pub struct Reader<'a> {
     bounds: &'a Bounds,
     /// How much of a body that was buffered has been read, and how much of it is lent.
     buffered: usize,
-    lent: usize,
+    chunk_len: usize,
     decoding: Option<Box<Decoding>>,
     budget: Budget,
 }
@@ -46,7 +46,7 @@ impl<'a> Reader<'a> {
             conn,
             bounds,
             buffered: 0,
-            lent: 0,
+            chunk_len: 0,
             decoding: None,
             budget: Budget::default(),
         }
@@ -98,7 +98,7 @@ impl<'a> Reader<'a> {
     /// Fails if the body is cut short, malformed or too slow, or as [`Reader::decoded`] says. The end of the body is
     /// then never reached, unless the peer was only slow, and you read on.
     pub async fn chunk(&mut self) -> io::Result<Option<&[u8]>> {
-        if !self.lend_chunk() {
+        if !self.next_arrived_chunk() {
             let wait = Wait(self);
             if poll_fn(|cx| wait.0.poll_chunk(cx)).await? == 0 {
                 return Ok(None);
@@ -117,7 +117,7 @@ impl<'a> Reader<'a> {
 
     /// Whether a part of the body was read as it arrived, and is not there any more.
     pub(crate) fn has_begun(&self) -> bool {
-        self.request.body.is_empty() && self.incoming.has_lent()
+        self.request.body.is_empty() && self.incoming.has_read_any()
     }
 
     /// Fails once the peer does not wait for an answer any more, as
@@ -125,7 +125,7 @@ impl<'a> Reader<'a> {
     pub(crate) async fn peer_gone(&mut self) -> Result {
         if self.decoding.is_none() {
             // What was lent has been read, and would count as what is kept meanwhile.
-            self.incoming.take_back();
+            self.incoming.consume_chunk();
         }
         let left = poll_fn(|cx| poll_peer_gone(cx, self.conn, self.incoming, self.bounds)).await;
         Err(io::Error::from(left).into())
@@ -133,11 +133,11 @@ impl<'a> Reader<'a> {
 
     /// Lends the next piece, if it has already arrived and need not be decoded. Returns whether it did.
     #[inline]
-    fn lend_chunk(&mut self) -> bool {
+    fn next_arrived_chunk(&mut self) -> bool {
         self.decoding.is_none()
             && self.request.body.is_empty()
             && !self.incoming.has_drained()
-            && self.incoming.lend_chunk(&self.bounds.limits)
+            && self.incoming.next_arrived_chunk(&self.bounds.limits)
     }
 
     /// Lends the next piece until the next call. Returns its length, 0 at the end.
@@ -174,21 +174,21 @@ impl<'a> Reader<'a> {
     }
 
     /// Shortens what is lent to the first `count` bytes. The others will be lent again.
-    fn shorten_piece(&mut self, count: usize) {
-        match (&mut self.decoding, self.lent) {
-            (Some(decoding), _) => decoding.shorten_piece(count),
-            (None, 0) => self.incoming.shorten_chunk(count),
-            (None, _) => self.lent = count,
+    fn truncate_piece(&mut self, count: usize) {
+        match (&mut self.decoding, self.chunk_len) {
+            (Some(decoding), _) => decoding.truncate_piece(count),
+            (None, 0) => self.incoming.truncate_chunk(count),
+            (None, _) => self.chunk_len = count,
         }
     }
 
     /// Lends the next piece as it was sent: from the buffered body, or else as it arrives.
     fn poll_received(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<usize, ExchangeError>> {
-        self.buffered += self.lent;
+        self.buffered += self.chunk_len;
         let most = if self.decoding.is_some() { DECODED_AT_ONCE } else { usize::MAX };
-        self.lent = most.min(self.request.body.len() - self.buffered);
-        if self.lent > 0 {
-            return Poll::Ready(Ok(self.lent));
+        self.chunk_len = most.min(self.request.body.len() - self.buffered);
+        if self.chunk_len > 0 {
+            return Poll::Ready(Ok(self.chunk_len));
         }
         let chunk = match self.conn.borrow_mut().as_mut() {
             _ if self.incoming.has_drained() => Poll::Ready(Err(discarded())),
@@ -196,16 +196,16 @@ impl<'a> Reader<'a> {
             None => Poll::Ready(Ok(0)),
         };
         if matches!(chunk, Poll::Ready(Err(_))) {
-            self.incoming.forfeit();
+            self.incoming.poison();
         }
         chunk
     }
 
     /// The piece that is lent, as it was sent.
     fn received(&self) -> &[u8] {
-        match self.lent {
+        match self.chunk_len {
             0 => self.incoming.chunk(),
-            lent => &self.request.body.bytes()[self.buffered..][..lent],
+            chunk_len => &self.request.body.bytes()[self.buffered..][..chunk_len],
         }
     }
 }
@@ -231,10 +231,10 @@ impl AsyncRead for Reader<'_> {
         cx: &mut task::Context<'_>,
         out: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let lent = ready!(self.poll_chunk(cx))?;
-        let count = lent.min(out.remaining());
+        let chunk_len = ready!(self.poll_chunk(cx))?;
+        let count = chunk_len.min(out.remaining());
         out.put_slice(&self.piece()[..count]);
-        self.shorten_piece(count);
+        self.truncate_piece(count);
         Poll::Ready(Ok(()))
     }
 }

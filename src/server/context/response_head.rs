@@ -21,7 +21,7 @@ impl Context {
         self.info.persists &= self.may_persist(unread) && announcement.framing() != Framing::UntilClose;
         let incoming = self.incoming.get_mut();
         if incoming.expectation == Expectation::Continue {
-            incoming.expectation = Expectation::Forfeited;
+            incoming.expectation = Expectation::Poisoned;
         }
         self.outgoing.begin(announcement);
         let mut conn = self.conn.borrow_mut();
@@ -45,7 +45,7 @@ impl Context {
         let incoming = self.incoming.get_mut();
         let may_follow = match incoming.expectation {
             // Without 100, the peer may send the body or leave it out.
-            Expectation::Continue | Expectation::Forfeited => incoming.is_read(),
+            Expectation::Continue | Expectation::Poisoned => incoming.is_read(),
             Expectation::None if unread == UnreadBody::Keep => true,
             Expectation::None => {
                 incoming.length_left().is_none_or(|left| left <= self.shared.bounds.limits.drain_max as u64)
