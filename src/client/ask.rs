@@ -15,7 +15,8 @@ use super::{Answer, Call, Client, ClientCause, ClientError, ClientPhase, Tunnel}
 use crate::exchange::Expectation;
 use crate::memory::Reset;
 use crate::message::{
-    Headers, InvalidRequest, InvalidTarget, Length, Method, Name, Request, Response, Status, Timings, members,
+    BodyLength, FieldName, Headers, InvalidRequest, InvalidTarget, Method, Request, Response, Status,
+    Timings, members,
 };
 use crate::runtime::{self, Instant, boxed};
 use crate::wire::Announcement;
@@ -124,10 +125,10 @@ impl Client {
         deadline: Option<Instant>,
     ) -> Result<PooledConn, ClientError> {
         response.reset();
-        if request.body.is_spent() {
+        if request.body.is_source_taken() {
             return Err(ClientError::new(ClientPhase::Prepare, ClientCause::Spent));
         }
-        let content = request.body.announced();
+        let content = request.body.declared_length();
         check(request.method(), content)?;
         let pool = self.pool_for(pool, request)?;
         let announcement = match (expect, pool.announce(request, content)?) {
@@ -212,7 +213,7 @@ impl Client {
     ) -> Result<Call, ClientError> {
         let content = streamed_length(request);
         check(request.method(), content)?;
-        let is_whole = matches!(content, Length::NoContent | Length::Known(0))
+        let is_whole = matches!(content, BodyLength::NoContent | BodyLength::Known(0))
             && request.body.is_empty()
             && request.trailers.is_empty();
         let pool = self.pool_for(pool, request)?;
@@ -354,7 +355,7 @@ enum ExpectField {
 fn may_drop_expectation(request: &Request, announcement: Announcement) -> bool {
     announcement.expects()
         && Expectation::of(&request.headers) == Ok(Expectation::Continue)
-        && !request.body.is_spent()
+        && !request.body.is_source_taken()
 }
 
 /// Checks that a request with this method and content may be sent.
@@ -362,30 +363,30 @@ fn may_drop_expectation(request: &Request, announcement: Announcement) -> bool {
 /// # Errors
 ///
 /// Fails for a CONNECT, and for a TRACE with content.
-pub(super) fn check(method: Method, content: Length) -> Result<(), InvalidRequest> {
+pub(super) fn check(method: Method, content: BodyLength) -> Result<(), InvalidRequest> {
     match (method, content) {
         // It asks for a tunnel, and its target is not a URL (RFC 9112 §3.2.3).
         (Method::Connect, _) => Err(InvalidTarget::Form.into()),
         // It would be sent back (RFC 9110 §9.3.8).
-        (Method::Trace, Length::Known(1..) | Length::Unknown) => Err(InvalidRequest::Content),
+        (Method::Trace, BodyLength::Known(1..) | BodyLength::Unknown) => Err(InvalidRequest::Content),
         _ => Ok(()),
     }
 }
 
 /// Whether `answer` names the protocols that it switches to, and `request` asks for all of them (RFC 9110 §7.8).
 fn is_requested_upgrade(answer: &Headers, request: &Headers) -> bool {
-    let mut protocols = answer.named(Name::UPGRADE).flat_map(members).peekable();
+    let mut protocols = answer.named(FieldName::UPGRADE).flat_map(members).peekable();
     let is_asked = |name| str::from_utf8(name).is_ok_and(|name| request.contains_token("upgrade", name));
     protocols.peek().is_some() && protocols.all(is_asked)
 }
 
 /// The length of the body that will be written after the head.
-fn streamed_length(request: &Request) -> Length {
+fn streamed_length(request: &Request) -> BodyLength {
     match request.headers.content_length() {
-        Some(length) => Length::Known(length),
+        Some(length) => BodyLength::Known(length),
         None if request.method().suggests_content() || request.headers.contains("transfer-encoding") => {
-            Length::Unknown
+            BodyLength::Unknown
         }
-        None => Length::NoContent,
+        None => BodyLength::NoContent,
     }
 }

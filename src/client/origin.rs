@@ -53,7 +53,7 @@ impl Origin {
             return Cow::Borrowed(target);
         }
         // Both parts were parsed before, so they can be parsed again.
-        Cow::Owned(Target::of_url(format!("{self}{target}")).unwrap_or_default())
+        Cow::Owned(Target::from_url(format!("{self}{target}")).unwrap_or_default())
     }
 }
 
@@ -104,11 +104,11 @@ pub(super) fn key(target: &Target) -> Result<Cow<'_, str>, ClientError> {
 pub(super) fn key_of_url(url: &str) -> Result<Box<str>, InvalidRequest> {
     let request = Request::get(url)?;
     if request.target().authorization().is_some() {
-        return Err(InvalidRequest::of_url(InvalidTarget::Userinfo, url));
+        return Err(InvalidRequest::from_url(InvalidTarget::Userinfo, url));
     }
     match key(request.target()) {
         Ok(key) => Ok(key.into()),
-        Err(_) => Err(InvalidRequest::of_url(InvalidTarget::Form, url)),
+        Err(_) => Err(InvalidRequest::from_url(InvalidTarget::Form, url)),
     }
 }
 

@@ -13,7 +13,7 @@ use super::route::Proxy;
 use super::settings::Settings;
 use super::{ClientCause, ClientError, ClientPhase};
 use crate::memory::{FreeList, lock};
-use crate::message::{Headers, Length, Method, Name, Request, Version};
+use crate::message::{BodyLength, FieldName, Headers, Method, Request, Version};
 use crate::net::{Conn, Sendable};
 use crate::runtime::{self, Handle, Id, Instant, later, timeout_at};
 use crate::wire::Announcement;
@@ -89,7 +89,7 @@ impl Pool {
         let reader = proxy.as_ref().filter(|proxy| proxy.forwards(origin.scheme));
         if let Some(authorization) = reader.and_then(Proxy::authorization) {
             for fields in [&mut fields, &mut public_fields] {
-                fields.put(Name::new("proxy-authorization"), authorization.as_bytes());
+                fields.put(FieldName::new("proxy-authorization"), authorization.as_bytes());
             }
         }
         let (state, start_reaper) = (Mutex::default(), Box::new(start_reaper));
@@ -115,10 +115,14 @@ impl Pool {
     /// # Errors
     ///
     /// Fails if the length is unknown and the server is known to speak HTTP/1.0, which has no chunks (RFC 9112 §6.1).
-    pub(super) fn announce(&self, request: &Request, content: Length) -> Result<Announcement, ClientError> {
+    pub(super) fn announce(
+        &self,
+        request: &Request,
+        content: BodyLength,
+    ) -> Result<Announcement, ClientError> {
         let (has_trailers, speaks_1_0) = (!request.trailers.is_empty(), self.speaks_1_0());
         match content {
-            Length::Unknown if speaks_1_0 => {
+            BodyLength::Unknown if speaks_1_0 => {
                 Err(ClientError::new(ClientPhase::Prepare, ClientCause::LengthRequired))
             }
             _ => Ok(Announcement::of_request(request.method(), content, has_trailers && !speaks_1_0)),

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::origin::{self, Origin};
 use super::{ClientCause, ClientError, ClientPhase};
-use crate::message::{CONTENT_FIELDS, Headers, Method, Name, Request, Response, Scheme, Status, Target};
+use crate::message::{CONTENT_FIELDS, FieldName, Headers, Method, Request, Response, Scheme, Status, Target};
 
 /// Whether a client follows redirects.
 ///
@@ -104,7 +104,7 @@ pub(super) fn next(
 /// The location of `response`, if it has one, which it need not. Repeating the same one is harmless; if there are two
 /// different ones, another reader of the answer might follow the other.
 fn location(response: &Response) -> Result<Option<&[u8]>, ClientError> {
-    let mut lines = response.headers.named(Name::new("location"));
+    let mut lines = response.headers.named(FieldName::new("location"));
     let Some(first) = lines.next() else { return Ok(None) };
     if lines.any(|line| line != first) {
         return Err(error(ClientCause::Locations));
@@ -144,14 +144,14 @@ fn hide_origins(headers: &mut Headers, left: &str, target_origin: &str) {
     if headers.contains("referer") {
         match headers.text("referer").and_then(origin_of) {
             Some(origin) if origin == target_origin => {}
-            Some(origin) => headers.put(Name::new("referer"), format!("{origin}/").as_bytes()),
+            Some(origin) => headers.put(FieldName::new("referer"), format!("{origin}/").as_bytes()),
             None => {
                 headers.remove("referer");
             }
         }
     }
     if headers.get("origin").is_some_and(|origin| origin != left.as_bytes()) {
-        headers.put(Name::new("origin"), b"null");
+        headers.put(FieldName::new("origin"), b"null");
     }
 }
 

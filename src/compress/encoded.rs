@@ -7,12 +7,12 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::coding::{Encoder, Flush};
-use crate::message::Source;
+use crate::message::BodySource;
 use crate::runtime::Budget;
 
 /// The compressed content of a source. Whenever the source has nothing for now, the encoder is flushed.
 pub(super) struct Encoded {
-    source: Source,
+    source: BodySource,
     encoder: Encoder,
     /// What was read from the source.
     piece: Vec<u8>,
@@ -25,7 +25,7 @@ pub(super) struct Encoded {
 }
 
 impl Encoded {
-    pub(super) fn new(source: Source, encoder: Encoder) -> Encoded {
+    pub(super) fn new(source: BodySource, encoder: Encoder) -> Encoded {
         let piece = vec![0; PIECE];
         Encoded {
             source,

@@ -8,7 +8,7 @@ use super::encoded::Encoded;
 use super::rules::Rules;
 use crate::coding::{Choice, Coding, CodingError, Encoder, Flush, encode_once};
 use crate::memory::LocalCache;
-use crate::message::{Body, Headers, Length, Method, Response, Status};
+use crate::message::{Body, BodyLength, Headers, Method, Response, Status};
 use crate::server::{Context, Transform, TransformAction};
 
 /// The state that it takes to compress one answer. It is used again for the next.
@@ -130,13 +130,13 @@ impl Encoding {
     /// Decides whether and how a complete answer is compressed, and adapts its head.
     fn judge(&mut self, response: &mut Response) -> Option<Coding> {
         let given = response.headers.content_length();
-        let len = match response.body.announced() {
+        let len = match response.body.declared_length() {
             // The length of the answer to GET, if it was set by hand.
-            Length::NoContent if self.is_head && given.is_some() => given,
-            Length::NoContent if response.status == Status::NOT_MODIFIED => None,
-            Length::NoContent => return None,
-            Length::Known(len) => Some(len),
-            Length::Unknown => None,
+            BodyLength::NoContent if self.is_head && given.is_some() => given,
+            BodyLength::NoContent if response.status == Status::NOT_MODIFIED => None,
+            BodyLength::NoContent => return None,
+            BodyLength::Known(len) => Some(len),
+            BodyLength::Unknown => None,
         };
         self.decide(response, len)
     }

@@ -1,6 +1,6 @@
 //! [`Expectation`]: whether a peer waits for `100 Continue` (RFC 9110 §10.1.1).
 
-use crate::message::{Headers, Name, members};
+use crate::message::{FieldName, Headers, members};
 use crate::wire::WireError;
 
 /// What the peer expects before it sends its body (RFC 9110 §10.1.1).
@@ -24,7 +24,7 @@ impl Expectation {
     ///
     /// Fails for an expectation other than `100-continue`.
     pub(crate) fn of(headers: &Headers) -> Result<Expectation, WireError> {
-        let mut expected = headers.named(Name::EXPECT).flat_map(members);
+        let mut expected = headers.named(FieldName::EXPECT).flat_map(members);
         expected.try_fold(Expectation::None, |_, expected| match expected {
             it if it.eq_ignore_ascii_case(b"100-continue") => Ok(Expectation::Continue),
             _ => Err(WireError::Expectation),

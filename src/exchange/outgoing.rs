@@ -7,7 +7,7 @@ use tokio::io::ReadBuf;
 
 use super::{Bounds, ExchangeError, Phase};
 use crate::memory::{Arena, Reset, clear_cold};
-use crate::message::{Body, Headers, Source};
+use crate::message::{Body, BodySource, Headers};
 use crate::net::{Conn, ConnError, FileSender, Locality, WriteBuffer, shrunk};
 use crate::wire::{Announcement, Framing, chunked};
 
@@ -18,7 +18,7 @@ pub(crate) struct Outgoing {
     /// How many bytes of the current piece of content have been sent.
     sent: usize,
     /// Where more content comes from.
-    source: Option<Source>,
+    source: Option<BodySource>,
     /// The current piece of what the source yields.
     piece: Arena,
     /// The file that the source reads, if the operating system sends it by itself.

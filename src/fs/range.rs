@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::time::SystemTime;
 
-use crate::message::{Headers, Name, members, saturating_decimal};
+use crate::message::{FieldName, Headers, members, saturating_decimal};
 
 /// What a Range field selects.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,7 +123,7 @@ pub(super) fn may_send_range(fields: &Headers, etag: &[u8], strong_date: Option<
     }
 }
 
-const IF_RANGE: Name<'static> = Name::new("if-range");
+const IF_RANGE: FieldName<'static> = FieldName::new("if-range");
 
 #[cfg(test)]
 mod tests {

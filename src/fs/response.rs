@@ -12,7 +12,8 @@ use super::range::{Selection, may_send_range};
 use super::resource::{Description, Representation, Resource};
 use super::snapshot::{Content, Etag, ReadOptions, Snapshot};
 use crate::message::{
-    Body, Headers, Method, Piece, Pieces, Request, Response, Status, Validators, Verdict, evaluate, multipart,
+    Body, BodyChain, ChainLink, Headers, Method, PreconditionResult, Request, Response, Status, Validators,
+    evaluate_preconditions, multipart,
 };
 use crate::net::FileReader;
 use crate::runtime::{random_token, spawn_blocking};
@@ -125,13 +126,13 @@ impl FileResponse {
         let fields = &request.headers;
         let current = Validators { etag: Some(&*chosen.etag), modified: resource.modified };
         let verdict = match (status, request.method()) {
-            (Status::OK, Method::Get | Method::Head) => evaluate(request, current),
+            (Status::OK, Method::Get | Method::Head) => evaluate_preconditions(request, current),
             _ => return Self::Complete,
         };
         match (verdict, request.method()) {
-            (Verdict::NotModified, _) => Self::NotModified,
-            (Verdict::Failed, _) => Self::PreconditionFailed,
-            (Verdict::Proceed, Method::Get)
+            (PreconditionResult::NotModified, _) => Self::NotModified,
+            (PreconditionResult::Failed, _) => Self::PreconditionFailed,
+            (PreconditionResult::Proceed, Method::Get)
                 if resource.accepts_ranges
                     && may_send_range(fields, &chosen.etag, resource.strong_date()) =>
             {
@@ -143,7 +144,7 @@ impl FileResponse {
                     Selection::Ranges(ranges) => Self::Partial(ranges),
                 }
             }
-            (Verdict::Proceed, _) => Self::Complete,
+            (PreconditionResult::Proceed, _) => Self::Complete,
         }
     }
 }
@@ -205,7 +206,7 @@ fn refuse(response: &mut Response, status: Status, chosen: &Representation) -> R
 
 /// Several ranges of one representation, each after a head of its own.
 pub(super) struct ByteRanges {
-    pieces: Pieces,
+    chain: BodyChain,
     /// Separates the parts. It is random, so no file can have been made to contain it.
     boundary: String,
 }
@@ -229,7 +230,7 @@ impl ByteRanges {
             );
             (head, cut(chosen.content(), range.clone()))
         });
-        Ok(ByteRanges { pieces: Pieces::new(multipart(&boundary, parts)), boundary })
+        Ok(ByteRanges { chain: BodyChain::new(multipart(&boundary, parts)), boundary })
     }
 
     pub(super) fn content_type(&self) -> String {
@@ -238,16 +239,16 @@ impl ByteRanges {
 
     /// Makes this the content of a message.
     pub(super) fn fill(self, body: &mut Body) {
-        self.pieces.fill(body);
+        self.chain.fill(body);
     }
 }
 
-fn cut(content: &Content, range: Range<u64>) -> Piece {
+fn cut(content: &Content, range: Range<u64>) -> ChainLink {
     match content {
-        Content::Bytes(bytes) => Piece::Bytes(bytes.slice(range.start as usize..range.end as usize)),
+        Content::Bytes(bytes) => ChainLink::Bytes(bytes.slice(range.start as usize..range.end as usize)),
         Content::File(file, _) => {
             let left = Some(range.end - range.start);
-            Piece::Stream { source: Box::pin(FileReader::new(file.clone(), range)), left }
+            ChainLink::Stream { source: Box::pin(FileReader::new(file.clone(), range)), left }
         }
     }
 }

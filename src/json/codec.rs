@@ -7,7 +7,7 @@ use serde_core::{Deserialize, Serialize};
 use serde_json::Deserializer;
 
 use crate::error::{Excerpt, write_escaped};
-use crate::message::{Body, Headers, Name, Request, Response, Status, Unfit};
+use crate::message::{Body, ContentError, FieldName, Headers, Request, Response, Status};
 
 impl Request {
     /// Reads the content as JSON. What borrows, such as a `&str` in a struct, borrows from the content.
@@ -211,12 +211,12 @@ impl Error for InvalidJson {
     }
 }
 
-impl From<Unfit> for InvalidJson {
-    fn from(unfit: Unfit) -> InvalidJson {
-        match unfit {
-            Unfit::Type => InvalidJson::ContentType,
-            Unfit::Coding => InvalidJson::ContentCoding,
-            Unfit::Unread => InvalidJson::Unread,
+impl From<ContentError> for InvalidJson {
+    fn from(error: ContentError) -> InvalidJson {
+        match error {
+            ContentError::MediaType => InvalidJson::ContentType,
+            ContentError::Coding => InvalidJson::ContentCoding,
+            ContentError::NotReceived => InvalidJson::Unread,
         }
     }
 }
@@ -303,7 +303,7 @@ fn write(
 ) -> Result<(), serde_json::Error> {
     body.clear();
     serde_json::to_writer(&mut *body, value).inspect_err(|_| body.clear())?;
-    headers.put(Name::CONTENT_TYPE, b"application/json");
+    headers.put(FieldName::CONTENT_TYPE, b"application/json");
     Ok(())
 }
 

@@ -34,7 +34,7 @@ use crate::memory::{Arena, Reset, clear_cold, lock};
 #[derive(Clone, Default)]
 pub struct Body {
     /// The content, if it is not in `buffer`.
-    pub(super) foreign: Option<Foreign>,
+    pub(super) unbuffered: Option<Unbuffered>,
     /// Whether the content is in `buffer`, which is empty otherwise.
     is_buffered: bool,
     /// Its memory is kept for the next message.
@@ -43,10 +43,10 @@ pub struct Body {
 
 /// Content that is not in our memory. To drop it may run code of the application.
 #[derive(Clone)]
-pub(super) enum Foreign {
+pub(super) enum Unbuffered {
     Shared(Bytes),
     Stream {
-        source: Arc<Mutex<Option<Source>>>,
+        source: Arc<Mutex<Option<BodySource>>>,
         len: Option<u64>,
         /// What the source reads, if that is a file: there are faster ways to send one.
         file: Option<FileRange>,
@@ -61,7 +61,7 @@ pub(crate) struct FileRange {
 }
 
 /// Where a streamed body comes from.
-pub(crate) type Source = Pin<Box<dyn AsyncRead + Send>>;
+pub(crate) type BodySource = Pin<Box<dyn AsyncRead + Send>>;
 
 impl Body {
     /// Creates a body without content. Allocates nothing.
@@ -79,7 +79,7 @@ impl Body {
     /// Sets the content to `bytes` without copying them: static data, a [`Bytes`], a `Vec<u8>` or a `String`.
     /// [`Body::set_bytes`] copies, and therefore takes borrowed bytes.
     pub fn set_shared(&mut self, bytes: impl Into<Bytes>) {
-        self.set_foreign(Foreign::Shared(bytes.into()));
+        self.set_unbuffered(Unbuffered::Shared(bytes.into()));
     }
 
     /// Sets the content to what `source` yields.
@@ -92,36 +92,40 @@ impl Body {
     /// `tokio_util::io::StreamReader` makes a source of whatever yields chunks, such as a channel. A handler can also
     /// write the chunks itself, with [`Context::stream`](crate::Context::stream).
     pub fn set_stream(&mut self, source: impl AsyncRead + Send + 'static, len: Option<u64>) {
-        let source: Source = Box::pin(source);
-        self.set_foreign(Foreign::Stream { source: Arc::new(Mutex::new(Some(source))), len, file: None });
+        let source: BodySource = Box::pin(source);
+        self.set_unbuffered(Unbuffered::Stream {
+            source: Arc::new(Mutex::new(Some(source))),
+            len,
+            file: None,
+        });
     }
 
     /// Sets the content to what `source` yields, which is a range of a file.
-    pub(crate) fn stream_file(&mut self, source: Source, file: FileRange) {
+    pub(crate) fn stream_file(&mut self, source: BodySource, file: FileRange) {
         let len = Some(file.range.end - file.range.start);
         let source = Arc::new(Mutex::new(Some(source)));
-        self.set_foreign(Foreign::Stream { source, len, file: Some(file) });
+        self.set_unbuffered(Unbuffered::Stream { source, len, file: Some(file) });
     }
 
     /// Removes the content.
     pub fn clear(&mut self) {
-        clear_cold(&mut self.foreign);
+        clear_cold(&mut self.unbuffered);
         self.is_buffered = false;
         self.buffer.clear();
     }
 
-    fn set_foreign(&mut self, content: Foreign) {
+    fn set_unbuffered(&mut self, content: Unbuffered) {
         self.clear();
-        self.foreign = Some(content);
+        self.unbuffered = Some(content);
     }
 
     /// Returns the content as bytes; empty for a stream.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
-        match &self.foreign {
+        match &self.unbuffered {
             None => self.buffer.as_slice(),
-            Some(Foreign::Shared(bytes)) => bytes,
-            Some(Foreign::Stream { .. }) => &[],
+            Some(Unbuffered::Shared(bytes)) => bytes,
+            Some(Unbuffered::Stream { .. }) => &[],
         }
     }
 
@@ -156,10 +160,10 @@ impl Body {
     /// assert_eq!(body.known_len(), None);
     /// ```
     pub fn known_len(&self) -> Option<u64> {
-        match self.announced() {
-            Length::NoContent => Some(0),
-            Length::Known(length) => Some(length),
-            Length::Unknown => None,
+        match self.declared_length() {
+            BodyLength::NoContent => Some(0),
+            BodyLength::Known(length) => Some(length),
+            BodyLength::Unknown => None,
         }
     }
 
@@ -170,54 +174,54 @@ impl Body {
 
     /// Returns whether the content is a stream.
     pub fn is_stream(&self) -> bool {
-        matches!(self.foreign, Some(Foreign::Stream { .. }))
+        matches!(self.unbuffered, Some(Unbuffered::Stream { .. }))
     }
 
     /// Whether dropping the content may run code of the application.
     #[inline]
-    pub(crate) fn is_foreign(&self) -> bool {
-        self.foreign.is_some()
+    pub(crate) fn is_unbuffered(&self) -> bool {
+        self.unbuffered.is_some()
     }
 
     /// Whether the content was a stream, which has been taken.
-    pub(crate) fn is_spent(&self) -> bool {
-        match &self.foreign {
-            Some(Foreign::Stream { source, .. }) => lock(source).is_none(),
-            Some(Foreign::Shared(_)) | None => false,
+    pub(crate) fn is_source_taken(&self) -> bool {
+        match &self.unbuffered {
+            Some(Unbuffered::Stream { source, .. }) => lock(source).is_none(),
+            Some(Unbuffered::Shared(_)) | None => false,
         }
     }
 
     /// The length of the content, if it is known before it is sent. A message without content has no length.
     #[inline]
-    pub(crate) fn announced(&self) -> Length {
-        match &self.foreign {
-            None if self.is_buffered => Length::Known(self.buffer.len() as u64),
-            None => Length::NoContent,
-            Some(Foreign::Shared(bytes)) => Length::Known(bytes.len() as u64),
-            Some(Foreign::Stream { len: Some(len), .. }) => Length::Known(*len),
-            Some(Foreign::Stream { len: None, .. }) => Length::Unknown,
+    pub(crate) fn declared_length(&self) -> BodyLength {
+        match &self.unbuffered {
+            None if self.is_buffered => BodyLength::Known(self.buffer.len() as u64),
+            None => BodyLength::NoContent,
+            Some(Unbuffered::Shared(bytes)) => BodyLength::Known(bytes.len() as u64),
+            Some(Unbuffered::Stream { len: Some(len), .. }) => BodyLength::Known(*len),
+            Some(Unbuffered::Stream { len: None, .. }) => BodyLength::Unknown,
         }
     }
 
     /// Takes the stream, if there is one that has not been taken yet.
-    pub(crate) fn take_source(&self) -> Option<Source> {
-        match &self.foreign {
-            Some(Foreign::Stream { source, .. }) => lock(source).take(),
-            Some(Foreign::Shared(_)) | None => None,
+    pub(crate) fn take_source(&self) -> Option<BodySource> {
+        match &self.unbuffered {
+            Some(Unbuffered::Stream { source, .. }) => lock(source).take(),
+            Some(Unbuffered::Shared(_)) | None => None,
         }
     }
 
     /// The range of a file, if that is the content.
     pub(crate) fn file_range(&self) -> Option<&FileRange> {
-        match &self.foreign {
-            Some(Foreign::Stream { file, .. }) => file.as_ref(),
-            Some(Foreign::Shared(_)) | None => None,
+        match &self.unbuffered {
+            Some(Unbuffered::Stream { file, .. }) => file.as_ref(),
+            Some(Unbuffered::Shared(_)) | None => None,
         }
     }
 
     /// Makes the buffer the content, to receive into it.
     pub(crate) fn receive(&mut self) -> &mut Arena {
-        clear_cold(&mut self.foreign);
+        clear_cold(&mut self.unbuffered);
         self.is_buffered = true;
         &mut self.buffer
     }
@@ -225,8 +229,8 @@ impl Body {
     /// The buffer to append to, which holds the content so far.
     #[inline]
     fn append(&mut self) -> io::Result<&mut Arena> {
-        if self.foreign.is_some() {
-            self.take_over()?;
+        if self.unbuffered.is_some() {
+            self.copy_into_buffer()?;
         }
         self.is_buffered = true;
         Ok(&mut self.buffer)
@@ -234,11 +238,11 @@ impl Body {
 
     /// Copies content that is not in our memory to where more can follow it.
     #[cold]
-    fn take_over(&mut self) -> io::Result<()> {
+    fn copy_into_buffer(&mut self) -> io::Result<()> {
         if self.is_stream() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the body is a stream already"));
         }
-        if let Some(Foreign::Shared(bytes)) = self.foreign.take() {
+        if let Some(Unbuffered::Shared(bytes)) = self.unbuffered.take() {
             self.is_buffered = true;
             self.buffer.extend(&bytes);
         }
@@ -248,7 +252,7 @@ impl Body {
 
 /// What is known about the length of content before it is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Length {
+pub(crate) enum BodyLength {
     NoContent,
     Known(u64),
     Unknown,
@@ -272,7 +276,7 @@ macro_rules! bytes_are_bodies {
         impl From<$type> for Body {
             /// Makes a body of the bytes without copying them: see [`Body::set_shared`].
             fn from(bytes: $type) -> Body {
-                Body { foreign: Some(Foreign::Shared(bytes.into())), ..Body::default() }
+                Body { unbuffered: Some(Unbuffered::Shared(bytes.into())), ..Body::default() }
             }
         }
     )*};
@@ -318,11 +322,11 @@ impl PartialEq for Body {
 
 impl fmt::Debug for Body {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.announced(), self.is_stream()) {
-            (Length::NoContent, _) => f.write_str("none"),
-            (Length::Known(_), false) => write!(f, "{} bytes", self.len()),
-            (Length::Known(len), true) => write!(f, "a stream of {len} bytes"),
-            (Length::Unknown, _) => f.write_str("a stream"),
+        match (self.declared_length(), self.is_stream()) {
+            (BodyLength::NoContent, _) => f.write_str("none"),
+            (BodyLength::Known(_), false) => write!(f, "{} bytes", self.len()),
+            (BodyLength::Known(len), true) => write!(f, "a stream of {len} bytes"),
+            (BodyLength::Unknown, _) => f.write_str("a stream"),
         }
     }
 }
@@ -350,8 +354,11 @@ mod tests {
         #[track_caller]
         fn check(bytes: impl Into<Body>, expected: &str) {
             let body = bytes.into();
-            assert_eq!((body.text(), body.announced()), (Ok(expected), Length::Known(expected.len() as u64)));
-            assert!(matches!(body.foreign, Some(Foreign::Shared(_))));
+            assert_eq!(
+                (body.text(), body.declared_length()),
+                (Ok(expected), BodyLength::Known(expected.len() as u64))
+            );
+            assert!(matches!(body.unbuffered, Some(Unbuffered::Shared(_))));
         }
         check("", "");
         check("static", "static");
@@ -367,7 +374,7 @@ mod tests {
         body.set_stream(&b"source"[..], Some(6));
         let twin = body.clone();
         assert!(body.write_all(b"x").is_err() && fmt::Write::write_str(&mut body, "x").is_err());
-        assert_eq!((body.announced(), body.is_empty()), (Length::Known(6), false));
+        assert_eq!((body.declared_length(), body.is_empty()), (BodyLength::Known(6), false));
         assert!(twin.take_source().is_some() && body.take_source().is_none());
     }
 
@@ -377,7 +384,7 @@ mod tests {
         body.set_bytes(vec![0; 1 << 20]);
         body.reset();
         body.shrink();
-        assert_eq!((&body, body.announced()), (&Body::new(), Length::NoContent));
+        assert_eq!((&body, body.declared_length()), (&Body::new(), BodyLength::NoContent));
         assert!(body.buffer.spare(0).len() <= BUFFER_KEPT_MAX);
     }
 }

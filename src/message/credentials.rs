@@ -5,7 +5,7 @@ use std::fmt;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 
-use super::{Class, InvalidCredentials, Name, Request, basic_credentials};
+use super::{FieldName, InvalidCredentials, OctetSet, Request, basic_credentials};
 
 /// The user-id and password of the scheme Basic (RFC 7617), as [`Request::basic_auth`] returns them.
 ///
@@ -139,7 +139,7 @@ impl Request {
     /// What follows `scheme`, which is compared in any case, in the only `authorization` field (RFC 9110 §11.4), or in
     /// the one that stands for the user and the password of the URL.
     fn credentials(&self, scheme: &str) -> Option<&str> {
-        let value = match self.headers.sole(AUTHORIZATION).ok()? {
+        let value = match self.headers.single(AUTHORIZATION).ok()? {
             Some(value) => str::from_utf8(value).ok()?,
             None => self.target().authorization()?,
         };
@@ -148,13 +148,13 @@ impl Request {
     }
 }
 
-const AUTHORIZATION: Name<'static> = Name::new("authorization");
+const AUTHORIZATION: FieldName<'static> = FieldName::new("authorization");
 
 /// `token68` (RFC 9110 §11.2), which RFC 6750 calls `b64token`.
 fn is_token68(text: &str) -> bool {
-    static OCTET: Class = Class::UNRESERVED.with(b"+/");
+    static OCTET: OctetSet = OctetSet::UNRESERVED.with(b"+/");
     let front = text.trim_end_matches('=').as_bytes();
-    !front.is_empty() && OCTET.covers(front)
+    !front.is_empty() && OCTET.contains_all(front)
 }
 
 impl fmt::Debug for BasicAuth {

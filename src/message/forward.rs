@@ -2,7 +2,8 @@
 
 use super::percent;
 use super::{
-    Headers, InvalidTarget, Method, Name, Request, Response, Target, Version, members, saturating_decimal,
+    FieldName, Headers, InvalidTarget, Method, Request, Response, Target, Version, members,
+    saturating_decimal,
 };
 
 impl Request {
@@ -128,7 +129,7 @@ impl Request {
         // The base is checked alone first, or the path could become the host of a base without one.
         let (base, origin_len) = Target::base(base)?;
         let base = base.strip_suffix('/').unwrap_or(&base);
-        let target = Target::of_url([base, path, query].concat())?;
+        let target = Target::from_url([base, path, query].concat())?;
         if base.len() > origin_len && goes_up(&percent::decoded(self.target().path())) {
             return Err(InvalidTarget::Outside);
         }
@@ -136,11 +137,11 @@ impl Request {
         onward.headers = self.headers.forwarded();
         // Else it would be sent in chunks, which servers of HTTP/1.0 do not understand (RFC 9112 §6.1).
         if self.method().suggests_content() && self.is_known_to_be_empty() {
-            onward.headers.put(Name::CONTENT_LENGTH, b"0");
+            onward.headers.put(FieldName::CONTENT_LENGTH, b"0");
         }
         // What the server behind sends there is forwarded, unless the peer knows no chunks (§6.5, §10.1.4).
         if self.version() == Version::Http11 && self.headers.contains_token("te", "trailers") {
-            onward.headers.put(Name::TE, b"trailers");
+            onward.headers.put(FieldName::TE, b"trailers");
         }
         if matches!(self.method(), Method::Options | Method::Trace) {
             count_down(&mut onward.headers)?;
@@ -157,13 +158,13 @@ impl Request {
 /// Decrements how often a request may still be forwarded, if it says so (RFC 9110 §7.6.2). A value that cannot be read
 /// cannot be decremented, and the field is there to end loops, so that is an error.
 fn count_down(headers: &mut Headers) -> Result<(), InvalidTarget> {
-    let left = match &*Vec::from_iter(headers.named(Name::MAX_FORWARDS)) {
+    let left = match &*Vec::from_iter(headers.named(FieldName::MAX_FORWARDS)) {
         [] => return Ok(()),
         [only] => saturating_decimal(only).and_then(|left| left.checked_sub(1)),
         [_, ..] => None,
     };
     let left = left.ok_or(InvalidTarget::MaxForwards)?;
-    headers.put(Name::MAX_FORWARDS, itoa::Buffer::new().format(left).as_bytes());
+    headers.put(FieldName::MAX_FORWARDS, itoa::Buffer::new().format(left).as_bytes());
     Ok(())
 }
 
@@ -228,8 +229,8 @@ impl Headers {
     /// Keeps only what may go to the next hop. Returns the lines of `connection`, by which the trailers are judged.
     pub(crate) fn forward(&mut self) -> Headers {
         let mut listing = Headers::new();
-        for line in self.named(Name::CONNECTION) {
-            listing.push(Name::CONNECTION, line);
+        for line in self.named(FieldName::CONNECTION) {
+            listing.push(FieldName::CONNECTION, line);
         }
         for hop in HOP_BY_HOP {
             self.remove(hop.as_str());
@@ -241,7 +242,7 @@ impl Headers {
     /// Removes the fields that the `connection` of these `headers` lists.
     fn remove_listed(&mut self, headers: &Headers) {
         // One pass over the options, instead of one for each field: a peer can list tens of thousands of them.
-        for option in headers.named(Name::CONNECTION).flat_map(members) {
+        for option in headers.named(FieldName::CONNECTION).flat_map(members) {
             if let Ok(option) = str::from_utf8(option)
                 && !FRAMING.iter().any(|framing| framing.eq_ignore_ascii_case(option))
             {
@@ -255,16 +256,16 @@ impl Headers {
 const FRAMING: [&str; 2] = ["content-length", "transfer-encoding"];
 
 /// Fields from one hop to the next only; `host` is set anew.
-const HOP_BY_HOP: [Name<'static>; 9] = [
-    Name::CONNECTION,
-    Name::EXPECT,
-    Name::HOST,
-    Name::KEEP_ALIVE,
-    Name::new("proxy-authenticate"),
-    Name::new("proxy-authorization"),
-    Name::new("proxy-connection"),
-    Name::TE,
-    Name::UPGRADE,
+const HOP_BY_HOP: [FieldName<'static>; 9] = [
+    FieldName::CONNECTION,
+    FieldName::EXPECT,
+    FieldName::HOST,
+    FieldName::KEEP_ALIVE,
+    FieldName::new("proxy-authenticate"),
+    FieldName::new("proxy-authorization"),
+    FieldName::new("proxy-connection"),
+    FieldName::TE,
+    FieldName::UPGRADE,
 ];
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ pub enum InvalidRequest {
 impl InvalidRequest {
     /// The error for `url`.
     #[cold]
-    pub(crate) fn of_url(invalid: InvalidTarget, url: &str) -> InvalidRequest {
+    pub(crate) fn from_url(invalid: InvalidTarget, url: &str) -> InvalidRequest {
         InvalidRequest::Target(invalid, Some(Excerpt(&without_secrets(url)).to_string().into()))
     }
 }

@@ -16,7 +16,7 @@ mod headers;
 
 mod body;
 #[cfg(any(feature = "fs", feature = "multipart"))]
-mod pieces;
+mod body_chain;
 mod timings;
 
 mod charset;
@@ -30,23 +30,24 @@ mod precondition;
 mod text;
 
 pub use body::Body;
-pub(crate) use body::{FileRange, Length, Source};
+pub(crate) use body::{BodyLength, BodySource, FileRange};
+#[cfg(any(feature = "fs", feature = "multipart"))]
+pub(crate) use body_chain::{BodyChain, ChainLink, multipart};
 pub use charset::InvalidCharset;
 #[cfg(feature = "json")]
-pub(crate) use content::Unfit;
+pub(crate) use content::ContentError;
 pub use cookie::{Cookies, InvalidCookie, RawSetCookie, SameSite, SetCookie};
 pub use credentials::BasicAuth;
 pub use form::{Form, FormBuf, FormPairs, InvalidForm, InvalidValue};
 pub(crate) use headers::{
-    CONTENT_FIELDS, Name, Several, Tag, is_field_value, is_tchar, is_token, members, token_len, trim,
+    CONTENT_FIELDS, FieldName, NameHash, Repeated, is_field_value, is_tchar, is_token, members, token_len,
+    trim,
 };
 pub use headers::{FieldValue, Headers, HeadersIter, InvalidField};
 pub use invalid_request::InvalidRequest;
 pub use method::{ExtensionMethod, InvalidMethod, Method};
-#[cfg(any(feature = "fs", feature = "multipart"))]
-pub(crate) use pieces::{Piece, Pieces, multipart};
 #[cfg(feature = "fs")]
-pub(crate) use precondition::{Validators, Verdict, evaluate};
+pub(crate) use precondition::{PreconditionResult, Validators, evaluate_preconditions};
 pub use request::Request;
 pub use response::Response;
 pub use status::{InvalidStatus, Status};
@@ -56,9 +57,9 @@ pub(crate) use target::{Authority, Scheme, port_number, split_port, uri_host};
 pub use target::{InvalidTarget, Target, TargetForm};
 #[cfg(any(feature = "multipart", all(windows, feature = "fs")))]
 pub(crate) use text::is_file_name;
-pub(crate) use text::{
-    Class, ImfDate, basic_credentials, decimal, month_number, percent, saturating_decimal,
-};
 pub use text::{FromText, InvalidCredentials, InvalidText};
+pub(crate) use text::{
+    ImfDate, OctetSet, basic_credentials, decimal, month_number, percent, saturating_decimal,
+};
 pub use timings::Timings;
 pub use version::Version;

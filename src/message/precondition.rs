@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use super::{CONTENT_FIELDS, Headers, Method, Name, Request, Response, Status};
+use super::{CONTENT_FIELDS, FieldName, Headers, Method, Request, Response, Status};
 use crate::memory::Reset;
 
 impl Response {
@@ -62,10 +62,10 @@ impl Response {
             return true;
         }
         let modified = self.headers.date("last-modified");
-        match evaluate(request, Validators { etag: self.headers.first(ETAG), modified }) {
-            Verdict::Proceed => return true,
-            Verdict::NotModified => self.set_not_modified(),
-            Verdict::Failed => {
+        match evaluate_preconditions(request, Validators { etag: self.headers.first(ETAG), modified }) {
+            PreconditionResult::Proceed => return true,
+            PreconditionResult::NotModified => self.set_not_modified(),
+            PreconditionResult::Failed => {
                 self.status = Status::PRECONDITION_FAILED;
                 self.body.clear();
                 self.headers.remove_each(&CONTENT_FIELDS);
@@ -89,7 +89,7 @@ pub(crate) struct Validators<'a> {
 
 /// The result of the preconditions of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum PreconditionResult {
     Proceed,
     /// 304: what the peer has stored is still valid.
     NotModified,
@@ -98,38 +98,38 @@ pub(crate) enum Verdict {
 }
 
 /// Evaluates all preconditions except If-Range, in the order of RFC 9110 §13.2.2.
-pub(crate) fn evaluate(request: &Request, current: Validators<'_>) -> Verdict {
+pub(crate) fn evaluate_preconditions(request: &Request, current: Validators<'_>) -> PreconditionResult {
     let (fields, modified) = (&request.headers, current.modified);
     let is_read = match request.method() {
-        Method::Connect | Method::Options | Method::Trace => return Verdict::Proceed,
+        Method::Connect | Method::Options | Method::Trace => return PreconditionResult::Proceed,
         Method::Get | Method::Head => true,
         _ => false,
     };
     if fields.first(IF_MATCH).is_some() {
         if !lists(fields, IF_MATCH, current, Comparison::Strong) {
-            return Verdict::Failed;
+            return PreconditionResult::Failed;
         }
     } else if date(fields, IF_UNMODIFIED_SINCE).is_some_and(|since| modified.is_some_and(|at| at > since)) {
-        return Verdict::Failed;
+        return PreconditionResult::Failed;
     }
     if fields.first(IF_NONE_MATCH).is_some() {
         return match lists(fields, IF_NONE_MATCH, current, Comparison::Weak) {
-            true if is_read => Verdict::NotModified,
-            true => Verdict::Failed,
-            false => Verdict::Proceed,
+            true if is_read => PreconditionResult::NotModified,
+            true => PreconditionResult::Failed,
+            false => PreconditionResult::Proceed,
         };
     }
     match date(fields, IF_MODIFIED_SINCE) {
-        Some(since) if is_read && modified.is_some_and(|at| at <= since) => Verdict::NotModified,
-        _ => Verdict::Proceed,
+        Some(since) if is_read && modified.is_some_and(|at| at <= since) => PreconditionResult::NotModified,
+        _ => PreconditionResult::Proceed,
     }
 }
 
-const ETAG: Name<'static> = Name::new("etag");
-const IF_MATCH: Name<'static> = Name::new("if-match");
-const IF_MODIFIED_SINCE: Name<'static> = Name::new("if-modified-since");
-const IF_NONE_MATCH: Name<'static> = Name::new("if-none-match");
-const IF_UNMODIFIED_SINCE: Name<'static> = Name::new("if-unmodified-since");
+const ETAG: FieldName<'static> = FieldName::new("etag");
+const IF_MATCH: FieldName<'static> = FieldName::new("if-match");
+const IF_MODIFIED_SINCE: FieldName<'static> = FieldName::new("if-modified-since");
+const IF_NONE_MATCH: FieldName<'static> = FieldName::new("if-none-match");
+const IF_UNMODIFIED_SINCE: FieldName<'static> = FieldName::new("if-unmodified-since");
 
 /// How two entity-tags are compared (RFC 9110 §8.8.3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,11 +140,11 @@ enum Comparison {
 
 /// Whether a field, over all its lines, lists the current etag, or is `*` while there is a representation. What follows
 /// a mistake is ignored.
-fn lists(fields: &Headers, name: Name<'_>, current: Validators<'_>, comparison: Comparison) -> bool {
+fn lists(fields: &Headers, name: FieldName<'_>, current: Validators<'_>, comparison: Comparison) -> bool {
     let Validators { etag, modified } = current;
     fields.named(name).any(|line| match (line, etag) {
         (b"*", _) => etag.is_some() || modified.is_some(),
-        (line, Some(etag)) => tags(line).any(|tag| tag.is(etag, comparison)),
+        (line, Some(etag)) => entity_tags(line).any(|tag| tag.is(etag, comparison)),
         (_, None) => false,
     })
 }
@@ -166,7 +166,7 @@ impl EntityTag<'_> {
 }
 
 /// `#entity-tag`. A backslash does not escape here, so this differs from other lists (RFC 9110 §8.8.3).
-fn tags(line: &[u8]) -> impl Iterator<Item = EntityTag<'_>> {
+fn entity_tags(line: &[u8]) -> impl Iterator<Item = EntityTag<'_>> {
     let mut rest = line;
     std::iter::from_fn(move || {
         while let [b' ' | b'\t' | b',', after @ ..] = rest {
@@ -187,7 +187,7 @@ fn tags(line: &[u8]) -> impl Iterator<Item = EntityTag<'_>> {
 
 /// The date of a field with a single valid line; others are ignored (RFC 9110 §13.1.3, §13.1.4).
 #[inline]
-fn date(fields: &Headers, name: Name<'_>) -> Option<SystemTime> {
+fn date(fields: &Headers, name: FieldName<'_>) -> Option<SystemTime> {
     let mut lines = fields.named(name);
     let is_alone = lines.next().is_some() && lines.next().is_none();
     is_alone.then(|| fields.date(name.as_str())).flatten()
@@ -220,8 +220,8 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(name: &str, value: &str, expected: Verdict) {
-        assert_eq!(evaluate(&get(&[(name, value)]), current()), expected, "{name}: {value}");
+    fn check(name: &str, value: &str, expected: PreconditionResult) {
+        assert_eq!(evaluate_preconditions(&get(&[(name, value)]), current()), expected, "{name}: {value}");
     }
 
     #[test]
@@ -239,14 +239,18 @@ mod tests {
             "\"\u{e9}\", \"v1\"",
         ];
         for list in same {
-            check("if-match", list, Verdict::Proceed);
-            check("if-none-match", list, Verdict::NotModified);
+            check("if-match", list, PreconditionResult::Proceed);
+            check("if-none-match", list, PreconditionResult::NotModified);
         }
-        check("if-match", "W/\"v1\"", Verdict::Failed);
-        check("if-none-match", "W/\"v1\"", Verdict::NotModified);
-        check("if-none-match", "\"a\", W/\"v1\"", Verdict::NotModified);
+        check("if-match", "W/\"v1\"", PreconditionResult::Failed);
+        check("if-none-match", "W/\"v1\"", PreconditionResult::NotModified);
+        check("if-none-match", "\"a\", W/\"v1\"", PreconditionResult::NotModified);
         let lines = get(&[("if-match", "\"a\""), ("if-match", "\"v1\"")]);
-        assert_eq!(evaluate(&lines, current()), Verdict::Proceed, "the list is that of all lines");
+        assert_eq!(
+            evaluate_preconditions(&lines, current()),
+            PreconditionResult::Proceed,
+            "the list is that of all lines"
+        );
         let others = [
             "",
             "\"v2\"",
@@ -268,8 +272,8 @@ mod tests {
             "\"v1\" \"a\"",
         ];
         for list in others {
-            check("if-match", list, Verdict::Failed);
-            check("if-none-match", list, Verdict::Proceed);
+            check("if-match", list, PreconditionResult::Failed);
+            check("if-none-match", list, PreconditionResult::Proceed);
         }
     }
 
@@ -279,29 +283,37 @@ mod tests {
         for (tag, seen) in
             [("W/\"v1\"", true), ("\"v1\"", true), ("*", true), ("\"v2\"", false), ("W/\"v2\"", false)]
         {
-            let seen = if seen { Verdict::NotModified } else { Verdict::Proceed };
-            assert_eq!(evaluate(&get(&[("if-none-match", tag)]), weak), seen, "{tag}");
-            let matches = if tag == "*" { Verdict::Proceed } else { Verdict::Failed };
-            assert_eq!(evaluate(&get(&[("if-match", tag)]), weak), matches, "{tag}");
+            let seen = if seen { PreconditionResult::NotModified } else { PreconditionResult::Proceed };
+            assert_eq!(evaluate_preconditions(&get(&[("if-none-match", tag)]), weak), seen, "{tag}");
+            let matches = if tag == "*" { PreconditionResult::Proceed } else { PreconditionResult::Failed };
+            assert_eq!(evaluate_preconditions(&get(&[("if-match", tag)]), weak), matches, "{tag}");
         }
     }
 
     #[test]
     fn dates_are_compared_to_the_second_13_1_3_13_1_4() {
-        check("if-modified-since", BEFORE, Verdict::Proceed);
-        check("if-modified-since", MODIFIED, Verdict::NotModified);
-        check("if-modified-since", AFTER, Verdict::NotModified);
-        check("if-unmodified-since", BEFORE, Verdict::Failed);
-        check("if-unmodified-since", MODIFIED, Verdict::Proceed);
-        check("if-unmodified-since", AFTER, Verdict::Proceed);
+        check("if-modified-since", BEFORE, PreconditionResult::Proceed);
+        check("if-modified-since", MODIFIED, PreconditionResult::NotModified);
+        check("if-modified-since", AFTER, PreconditionResult::NotModified);
+        check("if-unmodified-since", BEFORE, PreconditionResult::Failed);
+        check("if-unmodified-since", MODIFIED, PreconditionResult::Proceed);
+        check("if-unmodified-since", AFTER, PreconditionResult::Proceed);
         for name in ["if-modified-since", "if-unmodified-since"] {
             for value in ["", "0", "yesterday", "\"v1\"", "Sun, 06 Nov 1994 08:49:37", "-1"] {
-                check(name, value, Verdict::Proceed);
+                check(name, value, PreconditionResult::Proceed);
             }
             let twice = get(&[(name, BEFORE), (name, MODIFIED)]);
-            assert_eq!(evaluate(&twice, current()), Verdict::Proceed, "two dates are none");
+            assert_eq!(
+                evaluate_preconditions(&twice, current()),
+                PreconditionResult::Proceed,
+                "two dates are none"
+            );
             let undated = Validators { modified: None, ..current() };
-            assert_eq!(evaluate(&get(&[(name, BEFORE)]), undated), Verdict::Proceed, "there is no date");
+            assert_eq!(
+                evaluate_preconditions(&get(&[(name, BEFORE)]), undated),
+                PreconditionResult::Proceed,
+                "there is no date"
+            );
         }
     }
 
@@ -316,33 +328,37 @@ mod tests {
             let lines = names.iter().zip(conditions).filter_map(|(name, set)| Some((*name, set?.0)));
             let [matches, unmodified, seen, since] = conditions.map(|set| set.map(|(_, holds)| holds));
             let expected = match (matches.or(unmodified), seen.or(since)) {
-                (Some(false), _) => Verdict::Failed,
-                (_, Some(true)) => Verdict::NotModified,
-                (_, Some(false) | None) => Verdict::Proceed,
+                (Some(false), _) => PreconditionResult::Failed,
+                (_, Some(true)) => PreconditionResult::NotModified,
+                (_, Some(false) | None) => PreconditionResult::Proceed,
             };
-            assert_eq!(evaluate(&get(&Vec::from_iter(lines)), current()), expected, "{conditions:?}");
+            assert_eq!(
+                evaluate_preconditions(&get(&Vec::from_iter(lines)), current()),
+                expected,
+                "{conditions:?}"
+            );
         }
     }
 
     #[test]
     fn what_changes_a_representation_gets_412_13_1_2() {
         for method in [Method::Post, Method::Put, Method::Delete, Method::Patch] {
-            let verdict = |name, value| evaluate(&asks(method, &[(name, value)]), current());
-            assert_eq!(verdict("if-none-match", "W/\"v1\""), Verdict::Failed, "{method}");
-            assert_eq!(verdict("if-none-match", "\"v2\""), Verdict::Proceed, "{method}");
+            let verdict = |name, value| evaluate_preconditions(&asks(method, &[(name, value)]), current());
+            assert_eq!(verdict("if-none-match", "W/\"v1\""), PreconditionResult::Failed, "{method}");
+            assert_eq!(verdict("if-none-match", "\"v2\""), PreconditionResult::Proceed, "{method}");
             assert_eq!(
                 verdict("if-modified-since", AFTER),
-                Verdict::Proceed,
+                PreconditionResult::Proceed,
                 "{method}: only for GET and HEAD"
             );
-            assert_eq!(verdict("if-match", "\"v2\""), Verdict::Failed, "{method}");
-            assert_eq!(verdict("if-unmodified-since", BEFORE), Verdict::Failed, "{method}");
+            assert_eq!(verdict("if-match", "\"v2\""), PreconditionResult::Failed, "{method}");
+            assert_eq!(verdict("if-unmodified-since", BEFORE), PreconditionResult::Failed, "{method}");
         }
         for method in [Method::Connect, Method::Options, Method::Trace] {
             let request = asks(method, &[("if-match", "\"v2\""), ("if-none-match", "*")]);
             assert_eq!(
-                evaluate(&request, current()),
-                Verdict::Proceed,
+                evaluate_preconditions(&request, current()),
+                PreconditionResult::Proceed,
                 "{method}: nothing is selected (§13.2.1)"
             );
         }
@@ -354,12 +370,22 @@ mod tests {
         let nothing = Validators { etag: None, modified: None };
         let tagged = Validators { modified: None, ..current() };
         for (current, exists) in [(dated, true), (tagged, true), (nothing, false)] {
-            let verdict = |name| evaluate(&asks(Method::Put, &[(name, "*")]), current) == Verdict::Proceed;
+            let verdict = |name| {
+                evaluate_preconditions(&asks(Method::Put, &[(name, "*")]), current)
+                    == PreconditionResult::Proceed
+            };
             assert_eq!((verdict("if-match"), verdict("if-none-match")), (exists, !exists), "{current:?}");
         }
         for current in [dated, nothing] {
-            assert_eq!(evaluate(&get(&[("if-match", ETAG)]), current), Verdict::Failed, "it has no such tag");
-            assert_eq!(evaluate(&get(&[("if-none-match", ETAG)]), current), Verdict::Proceed);
+            assert_eq!(
+                evaluate_preconditions(&get(&[("if-match", ETAG)]), current),
+                PreconditionResult::Failed,
+                "it has no such tag"
+            );
+            assert_eq!(
+                evaluate_preconditions(&get(&[("if-none-match", ETAG)]), current),
+                PreconditionResult::Proceed
+            );
         }
     }
 

@@ -5,8 +5,9 @@ use std::borrow::Cow;
 use bytes::Bytes;
 
 use super::{
-    Body, Cookies, Form, FormBuf, Headers, InvalidCookie, InvalidField, InvalidForm, InvalidRequest,
-    InvalidTarget, InvalidText, Length, Method, Name, Target, Version, cookie, is_token, split_port, target,
+    Body, BodyLength, Cookies, FieldName, Form, FormBuf, Headers, InvalidCookie, InvalidField, InvalidForm,
+    InvalidRequest, InvalidTarget, InvalidText, Method, Target, Version, cookie, is_token, split_port,
+    target,
 };
 use crate::memory::Reset;
 
@@ -173,7 +174,7 @@ impl Request {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_url(&mut self, url: &str) -> Result<(), InvalidRequest> {
-        self.target.set_url(url).map_err(|invalid| InvalidRequest::of_url(invalid, url))
+        self.target.set_url(url).map_err(|invalid| InvalidRequest::from_url(invalid, url))
     }
 
     /// Replaces the method, and keeps the target. The target of a CONNECT and the `*` of OPTIONS fit no other method; a
@@ -294,7 +295,7 @@ impl Request {
 
     /// Sets the content to a copy of `text`, as `text/plain` in UTF-8.
     pub fn set_text(&mut self, text: impl AsRef<str>) {
-        self.headers.put(Name::CONTENT_TYPE, b"text/plain; charset=utf-8");
+        self.headers.put(FieldName::CONTENT_TYPE, b"text/plain; charset=utf-8");
         self.body.set_bytes(text.as_ref());
     }
 
@@ -304,7 +305,7 @@ impl Request {
     ///
     /// Fails if the content type is not a valid field value. The request is then unchanged.
     pub fn set_bytes(&mut self, content_type: &str, bytes: impl AsRef<[u8]>) -> Result<(), InvalidField> {
-        self.headers.put_value(Name::CONTENT_TYPE, content_type)?;
+        self.headers.put_value(FieldName::CONTENT_TYPE, content_type)?;
         self.body.set_bytes(bytes);
         Ok(())
     }
@@ -316,14 +317,14 @@ impl Request {
     ///
     /// Fails if the content type is not a valid field value. The request is then unchanged.
     pub fn set_shared(&mut self, content_type: &str, bytes: impl Into<Bytes>) -> Result<(), InvalidField> {
-        self.headers.put_value(Name::CONTENT_TYPE, content_type)?;
+        self.headers.put_value(FieldName::CONTENT_TYPE, content_type)?;
         self.body.set_shared(bytes);
         Ok(())
     }
 
     /// Makes `form` the content, and sets the content type.
     pub fn set_form(&mut self, form: &FormBuf) {
-        self.headers.put(Name::CONTENT_TYPE, FORM_TYPE);
+        self.headers.put(FieldName::CONTENT_TYPE, FORM_TYPE);
         self.body.set_bytes(form.as_str());
     }
 
@@ -347,14 +348,14 @@ impl Request {
         }
         // There must be only one line (RFC 6265bis §5.8.1).
         let mut line = Vec::new();
-        for old in self.headers.named(Name::COOKIE) {
+        for old in self.headers.named(FieldName::COOKIE) {
             line.extend_from_slice(old);
             line.extend_from_slice(b"; ");
         }
         for piece in [name, "=", value] {
             line.extend_from_slice(piece.as_bytes());
         }
-        self.headers.put(Name::COOKIE, &line);
+        self.headers.put(FieldName::COOKIE, &line);
         Ok(())
     }
 
@@ -403,8 +404,8 @@ impl Request {
     pub(crate) fn is_unread(&self) -> bool {
         let is_coming = self.headers.content_length().is_some_and(|len| len > 0);
         // A chunked body may turn out to be empty. Once that is known, it counts as received.
-        let is_chunked = self.headers.first(Name::TRANSFER_ENCODING).is_some();
-        let is_missing = self.body.announced() == Length::NoContent;
+        let is_chunked = self.headers.first(FieldName::TRANSFER_ENCODING).is_some();
+        let is_missing = self.body.declared_length() == BodyLength::NoContent;
         self.body.is_stream() || (is_coming && self.body.is_empty()) || (is_chunked && is_missing)
     }
 
@@ -477,7 +478,7 @@ mod tests {
             ("http://a:b%0a@c/", InvalidTarget::Userinfo),
         ] {
             let mut request = filled();
-            let refused = InvalidRequest::of_url(reason, url);
+            let refused = InvalidRequest::from_url(reason, url);
             assert_eq!(request.set_url(url), Err(refused.clone()), "{url:?}");
             assert_eq!(request, filled(), "{url:?}");
             assert_eq!(Request::get(url), Err(refused), "{url:?}");

@@ -4,7 +4,9 @@ use std::str::Utf8Error;
 
 use bytes::Bytes;
 
-use super::{Body, CONTENT_FIELDS, Headers, InvalidCookie, InvalidField, Name, SetCookie, Status, Timings};
+use super::{
+    Body, CONTENT_FIELDS, FieldName, Headers, InvalidCookie, InvalidField, SetCookie, Status, Timings,
+};
 use crate::memory::{Reset, clear_cold};
 
 /// A response, either to be sent or received. The same type serves in both directions.
@@ -93,7 +95,7 @@ impl Response {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_bytes(&mut self, content_type: &str, bytes: impl AsRef<[u8]>) -> Result<(), InvalidField> {
-        self.headers.put_value(Name::CONTENT_TYPE, content_type)?;
+        self.headers.put_value(FieldName::CONTENT_TYPE, content_type)?;
         self.body.set_bytes(bytes);
         Ok(())
     }
@@ -105,7 +107,7 @@ impl Response {
     ///
     /// Fails if the content type is not a valid field value. The response is then unchanged.
     pub fn set_shared(&mut self, content_type: &str, bytes: impl Into<Bytes>) -> Result<(), InvalidField> {
-        self.headers.put_value(Name::CONTENT_TYPE, content_type)?;
+        self.headers.put_value(FieldName::CONTENT_TYPE, content_type)?;
         self.body.set_shared(bytes);
         Ok(())
     }
@@ -176,7 +178,7 @@ impl Response {
     /// Returns the cookies that are set, as [`SetCookie::parse`] reads them. A browser would not keep all of them: their
     /// domain must be its own, for example, and their [prefix](SetCookie::keeps_prefix) must be true.
     pub fn cookies(&self) -> impl Iterator<Item = SetCookie<'_>> {
-        self.headers.named(Name::SET_COOKIE).filter_map(SetCookie::parse)
+        self.headers.named(FieldName::SET_COOKIE).filter_map(SetCookie::parse)
     }
 
     /// Returns how long each phase of the exchange took; all zero if no client has received this response.
@@ -199,7 +201,7 @@ impl Response {
 
     #[inline]
     fn set_content_type(&mut self, value: &str) {
-        self.headers.put(Name::CONTENT_TYPE, value.as_bytes());
+        self.headers.put(FieldName::CONTENT_TYPE, value.as_bytes());
     }
 }
 

@@ -6,7 +6,7 @@ use std::io;
 use bytes::Bytes;
 use tokio::io::AsyncRead;
 
-use crate::message::{Body, Headers, InvalidField, Piece, Pieces, Request, multipart};
+use crate::message::{Body, BodyChain, ChainLink, Headers, InvalidField, Request, multipart};
 use crate::runtime::random_token;
 
 /// Builds a `multipart/form-data` body of texts and files, in order.
@@ -36,7 +36,7 @@ use crate::runtime::random_token;
 #[must_use]
 pub struct Form {
     /// The head of each part, and its content.
-    parts: Vec<(Vec<u8>, Piece)>,
+    parts: Vec<(Vec<u8>, ChainLink)>,
 }
 
 impl Form {
@@ -51,7 +51,7 @@ impl Form {
     ///
     /// Fails if the name contains a control character other than CR, LF and HTAB.
     pub fn text(&mut self, name: &str, text: &str) -> Result<(), InvalidField> {
-        self.push(name, None, &Headers::new(), Piece::Bytes(Bytes::copy_from_slice(text.as_bytes())))
+        self.push(name, None, &Headers::new(), ChainLink::Bytes(Bytes::copy_from_slice(text.as_bytes())))
     }
 
     /// Adds a file from memory. The bytes are copied once, by [`Form::attach`], unless the form contains a stream.
@@ -67,7 +67,7 @@ impl Form {
         content_type: &str,
         bytes: impl Into<Bytes>,
     ) -> Result<(), InvalidField> {
-        self.push(name, Some(file_name), &content_type_field(content_type)?, Piece::Bytes(bytes.into()))
+        self.push(name, Some(file_name), &content_type_field(content_type)?, ChainLink::Bytes(bytes.into()))
     }
 
     /// Adds a file that is read while it is sent.
@@ -86,7 +86,7 @@ impl Form {
         source: impl AsyncRead + Send + 'static,
         len: Option<u64>,
     ) -> Result<(), InvalidField> {
-        let content = Piece::Stream { source: Box::pin(source), left: len };
+        let content = ChainLink::Stream { source: Box::pin(source), left: len };
         self.push(name, Some(file_name), &content_type_field(content_type)?, content)
     }
 
@@ -138,7 +138,7 @@ impl Form {
         let pieces = multipart(&boundary, self.parts);
         match joined(&pieces) {
             Some(bytes) => request.body.set_shared(bytes),
-            None => Pieces::new(pieces).fill(&mut request.body),
+            None => BodyChain::new(pieces).fill(&mut request.body),
         }
         Ok(())
     }
@@ -149,7 +149,7 @@ impl Form {
         name: &str,
         file_name: Option<&str>,
         fields: &Headers,
-        content: Piece,
+        content: ChainLink,
     ) -> Result<(), InvalidField> {
         let file = file_name.map(|file_name| format!("; filename=\"{}\"", escaped(file_name)));
         let disposition = format!("form-data; name=\"{}\"{}", escaped(name), file.unwrap_or_default());
@@ -183,10 +183,10 @@ fn escaped(name: &str) -> String {
 }
 
 /// The bytes of all `pieces`, if they are in memory.
-fn joined(pieces: &[Piece]) -> Option<Vec<u8>> {
+fn joined(pieces: &[ChainLink]) -> Option<Vec<u8>> {
     let bytes = pieces.iter().map(|piece| match piece {
-        Piece::Bytes(bytes) => Some(&bytes[..]),
-        Piece::Stream { .. } => None,
+        ChainLink::Bytes(bytes) => Some(&bytes[..]),
+        ChainLink::Stream { .. } => None,
     });
     Some(bytes.collect::<Option<Vec<_>>>()?.concat())
 }

@@ -1,14 +1,14 @@
 //! [`Announcement`]: how an outgoing message is framed (RFC 9112 §6.1, §6.2, RFC 9110 §8.6).
 
 use super::{Asked, Framing};
-use crate::message::{Length, Method, Response, Version};
+use crate::message::{BodyLength, Method, Response, Version};
 
 /// How an outgoing message is framed: what its head announces, and what follows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Announcement {
     pub(super) announced: Announced,
     framing: Framing,
-    content: Length,
+    content: BodyLength,
     expects: bool,
 }
 
@@ -24,7 +24,7 @@ impl Announcement {
     /// For a response with content of this length. A Content-Length that was set by hand counts where no content is
     /// sent that could be measured (RFC 9110 §8.6).
     #[inline]
-    pub(crate) fn of_response(asked: Asked, response: &Response, content: Length) -> Announcement {
+    pub(crate) fn of_response(asked: Asked, response: &Response, content: BodyLength) -> Announcement {
         use Announced::{Chunked, Nothing};
         let given = || response.headers.content_length().map_or(Nothing, Announced::Length);
         let chunks = asked.version == Version::Http11;
@@ -36,30 +36,32 @@ impl Announcement {
             (205, _) if !asked.connect => (Announced::Length(0), Framing::Empty),
             // The peer takes everything that follows for bytes of its tunnel (RFC 9112 §6.3).
             (200..300, _) if asked.connect => (Nothing, Framing::UntilClose),
-            (304, Length::NoContent) => (given(), Framing::Empty),
-            (304, Length::Known(_) | Length::Unknown) => (Nothing, Framing::Empty),
-            (_, Length::NoContent) if asked.head => (given(), Framing::Empty),
-            (_, Length::Known(_) | Length::NoContent) if chunks && trailers => (Chunked, Framing::Chunked),
-            (_, Length::NoContent) => (Announced::Length(0), Framing::Empty),
-            (_, Length::Known(length)) => (Announced::Length(length), Framing::Length(length)),
-            (_, Length::Unknown) if chunks => (Chunked, Framing::Chunked),
-            (_, Length::Unknown) => (Nothing, Framing::UntilClose),
+            (304, BodyLength::NoContent) => (given(), Framing::Empty),
+            (304, BodyLength::Known(_) | BodyLength::Unknown) => (Nothing, Framing::Empty),
+            (_, BodyLength::NoContent) if asked.head => (given(), Framing::Empty),
+            (_, BodyLength::Known(_) | BodyLength::NoContent) if chunks && trailers => {
+                (Chunked, Framing::Chunked)
+            }
+            (_, BodyLength::NoContent) => (Announced::Length(0), Framing::Empty),
+            (_, BodyLength::Known(length)) => (Announced::Length(length), Framing::Length(length)),
+            (_, BodyLength::Unknown) if chunks => (Chunked, Framing::Chunked),
+            (_, BodyLength::Unknown) => (Nothing, Framing::UntilClose),
         };
         let framing = if asked.head { Framing::Empty } else { framing };
         Announcement { announced, framing, content, expects: false }
     }
 
     /// For a request. One without content announces that only where content is usual (RFC 9110 §8.6).
-    pub(crate) fn of_request(method: Method, content: Length, trailers: bool) -> Announcement {
+    pub(crate) fn of_request(method: Method, content: BodyLength, trailers: bool) -> Announcement {
         use Announced::{Chunked, Nothing};
         let (announced, framing) = match (method, content) {
-            (Method::Post | Method::Put | Method::Patch, Length::NoContent) => {
+            (Method::Post | Method::Put | Method::Patch, BodyLength::NoContent) => {
                 (Announced::Length(0), Framing::Empty)
             }
-            (_, Length::NoContent) => (Nothing, Framing::Empty),
-            (_, Length::Known(_)) if trailers => (Chunked, Framing::Chunked),
-            (_, Length::Known(length)) => (Announced::Length(length), Framing::Length(length)),
-            (_, Length::Unknown) => (Chunked, Framing::Chunked),
+            (_, BodyLength::NoContent) => (Nothing, Framing::Empty),
+            (_, BodyLength::Known(_)) if trailers => (Chunked, Framing::Chunked),
+            (_, BodyLength::Known(length)) => (Announced::Length(length), Framing::Length(length)),
+            (_, BodyLength::Unknown) => (Chunked, Framing::Chunked),
         };
         // Without a body, there is nothing to wait for 100 with (RFC 9110 §10.1.1).
         Announcement { announced, framing, content, expects: !framing.is_empty() }
@@ -83,8 +85,8 @@ impl Announcement {
     /// The length of the content, even if the framing does not announce it, as with chunks.
     pub(crate) fn content_length(self) -> Option<u64> {
         match self.content {
-            Length::Known(length) => Some(length),
-            Length::NoContent | Length::Unknown => None,
+            BodyLength::Known(length) => Some(length),
+            BodyLength::NoContent | BodyLength::Unknown => None,
         }
     }
 }
@@ -92,7 +94,7 @@ impl Announcement {
 #[cfg(test)]
 mod tests {
     use Announced::{Chunked, Nothing};
-    use Length::{Known, NoContent, Unknown};
+    use BodyLength::{Known, NoContent, Unknown};
 
     use super::*;
     use crate::message::Status;
@@ -105,7 +107,7 @@ mod tests {
     /// An answer with this status and content is announced and framed as `expected`, though the handler `set` a length
     /// or a trailer.
     #[track_caller]
-    fn check(asked: Asked, status: u16, set: &str, content: Length, expected: (Announced, Framing)) {
+    fn check(asked: Asked, status: u16, set: &str, content: BodyLength, expected: (Announced, Framing)) {
         let mut response = Response { status: Status::new(status).unwrap(), ..Response::default() };
         match set {
             "" => {}

@@ -3,7 +3,7 @@
 use super::announcement::Announced;
 use super::parse::is_no_trailer;
 use super::{Announcement, Stamp, Wish};
-use crate::message::{Headers, Method, Name, Request, Response, Status, members};
+use crate::message::{FieldName, Headers, Method, Request, Response, Status, members};
 
 /// Writes the head of an answer.
 #[inline]
@@ -19,8 +19,10 @@ pub(crate) fn response(
     out.extend_from_slice(stamp.beside(&response.headers));
     announce(out, announcement);
     match persist {
-        _ if response.headers.may_have(Name::CONNECTION) || response.headers.may_have(Name::UPGRADE) => {
-            let upgrade = response.headers.first(Name::UPGRADE).map(|_| Name::UPGRADE);
+        _ if response.headers.may_have(FieldName::CONNECTION)
+            || response.headers.may_have(FieldName::UPGRADE) =>
+        {
+            let upgrade = response.headers.first(FieldName::UPGRADE).map(|_| FieldName::UPGRADE);
             options(out, &response.headers, persist, upgrade.into_iter());
         }
         Wish::Unsaid => {}
@@ -34,7 +36,12 @@ pub(crate) fn response(
 /// next hop only and must be listed, and other options that were set (RFC 9110 §7.6.1). Separate, since few messages
 /// have it.
 #[inline(never)]
-fn options(out: &mut Vec<u8>, headers: &Headers, persist: Wish, hop: impl Iterator<Item = Name<'static>>) {
+fn options(
+    out: &mut Vec<u8>,
+    headers: &Headers,
+    persist: Wish,
+    hop: impl Iterator<Item = FieldName<'static>>,
+) {
     let decided: Option<&[u8]> = match persist {
         Wish::Unsaid => None,
         Wish::Close => Some(b"close"),
@@ -43,7 +50,7 @@ fn options(out: &mut Vec<u8>, headers: &Headers, persist: Wish, hop: impl Iterat
     let ours: [&[u8]; 4] = [b"close", b"keep-alive", b"upgrade", b"te"];
     let is_ours = |option: &[u8]| ours.iter().any(|our| option.eq_ignore_ascii_case(our));
     let hop = hop.map(|name| name.as_str().as_bytes());
-    let set = headers.named(Name::CONNECTION).flat_map(members).filter(|option| !is_ours(option));
+    let set = headers.named(FieldName::CONNECTION).flat_map(members).filter(|option| !is_ours(option));
     let mut options = decided.into_iter().chain(hop).chain(set);
     let Some(first) = options.next() else { return };
     out.extend_from_slice(b"connection: ");
@@ -92,7 +99,7 @@ pub(crate) fn request(
         out.extend_from_slice(part.as_bytes());
     }
     out.extend_from_slice(b" HTTP/1.1\r\nhost: ");
-    out.extend_from_slice(headers.first(Name::HOST).unwrap_or(added.authority.as_bytes()));
+    out.extend_from_slice(headers.first(FieldName::HOST).unwrap_or(added.authority.as_bytes()));
     out.extend_from_slice(b"\r\n");
     match announcement.expects() {
         true => fields_but(out, headers, &ROUTING),
@@ -112,27 +119,32 @@ pub(crate) fn request(
     }
     announce(out, announcement);
     let may_have = |name| headers.may_have(name) || added.defaults.may_have(name);
-    if [Name::CONNECTION, Name::UPGRADE, Name::TE].into_iter().any(may_have) {
+    if [FieldName::CONNECTION, FieldName::UPGRADE, FieldName::TE].into_iter().any(may_have) {
         let persist = match Wish::of(headers) {
             Wish::Close => Wish::Close,
             // That goes without saying.
             Wish::KeepAlive | Wish::Unsaid => Wish::Unsaid,
         };
         let is_there =
-            |name: &Name<'_>| headers.first(*name).is_some() || added.defaults.first(*name).is_some();
+            |name: &FieldName<'_>| headers.first(*name).is_some() || added.defaults.first(*name).is_some();
         // Both are for the next hop only (§7.8, §10.1.4).
-        options(out, headers, persist, [Name::UPGRADE, Name::TE].into_iter().filter(is_there));
+        options(out, headers, persist, [FieldName::UPGRADE, FieldName::TE].into_iter().filter(is_there));
     }
     out.extend_from_slice(b"\r\n");
 }
 
 /// The fields that [`request`] writes itself.
-pub(crate) const ROUTING: [Name<'static>; 5] =
-    [Name::HOST, Name::CONTENT_LENGTH, Name::TRANSFER_ENCODING, Name::CONNECTION, Name::KEEP_ALIVE];
+pub(crate) const ROUTING: [FieldName<'static>; 5] = [
+    FieldName::HOST,
+    FieldName::CONTENT_LENGTH,
+    FieldName::TRANSFER_ENCODING,
+    FieldName::CONNECTION,
+    FieldName::KEEP_ALIVE,
+];
 
-const ROUTING_AND_EXPECT: [Name<'static>; 6] = {
+const ROUTING_AND_EXPECT: [FieldName<'static>; 6] = {
     let [host, length, encoding, connection, keep_alive] = ROUTING;
-    [host, length, encoding, connection, keep_alive, Name::EXPECT]
+    [host, length, encoding, connection, keep_alive, FieldName::EXPECT]
 };
 
 #[inline]
@@ -174,7 +186,7 @@ fn fields(out: &mut Vec<u8>, headers: &Headers) {
 }
 
 #[inline]
-fn fields_but<const N: usize>(out: &mut Vec<u8>, headers: &Headers, computed: &[Name<'static>; N]) {
+fn fields_but<const N: usize>(out: &mut Vec<u8>, headers: &Headers, computed: &[FieldName<'static>; N]) {
     let may_have = computed.iter().any(|name| headers.may_have(*name));
     match headers.as_wire() {
         Some(wire) if !may_have => out.extend_from_slice(wire),
@@ -184,7 +196,7 @@ fn fields_but<const N: usize>(out: &mut Vec<u8>, headers: &Headers, computed: &[
 
 /// As [`fields_but`], line by line.
 #[inline(never)]
-fn lines_but(out: &mut Vec<u8>, headers: &Headers, computed: &[Name<'static>]) {
+fn lines_but(out: &mut Vec<u8>, headers: &Headers, computed: &[FieldName<'static>]) {
     for (name, value) in headers.lines() {
         if !computed.iter().any(|computed| computed.is(name)) {
             line(out, name, value);
@@ -199,8 +211,8 @@ pub(super) fn trailers(out: &mut Vec<u8>, trailers: &Headers) {
     }
 }
 
-const FRAMING: [Name<'static>; 4] =
-    [Name::CONTENT_LENGTH, Name::TRANSFER_ENCODING, Name::CONNECTION, Name::KEEP_ALIVE];
+const FRAMING: [FieldName<'static>; 4] =
+    [FieldName::CONTENT_LENGTH, FieldName::TRANSFER_ENCODING, FieldName::CONNECTION, FieldName::KEEP_ALIVE];
 
 #[inline]
 fn line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {

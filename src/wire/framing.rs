@@ -1,7 +1,7 @@
 //! [`Framing`]: where does the body end? (RFC 9112 §6.3)
 
 use super::{Asked, WireError};
-use crate::message::{Headers, Name, Status, Version, decimal, is_token, members};
+use crate::message::{FieldName, Headers, Status, Version, decimal, is_token, members};
 
 /// Where the body of a message ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub(crate) fn drop_ambiguous(version: Version, headers: &mut Headers) {
 /// The end of the body according to the fields, if they say anything.
 #[inline]
 fn announced(version: Version, headers: &Headers) -> Result<Option<Framing>, WireError> {
-    match headers.may_have(Name::TRANSFER_ENCODING) || headers.may_have(Name::CONTENT_LENGTH) {
+    match headers.may_have(FieldName::TRANSFER_ENCODING) || headers.may_have(FieldName::CONTENT_LENGTH) {
         true => read(version, headers),
         false => Ok(None),
     }
@@ -66,10 +66,10 @@ fn announced(version: Version, headers: &Headers) -> Result<Option<Framing>, Wir
 /// Reads the two fields that determine it.
 #[inline(never)]
 fn read(version: Version, headers: &Headers) -> Result<Option<Framing>, WireError> {
-    if headers.first(Name::TRANSFER_ENCODING).is_none() {
+    if headers.first(FieldName::TRANSFER_ENCODING).is_none() {
         return Ok(length(headers)?.map(Framing::Length));
     }
-    match (headers.first(Name::CONTENT_LENGTH), version) {
+    match (headers.first(FieldName::CONTENT_LENGTH), version) {
         // One hop could believe the length and another the chunks, which is the classic way to smuggle a request
         // (§11.2). So there is no choice between them.
         (Some(_), _) => Err(WireError::TransferEncoding),
@@ -82,7 +82,7 @@ fn read(version: Version, headers: &Headers) -> Result<Option<Framing>, WireErro
 /// The single Content-Length of a message, if there is one. Even two equal ones are refused: a peer that sends two
 /// cannot be trusted about either.
 fn length(headers: &Headers) -> Result<Option<u64>, WireError> {
-    let mut lengths = headers.named(Name::CONTENT_LENGTH);
+    let mut lengths = headers.named(FieldName::CONTENT_LENGTH);
     let Some(length) = lengths.next() else { return Ok(None) };
     match (decimal(length), lengths.next()) {
         (Some(length @ ..=LENGTH_MAX), None) => Ok(Some(length)),
@@ -97,7 +97,7 @@ const LENGTH_MAX: u64 = i64::MAX as u64;
 /// Transfer-Encoding must be one line that says `chunked` and nothing else. Empty elements are not ignored, though it is
 /// a list (RFC 9110 §5.6.1.2): a reader that does not ignore them does not see chunks.
 fn coding(headers: &Headers) -> Result<(), WireError> {
-    let mut lines = headers.named(Name::TRANSFER_ENCODING);
+    let mut lines = headers.named(FieldName::TRANSFER_ENCODING);
     let (Some(line), None) = (lines.next(), lines.next()) else { return Err(WireError::TransferEncoding) };
     let is_chunked = |coding: &[u8]| coding.eq_ignore_ascii_case(b"chunked");
     if is_chunked(line) {

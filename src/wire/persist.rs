@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::message::{Headers, Name, Version, decimal, members};
+use crate::message::{FieldName, Headers, Version, decimal, members};
 
 /// What the Connection fields of a message say about the time after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,14 +16,14 @@ impl Wish {
     /// The wish that all Connection lines of a message express.
     #[inline]
     pub(crate) fn of(headers: &Headers) -> Wish {
-        if headers.may_have(Name::CONNECTION) { Wish::read(headers) } else { Wish::Unsaid }
+        if headers.may_have(FieldName::CONNECTION) { Wish::read(headers) } else { Wish::Unsaid }
     }
 
     /// Reads all members of all Connection lines. `close` beats `keep-alive` wherever it stands.
     #[inline(never)]
     fn read(headers: &Headers) -> Wish {
         let mut wish = Wish::Unsaid;
-        for line in headers.named(Name::CONNECTION) {
+        for line in headers.named(FieldName::CONNECTION) {
             for option in members(line) {
                 if option.eq_ignore_ascii_case(b"close") {
                     return Wish::Close;
@@ -51,7 +51,7 @@ pub(crate) fn persists(version: Version, wish: Wish) -> bool {
 /// How long a server keeps an idle connection, if it says so: `Keep-Alive: timeout=5` (RFC 2068 §19.7.1.1). Of
 /// several times the shortest counts, which is safe whichever is meant.
 pub(crate) fn patience(headers: &Headers) -> Option<Duration> {
-    let said = headers.named(Name::KEEP_ALIVE).flat_map(members).filter_map(|member| {
+    let said = headers.named(FieldName::KEEP_ALIVE).flat_map(members).filter_map(|member| {
         let (name, seconds) = member.split_at_checked("timeout=".len())?;
         name.eq_ignore_ascii_case(b"timeout=").then_some(seconds).and_then(decimal)
     });

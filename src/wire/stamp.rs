@@ -1,6 +1,6 @@
 //! [`Stamp`]: the `server` and `date` lines of an answer (RFC 9110 §6.6.1, §10.2.4).
 
-use crate::message::{Headers, Name};
+use crate::message::{FieldName, Headers};
 
 /// The lines that a server adds to each answer, ready to be copied.
 #[derive(Clone, Copy, Debug)]
@@ -19,7 +19,7 @@ impl<'a> Stamp<'a> {
     /// The lines for fields that the handler has not set: what it has set may be about an origin behind it.
     #[inline]
     pub(super) fn beside(self, headers: &Headers) -> &'a [u8] {
-        match headers.may_have(Name::SERVER) || headers.may_have(Name::DATE) {
+        match headers.may_have(FieldName::SERVER) || headers.may_have(FieldName::DATE) {
             false => self.both,
             true => self.unsaid(headers),
         }
@@ -28,7 +28,7 @@ impl<'a> Stamp<'a> {
     /// The lines whose names are not in `headers`.
     #[inline(never)]
     fn unsaid(self, headers: &Headers) -> &'a [u8] {
-        match (headers.first(Name::SERVER).is_some(), headers.first(Name::DATE).is_some()) {
+        match (headers.first(FieldName::SERVER).is_some(), headers.first(FieldName::DATE).is_some()) {
             (false, false) => self.both,
             (false, true) => &self.both[..self.server_len],
             (true, false) => &self.both[self.server_len..],

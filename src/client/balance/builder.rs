@@ -96,7 +96,7 @@ impl BalancerBuilder {
     pub fn check(mut self, path: &str, interval: Duration) -> Result<Self, InvalidRequest> {
         let request = Request::get(path)?;
         if request.target().form() != TargetForm::Origin {
-            return Err(InvalidRequest::of_url(InvalidTarget::Form, path));
+            return Err(InvalidRequest::from_url(InvalidTarget::Form, path));
         }
         // Without a pause, checks would keep the hosts busy.
         let interval = interval.max(INTERVAL_MIN);

@@ -277,7 +277,7 @@ impl Shared {
         let may_repeat = self.elsewhere == Elsewhere::Once
             && !attempt.is_second
             && !error.is_sent()
-            && !request.body.is_spent();
+            && !request.body.is_source_taken();
         match may_repeat.then(|| self.choose(Some(&attempt.member))).flatten() {
             Some(other) => Ok(Attempt { is_second: true, ..other }),
             None => Err(error),

@@ -175,7 +175,7 @@ impl Client {
 impl Shared {
     /// Writes the whole `request` as it is sent.
     fn write(wire: &mut Vec<u8>, request: &Request, cookie: Option<&[u8]>, pool: &Pool) {
-        let announcement = Announcement::of_request(request.method(), request.body.announced(), false);
+        let announcement = Announcement::of_request(request.method(), request.body.declared_length(), false);
         pool.write_head(wire, (request, RedirectTaint::SameOrigin), announcement, cookie);
         wire.extend_from_slice(request.body.bytes());
     }
@@ -196,7 +196,7 @@ impl Shared {
             || Wish::of(headers) == Wish::Close;
         let is_accepted = self.accepts == Accepts::Any || request.method().is_safe();
         match is_accepted && !is_alone {
-            true => Ok(ask::check(request.method(), request.body.announced())?),
+            true => Ok(ask::check(request.method(), request.body.declared_length())?),
             false => {
                 let error = ClientError::new(ClientPhase::Prepare, ClientCause::Pipelined);
                 Err(error.with_detail(request.method().to_string()))

@@ -7,8 +7,8 @@ use super::socks::{Login, Lookup, Socks};
 use crate::client::origin::Origin;
 use crate::error::{Excerpt, without_secrets, write_error};
 use crate::message::{
-    Class, FieldValue, Headers, InvalidField, InvalidTarget, Name, Scheme, basic_credentials, percent,
-    port_number, split_port, uri_host,
+    FieldName, FieldValue, Headers, InvalidField, InvalidTarget, OctetSet, Scheme, basic_credentials,
+    percent, port_number, split_port, uri_host,
 };
 use crate::net::UriHost;
 use crate::wire::encode::ROUTING;
@@ -84,7 +84,9 @@ impl Proxy {
         match userinfo {
             "" => Ok(proxy),
             // Another reader might end the authority earlier, and see another host.
-            userinfo if !USERINFO.covers(userinfo.as_bytes()) => Err(InvalidProxy::Credentials(quoted())),
+            userinfo if !USERINFO.contains_all(userinfo.as_bytes()) => {
+                Err(InvalidProxy::Credentials(quoted()))
+            }
             userinfo => {
                 let (user, password) = userinfo.split_once(':').unwrap_or((userinfo, ""));
                 proxy.with(&percent::decoded(user), &percent::decoded(password))
@@ -131,7 +133,7 @@ impl Proxy {
         let mut field = Headers::new();
         field.append(name, value)?;
         for (name, value) in field.iter() {
-            self.protocol.add(Name::new(name), value);
+            self.protocol.add(FieldName::new(name), value);
         }
         Ok(self)
     }
@@ -212,11 +214,11 @@ impl Proxy {
 }
 
 fn is_user_agent(line: &[u8]) -> bool {
-    line.split(|octet| *octet == b':').next().is_some_and(|name| Name::new("user-agent").is(name))
+    line.split(|octet| *octet == b':').next().is_some_and(|name| FieldName::new("user-agent").is(name))
 }
 
 /// `userinfo` (RFC 3986 §3.2.1).
-static USERINFO: Class = Class::URI_PLAIN.with(b"%:");
+static USERINFO: OctetSet = OctetSet::URI_PLAIN.with(b"%:");
 
 impl Protocol {
     fn of_scheme(scheme: &str) -> Option<Protocol> {
@@ -232,10 +234,10 @@ impl Protocol {
     }
 
     /// Adds a field to each CONNECT.
-    fn add(&mut self, name: Name<'_>, value: &[u8]) {
+    fn add(&mut self, name: FieldName<'_>, value: &[u8]) {
         let Protocol::Http { authorization, fields, .. } = self else { return };
         let text = name.as_str().as_bytes();
-        if Name::new("proxy-authorization").is(text) {
+        if FieldName::new("proxy-authorization").is(text) {
             *authorization = str::from_utf8(value).ok().map(Box::from);
         } else if !ROUTING.iter().any(|routing| routing.is(text)) {
             *fields = [&**fields, text, b": ", value, b"\r\n"].concat().into();

@@ -11,7 +11,7 @@ use super::{ClientTimeouts, PoolBounds, Settings};
 use crate::client::{Client, CookieStore, Proxies, Redirects, Shared};
 use crate::coding::ACCEPTED;
 use crate::exchange::Bounds;
-use crate::message::{FieldValue, Headers, InvalidField, Name};
+use crate::message::{FieldName, FieldValue, Headers, InvalidField};
 use crate::net::{
     Dial, Dialer, DnsCache, Keepalive, MemoryConnector, Network, Resolver, SystemResolver, TlsConnector,
 };
@@ -213,14 +213,14 @@ impl ClientBuilder {
     pub fn build(self) -> Client {
         let ClientBuilder { total, redirects, mut settings } = self;
         if settings.decode_max.is_some() && !settings.fields.contains("accept-encoding") {
-            settings.fields.put(Name::new("accept-encoding"), ACCEPTED.as_bytes());
+            settings.fields.put(FieldName::new("accept-encoding"), ACCEPTED.as_bytes());
         }
         settings.bounds.timeouts = settings.timeouts.of_exchange();
         settings.bounds_in_pieces = settings.bounds.clone();
         settings.bounds_in_pieces.timeouts.body_rate_min = 0;
         // Each request says, and only once, which host it is for, how it is framed, and whether it asks for another
         // protocol or waits for 100.
-        for name in encode::ROUTING.into_iter().chain([Name::UPGRADE, Name::EXPECT]) {
+        for name in encode::ROUTING.into_iter().chain([FieldName::UPGRADE, FieldName::EXPECT]) {
             settings.fields.remove(name.as_str());
         }
         if let Some(authorization) = settings.fields.text(PROXY_AUTHORIZATION) {

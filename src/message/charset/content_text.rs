@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::{InvalidCharset, decode};
-use crate::message::{Headers, Name, Request, Response};
+use crate::message::{FieldName, Headers, Request, Response};
 
 impl Request {
     /// Returns the content as text, decoded from the charset that `content-type` names, which is UTF-8 if it names none.
@@ -29,7 +29,7 @@ impl Request {
     /// }
     /// ```
     pub fn text_decoded(&self) -> Result<Cow<'_, str>, InvalidCharset> {
-        text(&self.headers, self.body.bytes()).map_err(InvalidCharset::of_peer)
+        text(&self.headers, self.body.bytes()).map_err(InvalidCharset::of_request)
     }
 }
 
@@ -64,9 +64,9 @@ impl Response {
 }
 
 fn text<'a>(headers: &Headers, content: &'a [u8]) -> Result<Cow<'a, str>, InvalidCharset> {
-    let content_type = headers.sole(Name::CONTENT_TYPE).ok().flatten().unwrap_or_default();
+    let content_type = headers.single(FieldName::CONTENT_TYPE).ok().flatten().unwrap_or_default();
     let label = charset(content_type).unwrap_or(b"utf-8");
-    decode(label, content).map_err(|fault| InvalidCharset::new(label, fault))
+    decode(label, content).map_err(|error| InvalidCharset::new(label, error))
 }
 
 /// The value of the parameter `charset`, the first of that name (RFC 9110 §5.6.6). No name of a charset has a `;`, a `"` or
@@ -133,10 +133,10 @@ mod tests {
         for headers in [&mut request.headers, &mut response.headers] {
             headers.set("content-type", &content_type).unwrap();
         }
-        let (of_peer, of_server) =
+        let (of_request, of_server) =
             (request.text_decoded().unwrap_err(), response.text_decoded().unwrap_err());
-        assert_eq!((of_peer.owed(), of_server.owed()), (Some(Status::UNSUPPORTED_MEDIA_TYPE), None));
-        for error in [of_peer, of_server] {
+        assert_eq!((of_request.owed(), of_server.owed()), (Some(Status::UNSUPPORTED_MEDIA_TYPE), None));
+        for error in [of_request, of_server] {
             assert!(error.to_string().contains("`x-yyy") && error.charset().len() == 40, "{error}");
         }
     }

@@ -2,20 +2,20 @@
 
 use std::borrow::Cow;
 
-use super::invalid_charset::Fault;
+use super::invalid_charset::CharsetError;
 
 /// Checks `content`, if its charset is UTF-8, or ASCII, which is a part of it.
-pub(super) fn decode<'a>(label: &[u8], content: &'a [u8]) -> Result<Cow<'a, str>, Fault> {
+pub(super) fn decode<'a>(label: &[u8], content: &'a [u8]) -> Result<Cow<'a, str>, CharsetError> {
     let is = |names: &[&str]| names.iter().any(|name| label.eq_ignore_ascii_case(name.as_bytes()));
     let is_utf8 = is(&["utf-8", "utf8"]) || (is(&["us-ascii", "ascii"]) && content.is_ascii());
     if !is_utf8 {
         return Err(UNKNOWN);
     }
     let content = content.strip_prefix(b"\xef\xbb\xbf").unwrap_or(content);
-    str::from_utf8(content).map(Cow::Borrowed).map_err(|_| Fault::Malformed)
+    str::from_utf8(content).map(Cow::Borrowed).map_err(|_| CharsetError::Malformed)
 }
 
-const UNKNOWN: Fault = Fault::Unknown("and this crate was built without its feature `charset`");
+const UNKNOWN: CharsetError = CharsetError::Unknown("and this crate was built without its feature `charset`");
 
 #[cfg(test)]
 mod tests {
@@ -28,7 +28,7 @@ mod tests {
             ("utf8", b"\xef\xbb\xbfa", Ok("a")),
             ("us-ascii", b"a", Ok("a")),
             ("us-ascii", b"\xe9", Err(UNKNOWN)),
-            ("utf-8", b"\xe9", Err(Fault::Malformed)),
+            ("utf-8", b"\xe9", Err(CharsetError::Malformed)),
             ("iso-8859-1", b"a", Err(UNKNOWN)),
             ("utf-16", b"a\0", Err(UNKNOWN)),
             ("", b"", Err(UNKNOWN)),

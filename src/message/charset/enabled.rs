@@ -4,17 +4,17 @@ use std::borrow::Cow;
 
 use encoding_rs::Encoding;
 
-use super::invalid_charset::Fault;
+use super::invalid_charset::CharsetError;
 
 /// Decodes `content` from the charset with this `label`, or that of its byte order mark.
-pub(super) fn decode<'a>(label: &[u8], content: &'a [u8]) -> Result<Cow<'a, str>, Fault> {
+pub(super) fn decode<'a>(label: &[u8], content: &'a [u8]) -> Result<Cow<'a, str>, CharsetError> {
     let encoding = Encoding::for_label(label).ok_or(UNKNOWN)?;
     let (encoding, mark_len) = Encoding::for_bom(content).unwrap_or((encoding, 0));
     let text = encoding.decode_without_bom_handling_and_without_replacement(&content[mark_len..]);
-    text.ok_or(Fault::Malformed)
+    text.ok_or(CharsetError::Malformed)
 }
 
-const UNKNOWN: Fault = Fault::Unknown("which is not known");
+const UNKNOWN: CharsetError = CharsetError::Unknown("which is not known");
 
 #[cfg(test)]
 mod tests {
@@ -37,9 +37,9 @@ mod tests {
             ("iso-8859-1", b"\xef\xbb\xbf\xc3\xa9", Ok("é")),
             ("utf-8", b"\xff\xfea\0", Ok("a")),
             ("iso-8859-1", b"\xfe\xff\0a", Ok("a")),
-            ("Shift_JIS", b"\x93", Err(Fault::Malformed)),
-            ("utf-8", b"\xe9", Err(Fault::Malformed)),
-            ("utf-16le", b"a", Err(Fault::Malformed)),
+            ("Shift_JIS", b"\x93", Err(CharsetError::Malformed)),
+            ("utf-8", b"\xe9", Err(CharsetError::Malformed)),
+            ("utf-16le", b"a", Err(CharsetError::Malformed)),
             ("x-nothing", b"a", Err(UNKNOWN)),
             ("", b"a", Err(UNKNOWN)),
         ] {

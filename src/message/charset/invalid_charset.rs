@@ -10,14 +10,14 @@ use crate::message::Status;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidCharset {
     charset: Box<str>,
-    fault: Fault,
+    error: CharsetError,
     /// Whether the content is that of a request, so that its sender is to blame.
-    is_of_peer: bool,
+    is_of_request: bool,
 }
 
 /// What is wrong with content in a charset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(super) enum CharsetError {
     /// It is not text in this charset.
     Malformed,
     /// The charset cannot be read, for this reason.
@@ -25,14 +25,14 @@ pub(super) enum Fault {
 }
 
 impl InvalidCharset {
-    pub(super) fn new(charset: &[u8], fault: Fault) -> InvalidCharset {
+    pub(super) fn new(charset: &[u8], error: CharsetError) -> InvalidCharset {
         let charset = &charset[..charset.len().min(LABEL_MAX)];
-        InvalidCharset { charset: String::from_utf8_lossy(charset).into(), fault, is_of_peer: false }
+        InvalidCharset { charset: String::from_utf8_lossy(charset).into(), error, is_of_request: false }
     }
 
     /// This error, of the content of a request.
-    pub(super) fn of_peer(self) -> InvalidCharset {
-        InvalidCharset { is_of_peer: true, ..self }
+    pub(super) fn of_request(self) -> InvalidCharset {
+        InvalidCharset { is_of_request: true, ..self }
     }
 
     /// Returns the charset as the content type names it, its first 40 octets; `utf-8` if it names none.
@@ -42,11 +42,11 @@ impl InvalidCharset {
 
     /// The status that the peer is answered with, if it is to blame.
     pub(crate) fn owed(&self) -> Option<Status> {
-        let status = match self.fault {
-            Fault::Malformed => Status::BAD_REQUEST,
-            Fault::Unknown(_) => Status::UNSUPPORTED_MEDIA_TYPE,
+        let status = match self.error {
+            CharsetError::Malformed => Status::BAD_REQUEST,
+            CharsetError::Unknown(_) => Status::UNSUPPORTED_MEDIA_TYPE,
         };
-        self.is_of_peer.then_some(status)
+        self.is_of_request.then_some(status)
     }
 }
 
@@ -56,9 +56,9 @@ const LABEL_MAX: usize = 40;
 impl fmt::Display for InvalidCharset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let charset = Excerpt(&self.charset);
-        match self.fault {
-            Fault::Malformed => write!(f, "the content is not text in the charset {charset}"),
-            Fault::Unknown(why) => write!(f, "the content is text in the charset {charset}, {why}"),
+        match self.error {
+            CharsetError::Malformed => write!(f, "the content is not text in the charset {charset}"),
+            CharsetError::Unknown(why) => write!(f, "the content is text in the charset {charset}, {why}"),
         }
     }
 }

@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-use crate::message::{FromText, Headers, InvalidForm, Name, trim};
+use crate::message::{FieldName, FromText, Headers, InvalidForm, trim};
 
 /// A view of the cookies of a request.
 ///
 /// It accepts what browsers send, which is more than the standard lets a server set. A value ends at the next `;`, and
 /// may contain spaces, commas and quotes. Quotes around a value are part of it, as they are for browsers, and nothing
-/// is decoded. A piece without `=` is a value without a name. Pieces that are not UTF-8 are skipped, as no server that
+/// is decoded. A piece without `=` is a value without a name. BodyChain that are not UTF-8 are skipped, as no server that
 /// uses [`SetCookie`](crate::SetCookie) has set them, except by [`Cookies::bytes`] and [`Cookies::octets`].
 ///
 /// Only the first [`Cookies::PAIRS_MAX`] pieces are looked at; browsers send back fewer than 200.
@@ -62,7 +62,7 @@ impl<'a> Cookies<'a> {
     /// value is not essential.
     pub fn get_as<T: FromText>(self, name: &str) -> Result<Option<T>, InvalidForm> {
         self.get(name)
-            .map(|value| T::from_text(value).ok_or_else(|| InvalidForm::of_value::<T>(name)))
+            .map(|value| T::from_text(value).ok_or_else(|| InvalidForm::for_value::<T>(name)))
             .transpose()
     }
 
@@ -97,7 +97,7 @@ impl<'a> Cookies<'a> {
     /// Returns the octets of all names and values, in order, whether they are UTF-8 or not.
     pub fn octets(self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
         // A browser sends one line, but a proxy that speaks HTTP/2 may have split it (RFC 9113 §8.2.3).
-        self.headers.named(Name::COOKIE).flat_map(pieces).take(Cookies::PAIRS_MAX).filter_map(pair)
+        self.headers.named(FieldName::COOKIE).flat_map(pieces).take(Cookies::PAIRS_MAX).filter_map(pair)
     }
 
     /// Returns whether there are no cookies that are text.

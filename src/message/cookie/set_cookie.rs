@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use super::date;
 use crate::error::Excerpt;
 use crate::message::headers::is_field_value;
-use crate::message::{Class, Headers, ImfDate, Name, is_token, saturating_decimal, trim};
+use crate::message::{FieldName, Headers, ImfDate, OctetSet, is_token, saturating_decimal, trim};
 
 /// A `Set-Cookie` field: a name, a value, and attributes that tell user agents how to treat the cookie.
 ///
@@ -170,7 +170,7 @@ impl<'a> SetCookie<'a> {
             attribute("; SameSite=", self.same_site.map(SameSite::as_str)),
             flag("; Partitioned", self.partitioned),
         ];
-        headers.push_pieces(Name::SET_COOKIE, pieces.as_flattened());
+        headers.push_joined(FieldName::SET_COOKIE, pieces.as_flattened());
     }
 
     /// Reads one attribute, if it is known (§5.6.1 to §5.6.7). Returns `None` if the cookie must be ignored because of
@@ -294,17 +294,17 @@ fn parse_age(text: &str) -> Option<Duration> {
 
 /// `*cookie-octet / ( DQUOTE *cookie-octet DQUOTE )`
 pub(in crate::message) fn is_value(text: &[u8]) -> bool {
-    static OCTET: Class = Class::ALPHANUMERIC.with(b"!#$%&'()*+-./:<=>?@[]^_`{|}~");
+    static OCTET: OctetSet = OctetSet::ALPHANUMERIC.with(b"!#$%&'()*+-./:<=>?@[]^_`{|}~");
     match text {
-        [b'"', inner @ .., b'"'] => OCTET.covers(inner),
-        plain => OCTET.covers(plain),
+        [b'"', inner @ .., b'"'] => OCTET.contains_all(inner),
+        plain => OCTET.contains_all(plain),
     }
 }
 
 /// Labels of letters, digits and hyphens, separated by dots (RFC 1034 §3.5).
 fn is_domain(text: &[u8]) -> bool {
-    static LABEL: Class = Class::ALPHANUMERIC.with(b"-");
-    let is_label = |label: &[u8]| (1..=63).contains(&label.len()) && LABEL.covers(label);
+    static LABEL: OctetSet = OctetSet::ALPHANUMERIC.with(b"-");
+    let is_label = |label: &[u8]| (1..=63).contains(&label.len()) && LABEL.contains_all(label);
     text.len() <= 253 && text.split(|&octet| octet == b'.').all(is_label)
 }
 

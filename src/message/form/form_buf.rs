@@ -4,7 +4,7 @@ use std::fmt;
 use std::mem;
 
 use super::{Form, decode};
-use crate::message::{Class, FieldValue, percent};
+use crate::message::{FieldValue, OctetSet, percent};
 
 /// Builds `application/x-www-form-urlencoded` text from names and values, in order. It can be read as a [`Form`].
 ///
@@ -167,7 +167,7 @@ impl<N: AsRef<str>, V: FieldValue> FromIterator<(N, V)> for FormBuf {
 
 /// Appends `octets`, escaped for `application/x-www-form-urlencoded` (the URL Standard, §5.2).
 fn encode(octets: &[u8], text: &mut String) {
-    static PLAIN: Class = Class::ALPHANUMERIC.with(b"*-._");
+    static PLAIN: OctetSet = OctetSet::ALPHANUMERIC.with(b"*-._");
     for (before, word) in octets.split(|&octet| octet == b' ').enumerate() {
         if before > 0 {
             text.push('+');

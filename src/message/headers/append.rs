@@ -1,7 +1,7 @@
 //! How [`Headers`] take over the lines of others.
 
-use super::field::Field;
-use super::{Headers, Name};
+use super::field::FieldLine;
+use super::{FieldName, Headers};
 
 impl Headers {
     /// Appends all lines of `other`, in order.
@@ -14,12 +14,12 @@ impl Headers {
     }
 
     /// Appends the lines of `other` that have none of these names, in order.
-    pub(crate) fn append_all_but(&mut self, names: &[Name<'_>], other: &Headers) {
+    pub(crate) fn append_all_but(&mut self, names: &[FieldName<'_>], other: &Headers) {
         self.text.spare(other.text.len());
         self.fields.reserve(other.fields.len());
-        let is_wanted = |field: &&Field| !names.iter().any(|name| field.is(*name, &other.text));
-        for Field { tag, name, value } in other.fields.iter().filter(is_wanted) {
-            self.push_line(*tag, &other.text[*name], &other.text[*value]);
+        let is_wanted = |field: &&FieldLine| !names.iter().any(|name| field.is(*name, &other.text));
+        for FieldLine { hash, name, value } in other.fields.iter().filter(is_wanted) {
+            self.push_line(*hash, &other.text[*name], &other.text[*value]);
         }
     }
 }

@@ -1,30 +1,30 @@
-//! [`Field`]: one field line, and why a field cannot be set (RFC 9110 §5).
+//! [`FieldLine`]: one field line, and why a field cannot be set (RFC 9110 §5).
 
 use std::fmt;
 
 use super::list::trim;
-use super::name::{Name, Tag, is_field_value};
+use super::name::{FieldName, NameHash, is_field_value};
 use crate::error::Excerpt;
 use crate::memory::{Arena, Span};
 
 /// Where one field line is in the text of its [`Headers`](super::Headers).
 #[derive(Clone, Copy)]
-pub(super) struct Field {
-    pub(super) tag: Tag,
+pub(super) struct FieldLine {
+    pub(super) hash: NameHash,
     pub(super) name: Span,
     pub(super) value: Span,
 }
 
-impl Field {
+impl FieldLine {
     #[inline]
-    pub(super) fn is(&self, name: Name<'_>, text: &Arena) -> bool {
-        self.tag == name.tag() && name.is(&text[self.name])
+    pub(super) fn is(&self, name: FieldName<'_>, text: &Arena) -> bool {
+        self.hash == name.hash() && name.is(&text[self.name])
     }
 
     /// This line in a text that has `len` more bytes in front.
     #[inline]
-    pub(super) fn shifted(self, len: usize) -> Field {
-        Field { name: self.name.shifted(len), value: self.value.shifted(len), ..self }
+    pub(super) fn shifted(self, len: usize) -> FieldLine {
+        FieldLine { name: self.name.shifted(len), value: self.value.shifted(len), ..self }
     }
 }
 

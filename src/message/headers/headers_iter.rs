@@ -3,19 +3,19 @@
 use std::fmt;
 use std::slice;
 
-use super::field::Field;
+use super::field::FieldLine;
 use crate::memory::Arena;
 
 /// Iterates over the names and values of all lines of [`Headers`](super::Headers), in order.
 #[derive(Clone)]
 pub struct HeadersIter<'a> {
     text: &'a Arena,
-    fields: slice::Iter<'a, Field>,
+    fields: slice::Iter<'a, FieldLine>,
 }
 
 impl<'a> HeadersIter<'a> {
     #[inline]
-    pub(super) fn new(text: &'a Arena, fields: &'a [Field]) -> HeadersIter<'a> {
+    pub(super) fn new(text: &'a Arena, fields: &'a [FieldLine]) -> HeadersIter<'a> {
         HeadersIter { text, fields: fields.iter() }
     }
 }

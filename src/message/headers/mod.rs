@@ -16,10 +16,10 @@ pub(crate) use content_fields::CONTENT_FIELDS;
 pub use field::InvalidField;
 pub use headers_iter::HeadersIter;
 pub(crate) use list::{members, trim};
-pub(crate) use name::{Name, Tag, is_field_value, is_tchar, is_token, token_len};
+pub(crate) use name::{FieldName, NameHash, is_field_value, is_tchar, is_token, token_len};
 pub use value::FieldValue;
 
-use self::field::{Field, fit_value, invalid_name};
+use self::field::{FieldLine, fit_value, invalid_name};
 use super::text::date;
 use super::{ImfDate, decimal};
 use crate::memory::{Arena, Reset, Span};
@@ -49,8 +49,8 @@ use crate::memory::{Arena, Reset, Span};
 pub struct Headers {
     /// The bytes of all names and values, as they are on the wire. A received head is stored as it came.
     text: Arena,
-    fields: Vec<Field>,
-    /// The [`Tag::bit`]s of names that may be present. Most look-ups are for names that are not.
+    fields: Vec<FieldLine>,
+    /// The [`NameHash::bit`]s of names that may be present. Most look-ups are for names that are not.
     present: u64,
     /// Whether the text is anything other than the lines in order.
     is_patched: bool,
@@ -95,7 +95,7 @@ impl Headers {
 
     /// Removes all lines with this name. Returns whether there was one.
     pub fn remove(&mut self, name: &str) -> bool {
-        let name = Name::new(name);
+        let name = FieldName::new(name);
         if !self.may_have(name) {
             return false;
         }
@@ -114,7 +114,7 @@ impl Headers {
     /// [`Headers::text`].
     #[inline]
     pub fn get(&self, name: &str) -> Option<&[u8]> {
-        self.first(Name::new(name))
+        self.first(FieldName::new(name))
     }
 
     /// Returns the value of the first line with this name, if it is UTF-8.
@@ -125,7 +125,7 @@ impl Headers {
     /// Returns the values of all lines with this name, in order.
     #[inline]
     pub fn all<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a [u8]> {
-        self.named(Name::new(name))
+        self.named(FieldName::new(name))
     }
 
     /// Returns whether there is a line with this name.
@@ -163,7 +163,7 @@ impl Headers {
 
     /// Returns `content-length`, if it is a decimal number (RFC 9110 §8.6).
     pub fn content_length(&self) -> Option<u64> {
-        self.first(Name::CONTENT_LENGTH).and_then(decimal)
+        self.first(FieldName::CONTENT_LENGTH).and_then(decimal)
     }
 
     /// Returns `host` (RFC 9110 §7.2).
@@ -182,13 +182,13 @@ impl Headers {
         &mut self,
         name: &str,
         value: impl FieldValue,
-        store: impl FnOnce(&mut Headers, Name<'_>, &[u8]),
+        store: impl FnOnce(&mut Headers, FieldName<'_>, &[u8]),
     ) -> Result<(), InvalidField> {
         if !is_token(name.as_bytes()) {
             return Err(invalid_name(name));
         }
         value.lend(|value| {
-            store(self, Name::new(name), fit_value(name, value)?);
+            store(self, FieldName::new(name), fit_value(name, value)?);
             Ok(())
         })
     }
@@ -201,13 +201,13 @@ impl Headers {
     /// # Errors
     ///
     /// Fails if the value is not.
-    pub(super) fn put_value(&mut self, name: Name<'_>, value: &str) -> Result<(), InvalidField> {
+    pub(super) fn put_value(&mut self, name: FieldName<'_>, value: &str) -> Result<(), InvalidField> {
         self.put(name, fit_value(name.as_str(), value.as_bytes())?);
         Ok(())
     }
 
     /// Sets a field that is known to be valid.
-    pub(crate) fn put(&mut self, name: Name<'_>, value: &[u8]) {
+    pub(crate) fn put(&mut self, name: FieldName<'_>, value: &[u8]) {
         let Some(first) = self.position(name) else { return self.push(name, value) };
         let old = self.fields[first].value;
         self.fields[first].value = match old.len() < value.len() {
@@ -247,7 +247,7 @@ impl Headers {
     }
 
     /// Removes all lines but those of which `is_kept` is true. Returns whether there were others.
-    fn retain_fields(&mut self, is_kept: impl Fn(&Field, &Arena) -> bool) -> bool {
+    fn retain_fields(&mut self, is_kept: impl Fn(&FieldLine, &Arena) -> bool) -> bool {
         let Headers { text, fields, is_patched, .. } = self;
         let before = fields.len();
         fields.retain(|field| is_kept(field, text));
@@ -266,75 +266,75 @@ impl Headers {
 
     /// Appends a field that is known to be valid.
     #[inline]
-    pub(crate) fn push(&mut self, name: Name<'_>, value: &[u8]) {
-        self.push_line(name.tag(), name.as_str().as_bytes(), value);
+    pub(crate) fn push(&mut self, name: FieldName<'_>, value: &[u8]) {
+        self.push_line(name.hash(), name.as_str().as_bytes(), value);
     }
 
     #[inline]
-    fn push_line(&mut self, tag: Tag, name: &[u8], value: &[u8]) {
+    fn push_line(&mut self, hash: NameHash, name: &[u8], value: &[u8]) {
         let line = self.text.push_all([name, b": ", value, b"\r\n"]);
         let value = line.part(name.len() + ": ".len(), value.len());
-        self.note(tag, line.part(0, name.len()), value);
+        self.push_received(hash, line.part(0, name.len()), value);
     }
 
     /// Appends a field that is known to be valid, with its value in pieces.
-    pub(super) fn push_pieces(&mut self, name: Name<'_>, pieces: &[&str]) {
+    pub(super) fn push_joined(&mut self, name: FieldName<'_>, pieces: &[&str]) {
         let front = self.text.push_all([name.as_str().as_bytes(), b": "]);
         let value_start = self.text.len();
         pieces.iter().for_each(|piece| self.text.extend(piece.as_bytes()));
         let value = Span::new(value_start, self.text.len() - value_start);
         self.text.extend(b"\r\n");
-        self.note(name.tag(), front.part(0, name.as_str().len()), value);
+        self.push_received(name.hash(), front.part(0, name.as_str().len()), value);
     }
 
     /// `false` if no line has this name. `true` may also be due to another name, or to one that was removed.
     #[inline]
-    pub(crate) fn may_have(&self, name: Name<'_>) -> bool {
-        self.present & name.tag().bit() != 0
+    pub(crate) fn may_have(&self, name: FieldName<'_>) -> bool {
+        self.present & name.hash().bit() != 0
     }
 
     /// The value of the first line with a name.
     #[inline]
-    pub(crate) fn first(&self, name: Name<'_>) -> Option<&[u8]> {
+    pub(crate) fn first(&self, name: FieldName<'_>) -> Option<&[u8]> {
         self.position(name).map(|first| &self.text[self.fields[first].value])
     }
 
     #[inline]
-    fn position(&self, name: Name<'_>) -> Option<usize> {
+    fn position(&self, name: FieldName<'_>) -> Option<usize> {
         if self.may_have(name) { self.search(name) } else { None }
     }
 
     /// Separate from [`Headers::position`], so that its most frequent result, nothing, is inlined.
     #[inline(never)]
-    fn search(&self, name: Name<'_>) -> Option<usize> {
+    fn search(&self, name: FieldName<'_>) -> Option<usize> {
         self.fields.iter().position(|field| field.is(name, &self.text))
     }
 
     /// The values of all lines with a name.
     #[inline]
-    pub(crate) fn named(&self, name: Name<'_>) -> impl Iterator<Item = &[u8]> {
-        let fields: &[Field] = if self.may_have(name) { &self.fields } else { &[] };
+    pub(crate) fn named(&self, name: FieldName<'_>) -> impl Iterator<Item = &[u8]> {
+        let fields: &[FieldLine] = if self.may_have(name) { &self.fields } else { &[] };
         fields.iter().filter(move |field| field.is(name, &self.text)).map(|field| &self.text[field.value])
     }
 
     /// The value of the only line with a name, if there is one.
     // Each request is asked for its host, and once there was a second caller, the compiler no longer inlined this there.
     #[inline(always)]
-    pub(crate) fn sole(&self, name: Name<'_>) -> Result<Option<&[u8]>, Several> {
-        let mut sole = None;
+    pub(crate) fn single(&self, name: FieldName<'_>) -> Result<Option<&[u8]>, Repeated> {
+        let mut single = None;
         for field in self.fields.iter().filter(|field| field.is(name, &self.text)) {
-            match sole {
-                None => sole = Some(&self.text[field.value]),
-                Some(_) => return Err(Several),
+            match single {
+                None => single = Some(&self.text[field.value]),
+                Some(_) => return Err(Repeated),
             }
         }
-        Ok(sole)
+        Ok(single)
     }
 
     /// The codings of the content, in the order in which they were applied (RFC 9110 §8.4), without `identity`, which
     /// should not be there but is harmless.
     pub(crate) fn codings(&self) -> impl Iterator<Item = &[u8]> {
-        let named = self.named(Name::CONTENT_ENCODING).flat_map(members);
+        let named = self.named(FieldName::CONTENT_ENCODING).flat_map(members);
         named.filter(|name| !name.eq_ignore_ascii_case(b"identity"))
     }
 
@@ -353,7 +353,7 @@ impl Headers {
 
 /// There are several lines with a name that should have one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Several;
+pub(crate) struct Repeated;
 
 impl Reset for Headers {
     fn reset(&mut self) {

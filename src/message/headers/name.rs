@@ -1,36 +1,36 @@
-//! [`Name`]: a field name to look up, and the grammar of names and values (RFC 9110 §5.1, §5.5).
+//! [`FieldName`]: a field name to look up, and the grammar of names and values (RFC 9110 §5.1, §5.5).
 
-use crate::message::Class;
+use crate::message::OctetSet;
 
-/// A field name to look up, in any case, with its [`Tag`].
+/// A field name to look up, in any case, with its [`NameHash`].
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Name<'a> {
+pub(crate) struct FieldName<'a> {
     text: &'a str,
-    tag: Tag,
+    hash: NameHash,
 }
 
-impl<'a> Name<'a> {
-    pub(crate) const CONNECTION: Name<'static> = Name::new("connection");
-    pub(crate) const CONTENT_ENCODING: Name<'static> = Name::new("content-encoding");
-    pub(crate) const CONTENT_LENGTH: Name<'static> = Name::new("content-length");
-    pub(crate) const CONTENT_TYPE: Name<'static> = Name::new("content-type");
-    pub(crate) const COOKIE: Name<'static> = Name::new("cookie");
-    pub(crate) const DATE: Name<'static> = Name::new("date");
-    pub(crate) const EXPECT: Name<'static> = Name::new("expect");
-    pub(crate) const HOST: Name<'static> = Name::new("host");
-    pub(crate) const KEEP_ALIVE: Name<'static> = Name::new("keep-alive");
-    pub(crate) const MAX_FORWARDS: Name<'static> = Name::new("max-forwards");
-    pub(crate) const RETRY_AFTER: Name<'static> = Name::new("retry-after");
-    pub(crate) const SERVER: Name<'static> = Name::new("server");
-    pub(crate) const SET_COOKIE: Name<'static> = Name::new("set-cookie");
-    pub(crate) const TE: Name<'static> = Name::new("te");
-    pub(crate) const TRAILER: Name<'static> = Name::new("trailer");
-    pub(crate) const TRANSFER_ENCODING: Name<'static> = Name::new("transfer-encoding");
-    pub(crate) const UPGRADE: Name<'static> = Name::new("upgrade");
+impl<'a> FieldName<'a> {
+    pub(crate) const CONNECTION: FieldName<'static> = FieldName::new("connection");
+    pub(crate) const CONTENT_ENCODING: FieldName<'static> = FieldName::new("content-encoding");
+    pub(crate) const CONTENT_LENGTH: FieldName<'static> = FieldName::new("content-length");
+    pub(crate) const CONTENT_TYPE: FieldName<'static> = FieldName::new("content-type");
+    pub(crate) const COOKIE: FieldName<'static> = FieldName::new("cookie");
+    pub(crate) const DATE: FieldName<'static> = FieldName::new("date");
+    pub(crate) const EXPECT: FieldName<'static> = FieldName::new("expect");
+    pub(crate) const HOST: FieldName<'static> = FieldName::new("host");
+    pub(crate) const KEEP_ALIVE: FieldName<'static> = FieldName::new("keep-alive");
+    pub(crate) const MAX_FORWARDS: FieldName<'static> = FieldName::new("max-forwards");
+    pub(crate) const RETRY_AFTER: FieldName<'static> = FieldName::new("retry-after");
+    pub(crate) const SERVER: FieldName<'static> = FieldName::new("server");
+    pub(crate) const SET_COOKIE: FieldName<'static> = FieldName::new("set-cookie");
+    pub(crate) const TE: FieldName<'static> = FieldName::new("te");
+    pub(crate) const TRAILER: FieldName<'static> = FieldName::new("trailer");
+    pub(crate) const TRANSFER_ENCODING: FieldName<'static> = FieldName::new("transfer-encoding");
+    pub(crate) const UPGRADE: FieldName<'static> = FieldName::new("upgrade");
 
     #[inline]
-    pub(crate) const fn new(text: &'a str) -> Name<'a> {
-        Name { text, tag: Tag::of(text.as_bytes()) }
+    pub(crate) const fn new(text: &'a str) -> FieldName<'a> {
+        FieldName { text, hash: NameHash::new(text.as_bytes()) }
     }
 
     /// Whether `name` is this one, in any case.
@@ -49,27 +49,27 @@ impl<'a> Name<'a> {
     }
 
     #[inline]
-    pub(crate) fn tag(self) -> Tag {
-        self.tag
+    pub(crate) fn hash(self) -> NameHash {
+        self.hash
     }
 }
 
-/// A byte computed from a name, the same in any case. Names with different tags are different.
+/// A byte computed from a name, the same in any case. Names with different hashes are different.
 // Kept in 32 bits, because names are passed in memory, and a load of 32 bits waits if only eight were just stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Tag(u32);
+pub(crate) struct NameHash(u32);
 
-impl Tag {
+impl NameHash {
     #[inline]
-    pub(crate) const fn of(name: &[u8]) -> Tag {
-        let (Some(first), Some(last)) = (name.first(), name.last()) else { return Tag(0) };
+    pub(crate) const fn new(name: &[u8]) -> NameHash {
+        let (Some(first), Some(last)) = (name.first(), name.last()) else { return NameHash(0) };
         // Setting this bit changes only the letters among the octets of a token, and only to lower case.
         let (first, last) = (*first | 0x20, *last | 0x20);
         let byte = LEN_FACTOR.wrapping_mul(name.len() as u8);
-        Tag(byte.wrapping_add(first.wrapping_mul(FIRST_FACTOR)).wrapping_add(last) as u32)
+        NameHash(byte.wrapping_add(first.wrapping_mul(FIRST_FACTOR)).wrapping_add(last) as u32)
     }
 
-    /// Its bit in a set of tags, which several tags share.
+    /// Its bit in a set of hashes, which several hashes share.
     #[inline]
     pub(crate) const fn bit(self) -> u64 {
         1 << (self.0 % 64)
@@ -83,7 +83,7 @@ const FIRST_FACTOR: u8 = 18;
 /// Whether `text` is a token (RFC 9110 §5.6.2).
 #[inline]
 pub(crate) fn is_token(text: &[u8]) -> bool {
-    !text.is_empty() && TCHAR.covers(text)
+    !text.is_empty() && TCHAR.contains_all(text)
 }
 
 /// How many octets at the front of `text` could be a token.
@@ -95,10 +95,10 @@ pub(crate) fn token_len(text: &[u8]) -> usize {
 /// Whether `octet` is allowed in a token (RFC 9110 §5.6.2).
 #[inline]
 pub(crate) fn is_tchar(octet: u8) -> bool {
-    TCHAR.has(octet)
+    TCHAR.contains(octet)
 }
 
-const TCHAR: &Class = &Class::ALPHANUMERIC.with(b"!#$%&'*+-.^_`|~");
+const TCHAR: &OctetSet = &OctetSet::ALPHANUMERIC.with(b"!#$%&'*+-.^_`|~");
 
 /// Whether `text` is a valid field value. Control characters other than HTAB are not allowed; obs-text is (RFC 9110
 /// §5.5).
@@ -113,15 +113,15 @@ pub(crate) fn is_field_value(text: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    const FRAMING: [Name<'static>; 8] = [
-        Name::CONNECTION,
-        Name::CONTENT_LENGTH,
-        Name::DATE,
-        Name::EXPECT,
-        Name::HOST,
-        Name::SERVER,
-        Name::TRAILER,
-        Name::TRANSFER_ENCODING,
+    const FRAMING: [FieldName<'static>; 8] = [
+        FieldName::CONNECTION,
+        FieldName::CONTENT_LENGTH,
+        FieldName::DATE,
+        FieldName::EXPECT,
+        FieldName::HOST,
+        FieldName::SERVER,
+        FieldName::TRAILER,
+        FieldName::TRANSFER_ENCODING,
     ];
 
     /// Names that browsers and proxies send.
@@ -165,12 +165,16 @@ mod tests {
 
     #[test]
     fn a_tag_is_the_same_in_any_case_5_1() {
-        for name in USUAL.iter().copied().chain(FRAMING.map(Name::as_str)) {
-            assert_eq!(Tag::of(name.as_bytes()), Tag::of(name.to_ascii_uppercase().as_bytes()), "{name}");
-            assert!(Name::new(name).is(name.to_ascii_uppercase().as_bytes()));
-            assert!(!Name::new(name).is(&name.as_bytes()[1..]));
+        for name in USUAL.iter().copied().chain(FRAMING.map(FieldName::as_str)) {
+            assert_eq!(
+                NameHash::new(name.as_bytes()),
+                NameHash::new(name.to_ascii_uppercase().as_bytes()),
+                "{name}"
+            );
+            assert!(FieldName::new(name).is(name.to_ascii_uppercase().as_bytes()));
+            assert!(!FieldName::new(name).is(&name.as_bytes()[1..]));
         }
-        assert_eq!(Tag::of(b"").bit(), 1);
+        assert_eq!(NameHash::new(b"").bit(), 1);
     }
 
     #[test]
@@ -179,8 +183,8 @@ mod tests {
             let others = FRAMING[..index].iter().map(|name| name.as_str());
             for other in others.chain(USUAL.iter().copied()) {
                 assert_ne!(
-                    framing.tag().bit(),
-                    Name::new(other).tag().bit(),
+                    framing.hash().bit(),
+                    FieldName::new(other).hash().bit(),
                     "{} and {other}",
                     framing.as_str()
                 );

@@ -1,14 +1,14 @@
 //! How [`Headers`] take over a head that was received: its bytes as they came, and where the lines are among them.
 
-use super::field::Field;
-use super::{Headers, Tag};
+use super::field::FieldLine;
+use super::{Headers, NameHash};
 use crate::memory::{Arena, Span};
 
 impl Headers {
     /// Forgets all lines, before those of a received head are noted, whose bytes will be put into
     /// [`Headers::text_mut`].
     #[inline]
-    pub(crate) fn begin(&mut self) {
+    pub(crate) fn begin_received(&mut self) {
         let Headers { text: _, fields, present, is_patched } = self;
         fields.clear();
         *present = 0;
@@ -17,17 +17,17 @@ impl Headers {
 
     /// Notes where a line is.
     #[inline]
-    pub(crate) fn note(&mut self, tag: Tag, name: Span, value: Span) {
-        self.fields.push(Field { tag, name, value });
-        self.present |= tag.bit();
+    pub(crate) fn push_received(&mut self, hash: NameHash, name: Span, value: Span) {
+        self.fields.push(FieldLine { hash, name, value });
+        self.present |= hash.bit();
     }
 
     /// Forgets the noted lines with such a value.
-    pub(crate) fn forget_noted(&mut self, is_bad: impl Fn(Span) -> bool) {
+    pub(crate) fn remove_received(&mut self, is_bad: impl Fn(Span) -> bool) {
         self.fields.retain(|field| !is_bad(field.value));
     }
 
-    /// The arena that the spans of [`Headers::note`] point into.
+    /// The arena that the spans of [`Headers::push_received`] point into.
     #[inline]
     pub(crate) fn text_mut(&mut self) -> &mut Arena {
         &mut self.text

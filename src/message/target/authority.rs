@@ -3,7 +3,7 @@
 use std::net::Ipv6Addr;
 use std::str;
 
-use crate::message::{Class, decimal};
+use crate::message::{OctetSet, decimal};
 
 /// A host and an optional port.
 ///
@@ -56,7 +56,7 @@ fn host_len(text: &[u8]) -> Option<usize> {
 }
 
 /// What a reg-name may contain, apart from escapes. An IPv4 address is a reg-name, too (RFC 3986 §3.2.2).
-static REG_NAME: Class = Class::URI_PLAIN;
+static REG_NAME: OctetSet = OctetSet::URI_PLAIN;
 
 /// The length of the IP-literal at the front of `text`, including both brackets.
 fn ip_literal_len(text: &[u8]) -> Option<usize> {
@@ -71,11 +71,11 @@ fn is_ipv6(address: &[u8]) -> bool {
 
 /// `"v" 1*HEXDIG "." 1*( unreserved / sub-delims / ":" )`
 fn is_ip_future(address: &[u8]) -> bool {
-    static ADDRESS: Class = Class::URI_PLAIN.with(b":");
+    static ADDRESS: OctetSet = OctetSet::URI_PLAIN.with(b":");
     let [b'v' | b'V', rest @ ..] = address else { return false };
     let version_len = rest.iter().take_while(|octet| octet.is_ascii_hexdigit()).count();
     match &rest[version_len..] {
-        [b'.', address @ ..] => version_len > 0 && !address.is_empty() && ADDRESS.covers(address),
+        [b'.', address @ ..] => version_len > 0 && !address.is_empty() && ADDRESS.contains_all(address),
         _ => false,
     }
 }

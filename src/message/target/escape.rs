@@ -2,11 +2,11 @@
 //!
 //! A leaf for `fs`, whose redirects are references, and for `tower`, whose targets are types of the crate `http`.
 
-use crate::message::{Class, percent};
+use crate::message::{OctetSet, percent};
 
 /// Escapes what RFC 3986 does not allow in a URI, but for a `%`.
 pub(crate) fn escape_resource(resource: &[u8]) -> String {
-    static PLAIN: Class = Class::URI_PLAIN.with(b"/:@%?[]");
+    static PLAIN: OctetSet = OctetSet::URI_PLAIN.with(b"/:@%?[]");
     let mut escaped = String::with_capacity(resource.len());
     percent::encode(resource, &PLAIN, &mut escaped);
     escaped

@@ -4,7 +4,7 @@ use std::fmt::{self, Write};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::{InvalidTarget, idna};
-use crate::message::Class;
+use crate::message::OctetSet;
 use crate::message::percent;
 
 /// The only spelling of `host`: a name in lower case and in ASCII, an IPv4 address as four decimal numbers (`127.1`,
@@ -20,7 +20,7 @@ pub(crate) fn uri_host(host: &str) -> Result<String, InvalidTarget> {
         return Ok(format!("[{}]", address.ok_or(InvalidTarget::Authority)?));
     }
     let name = idna::to_ascii(percent::decoded(host))?;
-    if name.is_empty() || !PLAIN.covers(name.as_bytes()) {
+    if name.is_empty() || !NORMALIZED.contains_all(name.as_bytes()) {
         return Err(InvalidTarget::Authority);
     }
     match ends_in_number(&name) {
@@ -30,26 +30,26 @@ pub(crate) fn uri_host(host: &str) -> Result<String, InvalidTarget> {
 }
 
 /// The length of the host at the front of `text`, if it is there in its only spelling.
-pub(super) fn plain_len(text: &str) -> Option<usize> {
+pub(super) fn normalized_len(text: &str) -> Option<usize> {
     if let Some(literal) = text.strip_prefix('[') {
         let (literal, _) = literal.split_once(']')?;
         let address = literal.parse::<Ipv6Addr>().ok()?;
         return is_displayed_as(address, literal).then_some(literal.len() + "[]".len());
     }
-    let host = &text[..PLAIN.prefix_len(text.as_bytes())];
+    let host = &text[..NORMALIZED.prefix_len(text.as_bytes())];
     let may_be_number = matches!(host.as_bytes().last(), Some(b'0'..=b'9' | b'a'..=b'f' | b'x' | b'.'));
-    let is_plain = match may_be_number && ends_in_number(host) {
+    let is_normalized = match may_be_number && ends_in_number(host) {
         // Without leading zeros, and with four numbers.
         true => host.parse::<Ipv4Addr>().is_ok(),
         // A label in Punycode may stand for nothing.
         false => memchr::memchr(b'-', host.as_bytes()).is_none() || !host.contains("xn--"),
     };
-    (is_plain && !host.is_empty()).then_some(host.len())
+    (is_normalized && !host.is_empty()).then_some(host.len())
 }
 
 /// The octets of a `reg-name` (RFC 3986 §3.2.2), in lower case and without escapes. Browsers take `"`, `` ` ``, `{` and `}`
 /// as well; no resolver finds such a name.
-static PLAIN: Class = Class::URI_PLAIN.without(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ");
+static NORMALIZED: OctetSet = OctetSet::URI_PLAIN.without(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ");
 
 /// Whether a name is meant as an IPv4 address (WHATWG URL §3.5): its last label is a number, as in no name of DNS (RFC
 /// 1123 §2.1).
@@ -87,13 +87,13 @@ fn number(label: &str) -> Option<u32> {
 
 /// Whether `value` is displayed as `text`. Nothing is allocated.
 fn is_displayed_as(value: impl fmt::Display, text: &str) -> bool {
-    struct Rest<'a>(&'a str);
-    impl Write for Rest<'_> {
+    struct Unmatched<'a>(&'a str);
+    impl Write for Unmatched<'_> {
         fn write_str(&mut self, shown: &str) -> fmt::Result {
             self.0 = self.0.strip_prefix(shown).ok_or(fmt::Error)?;
             Ok(())
         }
     }
-    let mut rest = Rest(text);
+    let mut rest = Unmatched(text);
     write!(rest, "{value}").is_ok() && rest.0.is_empty()
 }

@@ -1,12 +1,12 @@
 //! [`Target`]: the target of a request, in one of four forms (RFC 9112 §3.2).
 
 mod authority;
+mod components;
 #[cfg(any(feature = "fs", feature = "tower"))]
 mod escape;
 mod host;
 mod idna;
 mod invalid_target;
-mod parts;
 mod scheme;
 mod url;
 
@@ -20,10 +20,10 @@ pub(crate) use host::uri_host;
 pub use invalid_target::InvalidTarget;
 pub(crate) use scheme::Scheme;
 
-use self::parts::{ASCII_PATH, ASCII_QUERY, Parts};
+use self::components::{ASCII_PATH, ASCII_QUERY, Components};
 use self::url::Url;
 use super::percent::{self, Plus};
-use super::{Class, Form, InvalidText, Method};
+use super::{Form, InvalidText, Method, OctetSet};
 use crate::memory::{Reset, Span, clear_cold};
 
 /// The target of a request: what it is about, in one of [four forms](TargetForm). The default is `/`.
@@ -60,7 +60,7 @@ use crate::memory::{Reset, Span, clear_cold};
 pub struct Target {
     /// The target as it was or will be sent, always valid; empty for a new target.
     text: String,
-    parts: Parts,
+    components: Components,
     /// The user and the password of a URL, as the value of `authorization`. A received target has none.
     authorization: Option<Box<str>>,
 }
@@ -68,17 +68,17 @@ pub struct Target {
 impl Target {
     /// Parses the target of a request line.
     pub(crate) fn parse(&mut self, method: &Method, target: &str) -> Result<(), InvalidTarget> {
-        let parts = match (method, target.as_bytes()) {
-            (Method::Connect, authority) => Parts::authority_form(authority)?,
-            (_, origin @ [b'/', ..]) => Parts::origin_form(origin)?,
-            (Method::Options, b"*") => Parts::asterisk_form(),
-            (_, absolute) => Parts::absolute_form(absolute)?,
+        let components = match (method, target.as_bytes()) {
+            (Method::Connect, authority) => Components::authority_form(authority)?,
+            (_, origin @ [b'/', ..]) => Components::origin_form(origin)?,
+            (Method::Options, b"*") => Components::asterisk_form(),
+            (_, absolute) => Components::absolute_form(absolute)?,
         };
         // Some controls are beyond ASCII, such as one that begins a command to a terminal (U+009B).
         if target.chars().any(char::is_control) {
             return Err(InvalidTarget::Byte);
         }
-        self.set(target, parts);
+        self.set(target, components);
         Ok(())
     }
 
@@ -99,7 +99,7 @@ impl Target {
         // Checked where they are kept, since memory of their own is aligned. Each head has them at another alignment, and
         // the branches of the check, which depend on that, would be mispredicted.
         self.text = String::from_utf8(kept).ok()?;
-        self.parts = Parts { path, query, ..Parts::default() };
+        self.components = Components { path, query, ..Components::default() };
         debug_assert!(self.authorization.is_none(), "it was reset");
         Some(query.end())
     }
@@ -107,17 +107,17 @@ impl Target {
     /// Takes an absolute `http` or `https` URL, or a path with an optional query. One that is spelled already as it is
     /// sent is copied.
     pub(crate) fn set_url(&mut self, url: &str) -> Result<(), InvalidTarget> {
-        match url::plain(url) {
+        match url::parse_normalized(url) {
             // A fragment is never sent (RFC 9110 §4.2.5).
-            Some(parts) => self.set(&url[..parts.query.end()], parts),
+            Some(components) => self.set(&url[..components.query.end()], components),
             None => *self = Url::parse(url.as_bytes())?.into(),
         }
         Ok(())
     }
 
     /// The target that a URL is, which is one of [`Target::base`] and the target of another message behind it.
-    pub(crate) fn of_url(url: String) -> Result<Target, InvalidTarget> {
-        Ok(Target { parts: Parts::of_url(url.as_bytes())?, text: url, authorization: None })
+    pub(crate) fn from_url(url: String) -> Result<Target, InvalidTarget> {
+        Ok(Target { components: Components::from_url(url.as_bytes())?, text: url, authorization: None })
     }
 
     /// The URL that targets are appended to, as [`Target::set_url`] takes it, and the length of its origin; 0 if it is
@@ -127,12 +127,14 @@ impl Target {
     ///
     /// Fails if it is no URL, or has a user or a password.
     pub(crate) fn base(url: &str) -> Result<(Cow<'_, str>, usize), InvalidTarget> {
-        if let Some(parts) = url::plain(url) {
-            return Ok((Cow::Borrowed(url), parts.authority.end()));
+        if let Some(components) = url::parse_normalized(url) {
+            return Ok((Cow::Borrowed(url), components.authority.end()));
         }
         match Url::parse(url.as_bytes())? {
             Url { authorization: Some(_), .. } => Err(InvalidTarget::Userinfo),
-            Url { text, parts, authorization: None } => Ok((Cow::Owned(text), parts.authority.end())),
+            Url { text, components, authorization: None } => {
+                Ok((Cow::Owned(text), components.authority.end()))
+            }
         }
     }
 
@@ -184,36 +186,36 @@ impl Target {
     pub fn escape_segment(text: &str) -> Result<Cow<'_, str>, InvalidTarget> {
         match text {
             "." | ".." => Err(InvalidTarget::Outside),
-            plain if Class::UNRESERVED.covers(plain.as_bytes()) => Ok(Cow::Borrowed(plain)),
+            plain if OctetSet::UNRESERVED.contains_all(plain.as_bytes()) => Ok(Cow::Borrowed(plain)),
             text => Ok(Cow::Owned(percent::segment(text.as_bytes()))),
         }
     }
 
     /// Replaces the query, and escapes what a query cannot contain. An empty one removes the `?` as well.
     pub(crate) fn set_query(&mut self, query: &str) -> Result<(), InvalidTarget> {
-        match self.parts.form {
+        match self.components.form {
             TargetForm::Origin | TargetForm::Absolute => {}
             TargetForm::Authority | TargetForm::Asterisk => return Err(InvalidTarget::Form),
         }
         if self.text.is_empty() {
             self.text.push('/');
-            self.parts.path = Span::new(0, "/".len());
+            self.components.path = Span::new(0, "/".len());
         }
-        self.text.truncate(self.parts.path.end());
+        self.text.truncate(self.components.path.end());
         if !query.is_empty() {
             self.text.push('?');
         }
         let start = self.text.len();
         percent::encode_once(query.as_bytes(), &url::QUERY, &mut self.text);
-        self.parts.query = Span::new(start, self.text.len() - start);
+        self.components.query = Span::new(start, self.text.len() - start);
         Ok(())
     }
 
     #[inline]
-    fn set(&mut self, text: &str, parts: Parts) {
+    fn set(&mut self, text: &str, components: Components) {
         self.text.clear();
         self.text.push_str(text);
-        self.parts = parts;
+        self.components = components;
         clear_cold(&mut self.authorization);
     }
 
@@ -233,7 +235,7 @@ impl Target {
     /// Returns which of the four forms the target has.
     #[inline]
     pub fn form(&self) -> TargetForm {
-        self.parts.form
+        self.components.form
     }
 
     /// Returns the target as it was sent.
@@ -248,24 +250,24 @@ impl Target {
     /// Returns `http` or `https` in lower case, if the target is in absolute-form.
     #[inline]
     pub fn scheme(&self) -> Option<&str> {
-        self.parts.scheme.map(Scheme::as_str)
+        self.components.scheme.map(Scheme::as_str)
     }
 
     pub(crate) fn scheme_kind(&self) -> Option<Scheme> {
-        self.parts.scheme
+        self.components.scheme
     }
 
     /// Everything before the path, as it was sent, if the target is in absolute-form.
     #[inline]
     pub(crate) fn origin(&self) -> Option<&str> {
-        self.parts.scheme.map(|_| &self.text[..self.parts.authority.end()])
+        self.components.scheme.map(|_| &self.text[..self.components.authority.end()])
     }
 
     /// Returns host and port as they were sent, if the target is in absolute-form or authority-form.
     #[inline]
     pub fn authority(&self) -> Option<&str> {
-        match self.parts.form {
-            TargetForm::Absolute | TargetForm::Authority => Some(self.part(self.parts.authority)),
+        match self.components.form {
+            TargetForm::Absolute | TargetForm::Authority => Some(self.part(self.components.authority)),
             TargetForm::Origin | TargetForm::Asterisk => None,
         }
     }
@@ -279,7 +281,7 @@ impl Target {
     /// Returns the path as it was sent, not decoded; `*` in asterisk-form, `""` in authority-form.
     #[inline]
     pub fn path(&self) -> &str {
-        match (self.part(self.parts.path), self.parts.form) {
+        match (self.part(self.components.path), self.components.form) {
             // An empty path is the same as "/" (RFC 9110 §4.2.3).
             ("", TargetForm::Origin | TargetForm::Absolute) => "/",
             (path, _) => path,
@@ -337,14 +339,14 @@ impl Target {
     /// Returns the query as a [`Form`].
     #[inline]
     pub fn query(&self) -> Form<'_> {
-        Form::new(self.part(self.parts.query))
+        Form::new(self.part(self.components.query))
     }
 
     /// Returns the path of a request with this method. For OPTIONS, a URL without a path stands for the whole server
     /// (RFC 9110 §4.2.3).
     #[inline]
     pub(super) fn path_for(&self, method: Method) -> &str {
-        match (self.part(self.parts.path), self.parts.form) {
+        match (self.part(self.components.path), self.components.form) {
             ("", TargetForm::Absolute) => self.resource(method)[0],
             _ => self.path(),
         }
@@ -353,7 +355,7 @@ impl Target {
     /// Path and query as they are sent to an origin, in up to two parts (RFC 9112 §3.2.1, §3.2.4).
     pub(crate) fn resource(&self, method: Method) -> [&str; 2] {
         match (self.resource_text(), method) {
-            ("", Method::Options) if self.parts.form == TargetForm::Absolute => ["*", ""],
+            ("", Method::Options) if self.components.form == TargetForm::Absolute => ["*", ""],
             // An empty path is the same as "/" (RFC 9110 §4.2.3).
             ("", _) => ["/", ""],
             (query, _) if query.starts_with('?') => ["/", query],
@@ -363,8 +365,8 @@ impl Target {
 
     /// Path and query as they were sent.
     fn resource_text(&self) -> &str {
-        let start = match self.parts.form {
-            TargetForm::Absolute => self.parts.authority.end(),
+        let start = match self.components.form {
+            TargetForm::Absolute => self.components.authority.end(),
             TargetForm::Origin | TargetForm::Authority | TargetForm::Asterisk => 0,
         };
         &self.text[start..]
@@ -388,9 +390,9 @@ impl Eq for Target {}
 
 impl Reset for Target {
     fn reset(&mut self) {
-        let Target { text, parts, authorization } = self;
+        let Target { text, components, authorization } = self;
         text.clear();
-        *parts = Parts::default();
+        *components = Components::default();
         clear_cold(authorization);
     }
 
@@ -416,8 +418,8 @@ impl fmt::Debug for Target {
 
 impl From<Url> for Target {
     fn from(url: Url) -> Target {
-        let Url { text, parts, authorization } = url;
-        Target { text, parts, authorization }
+        let Url { text, components, authorization } = url;
+        Target { text, components, authorization }
     }
 }
 

@@ -1,10 +1,10 @@
 //! [`Url`]: a URL that people or pages wrote, on its way to a [`Target`] (WHATWG URL §4.4, RFC 3986 §3).
 
-use super::parts::Parts;
+use super::components::Components;
 use super::{InvalidTarget, Scheme, Target, TargetForm, host, port_number, split_port};
 use crate::memory::Span;
 use crate::message::percent;
-use crate::message::{Class, basic_credentials};
+use crate::message::{OctetSet, basic_credentials};
 
 /// A URL, read as browsers read it, and spelled as RFC 3986 requires.
 ///
@@ -12,7 +12,7 @@ use crate::message::{Class, basic_credentials};
 /// `http://0x7f.1/` lead some to another host than others.
 pub(super) struct Url {
     pub(super) text: String,
-    pub(super) parts: Parts,
+    pub(super) components: Components,
     /// The value of `authorization` that stands for the userinfo (RFC 7617), which is not in the text.
     pub(super) authorization: Option<Box<str>>,
 }
@@ -24,7 +24,8 @@ impl Url {
         match (split_scheme(&url)?, url.first()) {
             (Some((scheme, rest)), _) => Url::absolute(scheme, rest),
             (None, Some(first)) if is_slash(first) => {
-                let mut path = Url { text: String::new(), parts: Parts::default(), authorization: None };
+                let mut path =
+                    Url { text: String::new(), components: Components::default(), authorization: None };
                 path.append(&url);
                 Ok(path)
             }
@@ -75,14 +76,14 @@ impl Url {
             text.push_str(&format!(":{port}"));
         }
         let authority = Span::new(start, text.len() - start);
-        let parts = Parts {
+        let components = Components {
             form: TargetForm::Absolute,
             scheme: Some(scheme),
             authority,
             path: Span::new(text.len(), 0),
             query: Span::new(text.len(), 0),
         };
-        let mut url = Url { text, parts, authorization: authorization(userinfo)? };
+        let mut url = Url { text, components, authorization: authorization(userinfo)? };
         if !resource.is_empty() {
             url.append(resource);
         }
@@ -94,20 +95,20 @@ impl Url {
         let (path, query) = split_query(resource);
         let start = self.text.len();
         append_path(path, &mut self.text);
-        self.parts.path = Span::new(start, self.text.len() - start);
+        self.components.path = Span::new(start, self.text.len() - start);
         if let [b'?', query @ ..] = query {
             self.text.push('?');
             let start = self.text.len();
             percent::encode_once(query, &QUERY, &mut self.text);
-            self.parts.query = Span::new(start, self.text.len() - start);
+            self.components.query = Span::new(start, self.text.len() - start);
         } else {
-            self.parts.query = Span::new(self.text.len(), 0);
+            self.components.query = Span::new(self.text.len(), 0);
         }
     }
 
     /// This URL with a path: without one it could stand for a server as a whole (RFC 9112 §3.2.4), as no reference does.
     fn with_path(mut self) -> Url {
-        if self.parts.path.len() == 0 {
+        if self.components.path.len() == 0 {
             self.append(b"/");
         }
         self
@@ -115,24 +116,24 @@ impl Url {
 }
 
 /// The parts of a URL that is spelled already as a [`Url`] is, up to its fragment. Nothing is allocated.
-pub(super) fn plain(url: &str) -> Option<Parts> {
+pub(super) fn parse_normalized(url: &str) -> Option<Components> {
     let (scheme, rest) = match (url.strip_prefix("http://"), url.strip_prefix("https://")) {
         (Some(rest), _) => (Some(Scheme::Http), rest),
         (None, Some(rest)) => (Some(Scheme::Https), rest),
         (None, None) => (None, url),
     };
-    let mut parts = Parts::default();
+    let mut components = Components::default();
     if let Some(scheme) = scheme {
-        let host_len = host::plain_len(rest)?;
-        let len = host_len + plain_port_len(&rest[host_len..], scheme)?;
+        let host_len = host::normalized_len(rest)?;
+        let len = host_len + normalized_port_len(&rest[host_len..], scheme)?;
         let authority = Span::new(url.len() - rest.len(), len);
-        parts = Parts { form: TargetForm::Absolute, scheme: Some(scheme), authority, ..parts };
+        components = Components { form: TargetForm::Absolute, scheme: Some(scheme), authority, ..components };
     }
-    let start = parts.authority.end();
+    let start = components.authority.end();
     let resource = &url.as_bytes()[start..];
-    let (path, behind) = resource.split_at(PLAIN_PATH.prefix_len(resource));
+    let (path, behind) = resource.split_at(NORMALIZED_PATH.prefix_len(resource));
     let (query_at, query_len) = match behind {
-        [b'?', query @ ..] => (path.len() + 1, PLAIN_QUERY.prefix_len(query)),
+        [b'?', query @ ..] => (path.len() + 1, NORMALIZED_QUERY.prefix_len(query)),
         _ => (path.len(), 0),
     };
     let end = query_at + query_len;
@@ -143,13 +144,13 @@ pub(super) fn plain(url: &str) -> Option<Parts> {
         let is_escape = || percent::escape(&resource[at..end]).is_some();
         (resource[at] == b'.' || is_escape()) && !(is_first && is_dot_segment(&path[at..]))
     });
-    parts.path = Span::new(start, path.len());
-    parts.query = Span::new(start + query_at, query_len);
-    (is_ended && is_rooted && is_exact).then_some(parts)
+    components.path = Span::new(start, path.len());
+    components.query = Span::new(start + query_at, query_len);
+    (is_ended && is_rooted && is_exact).then_some(components)
 }
 
 /// The length of the port at the front of `text` with its colon, if it has only one spelling, and is not the default.
-fn plain_port_len(text: &str, scheme: Scheme) -> Option<usize> {
+fn normalized_port_len(text: &str, scheme: Scheme) -> Option<usize> {
     let Some(text) = text.strip_prefix(':') else { return Some(0) };
     let digits = &text[..text.bytes().take_while(u8::is_ascii_digit).count()];
     match other_port(digits, scheme) {
@@ -187,10 +188,10 @@ fn stripped(url: &[u8]) -> Vec<u8> {
 
 /// Splits a URL behind the colon of its scheme, if it has one.
 fn split_scheme(url: &[u8]) -> Result<Option<(Scheme, &[u8])>, InvalidTarget> {
-    static OCTET: Class = Class::ALPHANUMERIC.with(b"+-.");
+    static OCTET: OctetSet = OctetSet::ALPHANUMERIC.with(b"+-.");
     let Some(colon) = memchr::memchr(b':', url) else { return Ok(None) };
     let (name, rest) = (&url[..colon], &url[colon + 1..]);
-    let is_name = name.first().is_some_and(u8::is_ascii_alphabetic) && OCTET.covers(name);
+    let is_name = name.first().is_some_and(u8::is_ascii_alphabetic) && OCTET.contains_all(name);
     match is_name {
         true => Ok(Some((Scheme::parse(name).ok_or(InvalidTarget::Scheme)?, rest))),
         false => Ok(None),
@@ -243,13 +244,13 @@ fn is_dot_segment(path: &[u8]) -> bool {
 }
 
 /// `pchar` without escapes (RFC 3986 §3.3).
-static SEGMENT: Class = Class::URI_PLAIN.with(b":@");
+static SEGMENT: OctetSet = OctetSet::URI_PLAIN.with(b":@");
 
 /// The octets of a query besides escapes (§3.4), except for `'`, which browsers escape.
-pub(super) static QUERY: Class = Class::URI_PLAIN.with(b":@/?").without(b"'");
+pub(super) static QUERY: OctetSet = OctetSet::URI_PLAIN.with(b":@/?").without(b"'");
 
-static PLAIN_PATH: Class = Class::URI_PLAIN.with(b":@/%");
-static PLAIN_QUERY: Class = Class::URI_PLAIN.with(b":@/?%").without(b"'");
+static NORMALIZED_PATH: OctetSet = OctetSet::URI_PLAIN.with(b":@/%");
+static NORMALIZED_QUERY: OctetSet = OctetSet::URI_PLAIN.with(b":@/?%").without(b"'");
 
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::string::FromUtf8Error;
 
-use super::class::Class;
+use super::octet_set::OctetSet;
 
 /// The octet that the escape at the front of `text` denotes, if there is one.
 #[inline]
@@ -56,10 +56,10 @@ pub(crate) fn is_well_formed(text: &str) -> bool {
 }
 
 /// Appends `octets` to `text`, escaped except for those in `plain`, which is ASCII.
-pub(crate) fn encode(octets: &[u8], plain: &Class, text: &mut String) {
+pub(crate) fn encode(octets: &[u8], plain: &OctetSet, text: &mut String) {
     let digit = |half: u8| char::from(b"0123456789ABCDEF"[usize::from(half)]);
     for &octet in octets {
-        match plain.has(octet) {
+        match plain.contains(octet) {
             true => text.push(char::from(octet)),
             false => text.extend(['%', digit(octet >> 4), digit(octet & 15)]),
         }
@@ -69,12 +69,12 @@ pub(crate) fn encode(octets: &[u8], plain: &Class, text: &mut String) {
 /// Escapes `octets` as one segment of a path (RFC 3986 §3.3), except for those that are unreserved.
 pub(crate) fn segment(octets: &[u8]) -> String {
     let mut segment = String::with_capacity(octets.len() + 8);
-    encode(octets, &Class::UNRESERVED, &mut segment);
+    encode(octets, &OctetSet::UNRESERVED, &mut segment);
     segment
 }
 
 /// As [`encode`], except that what is an escape already stays as it is. `plain` has no `%`.
-pub(in crate::message) fn encode_once(octets: &[u8], plain: &Class, text: &mut String) {
+pub(in crate::message) fn encode_once(octets: &[u8], plain: &OctetSet, text: &mut String) {
     let mut rest = octets;
     while let Some((octet, behind)) = rest.split_first() {
         let kept = if escape(rest).is_some() { "%XX".len() } else { plain.prefix_len(rest) };
@@ -142,11 +142,11 @@ mod tests {
     #[test]
     fn octets_outside_of_the_class_are_escaped_rfc3986_2_1() {
         let mut text = String::from("./");
-        encode("a b/%\u{e9}:?~\0".as_bytes(), &Class::UNRESERVED, &mut text);
+        encode("a b/%\u{e9}:?~\0".as_bytes(), &OctetSet::UNRESERVED, &mut text);
         assert_eq!(text, "./a%20b%2F%25%C3%A9%3A%3F~%00");
         let octets = Vec::from_iter(0..=u8::MAX);
         text.clear();
-        encode(&octets, &Class::UNRESERVED, &mut text);
+        encode(&octets, &OctetSet::UNRESERVED, &mut text);
         assert!(super::octets(&text, Plus::Sign).eq(octets), "each comes back");
     }
 
@@ -165,11 +165,11 @@ mod tests {
             ("\u{e9}%".as_bytes(), "%C3%A9%25"),
         ] {
             let mut text = String::from("./");
-            encode_once(octets, &Class::UNRESERVED, &mut text);
+            encode_once(octets, &OctetSet::UNRESERVED, &mut text);
             assert_eq!(text.strip_prefix("./"), Some(expected));
             let once = text.clone();
             text.clear();
-            encode_once(once.as_bytes(), &Class::UNRESERVED.with(b"/"), &mut text);
+            encode_once(once.as_bytes(), &OctetSet::UNRESERVED.with(b"/"), &mut text);
             assert_eq!(text, once, "nothing is left to be escaped");
         }
     }

@@ -7,7 +7,7 @@ use super::context_guard::ContextGuard;
 use crate::coding::ACCEPTED;
 use crate::exchange::ExchangeError;
 use crate::memory::Reset;
-use crate::message::{Name, Status};
+use crate::message::{FieldName, Status};
 use crate::net::{Conn, TlsError};
 use crate::server::context::{CloseMode, UnreadBody};
 use crate::server::error::Refused;
@@ -34,11 +34,11 @@ pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (CloseMode, io::Res
         ctx.stop_persisting();
         set_status_and_text(ctx, status);
         match cause {
-            RefusalCause::Connections(_) => ctx.response.headers.put(Name::RETRY_AFTER, RETRY_AFTER),
+            RefusalCause::Connections(_) => ctx.response.headers.put(FieldName::RETRY_AFTER, RETRY_AFTER),
             RefusalCause::Tls(TlsError::PlainText) => ctx.response.set_text(PLAIN_HTTP),
             _ => {}
         }
-        ctx.write_head(ctx.response.body.announced(), UnreadBody::Discard);
+        ctx.write_head(ctx.response.body.declared_length(), UnreadBody::Discard);
     }
     ctx.report(answered, cause);
     // What went wrong after the end of an answer must not take the answer away.
@@ -76,7 +76,7 @@ pub(super) fn answer_error(ctx: &mut Context, error: Error) {
     set_status_and_text(ctx, status);
     if error.is_unknown_coding() {
         // The peer should learn which codings would have been accepted (RFC 9110 §15.5.16).
-        ctx.response.headers.put(Name::new("accept-encoding"), ACCEPTED.as_bytes());
+        ctx.response.headers.put(FieldName::new("accept-encoding"), ACCEPTED.as_bytes());
     }
     // An error without a cause is an answer like any other, and is not reported.
     if error.cause().is_some() {

@@ -92,6 +92,6 @@ pub(super) fn finalize_response(ctx: &mut Context, outcome: HandlerOutcome) -> R
             return Err(ExchangeError::TimedOut(Phase::Handler, limit.into()).into());
         }
     }
-    ctx.write_head(ctx.response.body.announced(), UnreadBody::Discard);
+    ctx.write_head(ctx.response.body.declared_length(), UnreadBody::Discard);
     Ok(())
 }

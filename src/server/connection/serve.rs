@@ -12,7 +12,7 @@ use super::handshake::secure;
 use super::refuse::refuse;
 use super::run_handler::{HandlerOutcome, finalize_response, report_failure, run_handler};
 use crate::exchange::{ExchangeError, Expectation, Head};
-use crate::message::{Name, Status, Version};
+use crate::message::{FieldName, Status, Version};
 use crate::runtime::{boxed, yield_now};
 use crate::server::context::{CloseMode, NextStep};
 use crate::server::error::Refused;
@@ -90,7 +90,7 @@ async fn exchanges<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<
 /// Notes what the peer expects before it sends its body (RFC 9110 §10.1.1).
 #[inline]
 pub(super) fn note_expectation(ctx: &mut Context) -> Result<(), Box<Refused>> {
-    match ctx.request.headers.may_have(Name::EXPECT) {
+    match ctx.request.headers.may_have(FieldName::EXPECT) {
         true => read_expectation(ctx),
         false => Ok(()),
     }

@@ -10,7 +10,7 @@ use super::peer_closed::{poll_peer_closed, poll_peer_gone};
 use super::transform_writer::TransformWriter;
 use super::{Context, Reader, TransformAction, UnreadBody, Writer};
 use crate::exchange::{Expectation, Incoming, poll_flush};
-use crate::message::{Headers, Length, Status, Version};
+use crate::message::{BodyLength, Headers, Status, Version};
 use crate::server::{InvalidAnswer, Result};
 use crate::wire::encode;
 
@@ -260,9 +260,9 @@ impl Context {
             transform.as_mut().map_or(TransformAction::Bypass, |transform| transform.begin(response));
         let content = match (self.response.status, self.response.headers.content_length()) {
             // A length that was given is that of another answer (RFC 9110 §8.6).
-            (Status::NOT_MODIFIED, _) => Length::NoContent,
-            (_, Some(given)) => Length::Known(given),
-            (_, None) => Length::Unknown,
+            (Status::NOT_MODIFIED, _) => BodyLength::NoContent,
+            (_, Some(given)) => BodyLength::Known(given),
+            (_, None) => BodyLength::Unknown,
         };
         self.write_head(content, unread);
         // A body that is not sent, such as that of a HEAD, need not be transformed.

@@ -2,7 +2,7 @@
 
 use super::{CloseMode, Context, NextStep};
 use crate::exchange::Expectation;
-use crate::message::{Length, Version};
+use crate::message::{BodyLength, Version};
 use crate::wire::{Announcement, Framing, Wish, encode};
 
 /// What becomes of the part of the request's body that is still unread when the answer begins.
@@ -15,7 +15,7 @@ pub(in crate::server) enum UnreadBody {
 
 impl Context {
     /// Writes the head of the answer to the output, and begins its body.
-    pub(in crate::server) fn write_head(&mut self, content: Length, unread: UnreadBody) {
+    pub(in crate::server) fn write_head(&mut self, content: BodyLength, unread: UnreadBody) {
         let asked = self.info.asked;
         let announcement = Announcement::of_response(asked, &self.response, content);
         self.info.persists &= self.may_persist(unread) && announcement.framing() != Framing::UntilClose;

@@ -9,7 +9,7 @@ use std::task::{self, Poll};
 use tokio::sync::oneshot;
 
 use super::Context;
-use crate::message::{Name, Status, Version, is_token};
+use crate::message::{FieldName, Status, Version, is_token};
 use crate::net::{Conn, Peer, ReadBuffer, Rewind, Stream, TableTimer, delegate_stream};
 use crate::server::InvalidAnswer;
 use crate::wire::encode;
@@ -52,10 +52,10 @@ impl Context {
             && headers.contains_token("upgrade", protocol);
         if !asked {
             // An answer of 426 must name the protocol (RFC 9110 §15.5.22).
-            self.response.headers.put(Name::UPGRADE, protocol.as_bytes());
+            self.response.headers.put(FieldName::UPGRADE, protocol.as_bytes());
             return Err(InvalidAnswer::Upgrade(protocol.into()).into());
         }
-        self.response.headers.remove(Name::UPGRADE.as_str());
+        self.response.headers.remove(FieldName::UPGRADE.as_str());
         self.hand_over(Some(protocol)).await
     }
 

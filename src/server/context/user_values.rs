@@ -13,8 +13,8 @@ impl Context {
         let Context { request, response, extensions, transform, .. } = self;
         let has_user_values = !extensions.is_empty()
             || transform.is_some()
-            || request.body.is_foreign()
-            || response.body.is_foreign();
+            || request.body.is_unbuffered()
+            || response.body.is_unbuffered();
         if has_user_values {
             self.drop_all_user_values();
         }

@@ -4,7 +4,7 @@ use httparse::Header;
 use memchr::{memchr, memchr_iter, memmem};
 
 use crate::memory::Span;
-use crate::message::{Headers, Tag, Version};
+use crate::message::{Headers, NameHash, Version};
 use crate::wire::{Limits, WireError};
 
 /// How many fields are parsed without touching much of the stack. Few messages have more.
@@ -18,11 +18,11 @@ pub(super) fn record(lines: &[Header<'_>], section: &[u8], into: &mut Headers) -
     // A lone LF would do for a lenient reader. A proxy in front of us may disagree, and two readings of one stream
     // are how requests are smuggled (RFC 9112 §11.2).
     let mut ends_well = matches!(section, b"\r\n" | [.., b'\r', b'\n', b'\r', b'\n']);
-    into.begin();
+    into.begin_received();
     for line in lines {
         let name = Span::from_slices(line.name.as_bytes(), section);
         ends_well &= matches!(section[..name.start()].last_chunk(), None | Some(b"\r\n"));
-        into.note(Tag::of(line.name.as_bytes()), name, Span::from_slices(line.value, section));
+        into.push_received(NameHash::new(line.name.as_bytes()), name, Span::from_slices(line.value, section));
     }
     match ends_well {
         true => Ok(()),

@@ -4,7 +4,7 @@
 //! which says what is wrong with it.
 
 use crate::memory::Span;
-use crate::message::{Headers, Method, Request, Status, Tag, Version, decimal, token_len};
+use crate::message::{Headers, Method, NameHash, Request, Status, Version, decimal, token_len};
 
 /// Reads the request line at the front of `head` into `request`, if it asks for a path. Returns its length, including
 /// CRLF.
@@ -76,7 +76,7 @@ const OK_LINE: &[u8] = b"HTTP/1.1 200 OK\r\n";
 /// Notes the field lines of `head` from `start` on, at most `fields_max`. Returns where the empty line after them ends.
 #[inline(never)]
 pub(super) fn fields(head: &[u8], start: usize, fields_max: usize, into: &mut Headers) -> Option<usize> {
-    into.begin();
+    into.begin_received();
     // Cut to what spans can address, which then need not be checked for each of them.
     let head = &head[..head.len().min(u32::MAX as usize)];
     let mut rest = &head[start..];
@@ -91,7 +91,11 @@ pub(super) fn fields(head: &[u8], start: usize, fields_max: usize, into: &mut He
         if name.is_empty() || !is_trimmed || into.len() == fields_max {
             return None;
         }
-        into.note(Tag::of(name), Span::from_slices(name, head), Span::from_slices(value, head));
+        into.push_received(
+            NameHash::new(name),
+            Span::from_slices(name, head),
+            Span::from_slices(value, head),
+        );
         rest = end.strip_prefix(b"\r\n")?;
     }
 }

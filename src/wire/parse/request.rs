@@ -11,7 +11,7 @@ use super::lines::{
 use super::plain;
 use super::trailers::is_no_trailer;
 use crate::memory::Span;
-use crate::message::{Authority, Headers, InvalidMethod, Name, Request, Several, Version, members};
+use crate::message::{Authority, FieldName, Headers, InvalidMethod, Repeated, Request, Version, members};
 use crate::wire::{Limits, WireError};
 
 /// Parses the request head at the front of `input`, including empty lines before it.
@@ -59,14 +59,14 @@ fn judge(input: &[u8], limits: &Limits, request: &mut Request) -> Result<Option<
 /// announces a field not allowed in trailers.
 pub(crate) fn check_fields(request: &Request) -> Result<(), WireError> {
     let headers = &request.headers;
-    match headers.sole(Name::HOST) {
+    match headers.single(FieldName::HOST) {
         // The target has no host then, or one of its own, which wins (§3.2.2).
         Ok(Some(b"")) => {}
         Ok(Some(host)) if Authority::names_host(host) => {}
         Ok(None) if request.version() == Version::Http10 => {}
-        Ok(_) | Err(Several) => return Err(WireError::Host),
+        Ok(_) | Err(Repeated) => return Err(WireError::Host),
     }
-    match headers.may_have(Name::TRAILER) {
+    match headers.may_have(FieldName::TRAILER) {
         true => check_announced(headers),
         false => Ok(()),
     }
@@ -75,7 +75,7 @@ pub(crate) fn check_fields(request: &Request) -> Result<(), WireError> {
 /// Checks the trailer fields that are announced.
 #[cold]
 fn check_announced(headers: &Headers) -> Result<(), WireError> {
-    match headers.named(Name::TRAILER).flat_map(members).any(is_no_trailer) {
+    match headers.named(FieldName::TRAILER).flat_map(members).any(is_no_trailer) {
         true => Err(WireError::Trailer),
         false => Ok(()),
     }

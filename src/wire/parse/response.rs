@@ -150,7 +150,7 @@ fn parse_without_bad_cookies(
     }
     let parsed = parse_any(&masked, limits, response)?;
     if parsed.is_some() {
-        response.headers.forget_noted(|value| input[value.range()].iter().any(is_control));
+        response.headers.remove_received(|value| input[value.range()].iter().any(is_control));
     }
     Ok(parsed)
 }

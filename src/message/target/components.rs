@@ -1,12 +1,12 @@
-//! [`Parts`]: where the parts of a target are, and what they may contain (RFC 9112 §3.2, RFC 3986 §3).
+//! [`Components`]: where the parts of a target are, and what they may contain (RFC 9112 §3.2, RFC 3986 §3).
 
 use super::{Authority, InvalidTarget, Scheme, TargetForm};
 use crate::memory::Span;
-use crate::message::Class;
+use crate::message::OctetSet;
 
-/// Where the parts of a target are. Parts that a form does not have are empty.
+/// Where the parts of a target are. Components that a form does not have are empty.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Parts {
+pub(super) struct Components {
     pub(super) form: TargetForm,
     pub(super) scheme: Option<Scheme>,
     pub(super) authority: Span,
@@ -14,37 +14,37 @@ pub(super) struct Parts {
     pub(super) query: Span,
 }
 
-impl Parts {
+impl Components {
     /// The parts of an absolute `http` or `https` URL, or of an origin-form.
-    pub(super) fn of_url(url: &[u8]) -> Result<Parts, InvalidTarget> {
+    pub(super) fn from_url(url: &[u8]) -> Result<Components, InvalidTarget> {
         match url {
-            [b'/', ..] => Parts::origin_form(url),
-            _ => Parts::absolute_form(url),
+            [b'/', ..] => Components::origin_form(url),
+            _ => Components::absolute_form(url),
         }
     }
 
-    pub(super) fn origin_form(target: &[u8]) -> Result<Parts, InvalidTarget> {
+    pub(super) fn origin_form(target: &[u8]) -> Result<Components, InvalidTarget> {
         let (path, query) = resource(target, 0)?;
-        Ok(Parts { path, query, ..Parts::default() })
+        Ok(Components { path, query, ..Components::default() })
     }
 
-    pub(super) fn authority_form(target: &[u8]) -> Result<Parts, InvalidTarget> {
+    pub(super) fn authority_form(target: &[u8]) -> Result<Components, InvalidTarget> {
         match parse_authority(target)?.port {
             // A tunnel needs a port, and zero is not one (RFC 9110 §9.3.6).
             None | Some(0) => Err(InvalidTarget::Authority),
-            Some(_) => Ok(Parts {
+            Some(_) => Ok(Components {
                 form: TargetForm::Authority,
                 authority: Span::new(0, target.len()),
-                ..Parts::default()
+                ..Components::default()
             }),
         }
     }
 
-    pub(super) fn asterisk_form() -> Parts {
-        Parts { form: TargetForm::Asterisk, path: Span::new(0, "*".len()), ..Parts::default() }
+    pub(super) fn asterisk_form() -> Components {
+        Components { form: TargetForm::Asterisk, path: Span::new(0, "*".len()), ..Components::default() }
     }
 
-    pub(super) fn absolute_form(target: &[u8]) -> Result<Parts, InvalidTarget> {
+    pub(super) fn absolute_form(target: &[u8]) -> Result<Components, InvalidTarget> {
         let scheme_len = memchr::memchr(b':', target).ok_or(InvalidTarget::Form)?;
         let scheme = Scheme::parse(&target[..scheme_len]).ok_or(InvalidTarget::Scheme)?;
         let rest = target[scheme_len..].strip_prefix(b"://").ok_or(InvalidTarget::Form)?;
@@ -52,7 +52,7 @@ impl Parts {
         parse_authority(authority)?;
         let authority = Span::from_slices(authority, target);
         let (path, query) = resource(target, authority.end())?;
-        Ok(Parts { form: TargetForm::Absolute, scheme: Some(scheme), authority, path, query })
+        Ok(Components { form: TargetForm::Absolute, scheme: Some(scheme), authority, path, query })
     }
 }
 
@@ -69,7 +69,7 @@ fn resource(target: &[u8], start: usize) -> Result<(Span, Span), InvalidTarget> 
         Some(b'?') => path_end + 1,
         Some(_) => return Err(InvalidTarget::Byte),
     };
-    if !QUERY.covers(&target[query_start..]) {
+    if !QUERY.contains_all(&target[query_start..]) {
         return Err(InvalidTarget::Byte);
     }
     Ok((Span::new(start, path_end - start), Span::new(query_start, target.len() - query_start)))
@@ -83,15 +83,15 @@ fn resource(target: &[u8], start: usize) -> Result<(Span, Span), InvalidTarget> 
 /// is a `\`, which WHATWG's URLs and some servers take for a `/`.
 ///
 /// A `%` is allowed without its digits; [`percent::decode`](crate::message::percent::decode) then reads it as itself.
-static PATH: Class = ASCII.with_obs_text();
+static PATH: OctetSet = ASCII.with_obs_text();
 
 /// The same for a query, in which `\` is an octet like any other, and so is `?`.
-static QUERY: Class = ASCII.with(b"?\\").with_obs_text();
+static QUERY: OctetSet = ASCII.with(b"?\\").with_obs_text();
 
 /// The octets of [`PATH`] that are ASCII, as those of nearly all paths are.
-pub(super) static ASCII_PATH: Class = ASCII;
+pub(super) static ASCII_PATH: OctetSet = ASCII;
 
 /// The octets of [`QUERY`] that are ASCII.
-pub(super) static ASCII_QUERY: Class = ASCII.with(b"?\\");
+pub(super) static ASCII_QUERY: OctetSet = ASCII.with(b"?\\");
 
-const ASCII: Class = Class::URI_PLAIN.with(b"/:@%[]\"<>^`{|}");
+const ASCII: OctetSet = OctetSet::URI_PLAIN.with(b"/:@%[]\"<>^`{|}");

@@ -1,23 +1,23 @@
-//! [`Class`]: a set of octets, as the grammars of RFC 9110 §5.6 and RFC 3986 §2 name them.
+//! [`OctetSet`]: a set of octets, as the grammars of RFC 9110 §5.6 and RFC 3986 §2 name them.
 
 /// A set of octets, looked up with a single load.
-pub(crate) struct Class([bool; 256]);
+pub(crate) struct OctetSet([bool; 256]);
 
-impl Class {
+impl OctetSet {
     /// `ALPHA / DIGIT`
-    pub(in crate::message) const ALPHANUMERIC: Class = Class([false; 256])
+    pub(in crate::message) const ALPHANUMERIC: OctetSet = OctetSet([false; 256])
         .with(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ")
         .with(b"abcdefghijklmnopqrstuvwxyz")
         .with(b"0123456789");
 
     /// `unreserved` (RFC 3986 §2.3): what need not be escaped anywhere in a URI.
-    pub(crate) const UNRESERVED: Class = Class::ALPHANUMERIC.with(b"-._~");
+    pub(crate) const UNRESERVED: OctetSet = OctetSet::ALPHANUMERIC.with(b"-._~");
 
     /// `unreserved / sub-delims` (RFC 3986 §2.2): what need not be escaped in a host, a path or a query.
-    pub(crate) const URI_PLAIN: Class = Class::UNRESERVED.with(b"!$&'()*+,;=");
+    pub(crate) const URI_PLAIN: OctetSet = OctetSet::UNRESERVED.with(b"!$&'()*+,;=");
 
-    /// Returns this class with `octets` added.
-    pub(crate) const fn with(mut self, octets: &[u8]) -> Class {
+    /// Returns this set with `octets` added.
+    pub(crate) const fn with(mut self, octets: &[u8]) -> OctetSet {
         let mut at = 0;
         while at < octets.len() {
             self.0[octets[at] as usize] = true;
@@ -26,8 +26,8 @@ impl Class {
         self
     }
 
-    /// Returns this class without `octets`.
-    pub(crate) const fn without(mut self, octets: &[u8]) -> Class {
+    /// Returns this set without `octets`.
+    pub(crate) const fn without(mut self, octets: &[u8]) -> OctetSet {
         let mut at = 0;
         while at < octets.len() {
             self.0[octets[at] as usize] = false;
@@ -36,8 +36,8 @@ impl Class {
         self
     }
 
-    /// Returns this class with all octets beyond ASCII added.
-    pub(crate) const fn with_obs_text(mut self) -> Class {
+    /// Returns this set with all octets beyond ASCII added.
+    pub(crate) const fn with_obs_text(mut self) -> OctetSet {
         let mut octet = 0x80;
         while octet < self.0.len() {
             self.0[octet] = true;
@@ -47,14 +47,14 @@ impl Class {
     }
 
     #[inline]
-    pub(crate) fn has(&self, octet: u8) -> bool {
+    pub(crate) fn contains(&self, octet: u8) -> bool {
         self.0[octet as usize]
     }
 
-    /// How many octets at the front of `text` are in this class.
+    /// How many octets at the front of `text` are in this set.
     #[inline]
     pub(in crate::message) fn prefix_len(&self, text: &[u8]) -> usize {
-        let is_odd = |octet: &u8| !self.has(*octet);
+        let is_odd = |octet: &u8| !self.contains(*octet);
         let mut rest = text;
         // Eight at a time, so that one check of the length does for all of them.
         while let Some((eight, behind)) = rest.split_first_chunk::<8>() {
@@ -66,11 +66,11 @@ impl Class {
         text.len() - rest.len() + rest.iter().position(is_odd).unwrap_or(rest.len())
     }
 
-    /// Whether every octet of `text` is in this class.
+    /// Whether every octet of `text` is in this set.
     #[inline]
-    pub(crate) fn covers(&self, text: &[u8]) -> bool {
+    pub(crate) fn contains_all(&self, text: &[u8]) -> bool {
         // Cheaper than a branch for each octet, and evaluated at compile time where `text` is a constant.
-        text.iter().fold(true, |covered, &octet| covered & self.has(octet))
+        text.iter().fold(true, |covered, &octet| covered & self.contains(octet))
     }
 }
 
@@ -80,14 +80,14 @@ mod tests {
 
     #[test]
     fn a_class_has_exactly_the_octets_it_was_made_of() {
-        let class = Class::ALPHANUMERIC.with(b"-");
+        let set = OctetSet::ALPHANUMERIC.with(b"-");
         for octet in 0..=u8::MAX {
-            assert_eq!(class.has(octet), octet.is_ascii_alphanumeric() || octet == b'-', "{octet:#x}");
+            assert_eq!(set.contains(octet), octet.is_ascii_alphanumeric() || octet == b'-', "{octet:#x}");
         }
-        assert_eq!((class.prefix_len(b"a-1_b"), class.prefix_len(b"ab"), class.prefix_len(b"")), (3, 2, 0));
-        assert!(class.covers(b"") && class.covers(b"keep-alive"));
-        assert!(!class.covers(b"keep_alive") && !class.covers(b"keep-alive\xe9"));
-        let class = class.with_obs_text();
-        assert!(class.covers(b"keep-alive\x80\xff") && !class.has(b'_') && !class.has(0x7f));
+        assert_eq!((set.prefix_len(b"a-1_b"), set.prefix_len(b"ab"), set.prefix_len(b"")), (3, 2, 0));
+        assert!(set.contains_all(b"") && set.contains_all(b"keep-alive"));
+        assert!(!set.contains_all(b"keep_alive") && !set.contains_all(b"keep-alive\xe9"));
+        let set = set.with_obs_text();
+        assert!(set.contains_all(b"keep-alive\x80\xff") && !set.contains(b'_') && !set.contains(0x7f));
     }
 }

@@ -1,4 +1,4 @@
-//! [`Pieces`]: content that is put together from several pieces, such as a body of parts.
+//! [`BodyChain`]: content that is put together from several links, such as a body of parts.
 
 use std::collections::VecDeque;
 use std::io;
@@ -8,72 +8,72 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, ReadBuf};
 
-use super::body::Foreign;
-use super::{Body, Source};
+use super::body::Unbuffered;
+use super::{Body, BodySource};
 
-/// What is left of content that is put together from several pieces, and read one after the other.
-pub(crate) struct Pieces(VecDeque<Piece>);
+/// What is left of content that is put together from several links, and read one after the other.
+pub(crate) struct BodyChain(VecDeque<ChainLink>);
 
 /// A piece of content.
-pub(crate) enum Piece {
+pub(crate) enum ChainLink {
     Bytes(Bytes),
     /// What a source yields. It fails unless that is as much as was said, if it was.
     Stream {
-        source: Source,
+        source: BodySource,
         left: Option<u64>,
     },
 }
 
-impl Pieces {
-    pub(crate) fn new(pieces: Vec<Piece>) -> Pieces {
-        Pieces(pieces.into())
+impl BodyChain {
+    pub(crate) fn new(links: Vec<ChainLink>) -> BodyChain {
+        BodyChain(links.into())
     }
 
     /// Makes them the content of a message. Its length is known if theirs are.
     pub(crate) fn fill(self, body: &mut Body) {
-        let len = self.0.iter().try_fold(0u64, |sum, piece| sum.checked_add(piece.known_len()?));
+        let len = self.0.iter().try_fold(0u64, |sum, link| sum.checked_add(link.known_len()?));
         body.set_stream(self, len);
     }
 }
 
-impl Piece {
+impl ChainLink {
     fn known_len(&self) -> Option<u64> {
         match self {
-            Piece::Bytes(bytes) => Some(bytes.len() as u64),
-            Piece::Stream { left, .. } => *left,
+            ChainLink::Bytes(bytes) => Some(bytes.len() as u64),
+            ChainLink::Stream { left, .. } => *left,
         }
     }
 }
 
-impl From<Body> for Piece {
-    fn from(body: Body) -> Piece {
+impl From<Body> for ChainLink {
+    fn from(body: Body) -> ChainLink {
         match body.take_source() {
-            Some(source) => Piece::Stream { source, left: body.known_len() },
-            None => Piece::Bytes(match &body.foreign {
-                Some(Foreign::Shared(bytes)) => bytes.clone(),
+            Some(source) => ChainLink::Stream { source, left: body.known_len() },
+            None => ChainLink::Bytes(match &body.unbuffered {
+                Some(Unbuffered::Shared(bytes)) => bytes.clone(),
                 // A stream that has been taken is nothing.
-                Some(Foreign::Stream { .. }) | None => Bytes::copy_from_slice(body.bytes()),
+                Some(Unbuffered::Stream { .. }) | None => Bytes::copy_from_slice(body.bytes()),
             }),
         }
     }
 }
 
-impl AsyncRead for Pieces {
+impl AsyncRead for BodyChain {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         out: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         while out.remaining() > 0 {
-            let Some(piece) = self.0.front_mut() else { break };
+            let Some(link) = self.0.front_mut() else { break };
             let before = out.filled().len();
-            match piece {
-                Piece::Bytes(bytes) => {
+            match link {
+                ChainLink::Bytes(bytes) => {
                     let count = bytes.len().min(out.remaining());
                     out.put_slice(&bytes[..count]);
                     bytes.advance(count);
                 }
-                Piece::Stream { source, left } => {
+                ChainLink::Stream { source, left } => {
                     ready!(source.as_mut().poll_read(cx, out))?;
                     count_down(left, out.filled().len() - before)?;
                 }
@@ -102,19 +102,19 @@ fn count_down(left: &mut Option<u64>, count: usize) -> io::Result<()> {
     }
 }
 
-/// The pieces of a body of parts, each of which has a head that ends with an empty line (RFC 2046 §5.1.1).
+/// The links of a body of parts, each of which has a head that ends with an empty line (RFC 2046 §5.1.1).
 pub(crate) fn multipart<H: AsRef<[u8]>>(
     boundary: &str,
-    parts: impl IntoIterator<Item = (H, Piece)>,
-) -> Vec<Piece> {
-    let (mut pieces, mut delimiter) = (Vec::new(), format!("--{boundary}"));
+    parts: impl IntoIterator<Item = (H, ChainLink)>,
+) -> Vec<ChainLink> {
+    let (mut links, mut delimiter) = (Vec::new(), format!("--{boundary}"));
     for (head, content) in parts {
-        pieces.push(Piece::Bytes([delimiter.as_bytes(), b"\r\n", head.as_ref()].concat().into()));
-        pieces.push(content);
+        links.push(ChainLink::Bytes([delimiter.as_bytes(), b"\r\n", head.as_ref()].concat().into()));
+        links.push(content);
         delimiter = format!("\r\n--{boundary}");
     }
-    pieces.push(Piece::Bytes(format!("{delimiter}--\r\n").into()));
-    pieces
+    links.push(ChainLink::Bytes(format!("{delimiter}--\r\n").into()));
+    links
 }
 
 #[cfg(test)]
@@ -125,22 +125,22 @@ mod tests {
     use super::*;
 
     /// `a`, `bcd` from a source that says how much that is, nothing, and `ef` from one that does not.
-    fn pieces() -> Pieces {
-        let stream = |text: &'static str, left| Piece::Stream { source: Box::pin(text.as_bytes()), left };
-        let bytes = |text: &'static str| Piece::Bytes(text.into());
-        Pieces::new(vec![bytes("a"), stream("bcd", Some(3)), bytes(""), stream("ef", None)])
+    fn links() -> BodyChain {
+        let stream = |text: &'static str, left| ChainLink::Stream { source: Box::pin(text.as_bytes()), left };
+        let bytes = |text: &'static str| ChainLink::Bytes(text.into());
+        BodyChain::new(vec![bytes("a"), stream("bcd", Some(3)), bytes(""), stream("ef", None)])
     }
 
     #[test]
     fn pieces_are_read_as_one_whatever_there_is_room_for() {
         for room in 1..=7 {
-            let (mut pieces, mut read) = (pin!(pieces()), Vec::new());
+            let (mut links, mut read) = (pin!(links()), Vec::new());
             for round in 0..2 * 7 {
                 // Each buffer has something in it already, and every other one has no room.
                 let mut memory = vec![b'x'; 2 + (round % 2) * room];
                 let mut out = ReadBuf::new(&mut memory);
                 out.advance(2);
-                let polled = pieces.as_mut().poll_read(&mut Context::from_waker(Waker::noop()), &mut out);
+                let polled = links.as_mut().poll_read(&mut Context::from_waker(Waker::noop()), &mut out);
                 assert!(matches!(polled, Poll::Ready(Ok(()))), "{room}");
                 read.extend_from_slice(&out.filled()[2..]);
             }
