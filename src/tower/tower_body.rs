@@ -1,15 +1,22 @@
-//! [`TowerBody`]: the body of a request, as a service gets it.
+//! [`TowerBody`]: the body of a request, as a service reads it; and [`BodyPump`], which feeds it from the connection.
 
 use std::fmt;
-use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::future::poll_fn;
+use std::io;
+use std::mem;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex};
+use std::task::{self, Poll, Waker, ready};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-use super::frame_channel::FrameChannel;
+use super::header_map::to_header_map;
 use crate::exchange::ExchangeError;
+use crate::memory::lock;
+use crate::runtime::{join_first, select};
+use crate::server::{Context, Reader, Result};
+use crate::wire::WireError;
 
 /// The body of a request that a [`Tower`](super::Tower) passes to its service.
 ///
@@ -32,7 +39,7 @@ pub struct TowerBody {
 
 impl TowerBody {
     /// A body that comes through `channel`; without one, it is empty.
-    pub(super) fn new(channel: Option<Arc<FrameChannel>>, left: Option<u64>) -> TowerBody {
+    fn new(channel: Option<Arc<FrameChannel>>, left: Option<u64>) -> TowerBody {
         TowerBody { channel, left }
     }
 }
@@ -43,7 +50,7 @@ impl Body for TowerBody {
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
+        cx: &mut task::Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, ExchangeError>>> {
         let Some(channel) = &self.channel else { return Poll::Ready(None) };
         let frame = ready!(channel.poll_recv(cx));
@@ -70,5 +77,138 @@ impl Body for TowerBody {
 impl fmt::Debug for TowerBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TowerBody").field("left", &self.left).finish_non_exhaustive()
+    }
+}
+
+/// Reads a body for a service, as the service asks for it. The service's [`TowerBody`] outlives the handler if the
+/// service keeps it, and ends with an error then.
+pub(super) struct BodyPump(Option<Arc<FrameChannel>>);
+
+impl BodyPump {
+    /// For the body of the request, of which nothing has been read.
+    pub(super) fn new(ctx: &mut Context) -> (BodyPump, TowerBody) {
+        let left = ctx.unread_len().filter(|_| ctx.request.trailers.is_empty());
+        let channel = match (left, ctx.request.body.bytes()) {
+            (Some(0), _) => None,
+            (_, []) => Some(Arc::default()),
+            (_, buffered) => Some(Arc::new(FrameChannel::with_first(Bytes::copy_from_slice(buffered)))),
+        };
+        (BodyPump(channel.clone()), TowerBody::new(channel, left))
+    }
+
+    /// Whether the service may still ask for more of the body.
+    pub(super) fn is_body_wanted(&self) -> bool {
+        self.0.as_ref().is_some_and(|channel| Arc::strong_count(channel) > 1)
+    }
+
+    /// Awaits `work`, and gives it what it asks for of `body`. Fails once the peer has left.
+    pub(super) async fn run_beside<T>(
+        &self,
+        body: &mut Reader<'_>,
+        work: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let mut work = pin!(work);
+        loop {
+            let done = async { work.as_mut().await.map(Some) };
+            let sent = async { self.send_next(body).await.map(|()| None) };
+            if let Some(done) = select(done, sent).await? {
+                return Ok(done);
+            }
+        }
+    }
+
+    /// Gives the next piece, once it is asked for.
+    async fn send_next(&self, body: &mut Reader<'_>) -> Result {
+        let Some(channel) = &self.0 else { return body.peer_gone().await };
+        join_first(poll_fn(|cx| channel.poll_requested(cx).map(Ok)), body.peer_gone()).await?;
+        channel.send(next_frame(body).await);
+        Ok(())
+    }
+}
+
+impl Drop for BodyPump {
+    fn drop(&mut self) {
+        if let Some(channel) = &self.0 {
+            channel.send(Some(Err(ExchangeError::Io(io::ErrorKind::NotConnected.into()))));
+        }
+    }
+}
+
+/// Reads the next piece.
+async fn next_frame(body: &mut Reader<'_>) -> NextFrame {
+    match body.chunk().await {
+        Ok(Some(chunk)) => return Some(Ok(Frame::data(Bytes::copy_from_slice(chunk)))),
+        Ok(None) => {}
+        Err(error) => return Some(Err(error.downcast().unwrap_or_else(ExchangeError::Io))),
+    }
+    let trailers = body.trailers();
+    let map = || to_header_map(trailers).map_err(|_| WireError::TrailersTooLarge.into());
+    (!trailers.is_empty()).then(|| map().map(Frame::trailers))
+}
+
+/// Where a piece of a body passes from the handler, which reads it, to the service, which may be in another task. There
+/// is never more than one, and none is read before it is asked for, except what was buffered from the start.
+#[derive(Default)]
+struct FrameChannel(Mutex<ChannelInner>);
+
+#[derive(Default)]
+struct ChannelInner {
+    state: State,
+    /// Who has asked.
+    receiver: Option<Waker>,
+    /// The handler, while it waits to be asked.
+    sender: Option<Waker>,
+}
+
+#[derive(Default)]
+enum State {
+    #[default]
+    Empty,
+    Requested,
+    Full(NextFrame),
+}
+
+/// A part of a body, its trailers, or its end.
+type NextFrame = Option<Result<Frame<Bytes>, ExchangeError>>;
+
+impl FrameChannel {
+    /// A channel in which the first piece lies already.
+    fn with_first(frame: Bytes) -> FrameChannel {
+        let state = State::Full(Some(Ok(Frame::data(frame))));
+        FrameChannel(Mutex::new(ChannelInner { state, ..ChannelInner::default() }))
+    }
+
+    /// Asks for a piece, and takes it once it is there.
+    fn poll_recv(&self, cx: &mut task::Context<'_>) -> Poll<NextFrame> {
+        let mut inner = lock(&self.0);
+        if let State::Full(frame) = mem::take(&mut inner.state) {
+            return Poll::Ready(frame);
+        }
+        inner.state = State::Requested;
+        inner.receiver = Some(cx.waker().clone());
+        let sender = inner.sender.take();
+        // Whoever is woken may come here at once.
+        drop(inner);
+        sender.into_iter().for_each(Waker::wake);
+        Poll::Pending
+    }
+
+    /// Ready when a piece is asked for.
+    fn poll_requested(&self, cx: &mut task::Context<'_>) -> Poll<()> {
+        let mut inner = lock(&self.0);
+        if let State::Requested = inner.state {
+            return Poll::Ready(());
+        }
+        inner.sender = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    /// Leaves a piece, in place of one that was not taken.
+    fn send(&self, frame: NextFrame) {
+        let mut inner = lock(&self.0);
+        inner.state = State::Full(frame);
+        let receiver = inner.receiver.take();
+        drop(inner);
+        receiver.into_iter().for_each(Waker::wake);
     }
 }

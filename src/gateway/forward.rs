@@ -1,0 +1,250 @@
+//! [`Context::forward`]: answers with the response of another server (RFC 9110 §3.7, §7.6).
+
+use std::cell::RefCell;
+use std::future::{pending, poll_fn};
+use std::pin::{Pin, pin};
+use std::task::{self, Poll, ready};
+
+use tokio::io::AsyncWrite;
+
+use crate::client::{Call, ClientError};
+use crate::message::{Headers, Response, Status};
+use crate::runtime::join_first;
+use crate::server::{Context, Error, Outcome, Reader, Result, Writer};
+
+impl Context {
+    /// Forwards the request's body through `call`, and answers with the response. Both bodies flow at the same time,
+    /// piece by piece, with their trailers. So they may be of any size, and the server behind may answer while it
+    /// reads. Once that server reads no more, the rest of the request's body is not forwarded. Its interim answers, such
+    /// as 103, are sent as they arrive (RFC 9110 §15.2), unless the peer speaks HTTP/1.0.
+    ///
+    /// Open the call with the head to forward, as [`Request::target_to`](crate::Request::target_to) makes it, on a
+    /// [`Client`](crate::Client::open), a [`Host`](crate::Host::open) or a [`Balancer`](crate::Balancer::open). Pass it
+    /// without awaiting it, as in the example: to open a call may take as long as an answer, and this method watches
+    /// the peer meanwhile. To keep the body out of memory, plan to stream it
+    /// ([`BodyPlan::Stream`](crate::BodyPlan::Stream)); then it can be forwarded only once, and only if none of it was
+    /// read before. Fields that are already set in `ctx.response` are added to those of the response. Upgrades are not
+    /// forwarded: the example `proxy` shows how to join two connections.
+    ///
+    /// If the peer resets the connection before it has the whole response, or a write to it fails, the connection to
+    /// the server behind is closed, too, so that server does not work in vain. A peer that closes its sending half still
+    /// gets the response; with [`Server::half_close(false)`](crate::Server::half_close) it counts as gone.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the call cannot be opened or the server behind fails, with 504 if it took too long and otherwise 502
+    /// ([`ClientError::owed`](crate::ClientError::owed)); if the peer is gone
+    /// ([`ExchangeError::PeerClosed`](crate::ExchangeError::PeerClosed)); or if the request's body is cut short,
+    /// malformed or too slow. If an answer has already been sent, even in part, it fails with
+    /// [`InvalidAnswer::Sent`](crate::InvalidAnswer::Sent) and does not await the call, so a handler that tries again
+    /// asks no server in vain.
+    ///
+    /// # Examples
+    ///
+    /// A reverse proxy:
+    ///
+    /// ```
+    /// use corehttp::{BodyPlan, Client, Context, Server, with_plan};
+    ///
+    /// async fn pass(client: &Client, ctx: &mut Context) -> corehttp::Result {
+    ///     let mut onward = ctx.request.target_to("http://127.0.0.1:9000")?;
+    ///     onward.headers.append("via", format!("{} front", ctx.request.version()))?; // RFC 9110 §7.6.3
+    ///     ctx.forward(client.open(&onward)).await
+    /// }
+    ///
+    /// let client = Client::new();
+    /// let handler = with_plan(|_| BodyPlan::Stream, async move |ctx: &mut Context| pass(&client, ctx).await);
+    /// let server = Server::bind("127.0.0.1:8080");
+    /// # let _ = || -> corehttp::Result {
+    /// server.run(handler)
+    /// # };
+    /// ```
+    #[doc(alias = "reverse_proxy")]
+    pub async fn forward(&mut self, call: impl IntoFuture<Output = Result<Call, ClientError>>) -> Result {
+        self.forward_with(call, |_| ()).await
+    }
+
+    /// Forwards the request's body and the response as [`Context::forward`] does, but first lets `change` change the
+    /// response's status and fields. If `change` fails, the peer gets its error instead, without any field of the
+    /// response. Interim answers are sent unchanged.
+    ///
+    /// # Errors
+    ///
+    /// As [`Context::forward`], or with the error of `change`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::{Context, Host, Request, Response};
+    ///
+    /// async fn pass(ctx: &mut Context, api: &Host, onward: Request) -> corehttp::Result {
+    ///     let change = |response: &mut Response| {
+    ///         response.headers.remove("x-powered-by");
+    ///     };
+    ///     ctx.forward_with(api.open(&onward), change).await
+    /// }
+    /// ```
+    pub async fn forward_with<O: Outcome>(
+        &mut self,
+        call: impl IntoFuture<Output = Result<Call, ClientError>>,
+        change: impl FnOnce(&mut Response) -> O,
+    ) -> Result {
+        // The server behind would work for nobody.
+        self.check_unsent()?;
+        if self.body_reader().has_begun() {
+            // What is left must not pass for all of it.
+            return Err(Error::new(Status::BAD_GATEWAY, "a part of the body was read before"));
+        }
+        let opening = pin!(call.into_future());
+        let opened = join_first(async { opening.await.map_err(gateway_error) }, self.peer_gone());
+        let call = RefCell::new(opened.await?);
+        let mut pump = Pump::new(&call, self.request.body.bytes());
+        while join_first(next_interim(&call), pump.run_and_watch(&mut self.body_reader().skip_buffered()))
+            .await?
+        {
+            let (status, fields) = {
+                let mut call = call.borrow_mut();
+                (call.early().status, call.early().headers.forwarded())
+            };
+            // A peer that expects a 100 gets it from this server, as soon as its body is wanted (§10.1.1).
+            if status != Status::CONTINUE || !self.expects_continue() {
+                self.informational(status, &fields).await?;
+            }
+        }
+        let head =
+            poll_fn(|cx| call.borrow_mut().poll_head(cx, &mut self.response)).await.map_err(gateway_error);
+        let connection_options = self.response.headers.forward();
+        // The handler's own, whose place they took.
+        self.response.headers.append_all(&call.borrow_mut().early().headers);
+        if let Err(error) = head.and_then(|()| change(&mut self.response).into_result()) {
+            std::mem::swap(&mut self.response.headers, &mut call.borrow_mut().early().headers);
+            return Err(error);
+        }
+        if !pump.is_wanted() {
+            relay(&call, &connection_options, self.stream().await?).await?;
+        } else {
+            let (body, out) = self.duplex().await?;
+            let mut body = body.skip_buffered();
+            join_first(relay(&call, &connection_options, out), pump.run_and_watch(&mut body)).await?;
+            // Many servers answer while they read.
+            pump.run(&mut body).await?;
+        }
+        call.into_inner().release();
+        Ok(())
+    }
+}
+
+/// Takes the next interim answer. Returns false once the final one has come.
+async fn next_interim(call: &RefCell<Call>) -> Result<bool> {
+    poll_fn(|cx| call.borrow_mut().poll_interim(cx)).await.map_err(gateway_error)
+}
+
+/// Forwards the body of the response to the peer, and the trailers that this `listing` does not keep from it.
+async fn relay(call: &RefCell<Call>, connection_options: &Headers, mut out: Writer<'_>) -> Result {
+    loop {
+        let chunk = async { poll_fn(|cx| call.borrow_mut().poll_chunk(cx)).await.map_err(gateway_error) };
+        // A server that pauses may have sent what its client waits for.
+        let pause = async {
+            out.flush().await?;
+            out.peer_gone().await
+        };
+        let len = join_first(chunk, pause).await?;
+        if len == 0 {
+            break;
+        }
+        let mut written = 0;
+        while written < len {
+            let write = |cx: &mut task::Context<'_>| {
+                Pin::new(&mut out).poll_write(cx, &call.borrow().chunk()[written..])
+            };
+            written += poll_fn(write).await?;
+        }
+    }
+    let trailers = call.borrow().received_trailers().forwarded_behind(connection_options);
+    Ok(out.finish_with(&trailers).await?)
+}
+
+/// Forwards the body of a request to the server behind. It can be stopped at any time, and continues where it was.
+struct Pump<'c> {
+    call: &'c RefCell<Call>,
+    chunk: Vec<u8>,
+    /// How many bytes of the piece have been sent.
+    sent: usize,
+}
+
+impl Pump<'_> {
+    /// Begins with `buffered`, which is all of the body if it was received before.
+    fn new<'c>(call: &'c RefCell<Call>, buffered: &[u8]) -> Pump<'c> {
+        Pump { call, chunk: buffered.to_vec(), sent: 0 }
+    }
+
+    /// Runs until all that is still to come of `body` has been sent, or the server reads no more of it.
+    async fn run(&mut self, body: &mut Reader<'_>) -> Result {
+        self.run_until(async |_: &mut Reader<'_>| pending().await, body).await
+    }
+
+    /// Runs as [`Pump::run`] does, and then waits until the peer closes, which is an error. What is not forwarded is
+    /// discarded, since many peers take nothing of an answer before they have sent all of their request.
+    async fn run_and_watch(&mut self, body: &mut Reader<'_>) -> Result {
+        self.run_until(async |body: &mut Reader<'_>| body.peer_gone().await, body).await?;
+        while let Ok(Some(_)) = body.chunk().await {}
+        body.peer_gone().await
+    }
+
+    /// Whether the server behind still reads the body.
+    fn is_wanted(&self) -> bool {
+        self.call.borrow().is_wanted()
+    }
+
+    /// Runs, unless `left` fails because the peer has left while the server behind takes no more.
+    async fn run_until(
+        &mut self,
+        gone: impl AsyncFn(&mut Reader<'_>) -> Result,
+        body: &mut Reader<'_>,
+    ) -> Result {
+        while self.is_wanted() {
+            while self.sent < self.chunk.len() {
+                let chunk = &self.chunk[self.sent..];
+                let write = self.poll_call(|call, cx| call.poll_data(cx, chunk));
+                self.sent += join_first(write, gone(body)).await?;
+            }
+            let chunk = async { Ok(body.chunk().await?) };
+            // A peer that pauses may be waiting for an answer to what it has sent.
+            let flush = self.poll_call(Call::poll_sent);
+            let Some(chunk) = join_first(chunk, flush).await? else {
+                let trailers = body.trailers().forwarded_behind(&body.request.headers);
+                return join_first(self.finish(&trailers), gone(body)).await;
+            };
+            self.chunk.clear();
+            self.chunk.extend_from_slice(chunk);
+            self.sent = 0;
+        }
+        Ok(())
+    }
+
+    /// Ends the request.
+    async fn finish(&self, trailers: &Headers) -> Result {
+        let end = |call: &mut Call, cx: &mut task::Context<'_>| {
+            let ended = ready!(call.poll_end(cx, trailers));
+            if !call.is_answered() {
+                // The time limit of whoever waits for the answer begins now.
+                cx.waker().wake_by_ref();
+            }
+            Poll::Ready(ended)
+        };
+        self.poll_call(end).await
+    }
+
+    /// Awaits what `poll` does with the call.
+    async fn poll_call<T>(
+        &self,
+        mut poll: impl FnMut(&mut Call, &mut task::Context<'_>) -> Poll<Result<T, ClientError>>,
+    ) -> Result<T> {
+        poll_fn(|cx| poll(&mut self.call.borrow_mut(), cx)).await.map_err(gateway_error)
+    }
+}
+
+/// The error of a gateway whose server behind fails.
+fn gateway_error(error: ClientError) -> Error {
+    Error::new(error.owed(), error)
+}

@@ -1,0 +1,267 @@
+//! [`Tower`]: a service of tower as a handler: its request, and its response.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::Poll;
+
+use bytes::{Buf, Bytes};
+use http::uri::InvalidUri;
+use http::{Method, Uri};
+use http_body::{Body, Frame};
+use tower_service::Service;
+
+use super::header_map::{append_header_map, to_header_map};
+use super::tower_body::{BodyPump, TowerBody};
+use crate::exchange::ExchangeError;
+use crate::message::{Headers, Request, Response, Status, Version, escape_resource};
+use crate::runtime::join_first;
+use crate::server::{BodyPlan, Context, Error, Handler, InvalidAnswer, Result, Writer};
+
+/// A service of tower as a [`Handler`]: a `Router` of axum, for instance, with its routing, extractors and JSON, and
+/// with the middleware of tower-http, such as CORS and tracing.
+///
+/// ```no_run
+/// use corehttp::{Server, Tower};
+///
+/// fn main() -> corehttp::Result {
+///     let app = axum::Router::new().route("/", axum::routing::get(async || "Hello, World!"));
+///     Server::bind("127.0.0.1:8080").run(Tower::new(app))
+/// }
+/// ```
+///
+/// The service is cloned for each request, and the clone is called once it is ready. If the service cannot be shared
+/// between threads, each core makes its own: see [`Server::run_per_core`](crate::Server::run_per_core). Neither its
+/// futures nor the bodies of its answers need be `Send`.
+///
+/// # Requests
+///
+/// The target is as it came, unless it holds one of the few octets that user agents leave as they are and the crate
+/// `http` refuses, ``"<>` ``: then it is escaped. The body is streamed: see [`TowerBody`]. The address of the peer is
+/// among the extensions, as a [`PeerAddr`](crate::PeerAddr), which axum's `Extension` extracts. What the crate `http` has
+/// no room for is answered with 400, and the service is not called: a target of more than 65,534 bytes, or a field name of
+/// more than 65,535. The [`Limits`](crate::Limits) are lower, unless they were raised.
+///
+/// # Answers
+///
+/// A body that is whole at once, as most are, is sent with its length and not copied. Any other is sent as it comes,
+/// with its length if that is known, and else in chunks; it is flushed whenever it pauses. Both bodies may flow at the
+/// same time. Trailers are sent behind chunks, so an answer of known length whose body has trailers must announce them
+/// in its field `trailer`. Fields that are already set in `ctx.response` are added to those of the answer.
+///
+/// If the peer resets the connection while the service works or its body pauses, or a write to it fails, both are
+/// dropped. A peer that closes its sending half is still answered; with
+/// [`Server::half_close(false)`](crate::Server::half_close) it counts as gone.
+///
+/// # Errors
+///
+/// An error of the service is answered with 500, or with the status that it chooses like any other
+/// [`Error`](crate::Error). So is one of a body that fails before any of it was sent; later, it aborts the connection.
+///
+/// # What is not supported
+///
+/// Upgrades, and so the WebSockets of axum: a service gets the request for one like any other. A CONNECT is answered
+/// with 501.
+///
+/// # Examples
+///
+/// axum's `ConnectInfo`, for extractors that ask for it:
+///
+/// ```
+/// use std::net::SocketAddr;
+///
+/// use axum::Router;
+/// use axum::extract::{ConnectInfo, Request};
+/// use axum::middleware::map_request;
+/// use axum::routing::get;
+/// use corehttp::{PeerAddr, Server, Tower};
+///
+/// async fn connect_info(mut request: Request) -> Request {
+///     if let Some(PeerAddr::Tcp(address)) = request.extensions().get().copied() {
+///         request.extensions_mut().insert(ConnectInfo(address));
+///     }
+///     request
+/// }
+///
+/// async fn greet(ConnectInfo(address): ConnectInfo<SocketAddr>) -> String {
+///     format!("Hello, {address}!")
+/// }
+///
+/// let app = Router::new().route("/", get(greet)).layer(map_request(connect_info));
+/// let running = Server::bind("127.0.0.1:0").cores(1).start(Tower::new(app))?;
+/// # let url = format!("http://{}/", running.local_addr());
+/// # let response = corehttp::block_on(corehttp::Client::new().get(&url))??;
+/// # assert!(response.body.text()?.starts_with("Hello, 127.0.0.1:"), "{:?}", response.body.text());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[doc(alias("axum", "hyper", "Router", "middleware"))]
+#[derive(Clone, Copy)]
+pub struct Tower<S> {
+    service: S,
+}
+
+impl<S> Tower<S> {
+    /// Makes a handler of `service`.
+    pub fn new(service: S) -> Tower<S> {
+        Tower { service }
+    }
+}
+
+impl<S, B> Handler for Tower<S>
+where
+    S: Service<http::Request<TowerBody>, Response = http::Response<B>> + Clone + 'static,
+    S::Error: Into<Box<dyn StdError + Send + Sync>>,
+    B: Body<Error: Into<Box<dyn StdError + Send + Sync>>>,
+{
+    fn on_head(&self, _: &Request) -> BodyPlan {
+        BodyPlan::Stream
+    }
+
+    async fn handle(&self, ctx: &mut Context) -> Result {
+        if ctx.body_reader().has_begun() {
+            // What is left must not pass for all of it.
+            return Err(Error::new(Status::INTERNAL_SERVER_ERROR, "a part of the body was read before"));
+        }
+        let (pump, body) = BodyPump::new(ctx);
+        let request = to_http_request(ctx, body).map_err(|error| Error::new(Status::BAD_REQUEST, error))?;
+        let mut service = self.service.clone();
+        let answering = async move {
+            poll_fn(|cx| service.poll_ready(cx)).await.map_err(Error::other)?;
+            service.call(request).await.map_err(Error::other)
+        };
+        let response = pump.run_beside(&mut ctx.body_reader().skip_buffered(), answering).await?;
+        send_response(ctx, &pump, response).await
+    }
+}
+
+/// The request as a service gets it.
+fn to_http_request(ctx: &Context, body: TowerBody) -> http::Result<http::Request<TowerBody>> {
+    let (received, mut request) = (&ctx.request, http::Request::new(body));
+    *request.method_mut() = Method::from_bytes(received.method().as_str().as_bytes())?;
+    *request.uri_mut() = uri(received.target().as_str())?;
+    *request.version_mut() = match received.version() {
+        Version::Http10 => http::Version::HTTP_10,
+        Version::Http11 => http::Version::HTTP_11,
+    };
+    *request.headers_mut() = to_header_map(&received.headers)?;
+    request.extensions_mut().insert(ctx.peer_addr());
+    Ok(request)
+}
+
+/// The target as a URI. `Uri` has no room for some octets that user agents do not escape.
+fn uri(target: &str) -> Result<Uri, InvalidUri> {
+    Uri::try_from(target).or_else(|_| Uri::try_from(escape_resource(target.as_bytes())))
+}
+
+impl<S> fmt::Debug for Tower<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tower").finish_non_exhaustive()
+    }
+}
+
+/// Sends `answered`, whose body may still read that of the request.
+async fn send_response<B>(ctx: &mut Context, pump: &BodyPump, response: http::Response<B>) -> Result
+where
+    B: Body<Error: Into<Box<dyn StdError + Send + Sync>>>,
+{
+    let (head, body) = response.into_parts();
+    let (mut body, is_head_request, response) = (pin!(body), ctx.is_head_request(), &mut ctx.response);
+    let status = head.status.as_u16();
+    response.status = Status::new(status).ok_or(InvalidAnswer::Status(status))?;
+    append_header_map(&mut response.headers, &head.headers)?;
+    let exact = body.size_hint().exact();
+    if is_head_request || has_no_content(response.status) {
+        // Services that know of HEAD have said how long the content would be, and have none.
+        return set_length(response, exact.filter(|length| is_head_request && *length > 0));
+    }
+    let length = exact.or(response.headers.content_length());
+    let mut first_frame = match poll_fn(|cx| Poll::Ready(body.as_mut().poll_frame(cx))).await {
+        Poll::Ready(None) => return set_whole(response, length, Bytes::new()),
+        Poll::Ready(Some(frame)) => Some(frame.map_err(Error::other)?),
+        Poll::Pending => None,
+    };
+    if let Some(data) = first_frame.as_mut().and_then(Frame::data_mut)
+        && body.is_end_stream()
+    {
+        return set_whole(response, length, data.copy_to_bytes(data.remaining()));
+    }
+    // Trailers come behind chunks only.
+    match response.headers.contains("trailer") {
+        true => _ = response.headers.remove("content-length"),
+        false => set_length(response, exact)?,
+    }
+    if !pump.is_body_wanted() {
+        return relay(body, first_frame, ctx.stream().await?).await;
+    }
+    let (reader, out) = ctx.duplex().await?;
+    pump.run_beside(&mut reader.skip_buffered(), relay(body, first_frame, out)).await
+}
+
+/// Whether nothing of the content is sent (RFC 9110 §15.3.5, §15.3.6, §15.4.5).
+fn has_no_content(status: Status) -> bool {
+    [Status::NO_CONTENT, Status::RESET_CONTENT, Status::NOT_MODIFIED].contains(&status)
+}
+
+fn set_length(response: &mut Response, length: Option<u64>) -> Result {
+    Ok(length.map_or(Ok(()), |length| response.headers.set("content-length", length))?)
+}
+
+/// Makes `data` the content, which was announced to have this `length`.
+fn set_whole(response: &mut Response, length: Option<u64>, data: Bytes) -> Result {
+    if length.is_some_and(|length| length != data.len() as u64) {
+        return Err(ExchangeError::Length.into());
+    }
+    response.body.set_shared(data);
+    Ok(())
+}
+
+/// Sends the frame with which `body` has begun, and all others.
+async fn relay<B>(
+    mut body: Pin<&mut B>,
+    mut first_frame: Option<Frame<B::Data>>,
+    mut out: Writer<'_>,
+) -> Result
+where
+    B: Body<Error: Into<Box<dyn StdError + Send + Sync>>>,
+{
+    loop {
+        let frame = match first_frame.take() {
+            Some(frame) => frame,
+            None => match next(body.as_mut(), &mut out).await? {
+                Some(frame) => frame,
+                None => return Ok(out.finish().await?),
+            },
+        };
+        match frame.into_data() {
+            Ok(data) => write(&mut out, data).await?,
+            Err(frame) => {
+                let mut trailers = Headers::new();
+                frame.into_trailers().map_or(Ok(()), |map| append_header_map(&mut trailers, &map))?;
+                return Ok(out.finish_with(&trailers).await?);
+            }
+        }
+    }
+}
+
+/// Returns the next frame of `body`. While it pauses, everything before it is sent, and the peer is watched.
+async fn next<B>(mut body: Pin<&mut B>, out: &mut Writer<'_>) -> Result<Option<Frame<B::Data>>>
+where
+    B: Body<Error: Into<Box<dyn StdError + Send + Sync>>>,
+{
+    let frame = poll_fn(|cx| body.as_mut().poll_frame(cx));
+    let pause = async {
+        out.flush().await?;
+        out.peer_gone().await
+    };
+    join_first(async { frame.await.transpose().map_err(Error::other) }, pause).await
+}
+
+async fn write(out: &mut Writer<'_>, mut data: impl Buf) -> Result {
+    while data.has_remaining() {
+        let count = data.chunk().len();
+        out.write_all(data.chunk()).await?;
+        data.advance(count);
+    }
+    Ok(())
+}
