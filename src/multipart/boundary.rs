@@ -4,7 +4,7 @@ use std::fmt;
 
 use memchr::memmem::{self, Finder};
 
-use super::MultipartError;
+use super::error::MultipartError;
 use super::parameters;
 use crate::message::Headers;
 

@@ -1,27 +1,32 @@
-//! [`Part`]: one part of a body, whose content is read as it arrives (RFC 7578 §4).
+//! [`Part`]: one part of a body, whose content is read as it arrives, or saved to a file (RFC 7578 §4).
 
 use std::fmt;
+use std::fs;
 use std::future::poll_fn;
 use std::io;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::task::{self, Poll, ready};
 
-use tokio::io::{AsyncRead, ReadBuf};
+use tokio::fs::File;
+use tokio::io::{AsyncRead, AsyncWriteExt, BufWriter, ReadBuf};
 
-use super::{Multipart, MultipartError};
-use crate::message::Headers;
+use super::error::MultipartError;
+use super::parser::Parser;
+use crate::message::{Headers, is_file_name};
+use crate::runtime::{random_token, spawn_blocking};
 use crate::wire::WireDetail;
 
 /// One part of a body: a field of a form, or a file. Its content is read as it arrives.
 ///
 /// Made by [`Multipart::part`]. Content that is not read is skipped.
 pub struct Part<'a, R> {
-    body: &'a mut Multipart<R>,
+    parser: &'a mut Parser<R>,
 }
 
 impl<'a, R: AsyncRead + Unpin> Part<'a, R> {
-    pub(super) fn new(body: &'a mut Multipart<R>) -> Part<'a, R> {
-        Part { body }
+    pub(super) fn new(parser: &'a mut Parser<R>) -> Part<'a, R> {
+        Part { parser }
     }
 
     /// Returns the next piece of the content, as large as it arrived; `None` at its end.
@@ -30,9 +35,9 @@ impl<'a, R: AsyncRead + Unpin> Part<'a, R> {
     ///
     /// Fails if the body cannot be read, is cut short, or exceeds a limit. The end is then never reached.
     pub async fn chunk(&mut self) -> io::Result<Option<&[u8]>> {
-        match poll_fn(|cx| self.body.poll_data(cx)).await? {
+        match poll_fn(|cx| self.parser.poll_data(cx)).await? {
             0 => Ok(None),
-            count => Ok(Some(self.body.take(count))),
+            count => Ok(Some(self.parser.take(count))),
         }
     }
 
@@ -42,12 +47,12 @@ impl<'a, R: AsyncRead + Unpin> Part<'a, R> {
     ///
     /// As [`Part::chunk`], or if there is more than that.
     pub async fn bytes(&mut self) -> io::Result<Vec<u8>> {
-        let (mut bytes, memory_max) = (Vec::new(), self.body.limits.memory_max);
+        let (mut bytes, memory_max) = (Vec::new(), self.parser.limits.memory_max);
         while let Some(chunk) = self.chunk().await? {
             if chunk.len() > memory_max - bytes.len() {
                 let limit = WireDetail::limit("memory_max", "bytes", memory_max as u64);
-                let error = self.body.part_too_large(limit);
-                return self.body.record_failure(Err(error.into()));
+                let error = self.parser.part_too_large(limit);
+                return self.parser.record_failure(Err(error.into()));
             }
             bytes.extend_from_slice(chunk);
         }
@@ -60,30 +65,31 @@ impl<'a, R: AsyncRead + Unpin> Part<'a, R> {
     ///
     /// As [`Part::bytes`], or if the text is not UTF-8.
     pub async fn text(&mut self) -> io::Result<String> {
-        String::from_utf8(self.bytes().await?).map_err(|_| MultipartError::Text(self.body.part_name()).into())
+        String::from_utf8(self.bytes().await?)
+            .map_err(|_| MultipartError::Text(self.parser.part_name()).into())
     }
 }
 
 impl<R> Part<'_, R> {
     /// Returns the name of the field, as the peer chose it (RFC 7578 §4.2). Several parts may have the same name.
     pub fn name(&self) -> &str {
-        &self.body.head.disposition.name
+        &self.parser.head.disposition.name
     }
 
     /// Returns the peer's name for the file, if this is one. It can be any text, `../../etc/passwd` for example: it is
     /// meant for people, not for a file system. See [`Part::save`].
     pub fn file_name(&self) -> Option<&str> {
-        self.body.head.disposition.file_name.as_deref()
+        self.parser.head.disposition.file_name.as_deref()
     }
 
     /// Returns the fields of the head.
     pub fn headers(&self) -> &Headers {
-        &self.body.head.headers
+        &self.parser.head.headers
     }
 
     /// Returns the content type that the peer states, or else `text/plain` (RFC 7578 §4.4).
     pub fn content_type(&self) -> &str {
-        self.body.head.headers.content_type().unwrap_or("text/plain")
+        self.parser.head.headers.content_type().unwrap_or("text/plain")
     }
 }
 
@@ -93,8 +99,8 @@ impl<R: AsyncRead + Unpin> AsyncRead for Part<'_, R> {
         cx: &mut task::Context<'_>,
         out: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let count = ready!(self.body.poll_data(cx))?.min(out.remaining());
-        out.put_slice(self.body.take(count));
+        let count = ready!(self.parser.poll_data(cx))?.min(out.remaining());
+        out.put_slice(self.parser.take(count));
         Poll::Ready(Ok(()))
     }
 }
@@ -105,5 +111,156 @@ impl<R> fmt::Debug for Part<'_, R> {
             .field("name", &self.name())
             .field("file_name", &self.file_name())
             .finish_non_exhaustive()
+    }
+}
+
+/// A part that was written to a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Saved {
+    /// The path of the file, in the directory that was given.
+    pub path: PathBuf,
+    /// How many bytes were written.
+    pub len: u64,
+}
+
+impl<R: AsyncRead + Unpin> Part<'_, R> {
+    /// Writes the rest of the content to a new file in `dir`, under a random name of 32 hexadecimal digits. The peer's
+    /// name for the file is not used.
+    ///
+    /// The file is written on threads for blocking work, up to
+    /// [`MultipartLimits::part_max`](super::MultipartLimits::part_max) bytes. It is removed if that fails, or the
+    /// future is dropped.
+    ///
+    /// # Errors
+    ///
+    /// As [`Part::chunk`], or if the file cannot be written.
+    pub async fn save(&mut self, dir: impl AsRef<Path>) -> io::Result<Saved> {
+        let name = random_token()?;
+        self.save_as(dir, &name).await
+    }
+
+    /// Writes the rest of the content to a new file as [`Part::save`] does, under a name of your choice.
+    ///
+    /// # Errors
+    ///
+    /// As [`Part::save`]. With [`MultipartError::FileName`], which is answered with 400, if the name is empty, is a path
+    /// or, on Windows, that of a device, begins with a dot, contains a colon or a control character or is too long; and
+    /// with [`io::ErrorKind::AlreadyExists`] if there already is a file with this name.
+    pub async fn save_as(&mut self, dir: impl AsRef<Path>, name: &str) -> io::Result<Saved> {
+        if !is_plain_name(name) {
+            return Err(MultipartError::of_file_name(name).into());
+        }
+        let path = dir.as_ref().join(name);
+        let created = spawn_blocking(move || TempFile::create(path)).await?;
+        let (file, temp) = created.map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidFilename => MultipartError::of_file_name(name).into(),
+            _ => error,
+        })?;
+        match self.write_to(File::from_std(file)).await {
+            Ok(len) => Ok(Saved { path: temp.keep(), len }),
+            Err(error) => {
+                temp.discard().await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn write_to(&mut self, file: File) -> io::Result<u64> {
+        let (mut file, mut len) = (BufWriter::with_capacity(WRITE_BUFFER_LEN, file), 0);
+        while let Some(chunk) = self.chunk().await? {
+            file.write_all(chunk).await?;
+            len += chunk.len() as u64;
+        }
+        file.flush().await?;
+        Ok(len)
+    }
+}
+
+/// Copying this much is cheaper than a detour through another thread.
+const WRITE_BUFFER_LEN: usize = 64 << 10;
+
+/// Whether `name` is the name of a file and nothing else, on any system, and of one that is not hidden. Callers are
+/// supposed to choose it themselves, but some will use the peer's.
+fn is_plain_name(name: &str) -> bool {
+    is_file_name(name) && !name.starts_with('.') && !name.contains(|c: char| c == ':' || c.is_control())
+}
+
+/// A file that is removed unless it is kept.
+struct TempFile(Option<RemoveOnDrop>);
+
+impl TempFile {
+    /// Creates a new file. If the caller is gone by then, the file is removed again.
+    fn create(path: PathBuf) -> io::Result<(fs::File, TempFile)> {
+        let file = fs::File::create_new(&path)?;
+        Ok((file, TempFile(Some(RemoveOnDrop(path)))))
+    }
+
+    fn keep(mut self) -> PathBuf {
+        self.0.take().map(|mut temporary| std::mem::take(&mut temporary.0)).unwrap_or_default()
+    }
+
+    /// Removes the file, before the error is returned, so that the same name can be tried again.
+    async fn discard(mut self) {
+        let temporary = self.0.take();
+        // If the runtime ends, dropping the work removes the file.
+        let _ = spawn_blocking(move || drop(temporary)).await;
+    }
+}
+
+impl Drop for TempFile {
+    fn drop(&mut self) {
+        if let Some(temporary) = self.0.take() {
+            drop(spawn_blocking(move || drop(temporary)));
+        }
+    }
+}
+
+/// A file that is removed when this is dropped, unless the path is empty. Errors cannot be reported.
+struct RemoveOnDrop(PathBuf);
+
+impl Drop for RemoveOnDrop {
+    fn drop(&mut self) {
+        if !self.0.as_os_str().is_empty() {
+            let _ = fs::remove_file(&self.0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plain_name_leads_to_no_other_folder() {
+        for name in ["a", "cat.jpg", "ü 猫", "a..b", "~", "%2e%2e", "-rf"] {
+            assert!(is_plain_name(name), "{name:?}");
+        }
+        for name in [
+            "",
+            ".",
+            "..",
+            "/",
+            "/etc/passwd",
+            "a/b",
+            "a/",
+            "./a",
+            "../a",
+            "a/..",
+            "..\\a",
+            "a\\b",
+            "C:a",
+            "C:\\a",
+            "a:stream",
+            "\\\\host\\a",
+            ".ssh",
+            "...",
+            "a\0",
+            "a\n",
+            "\u{7f}",
+            "a/\0",
+        ] {
+            assert!(!is_plain_name(name), "{name:?}");
+        }
     }
 }

@@ -1,0 +1,147 @@
+//! [`Multipart`]: reads a body part by part (RFC 7578 §4).
+
+use std::fmt;
+use std::future::poll_fn;
+use std::io;
+
+use tokio::io::AsyncRead;
+
+use super::boundary::Boundary;
+use super::error::{MultipartError, MultipartLimits};
+use super::parser::{Parser, body_too_large};
+use super::part::Part;
+use crate::message::{Headers, Request};
+use crate::server::{Context, Reader};
+
+/// Reads a body part by part, as it arrives.
+///
+/// Made by [`Context::multipart`](crate::Context::multipart) and [`Request::multipart`](crate::Request::multipart), or
+/// from anything that yields bytes. Its memory does not grow with the body: it holds a window of 16 KiB, and the head
+/// of one part.
+///
+/// # Examples
+///
+/// ```
+/// use corehttp::multipart::{Multipart, MultipartLimits};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> std::io::Result<()> {
+/// let body = b"--b\r\ncontent-disposition: form-data; name=\"a\"\r\n\r\n1\r\n--b--\r\n";
+/// let mut parts = Multipart::new(&body[..], "b", MultipartLimits::default())?;
+/// while let Some(mut part) = parts.part().await? {
+///     assert_eq!(part.name(), "a");
+///     assert_eq!(part.text().await?, "1");
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub struct Multipart<R> {
+    parser: Parser<R>,
+}
+
+impl<R: AsyncRead + Unpin> Multipart<R> {
+    /// Reads the parts that `source` yields. The boundary and the length are taken from `headers`. Use this for a body
+    /// that was decoded, for example.
+    ///
+    /// # Errors
+    ///
+    /// As [`Context::multipart`](crate::Context::multipart), but a content coding in `headers` is not looked at.
+    pub fn of(source: R, headers: &Headers, limits: MultipartLimits) -> Result<Multipart<R>, MultipartError> {
+        let boundary = Boundary::of(headers)?;
+        // Before a byte is read, and before `100 Continue` invites the peer to send any.
+        if headers.content_length().is_some_and(|length| length > limits.bytes_max) {
+            return Err(body_too_large(limits.bytes_max));
+        }
+        Ok(Multipart { parser: Parser::new(source, boundary, limits) })
+    }
+
+    /// Reads the parts that `source` yields, separated by `boundary`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the boundary is malformed (RFC 2046 §5.1.1).
+    pub fn new(source: R, boundary: &str, limits: MultipartLimits) -> Result<Multipart<R>, MultipartError> {
+        Ok(Multipart { parser: Parser::new(source, Boundary::new(boundary.as_bytes())?, limits) })
+    }
+
+    /// Returns the next part as soon as its head has arrived; `None` after the last one, when the whole body has been
+    /// read. The rest of the previous part is skipped.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the body cannot be read, breaks the rules, or exceeds a limit. All further calls then fail too.
+    pub async fn part(&mut self) -> io::Result<Option<Part<'_, R>>> {
+        match poll_fn(|cx| self.parser.poll_part(cx)).await? {
+            true => Ok(Some(Part::new(&mut self.parser))),
+            false => Ok(None),
+        }
+    }
+}
+
+impl<R> fmt::Debug for Multipart<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Multipart")
+            .field("boundary", &self.parser.boundary)
+            .field("state", &self.parser.state)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Context {
+    /// Reads the parts of the request's body, within [`MultipartLimits::default`]. If the body is
+    /// [streamed](crate::BodyPlan::Stream), they are read as they arrive.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the body is not `multipart/form-data` (415) with a boundary (400), has a content coding (415), or
+    /// announces a length beyond the limit (413).
+    pub fn multipart(&mut self) -> Result<Multipart<Reader<'_>>, MultipartError> {
+        self.multipart_within(MultipartLimits::default())
+    }
+
+    /// Reads the parts of the request's body as [`Context::multipart`] does, within other limits.
+    ///
+    /// # Errors
+    ///
+    /// As [`Context::multipart`].
+    pub fn multipart_within(
+        &mut self,
+        limits: MultipartLimits,
+    ) -> Result<Multipart<Reader<'_>>, MultipartError> {
+        let body = self.body_reader();
+        let headers = &body.request.headers;
+        reject_coded(headers)?;
+        Multipart::of(body, headers, limits)
+    }
+}
+
+impl Request {
+    /// Reads the parts of a body that has been received, from [`Body::bytes`](crate::Body::bytes), within
+    /// [`MultipartLimits::default`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Context::multipart`]; also if the content is a stream, or has not been received (500).
+    pub fn multipart(&self) -> Result<Multipart<&[u8]>, MultipartError> {
+        self.multipart_within(MultipartLimits::default())
+    }
+
+    /// Reads the parts of a received body as [`Request::multipart`] does, within other limits.
+    ///
+    /// # Errors
+    ///
+    /// As [`Request::multipart`].
+    pub fn multipart_within(&self, limits: MultipartLimits) -> Result<Multipart<&[u8]>, MultipartError> {
+        reject_coded(&self.headers)?;
+        let parts = Multipart::of(self.body.bytes(), &self.headers, limits)?;
+        if self.is_unread() { Err(MultipartError::Unread) } else { Ok(parts) }
+    }
+}
+
+/// Fails if the body has a content coding: it must be decoded first.
+fn reject_coded(headers: &Headers) -> Result<(), MultipartError> {
+    match headers.codings().next() {
+        Some(_) => Err(MultipartError::ContentCoding),
+        None => Ok(()),
+    }
+}
