@@ -8,31 +8,56 @@ use std::time::Duration;
 
 use tokio::sync::{Barrier, mpsc, watch};
 
-use super::accept::{
-    AcceptLoop, ConnectionLimiter, CoreSender, Dispatch, Handoff, ServerTotals, grace_elapsed,
-};
-use super::running::{Running, Stop};
-use super::server_core::ServerCore;
-use super::settings::ServerSettings;
-use super::signal::Signal;
+use super::accept::{AcceptLoop, ConnectionLimiter, CoreSender, Dispatch, Handoff, ServerTotals};
+use super::core_state::ServerSettings;
+use super::error::{Error, Result};
+use super::handler::IntoHandler;
+use super::running::Running;
 use super::stats::CoreStats;
+use super::stop::{Signal, Stop, grace_elapsed};
 use super::worker::Worker;
-use super::{Error, IntoHandler, Result, Server};
 use crate::message::{Scheme, Status};
-use crate::net::{Address, BoundSocket, DeadlineTable, Listener};
-use crate::runtime;
+use crate::net::{Address, BoundSocket, DeadlineTable, ListenOptions, Listener};
+use crate::runtime::{self, Pinning};
 
-/// Starts `server`, with the handler that `make` returns for each core.
-pub(super) fn launch<F, Kind, H>(server: Server, make: F) -> Result<Running>
+/// Where a server listens, on how many cores, and what stops it.
+pub(super) struct LaunchOptions {
+    pub(super) addresses: Vec<Address>,
+    pub(super) cores: usize,
+    pub(super) pinning: Pinning,
+    pub(super) balanced: bool,
+    pub(super) listen: ListenOptions,
+    pub(super) on_stop: Option<(Signal, Duration)>,
+}
+
+impl LaunchOptions {
+    /// Creates the options of a server without an address, on all cores that the process may use.
+    pub(super) fn new() -> LaunchOptions {
+        LaunchOptions {
+            addresses: Vec::new(),
+            cores: runtime::available_cores().min(CORES_MAX),
+            pinning: Pinning::default(),
+            balanced: false,
+            listen: ListenOptions::default(),
+            on_stop: None,
+        }
+    }
+}
+
+/// Bounds what is allocated per core before the first core starts.
+pub(super) const CORES_MAX: usize = 1024;
+
+/// Starts a server, with the handler that `make` returns for each core.
+pub(super) fn launch<F, Kind, H>(options: LaunchOptions, settings: ServerSettings, make: F) -> Result<Running>
 where
     F: AsyncFn(ServerCore) -> Result<H> + Send + Sync + 'static,
     H: IntoHandler<Kind>,
 {
-    let (cores, addresses) = bind(&server)?;
+    let (cores, addresses) = bind(&options, &settings)?;
     let stats = cores.iter().map(|core| core.stats.clone()).collect();
-    let scheme = if server.settings.acceptor.is_some() { Scheme::Https } else { Scheme::Http };
+    let scheme = if settings.acceptor.is_some() { Scheme::Https } else { Scheme::Http };
     let running = Running::new(addresses, scheme, stats);
-    let (mut signal, grace) = match server.on_stop {
+    let (mut signal, grace) = match options.on_stop {
         Some((signal, grace)) => (Some((signal, running.clone())), grace),
         None => (None, FAILURE_GRACE),
     };
@@ -45,7 +70,7 @@ where
         let (stop, mut stop_on_drop) = (running.stop_signal(), running.stop_on_drop(Duration::ZERO));
         let core = ServerCore { index, count };
         let (drained, own) = (drained.clone(), drained.0.subscribe());
-        let thread = runtime::block_on_core(index, server.pinning, move || async move {
+        let thread = runtime::block_on_core(index, options.pinning, move || async move {
             let signal_task = signal.map(|(signal, running)| runtime::spawn(stop_on(signal, grace, running)));
             let mut stop_ordered = stop.clone();
             let cut = async {
@@ -139,15 +164,15 @@ struct BoundCore {
 }
 
 /// Binds all addresses, and spreads the listeners over the cores.
-fn bind(server: &Server) -> Result<(Vec<BoundCore>, Vec<Address>)> {
-    if server.addresses.is_empty() {
+fn bind(options: &LaunchOptions, settings: &ServerSettings) -> Result<(Vec<BoundCore>, Vec<Address>)> {
+    if options.addresses.is_empty() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "no address to listen on").into());
     }
-    let (all_made, totals) = (Arc::new(Barrier::new(server.cores)), Arc::<ServerTotals>::default());
+    let (all_made, totals) = (Arc::new(Barrier::new(options.cores)), Arc::<ServerTotals>::default());
     let (mut cores, mut senders) = (Vec::new(), Vec::new());
-    for _ in 0..server.cores {
+    for _ in 0..options.cores {
         let (sender, handoffs) = mpsc::unbounded_channel();
-        let (stats, settings) = (Arc::<CoreStats>::default(), server.settings.clone());
+        let (stats, settings) = (Arc::<CoreStats>::default(), settings.clone());
         senders.push((sender, stats.clone()));
         cores.push(BoundCore {
             listeners: Vec::new(),
@@ -160,10 +185,10 @@ fn bind(server: &Server) -> Result<(Vec<BoundCore>, Vec<Address>)> {
         });
     }
     let mut addresses = Vec::new();
-    for address in &server.addresses {
-        for bound in BoundSocket::bind(address, server.listen)? {
+    for address in &options.addresses {
+        for bound in BoundSocket::bind(address, options.listen)? {
             addresses.extend(public_address(address, &bound));
-            spread(bound, server.balanced, &mut cores)?;
+            spread(bound, options.balanced, &mut cores)?;
         }
     }
     cores[0].core_senders =
@@ -215,4 +240,24 @@ where
     let limiter = ConnectionLimiter::new(totals, stats.clone(), &settings.bounds.limits);
     let worker = Worker::new(handler, &settings, DeadlineTable::swept(), stats);
     Ok((Rc::new(worker), AcceptLoop { listeners, handoffs, core_senders, limiter, stop }))
+}
+
+/// Identifies one of a server's cores, for the handler that [`Server::run_per_core`](super::Server::run_per_core) makes
+/// for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerCore {
+    index: usize,
+    count: usize,
+}
+
+impl ServerCore {
+    /// Returns the index of the core, starting at 0.
+    pub fn index(self) -> usize {
+        self.index
+    }
+
+    /// Returns how many cores the server has.
+    pub fn count(self) -> usize {
+        self.count
+    }
 }

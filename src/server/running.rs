@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+use super::error::{Error, Result};
 use super::stats::{CoreStats, ServerStats};
-use super::{Error, Result};
+use super::stop::Stop;
 use crate::memory::lock;
 use crate::message::{Scheme, Status};
 use crate::net::Address;
@@ -160,12 +161,6 @@ impl Running {
     pub fn stats(&self) -> ServerStats {
         ServerStats::from_cores(self.inner.stats.iter().map(|core| &**core))
     }
-}
-
-/// An order to stop. What is not done at `at` is cut.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Stop {
-    pub(super) at: Instant,
 }
 
 /// Held by a core while it accepts connections, and by the task that awaits a signal to stop. Dropping it stops the

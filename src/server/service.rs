@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::Handler;
 use super::connection::{Connection, respond};
-use super::settings::ServerSettings;
+use super::core_state::ServerSettings;
+use super::handler::Handler;
 use super::worker::Worker;
 use crate::message::{Request, Response};
 use crate::net::{Conn, DeadlineTable, Peer, PeerAddr, Transport};

@@ -1,6 +1,7 @@
 //! TLS on a server: the certificates that peers see, and what a handler learns about the peers.
 
-use super::{Context, Server};
+use super::context::Context;
+use super::server::Server;
 use crate::net::Transport;
 use crate::net::tls::enabled::{ServerTls, TlsSession};
 

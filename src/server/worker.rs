@@ -5,11 +5,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::context::Context;
+use super::core_state::{CoreState, ServerSettings};
+use super::handler::Handler;
 use super::job::{Job, JobOutcome};
-use super::settings::ServerSettings;
-use super::shared::CoreState;
 use super::stats::CoreStats;
-use super::{Context, Handler};
 use crate::memory::{FreeList, Reset};
 use crate::net::{DeadlineTable, Ticker};
 use crate::runtime::ReusableFuture;

@@ -14,10 +14,10 @@ use crate::message::Status;
 use crate::net::{Conn, PeerAddr};
 use crate::runtime;
 use crate::server::connection::reject;
-use crate::server::error::Refused;
+use crate::server::handler::Handler;
+use crate::server::refusal::{Refusal, RefusalCause, Refused};
 use crate::server::stats::{CoreStats, OpenGuard};
 use crate::server::worker::Worker;
-use crate::server::{Handler, Refusal, RefusalCause};
 use crate::wire::Limits;
 
 /// What all cores count together.

@@ -11,8 +11,8 @@ use super::refuse::reject;
 use crate::exchange::{ExchangeError, Phase};
 use crate::message::Status;
 use crate::net::{Conn, TimerSlot, TlsError, Transport};
-use crate::server::error::Refused;
 use crate::server::job::JobOutcome;
+use crate::server::refusal::Refused;
 use crate::server::worker::Worker;
 use crate::server::{Handler, Refusal, RefusalCause};
 

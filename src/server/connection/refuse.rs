@@ -10,7 +10,7 @@ use crate::memory::Reset;
 use crate::message::{FieldName, Status};
 use crate::net::{Conn, TlsError};
 use crate::server::context::{CloseMode, UnreadBody};
-use crate::server::error::Refused;
+use crate::server::refusal::Refused;
 use crate::server::worker::Worker;
 use crate::server::{Context, Error, Handler, RefusalCause};
 

@@ -11,8 +11,8 @@ use crate::exchange::{ExchangeError, Phase};
 use crate::message::Status;
 use crate::net::{Conn, Peer, Timer, TimerSlot};
 use crate::server::context::{SharedConn, UnreadBody};
-use crate::server::error::Refused;
-use crate::server::shared::CoreState;
+use crate::server::core_state::CoreState;
+use crate::server::refusal::Refused;
 use crate::server::worker::Worker;
 use crate::server::{Context, Handler, RefusalCause, Result};
 

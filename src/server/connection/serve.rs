@@ -15,8 +15,8 @@ use crate::exchange::{ExchangeError, Expectation, Head};
 use crate::message::{FieldName, Status, Version};
 use crate::runtime::{boxed, yield_now};
 use crate::server::context::{CloseMode, NextStep};
-use crate::server::error::Refused;
 use crate::server::job::{Job, JobOutcome};
+use crate::server::refusal::Refused;
 use crate::server::worker::Worker;
 use crate::server::{BodyPlan, Context, Handler, RefusalCause, Result};
 

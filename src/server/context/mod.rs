@@ -35,8 +35,8 @@ pub(super) use upgraded::UpgradedHandle;
 pub use writer::Writer;
 
 use self::exchange_info::ExchangeInfo;
-use super::error::Refused;
-use super::shared::CoreState;
+use super::core_state::CoreState;
+use super::refusal::Refused;
 use super::{Refusal, RefusalCause};
 use crate::exchange::{ExchangeError, Head, Incoming, Outgoing, poll_flush};
 use crate::memory::{Reset, clear_cold};

@@ -1,11 +1,10 @@
-//! [`CoreState`]: what the connections of one core have in common.
+//! [`CoreState`]: what the connections of one core share; made of the server's [`ServerSettings`].
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::Refusal;
-use super::settings::{OnError, ServerSettings};
+use super::refusal::Refusal;
 use super::stats::CoreStats;
 use crate::exchange::{Bounds, Clock};
 use crate::net::tls::TlsAcceptor;
@@ -52,3 +51,15 @@ impl CoreState {
         self.stats.sent.add(traffic.sent);
     }
 }
+
+/// How a server behaves, the same on all its cores.
+#[derive(Clone, Default)]
+pub(super) struct ServerSettings {
+    pub(super) bounds: Bounds,
+    pub(super) name: Option<Arc<str>>,
+    pub(super) on_error: Option<OnError>,
+    pub(super) acceptor: Option<TlsAcceptor>,
+}
+
+/// The function of [`Server::on_error`](super::Server::on_error).
+pub(super) type OnError = Arc<dyn Fn(&Refusal<'_>) + Send + Sync>;

@@ -1,30 +1,19 @@
-//! [`Handler`]: the application.
+//! [`Handler`]: the application; what becomes one ([`IntoHandler`]), and one behind a pointer ([`BoxHandler`]).
 
-mod into_handler;
-
-mod around;
-mod body_plan;
-mod box_handler;
-mod with_plan;
-
+use std::fmt;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
-pub use around::{Around, around};
-pub use body_plan::BodyPlan;
-pub use box_handler::BoxHandler;
-use box_handler::ErasedHandler;
-pub use into_handler::{AsyncHandler, IntoHandler, Outcome, PlainHandler};
-pub use with_plan::{WithPlan, with_plan};
-
-use super::{Context, Result};
-use crate::message::Request;
+use super::context::Context;
+use super::error::Result;
+use crate::message::{Request, Status};
 
 /// Answers requests: the application, or a part of it.
 ///
 /// Closures and functions are handlers, too, through [`IntoHandler`]. Implement this trait for what they cannot
 /// express, such as a decision by the head alone. A middleware is a handler that holds another handler. A function
-/// becomes one with [`around`]; this is one with settings:
+/// becomes one with [`around`](crate::around); this is one with settings:
 ///
 /// ```
 /// use corehttp::{BodyPlan, Context, Handler, IntoHandler, Method, Request, Result, Server, Status};
@@ -219,3 +208,264 @@ impl<H: Handler> Handler for Rc<H> {
         (**self).handle(ctx)
     }
 }
+
+/// Conversion to a [`Handler`], from a closure, a function or a handler, for [`Server::run`](crate::Server::run) and
+/// similar methods. The compiler infers `Kind`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a handler",
+    note = "a handler is `|ctx: &mut Context| ..`, `async |ctx: &mut Context| ..`, a `fn` or `async fn` of \
+            `&mut Context`, or a type with `impl Handler`; write out the parameter's type",
+    note = "a function or closure answers by `ctx.response`, as in `ctx.response.set_text(\"hello\")`, and returns `()` or \
+            `corehttp::Result`; `?` or `.map_err(corehttp::Error::other)?` makes a `corehttp::Error` of other errors",
+    note = "a function or closure that another handler is to hold becomes one by `IntoHandler::into_handler`, and one \
+            with a single type for all by `BoxHandler::new`"
+)]
+pub trait IntoHandler<Kind> {
+    /// The handler it becomes.
+    type Handler: Handler;
+
+    /// Converts it to a handler.
+    fn into_handler(self) -> Self::Handler;
+}
+
+/// The kinds of handlers. Each type is of one kind only, so inference is never ambiguous.
+mod kind {
+    #[derive(Debug)]
+    pub enum Implements {}
+    #[derive(Debug)]
+    pub enum Plain {}
+    #[derive(Debug)]
+    pub enum Async {}
+}
+
+impl<H: Handler> IntoHandler<kind::Implements> for H {
+    type Handler = H;
+
+    fn into_handler(self) -> H {
+        self
+    }
+}
+
+impl<F, R> IntoHandler<(kind::Plain, R)> for F
+where
+    F: Fn(&mut Context) -> R + 'static,
+    R: Outcome,
+{
+    type Handler = PlainHandler<F>;
+
+    fn into_handler(self) -> PlainHandler<F> {
+        PlainHandler(self)
+    }
+}
+
+impl<F, R> IntoHandler<(kind::Async, R)> for F
+where
+    F: AsyncFn(&mut Context) -> R + 'static,
+    R: Outcome,
+{
+    type Handler = AsyncHandler<F>;
+
+    fn into_handler(self) -> AsyncHandler<F> {
+        AsyncHandler(self)
+    }
+}
+
+/// The handler that a `fn` or a plain closure is converted to.
+#[derive(Clone, Copy, Debug)]
+pub struct PlainHandler<F>(F);
+
+impl<F, R> Handler for PlainHandler<F>
+where
+    F: Fn(&mut Context) -> R + 'static,
+    R: Outcome,
+{
+    #[inline]
+    async fn handle(&self, ctx: &mut Context) -> Result {
+        (self.0)(ctx).into_result()
+    }
+}
+
+/// The handler that an `async fn` or an async closure is converted to.
+#[derive(Clone, Copy, Debug)]
+pub struct AsyncHandler<F>(F);
+
+impl<F, R> Handler for AsyncHandler<F>
+where
+    F: AsyncFn(&mut Context) -> R + 'static,
+    R: Outcome,
+{
+    #[inline]
+    async fn handle(&self, ctx: &mut Context) -> Result {
+        (self.0)(ctx).await.into_result()
+    }
+}
+
+/// What a function that handles requests may return: `()` or [`Result`].
+pub trait Outcome {
+    /// Converts it to a result.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the handler's error.
+    fn into_result(self) -> Result;
+}
+
+impl Outcome for () {
+    #[inline]
+    fn into_result(self) -> Result {
+        Ok(())
+    }
+}
+
+impl Outcome for Result {
+    #[inline]
+    fn into_result(self) -> Result {
+        self
+    }
+}
+
+/// What becomes of a request's body, as [`Handler::on_head`](crate::Handler::on_head) decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyPlan {
+    /// The whole body is received before the handler is called, up to [`Limits::body_max`](crate::Limits::body_max). A
+    /// request with a larger one is answered with 413, and reaches neither the handler nor middleware.
+    Buffer,
+    /// The whole body is received before the handler is called, up to this many bytes.
+    BufferUpTo(usize),
+    /// The handler is called at once, and reads the body with [`Context::body_reader`](crate::Context::body_reader), or
+    /// not at all. No limit applies except the handler's own.
+    Stream,
+    /// The request is answered with this status. [`Server::on_error`](crate::Server::on_error) is called, but neither
+    /// the handler nor middleware, such as an access log. The body is discarded. The connection is closed if the body
+    /// is larger than [`Limits::drain_max`](crate::Limits::drain_max) or does not arrive in time, if the peer waits for
+    /// `100 Continue`, or if the request is a CONNECT.
+    Refuse(Status),
+    /// A CONNECT request is passed to the handler, which may open a [`Context::tunnel`](crate::Context::tunnel). The
+    /// bodies of other requests are buffered.
+    Tunnel,
+}
+
+/// A handler of any type in a box, so that one map or field can hold handlers of different types.
+///
+/// Each request costs an allocation for the handler's future, and a call that is not inlined. Handlers of a single
+/// type, or an enum of handlers, need no box.
+///
+/// A boxed handler can be shared among cores, so it must be [`Send`] and [`Sync`]; its future need not be. It is a
+/// `Box<dyn Handler + Send + Sync>` that can be made of closures and functions. That box, a `Box<dyn Handler>` for
+/// [one core](crate::Server::run_per_core), an `Arc<dyn Handler + Send + Sync>` and an `Rc<dyn Handler>` are handlers,
+/// too.
+///
+/// # Examples
+///
+/// A router:
+///
+/// ```
+/// use std::collections::HashMap;
+///
+/// use corehttp::{BodyPlan, BoxHandler, Context, Handler, Request, Result, Server, Status};
+///
+/// struct Router(HashMap<&'static str, BoxHandler>);
+///
+/// impl Handler for Router {
+///     fn on_head(&self, request: &Request) -> BodyPlan {
+///         self.0.get(request.path()).map_or(BodyPlan::Buffer, |handler| handler.on_head(request))
+///     }
+///
+///     async fn handle(&self, ctx: &mut Context) -> Result {
+///         match self.0.get(ctx.request.path()) {
+///             Some(handler) => handler.handle(ctx).await,
+///             None => Err(Status::NOT_FOUND.into()),
+///         }
+///     }
+/// }
+///
+/// async fn time(ctx: &mut Context) -> Result {
+///     ctx.response.set_text(format!("{:?}", ctx.arrived()));
+///     Ok(())
+/// }
+///
+/// let router = Router(HashMap::from([
+///     ("/", BoxHandler::new(|ctx: &mut Context| ctx.response.set_html("<h1>hi</h1>"))),
+///     ("/time", BoxHandler::new(time)),
+/// ]));
+/// let server = Server::bind("127.0.0.1:8080");
+/// # let _ = |server: Server, router: Router| -> Result {
+/// server.run(router)
+/// # };
+/// # let service = Server::new().service(router);
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+/// # let respond = |path| runtime.block_on(service.respond(Request::get(path).unwrap()));
+/// # assert_eq!(respond("/").body.bytes(), b"<h1>hi</h1>");
+/// # assert_eq!((respond("/time").status, respond("/none").status), (Status::OK, Status::NOT_FOUND));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[doc(alias = "router")]
+pub struct BoxHandler(Box<dyn Handler + Send + Sync>);
+
+impl BoxHandler {
+    /// Boxes `handler`: a closure, a function, or a type that implements [`Handler`].
+    pub fn new<Kind, H>(handler: H) -> BoxHandler
+    where
+        H: IntoHandler<Kind>,
+        H::Handler: Send + Sync,
+    {
+        BoxHandler(Box::new(handler.into_handler()))
+    }
+}
+
+impl Handler for BoxHandler {
+    fn on_head(&self, request: &Request) -> BodyPlan {
+        self.0.on_head(request)
+    }
+
+    async fn handle(&self, ctx: &mut Context) -> Result {
+        self.0.handle(ctx).await
+    }
+}
+
+impl fmt::Debug for BoxHandler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BoxHandler").finish_non_exhaustive()
+    }
+}
+
+/// What a `dyn Handler` has in place of [`Handler::handle`], whose future has no size there. Each handler has it.
+pub trait ErasedHandler {
+    /// Calls [`Handler::handle`], and boxes its future.
+    fn handle_boxed<'a>(&'a self, ctx: &'a mut Context) -> HandlerFuture<'a>;
+}
+
+type HandlerFuture<'a> = Pin<Box<dyn Future<Output = Result> + 'a>>;
+
+impl<H: Handler> ErasedHandler for H {
+    fn handle_boxed<'a>(&'a self, ctx: &'a mut Context) -> HandlerFuture<'a> {
+        Box::pin(self.handle(ctx))
+    }
+}
+
+impl<H: Handler + ?Sized> Handler for Box<H> {
+    fn on_head(&self, request: &Request) -> BodyPlan {
+        (**self).on_head(request)
+    }
+
+    async fn handle(&self, ctx: &mut Context) -> Result {
+        (**self).handle_boxed(ctx).await
+    }
+}
+
+// Not for all that is `?Sized`, as for a box: what cores share must not cost an allocation.
+macro_rules! shared_dyn_handlers {
+    ($($pointer:ty),*) => {$(
+        impl Handler for $pointer {
+            fn on_head(&self, request: &Request) -> BodyPlan {
+                (**self).on_head(request)
+            }
+
+            async fn handle(&self, ctx: &mut Context) -> Result {
+                (**self).handle_boxed(ctx).await
+            }
+        }
+    )*};
+}
+
+shared_dyn_handlers!(Arc<dyn Handler>, Arc<dyn Handler + Send + Sync>, Rc<dyn Handler>);

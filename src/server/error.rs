@@ -1,17 +1,10 @@
 //! [`Error`]: how a handler fails.
 
-mod invalid_answer;
-mod refusal;
-mod refused;
-
 use std::error::Error as StdError;
 use std::fmt;
 use std::io;
 
-pub use invalid_answer::InvalidAnswer;
-pub use refusal::{Refusal, RefusalCause};
-pub(super) use refused::Refused;
-
+use super::invalid_answer::InvalidAnswer;
 use crate::coding::CodingError;
 use crate::error::write_causes;
 use crate::exchange::ExchangeError;

@@ -1,0 +1,217 @@
+//! [`AcceptLoop`]: accepts the connections of one core, hands some to other cores, and stops.
+
+use std::future::poll_fn;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{self, Poll};
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+
+use super::connection_limiter::{ConnectionLimiter, ConnectionPermit};
+use crate::net::{
+    AcceptReaction, Accepted, Conn, DetachedTransport, Listener, Peer, PeerAddr, Ticker, classify,
+};
+use crate::runtime;
+use crate::server::connection::Connection;
+use crate::server::core_state::CoreState;
+use crate::server::handler::Handler;
+use crate::server::running::StopOnDrop;
+use crate::server::stats::{CoreStats, OpenGuard};
+use crate::server::stop::{Stop, grace_elapsed};
+use crate::server::worker::Worker;
+
+/// Where the connections of one core come from, and what ends it.
+pub(in crate::server) struct AcceptLoop {
+    pub(in crate::server) listeners: Vec<(Listener, Dispatch)>,
+    /// Connections that another core has accepted for this one.
+    pub(in crate::server) handoffs: mpsc::UnboundedReceiver<Handoff>,
+    /// The ways to all cores, including this one, if it accepts for all.
+    pub(in crate::server) core_senders: Vec<CoreSender>,
+    pub(in crate::server) limiter: Rc<ConnectionLimiter>,
+    pub(in crate::server) stop: watch::Receiver<Option<Stop>>,
+}
+
+impl AcceptLoop {
+    /// Serves until the server is told to stop, and its connections are done or cut.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a listener fails for good. The whole server stops then.
+    pub(in crate::server) async fn serve<H: Handler>(
+        mut self,
+        worker: Rc<Worker<H>>,
+        stop_on_drop: StopOnDrop,
+    ) -> io::Result<()> {
+        let maintained = worker.clone();
+        runtime::spawn(async move { maintained.maintain(Ticker::of_system()).await });
+        let mut stop = self.stop.clone();
+        let stopped = async move {
+            match stop.wait_for(Option::is_some).await {
+                Ok(_) => Ok(()),
+                // Without a sender, no stop can be ordered any more.
+                Err(_) => std::future::pending().await,
+            }
+        };
+        let accepted = runtime::select(stopped, self.accept_all(&worker)).await;
+        drop(stop_on_drop);
+        let CoreState { deadlines, stats, .. } = &*worker.shared;
+        deadlines.stop();
+        self.stop_listening(&worker).await;
+        runtime::select(deadlines.emptied(), grace_elapsed(&mut self.stop)).await;
+        stats.cut.add(stats.open());
+        accepted
+    }
+
+    /// Accepts until that fails for good.
+    async fn accept_all<H: Handler>(&mut self, worker: &Rc<Worker<H>>) -> io::Result<()> {
+        let mut pause = BACK_OFF_MIN;
+        loop {
+            let error = match poll_fn(|cx| self.poll_next(cx)).await {
+                Ok(new) => {
+                    pause = BACK_OFF_MIN;
+                    self.serve_new(worker, new);
+                    continue;
+                }
+                Err(error) => error,
+            };
+            match classify(&error) {
+                AcceptReaction::Skip => {}
+                // File descriptors become free when connections close; retrying at once would not help.
+                AcceptReaction::BackOff => {
+                    worker.shared.stats.count_accept_error();
+                    runtime::sleep(pause).await;
+                    pause = (2 * pause).min(BACK_OFF_MAX);
+                }
+                AcceptReaction::Fatal => return Err(error),
+            }
+        }
+    }
+
+    fn poll_next(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<NewConnection>> {
+        if let Poll::Ready(Some(handoff)) = self.handoffs.poll_recv(cx) {
+            return Poll::Ready(Ok(NewConnection::HandedOff(handoff)));
+        }
+        for index in 0..self.listeners.len() {
+            let (listener, dispatch) = &self.listeners[index];
+            if let Poll::Ready(accepted) = listener.poll_accept(cx) {
+                let accepted = accepted.map(|accepted| NewConnection::Accepted(accepted, *dispatch));
+                // The listener that had its turn is asked last, or a flood on one would starve the others.
+                self.listeners.rotate_left(index + 1);
+                return Poll::Ready(accepted);
+            }
+        }
+        Poll::Pending
+    }
+
+    fn serve_new<H: Handler>(&self, worker: &Rc<Worker<H>>, new: NewConnection) {
+        match new {
+            NewConnection::HandedOff(Handoff { detached, peer, open }) => {
+                // One that cannot be used here is closed.
+                if let Ok(transport) = detached.attach() {
+                    self.admit(worker, (transport, peer), open);
+                }
+            }
+            NewConnection::Accepted(accepted, dispatch) => {
+                if let Some(kept) = self.hand_off(accepted, dispatch) {
+                    self.admit(worker, kept, OpenGuard::new(&worker.shared.stats));
+                }
+            }
+        }
+    }
+
+    /// Gives a connection to the core that has the fewest. Returns it if it is to be served here.
+    fn hand_off(&self, accepted: Accepted, dispatch: Dispatch) -> Option<Accepted> {
+        let least = self.core_senders.iter().min_by_key(|sender| sender.load());
+        match (dispatch, least) {
+            (Dispatch::LeastLoaded, Some(sender)) => sender.send(accepted),
+            (Dispatch::LeastLoaded, None) | (Dispatch::Local, _) => Some(accepted),
+        }
+    }
+
+    fn admit<H: Handler>(&self, worker: &Rc<Worker<H>>, (transport, peer): Accepted, open: OpenGuard) {
+        let (worker, shared) = (worker.clone(), &worker.shared);
+        let (permit, id) = ConnectionPermit::acquire(&self.limiter, peer, open);
+        let conn = Conn::new(transport, shared.deadlines.timer(Peer { addr: peer, id }));
+        let permit = match permit {
+            Ok(permit) => permit,
+            Err(rejected) => return rejected.answer(worker, conn),
+        };
+        let mut connection = Connection::new(worker, conn);
+        // A future of its own: that of an async block would have room for more than this.
+        runtime::spawn(poll_fn(move |cx| {
+            let _permit = &permit;
+            connection.poll_closed(cx)
+        }));
+    }
+
+    /// Serves the peers that have already connected, then stops listening.
+    async fn stop_listening<H: Handler>(&mut self, worker: &Rc<Worker<H>>) {
+        for (listener, dispatch) in std::mem::take(&mut self.listeners) {
+            let waiting = std::iter::from_fn(|| listener.accept_now()).take(WAITING_MAX);
+            waiting.for_each(|accepted| self.serve_new(worker, NewConnection::Accepted(accepted, dispatch)));
+        }
+        self.core_senders.clear();
+        self.handoffs.close();
+        // This waits for one that is just being handed over. `try_recv` does not see it, and it would be lost.
+        while let Some(handoff) = self.handoffs.recv().await {
+            self.serve_new(worker, NewConnection::HandedOff(handoff));
+        }
+    }
+}
+
+/// How long to wait for descriptors: at first, and at most.
+const BACK_OFF_MIN: Duration = Duration::from_millis(10);
+const BACK_OFF_MAX: Duration = Duration::from_secs(1);
+
+/// How many waiting connections are still accepted, so that a flood cannot keep a core from stopping.
+const WAITING_MAX: usize = 4096;
+
+/// A connection that has come in.
+enum NewConnection {
+    /// From the core that has accepted it for this one.
+    HandedOff(Handoff),
+    Accepted(Accepted, Dispatch),
+}
+
+/// Which core serves the connections that a listener accepts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::server) enum Dispatch {
+    Local,
+    LeastLoaded,
+}
+
+/// The way to one core.
+pub(in crate::server) struct CoreSender {
+    handoffs: mpsc::UnboundedSender<Handoff>,
+    stats: Arc<CoreStats>,
+}
+
+impl CoreSender {
+    pub(in crate::server) fn new(
+        handoffs: mpsc::UnboundedSender<Handoff>,
+        stats: Arc<CoreStats>,
+    ) -> CoreSender {
+        CoreSender { handoffs, stats }
+    }
+
+    /// How many connections the core serves, or is about to.
+    fn load(&self) -> u64 {
+        self.stats.open()
+    }
+
+    /// Gives a connection to the core. Returns it if the core has stopped.
+    fn send(&self, (transport, peer): Accepted) -> Option<Accepted> {
+        let handoff = Handoff { detached: transport.detach().ok()?, peer, open: OpenGuard::new(&self.stats) };
+        let Err(mpsc::error::SendError(kept)) = self.handoffs.send(handoff) else { return None };
+        Some((kept.detached.attach().ok()?, kept.peer))
+    }
+}
+
+/// A connection that was accepted on one core, to be served on another.
+pub(in crate::server) struct Handoff {
+    detached: DetachedTransport,
+    peer: PeerAddr,
+    open: OpenGuard,
+}

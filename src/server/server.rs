@@ -1,0 +1,365 @@
+//! [`Server`]: where to listen, on how many cores, and with which limits.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::core_state::ServerSettings;
+use super::error::Result;
+use super::handler::IntoHandler;
+use super::launch::{CORES_MAX, LaunchOptions, ServerCore, launch};
+use super::refusal::Refusal;
+use super::running::Running;
+use super::service::Service;
+use super::stop::SignalOutcome;
+use crate::exchange::{HalfClose, Timeouts};
+use crate::message::Headers;
+use crate::net::{Address, Keepalive};
+use crate::runtime::Pinning;
+use crate::wire::Limits;
+
+/// A server that has not started yet: where it will listen, on how many cores, and with which limits.
+///
+/// Configure it with the methods below, and end the chain with one of these:
+///
+/// | method | what it does |
+/// |---|---|
+/// | [`Server::run`] | serves until the server is stopped, and blocks the calling thread meanwhile |
+/// | [`Server::start`] | returns a [`Running`] server as soon as all cores listen |
+/// | [`Server::run_per_core`], [`Server::start_per_core`] | do the same, with a handler of its own for each core |
+/// | [`Server::service`] | listens nowhere, and serves connections that you accept or requests that a test makes |
+///
+/// # Examples
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use corehttp::{Context, Limits, Server, Timeouts};
+///
+/// fn main() -> corehttp::Result {
+///     Server::bind("[::]:8080")
+///         .limits(Limits { body_max: 64 << 20, ..Limits::default() })
+///         .timeouts(Timeouts { idle: Duration::from_secs(30), ..Timeouts::default() })
+///         .on_error(|refusal| eprintln!("{refusal}"))
+///         .run(|ctx: &mut Context| ctx.response.set_text("Hello, World!"))
+/// }
+/// ```
+#[must_use]
+pub struct Server {
+    launch: LaunchOptions,
+    pub(super) settings: ServerSettings,
+}
+
+impl Server {
+    /// Creates a server without an address to listen on, for [`Server::service`] or [`Server::and_bind`]. Starting it
+    /// without an address is an error.
+    pub fn new() -> Server {
+        Server { launch: LaunchOptions::new(), settings: ServerSettings::default() }
+    }
+
+    /// Creates a server that will listen on `address`.
+    ///
+    /// An address is a string, such as `"127.0.0.1:8080"`, `"[::]:8080"` for IPv6 and IPv4, `"localhost:8080"` or
+    /// `"unix:/run/app.sock"`; a [`SocketAddr`](std::net::SocketAddr); a host and a port, such as `("127.0.0.1", port)`;
+    /// a port alone, for every address; a path; an open listener of the standard library; or a
+    /// [`MemoryListener`](crate::MemoryListener). [`Address`] says more about each, such as who can connect to a Unix
+    /// socket.
+    ///
+    /// A TCP port that is in use is an error, unless both servers [share it](Server::share_port).
+    pub fn bind(address: impl Into<Address>) -> Server {
+        Server::new().and_bind(address)
+    }
+
+    /// Adds another `address` to listen on. See [`Server::bind`].
+    pub fn and_bind(mut self, address: impl Into<Address>) -> Server {
+        self.launch.addresses.push(address.into());
+        self
+    }
+
+    /// Sets how many cores serve, each with a thread of its own. Default: all that the process may use. Values are
+    /// clamped to between 1 and 1,024.
+    #[doc(alias = "workers")]
+    pub fn cores(mut self, cores: usize) -> Server {
+        self.launch.cores = cores.clamp(1, CORES_MAX);
+        self
+    }
+
+    /// Sets whether each thread is pinned to one core of the machine. Default: no.
+    pub fn pinned(mut self, pinned: bool) -> Server {
+        self.launch.pinning = if pinned { Pinning::Pinned } else { Pinning::Free };
+        self
+    }
+
+    /// Sets whether one core accepts all connections and gives each to the core that has the fewest. Default: no, except
+    /// where the system cannot spread them: on Unix sockets, on listeners that were already open, and outside of Linux.
+    ///
+    /// The operating system spreads connections at random, so a few long-lived ones may end up on one core while
+    /// another has none. Balancing prevents that, and costs each new connection a few microseconds.
+    pub fn balanced(mut self, balanced: bool) -> Server {
+        self.launch.balanced = balanced;
+        self
+    }
+
+    /// Sets whether `[::]` accepts IPv4 peers as well. Default: yes.
+    pub fn dual_stack(mut self, dual_stack: bool) -> Server {
+        self.launch.listen.dual_stack = dual_stack;
+        self
+    }
+
+    /// Sets whether this server shares its TCP ports with other servers that do, so that a new process takes over from
+    /// an old one while both listen: the new one gets a share of the connections, and all of them once the old one has
+    /// stopped. Default: no, so that a port in use is an error. The cores of one server always share its ports. Other
+    /// systems than Linux never share a port.
+    ///
+    /// A program that does not use this crate can share the port of a server that does not, if it runs as the same user
+    /// and sets `SO_REUSEPORT`.
+    ///
+    /// Linux resets the connections that complete their handshake in the moment when the older server closes its
+    /// sockets: 5 of 142,000 in a test. With `sysctl net.ipv4.tcp_migrate_req=1` (Linux 5.14) it gives them to the newer
+    /// one, and nobody is turned away.
+    #[doc(alias = "reuse_port")]
+    pub fn share_port(mut self, share_port: bool) -> Server {
+        self.launch.listen.share_port = share_port;
+        self
+    }
+
+    /// Sets the mode of the files of Unix sockets, such as `0o660`. Whoever may write to the file may connect. A proxy
+    /// in front often runs as another user, which the umask keeps out, but `0o660` lets in if both are in the same
+    /// group. By default, the umask determines the mode.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use corehttp::{Context, Server};
+    ///
+    /// fn main() -> corehttp::Result {
+    ///     Server::bind("unix:/run/app.sock")
+    ///         .unix_mode(0o660)
+    ///         .run(|ctx: &mut Context| ctx.response.set_text("Hello, World!"))
+    /// }
+    /// ```
+    #[cfg(unix)]
+    pub fn unix_mode(mut self, mode: u32) -> Server {
+        self.launch.listen.unix_mode = Some(mode);
+        self
+    }
+
+    /// Sets how many connections of each listener may wait in the operating system to be accepted. Default: 4,096.
+    pub fn backlog(mut self, backlog: u16) -> Server {
+        self.launch.listen.backlog = backlog.into();
+        self
+    }
+
+    /// Sets how long a TCP peer may be silent before the operating system probes whether it is still there, and how
+    /// often the probe is repeated. A peer that leaves several probes in a row unanswered (nine on Linux) is considered
+    /// gone, and its connection fails.
+    ///
+    /// Use it for connections that may be silent for long: one that was [upgraded](Context::upgrade) has no other time
+    /// limit. Default: no probes (RFC 9293 §3.8.4). Counted in whole seconds, clamped to between 1 and 32,767.
+    pub fn tcp_keepalive(mut self, silence: impl Into<Option<Duration>>) -> Server {
+        self.launch.listen.keepalive = silence.into().map(Keepalive::every);
+        self
+    }
+
+    /// Sets the `server` field of final answers without one (RFC 9110 §10.2.4). Default: none, as with an empty name.
+    ///
+    /// # Panics
+    ///
+    /// Panics if `name` is not a valid field value.
+    pub fn name(mut self, name: &str) -> Server {
+        Headers::new().set("server", name).expect("a server's name can stand in a field");
+        self.settings.name = Some(name.trim()).filter(|name| !name.is_empty()).map(Arc::from);
+        self
+    }
+
+    /// Sets the bounds on what peers may send. Default: those of [`Limits`].
+    pub fn limits(mut self, limits: Limits) -> Server {
+        self.settings.bounds.limits = limits.capped();
+        self
+    }
+
+    /// Sets the bounds on how long peers may take. Default: those of [`Timeouts`], all in force except the handler's.
+    pub fn timeouts(mut self, timeouts: Timeouts) -> Server {
+        self.settings.bounds.timeouts = timeouts;
+        self
+    }
+
+    /// Sets whether a peer that closes its sending half after its request still gets its answer (RFC 9112 §9.6), as
+    /// from `nc -N`, some health checks, and scripts. Default: yes.
+    ///
+    /// A peer that closes the whole connection looks the same until something is sent to it. So with `true`, the work
+    /// that a [`Context::forward`] or a service of tower does for such a peer goes on until a write fails. With `false`,
+    /// that work ends at once and the connection is closed without an answer, as hyper does by default and nginx as a
+    /// proxy. A reset always ends it. Handlers that wait for [`Context::peer_closed`] decide for themselves.
+    pub fn half_close(mut self, half_close: bool) -> Server {
+        self.settings.bounds.half_close = if half_close { HalfClose::Waits } else { HalfClose::Gone };
+        self
+    }
+
+    /// Sets a function that is called with every refusal and every failed exchange. If the connection then fails before
+    /// it has carried the answer, the function is not called again. Default: none.
+    ///
+    /// It is not called for a handler that fails with a bare [`Status`](crate::Status), which is an answer like any
+    /// other unless it cuts one off; for a peer that got an error and then closes before the end of its body; or for
+    /// connections that are cut when the grace period of a stop is over ([`ServerCounts::cut`]). It runs on the core
+    /// where the error happened, so it should return quickly.
+    pub fn on_error(mut self, on_error: impl Fn(&Refusal<'_>) + Send + Sync + 'static) -> Server {
+        self.settings.on_error = Some(Arc::new(on_error));
+        self
+    }
+
+    /// Stops the server when `signal` completes, as [`Running::shutdown`] does with `grace`. A signal that fails or panics
+    /// stops it, too, because it can no longer come; [`Running::wait`] then fails. Default: no signal.
+    ///
+    /// A core polls the signal, so it may await anything that needs a runtime. [`shutdown_signal`](crate::shutdown_signal)
+    /// waits for Ctrl-C and for SIGTERM, which service managers send before they kill a process.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    /// use corehttp::{Context, Server, shutdown_signal};
+    ///
+    /// fn main() -> corehttp::Result {
+    ///     Server::bind("[::]:8080")
+    ///         .on_stop(shutdown_signal(), Duration::from_secs(10))
+    ///         .run(|ctx: &mut Context| ctx.response.set_text("Hello, World!"))
+    /// }
+    /// ```
+    #[doc(alias = "with_graceful_shutdown")]
+    pub fn on_stop(
+        mut self,
+        signal: impl Future<Output: SignalOutcome> + Send + 'static,
+        grace: Duration,
+    ) -> Server {
+        self.launch.on_stop = Some((Box::pin(async { signal.await.into_result() }), grace));
+        self
+    }
+
+    /// Serves until the server is stopped, with one handler for all cores. Blocks, as [`Running::wait`] does.
+    ///
+    /// The cores share the handler, so it must be [`Send`] and [`Sync`], but its future need not be. For a handler that
+    /// is not, use [`Server::run_per_core`].
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is no address, if one cannot be bound (the error names it), or if a thread or a listener fails.
+    #[doc(alias("serve", "listen_and_serve"))]
+    pub fn run<Kind, H>(self, handler: H) -> Result
+    where
+        H: IntoHandler<Kind>,
+        H::Handler: Send + Sync,
+    {
+        self.start(handler)?.wait()
+    }
+
+    /// Starts the server with one handler for all cores, and returns once all of them listen.
+    ///
+    /// The server makes its own runtimes, so this may be called on any thread, even one that runs `async` code.
+    ///
+    /// # Errors
+    ///
+    /// As [`Server::run`]. No thread is then left behind.
+    pub fn start<Kind, H>(self, handler: H) -> Result<Running>
+    where
+        H: IntoHandler<Kind>,
+        H::Handler: Send + Sync,
+    {
+        let handler = Arc::new(handler.into_handler());
+        self.start_per_core(async move |_| Ok(handler.clone()))
+    }
+
+    /// Serves until the server is stopped, with a handler of its own for each core.
+    ///
+    /// `make` is called once on each core, in the core's runtime, so the state of a handler need not be [`Send`], and
+    /// needs no locks. On a port that other servers share, the server listens once all handlers are made.
+    ///
+    /// # Errors
+    ///
+    /// As [`Server::run`], or with the error of `make`. Handlers still being made for the other cores are then dropped.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use std::cell::Cell;
+    /// use corehttp::{Context, Server};
+    ///
+    /// # fn main() -> corehttp::Result {
+    /// Server::bind("127.0.0.1:8080").run_per_core(async |core| {
+    ///     let hits = Cell::new(0u64);
+    ///     Ok(move |ctx: &mut Context| {
+    ///         hits.set(hits.get() + 1);
+    ///         ctx.response.set_text(format!("core {} was asked {} times", core.index(), hits.get()));
+    ///     })
+    /// })
+    /// # }
+    /// ```
+    ///
+    /// A pool of database connections, which belong to the runtime that opened them: one for each core.
+    ///
+    /// ```no_run
+    /// use corehttp::{Context, Server};
+    ///
+    /// # mod database {
+    /// #     pub struct Pool;
+    /// #     impl Pool {
+    /// #         pub async fn connect(_: &str) -> std::io::Result<Pool> { Ok(Pool) }
+    /// #         pub async fn count(&self, _: &str) -> std::io::Result<u64> { Ok(0) }
+    /// #     }
+    /// # }
+    /// # fn main() -> corehttp::Result {
+    /// Server::bind("127.0.0.1:8080").run_per_core(async |_| {
+    ///     let pool = database::Pool::connect("postgres://localhost/shop").await?;
+    ///     Ok(async move |ctx: &mut Context| -> corehttp::Result {
+    ///         let orders = pool.count("orders").await?;
+    ///         ctx.response.set_text(orders.to_string());
+    ///         Ok(())
+    ///     })
+    /// })
+    /// # }
+    /// ```
+    pub fn run_per_core<F, Kind, H>(self, make: F) -> Result
+    where
+        F: AsyncFn(ServerCore) -> Result<H> + Send + Sync + 'static,
+        H: IntoHandler<Kind>,
+    {
+        self.start_per_core(make)?.wait()
+    }
+
+    /// Starts the server with a handler of its own for each core, and returns once all of them listen. See
+    /// [`Server::run_per_core`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Server::run_per_core`]. If it fails, no thread is left behind.
+    pub fn start_per_core<F, Kind, H>(self, make: F) -> Result<Running>
+    where
+        F: AsyncFn(ServerCore) -> Result<H> + Send + Sync + 'static,
+        H: IntoHandler<Kind>,
+    {
+        launch(self.launch, self.settings, make)
+    }
+
+    /// Makes a [`Service`]: a handler with this server's settings, for connections that you accept yourself.
+    ///
+    /// You then decide how many connections there are, and when they stop: settings for listening, for cores and for
+    /// the stop have no effect, nor do [`Limits::connections_max`] and [`Limits::connections_per_peer_max`].
+    pub fn service<Kind, H: IntoHandler<Kind>>(self, handler: H) -> Service<H::Handler> {
+        Service::new(handler.into_handler(), &self.settings)
+    }
+}
+
+impl Default for Server {
+    fn default() -> Server {
+        Server::new()
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server")
+            .field("addresses", &self.launch.addresses)
+            .field("cores", &self.launch.cores)
+            .field("bounds", &self.settings.bounds)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,54 @@
+//! [`Stop`]: an order to stop a server; and [`Signal`], which gives one.
+
+use std::io;
+use std::pin::Pin;
+
+use tokio::sync::watch;
+
+use crate::runtime::{self, Instant};
+
+/// Completes when the server should stop, or fails when nothing can tell it to any more.
+pub(super) type Signal = Pin<Box<dyn Future<Output = io::Result<()>> + Send>>;
+
+/// What a signal to stop may return (see [`Server::on_stop`](crate::Server::on_stop)): `()`, or an [`io::Result`] such
+/// as that of [`shutdown_signal`](crate::shutdown_signal).
+pub trait SignalOutcome {
+    /// Converts it to a result.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the reason why the signal can no longer come.
+    fn into_result(self) -> io::Result<()>;
+}
+
+impl SignalOutcome for () {
+    fn into_result(self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl SignalOutcome for io::Result<()> {
+    fn into_result(self) -> io::Result<()> {
+        self
+    }
+}
+
+/// An order to stop. What is not done at `at` is cut.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stop {
+    pub(super) at: Instant,
+}
+
+/// Waits for the end of the grace, which a later call may have made shorter.
+pub(super) async fn grace_elapsed(stop: &mut watch::Receiver<Option<Stop>>) {
+    loop {
+        let ordered = *stop.borrow_and_update();
+        let Some(Stop { at }) = ordered else { return };
+        match runtime::timeout_at(at, stop.changed()).await {
+            Ok(Ok(())) => {}
+            // No sender is left that could make it shorter.
+            Ok(Err(_)) => return runtime::sleep_until(at).await,
+            Err(_) => return,
+        }
+    }
+}
