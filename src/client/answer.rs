@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, ReadBuf};
 
 use super::ClientError;
-use super::pending::Pending;
+use super::in_flight_guard::InFlightGuard;
 use super::pooled_conn::PooledConn;
 use crate::message::Headers;
 
@@ -65,7 +65,7 @@ pub struct Answer {
 /// How far the body has been read.
 enum State {
     /// Not to its end. A balancer counts the request until then.
-    Open(Box<PooledConn>, Option<Pending>),
+    Open(Box<PooledConn>, Option<InFlightGuard>),
     Read,
     /// Its end is never reached, because of this error.
     Broken(ClientError),
@@ -82,9 +82,9 @@ impl Answer {
     }
 
     /// Keeps `pending` until the body has been read.
-    pub(super) fn counted(mut self, pending: Option<Pending>) -> Answer {
-        if let State::Open(_, counted) = &mut self.state {
-            *counted = pending;
+    pub(super) fn with_guard(mut self, in_flight: Option<InFlightGuard>) -> Answer {
+        if let State::Open(_, guard) = &mut self.state {
+            *guard = in_flight;
         }
         self
     }
@@ -127,7 +127,7 @@ impl Answer {
 
     /// Gives the connection back, once the body has been read.
     fn release(&mut self) {
-        if let State::Open(mut pooled, _pending) = mem::replace(&mut self.state, State::Read) {
+        if let State::Open(mut pooled, _in_flight) = mem::replace(&mut self.state, State::Read) {
             mem::swap(&mut self.trailers, &mut pooled.exchange.incoming.trailers);
             pooled.release();
         }

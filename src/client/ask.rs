@@ -78,7 +78,7 @@ impl Client {
         let error = error.with_url(request.target().as_str());
         match deadline.is_some_and(|deadline| deadline <= runtime::now()) {
             true => error.with_total_limit(self.total),
-            false => error.with_phase_limit(|phase| self.shared.settings.timeouts.of_phase(phase)),
+            false => error.with_phase_limit(|phase| self.inner.settings.timeouts.of_phase(phase)),
         }
     }
 
@@ -320,7 +320,7 @@ impl Client {
         deadline: Option<Instant>,
     ) -> Result<PooledConn, ClientError> {
         let mut timings = Timings { queue, ..Timings::default() };
-        let settings = &self.shared.settings;
+        let settings = &self.inner.settings;
         let Pool { origin, proxy, .. } = &*permit.pool;
         let was_here = permit.pool.is_here();
         let conn = connect(settings, origin, proxy.as_ref(), deadline, &mut timings).await?;

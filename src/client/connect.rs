@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::origin::Origin;
-use super::secure::Secure;
 use super::settings::Settings;
+use super::tls_handshake::TlsHandshake;
 use super::{ClientCause, ClientError, ClientPhase, Proxy};
 use crate::message::Timings;
 use crate::net::{Conn, DialTimes, Sendable, TokioTimer};
@@ -23,8 +23,8 @@ pub(super) async fn connect(
     timings: &mut Timings,
 ) -> Result<Box<Conn<Sendable>>, ClientError> {
     let opened = open(settings, origin, proxy, deadline, timings).await;
-    let party = || proxy.map_or_else(|| origin.host_and_port(), |proxy| proxy.party(origin));
-    opened.map_err(|error| error.with_party(party()))
+    let subject = || proxy.map_or_else(|| origin.host_and_port(), |proxy| proxy.subject(origin));
+    opened.map_err(|error| error.with_subject(subject()))
 }
 
 async fn open(
@@ -37,7 +37,7 @@ async fn open(
     let left =
         || deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(runtime::now()));
     let timeouts = &settings.timeouts;
-    let secure = Secure::with(origin.scheme, origin.host(), ClientPhase::Tls)?;
+    let handshake = TlsHandshake::for_scheme(origin.scheme, origin.host(), ClientPhase::Tls)?;
     let limits = DialTimes { resolve: timeouts.resolve.min(left()), connect: timeouts.connect.min(left()) };
     let opening = async {
         match proxy {
@@ -56,8 +56,8 @@ async fn open(
         None => opening.await?,
     };
     (timings.resolve, timings.connect) = (times.resolve, times.connect);
-    if let Some(secure) = secure {
-        (transport, timings.tls) = secure.shake(&settings.tls, transport, timeouts.tls.min(left())).await?;
+    if let Some(handshake) = handshake {
+        (transport, timings.tls) = handshake.run(&settings.tls, transport, timeouts.tls.min(left())).await?;
     }
     Ok(Box::new(Conn::new(transport, TokioTimer::new())))
 }

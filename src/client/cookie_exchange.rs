@@ -9,11 +9,11 @@ use super::redirect::RedirectTaint;
 use crate::message::{Method, Request, Response, Target, is_field_value};
 
 /// The cookies of one request and its answer, if the client keeps any.
-pub(super) struct CookieExchange<'a>(Option<Box<Kept<'a>>>);
+pub(super) struct CookieExchange<'a>(Option<Box<CookieState<'a>>>);
 
 /// The store, the URL that it is asked about, and what it said. Boxed, since every exchange has room for it, and few
 /// clients have a store.
-struct Kept<'a> {
+struct CookieState<'a> {
     store: Arc<dyn CookieStore>,
     target: Cow<'a, Target>,
     cookie: Option<Vec<u8>>,
@@ -28,12 +28,12 @@ impl<'a> CookieExchange<'a> {
         let target = pool.origin.absolute(request.target());
         // The default one does not go where a redirect leads.
         let is_default = taint == RedirectTaint::SameOrigin && pool.settings.fields.contains("cookie");
-        let is_said = is_default || request.headers.contains("cookie");
-        let goes_without = is_said || request.method() == Method::Trace;
+        let has_field = is_default || request.headers.contains("cookie");
+        let goes_without = has_field || request.method() == Method::Trace;
         let cookie = if goes_without { None } else { store.cookie_field(&target) };
         // A store may have loaded its cookies from anywhere, and a line break in one would begin another field.
         let cookie = cookie.filter(|cookie| is_field_value(cookie));
-        CookieExchange(Some(Box::new(Kept { store: store.clone(), target, cookie })))
+        CookieExchange(Some(Box::new(CookieState { store: store.clone(), target, cookie })))
     }
 
     /// The value of the request's `cookie` field, if it is to have one.
@@ -43,18 +43,18 @@ impl<'a> CookieExchange<'a> {
 
     /// Passes the cookies that the answer sets to the store.
     pub(super) fn end(&self, response: &Response) {
-        if let Some(kept) = &self.0
+        if let Some(state) = &self.0
             && response.headers.contains("set-cookie")
         {
-            kept.store.store(&kept.target, &response.headers);
+            state.store.store(&state.target, &response.headers);
         }
     }
 
     /// Makes this independent of the request.
     pub(super) fn into_owned(self) -> CookieExchange<'static> {
-        CookieExchange(self.0.map(|kept| {
-            let Kept { store, target, cookie } = *kept;
-            Box::new(Kept { store, target: Cow::Owned(target.into_owned()), cookie })
+        CookieExchange(self.0.map(|state| {
+            let CookieState { store, target, cookie } = *state;
+            Box::new(CookieState { store, target: Cow::Owned(target.into_owned()), cookie })
         }))
     }
 }

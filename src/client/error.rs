@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::cause::{ClientCause, ClientPhase};
-use super::refused::Refused;
+use super::proxy_refusal::ProxyRefusal;
 use crate::error::{TimeLimit, write_error};
 use crate::exchange::ExchangeError;
 use crate::message::{InvalidRequest, Response, Status};
@@ -83,7 +83,7 @@ struct Details {
     /// The address of the other end of the connection.
     peer: Option<SocketAddr>,
     /// The host, the peer or the proxy that the phase was about, as a text.
-    party: Option<Box<str>>,
+    subject: Option<Box<str>>,
     /// The limit that was exceeded.
     limit: Option<Limit>,
 }
@@ -106,23 +106,23 @@ impl ClientError {
         ClientError(Box::new(Inner { phase, is_reused: false, is_sent: false, cause, details }))
     }
 
-    /// The error of a look-up of `host`, or of a dial to `party`.
+    /// The error of a look-up of `host`, or of a dial to `subject`.
     #[cold]
-    pub(super) fn dialing(error: DialError, host: &str, party: &str) -> ClientError {
-        let (phase, fault, party) = match error {
+    pub(super) fn dialing(error: DialError, host: &str, subject: &str) -> ClientError {
+        let (phase, fault, subject) = match error {
             DialError::Resolve(fault) => (ClientPhase::Resolve, fault, host),
-            DialError::Connect(fault) => (ClientPhase::Connect, fault, party),
+            DialError::Connect(fault) => (ClientPhase::Connect, fault, subject),
         };
         let cause = match fault {
             ConnError::TimedOut => ClientCause::TimedOut,
             ConnError::Io(error) => ClientCause::Io(error),
         };
-        ClientError::new(phase, cause).with_party(party)
+        ClientError::new(phase, cause).with_subject(subject)
     }
 
     /// Adds the host, the peer or the proxy that the phase is about, unless one is known.
-    pub(super) fn with_party(mut self, party: impl Into<Box<str>>) -> ClientError {
-        self.0.details.party.get_or_insert(party.into());
+    pub(super) fn with_subject(mut self, subject: impl Into<Box<str>>) -> ClientError {
+        self.0.details.subject.get_or_insert(subject.into());
         self
     }
 
@@ -203,7 +203,7 @@ impl ClientError {
                 Some(code) => io::Error::from_raw_os_error(code),
                 None => io::Error::new(error.kind(), format!("{error:#}")),
             }),
-            ClientCause::Proxy(error) => ClientCause::Proxy(match error.downcast_ref::<Refused>() {
+            ClientCause::Proxy(error) => ClientCause::Proxy(match error.downcast_ref::<ProxyRefusal>() {
                 Some(refused) => refused.clone().into(),
                 None => format!("{error:#}").into(),
             }),
@@ -261,7 +261,7 @@ impl ClientError {
     /// ```
     pub fn proxy_response(&self) -> Option<&Response> {
         match &self.0.cause {
-            ClientCause::Proxy(error) => error.downcast_ref::<Refused>().map(|refused| &refused.0),
+            ClientCause::Proxy(error) => error.downcast_ref::<ProxyRefusal>().map(|refused| &refused.0),
             _ => None,
         }
     }
@@ -338,7 +338,7 @@ impl fmt::Display for ClientError {
                 write!(f, "{url}: ")?;
             }
             let Inner { phase, cause, details, .. } = &*self.0;
-            write_phase(f, *phase, cause, details.party.as_deref())?;
+            write_phase(f, *phase, cause, details.subject.as_deref())?;
             match (cause, &details.limit) {
                 (ClientCause::TimedOut, Some(Limit::Phase(limit))) => write!(f, " {}", limit.exceeded()),
                 (ClientCause::TimedOut, Some(Limit::Whole(limit))) => {
@@ -376,20 +376,20 @@ fn write_phase(
     f: &mut fmt::Formatter<'_>,
     phase: ClientPhase,
     cause: &ClientCause,
-    party: Option<&str>,
+    subject: Option<&str>,
 ) -> fmt::Result {
-    let Some(party) = party else { return write!(f, "{phase}") };
+    let Some(subject) = subject else { return write!(f, "{phase}") };
     match (phase, cause) {
         (ClientPhase::Prepare | ClientPhase::Redirect, _) => write!(f, "{phase}"),
-        (ClientPhase::Queue, _) => write!(f, "waiting for {party}"),
-        (ClientPhase::Resolve, _) => write!(f, "looking up {party}"),
+        (ClientPhase::Queue, _) => write!(f, "waiting for {subject}"),
+        (ClientPhase::Resolve, _) => write!(f, "looking up {subject}"),
         (ClientPhase::Tls, _) | (ClientPhase::Connect, ClientCause::Tls(_)) => {
-            write!(f, "the TLS handshake with {party}")
+            write!(f, "the TLS handshake with {subject}")
         }
-        (ClientPhase::Connect, _) => write!(f, "connecting to {party}"),
-        (ClientPhase::Send, _) => write!(f, "sending the request to {party}"),
-        (ClientPhase::Wait, _) => write!(f, "waiting for the answer of {party}"),
-        (ClientPhase::Receive, _) => write!(f, "receiving the body from {party}"),
+        (ClientPhase::Connect, _) => write!(f, "connecting to {subject}"),
+        (ClientPhase::Send, _) => write!(f, "sending the request to {subject}"),
+        (ClientPhase::Wait, _) => write!(f, "waiting for the answer of {subject}"),
+        (ClientPhase::Receive, _) => write!(f, "receiving the body from {subject}"),
     }
 }
 

@@ -112,7 +112,7 @@ impl Host {
     }
 
     /// This host with a time limit for each exchange; connections are shared.
-    pub(super) fn within(&self, total: Duration) -> Host {
+    pub(super) fn with_timeout(&self, total: Duration) -> Host {
         Host { client: self.client.timeout(total), ..self.clone() }
     }
 

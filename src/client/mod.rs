@@ -10,7 +10,7 @@ mod connect;
 mod pool;
 mod pools;
 mod route;
-mod secure;
+mod tls_handshake;
 
 mod exchange;
 mod pooled_conn;
@@ -23,8 +23,8 @@ mod redirect;
 mod answer;
 mod call;
 mod host;
-mod pending;
-mod tally;
+mod in_flight_guard;
+mod outcome_recorder;
 mod tunnel;
 
 mod balance;
@@ -32,7 +32,7 @@ mod pipeline;
 
 mod cause;
 mod error;
-mod refused;
+mod proxy_refusal;
 mod settings;
 
 use std::fmt;
@@ -101,14 +101,14 @@ use crate::runtime::{Handle, Id};
 #[doc(alias = "error_for_status")]
 #[derive(Clone)]
 pub struct Client {
-    shared: Arc<Shared>,
+    inner: Arc<ClientInner>,
     /// The time limit for a whole exchange.
     total: Option<Duration>,
     redirects: Redirects,
 }
 
 /// What the clones of a client have in common.
-struct Shared {
+struct ClientInner {
     settings: Arc<Settings>,
     /// One for each runtime. There are few.
     pools: RwLock<Vec<(Id, Arc<Pools>)>>,
@@ -329,7 +329,7 @@ impl Client {
 
     fn each_pool(&self, mut then: impl FnMut(&Pool)) {
         // Not under the lock: what is dropped here may need it.
-        let all = Vec::from_iter(read_lock(&self.shared.pools).iter().map(|(_, pools)| pools.clone()));
+        let all = Vec::from_iter(read_lock(&self.inner.pools).iter().map(|(_, pools)| pools.clone()));
         all.iter().for_each(|pools| pools.each(&mut then));
     }
 
@@ -354,18 +354,18 @@ impl Client {
         let Some(handle) = Handle::current() else {
             return Err(ClientError::new(ClientPhase::Prepare, ClientCause::NoRuntime));
         };
-        let all = read_lock(&self.shared.pools);
+        let all = read_lock(&self.inner.pools);
         let is_current = |(id, _): &&(Id, Arc<Pools>)| *id == handle.id();
         if let Some((_, pools)) = all.iter().find(is_current) {
             return then(pools);
         }
         drop(all);
-        let mut all = write_lock(&self.shared.pools);
+        let mut all = write_lock(&self.inner.pools);
         // Removes the pools of runtimes that have ended, or a program that makes a runtime for each request would
         // accumulate them.
         all.retain(|(_, pools)| !pools.is_empty());
         let at = all.iter().position(|entry| is_current(&entry)).unwrap_or_else(|| {
-            all.push((handle.id(), Pools::new(handle.clone(), self.shared.settings.clone())));
+            all.push((handle.id(), Pools::new(handle.clone(), self.inner.settings.clone())));
             all.len() - 1
         });
         then(&all[at].1)

@@ -208,7 +208,7 @@ impl Pool {
             _ => {
                 let most = self.settings.pool.connections_max;
                 let error = ClientError::new(ClientPhase::Queue, ClientCause::TimedOut);
-                return Err(error.with_party(format!(
+                return Err(error.with_subject(format!(
                     "one of the {most} connections to {}",
                     self.origin.host_and_port()
                 )));

@@ -161,7 +161,7 @@ mod tests {
                 for host in 0..100 {
                     client.get(&format!("http://127.0.0.1:1{host:02}/")).await.unwrap_err();
                 }
-                let all = client.shared.pools.read().unwrap();
+                let all = client.inner.pools.read().unwrap();
                 (all.len(), all.iter().map(|(_, pools)| lock(&pools.by_origin).by_key.len()).sum::<usize>())
             });
             let (runtimes, pools) = asked.unwrap();

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::pin::Pin;
 
-use super::pending::Pending;
+use super::in_flight_guard::InFlightGuard;
 use super::pooled_conn::PooledConn;
 use crate::net::{Rewind, Stream, delegate_stream};
 
@@ -17,19 +17,19 @@ use crate::net::{Rewind, Stream, delegate_stream};
 pub struct Tunnel {
     stream: Rewind<Pin<Box<dyn Stream + Send>>>,
     /// What a balancer counts until it is dropped.
-    pending: Option<Pending>,
+    in_flight: Option<InFlightGuard>,
 }
 
 impl Tunnel {
     pub(super) fn new(pooled: PooledConn) -> Tunnel {
         let (conn, early) = pooled.into_parts();
         let (transport, _timer) = conn.into_parts();
-        Tunnel { stream: Rewind::new(transport, early), pending: None }
+        Tunnel { stream: Rewind::new(transport, early), in_flight: None }
     }
 
     /// This tunnel, which is `pending` until it is dropped.
-    pub(super) fn counted(self, pending: Pending) -> Tunnel {
-        Tunnel { pending: Some(pending), ..self }
+    pub(super) fn with_guard(self, in_flight: InFlightGuard) -> Tunnel {
+        Tunnel { in_flight: Some(in_flight), ..self }
     }
 }
 
@@ -37,6 +37,6 @@ delegate_stream!(Tunnel, stream);
 
 impl fmt::Debug for Tunnel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tunnel").field("is_counted", &self.pending.is_some()).finish_non_exhaustive()
+        f.debug_struct("Tunnel").field("is_counted", &self.in_flight.is_some()).finish_non_exhaustive()
     }
 }

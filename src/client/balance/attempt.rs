@@ -1,22 +1,22 @@
-//! [`Attempt`]: a request that was assigned to one of several hosts.
+//! [`HostAttempt`]: a request that was assigned to one of several hosts.
 
 use std::sync::Arc;
 
 use super::member::Member;
-use crate::client::pending::Pending;
+use crate::client::in_flight_guard::InFlightGuard;
 
 /// A request that was assigned to a host.
-pub(super) struct Attempt {
+pub(super) struct HostAttempt {
     pub(super) member: Arc<Member>,
     /// Counts the request for that host.
-    pub(super) pending: Pending,
+    pub(super) in_flight: InFlightGuard,
     /// Whether another host failed before.
     pub(super) is_second: bool,
 }
 
-impl Attempt {
-    pub(super) fn new(member: Arc<Member>) -> Attempt {
-        let pending = member.ask();
-        Attempt { member, pending, is_second: false }
+impl HostAttempt {
+    pub(super) fn new(member: Arc<Member>) -> HostAttempt {
+        let in_flight = member.begin_request();
+        HostAttempt { member, in_flight, is_second: false }
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-use super::{Balancer, Check, Dice, Elsewhere, Health, HostChoice, Shared};
+use super::{Balancer, BalancerInner, HealthCheck, HealthPolicy, HostChoice, RandomPairs, RetryPolicy};
 use crate::client::{Client, ClientError};
 use crate::message::{InvalidRequest, InvalidTarget, Request, Response, TargetForm};
 
@@ -28,20 +28,23 @@ use crate::message::{InvalidRequest, InvalidTarget, Request, Response, TargetFor
 /// # Ok::<(), corehttp::InvalidRequest>(())
 /// ```
 #[must_use]
-pub struct BalancerBuilder(Shared);
+pub struct BalancerBuilder(BalancerInner);
 
 impl BalancerBuilder {
     pub(super) fn new(client: Client) -> BalancerBuilder {
-        let health =
-            Health { penalty: PENALTY, penalty_max: PENALTY_MAX, is_healthy: Box::new(|it| it.is_ok()) };
-        BalancerBuilder(Shared {
+        let health = HealthPolicy {
+            penalty: PENALTY,
+            penalty_max: PENALTY_MAX,
+            is_healthy: Box::new(|it| it.is_ok()),
+        };
+        BalancerBuilder(BalancerInner {
             client,
             members: RwLock::default(),
             choice: HostChoice::default(),
-            dice: Dice::default(),
+            random_pairs: RandomPairs::default(),
             health,
             check: None,
-            elsewhere: Elsewhere::Never,
+            retry: RetryPolicy::Never,
         })
     }
 
@@ -100,14 +103,14 @@ impl BalancerBuilder {
         }
         // Without a pause, checks would keep the hosts busy.
         let interval = interval.max(INTERVAL_MIN);
-        self.0.check = Some(Arc::new(Check { request, interval }));
+        self.0.check = Some(Arc::new(HealthCheck { request, interval }));
         Ok(self)
     }
 
     /// Retries a failed request once, on another host, if the first host certainly has not processed it, for instance
     /// because it could not be reached. The second attempt has the client's full timeout again. Default: no retry.
     pub fn retry_elsewhere(mut self) -> Self {
-        self.0.elsewhere = Elsewhere::Once;
+        self.0.retry = RetryPolicy::Once;
         self
     }
 
@@ -127,7 +130,7 @@ impl fmt::Debug for BalancerBuilder {
             .field("choice", &self.0.choice)
             .field("health", &self.0.health)
             .field("check", &self.0.check)
-            .field("elsewhere", &self.0.elsewhere)
+            .field("retry", &self.0.retry)
             .finish_non_exhaustive()
     }
 }

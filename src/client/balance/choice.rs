@@ -22,35 +22,35 @@ impl HostChoice {
     pub(super) fn choose<'a>(
         self,
         candidates: impl Iterator<Item = &'a Arc<Member>> + Clone,
-        dice: &Dice,
+        random_pairs: &RandomPairs,
     ) -> Option<&'a Arc<Member>> {
-        let burden = |member: &&Arc<Member>| (member.burden(), member.turns());
+        let load = |member: &&Arc<Member>| (member.load(), member.assigned());
         let count = candidates.clone().count();
         match self {
             HostChoice::TwoRandom if count > 2 => {
-                let (one, other) = dice.two_below(count);
+                let (one, other) = random_pairs.two_below(count);
                 let two = candidates.enumerate().filter(|(at, _)| [one, other].contains(at));
-                two.map(|(_, member)| member).min_by_key(burden)
+                two.map(|(_, member)| member).min_by_key(load)
             }
-            HostChoice::LeastPending | HostChoice::TwoRandom => candidates.min_by_key(burden),
+            HostChoice::LeastPending | HostChoice::TwoRandom => candidates.min_by_key(load),
         }
     }
 }
 
 /// Random numbers.
 #[derive(Default)]
-pub(super) struct Dice {
+pub(super) struct RandomPairs {
     random: RandomState,
-    thrown: AtomicU64,
+    drawn: AtomicU64,
 }
 
-impl Dice {
+impl RandomPairs {
     /// Two different numbers below `count`, which is at least 2.
     fn two_below(&self, count: usize) -> (usize, usize) {
-        let thrown = self.random.hash_one(self.thrown.fetch_add(1, Ordering::Relaxed));
+        let bits = self.random.hash_one(self.drawn.fetch_add(1, Ordering::Relaxed));
         let below = |bits: u64, most: usize| (bits % most as u64) as usize;
-        let one = below(thrown >> 32, count);
-        let other = below(thrown & u64::from(u32::MAX), count - 1);
+        let one = below(bits >> 32, count);
+        let other = below(bits & u64::from(u32::MAX), count - 1);
         (one, if other < one { other } else { other + 1 })
     }
 }
@@ -62,9 +62,9 @@ mod tests {
     #[test]
     fn each_pair_of_hosts_is_equally_likely() {
         const THROWS: usize = 6_000;
-        let (dice, mut thrown) = (Dice::default(), [[0; 4]; 4]);
+        let (random_pairs, mut thrown) = (RandomPairs::default(), [[0; 4]; 4]);
         for _ in 0..THROWS {
-            let (one, other) = dice.two_below(4);
+            let (one, other) = random_pairs.two_below(4);
             thrown[one][other] += 1;
         }
         for (one, row) in thrown.iter().enumerate() {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use crate::client::pending::Pending;
+use crate::client::in_flight_guard::InFlightGuard;
 use crate::client::{ClientError, Host};
 use crate::memory::lock;
 use crate::message::Response;
@@ -22,13 +22,13 @@ pub(super) struct Member {
     served: AtomicU64,
     failed: AtomicU64,
     /// How often it was asked. A host that was added later starts with the least count of the others.
-    turns: AtomicU64,
+    assigned: AtomicU64,
     /// When each penalty is over.
     penalties: Mutex<VecDeque<Instant>>,
     /// The result of the last check; true if there was none.
     is_up: AtomicBool,
     /// Dropped with the member, which ends the task that checks it.
-    pub(super) watched: Mutex<Option<oneshot::Sender<Infallible>>>,
+    pub(super) check_task: Mutex<Option<oneshot::Sender<Infallible>>>,
 }
 
 /// The counts of one host of a [`Balancer`](super::Balancer).
@@ -50,7 +50,7 @@ pub struct HostCounts {
 }
 
 /// What counts as a failure of a host, and for how long.
-pub(super) struct Health {
+pub(super) struct HealthPolicy {
     /// How long one failure counts.
     pub(super) penalty: Duration,
     /// How many count at the same time.
@@ -62,32 +62,32 @@ pub(super) struct Health {
 type IsHealthy = dyn Fn(Result<&Response, &ClientError>) -> bool + Send + Sync;
 
 impl Member {
-    pub(super) fn new(host: Host, turns: u64) -> Member {
+    pub(super) fn new(host: Host, assigned: u64) -> Member {
         Member {
             host,
             pending: Arc::default(),
             served: AtomicU64::new(0),
             failed: AtomicU64::new(0),
-            turns: AtomicU64::new(turns),
+            assigned: AtomicU64::new(assigned),
             penalties: Mutex::default(),
             is_up: AtomicBool::new(true),
-            watched: Mutex::default(),
+            check_task: Mutex::default(),
         }
     }
 
     /// Counts a request as pending.
-    pub(super) fn ask(&self) -> Pending {
-        self.turns.fetch_add(1, Ordering::Relaxed);
-        Pending::new(&self.pending)
+    pub(super) fn begin_request(&self) -> InFlightGuard {
+        self.assigned.fetch_add(1, Ordering::Relaxed);
+        InFlightGuard::new(&self.pending)
     }
 
     /// The load of the host, including its penalties.
-    pub(super) fn burden(&self) -> usize {
+    pub(super) fn load(&self) -> usize {
         self.pending.load(Ordering::Relaxed) + self.penalty_count()
     }
 
-    pub(super) fn turns(&self) -> u64 {
-        self.turns.load(Ordering::Relaxed)
+    pub(super) fn assigned(&self) -> u64 {
+        self.assigned.load(Ordering::Relaxed)
     }
 
     pub(super) fn is_up(&self) -> bool {
@@ -99,7 +99,7 @@ impl Member {
     }
 
     /// Records the outcome of a request.
-    pub(super) fn note(&self, health: &Health, outcome: Result<&Response, &ClientError>) {
+    pub(super) fn record(&self, health: &HealthPolicy, outcome: Result<&Response, &ClientError>) {
         if (health.is_healthy)(outcome) {
             self.served.fetch_add(1, Ordering::Relaxed);
             return;
@@ -140,9 +140,9 @@ impl Member {
     }
 }
 
-impl fmt::Debug for Health {
+impl fmt::Debug for HealthPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Health")
+        f.debug_struct("HealthPolicy")
             .field("penalty", &self.penalty)
             .field("penalty_max", &self.penalty_max)
             .finish_non_exhaustive()

@@ -3,8 +3,8 @@
 mod attempt;
 mod builder;
 mod choice;
+mod health_check;
 mod member;
-mod watch;
 
 use std::fmt;
 use std::sync::{Arc, RwLock};
@@ -13,12 +13,12 @@ pub use builder::BalancerBuilder;
 pub use choice::HostChoice;
 pub use member::HostCounts;
 
-use self::attempt::Attempt;
-use self::choice::Dice;
-use self::member::{Health, Member};
-use self::watch::Check;
-use super::pending::Pending;
-use super::tally::Tally;
+use self::attempt::HostAttempt;
+use self::choice::RandomPairs;
+use self::health_check::HealthCheck;
+use self::member::{HealthPolicy, Member};
+use super::in_flight_guard::InFlightGuard;
+use super::outcome_recorder::OutcomeRecorder;
 use super::{Answer, Call, Client, ClientCause, ClientError, ClientPhase, Redirects, Tunnel, origin};
 use crate::exchange::ExchangeError;
 use crate::memory::{Reset, read_lock, write_lock};
@@ -62,22 +62,22 @@ use crate::message::{InvalidRequest, Request, Response, TargetForm};
 /// ```
 #[doc(alias = "LBClient")]
 #[derive(Clone)]
-pub struct Balancer(Arc<Shared>);
+pub struct Balancer(Arc<BalancerInner>);
 
 /// What the clones of a balancer have in common.
-struct Shared {
+struct BalancerInner {
     client: Client,
     members: RwLock<Vec<Arc<Member>>>,
     choice: HostChoice,
-    dice: Dice,
-    health: Health,
-    check: Option<Arc<Check>>,
-    elsewhere: Elsewhere,
+    random_pairs: RandomPairs,
+    health: HealthPolicy,
+    check: Option<Arc<HealthCheck>>,
+    retry: RetryPolicy,
 }
 
 /// What becomes of a failed request that certainly was not processed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Elsewhere {
+enum RetryPolicy {
     Never,
     /// Another host is asked, once.
     Once,
@@ -92,14 +92,14 @@ impl Balancer {
     /// As [`Client::send`]; also with [`ClientCause::Origin`] if the target is more than a path, and with
     /// [`ClientCause::NoHost`] if there is no host.
     pub async fn send(&self, request: &Request, response: &mut Response) -> Result<(), ClientError> {
-        let mut attempt = self.0.enter(request).inspect_err(|_| response.reset())?;
+        let mut attempt = self.0.assign(request).inspect_err(|_| response.reset())?;
         loop {
             match attempt.member.host.send(request, response).await {
                 Ok(()) => {
-                    self.0.answered(attempt, response);
+                    self.0.record_response(attempt, response);
                     return Ok(());
                 }
-                Err(error) => attempt = self.0.elsewhere(attempt, request, error)?,
+                Err(error) => attempt = self.0.retry_elsewhere(attempt, request, error)?,
             }
         }
     }
@@ -111,11 +111,11 @@ impl Balancer {
     ///
     /// As [`Balancer::send`].
     pub async fn stream(&self, request: &Request, response: &mut Response) -> Result<Answer, ClientError> {
-        let mut attempt = self.0.enter(request).inspect_err(|_| response.reset())?;
+        let mut attempt = self.0.assign(request).inspect_err(|_| response.reset())?;
         loop {
             match attempt.member.host.stream(request, response).await {
-                Ok(answer) => return Ok(answer.counted(Some(self.0.answered(attempt, response)))),
-                Err(error) => attempt = self.0.elsewhere(attempt, request, error)?,
+                Ok(answer) => return Ok(answer.with_guard(Some(self.0.record_response(attempt, response)))),
+                Err(error) => attempt = self.0.retry_elsewhere(attempt, request, error)?,
             }
         }
     }
@@ -131,11 +131,11 @@ impl Balancer {
     /// As [`Client::open`]; also with [`ClientCause::Origin`] if the target is more than a path, and with
     /// [`ClientCause::NoHost`] if there is no host.
     pub async fn open(&self, request: &Request) -> Result<Call, ClientError> {
-        let mut attempt = self.0.enter(request)?;
+        let mut attempt = self.0.assign(request)?;
         loop {
             match attempt.member.host.open(request).await {
-                Ok(call) => return Ok(call.tallied(self.0.clone().tally(attempt))),
-                Err(error) => attempt = self.0.elsewhere(attempt, request, error)?,
+                Ok(call) => return Ok(call.recorded_by(self.0.clone().recorder(attempt))),
+                Err(error) => attempt = self.0.retry_elsewhere(attempt, request, error)?,
             }
         }
     }
@@ -150,16 +150,16 @@ impl Balancer {
     /// As [`Client::upgrade`]; also with [`ClientCause::Origin`] if the target is more than a path, and with
     /// [`ClientCause::NoHost`] if there is no host.
     pub async fn upgrade(&self, request: &Request, response: &mut Response) -> Result<Tunnel, ClientError> {
-        let mut attempt = self.0.enter(request).inspect_err(|_| response.reset())?;
+        let mut attempt = self.0.assign(request).inspect_err(|_| response.reset())?;
         loop {
             match attempt.member.host.upgrade(request, response).await {
-                Ok(tunnel) => return Ok(tunnel.counted(self.0.answered(attempt, response))),
+                Ok(tunnel) => return Ok(tunnel.with_guard(self.0.record_response(attempt, response))),
                 Err(error) if matches!(error.cause(), ClientCause::Upgrade) => {
                     // It has answered, if not as hoped.
-                    self.0.answered(attempt, response);
+                    self.0.record_response(attempt, response);
                     return Err(error);
                 }
-                Err(error) => attempt = self.0.elsewhere(attempt, request, error)?,
+                Err(error) => attempt = self.0.retry_elsewhere(attempt, request, error)?,
             }
         }
     }
@@ -180,7 +180,7 @@ impl Balancer {
         let mut members = write_lock(&self.0.members);
         let is_it = |member: &Arc<Member>| *member.host.origin() == *key;
         let Some(at) = members.iter().position(is_it) else { return false };
-        members.remove(at).unwatch();
+        members.remove(at).stop_checks();
         true
     }
 
@@ -206,7 +206,7 @@ impl Client {
     }
 }
 
-impl Shared {
+impl BalancerInner {
     fn add(&self, url: &str) -> Result<bool, InvalidRequest> {
         let host = self.client.host(url)?;
         let mut members = write_lock(&self.members);
@@ -214,13 +214,13 @@ impl Shared {
             return Ok(false);
         }
         // A host that is added later must not catch up on all the requests that the others have answered.
-        let turns = members.iter().map(|member| member.turns()).min().unwrap_or(0);
-        members.push(Arc::new(Member::new(host, turns)));
+        let assigned = members.iter().map(|member| member.assigned()).min().unwrap_or(0);
+        members.push(Arc::new(Member::new(host, assigned)));
         Ok(true)
     }
 
     /// Chooses a host for `request`.
-    fn enter(&self, request: &Request) -> Result<Attempt, ClientError> {
+    fn assign(&self, request: &Request) -> Result<HostAttempt, ClientError> {
         let refuse =
             |cause| ClientError::new(ClientPhase::Prepare, cause).with_url(request.target().as_str());
         if request.target().form() != TargetForm::Origin {
@@ -230,33 +230,36 @@ impl Shared {
     }
 
     /// A host, other than `but`, even if that was removed and added again.
-    fn choose(&self, but: Option<&Arc<Member>>) -> Option<Attempt> {
+    fn choose(&self, but: Option<&Arc<Member>>) -> Option<HostAttempt> {
         let members = read_lock(&self.members);
         if let Some(check) = &self.check {
-            members.iter().for_each(|member| member.watch(check));
+            members.iter().for_each(|member| member.start_checks(check));
         }
         let is_other = |member: &Member| but.is_none_or(|but| but.host.origin() != member.host.origin());
         let others = || members.iter().filter(|member| is_other(member));
         let up = others().filter(|member| member.is_up());
         // If all are down, all are candidates, even if the last one went down only during this choice.
-        let chosen = self.choice.choose(up, &self.dice).or_else(|| self.choice.choose(others(), &self.dice));
-        Some(Attempt::new(chosen?.clone()))
+        let chosen = self
+            .choice
+            .choose(up, &self.random_pairs)
+            .or_else(|| self.choice.choose(others(), &self.random_pairs));
+        Some(HostAttempt::new(chosen?.clone()))
     }
 
     /// The tally of an attempt that goes on.
-    fn tally(self: Arc<Shared>, attempt: Attempt) -> Tally {
-        let Attempt { member, pending, .. } = attempt;
-        Tally::new(pending, move |outcome| {
-            if !outcome.is_err_and(is_callers) {
-                member.note(&self.health, outcome);
+    fn recorder(self: Arc<BalancerInner>, attempt: HostAttempt) -> OutcomeRecorder {
+        let HostAttempt { member, in_flight, .. } = attempt;
+        OutcomeRecorder::new(in_flight, move |outcome| {
+            if !outcome.is_err_and(is_callers_fault) {
+                member.record(&self.health, outcome);
             }
         })
     }
 
     /// Records that a host has answered. The request is pending for as long as the value that is returned is kept.
-    fn answered(&self, attempt: Attempt, response: &Response) -> Pending {
-        attempt.member.note(&self.health, Ok(response));
-        attempt.pending
+    fn record_response(&self, attempt: HostAttempt, response: &Response) -> InFlightGuard {
+        attempt.member.record(&self.health, Ok(response));
+        attempt.in_flight
     }
 
     /// Records why an attempt failed, and begins another one if that may help, and does no harm.
@@ -264,29 +267,29 @@ impl Shared {
     /// # Errors
     ///
     /// Fails with the same error if it does not.
-    fn elsewhere(
+    fn retry_elsewhere(
         &self,
-        attempt: Attempt,
+        attempt: HostAttempt,
         request: &Request,
         error: ClientError,
-    ) -> Result<Attempt, ClientError> {
-        if is_callers(&error) {
+    ) -> Result<HostAttempt, ClientError> {
+        if is_callers_fault(&error) {
             return Err(error);
         }
-        attempt.member.note(&self.health, Err(&error));
-        let may_repeat = self.elsewhere == Elsewhere::Once
+        attempt.member.record(&self.health, Err(&error));
+        let may_repeat = self.retry == RetryPolicy::Once
             && !attempt.is_second
             && !error.is_sent()
             && !request.body.is_source_taken();
         match may_repeat.then(|| self.choose(Some(&attempt.member))).flatten() {
-            Some(other) => Ok(Attempt { is_second: true, ..other }),
+            Some(other) => Ok(HostAttempt { is_second: true, ..other }),
             None => Err(error),
         }
     }
 }
 
 /// Whether an error says nothing about the host.
-fn is_callers(error: &ClientError) -> bool {
+fn is_callers_fault(error: &ClientError) -> bool {
     let is_of_request =
         matches!(error.cause(), ClientCause::Exchange(ExchangeError::Source(_) | ExchangeError::Length));
     is_of_request || error.phase() == ClientPhase::Prepare

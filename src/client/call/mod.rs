@@ -19,8 +19,8 @@ pub use writer::CallWriter;
 
 use self::half::Half;
 use super::cookie_exchange::CookieExchange;
+use super::outcome_recorder::OutcomeRecorder;
 use super::pooled_conn::PooledConn;
-use super::tally::Tally;
 use super::{Answer, ClientError};
 use crate::memory::Reset;
 use crate::message::{Headers, Response};
@@ -60,7 +60,7 @@ pub struct Call {
     trailers: Headers,
     cookies: CookieExchange<'static>,
     /// What a balancer notes of it.
-    tally: Tally,
+    recorder: OutcomeRecorder,
 }
 
 impl Call {
@@ -71,12 +71,12 @@ impl Call {
         trailers: Headers,
         cookies: CookieExchange<'static>,
     ) -> Call {
-        Call { pooled, early, trailers, cookies, tally: Tally::default() }
+        Call { pooled, early, trailers, cookies, recorder: OutcomeRecorder::default() }
     }
 
     /// This call, of which a balancer notes how it goes.
-    pub(super) fn tallied(self, tally: Tally) -> Call {
-        Call { tally, ..self }
+    pub(super) fn recorded_by(self, recorder: OutcomeRecorder) -> Call {
+        Call { recorder, ..self }
     }
 
     /// Writes all of `data`. Some of it may be buffered until [`Call::flush`]. If the future is dropped, it is unknown
@@ -145,9 +145,9 @@ impl Call {
             false => response.reset(),
         }
         let answered = poll_fn(|cx| pooled.poll_answer(cx, None, response)).await;
-        self.tally.noting(answered)?;
-        self.accept(response)?;
-        Ok(Answer::new(self.pooled).counted(self.tally.into_pending()))
+        self.recorder.record_failure(answered)?;
+        self.complete_head(response)?;
+        Ok(Answer::new(self.pooled).with_guard(self.recorder.into_guard()))
     }
 
     /// Splits the call into two halves, so that the answer can be read while the body is written.

@@ -18,13 +18,13 @@ impl Call {
         data: &[u8],
     ) -> Poll<Result<usize, ClientError>> {
         let written = self.pooled.poll_write(cx, &mut self.early, data);
-        self.tally.noting_poll(written)
+        self.recorder.record_poll_failure(written)
     }
 
     /// Sends what has been written so far.
     pub(crate) fn poll_sent(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientError>> {
         let sent = self.pooled.poll_unless_refused(cx, &mut self.early, (), PooledConn::poll_flush);
-        self.tally.noting_poll(sent)
+        self.recorder.record_poll_failure(sent)
     }
 
     /// Ends the body with these trailers, of which only those of the first call count, and sends all of it.
@@ -35,7 +35,7 @@ impl Call {
     ) -> Poll<Result<(), ClientError>> {
         let end = |pooled: &mut PooledConn, cx: &mut Context<'_>| pooled.poll_end(cx, trailers);
         let ended = self.pooled.poll_unless_refused(cx, &mut self.early, (), end);
-        self.tally.noting_poll(ended)
+        self.recorder.record_poll_failure(ended)
     }
 
     /// Ends the body with the trailers of the request, and sends all of it.
@@ -61,7 +61,7 @@ impl Call {
     /// Takes the next interim answer, which is then in [`Call::early`]. Returns false once the final one has come.
     pub(crate) fn poll_interim(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, ClientError>> {
         let has_come = self.pooled.poll_interim(cx, &mut self.early);
-        self.tally.noting_poll(has_come)
+        self.recorder.record_poll_failure(has_come)
     }
 
     /// Receives the head of the final answer into `response`. If it has come before, what was there is then in
@@ -72,22 +72,22 @@ impl Call {
         response: &mut Response,
     ) -> Poll<Result<(), ClientError>> {
         let checked = self.pooled.check_deadline(cx, ClientPhase::Wait);
-        self.tally.noting(checked)?;
+        self.recorder.record_failure(checked)?;
         if self.is_answered() {
             std::mem::swap(response, &mut *self.early);
         } else {
             let head = self.pooled.poll_early(cx, response);
-            ready!(self.tally.noting_poll(head))?;
+            ready!(self.recorder.record_poll_failure(head))?;
         }
-        Poll::Ready(self.accept(response))
+        Poll::Ready(self.complete_head(response))
     }
 
     /// Completes a head that has been received, and lets everyone know of it.
-    pub(super) fn accept(&mut self, response: &mut Response) -> Result<(), ClientError> {
+    pub(super) fn complete_head(&mut self, response: &mut Response) -> Result<(), ClientError> {
         *response.timings_mut() = self.pooled.exchange.progress.timings;
         self.cookies.end(response);
         let decoded = self.pooled.decode(response);
-        self.tally.note(decoded.as_ref().map(|()| &*response));
+        self.recorder.record(decoded.as_ref().map(|()| &*response));
         decoded
     }
 
@@ -100,11 +100,11 @@ impl Call {
     pub(crate) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientError>> {
         let received = ready!(self.pooled.poll_chunk(cx));
         match received {
-            Ok(0) => self.tally.end(),
+            Ok(0) => self.recorder.end(),
             Ok(_) => {}
             Err(_) => self.pooled.close(),
         }
-        Poll::Ready(self.tally.noting(received))
+        Poll::Ready(self.recorder.record_failure(received))
     }
 
     /// The piece of the body that was received last.
@@ -118,13 +118,13 @@ impl Call {
     }
 
     /// Ends the exchange, unless all of the answer has come. Returns whether it did.
-    pub(super) fn leave(&mut self) -> bool {
+    pub(super) fn abort_unless_read(&mut self) -> bool {
         let is_over = self.is_answered() && self.pooled.exchange.incoming.is_read();
         if !is_over {
             self.pooled.close();
             self.pooled.exchange.progress.drop_interim();
             // What the writer meets now is not the server's fault.
-            self.tally.end();
+            self.recorder.end();
         }
         !is_over
     }

@@ -89,7 +89,7 @@ impl CallReader {
         .await?;
         if has_come {
             // The writer may have waited for it to be taken.
-            half.wake_owners();
+            half.wake_halves();
         }
         Ok(has_come.then_some((interim.status, &interim.headers)))
     }
@@ -102,7 +102,7 @@ impl CallReader {
     /// Fails if no answer arrives.
     pub async fn head(&mut self, response: &mut Response) -> Result<(), ClientError> {
         if self.half.with_call(|call| call.pooled.exchange.progress.drop_interim()) {
-            self.half.wake_owners();
+            self.half.wake_halves();
         }
         response.reset();
         poll_fn(|cx| self.half.poll(cx, |call, cx| call.poll_head(cx, response))).await
@@ -158,8 +158,8 @@ impl Drop for PauseOnDrop<'_> {
 impl Drop for CallReader {
     /// Ends the exchange, unless all of the answer has come. A writer that waits learns of it.
     fn drop(&mut self) {
-        if self.half.with_call(Call::leave) {
-            self.half.wake_owners();
+        if self.half.with_call(Call::abort_unless_read) {
+            self.half.wake_halves();
         }
     }
 }

@@ -110,7 +110,7 @@ impl CallWriter {
     ) -> Poll<Result<(), ClientError>> {
         let ended = ready!(self.half.poll(cx, poll));
         // The time limit of the reader that waits for the answer begins now.
-        self.half.wake_owners();
+        self.half.wake_halves();
         Poll::Ready(ended)
     }
 }
@@ -119,7 +119,7 @@ impl Drop for CallWriter {
     /// Tells a reader that waits for the answer that the end of the request will not come.
     fn drop(&mut self) {
         self.half.with_call(Call::fail_upload);
-        self.half.wake_owners();
+        self.half.wake_halves();
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use tokio::sync::Semaphore;
 
-use super::{Accepts, Board, Owner, Pipeline, Shared, origin};
+use super::{AllowedMethods, CloseOnDrop, Pipeline, PipelineInner, Queue, origin};
 use crate::client::Client;
 use crate::message::InvalidRequest;
 
@@ -26,13 +26,19 @@ pub struct PipelineBuilder {
     key: Box<str>,
     connections: usize,
     in_flight_max: usize,
-    accepts: Accepts,
+    allowed: AllowedMethods,
 }
 
 impl PipelineBuilder {
     pub(super) fn new(client: Client, url: &str) -> Result<PipelineBuilder, InvalidRequest> {
         let key = origin::key_of_url(url)?;
-        Ok(PipelineBuilder { client, key, connections: 1, in_flight_max: 1024, accepts: Accepts::Safe })
+        Ok(PipelineBuilder {
+            client,
+            key,
+            connections: 1,
+            in_flight_max: 1024,
+            allowed: AllowedMethods::Safe,
+        })
     }
 
     /// Sets how many connections are used at most. Another one is opened when all others are busy. Default: 1. Values
@@ -58,27 +64,27 @@ impl PipelineBuilder {
     ///
     /// [`ClientError::is_sent`]: crate::ClientError::is_sent
     pub fn allow_unsafe(mut self) -> Self {
-        self.accepts = Accepts::Any;
+        self.allowed = AllowedMethods::Any;
         self
     }
 
     /// Builds the pipeline. Nothing is dialed before the first request.
     pub fn build(self) -> Pipeline {
-        let PipelineBuilder { client, key, connections, in_flight_max, accepts } = self;
-        let shared = Shared {
+        let PipelineBuilder { client, key, connections, in_flight_max, allowed } = self;
+        let shared = PipelineInner {
             client,
             key,
             pool: OnceLock::new(),
             in_flight_max,
-            room: Arc::new(Semaphore::new(in_flight_max)),
-            accepts,
-            boards: std::iter::repeat_with(Arc::<Board>::default).take(connections).collect(),
+            permits: Arc::new(Semaphore::new(in_flight_max)),
+            allowed,
+            queues: std::iter::repeat_with(Arc::<Queue>::default).take(connections).collect(),
         };
-        Pipeline(Arc::new(Owner(Arc::new(shared))))
+        Pipeline(Arc::new(CloseOnDrop(Arc::new(shared))))
     }
 }
 
-/// Each connection has a board, and each request looks at all of them.
+/// Each connection has a queue, and each request looks at all of them.
 const CONNECTIONS_MAX: usize = 1024;
 
 impl fmt::Debug for PipelineBuilder {

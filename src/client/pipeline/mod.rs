@@ -1,14 +1,14 @@
 //! [`Pipeline`]: many requests in flight on a few connections (RFC 9112 §9.3.2).
 //!
-//! A caller posts its request on the [`Board`] of a [`Pipe`], which is a task with a connection, and waits there for
+//! A caller posts its request on the [`Queue`] of a [`PipelineTask`], which is a task with a connection, and waits there for
 //! the answer.
 
-mod board;
 mod builder;
-mod fate;
-mod guard;
-mod pipe;
-mod tickets;
+mod queue;
+mod queue_guard;
+mod queue_state;
+mod retry_decision;
+mod task;
 
 use std::fmt;
 use std::future::poll_fn;
@@ -18,9 +18,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub use builder::PipelineBuilder;
 
-use self::board::{Board, Claim};
-use self::pipe::Pipe;
-use self::tickets::Job;
+use self::queue::{PendingResponse, Queue};
+use self::queue_state::EntryMeta;
+use self::task::PipelineTask;
 use super::cookie_exchange::CookieExchange;
 use super::pool::Pool;
 use super::redirect::RedirectTaint;
@@ -78,13 +78,13 @@ use crate::wire::{Announcement, Wish};
 /// ```
 #[doc(alias = "PipelineClient")]
 #[derive(Clone)]
-pub struct Pipeline(Arc<Owner>);
+pub struct Pipeline(Arc<CloseOnDrop>);
 
-/// What the clones of a pipeline hold, and its pipes do not: dropping it closes the boards.
-struct Owner(Arc<Shared>);
+/// What the clones of a pipeline hold, and its tasks do not: dropping it closes the queues.
+struct CloseOnDrop(Arc<PipelineInner>);
 
-/// What the callers and the pipes of a pipeline share.
-struct Shared {
+/// What the callers and the tasks of a pipeline share.
+struct PipelineInner {
     client: Client,
     /// The [`origin::key`].
     key: Box<str>,
@@ -92,15 +92,15 @@ struct Shared {
     pool: OnceLock<Arc<Pool>>,
     in_flight_max: usize,
     /// A permit for each further request that may be in flight. The semaphore is fair, so callers are served in turn.
-    room: Arc<Semaphore>,
-    accepts: Accepts,
+    permits: Arc<Semaphore>,
+    allowed: AllowedMethods,
     /// One for each connection.
-    boards: Box<[Arc<Board>]>,
+    queues: Box<[Arc<Queue>]>,
 }
 
 /// Which requests are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Accepts {
+enum AllowedMethods {
     /// Those that change nothing (RFC 9110 §9.2.1).
     Safe,
     Any,
@@ -133,8 +133,8 @@ impl Pipeline {
         let permit = shared.enter(deadline).await?;
         let pool = shared.pool()?;
         let cookies = CookieExchange::begin(pool, (request, RedirectTaint::SameOrigin));
-        let mut claim = shared.hand_in(request, cookies.cookie(), pool, permit)?;
-        let answer = async { poll_fn(|cx| claim.poll(cx, response)).await.map(Some) };
+        let mut pending = shared.push(request, cookies.cookie(), pool, permit)?;
+        let answer = async { poll_fn(|cx| pending.poll(cx, response)).await.map(Some) };
         let answered = match deadline {
             None => answer.await?,
             // Its end is looked at first: a caller who polls late finds that the exchange is over.
@@ -147,7 +147,7 @@ impl Pipeline {
             }
         };
         if answered.is_none() {
-            return Err(claim.error(ClientCause::TimedOut));
+            return Err(pending.error(ClientCause::TimedOut));
         }
         cookies.end(response);
         Ok(())
@@ -157,7 +157,7 @@ impl Pipeline {
     /// answered.
     pub fn in_flight(&self) -> usize {
         let shared = &self.0.0;
-        shared.in_flight_max - shared.room.available_permits()
+        shared.in_flight_max - shared.permits.available_permits()
     }
 }
 
@@ -172,7 +172,7 @@ impl Client {
     }
 }
 
-impl Shared {
+impl PipelineInner {
     /// Writes the whole `request` as it is sent.
     fn write(wire: &mut Vec<u8>, request: &Request, cookie: Option<&[u8]>, pool: &Pool) {
         let announcement = Announcement::of_request(request.method(), request.body.declared_length(), false);
@@ -194,7 +194,7 @@ impl Shared {
             || headers.contains("expect")
             || headers.contains("upgrade")
             || Wish::of(headers) == Wish::Close;
-        let is_accepted = self.accepts == Accepts::Any || request.method().is_safe();
+        let is_accepted = self.allowed == AllowedMethods::Any || request.method().is_safe();
         match is_accepted && !is_alone {
             true => Ok(ask::check(request.method(), request.body.declared_length())?),
             false => {
@@ -214,46 +214,46 @@ impl Shared {
 
     /// Waits until one more request may be in flight.
     async fn enter(&self, deadline: Option<Instant>) -> Result<OwnedSemaphorePermit, ClientError> {
-        if let Ok(permit) = self.room.clone().try_acquire_owned() {
+        if let Ok(permit) = self.permits.clone().try_acquire_owned() {
             return Ok(permit);
         }
-        let until = self.client.shared.settings.queue_until(runtime::now(), deadline);
-        match timeout_at(until, self.room.clone().acquire_owned()).await {
+        let until = self.client.inner.settings.queue_until(runtime::now(), deadline);
+        match timeout_at(until, self.permits.clone().acquire_owned()).await {
             Ok(Ok(permit)) => Ok(permit),
             Ok(Err(_)) | Err(_) => {
                 let error = ClientError::new(ClientPhase::Queue, ClientCause::TimedOut);
-                Err(error.with_party(format!("one of the {} places in flight", self.in_flight_max)))
+                Err(error.with_subject(format!("one of the {} places in flight", self.in_flight_max)))
             }
         }
     }
 
-    /// Leaves `request` to the pipe that has the fewest to answer.
-    fn hand_in(
-        self: &Arc<Shared>,
+    /// Leaves `request` to the task that has the fewest to answer.
+    fn push(
+        self: &Arc<PipelineInner>,
         request: &Request,
         cookie: Option<&[u8]>,
         pool: &Pool,
         permit: OwnedSemaphorePermit,
-    ) -> Result<Claim<'_>, ClientError> {
+    ) -> Result<PendingResponse<'_>, ClientError> {
         let Some(handle) = Handle::current() else {
             return Err(ClientError::new(ClientPhase::Prepare, ClientCause::NoRuntime));
         };
-        let board = match &*self.boards {
+        let queue = match &*self.queues {
             [only] => only,
-            boards => boards.iter().min_by_key(|board| board.pending()).unwrap_or(&boards[0]),
+            queues => queues.iter().min_by_key(|queue| queue.unanswered()).unwrap_or(&queues[0]),
         };
-        let (claim, needs_pipe) =
-            board.hand_in(Job::new(request, permit), |wire| Shared::write(wire, request, cookie, pool));
-        if needs_pipe {
-            handle.spawn(Pipe::new(self.clone(), board.clone()).run());
+        let (pending, needs_task) = queue
+            .push(EntryMeta::new(request, permit), |wire| PipelineInner::write(wire, request, cookie, pool));
+        if needs_task {
+            handle.spawn(PipelineTask::new(self.clone(), queue.clone()).run());
         }
-        Ok(claim)
+        Ok(pending)
     }
 }
 
-impl Drop for Owner {
+impl Drop for CloseOnDrop {
     fn drop(&mut self) {
-        self.0.boards.iter().for_each(|board| board.close());
+        self.0.queues.iter().for_each(|queue| queue.close());
     }
 }
 

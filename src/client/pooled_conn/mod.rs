@@ -184,13 +184,13 @@ impl PooledConn {
     pub(super) fn error(&self, phase: ClientPhase, cause: ClientCause) -> ClientError {
         let Pool { origin, proxy, settings, .. } = &*self.permit.pool;
         let peer = self.conn.transport.peer_addr();
-        let party = match (proxy, peer) {
+        let subject = match (proxy, peer) {
             (None, Some(peer)) => peer.to_string(),
             (None, None) => origin.host_and_port(),
-            (Some(proxy), _) => proxy.party(origin),
+            (Some(proxy), _) => proxy.subject(origin),
         };
         let error = ClientError::new(phase, cause)
-            .with_party(party)
+            .with_subject(subject)
             .with_peer(peer)
             .with_phase_limit(|phase| settings.timeouts.of_phase(phase));
         let error = error.on_connection(self.is_reused(), self.conn.traffic().sent > 0);

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::fmt;
 
-use super::socks::{Login, Lookup, Socks};
+use super::socks::{Login, NameResolution, Socks};
 use crate::client::origin::Origin;
 use crate::error::{Excerpt, without_secrets, write_error};
 use crate::message::{
@@ -191,15 +191,15 @@ impl Proxy {
     }
 
     /// The proxy, as an error names it.
-    pub(super) fn as_party(&self) -> String {
+    pub(super) fn as_subject(&self) -> String {
         format!("the proxy {self}")
     }
 
     /// The other side of an exchange with `origin`, as an error names it.
-    pub(in crate::client) fn party(&self, origin: &Origin) -> String {
+    pub(in crate::client) fn subject(&self, origin: &Origin) -> String {
         match self.forwards(origin.scheme) {
-            true => self.as_party(),
-            false => format!("{} through {}", origin.host_and_port(), self.as_party()),
+            true => self.as_subject(),
+            false => format!("{} through {}", origin.host_and_port(), self.as_subject()),
         }
     }
 
@@ -225,10 +225,10 @@ impl Protocol {
         if let Some(scheme) = Scheme::parse(scheme.as_bytes()) {
             return Some(Protocol::Http { scheme, authorization: None, fields: Box::default() });
         }
-        let socks = |lookup| Protocol::Socks5(Socks { lookup, login: None });
+        let socks = |resolution| Protocol::Socks5(Socks { resolution, login: None });
         match &*scheme.to_ascii_lowercase() {
-            "socks5" => Some(socks(Lookup::Here)),
-            "socks5h" => Some(socks(Lookup::There)),
+            "socks5" => Some(socks(NameResolution::Local)),
+            "socks5h" => Some(socks(NameResolution::Remote)),
             _ => None,
         }
     }
@@ -247,8 +247,8 @@ impl Protocol {
     fn scheme(&self) -> &'static str {
         match self {
             Protocol::Http { scheme, .. } => scheme.as_str(),
-            Protocol::Socks5(Socks { lookup: Lookup::Here, .. }) => "socks5",
-            Protocol::Socks5(Socks { lookup: Lookup::There, .. }) => "socks5h",
+            Protocol::Socks5(Socks { resolution: NameResolution::Local, .. }) => "socks5",
+            Protocol::Socks5(Socks { resolution: NameResolution::Remote, .. }) => "socks5h",
         }
     }
 
@@ -449,7 +449,7 @@ mod tests {
             ("socks5h://a%3Ab:%0d%0a@proxy", login("a:b", b"\r\n")),
             ("socks5h://proxy", None),
         ] {
-            let expected = Protocol::Socks5(Socks { lookup: Lookup::There, login: expected });
+            let expected = Protocol::Socks5(Socks { resolution: NameResolution::Remote, login: expected });
             assert!(*Proxy::new(url).unwrap().protocol() == expected, "{url}");
         }
         let long = "x".repeat(256);

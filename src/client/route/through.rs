@@ -3,7 +3,7 @@
 use super::proxy::{Protocol, Proxy};
 use super::tunnel::open_tunnel;
 use crate::client::origin::Origin;
-use crate::client::secure::Secure;
+use crate::client::tls_handshake::TlsHandshake;
 use crate::client::{ClientError, ClientPhase};
 use crate::exchange::Bounds;
 use crate::message::Scheme;
@@ -27,27 +27,28 @@ impl Proxy {
     ) -> Result<(Transport<BoxedStream>, DialTimes), ClientError> {
         match self.protocol() {
             Protocol::Socks5(socks) => {
-                socks.open(dial, self.address(), &self.as_party(), origin, limits).await
+                socks.open(dial, self.address(), &self.as_subject(), origin, limits).await
             }
             Protocol::Http { scheme, .. } => {
                 let (host, port) = self.address();
-                let failed = |error: ClientError| error.with_party(self.as_party());
-                let secure = Secure::with(*scheme, host, ClientPhase::Connect).map_err(failed)?;
+                let failed = |error: ClientError| error.with_subject(self.as_subject());
+                let handshake =
+                    TlsHandshake::for_scheme(*scheme, host, ClientPhase::Connect).map_err(failed)?;
                 let dialed = dial.connect(host, port, limits).await;
-                let undialed = |error| ClientError::dialing(error, &self.as_party(), &self.as_party());
+                let undialed = |error| ClientError::dialing(error, &self.as_subject(), &self.as_subject());
                 let (mut transport, mut times) = dialed.map_err(undialed)?;
                 let left = |times: &DialTimes| limits.connect.saturating_sub(times.connect);
-                if let Some(secure) = secure {
+                if let Some(handshake) = handshake {
                     let took;
-                    (transport, took) = secure.shake(tls, transport, left(&times)).await.map_err(failed)?;
+                    (transport, took) = handshake.run(tls, transport, left(&times)).await.map_err(failed)?;
                     times.connect += took;
                 }
                 // Otherwise each request will say where it is to go.
                 if origin.scheme == Scheme::Https {
-                    let asked = runtime::now();
+                    let tunnel_start = runtime::now();
                     let opened = open_tunnel(transport, self, origin, left(&times), bounds).await;
-                    transport = opened.map_err(|error| error.with_party(self.party(origin)))?;
-                    times.connect += runtime::now().saturating_duration_since(asked);
+                    transport = opened.map_err(|error| error.with_subject(self.subject(origin)))?;
+                    times.connect += runtime::now().saturating_duration_since(tunnel_start);
                 }
                 Ok((transport, times))
             }

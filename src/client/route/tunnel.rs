@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::proxy::Proxy;
 use crate::client::exchange::INTERIM_MAX;
 use crate::client::origin::Origin;
-use crate::client::refused::Refused;
+use crate::client::proxy_refusal::ProxyRefusal;
 use crate::client::{ClientCause, ClientError, ClientPhase};
 use crate::exchange::{Bounds, ExchangeError, Head, Incoming, Reply, Timeouts};
 use crate::message::{Response, Status};
@@ -31,7 +31,7 @@ pub(super) async fn open_tunnel(
     // The timeouts of an exchange do not apply while its tunnel is being opened.
     let timeouts = Timeouts { head: Duration::MAX, write: Duration::MAX, ..bounds.timeouts };
     let bounds = &Bounds { timeouts, ..bounds.clone() };
-    ask(conn.write_buffer().bytes(), proxy, origin);
+    write_connect(conn.write_buffer().bytes(), proxy, origin);
     let (mut incoming, mut response) = (Incoming::default(), Response::new());
     let asked = Asked { connect: true, ..Asked::default() };
     for _ in 0..=INTERIM_MAX {
@@ -59,13 +59,13 @@ pub(super) async fn open_tunnel(
         (true, true) => Ok(conn.into_parts().0),
         (true, false) => Err(failed(ClientCause::Proxy("the proxy sent more than its answer".into()))),
         (false, _) => {
-            receive_reason(&mut conn, &mut incoming, &mut response, bounds).await;
-            Err(failed(ClientCause::Proxy(Refused(response).into())))
+            receive_refusal_body(&mut conn, &mut incoming, &mut response, bounds).await;
+            Err(failed(ClientCause::Proxy(ProxyRefusal(response).into())))
         }
     }
 }
 
-fn ask(out: &mut Vec<u8>, proxy: &Proxy, origin: &Origin) {
+fn write_connect(out: &mut Vec<u8>, proxy: &Proxy, origin: &Origin) {
     let authority = origin.host_and_port();
     out.extend_from_slice(format!("CONNECT {authority} HTTP/1.1\r\nhost: {authority}\r\n").as_bytes());
     out.extend_from_slice(proxy.fields());
@@ -75,33 +75,33 @@ fn ask(out: &mut Vec<u8>, proxy: &Proxy, origin: &Origin) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Receives the content of the proxy's refusal: as much as comes within [`REASON_WAIT`], and no more than [`REASON_MAX`].
-async fn receive_reason(
+/// Receives the content of the proxy's refusal: as much as comes within [`REFUSAL_BODY_WAIT`], and no more than [`REFUSAL_BODY_MAX`].
+async fn receive_refusal_body(
     conn: &mut Conn<Sendable>,
     incoming: &mut Incoming,
     response: &mut Response,
     bounds: &Bounds,
 ) {
-    let reason = response.body.receive();
+    let content = response.body.receive();
     let received = async {
         while let Ok(1..) = poll_fn(|cx| incoming.poll_chunk(cx, conn, bounds)).await {
-            let room = REASON_MAX - reason.len();
+            let room = REFUSAL_BODY_MAX - content.len();
             let chunk = incoming.chunk();
-            reason.extend(&chunk[..chunk.len().min(room)]);
-            if reason.len() == REASON_MAX {
+            content.extend(&chunk[..chunk.len().min(room)]);
+            if content.len() == REFUSAL_BODY_MAX {
                 break;
             }
         }
     };
     // A reason that has not come whole is better than none.
-    let _ = timeout(REASON_WAIT, received).await;
+    let _ = timeout(REFUSAL_BODY_WAIT, received).await;
 }
 
 /// How much of a reason is kept.
-const REASON_MAX: usize = 64 << 10;
+const REFUSAL_BODY_MAX: usize = 64 << 10;
 
 /// How long a refusal may be delayed by its reason.
-const REASON_WAIT: Duration = Duration::from_secs(1);
+const REFUSAL_BODY_WAIT: Duration = Duration::from_secs(1);
 
 fn failed(cause: ClientCause) -> ClientError {
     ClientError::new(ClientPhase::Connect, cause)

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 use super::{ClientTimeouts, PoolBounds, Settings};
-use crate::client::{Client, CookieStore, Proxies, Redirects, Shared};
+use crate::client::{Client, ClientInner, CookieStore, Proxies, Redirects};
 use crate::coding::ACCEPTED;
 use crate::exchange::Bounds;
 use crate::message::{FieldName, FieldValue, Headers, InvalidField};
@@ -230,8 +230,8 @@ impl ClientBuilder {
         if let Some(user_agent) = settings.fields.get("user-agent") {
             settings.proxies.set_default_user_agent(user_agent);
         }
-        let shared = Shared { settings: Arc::new(settings), pools: Default::default() };
-        Client { shared: Arc::new(shared), total, redirects }
+        let inner = ClientInner { settings: Arc::new(settings), pools: Default::default() };
+        Client { inner: Arc::new(inner), total, redirects }
     }
 }
 

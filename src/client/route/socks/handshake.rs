@@ -180,13 +180,13 @@ mod tests {
     use super::*;
 
     /// A proxy whose answers arrive in these pieces, each after one vain read, and then end.
-    struct Scripted {
+    struct ScriptedProxy {
         pieces: VecDeque<Vec<u8>>,
         is_due: bool,
-        heard: Vec<u8>,
+        received: Vec<u8>,
     }
 
-    impl AsyncRead for Scripted {
+    impl AsyncRead for ScriptedProxy {
         fn poll_read(
             mut self: Pin<&mut Self>,
             _: &mut Context<'_>,
@@ -204,14 +204,14 @@ mod tests {
         }
     }
 
-    impl AsyncWrite for Scripted {
+    impl AsyncWrite for ScriptedProxy {
         fn poll_write(
             mut self: Pin<&mut Self>,
             _: &mut Context<'_>,
             bytes: &[u8],
         ) -> Poll<io::Result<usize>> {
             // A byte at a time, as no writer may rely on more.
-            self.heard.extend(bytes.first());
+            self.received.extend(bytes.first());
             Poll::Ready(Ok(bytes.len().min(1)))
         }
 
@@ -225,13 +225,13 @@ mod tests {
     }
 
     /// What a proxy that answers in `pieces` hears, how the handshake ends, and which part of the answers is not read.
-    fn converse(
+    fn run_handshake(
         destination: &Destination<'_>,
         login: Option<&Login>,
         pieces: &[&[u8]],
     ) -> (Vec<u8>, String, Vec<u8>) {
         let pieces = pieces.iter().filter(|piece| !piece.is_empty()).map(|piece| piece.to_vec()).collect();
-        let mut proxy = Scripted { pieces, is_due: false, heard: Vec::new() };
+        let mut proxy = ScriptedProxy { pieces, is_due: false, received: Vec::new() };
         let mut connects = Box::pin(connect(&mut proxy, destination, login));
         let mut cx = Context::from_waker(Waker::noop());
         let end = loop {
@@ -240,12 +240,12 @@ mod tests {
             }
         };
         drop(connects);
-        let said = |error: SocksError| {
+        let text = |error: SocksError| {
             assert_eq!(error.source().is_some(), matches!(error, SocksError::Io(_)));
             error.to_string()
         };
-        let end = end.map_or_else(said, |()| "connected".to_owned());
-        (proxy.heard, end, proxy.pieces.into_iter().flatten().collect())
+        let end = end.map_or_else(text, |()| "connected".to_owned());
+        (proxy.received, end, proxy.pieces.into_iter().flatten().collect())
     }
 
     const JOE: (&[u8], &[u8]) = (b"joe", b"pw");
@@ -253,10 +253,10 @@ mod tests {
     /// What the client says to a proxy that gives `answers`. The handshake ends with `end`, wherever the answers are
     /// cut.
     #[track_caller]
-    fn check_said(host: &str, login: Option<(&[u8], &[u8])>, answers: &[u8], end: &str) -> Vec<u8> {
+    fn check_sent(host: &str, login: Option<(&[u8], &[u8])>, answers: &[u8], end: &str) -> Vec<u8> {
         let destination = Destination::new(host, 443).unwrap();
         let login = login.map(|(user, password)| Login::new(user, password).unwrap());
-        let talk = |pieces: &[&[u8]]| converse(&destination, login.as_ref(), pieces);
+        let talk = |pieces: &[&[u8]]| run_handshake(&destination, login.as_ref(), pieces);
         let whole = talk(&[answers]);
         assert_eq!(whole.1, end, "{answers:?}");
         for cut in 0..=answers.len() {
@@ -269,7 +269,7 @@ mod tests {
 
     #[track_caller]
     fn check(login: Option<(&[u8], &[u8])>, answers: &[u8], end: &str) {
-        check_said("a", login, answers, end);
+        check_sent("a", login, answers, end);
     }
 
     const OK_V4: &[u8] = b"\x05\x00\x05\x00\x00\x01\x7f\x00\x00\x01\x00\x50";
@@ -281,14 +281,14 @@ mod tests {
             ("192.0.2.1", b"\x05\x01\x00\x01\xc0\x00\x02\x01\x01\xbb"),
             ("[::1]", b"\x05\x01\x00\x04\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\x01\xbb"),
         ] {
-            assert_eq!(check_said(host, None, OK_V4, "connected"), [b"\x05\x01\x00", expected].concat());
+            assert_eq!(check_sent(host, None, OK_V4, "connected"), [b"\x05\x01\x00", expected].concat());
         }
         for host in ["", "a b", "127.1", "a\r\nb", &"a".repeat(254)] {
             assert!(Destination::new(host, 80).is_err(), "{host:?}");
         }
         let longest = format!("{}.", "a".repeat(253));
-        let said = check_said(&longest, None, OK_V4, "connected");
-        assert_eq!(said[3..8], *b"\x05\x01\x00\x03\xfe");
+        let sent_bytes = check_sent(&longest, None, OK_V4, "connected");
+        assert_eq!(sent_bytes[3..8], *b"\x05\x01\x00\x03\xfe");
         let address = SocketAddr::from(([192, 0, 2, 1], 443));
         assert_eq!(Destination::from(address), Destination::new("192.0.2.1", 443).unwrap());
     }
@@ -300,7 +300,7 @@ mod tests {
             for rest in [&b""[..], b"H", b"HTTP/1.1 200 OK\r\n"] {
                 let answers = [&reply, rest].concat();
                 check(None, &answers, "connected");
-                let (_, end, left) = converse(&Destination::new("a", 1).unwrap(), None, &[&answers]);
+                let (_, end, left) = run_handshake(&Destination::new("a", 1).unwrap(), None, &[&answers]);
                 assert_eq!((&*end, &*left), ("connected", rest));
             }
             for len in 0..reply.len() {
@@ -312,12 +312,12 @@ mod tests {
     #[test]
     fn credentials_are_sent_only_if_the_proxy_asks_for_them_rfc1929() {
         let greeting = b"\x05\x02\x00\x02";
-        let said = check_said("a", Some(JOE), OK_V4, "connected");
-        assert_eq!(said, [&greeting[..], b"\x05\x01\x00\x03\x01a\x01\xbb"].concat());
+        let sent_bytes = check_sent("a", Some(JOE), OK_V4, "connected");
+        assert_eq!(sent_bytes, [&greeting[..], b"\x05\x01\x00\x03\x01a\x01\xbb"].concat());
         let answers = [b"\x05\x02\x01\x00", &OK_V4[2..]].concat();
-        let said = check_said("a", Some(JOE), &answers, "connected");
+        let sent_bytes = check_sent("a", Some(JOE), &answers, "connected");
         let login = b"\x01\x03joe\x02pw";
-        assert_eq!(said, [&greeting[..], login, b"\x05\x01\x00\x03\x01a\x01\xbb"].concat());
+        assert_eq!(sent_bytes, [&greeting[..], login, b"\x05\x01\x00\x03\x01a\x01\xbb"].concat());
 
         let refused = "the proxy refused username and password";
         check(Some(JOE), b"\x05\x02\x01\x01", refused);

@@ -16,21 +16,21 @@ use crate::net::{BoxedStream, ConnError, Dial, DialError, DialTimes, InvalidHost
 /// How a SOCKS5 proxy is used.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) struct Socks {
-    pub(super) lookup: Lookup,
+    pub(super) resolution: NameResolution,
     pub(super) login: Option<Login>,
 }
 
 /// Where names are looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Lookup {
+pub(super) enum NameResolution {
     /// By the client, which may know names that the proxy does not.
-    Here,
+    Local,
     /// By the proxy, so that nobody else learns of them.
-    There,
+    Remote,
 }
 
 impl Socks {
-    /// Opens a connection to `origin` through the proxy at this host and port, which errors call `party`. The time that
+    /// Opens a connection to `origin` through the proxy at this host and port, which errors call `subject`. The time that
     /// the proxy takes counts as connecting.
     ///
     /// # Errors
@@ -40,51 +40,52 @@ impl Socks {
         &self,
         dial: &Dial,
         proxy: (&str, u16),
-        party: &str,
+        subject: &str,
         origin: &Origin,
         limits: DialTimes,
     ) -> Result<(Transport<BoxedStream>, DialTimes), ClientError> {
-        let mut talk = Talk { socks: self, dial, proxy, party, limits, spent: DialTimes::default() };
-        let end = match self.lookup {
-            Lookup::Here => talk.ask_for_addresses(origin).await,
-            Lookup::There => {
+        let mut dialer =
+            SocksDialer { socks: self, dial, proxy, subject, limits, spent: DialTimes::default() };
+        let end = match self.resolution {
+            NameResolution::Local => dialer.connect_to_any(origin).await,
+            NameResolution::Remote => {
                 let invalid = |invalid: InvalidHost| {
                     lookup_failed(origin, DialError::Resolve(ConnError::Io(invalid.into())))
                 };
-                talk.ask(Destination::new(origin.host(), origin.port).map_err(invalid)?).await
+                dialer.connect(Destination::new(origin.host(), origin.port).map_err(invalid)?).await
             }
         };
         let named =
-            |error: ClientError| error.with_party(format!("{} through {party}", origin.host_and_port()));
+            |error: ClientError| error.with_subject(format!("{} through {subject}", origin.host_and_port()));
         let refused =
             |error: SocksError| ClientError::new(ClientPhase::Connect, ClientCause::Proxy(error.into()));
         let transport = end.map_err(named)?.map_err(|error| named(refused(error)))?;
-        Ok((transport, talk.spent))
+        Ok((transport, dialer.spent))
     }
 }
 
 /// The attempts to have one proxy open one connection, perhaps to several addresses.
-struct Talk<'a> {
+struct SocksDialer<'a> {
     socks: &'a Socks,
     dial: &'a Dial,
     /// Its host and port.
     proxy: (&'a str, u16),
     /// How errors name it.
-    party: &'a str,
+    subject: &'a str,
     limits: DialTimes,
     /// How much of the limits has been used up.
     spent: DialTimes,
 }
 
-impl Talk<'_> {
+impl SocksDialer<'_> {
     /// Looks up `origin`, and asks for one of its addresses after the other, until the proxy reaches one.
-    async fn ask_for_addresses(&mut self, origin: &Origin) -> Result<End, ClientError> {
+    async fn connect_to_any(&mut self, origin: &Origin) -> Result<HandshakeResult, ClientError> {
         let resolved = self.dial.resolve(origin.host(), self.limits.resolve).await;
         let (addresses, took) = resolved.map_err(|error| lookup_failed(origin, error))?;
         self.spent.resolve = took;
         let mut end = Err(SocksError::Refused(SocksReply::HostUnreachable));
         for address in addresses.rotated() {
-            end = self.ask(SocketAddr::new(address, origin.port).into()).await?;
+            end = self.connect(SocketAddr::new(address, origin.port).into()).await?;
             // Any other failure would only repeat itself.
             if !matches!(end, Err(SocksError::Refused(_))) {
                 return Ok(end);
@@ -95,15 +96,15 @@ impl Talk<'_> {
     }
 
     /// Connects to the proxy and asks it to connect to `destination`.
-    async fn ask(&mut self, destination: Destination<'_>) -> Result<End, ClientError> {
-        let Talk { socks, dial, proxy, party, limits, spent } = self;
+    async fn connect(&mut self, destination: Destination<'_>) -> Result<HandshakeResult, ClientError> {
+        let SocksDialer { socks, dial, proxy, subject, limits, spent } = self;
         let left = DialTimes {
             resolve: limits.resolve.saturating_sub(spent.resolve),
             connect: limits.connect.saturating_sub(spent.connect),
         };
         let (host, port) = *proxy;
         let dialed = dial.connect(host, port, left).await;
-        let (mut transport, times) = dialed.map_err(|error| ClientError::dialing(error, party, party))?;
+        let (mut transport, times) = dialed.map_err(|error| ClientError::dialing(error, subject, subject))?;
         let left = left.connect.saturating_sub(times.connect);
         let shaken = handshake::connect(&mut transport, &destination, socks.login.as_ref());
         let (end, took) = timed(left, shaken).await;
@@ -123,7 +124,7 @@ fn lookup_failed(origin: &Origin, error: DialError) -> ClientError {
 }
 
 /// How a talk ended: with a connection to the destination, or why the proxy opens none.
-type End = Result<Transport<BoxedStream>, SocksError>;
+type HandshakeResult = Result<Transport<BoxedStream>, SocksError>;
 
 #[cfg(test)]
 mod tests {
@@ -188,7 +189,7 @@ mod tests {
         let Protocol::Socks5(socks) = proxy.protocol() else { panic!("{proxy}") };
         let limits = DialTimes { resolve: Duration::from_secs(5), connect: Duration::from_secs(connect) };
         let origin = Origin::of_key(origin).unwrap();
-        let opened = sent(socks.open(&dial, proxy.address(), &proxy.as_party(), &origin, limits)).await;
+        let opened = sent(socks.open(&dial, proxy.address(), &proxy.as_subject(), &origin, limits)).await;
         let (mut stream, times) = opened.map_err(|error| (error.to_string(), start.elapsed().as_secs()))?;
         let mut hello = [0; 5];
         stream.read_exact(&mut hello).await.unwrap();
@@ -202,11 +203,11 @@ mod tests {
     }
 
     /// What a proxy does on one connection: it hears so many bytes, and then answers with these.
-    type Script = &'static [(usize, &'static [u8])];
+    type ProxyScript = &'static [(usize, &'static [u8])];
 
     /// A proxy that follows `script`, waits a second before each answer, and is silent in the end. The task returns
     /// what the proxy heard last.
-    fn proxy(script: Script) -> (Network, JoinHandle<(Vec<u8>, MemoryStream)>) {
+    fn proxy(script: ProxyScript) -> (Network, JoinHandle<(Vec<u8>, MemoryStream)>) {
         let (network, mut peers) = proxy_of([script]);
         let only = async move { peers.recv().await.expect("it is dialed") };
         (network, tokio::spawn(only))
@@ -214,53 +215,53 @@ mod tests {
 
     /// A proxy that follows one script on each connection.
     fn proxy_of<const N: usize>(
-        scripts: [Script; N],
+        scripts: [ProxyScript; N],
     ) -> (Network, UnboundedReceiver<(Vec<u8>, MemoryStream)>) {
         let listener = MemoryListener::new();
         let connector = listener.connector();
         let (over, peers) = unbounded_channel();
         tokio::spawn(async move {
             for script in scripts {
-                let (mut peer, mut heard) = (listener.accept().await, Vec::new());
+                let (mut peer, mut received) = (listener.accept().await, Vec::new());
                 for (len, answer) in script {
-                    heard = vec![0; *len];
-                    peer.read_exact(&mut heard).await.unwrap();
+                    received = vec![0; *len];
+                    peer.read_exact(&mut received).await.unwrap();
                     sleep(Duration::from_secs(1)).await;
                     peer.write_all(answer).await.unwrap();
                 }
-                over.send((heard, peer)).unwrap();
+                over.send((received, peer)).unwrap();
             }
         });
         (Network::custom(Slow(connector)), peers)
     }
 
     const HELLO: &[u8] = b"\x05\x00\x00\x01\x7f\x00\x00\x01\x00\x50hello";
-    const REACHED: Script = &[(3, b"\x05\x00"), (10, HELLO)];
-    const UNREACHABLE: Script = &[(3, b"\x05\x00"), (10, b"\x05\x04")];
+    const REACHED: ProxyScript = &[(3, b"\x05\x00"), (10, HELLO)];
+    const UNREACHABLE: ProxyScript = &[(3, b"\x05\x00"), (10, b"\x05\x04")];
 
     #[tokio::test(start_paused = true)]
     async fn a_tunnel_carries_what_follows_the_reply() {
-        let (network, asked) = proxy(&[(4, b"\x05\x02"), (8, b"\x01\x00"), (16, HELLO)]);
+        let (network, request) = proxy(&[(4, b"\x05\x02"), (8, b"\x01\x00"), (16, HELLO)]);
         let opened = tunnel("socks5h://joe:pw@p", "https://a.example", network).await;
         assert_eq!(opened, Ok(("hello".to_owned(), 0, 4)), "the proxy looks it up");
-        assert_eq!(asked.await.unwrap().0, b"\x05\x01\x00\x03\x09a.example\x01\xbb");
+        assert_eq!(request.await.unwrap().0, b"\x05\x01\x00\x03\x09a.example\x01\xbb");
 
-        let (network, asked) = proxy(&[(3, b"\x05\x00"), (10, HELLO)]);
+        let (network, request) = proxy(&[(3, b"\x05\x00"), (10, HELLO)]);
         let opened = tunnel("socks5://p", "http://a.example:81", network).await;
         assert_eq!(opened, Ok(("hello".to_owned(), 1, 3)), "the client looks it up");
-        assert_eq!(asked.await.unwrap().0, b"\x05\x01\x00\x01\xc0\x00\x02\x01\x00\x51");
+        assert_eq!(request.await.unwrap().0, b"\x05\x01\x00\x01\xc0\x00\x02\x01\x00\x51");
     }
 
     /// Only the first address was once tried, so that a host with one dead address could not be reached.
     #[tokio::test(start_paused = true)]
     async fn each_address_is_tried_until_one_is_reached() {
-        const ELSEWHERE: Script = &[(3, b"\x05\x00"), (10, b"\x05\x08")];
-        const WANTS_MORE: Script = &[(3, b"\x05\xff")];
-        const BROKEN: Script = &[(3, b"\x05\x00"), (10, b"\x04\x00")];
+        const ELSEWHERE: ProxyScript = &[(3, b"\x05\x00"), (10, b"\x05\x08")];
+        const WANTS_MORE: ProxyScript = &[(3, b"\x05\xff")];
+        const BROKEN: ProxyScript = &[(3, b"\x05\x00"), (10, b"\x04\x00")];
         const CONNECTING: &str = "connecting to three.example:80 through the proxy socks5://p:1080";
         let refused = |seconds| Err((format!("{CONNECTING} failed"), seconds));
         let late = Err((format!("{CONNECTING} took too long"), 9));
-        for (scripts, expected, asked) in [
+        for (scripts, expected, dialed) in [
             ([REACHED, &[], &[]], Ok(("hello".to_owned(), 1, 3)), 1),
             ([UNREACHABLE, REACHED, &[]], Ok(("hello".to_owned(), 1, 6)), 2),
             ([UNREACHABLE, ELSEWHERE, REACHED], late.clone(), 2),
@@ -275,10 +276,10 @@ mod tests {
                 expected,
                 "{scripts:?}"
             );
-            for last in 1..=asked {
-                let (heard, _) = peers.recv().await.unwrap();
-                if heard.len() == 10 {
-                    assert_eq!(heard[4..], [192, 0, 2, last, 0, 80], "{scripts:?}");
+            for last in 1..=dialed {
+                let (received, _) = peers.recv().await.unwrap();
+                if received.len() == 10 {
+                    assert_eq!(received[4..], [192, 0, 2, last, 0, 80], "{scripts:?}");
                 }
             }
         }
@@ -293,10 +294,10 @@ mod tests {
         let Protocol::Socks5(socks) = proxy.protocol() else { panic!("{proxy}") };
         let limits = DialTimes { resolve: Duration::from_secs(5), connect: Duration::from_secs(60) };
         let origin = Origin::of_key("http://three.example").unwrap();
-        assert!(socks.open(&dial, proxy.address(), &proxy.as_party(), &origin, limits).await.is_err());
+        assert!(socks.open(&dial, proxy.address(), &proxy.as_subject(), &origin, limits).await.is_err());
         for seconds in [1, 0] {
             let (_, times) =
-                socks.open(&dial, proxy.address(), &proxy.as_party(), &origin, limits).await.unwrap();
+                socks.open(&dial, proxy.address(), &proxy.as_subject(), &origin, limits).await.unwrap();
             assert_eq!(times.resolve.as_secs(), seconds);
         }
     }
@@ -305,7 +306,7 @@ mod tests {
     async fn a_tunnel_that_fails_tells_its_phase_in_time() {
         let tunnel_failed = "connecting to a.example:443 through the proxy socks5h://p:1080 failed";
         let tunnel_late = "connecting to a.example:443 through the proxy socks5h://p:1080 took too long";
-        const REFUSED: Script = &[(3, b"\x05\x00"), (16, b"\x05\x04")];
+        const REFUSED: ProxyScript = &[(3, b"\x05\x00"), (16, b"\x05\x04")];
         for (url, origin, talk, expected, seconds) in [
             ("socks5h://p", "https://a.example", REFUSED, tunnel_failed, 3),
             ("socks5h://p", "https://a.example", &REFUSED[..1], tunnel_late, 5),

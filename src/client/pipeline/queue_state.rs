@@ -1,4 +1,4 @@
-//! [`Tickets`]: the requests of the callers of one pipe, and their answers.
+//! [`QueueState`]: the requests of the callers of one task, and their answers.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -13,28 +13,28 @@ use crate::message::{Request, Response};
 use crate::runtime::{self, Instant};
 use crate::wire::Asked;
 
-/// What the callers of one pipe wait for. Tickets are used again, with their memory.
+/// What the callers of one task wait for. QueueState are used again, with their memory.
 #[derive(Default)]
-pub(super) struct Tickets {
-    all: Vec<Ticket>,
+pub(super) struct QueueState {
+    all: Vec<QueueEntry>,
     free: Vec<usize>,
     /// Those that no connection has taken yet, in order.
     waiting: VecDeque<usize>,
-    /// Wakes the pipe when another request waits.
-    pipe: Option<Waker>,
+    /// Wakes the task when another request waits.
+    task: Option<Waker>,
     /// What is let go once the lock is.
-    freed: Vec<Freed>,
-    is_piped: bool,
+    deferred: Vec<Deferred>,
+    has_task: bool,
     is_closed: bool,
 }
 
 /// One request and its answer.
 #[derive(Default)]
-struct Ticket {
+struct QueueEntry {
     /// The whole request as it is sent.
     wire: Vec<u8>,
-    /// `None` while the ticket is free.
-    job: Option<Job>,
+    /// `None` while the entry is free.
+    meta: Option<EntryMeta>,
     state: State,
     /// Whether the connection that has taken it was used before.
     is_reused: bool,
@@ -42,24 +42,24 @@ struct Ticket {
     is_suspect: bool,
     /// Whether the server may have seen it on a connection before this one.
     was_sent: bool,
-    caller: Option<Waker>,
+    waker: Option<Waker>,
     response: Response,
 }
 
 /// What must be known of a request besides its bytes.
-pub(super) struct Job {
+pub(super) struct EntryMeta {
     asked: Asked,
     /// Whether it does no harm if the server acts on it twice (RFC 9110 §9.2.2).
     may_repeat: bool,
     /// When it began to wait for a connection.
     since: Instant,
-    /// Its place among those in flight, which becomes free with the ticket.
+    /// Its place among those in flight, which becomes free with the entry.
     _permit: OwnedSemaphorePermit,
 }
 
-impl Job {
-    pub(super) fn new(request: &Request, permit: OwnedSemaphorePermit) -> Job {
-        Job {
+impl EntryMeta {
+    pub(super) fn new(request: &Request, permit: OwnedSemaphorePermit) -> EntryMeta {
+        EntryMeta {
             asked: Asked::new(request),
             may_repeat: request.method().is_idempotent(),
             since: runtime::now(),
@@ -80,86 +80,86 @@ enum State {
     Over(Result<(), ClientError>),
 }
 
-/// What a pipe knows of a request that it has taken.
-pub(super) struct Taken {
-    pub(super) ticket: usize,
+/// What a task knows of a request that it has taken.
+pub(super) struct Dequeued {
+    pub(super) entry: usize,
     pub(super) asked: Asked,
     pub(super) may_repeat: bool,
     /// When it began to wait.
     pub(super) since: Instant,
 }
 
-/// What may continue: a caller whose answer has come, a pipe that has a request to take, or a caller that waits for the
+/// What may continue: a caller whose answer has come, a task that has a request to take, or a caller that waits for the
 /// place of a request that is over. And what may do anything when it is dropped: the waker of a caller that waits no more.
-pub(super) enum Freed {
-    Task(Waker),
-    Place(Job),
-    Former(Waker),
+pub(super) enum Deferred {
+    Wake(Waker),
+    Release(EntryMeta),
+    Drop(Waker),
 }
 
-impl Freed {
-    pub(super) fn go(self) {
+impl Deferred {
+    pub(super) fn run(self) {
         match self {
-            Freed::Task(waker) => waker.wake(),
-            Freed::Place(job) => drop(job),
-            Freed::Former(waker) => drop(waker),
+            Deferred::Wake(waker) => waker.wake(),
+            Deferred::Release(meta) => drop(meta),
+            Deferred::Drop(waker) => drop(waker),
         }
     }
 }
 
-impl Tickets {
-    /// Adds a request, which `write` writes. Returns its ticket, and whether a pipe must be started to take it.
-    pub(super) fn hand_in(&mut self, job: Job, write: impl FnOnce(&mut Vec<u8>)) -> (usize, bool) {
+impl QueueState {
+    /// Adds a request, which `write` writes. Returns its entry, and whether a task must be started to take it.
+    pub(super) fn push(&mut self, meta: EntryMeta, write: impl FnOnce(&mut Vec<u8>)) -> (usize, bool) {
         let at = self.free.pop().unwrap_or(self.all.len());
         if at == self.all.len() {
-            self.all.push(Ticket::default());
+            self.all.push(QueueEntry::default());
         }
-        let ticket = &mut self.all[at];
-        write(&mut ticket.wire);
-        (ticket.job, ticket.state) = (Some(job), State::Waiting);
+        let entry = &mut self.all[at];
+        write(&mut entry.wire);
+        (entry.meta, entry.state) = (Some(meta), State::Waiting);
         self.waiting.push_back(at);
-        self.call_pipe();
-        (at, !mem::replace(&mut self.is_piped, true))
+        self.wake_task();
+        (at, !mem::replace(&mut self.has_task, true))
     }
 
     /// How many requests have no answer yet.
-    pub(super) fn pending(&self) -> usize {
+    pub(super) fn unanswered(&self) -> usize {
         self.all.len() - self.free.len()
     }
 
     /// Notes that no more requests will come.
     pub(super) fn close(&mut self) {
         self.is_closed = true;
-        self.call_pipe();
+        self.wake_task();
     }
 
-    /// Fetches the answer to a request, once it is there, and frees the ticket.
+    /// Fetches the answer to a request, once it is there, and frees the entry.
     pub(super) fn poll(
         &mut self,
         at: usize,
         cx: &mut Context<'_>,
         response: &mut Response,
     ) -> Poll<Result<(), ClientError>> {
-        let ticket = &mut self.all[at];
-        let State::Over(result) = &mut ticket.state else {
-            if !ticket.caller.as_ref().is_some_and(|caller| caller.will_wake(cx.waker())) {
-                let former = ticket.caller.replace(cx.waker().clone());
-                self.freed.extend(former.map(Freed::Former));
+        let entry = &mut self.all[at];
+        let State::Over(result) = &mut entry.state else {
+            if !entry.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+                let replaced = entry.waker.replace(cx.waker().clone());
+                self.deferred.extend(replaced.map(Deferred::Drop));
             }
             return Poll::Pending;
         };
         let result = mem::replace(result, Ok(()));
-        mem::swap(response, &mut ticket.response);
+        mem::swap(response, &mut entry.response);
         self.release(at);
         Poll::Ready(result)
     }
 
     /// The error for a caller that stops waiting because of `cause`.
     pub(super) fn error(&self, at: usize, cause: ClientCause) -> ClientError {
-        let ticket = &self.all[at];
-        match ticket.state {
-            State::Waiting => ClientError::new(ClientPhase::Queue, cause).sent_before(ticket.was_sent),
-            _ => ClientError::new(ClientPhase::Wait, cause).on_connection(ticket.is_reused, true),
+        let entry = &self.all[at];
+        match entry.state {
+            State::Waiting => ClientError::new(ClientPhase::Queue, cause).sent_before(entry.was_sent),
+            _ => ClientError::new(ClientPhase::Wait, cause).on_connection(entry.is_reused, true),
         }
     }
 
@@ -176,33 +176,33 @@ impl Tickets {
     }
 
     /// Takes the next request for a connection, used before or not, and appends it to `out`.
-    pub(super) fn take(&mut self, out: &mut Vec<u8>, is_reused: bool) -> Option<Taken> {
+    pub(super) fn take(&mut self, out: &mut Vec<u8>, is_reused: bool) -> Option<Dequeued> {
         let at = self.waiting.pop_front()?;
-        let ticket = &mut self.all[at];
-        let job = ticket.job.as_ref()?;
-        out.extend_from_slice(&ticket.wire);
-        (ticket.state, ticket.is_reused) = (State::Taken, is_reused);
-        Some(Taken { ticket: at, asked: job.asked, may_repeat: job.may_repeat, since: job.since })
+        let entry = &mut self.all[at];
+        let meta = entry.meta.as_ref()?;
+        out.extend_from_slice(&entry.wire);
+        (entry.state, entry.is_reused) = (State::Taken, is_reused);
+        Some(Dequeued { entry: at, asked: meta.asked, may_repeat: meta.may_repeat, since: meta.since })
     }
 
     /// Whether a request waits for a connection.
-    pub(super) fn is_waited_for(&self) -> bool {
+    pub(super) fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
     /// Since when the next request has waited.
     pub(super) fn waiting_since(&self) -> Option<Instant> {
         let at = *self.waiting.front()?;
-        self.all[at].job.as_ref().map(|job| job.since)
+        self.all[at].meta.as_ref().map(|meta| meta.since)
     }
 
-    /// Arranges for the pipe to be woken when another request waits. Returns whether none will ever come again.
-    pub(super) fn watch(&mut self, cx: &Context<'_>) -> bool {
-        self.pipe.get_or_insert_with(|| cx.waker().clone()).clone_from(cx.waker());
+    /// Arranges for the task to be woken when another request waits. Returns whether none will ever come again.
+    pub(super) fn register_task(&mut self, cx: &Context<'_>) -> bool {
+        self.task.get_or_insert_with(|| cx.waker().clone()).clone_from(cx.waker());
         self.is_closed
     }
 
-    /// Stores the answer to a request, in exchange for the ticket's old response, unless nobody waits for it.
+    /// Stores the answer to a request, in exchange for the entry's old response, unless nobody waits for it.
     pub(super) fn answer(&mut self, at: usize, response: &mut Response) {
         if !matches!(self.all[at].state, State::Abandoned) {
             mem::swap(&mut self.all[at].response, response);
@@ -215,26 +215,26 @@ impl Tickets {
     }
 
     /// Makes a request suspect. Returns whether it already was.
-    pub(super) fn suspect(&mut self, at: usize) -> bool {
+    pub(super) fn mark_suspect(&mut self, at: usize) -> bool {
         mem::replace(&mut self.all[at].is_suspect, true)
     }
 
     /// Puts a request back, as the next one to be sent. `is_sent` says whether the server may have seen it.
-    pub(super) fn put_back(&mut self, at: usize, is_sent: bool) {
-        let ticket = &mut self.all[at];
-        ticket.was_sent |= is_sent;
-        match ticket.state {
+    pub(super) fn requeue(&mut self, at: usize, is_sent: bool) {
+        let entry = &mut self.all[at];
+        entry.was_sent |= is_sent;
+        match entry.state {
             State::Abandoned => self.release(at),
             _ => {
-                ticket.state = State::Waiting;
-                ticket.job.iter_mut().for_each(|job| job.since = runtime::now());
+                entry.state = State::Waiting;
+                entry.meta.iter_mut().for_each(|meta| meta.since = runtime::now());
                 self.waiting.push_front(at);
             }
         }
     }
 
     /// Fails all requests that wait.
-    pub(super) fn refuse(&mut self, error: ClientError) {
+    pub(super) fn fail_waiting(&mut self, error: ClientError) {
         while let Some(at) = self.waiting.pop_front() {
             if self.waiting.is_empty() {
                 return self.fail(at, error);
@@ -255,41 +255,41 @@ impl Tickets {
         }
     }
 
-    /// Notes that the pipe has left, and frees the memory if it is not needed.
-    pub(super) fn leave(&mut self) {
-        (self.is_piped, self.pipe) = (false, None);
+    /// Notes that the task has left, and frees the memory if it is not needed.
+    pub(super) fn detach(&mut self) {
+        (self.has_task, self.task) = (false, None);
         if self.free.len() == self.all.len() {
             (self.all, self.free, self.waiting) = Default::default();
         }
     }
 
     /// Takes the list of what may continue. Usually it has one entry at most, and then the list keeps its memory.
-    pub(super) fn take_freed(&mut self) -> impl Iterator<Item = Freed> + use<> {
-        let last = self.freed.pop();
-        let others = if self.freed.is_empty() { Vec::new() } else { mem::take(&mut self.freed) };
+    pub(super) fn take_deferred(&mut self) -> impl Iterator<Item = Deferred> + use<> {
+        let last = self.deferred.pop();
+        let others = if self.deferred.is_empty() { Vec::new() } else { mem::take(&mut self.deferred) };
         others.into_iter().chain(last)
     }
 
-    fn call_pipe(&mut self) {
-        self.freed.extend(self.pipe.take().map(Freed::Task));
+    fn wake_task(&mut self) {
+        self.deferred.extend(self.task.take().map(Deferred::Wake));
     }
 
     fn end(&mut self, at: usize, result: Result<(), ClientError>) {
-        let ticket = &mut self.all[at];
-        if let State::Abandoned = ticket.state {
+        let entry = &mut self.all[at];
+        if let State::Abandoned = entry.state {
             return self.release(at);
         }
-        ticket.state = State::Over(result.map_err(|error| error.sent_before(ticket.was_sent)));
-        self.freed.extend(ticket.caller.take().map(Freed::Task));
+        entry.state = State::Over(result.map_err(|error| error.sent_before(entry.was_sent)));
+        self.deferred.extend(entry.waker.take().map(Deferred::Wake));
     }
 
     fn release(&mut self, at: usize) {
-        let Ticket { wire, job, state, is_reused, is_suspect, was_sent, caller, response } =
+        let QueueEntry { wire, meta, state, is_reused, is_suspect, was_sent, waker, response } =
             &mut self.all[at];
         wire.clear();
         wire.shrink_to(WIRE_KEPT_MAX);
-        self.freed.extend(job.take().map(Freed::Place));
-        self.freed.extend(caller.take().map(Freed::Former));
+        self.deferred.extend(meta.take().map(Deferred::Release));
+        self.deferred.extend(waker.take().map(Deferred::Drop));
         (*state, *is_reused, *is_suspect, *was_sent) = Default::default();
         response.reset();
         response.shrink();
@@ -297,7 +297,7 @@ impl Tickets {
     }
 }
 
-/// How much memory of a request's bytes a free ticket keeps.
+/// How much memory of a request's bytes a free entry keeps.
 const WIRE_KEPT_MAX: usize = 16 << 10;
 
 #[cfg(test)]
@@ -308,37 +308,37 @@ mod tests {
 
     use super::*;
 
-    /// After a burst, each ticket once kept the memory of a large answer for as long as the pipe was in use.
+    /// After a burst, each entry once kept the memory of a large answer for as long as the task was in use.
     #[test]
-    fn a_free_ticket_keeps_little_memory() {
+    fn a_free_entry_keeps_little_memory() {
         let permit = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
-        let (mut tickets, mut response) = (Tickets::default(), Response::new());
-        let job = Job::new(&Request::default(), permit);
-        let (at, _) = tickets.hand_in(job, |wire| wire.resize(1 << 20, 0));
-        assert!(tickets.take(&mut Vec::new(), true).is_some());
+        let (mut state, mut response) = (QueueState::default(), Response::new());
+        let meta = EntryMeta::new(&Request::default(), permit);
+        let (at, _) = state.push(meta, |wire| wire.resize(1 << 20, 0));
+        assert!(state.take(&mut Vec::new(), true).is_some());
         response.body.set_bytes(vec![0; 1 << 20]);
-        tickets.answer(at, &mut response);
-        tickets.abandon(at);
-        let Ticket { wire, response, .. } = &mut tickets.all[at];
+        state.answer(at, &mut response);
+        state.abandon(at);
+        let QueueEntry { wire, response, .. } = &mut state.all[at];
         let kept = wire.capacity() + response.body.receive().capacity();
         assert!(kept <= 2 * WIRE_KEPT_MAX, "{kept} bytes are kept");
     }
 
     #[test]
-    fn a_free_ticket_is_used_again_until_the_pipe_leaves() {
-        let room = Arc::new(Semaphore::new(4));
-        let job = || Job::new(&Request::default(), room.clone().try_acquire_owned().unwrap());
-        let mut tickets = Tickets::default();
-        for is_piped in [false, true, true] {
-            assert_eq!(tickets.hand_in(job(), |_| {}), (0, !is_piped));
-            tickets.abandon(0);
+    fn a_free_entry_is_used_again_until_the_task_detaches() {
+        let permits = Arc::new(Semaphore::new(4));
+        let meta = || EntryMeta::new(&Request::default(), permits.clone().try_acquire_owned().unwrap());
+        let mut state = QueueState::default();
+        for has_task in [false, true, true] {
+            assert_eq!(state.push(meta(), |_| {}), (0, !has_task));
+            state.abandon(0);
         }
-        assert_eq!((tickets.all.len(), tickets.pending()), (1, 0));
-        let (at, _) = tickets.hand_in(job(), |_| {});
-        tickets.leave();
-        assert_eq!((tickets.all.len(), tickets.pending()), (1, 1), "one is waited for");
-        tickets.abandon(at);
-        tickets.leave();
-        assert_eq!(tickets.all.capacity(), 0);
+        assert_eq!((state.all.len(), state.unanswered()), (1, 0));
+        let (at, _) = state.push(meta(), |_| {});
+        state.detach();
+        assert_eq!((state.all.len(), state.unanswered()), (1, 1), "one is waited for");
+        state.abandon(at);
+        state.detach();
+        assert_eq!(state.all.capacity(), 0);
     }
 }

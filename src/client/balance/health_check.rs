@@ -1,4 +1,4 @@
-//! [`Check`]: asks hosts regularly whether they are up.
+//! [`HealthCheck`]: asks hosts regularly whether they are up.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Weak};
@@ -14,33 +14,38 @@ use crate::runtime::{self, Handle, select, sleep_until};
 
 /// The request of an active check. An answer of 2xx within the interval means that the host is up.
 #[derive(Debug)]
-pub(super) struct Check {
+pub(super) struct HealthCheck {
     pub(super) request: Request,
     pub(super) interval: Duration,
 }
 
 impl Member {
     /// Starts the task that checks the host, unless it is running. Without a runtime, none can be started.
-    pub(super) fn watch(self: &Arc<Member>, check: &Arc<Check>) {
-        let mut watched = lock(&self.watched);
-        if watched.as_ref().is_some_and(|watched| !watched.is_closed()) {
+    pub(super) fn start_checks(self: &Arc<Member>, check: &Arc<HealthCheck>) {
+        let mut check_task = lock(&self.check_task);
+        if check_task.as_ref().is_some_and(|check_task| !check_task.is_closed()) {
             return;
         }
         let Some(handle) = Handle::current() else { return };
         let (sender, gone) = oneshot::channel();
-        *watched = Some(sender);
-        let host = self.host.within(check.interval);
-        handle.spawn(watch(Arc::downgrade(self), host, gone, check.clone()));
+        *check_task = Some(sender);
+        let host = self.host.with_timeout(check.interval);
+        handle.spawn(check_until(Arc::downgrade(self), host, gone, check.clone()));
     }
 
     /// Ends the task that checks the host.
-    pub(super) fn unwatch(&self) {
-        *lock(&self.watched) = None;
+    pub(super) fn stop_checks(&self) {
+        *lock(&self.check_task) = None;
     }
 }
 
 /// Checks `member` until it is `gone`, even if that is in the middle of a check.
-async fn watch(member: Weak<Member>, host: Host, gone: oneshot::Receiver<Infallible>, check: Arc<Check>) {
+async fn check_until(
+    member: Weak<Member>,
+    host: Host,
+    gone: oneshot::Receiver<Infallible>,
+    check: Arc<HealthCheck>,
+) {
     let gone = async {
         // Nothing is ever sent; this is the end of the sender.
         let Err(_) = gone.await;
@@ -49,7 +54,7 @@ async fn watch(member: Weak<Member>, host: Host, gone: oneshot::Receiver<Infalli
 }
 
 /// Checks `member`, which is at `host`, for as long as it is there.
-async fn keep_checking(member: Weak<Member>, host: Host, check: Arc<Check>) {
+async fn keep_checking(member: Weak<Member>, host: Host, check: Arc<HealthCheck>) {
     let mut response = Response::new();
     loop {
         let next = runtime::later(runtime::now(), check.interval);

@@ -1,4 +1,4 @@
-//! [`Secure`]: the handshake with a host, be it the origin or a proxy on the way there (RFC 9110 §4.3.3).
+//! [`TlsHandshake`]: the handshake with a host, be it the origin or a proxy on the way there (RFC 9110 §4.3.3).
 
 use std::time::Duration;
 
@@ -7,39 +7,39 @@ use crate::message::Scheme;
 use crate::net::{BoxedStream, HostName, TlsConnector, TlsError, Transport, timed};
 
 /// The handshake that a host of an `https` URL must pass. It counts as a part of `phase`.
-pub(super) struct Secure {
+pub(super) struct TlsHandshake {
     host: HostName,
     phase: ClientPhase,
 }
 
-impl Secure {
+impl TlsHandshake {
     /// Returns the handshake with `host`, if the scheme asks for one.
     ///
     /// # Errors
     ///
     /// Fails if no certificate could be verified for the host. Such a host is not even dialed.
-    pub(super) fn with(
+    pub(super) fn for_scheme(
         scheme: Scheme,
         host: &str,
         phase: ClientPhase,
-    ) -> Result<Option<Secure>, ClientError> {
+    ) -> Result<Option<TlsHandshake>, ClientError> {
         match scheme {
             Scheme::Http => Ok(None),
             Scheme::Https => {
                 let host = HostName::new(host).map_err(|error| refused(phase, error))?;
-                Ok(Some(Secure { host, phase }))
+                Ok(Some(TlsHandshake { host, phase }))
             }
         }
     }
 
     /// Shakes hands over `transport` within `limit`, and returns how long that took.
-    pub(super) async fn shake(
+    pub(super) async fn run(
         self,
         tls: &TlsConnector,
         transport: Transport<BoxedStream>,
         limit: Duration,
     ) -> Result<(Transport<BoxedStream>, Duration), ClientError> {
-        let Secure { host, phase } = self;
+        let TlsHandshake { host, phase } = self;
         match timed(limit, tls.connect(host, transport)).await {
             (Some(Ok(stream)), took) => Ok((Transport::Tls(Box::new(stream)), took)),
             (Some(Err(error)), _) => Err(refused(phase, error)),

@@ -1,0 +1,59 @@
+//! [`OutcomeRecorder`]: what a balancer records of a request whose body is written piece by piece.
+
+use std::task::Poll;
+
+use super::ClientError;
+use super::in_flight_guard::InFlightGuard;
+use crate::message::Response;
+
+/// What a balancer records of a request: that it is pending, and, once, its outcome. Without a balancer, nothing.
+#[derive(Default)]
+pub(super) struct OutcomeRecorder(Option<Recording>);
+
+struct Recording {
+    /// `None` once it was called.
+    record: Option<Box<RecordFn>>,
+    in_flight: InFlightGuard,
+}
+
+/// Records the head of the answer, or the error instead.
+type RecordFn = dyn FnOnce(Result<&Response, &ClientError>) + Send + Sync;
+
+impl OutcomeRecorder {
+    pub(super) fn new(
+        in_flight: InFlightGuard,
+        record: impl FnOnce(Result<&Response, &ClientError>) + Send + Sync + 'static,
+    ) -> OutcomeRecorder {
+        OutcomeRecorder(Some(Recording { record: Some(Box::new(record)), in_flight }))
+    }
+
+    /// Records the outcome. Only the first one counts.
+    pub(super) fn record(&mut self, outcome: Result<&Response, &ClientError>) {
+        if let Some(record) = self.0.as_mut().and_then(|recording| recording.record.take()) {
+            record(outcome);
+        }
+    }
+
+    /// Records a failure, if `outcome` is one.
+    pub(super) fn record_failure<T>(&mut self, outcome: Result<T, ClientError>) -> Result<T, ClientError> {
+        outcome.inspect_err(|error| self.record(Err(error)))
+    }
+
+    /// Records a failure, if `polled` is one.
+    pub(super) fn record_poll_failure<T>(
+        &mut self,
+        polled: Poll<Result<T, ClientError>>,
+    ) -> Poll<Result<T, ClientError>> {
+        polled.map(|outcome| self.record_failure(outcome))
+    }
+
+    /// The part that is kept until the body of the answer has been read.
+    pub(super) fn into_guard(self) -> Option<InFlightGuard> {
+        self.0.map(|recording| recording.in_flight)
+    }
+
+    /// Notes that the body of the answer has been read.
+    pub(super) fn end(&mut self) {
+        self.0 = None;
+    }
+}
