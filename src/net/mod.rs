@@ -35,7 +35,7 @@ mod send_file;
 pub use address::Address;
 pub(crate) use conn::{Conn, ConnError};
 pub(crate) use delegate::{delegate_stream, delegate_write};
-pub(crate) use dial::{BoxedStream, Dial, DialError, DialTimes, DnsCache, Network, timed};
+pub(crate) use dial::{BoxedStream, DialError, DialTimes, DnsCache, HostConnector, Network, timed};
 pub use dial::{Dialer, Resolver, SystemResolver};
 pub(crate) use file_reader::{FileReader, shrunk};
 pub(crate) use io_state::{IoState, WriteBuffer};

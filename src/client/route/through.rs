@@ -7,7 +7,7 @@ use crate::client::tls_handshake::TlsHandshake;
 use crate::client::{ClientError, ClientPhase};
 use crate::exchange::Bounds;
 use crate::message::Scheme;
-use crate::net::{BoxedStream, Dial, DialTimes, TlsConnector, Transport};
+use crate::net::{BoxedStream, DialTimes, HostConnector, TlsConnector, Transport};
 use crate::runtime;
 
 impl Proxy {
@@ -19,7 +19,7 @@ impl Proxy {
     /// Says which phase failed.
     pub(in crate::client) async fn open(
         &self,
-        dial: &Dial,
+        dial: &HostConnector,
         tls: &TlsConnector,
         origin: &Origin,
         limits: DialTimes,

@@ -13,7 +13,8 @@ use crate::coding::ACCEPTED;
 use crate::exchange::Bounds;
 use crate::message::{FieldName, FieldValue, Headers, InvalidField};
 use crate::net::{
-    Dial, Dialer, DnsCache, Keepalive, MemoryConnector, Network, Resolver, SystemResolver, TlsConnector,
+    Dialer, DnsCache, HostConnector, Keepalive, MemoryConnector, Network, Resolver, SystemResolver,
+    TlsConnector,
 };
 use crate::wire::{Limits, encode};
 
@@ -243,7 +244,7 @@ impl Default for ClientBuilder {
             bounds_in_pieces: Bounds::default(),
             timeouts: ClientTimeouts::default(),
             pool: PoolBounds { connections_max: 512, idle: Duration::from_secs(30), age: None },
-            dial: Dial::default(),
+            dial: HostConnector::default(),
             proxies: Proxies::none(),
             tls: TlsConnector::default(),
             fields: Headers::new(),

@@ -14,7 +14,7 @@ pub use timeouts::ClientTimeouts;
 use super::{CookieStore, Proxies};
 use crate::exchange::Bounds;
 use crate::message::Headers;
-use crate::net::{Dial, TlsConnector};
+use crate::net::{HostConnector, TlsConnector};
 use crate::runtime::{Instant, later};
 
 /// What is set when a client is built.
@@ -26,7 +26,7 @@ pub(super) struct Settings {
     /// The same for a body that the caller reads in pieces, however slowly it comes.
     pub(super) bounds_in_pieces: Bounds,
     pub(super) pool: PoolBounds,
-    pub(super) dial: Dial,
+    pub(super) dial: HostConnector,
     pub(super) proxies: Proxies,
     pub(super) tls: TlsConnector,
     /// Default fields of requests.

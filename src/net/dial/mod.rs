@@ -1,4 +1,4 @@
-//! [`Dial`]: opens connections to hosts.
+//! [`HostConnector`]: opens connections to hosts.
 
 mod resolve;
 
@@ -38,7 +38,7 @@ use super::{ConnError, Keepalive};
 
 /// How connections are opened. Clones share the names that were looked up.
 #[derive(Clone, Default)]
-pub(crate) struct Dial {
+pub(crate) struct HostConnector {
     pub(crate) network: Network,
     pub(crate) dns: Arc<DnsCache>,
     /// The local address of TCP connections. By default the operating system chooses. Only hosts of its family can be
@@ -83,7 +83,7 @@ pub(crate) enum DialError {
     Connect(ConnError),
 }
 
-impl Dial {
+impl HostConnector {
     /// Opens a connection to `host` as written in a URL: a name, or an address.
     ///
     /// Only TCP to a name needs a look-up; otherwise that step takes no time.
@@ -243,8 +243,8 @@ mod tests {
         }
     }
 
-    fn tcp() -> Dial {
-        Dial { dns: Arc::new(DnsCache::new(Letters, Duration::MAX)), ..Dial::default() }
+    fn tcp() -> HostConnector {
+        HostConnector { dns: Arc::new(DnsCache::new(Letters, Duration::MAX)), ..HostConnector::default() }
     }
 
     /// Connects to a peer that says which host and port was asked for. Never connects to port 0.
@@ -265,7 +265,7 @@ mod tests {
 
     /// The step in which dialing fails, `resolve` or `connect`, and the error, which is none if it took too long.
     async fn fault(
-        dial: &Dial,
+        dial: &HostConnector,
         host: &str,
         port: u16,
         limits: DialTimes,
@@ -311,7 +311,7 @@ mod tests {
             let start = Instant::now();
             assert_eq!(fault(&tcp(), "silent", 80, limits).await, ("resolve", None));
             assert_eq!(start.elapsed().as_secs(), 1);
-            let parrot = Dial { network: Network::custom(Parrot), ..Dial::default() };
+            let parrot = HostConnector { network: Network::custom(Parrot), ..HostConnector::default() };
             assert_eq!(fault(&parrot, "a", 0, limits).await, ("connect", None));
             assert_eq!(start.elapsed().as_secs(), 3);
         });
@@ -370,7 +370,7 @@ mod tests {
     #[test]
     fn media_other_than_tcp_need_no_look_up() {
         block_on(async {
-            let parrot = Dial { network: Network::custom(Parrot), ..tcp() };
+            let parrot = HostConnector { network: Network::custom(Parrot), ..tcp() };
             for (host, heard) in [("silent", "silent 80"), ("[::1]", "::1 80"), ("no name", "no name 80")] {
                 let (transport, times) = sent(parrot.connect(host, 80, LIMITS)).await.unwrap();
                 let Transport::Boxed(mut stream) = transport else { panic!("the parrot is dialed") };
@@ -379,7 +379,7 @@ mod tests {
                 assert_eq!((&*said, times.resolve), (heard, Duration::ZERO));
             }
             let listener = MemoryListener::new();
-            let memory = Dial { network: Network::Memory(listener.connector()), ..tcp() };
+            let memory = HostConnector { network: Network::Memory(listener.connector()), ..tcp() };
             assert!(matches!(memory.connect("silent", 80, LIMITS).await, Ok((Transport::Memory(_), _))));
             drop(listener);
             let gone = ("connect", Some(io::ErrorKind::ConnectionRefused));
@@ -396,7 +396,7 @@ mod tests {
         let options = ListenOptions { backlog: 0, ..ListenOptions::default() };
         let bound = BoundSocket::bind(&Address::from(path.as_path()), options).unwrap().remove(0);
         let BoundSocket::Unix(file, listener) = bound else { panic!("a path is a socket's") };
-        let unix = Dial { network: Network::Unix(path.into()), ..tcp() };
+        let unix = HostConnector { network: Network::Unix(path.into()), ..tcp() };
         let runtime = Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
         runtime.block_on(async {
             unix.connect("silent", 80, LIMITS).await.unwrap();

@@ -11,7 +11,9 @@ pub(super) use handshake::Login;
 use self::handshake::Destination;
 use crate::client::origin::Origin;
 use crate::client::{ClientCause, ClientError, ClientPhase};
-use crate::net::{BoxedStream, ConnError, Dial, DialError, DialTimes, InvalidHost, Transport, timed};
+use crate::net::{
+    BoxedStream, ConnError, DialError, DialTimes, HostConnector, InvalidHost, Transport, timed,
+};
 
 /// How a SOCKS5 proxy is used.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -38,7 +40,7 @@ impl Socks {
     /// Says which phase failed. An origin that SOCKS5 cannot express fails before anything is dialed.
     pub(super) async fn open(
         &self,
-        dial: &Dial,
+        dial: &HostConnector,
         proxy: (&str, u16),
         subject: &str,
         origin: &Origin,
@@ -67,7 +69,7 @@ impl Socks {
 /// The attempts to have one proxy open one connection, perhaps to several addresses.
 struct SocksDialer<'a> {
     socks: &'a Socks,
-    dial: &'a Dial,
+    dial: &'a HostConnector,
     /// Its host and port.
     proxy: (&'a str, u16),
     /// How errors name it.
@@ -185,7 +187,7 @@ mod tests {
     ) -> Result<(String, u64, u64), (String, u64)> {
         let (start, proxy) = (Instant::now(), Proxy::new(url).unwrap());
         let dns = Arc::new(DnsCache::new(SlowNames, Duration::MAX));
-        let dial = Dial { network, dns, ..Dial::default() };
+        let dial = HostConnector { network, dns, ..HostConnector::default() };
         let Protocol::Socks5(socks) = proxy.protocol() else { panic!("{proxy}") };
         let limits = DialTimes { resolve: Duration::from_secs(5), connect: Duration::from_secs(connect) };
         let origin = Origin::of_key(origin).unwrap();
@@ -290,7 +292,8 @@ mod tests {
     async fn a_name_of_which_no_address_is_reached_is_looked_up_anew() {
         let (network, _peers) = proxy_of([UNREACHABLE, UNREACHABLE, UNREACHABLE, REACHED, REACHED]);
         let dns = Arc::new(DnsCache::new(SlowNames, Duration::MAX));
-        let (dial, proxy) = (Dial { network, dns, ..Dial::default() }, Proxy::new("socks5://p").unwrap());
+        let (dial, proxy) =
+            (HostConnector { network, dns, ..HostConnector::default() }, Proxy::new("socks5://p").unwrap());
         let Protocol::Socks5(socks) = proxy.protocol() else { panic!("{proxy}") };
         let limits = DialTimes { resolve: Duration::from_secs(5), connect: Duration::from_secs(60) };
         let origin = Origin::of_key("http://three.example").unwrap();
