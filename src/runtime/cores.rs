@@ -1,13 +1,15 @@
-//! A thread with a current-thread runtime for each core.
+//! Threads, each with a current-thread runtime, and the tasks in it; [`Handle`] and [`block_on`] for other runtimes.
 
 use std::io;
 use std::num::NonZero;
+use std::pin::pin;
+use std::task::{Context, Poll};
 use std::thread::{self, JoinHandle};
 
+pub(crate) use tokio::runtime::Id;
+use tokio::runtime::{self, Builder, LocalOptions};
 use tokio::task;
 pub(crate) use tokio::task::yield_now;
-
-use super::block_on;
 
 /// Whether a thread stays on one core of the machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,6 +61,81 @@ fn pin(index: usize) {
     if let Some(core) = cores.get(index % cores.len().max(1)) {
         core_affinity::set_for_current(*core);
     }
+}
+
+/// How much a task has done since it last yielded, for tasks that may never be kept waiting by what they poll: a source
+/// that is always ready, and a peer that reads as fast, would keep the core to themselves.
+#[derive(Debug, Default)]
+pub(crate) struct Budget {
+    done: usize,
+}
+
+impl Budget {
+    /// Ready, unless the turn is over. Then all other tasks run first, including those that the operating system has
+    /// news for.
+    ///
+    /// A task that merely woke itself would run again at once if it is alone in the queue, and a runtime asks the
+    /// system for news only once in many turns; new connections would wait for all of these. `yield_now` makes it ask.
+    pub(crate) fn poll_proceed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.done < DONE_MAX {
+            return Poll::Ready(());
+        }
+        self.done = 0;
+        let _ = pin!(yield_now()).poll(cx);
+        Poll::Pending
+    }
+
+    /// Notes that `bytes` were processed.
+    pub(crate) fn spend(&mut self, bytes: usize) {
+        self.done += bytes;
+    }
+}
+
+/// How many bytes are processed in one turn.
+const DONE_MAX: usize = 256 << 10;
+
+/// The current tokio runtime.
+#[derive(Clone, Debug)]
+pub(crate) struct Handle(runtime::Handle);
+
+impl Handle {
+    /// Returns the current runtime, if there is one.
+    pub(crate) fn current() -> Option<Handle> {
+        runtime::Handle::try_current().ok().map(Handle)
+    }
+
+    /// Returns its id, which no other living runtime has.
+    pub(crate) fn id(&self) -> Id {
+        self.0.id()
+    }
+
+    /// Runs `task` in that runtime. If the runtime ends first, the task is dropped.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.0.spawn(task);
+    }
+}
+
+/// Runs `future` to its end, where there is no runtime: in a small program, a test or a build script.
+///
+/// Each call makes a tokio runtime of its own, and the connections that a client opened in it end with it. So requests
+/// that should share connections belong in one future. As on the core of a server, `tokio::task::spawn_local` works.
+///
+/// # Errors
+///
+/// Fails if the operating system cannot provide what a runtime needs.
+///
+/// # Panics
+///
+/// Panics inside of a runtime, which would wait for itself.
+///
+/// # Examples
+///
+/// ```
+/// assert_eq!(corehttp::block_on(async { 40 + 2 })?, 42);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn block_on<F: Future>(future: F) -> io::Result<F::Output> {
+    Ok(Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?.block_on(future))
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! [`ReusableFuture`]: a future that is used again.
+//! Futures of futures: [`ReusableFuture`], [`boxed`], [`select`] and [`join_first`].
 
 use std::cell::Cell;
 use std::convert::Infallible;
 use std::future::poll_fn;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
@@ -49,6 +49,44 @@ impl<I: 'static, O: 'static> ReusableFuture<I, O> {
             Poll::Pending => self.cells.output.take().map_or(Poll::Pending, Poll::Ready),
         }
     }
+}
+
+/// Makes a future that few exchanges need. It is boxed, or the future that awaits it would have room for it; and it is
+/// made here, or each poll of that one would set up a stack with room for it, over several pages.
+#[cold]
+#[inline(never)]
+pub(crate) fn boxed<F: Future>(make: impl FnOnce() -> F) -> Pin<Box<F>> {
+    Box::pin(make())
+}
+
+/// Waits for the first of two. If both are ready, that is `one`.
+pub(crate) async fn select<T>(one: impl Future<Output = T>, other: impl Future<Output = T>) -> T {
+    let (mut one, mut other) = (pin!(one), pin!(other));
+    poll_fn(|cx| match one.as_mut().poll(cx) {
+        Poll::Ready(done) => Poll::Ready(done),
+        Poll::Pending => other.as_mut().poll(cx),
+    })
+    .await
+}
+
+/// Awaits `first`, and polls `second` meanwhile. Fails if either does. The end of `second` is not awaited.
+pub(crate) async fn join_first<T, E>(
+    first: impl Future<Output = Result<T, E>>,
+    second: impl Future<Output = Result<(), E>>,
+) -> Result<T, E> {
+    let (mut first, mut second) = (pin!(first), pin!(second));
+    let mut is_over = false;
+    poll_fn(|cx| {
+        if let Poll::Ready(outcome) = first.as_mut().poll(cx) {
+            return Poll::Ready(outcome);
+        }
+        if !is_over && let Poll::Ready(outcome) = second.as_mut().poll(cx) {
+            is_over = true;
+            outcome?;
+        }
+        Poll::Pending
+    })
+    .await
 }
 
 #[cfg(test)]
