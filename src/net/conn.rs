@@ -1,8 +1,10 @@
-//! [`Conn`]: one transport with its write buffer and its time limits. It knows bytes, not HTTP.
+//! [`Conn`]: one transport with its write buffer and its time limits; [`Locality`]: whether it stays on one core. A connection
+//! carries bytes, and has no notion of HTTP.
 
 use std::fs::File;
 use std::io::{self, IoSlice};
 use std::ops::Range;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
@@ -10,9 +12,10 @@ use std::time::Duration;
 use tokio::task::coop;
 use tokio::time::Instant;
 
-use super::io_state::{IoState, Traffic, WriteBuffer};
-use super::timer::Timer;
-use super::{Local, Locality, Peer, ReadBuffer, Sendable, TimerSlot, Transport};
+use super::io_state::{IoState, Traffic};
+use super::{
+    AnyStream, Peer, ReadBuffer, Stream, TableTimer, Timer, TimerSlot, TokioTimer, Transport, WriteBuffer,
+};
 
 /// One connection.
 pub(crate) struct Conn<L: Locality = Local> {
@@ -409,6 +412,38 @@ impl Conn {
     }
 }
 
+/// The differences between the connections of a server and those of a client.
+pub(crate) trait Locality {
+    /// A stream that the application supplied.
+    type Boxed: AnyStream;
+    /// The timer for its waits.
+    type Timer: Timer;
+
+    /// Whether more of a body is read only once everything written has been sent. A server must not pile up answers for
+    /// a peer that does not read them; a client must read the answer even if the server does not read the request.
+    const FLUSHES_BEFORE_READ: bool;
+}
+
+/// Connections of a server. They never leave their core, whose deadline table keeps their deadlines.
+pub(crate) enum Local {}
+
+impl Locality for Local {
+    type Boxed = Pin<Box<dyn Stream>>;
+    type Timer = TableTimer;
+
+    const FLUSHES_BEFORE_READ: bool = true;
+}
+
+/// Connections of a client. Their futures may move to another thread between two polls.
+pub(crate) enum Sendable {}
+
+impl Locality for Sendable {
+    type Boxed = Pin<Box<dyn Stream + Send>>;
+    type Timer = TokioTimer;
+
+    const FLUSHES_BEFORE_READ: bool = false;
+}
+
 #[cfg(unix)]
 #[cfg(test)]
 mod tests {
@@ -420,7 +455,6 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::net::TokioTimer;
 
     const LIMIT: Duration = Duration::from_millis(200);
 

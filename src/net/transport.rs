@@ -1,23 +1,25 @@
-//! [`Transport`]: what carries the bytes of a connection.
+//! [`Transport`]: what carries the bytes of a connection; [`Rewind`]: one whose first bytes were already read.
 
+use std::fs::File;
 use std::future::poll_fn;
 use std::io::{self, IoSlice, Read, Write};
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use socket2::SockRef;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 #[cfg(unix)]
 use tokio::net::UnixStream;
 use tokio::task::unconstrained;
 
-use super::memory::MemoryStream;
+use super::memory_listener::MemoryStream;
 use super::tls::TlsStream;
-use super::{AnyStream, Stream};
+use super::{AnyStream, ReadBuffer, Stream, delegate_write, socket};
 
 /// What carries the bytes of a connection, bound to the runtime that it was opened in.
 ///
@@ -200,6 +202,57 @@ impl<B: AnyStream> Transport<B> {
         }
     }
 
+    /// Whether the operating system can move files to this transport by itself.
+    pub(crate) fn sends_files(&self) -> bool {
+        match self {
+            Transport::Tcp(_) => socket::SENDS_FILES,
+            #[cfg(unix)]
+            Transport::Unix(_) => socket::SENDS_FILES,
+            Transport::Closed | Transport::Memory(_) | Transport::Boxed(_) | Transport::Tls(_) => false,
+        }
+    }
+
+    /// Moves what the system takes of a range of `file`, whether or not the runtime has noticed that it takes any.
+    pub(super) fn send_file_to_kernel(&self, file: &File, range: Range<u64>) -> io::Result<u64> {
+        match self {
+            Transport::Tcp(stream) => socket::send(stream, file, range),
+            #[cfg(unix)]
+            Transport::Unix(stream) => socket::send(stream, file, range),
+            Transport::Closed | Transport::Memory(_) | Transport::Boxed(_) | Transport::Tls(_) => {
+                Err(io::ErrorKind::InvalidInput.into())
+            }
+        }
+    }
+
+    /// Moves some of a range of `file` to the peer. Fails with `InvalidInput` if that is impossible with this file.
+    pub(super) fn poll_send_file(
+        &self,
+        cx: &mut Context<'_>,
+        file: &File,
+        range: Range<u64>,
+    ) -> Poll<io::Result<u64>> {
+        loop {
+            let sent = match self {
+                Transport::Tcp(stream) => {
+                    ready!(stream.poll_write_ready(cx))?;
+                    stream.try_io(Interest::WRITABLE, || socket::send(stream, file, range.clone()))
+                }
+                #[cfg(unix)]
+                Transport::Unix(stream) => {
+                    ready!(stream.poll_write_ready(cx))?;
+                    stream.try_io(Interest::WRITABLE, || socket::send(stream, file, range.clone()))
+                }
+                Transport::Closed | Transport::Memory(_) | Transport::Boxed(_) | Transport::Tls(_) => {
+                    Err(io::ErrorKind::InvalidInput.into())
+                }
+            };
+            match sent {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                sent => return Poll::Ready(sent),
+            }
+        }
+    }
+
     pub(crate) fn local_addr(&self) -> Option<SocketAddr> {
         match self {
             Transport::Tcp(stream) => stream.local_addr().ok(),
@@ -315,6 +368,39 @@ impl DetachedTransport {
         }
     }
 }
+
+/// A transport whose first bytes have already been read, and are returned first.
+pub(crate) struct Rewind<B> {
+    transport: Transport<B>,
+    bytes: ReadBuffer,
+}
+
+impl<B> Rewind<B> {
+    pub(crate) fn new(transport: Transport<B>, bytes: ReadBuffer) -> Rewind<B> {
+        Rewind { transport, bytes }
+    }
+}
+
+impl<B: AnyStream> AsyncRead for Rewind<B> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.bytes.is_empty() {
+            return Pin::new(&mut self.transport).poll_read(cx, out);
+        }
+        let count = self.bytes.unread().len().min(out.remaining());
+        out.put_slice(&self.bytes.unread()[..count]);
+        self.bytes.consume(count);
+        if self.bytes.is_empty() {
+            self.bytes = ReadBuffer::default();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+delegate_write!([B: AnyStream] Rewind<B>, transport);
 
 #[cfg(test)]
 mod tests {

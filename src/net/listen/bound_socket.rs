@@ -1,15 +1,22 @@
-//! [`BoundSocket`]: a listening socket that does not belong to a core yet.
+//! [`BoundSocket`]: a listening socket that does not belong to a core yet; [`PortClaim`]: keeps its port from others.
 
 use std::collections::BTreeSet;
 use std::io;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use std::net::IpAddr;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
+#[cfg(target_os = "android")]
+use std::os::android::net::SocketAddrExt;
+#[cfg(target_os = "linux")]
+use std::os::linux::net::SocketAddrExt;
 #[cfg(unix)]
 use std::os::unix::net::UnixListener;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use std::os::unix::net::{SocketAddr as UnixAddr, UnixDatagram};
 use std::path::Path;
 
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
-use super::port_claim::PortClaim;
 #[cfg(unix)]
 use super::socket_file::SocketFile;
 use crate::net::{Address, Keepalive, MemoryListener};
@@ -268,6 +275,68 @@ const EAFNOSUPPORT: i32 = match () {
     () if cfg!(any(target_os = "linux", target_os = "android")) => 97,
     () => 47, // macOS and the BSDs
 };
+
+/// Keeps a port from servers that would share it, as long as this exists.
+///
+/// The listeners of a server's cores share a port by `SO_REUSEPORT`. The kernel then admits any socket of the same user
+/// that has this option, and does not report whose sockets are there. So a server that shares nothing also binds
+/// abstract Unix sockets, named after its address and its port. Such names belong to one network namespace, as a port
+/// does, and are free again when the process ends.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+#[derive(Debug)]
+pub(crate) struct PortClaim(
+    #[expect(dead_code, reason = "the names are taken while this exists")] [Option<UnixDatagram>; 2],
+);
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+impl PortClaim {
+    /// Claims the port of `address`. A name that cannot be taken, as in a process that may open no Unix socket, or the
+    /// port's if another server of its own address has it, is left out: the port is bound all the same.
+    fn new(address: SocketAddr) -> Option<Self> {
+        let claim = |holder| UnixDatagram::bind_addr(&name(holder).ok()?).ok();
+        Some(Self([claim(canonical(address).to_string()), claim(address.port().to_string())]))
+    }
+
+    /// Whether a server has claimed the port of `address`, there or at an address that overlaps: all do with those that
+    /// stand for every address.
+    fn exists(address: SocketAddr) -> bool {
+        let (address, port) = (canonical(address), address.port());
+        let is_claimed = |holder| UnixDatagram::unbound()?.connect_addr(&name(holder)?);
+        if address.ip().is_unspecified() {
+            return is_claimed(port.to_string()).is_ok();
+        }
+        let every: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
+        let overlapping = every.map(|ip| SocketAddr::new(ip, port)).into_iter().chain([address]);
+        overlapping.map(|address| is_claimed(address.to_string())).any(|claimed| claimed.is_ok())
+    }
+}
+
+/// `::ffff:a.b.c.d` is `a.b.c.d`.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn name(holder: String) -> io::Result<UnixAddr> {
+    UnixAddr::from_abstract_name(format!("corehttp/{holder}"))
+}
+
+/// Needless where no port is shared, and never made there.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+#[derive(Debug)]
+pub(crate) enum PortClaim {}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+impl PortClaim {
+    fn new(_: SocketAddr) -> Option<Self> {
+        None
+    }
+
+    fn exists(_: SocketAddr) -> bool {
+        false
+    }
+}
 
 #[cfg(test)]
 mod tests {

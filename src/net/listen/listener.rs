@@ -8,8 +8,7 @@ use tokio::net::{TcpListener, TcpStream};
 #[cfg(unix)]
 use tokio::net::{UnixListener, UnixStream};
 
-use super::bound_socket::{BoundSocket, set_up};
-use super::port_claim::PortClaim;
+use super::bound_socket::{BoundSocket, PortClaim, set_up};
 #[cfg(unix)]
 use super::socket_file::SocketFile;
 use crate::net::{Keepalive, MemoryAcceptor, PeerAddr, Transport};

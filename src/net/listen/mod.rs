@@ -1,7 +1,6 @@
 //! Listening sockets: before they belong to a core, and on it.
 
 mod bound_socket;
-mod port_claim;
 #[cfg(unix)]
 mod socket_file;
 

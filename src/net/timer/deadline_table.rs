@@ -11,9 +11,9 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::deadlines::{Deadline, Deadlines, SLOTS, millis};
-use super::lazy_sleep::LazySleep;
-use super::{Ticker, Timer, TimerSlot};
+use super::Ticker;
+use super::deadlines::{Deadline, Deadlines, SLOTS, Timer, TimerSlot, millis};
+use super::tokio_timer::LazySleep;
 use crate::net::Peer;
 
 /// The deadlines of one core's connections.

@@ -1,8 +1,25 @@
-//! [`Deadlines`]: when each wait of a connection expires.
+//! [`Timer`]: the time limits of a connection; [`Deadlines`]: when each of its waits expires.
 
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tokio::time::Instant;
+
+/// The time limits of one connection.
+pub(crate) trait Timer {
+    /// Ready when the wait in this slot, which began with the first call since [`Timer::disarm`], has taken longer than
+    /// `limit`. The task is woken then.
+    fn poll_expired(&mut self, cx: &mut Context<'_>, slot: TimerSlot, limit: Duration) -> Poll<()>;
+
+    /// The waker of whoever waited last, if it is another one.
+    fn other_waker(&self, waker: &Waker) -> Option<Waker>;
+
+    /// Ends the wait in this slot.
+    fn disarm(&mut self, slot: TimerSlot);
+
+    /// Milliseconds since some fixed moment.
+    fn now(&self) -> u64;
+}
 
 /// What a connection can wait for simultaneously.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

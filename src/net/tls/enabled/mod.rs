@@ -1,31 +1,22 @@
 //! TLS with rustls and ring: identities, trust, and the handshakes of both sides.
 
 mod config_error;
-mod failure;
-mod identity;
-mod roots;
 mod session;
-mod settings;
+
+mod certificates;
 
 mod carrier;
 mod stream;
 
-mod cert_resolver;
-mod client_auth;
+mod client_tls;
 mod server_tls;
 
-mod acceptor;
-
-mod client_tls;
-mod connector;
-
-pub(crate) use acceptor::TlsAcceptor;
+pub use certificates::{TlsIdentity, TlsRoots};
 pub use client_tls::{ClientTls, DangerousClientTls};
+pub(crate) use client_tls::{HostName, TlsConnector};
 pub use config_error::TlsConfigError;
-pub(crate) use connector::{HostName, TlsConnector};
-pub use identity::TlsIdentity;
-pub use roots::TlsRoots;
 pub use server_tls::ServerTls;
+pub(crate) use server_tls::TlsAcceptor;
 pub use session::{TlsSession, TlsVersion};
 pub(crate) use stream::TlsStream;
 

@@ -1,14 +1,23 @@
-//! [`ServerTls`]: how a server makes its connections secure.
+//! [`ServerTls`]: how a server makes its connections secure; [`TlsAcceptor`]: does the handshakes (RFC 8446 §2).
 
-use std::sync::Arc;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::{Arc, RwLock};
+use std::task::{Context, Poll};
 
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring::Ticketer;
+use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::server::danger::ClientCertVerifier;
+use tokio_rustls::server::FallibleAccept;
 
-use super::cert_resolver::{CertResolver, CertTable};
-use super::client_auth::{ClientAuth, SharedRoots};
-use super::settings::{VERSIONS_FIT, alpn, provider, versions};
-use super::{TlsConfigError, TlsIdentity, TlsRoots, TlsVersion};
+use super::carrier::Carrier;
+use super::certificates::{CertResolver, CertTable};
+use super::session::{VERSIONS_FIT, alpn, provider, versions};
+use super::{TlsConfigError, TlsIdentity, TlsRoots, TlsStream, TlsVersion};
+use crate::memory::{read_lock, write_lock};
+use crate::net::tls::TlsError;
 
 /// How a server makes its connections secure: with TLS 1.2 and 1.3, carrying HTTP/1.1.
 ///
@@ -95,8 +104,14 @@ impl ServerTls {
         self.client_auth.replace(roots);
     }
 
+    /// Makes the acceptor with these settings.
+    pub(crate) fn acceptor(&self) -> TlsAcceptor {
+        let cached = Arc::new(RwLock::new(CachedConfig::new(self, self.roots())));
+        TlsAcceptor { tls: self.clone(), cached }
+    }
+
     /// The roots that certificates of peers must lead to at present.
-    pub(super) fn roots(&self) -> Option<TlsRoots> {
+    fn roots(&self) -> Option<TlsRoots> {
         self.client_auth.roots()
     }
 
@@ -113,5 +128,132 @@ impl ServerTls {
             config.ticketer = ticketer;
         }
         config
+    }
+}
+
+/// Does TLS handshakes with peers that connect.
+#[derive(Clone)]
+pub(crate) struct TlsAcceptor {
+    tls: ServerTls,
+    cached: Arc<RwLock<CachedConfig>>,
+}
+
+/// A configuration of rustls, and the roots that it was made with.
+struct CachedConfig {
+    config: Arc<ServerConfig>,
+    roots: Option<TlsRoots>,
+}
+
+impl TlsAcceptor {
+    /// Begins a handshake over `carrier`.
+    pub(crate) fn accept<C: AsyncRead + AsyncWrite + Unpin>(&self, carrier: C) -> Handshake<C> {
+        let accept = tokio_rustls::TlsAcceptor::from(self.config()).accept(Carrier::new(carrier));
+        Handshake(accept.into_fallible())
+    }
+
+    /// The current configuration. It is made anew, including its tickets, when the roots have changed: a resumed
+    /// session shows no certificate again, and the one that it showed may lead to the old roots.
+    fn config(&self) -> Arc<ServerConfig> {
+        let roots = self.tls.roots();
+        let cached = read_lock(&self.cached);
+        if cached.has_roots(roots.as_ref()) {
+            return cached.config.clone();
+        }
+        drop(cached);
+        let mut cached = write_lock(&self.cached);
+        // They may have been replaced again while this waited.
+        let roots = self.tls.roots();
+        if !cached.has_roots(roots.as_ref()) {
+            *cached = CachedConfig::new(&self.tls, roots);
+        }
+        cached.config.clone()
+    }
+}
+
+impl CachedConfig {
+    fn new(tls: &ServerTls, roots: Option<TlsRoots>) -> CachedConfig {
+        CachedConfig { config: Arc::new(tls.config(roots.as_ref())), roots }
+    }
+
+    /// Whether it was made with a clone of these roots. Their contents are not compared.
+    fn has_roots(&self, roots: Option<&TlsRoots>) -> bool {
+        match (&self.roots, roots) {
+            (None, None) => true,
+            (Some(mine), Some(roots)) => Arc::ptr_eq(&mine.store, &roots.store),
+            (None, Some(_)) | (Some(_), None) => false,
+        }
+    }
+}
+
+/// A handshake in progress.
+pub(crate) struct Handshake<C>(FallibleAccept<Carrier<C>>);
+
+impl<C: AsyncRead + AsyncWrite + Unpin> Handshake<C> {
+    /// Ready with a secure stream, or with the bare carrier, on which the peer was told what is wrong, unless it speaks
+    /// plain HTTP. Must not be polled again after that.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<TlsStream<C>, (TlsError, C)>> {
+        Pin::new(&mut self.0).poll(cx).map(|shaken| match shaken {
+            Ok(stream) => Ok(TlsStream(stream.into())),
+            Err((error, carrier)) => Err((carrier.blame(TlsError::of(error)), carrier.inner)),
+        })
+    }
+}
+
+/// Whether peers must show certificates. Clones share the roots that these must lead to.
+#[derive(Clone, Debug)]
+enum ClientAuth {
+    None,
+    Optional(Arc<SharedRoots>),
+    Required(Arc<SharedRoots>),
+}
+
+/// Roots that can be replaced while handshakes are in progress.
+struct SharedRoots(RwLock<TlsRoots>);
+
+impl ClientAuth {
+    /// The roots that certificates must lead to at present.
+    fn roots(&self) -> Option<TlsRoots> {
+        match self {
+            ClientAuth::None => None,
+            ClientAuth::Optional(shared) | ClientAuth::Required(shared) => Some(shared.roots()),
+        }
+    }
+
+    /// Replaces the roots. Has no effect if peers are not asked.
+    fn replace(&self, roots: TlsRoots) {
+        match self {
+            ClientAuth::None => {}
+            ClientAuth::Optional(shared) | ClientAuth::Required(shared) => {
+                *write_lock(&shared.0) = roots;
+            }
+        }
+    }
+
+    /// Makes the verifier of certificates that must lead to `roots`.
+    fn verifier(&self, roots: Option<&TlsRoots>) -> Arc<dyn ClientCertVerifier> {
+        let verifier =
+            |roots: &TlsRoots| WebPkiClientVerifier::builder_with_provider(roots.store.clone(), provider());
+        let built = match (self, roots) {
+            (ClientAuth::None, _) | (_, None) => return WebPkiClientVerifier::no_client_auth(),
+            (ClientAuth::Optional(_), Some(roots)) => verifier(roots).allow_unauthenticated().build(),
+            (ClientAuth::Required(_), Some(roots)) => verifier(roots).build(),
+        };
+        built.expect("roots are never empty, and there are no revocation lists that could be wrong")
+    }
+}
+
+impl SharedRoots {
+    fn new(roots: TlsRoots) -> Arc<SharedRoots> {
+        Arc::new(SharedRoots(RwLock::new(roots)))
+    }
+
+    fn roots(&self) -> TlsRoots {
+        read_lock(&self.0).clone()
+    }
+}
+
+impl fmt::Debug for SharedRoots {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.roots().fmt(f)
     }
 }

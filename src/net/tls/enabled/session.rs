@@ -1,7 +1,11 @@
-//! [`TlsSession`]: what a handshake agreed on, and who the peer is.
+//! [`TlsSession`]: what a handshake agreed on, and who the peer is; and what both sides offer: cryptography, versions, protocol.
+
+use std::sync::Arc;
 
 use tokio_rustls::TlsStream;
-use tokio_rustls::rustls::{HandshakeKind, ProtocolVersion};
+use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
+use tokio_rustls::rustls::version::{TLS12, TLS13};
+use tokio_rustls::rustls::{HandshakeKind, ProtocolVersion, SupportedProtocolVersion};
 
 /// A version of TLS. Older ones are not supported (RFC 8996).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -49,3 +53,27 @@ impl TlsSession {
         }
     }
 }
+
+/// The cryptography of each configuration. The default would be that of the process, which others may have chosen.
+pub(super) fn provider() -> Arc<CryptoProvider> {
+    Arc::new(ring::default_provider())
+}
+
+/// The versions from `min` on.
+pub(super) fn versions(min: TlsVersion) -> &'static [&'static SupportedProtocolVersion] {
+    match min {
+        TlsVersion::Tls12 => BOTH,
+        TlsVersion::Tls13 => NEWEST,
+    }
+}
+
+static BOTH: &[&SupportedProtocolVersion] = &[&TLS13, &TLS12];
+static NEWEST: &[&SupportedProtocolVersion] = &[&TLS13];
+
+/// The protocol inside, so that no peer expects HTTP/2 (RFC 7301 §6).
+pub(super) fn alpn() -> Vec<Vec<u8>> {
+    vec![b"http/1.1".to_vec()]
+}
+
+/// Why a configuration with these versions and suites cannot fail.
+pub(super) const VERSIONS_FIT: &str = "ring has suites for both versions";

@@ -11,10 +11,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio::net::{TcpListener, TcpStream};
 
 use self::certificates::{Authority, Issued, self_signed};
-use super::connector::HostName;
 use super::{
-    ClientTls, ServerTls, TlsAcceptor, TlsConfigError, TlsConnector, TlsIdentity, TlsRoots, TlsSession,
-    TlsVersion,
+    ClientTls, HostName, ServerTls, TlsAcceptor, TlsConfigError, TlsConnector, TlsIdentity, TlsRoots,
+    TlsSession, TlsVersion,
 };
 use crate::net::tls::TlsError;
 use crate::net::{Stream, Transport};

@@ -1,4 +1,4 @@
-//! [`ReadBuffer`]: bytes that have arrived and have not been read.
+//! [`ReadBuffer`]: bytes that have arrived and have not been read; [`WriteBuffer`]: bytes that wait to be written.
 
 use crate::memory::{Arena, Reset};
 
@@ -83,8 +83,8 @@ const READ_SIZE: usize = 8 << 10;
 const READ_MAX: usize = 68 << 10;
 /// Copying less than this is as fast as providing other memory for the next read.
 const TRADED_MIN: usize = 16 << 10;
-/// How much memory is kept.
-const KEPT_MAX: usize = READ_MAX;
+/// How much memory a read buffer keeps.
+const READ_KEPT_MAX: usize = READ_MAX;
 
 impl Reset for ReadBuffer {
     fn reset(&mut self) {
@@ -93,9 +93,72 @@ impl Reset for ReadBuffer {
     }
 
     fn shrink(&mut self) {
-        self.arena.shrink(KEPT_MAX);
+        self.arena.shrink(READ_KEPT_MAX);
     }
 }
+
+/// The bytes that wait to be written.
+#[derive(Default)]
+pub(crate) struct WriteBuffer {
+    bytes: Vec<u8>,
+    /// How many of them have already been written.
+    written: usize,
+}
+
+impl WriteBuffer {
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// How many bytes are waiting.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len() - self.written
+    }
+
+    /// The buffer to append to.
+    #[inline]
+    pub(crate) fn bytes(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
+    pub(super) fn waiting(&self) -> &[u8] {
+        &self.bytes[self.written..]
+    }
+
+    pub(super) fn advance(&mut self, count: usize) {
+        self.written += count;
+        if self.written == self.bytes.len() {
+            self.bytes.clear();
+            self.written = 0;
+        } else if self.written > self.len() {
+            self.compact();
+        }
+    }
+
+    /// Moves what waits to the front, once that is less than what was written: a peer may never catch up.
+    #[cold]
+    fn compact(&mut self) {
+        self.bytes.drain(..self.written);
+        self.written = 0;
+    }
+}
+
+impl Reset for WriteBuffer {
+    fn reset(&mut self) {
+        let WriteBuffer { bytes, written } = self;
+        bytes.clear();
+        *written = 0;
+    }
+
+    fn shrink(&mut self) {
+        self.bytes.shrink_to(WRITE_KEPT_MAX);
+    }
+}
+
+/// How much memory a write buffer keeps.
+const WRITE_KEPT_MAX: usize = 64 << 10;
 
 #[cfg(test)]
 mod tests {
@@ -198,5 +261,24 @@ mod tests {
         buffer.room()[..3].copy_from_slice(b"new");
         buffer.filled(3);
         assert_eq!(buffer.unread(), b"restnew");
+    }
+
+    /// What had been written was once kept until nothing waited any more, so an endless answer to a peer that was always
+    /// a little behind filled the memory.
+    #[test]
+    fn a_peer_that_is_always_behind_does_not_grow_the_output() {
+        for (behind, piece) in [(1, 1), (3, 2), (64 << 10, 1500), (1 << 10, 64 << 10)] {
+            let (mut write_buffer, mut octets) = (WriteBuffer::default(), (0..=250).cycle());
+            write_buffer.bytes().extend(octets.by_ref().take(behind));
+            for written in (piece..).step_by(piece).take(100) {
+                write_buffer.bytes().extend(octets.by_ref().take(piece));
+                write_buffer.advance(piece);
+                assert_eq!(
+                    (write_buffer.len(), usize::from(write_buffer.waiting()[0])),
+                    (behind, written % 251)
+                );
+                assert!(write_buffer.bytes.len() <= 2 * behind + piece, "{} bytes", write_buffer.bytes.len());
+            }
+        }
     }
 }

@@ -1,28 +1,19 @@
-//! [`FileSender`]: a range of a file that the operating system moves to a socket by itself.
-//!
-//! There is a module for each operating system, with the same three functions.
-
-#[cfg(not(target_os = "linux"))]
-mod elsewhere;
-#[cfg(target_os = "linux")]
-mod linux;
+//! [`FileSender`]: a range of a file that the operating system moves to a socket by itself; [`FileReader`]: one as a stream,
+//! read on other threads.
 
 use std::fs::File;
 use std::io;
+use std::mem;
 use std::ops::Range;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::io::Interest;
+use tokio::io::{AsyncRead, ReadBuf};
 use tokio::task::{JoinHandle, spawn_blocking, yield_now};
 
-#[cfg(not(target_os = "linux"))]
-use self::elsewhere as system;
-#[cfg(target_os = "linux")]
-use self::linux as system;
-use super::{Conn, ConnError, Locality, Transport};
+use super::{Conn, ConnError, Locality, socket};
 
 /// A range of a file on its way to a socket, without passing through the memory of the program.
 ///
@@ -62,11 +53,11 @@ impl FileSender {
                 self.readahead = None;
                 loaded.unwrap_or_else(|cut_off| Err(cut_off.into()))?;
                 self.cached_until = self.piece(READAHEAD).end;
-            } else if system::is_cached(&self.file, self.piece(PIECE)) {
+            } else if socket::is_cached(&self.file, self.piece(PIECE)) {
                 self.cached_until = self.piece(PIECE).end;
             } else {
                 let (file, piece) = (self.file.clone(), self.piece(READAHEAD));
-                self.readahead = Some(spawn_blocking(move || system::read_ahead(&file, piece)));
+                self.readahead = Some(spawn_blocking(move || socket::read_ahead(&file, piece)));
             }
         }
         Poll::Ready(Ok(()))
@@ -105,57 +96,94 @@ const YIELD_EVERY: u64 = 2 << 20;
 /// How much is loaded at once from a disk.
 const READAHEAD: u64 = 1 << 20;
 
-impl<B> Transport<B> {
-    /// Whether the operating system can move files to this transport by itself.
-    pub(crate) fn sends_files(&self) -> bool {
-        match self {
-            Transport::Tcp(_) => system::SENDS_FILES,
-            #[cfg(unix)]
-            Transport::Unix(_) => system::SENDS_FILES,
-            Transport::Closed | Transport::Memory(_) | Transport::Boxed(_) | Transport::Tls(_) => false,
-        }
+/// A range of a file, read chunk by chunk on the runtime's threads for blocking work.
+///
+/// It yields exactly as many bytes as the range has, or fails: growth of the file is ignored, and shrinking is an
+/// error.
+pub(crate) struct FileReader {
+    file: Arc<File>,
+    /// What remains to be read.
+    range: Range<u64>,
+    chunk: Chunk,
+}
+
+enum Chunk {
+    /// Present, with the number of bytes taken from it.
+    Ready(Vec<u8>, usize),
+    Reading(JoinHandle<io::Result<Vec<u8>>>),
+}
+
+impl FileReader {
+    pub(crate) fn new(file: Arc<File>, range: Range<u64>) -> FileReader {
+        FileReader { file, range, chunk: Chunk::Ready(Vec::new(), 0) }
     }
 
-    /// Moves what the system takes of a range of `file`, whether or not the runtime has noticed that it takes any.
-    pub(super) fn send_file_to_kernel(&self, file: &File, range: Range<u64>) -> io::Result<u64> {
-        match self {
-            Transport::Tcp(stream) => system::send(stream, file, range),
-            #[cfg(unix)]
-            Transport::Unix(stream) => system::send(stream, file, range),
-            Transport::Closed | Transport::Memory(_) | Transport::Boxed(_) | Transport::Tls(_) => {
-                Err(io::ErrorKind::InvalidInput.into())
-            }
+    /// Takes a chunk that was read.
+    fn take(&mut self, bytes: io::Result<Vec<u8>>) -> io::Result<()> {
+        self.chunk = Chunk::Ready(Vec::new(), 0);
+        let bytes = bytes?;
+        if bytes.is_empty() {
+            return Err(shrunk());
         }
+        self.range.start += bytes.len() as u64;
+        self.chunk = Chunk::Ready(bytes, 0);
+        Ok(())
     }
 
-    /// Moves some of a range of `file` to the peer. Fails with `InvalidInput` if that is impossible with this file.
-    pub(super) fn poll_send_file(
-        &self,
-        cx: &mut Context<'_>,
-        file: &File,
-        range: Range<u64>,
-    ) -> Poll<io::Result<u64>> {
+    /// Starts to read the next chunk, into the memory of the last one.
+    fn read_on(&mut self, mut memory: Vec<u8>) -> Chunk {
+        let (file, start) = (self.file.clone(), self.range.start);
+        let len = (self.range.end - start).min(CHUNK_LEN as u64) as usize;
+        Chunk::Reading(spawn_blocking(move || {
+            memory.resize(len, 0);
+            let count = read_at(&file, &mut memory, start)?;
+            memory.truncate(count);
+            Ok(memory)
+        }))
+    }
+}
+
+/// How many bytes are read at once: enough to make the detour through another thread negligible.
+const CHUNK_LEN: usize = 64 << 10;
+
+impl AsyncRead for FileReader {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let reader = self.get_mut();
         loop {
-            let sent = match self {
-                Transport::Tcp(stream) => {
-                    ready!(stream.poll_write_ready(cx))?;
-                    stream.try_io(Interest::WRITABLE, || system::send(stream, file, range.clone()))
+            match &mut reader.chunk {
+                Chunk::Ready(bytes, taken) if *taken < bytes.len() => {
+                    let count = buf.remaining().min(bytes.len() - *taken);
+                    buf.put_slice(&bytes[*taken..][..count]);
+                    *taken += count;
+                    return Poll::Ready(Ok(()));
                 }
-                #[cfg(unix)]
-                Transport::Unix(stream) => {
-                    ready!(stream.poll_write_ready(cx))?;
-                    stream.try_io(Interest::WRITABLE, || system::send(stream, file, range.clone()))
+                Chunk::Ready(..) if reader.range.is_empty() => return Poll::Ready(Ok(())),
+                Chunk::Ready(bytes, _) => {
+                    let memory = mem::take(bytes);
+                    reader.chunk = reader.read_on(memory);
                 }
-                Transport::Closed | Transport::Memory(_) | Transport::Boxed(_) | Transport::Tls(_) => {
-                    Err(io::ErrorKind::InvalidInput.into())
+                Chunk::Reading(read) => {
+                    let read = ready!(Pin::new(read).poll(cx));
+                    reader.take(read.unwrap_or_else(|cut_off| Err(cut_off.into())))?;
                 }
-            };
-            match sent {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                sent => return Poll::Ready(sent),
             }
         }
     }
+}
+
+/// The error for a file that no longer has the length that was announced.
+pub(crate) fn shrunk() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "the file shrank while it was sent")
+}
+
+#[cfg(unix)]
+fn read_at(file: &File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+    std::os::unix::fs::FileExt::read_at(file, buf, offset)
+}
+
+#[cfg(windows)]
+fn read_at(file: &File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+    std::os::windows::fs::FileExt::seek_read(file, buf, offset)
 }
 
 #[cfg(test)]
@@ -167,7 +195,8 @@ mod tests {
     use tokio::runtime::Builder;
 
     use super::*;
-    use crate::net::{DeadlineTable, Local, TimerSlot};
+    use crate::net::conn::Local;
+    use crate::net::{DeadlineTable, TimerSlot, Transport};
 
     /// A piece is in memory, whether it was there before or a thread has fetched it.
     #[test]
@@ -175,7 +204,7 @@ mod tests {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&vec![b'x'; 3 << 20]).unwrap();
         let file = Arc::new(file);
-        system::read_ahead(&file, 0..3 << 20).unwrap();
+        socket::read_ahead(&file, 0..3 << 20).unwrap();
         let runtime = Builder::new_current_thread().build().unwrap();
         for range in [0..3 << 20, 5..6, (3 << 20) - 1..3 << 20] {
             let mut sender = FileSender::new(file.clone(), range.clone());
@@ -185,7 +214,7 @@ mod tests {
             let mut sender = FileSender::new(file.clone(), range.clone());
             let piece = sender.piece(READAHEAD);
             let warm = file.clone();
-            let work = move || system::read_ahead(&warm, piece);
+            let work = move || socket::read_ahead(&warm, piece);
             let entered = runtime.enter();
             sender.readahead = Some(spawn_blocking(work));
             drop(entered);
@@ -272,5 +301,32 @@ mod tests {
             panic!("it is refused")
         };
         assert!(error.kind() == io::ErrorKind::InvalidInput && !closed.sends_files());
+    }
+
+    /// Reads `range` of a file of `len` bytes.
+    fn read(range: Range<u64>, len: u64) -> io::Result<usize> {
+        let mut file = tempfile::tempfile()?;
+        file.write_all(&[b'x'; 100_000])?;
+        file.set_len(len)?;
+        let mut bytes = Vec::new();
+        let mut reader = FileReader::new(Arc::new(file), range);
+        let runtime = Builder::new_current_thread().build()?;
+        runtime.block_on(reader.read_to_end(&mut bytes)).inspect(|count| assert_eq!(*count, bytes.len()))
+    }
+
+    #[test]
+    fn a_range_is_read_whole_or_not_at_all() {
+        for range in [0..100_000, 0..0, 99_999..100_000, 1..CHUNK_LEN as u64 + 1, 7..90_000] {
+            assert_eq!(read(range.clone(), 200_000).unwrap() as u64, range.end - range.start, "{range:?}");
+        }
+        for (range, len) in
+            [(0..100_000, 99_999), (0..1, 0), (5..100_001, 100_000), (200_000..200_001, 100_000)]
+        {
+            assert_eq!(
+                read(range.clone(), len).unwrap_err().kind(),
+                io::ErrorKind::UnexpectedEof,
+                "{range:?} of {len}"
+            );
+        }
     }
 }

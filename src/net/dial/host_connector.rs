@@ -1,0 +1,464 @@
+//! [`HostConnector`]: opens connections to hosts; [`Dialer`]: opens them in another way than over TCP.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+#[cfg(unix)]
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncWrite};
+#[cfg(unix)]
+use tokio::net::UnixStream;
+use tokio::net::{TcpSocket, TcpStream};
+#[cfg(unix)]
+use tokio::time::sleep;
+use tokio::time::{Instant, timeout};
+
+use super::DnsCache;
+use super::dns_cache::Addresses;
+#[cfg(unix)]
+use super::race::Unreachable;
+use super::race::race;
+use crate::net::{ConnError, Keepalive, MemoryConnector, Stream, Transport};
+
+/// How connections are opened. Clones share the names that were looked up.
+#[derive(Clone, Default)]
+pub(crate) struct HostConnector {
+    pub(crate) network: Network,
+    pub(crate) dns: Arc<DnsCache>,
+    /// The local address of TCP connections. By default the operating system chooses. Only hosts of its family can be
+    /// reached.
+    pub(crate) local_address: Option<IpAddr>,
+    /// Whether the operating system probes silent servers, and how often.
+    pub(crate) keepalive: Option<Keepalive>,
+}
+
+/// What connections are opened over.
+#[derive(Clone, Default)]
+pub(crate) enum Network {
+    /// The host's name is looked up, and its addresses race (RFC 8305 §4, §5).
+    #[default]
+    Tcp,
+    /// One Unix socket for all hosts.
+    #[cfg(unix)]
+    Unix(Arc<Path>),
+    /// One listener for all hosts.
+    Memory(MemoryConnector),
+    Custom(Arc<dyn AnyDialer>),
+}
+
+impl Network {
+    /// Connections that `dialer` opens.
+    pub(crate) fn custom(dialer: impl Dialer) -> Network {
+        Network::Custom(Arc::new(dialer))
+    }
+}
+
+/// How long each step of a dial may take, or took. `Duration::MAX` is no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DialTimes {
+    pub(crate) resolve: Duration,
+    pub(crate) connect: Duration,
+}
+
+/// The step of a dial that failed.
+#[derive(Debug)]
+pub(crate) enum DialError {
+    Resolve(ConnError),
+    Connect(ConnError),
+}
+
+impl HostConnector {
+    /// Opens a connection to `host` as written in a URL: a name, or an address.
+    ///
+    /// Only TCP to a name needs a look-up; otherwise that step takes no time.
+    ///
+    /// # Errors
+    ///
+    /// Says which step failed or took too long. A name whose addresses cannot be reached is forgotten, since its host
+    /// may have moved.
+    pub(crate) async fn connect(
+        &self,
+        host: &str,
+        port: u16,
+        limits: DialTimes,
+    ) -> Result<(Transport<BoxedStream>, DialTimes), DialError> {
+        let (addresses, resolve) = match &self.network {
+            Network::Tcp => self.resolve(host, limits.resolve).await?,
+            _ => Default::default(),
+        };
+        let opened = step(limits.connect, self.open(host, port, &addresses)).await;
+        let (transport, connect) = opened.map_err(|fault| {
+            self.dns.forget(host, &addresses);
+            DialError::Connect(fault)
+        })?;
+        Ok((transport, DialTimes { resolve, connect }))
+    }
+
+    /// Looks up the addresses of `host`, and measures how long that takes; for use with a proxy.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`DialError::Resolve`] if the look-up failed or took too long.
+    pub(crate) async fn resolve(
+        &self,
+        host: &str,
+        limit: Duration,
+    ) -> Result<(Addresses, Duration), DialError> {
+        step(limit, self.dns.resolve(host)).await.map_err(DialError::Resolve)
+    }
+
+    async fn open(&self, host: &str, port: u16, addresses: &Addresses) -> io::Result<Transport<BoxedStream>> {
+        match &self.network {
+            Network::Tcp => self.open_tcp(addresses, port).await.map(Transport::Tcp),
+            #[cfg(unix)]
+            Network::Unix(path) => connect_unix(path).await.map(Transport::Unix),
+            Network::Memory(connector) => connector.connect().await.map(Transport::Memory),
+            Network::Custom(dialer) => dialer.dial(bare(host), port).await.map(Transport::Boxed),
+        }
+    }
+
+    async fn open_tcp(&self, addresses: &Addresses, port: u16) -> io::Result<TcpStream> {
+        let local = self.local_address;
+        let is_family = |address: &IpAddr| local.is_none_or(|local| local.is_ipv4() == address.is_ipv4());
+        let reachable = addresses.rotated().filter(is_family).map(|address| SocketAddr::new(address, port));
+        race(reachable.collect(), |address| self.connect_to(address)).await
+    }
+
+    async fn connect_to(&self, address: SocketAddr) -> io::Result<TcpStream> {
+        let socket = match address {
+            SocketAddr::V4(_) => TcpSocket::new_v4()?,
+            SocketAddr::V6(_) => TcpSocket::new_v6()?,
+        };
+        if let Some(local) = self.local_address {
+            socket.bind(SocketAddr::new(local, 0))?;
+        }
+        // Requests are written as a whole, so waiting for more bytes gains nothing.
+        socket.set_nodelay(true)?;
+        if let Some(keepalive) = self.keepalive {
+            keepalive.set(&SockRef::from(&socket))?;
+        }
+        other_than(address, socket.connect(address).await?)
+    }
+}
+
+/// `stream`, unless both its ends are at `address`. TCP connects a socket to itself if the port that it dials happens
+/// to be its own, which means that nobody listens there.
+fn other_than(address: SocketAddr, stream: TcpStream) -> io::Result<TcpStream> {
+    match stream.local_addr()? == address {
+        true => Err(io::ErrorKind::ConnectionRefused.into()),
+        false => Ok(stream),
+    }
+}
+
+/// Awaits `wait` for at most `limit`, and measures how long that takes.
+pub(crate) async fn timed<F: Future>(limit: Duration, wait: F) -> (Option<F::Output>, Duration) {
+    let start = Instant::now();
+    let output = timeout(limit, wait).await.ok();
+    (output, start.elapsed())
+}
+
+async fn step<T>(
+    limit: Duration,
+    wait: impl Future<Output = io::Result<T>>,
+) -> Result<(T, Duration), ConnError> {
+    match timed(limit, wait).await {
+        (Some(Ok(value)), took) => Ok((value, took)),
+        (Some(Err(error)), _) => Err(ConnError::Io(error)),
+        (None, _) => Err(ConnError::TimedOut),
+    }
+}
+
+/// Connects as soon as there is room in the backlog.
+#[cfg(unix)]
+async fn connect_unix(path: &Path) -> io::Result<UnixStream> {
+    loop {
+        match UnixStream::connect(path).await {
+            // There is no way to wait for room but to try again.
+            Err(full) if full.kind() == io::ErrorKind::WouldBlock => sleep(BACKLOG_DELAY).await,
+            Err(cause) => {
+                let address = format!("unix:{}", path.display());
+                return Err(Unreachable { address, others: 0, cause }.into());
+            }
+            connected => return connected,
+        }
+    }
+}
+
+#[cfg(unix)]
+const BACKLOG_DELAY: Duration = Duration::from_millis(5);
+
+/// An address without the brackets that it has in a URL.
+fn bare(host: &str) -> &str {
+    host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
+}
+
+/// Opens connections in another way than over TCP: through a tunnel, to a process, or to a test.
+///
+/// # Examples
+///
+/// ```
+/// use std::io;
+///
+/// use corehttp::Dialer;
+/// use tokio::net::TcpStream;
+///
+/// /// Connects to this machine, whatever the host.
+/// struct Detour;
+///
+/// impl Dialer for Detour {
+///     type Stream = TcpStream;
+///
+///     async fn dial(&self, _host: &str, port: u16) -> io::Result<TcpStream> {
+///         TcpStream::connect(("127.0.0.1", port)).await
+///     }
+/// }
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> io::Result<()> {
+/// # let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+/// # Detour.dial("example.com", listener.local_addr()?.port()).await.map(drop)
+/// # }
+/// ```
+pub trait Dialer: Send + Sync + 'static {
+    /// The stream that carries the bytes.
+    type Stream: AsyncRead + AsyncWrite + Send + 'static;
+
+    /// Connects to `host`, which is a name or an address without brackets. If this takes too long, the future is
+    /// dropped.
+    ///
+    /// # Errors
+    ///
+    /// Any error means that the host cannot be reached.
+    fn dial(&self, host: &str, port: u16) -> impl Future<Output = io::Result<Self::Stream>> + Send;
+}
+
+/// An object-safe [`Dialer`].
+pub(crate) trait AnyDialer: Send + Sync {
+    fn dial<'a>(&'a self, host: &'a str, port: u16) -> Dialing<'a>;
+}
+
+type Dialing<'a> = Pin<Box<dyn Future<Output = io::Result<BoxedStream>> + Send + 'a>>;
+
+/// A stream that a [`Dialer`] opened.
+pub(crate) type BoxedStream = Pin<Box<dyn Stream + Send>>;
+
+impl<D: Dialer> AnyDialer for D {
+    fn dial<'a>(&'a self, host: &'a str, port: u16) -> Dialing<'a> {
+        Box::pin(async move {
+            let stream = Dialer::dial(self, host, port).await?;
+            Ok(Box::pin(stream) as BoxedStream)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+    use tokio::net::TcpListener;
+    use tokio::runtime::Builder;
+
+    use super::*;
+    use crate::net::{MemoryListener, Resolver};
+
+    /// Compiles if `future` may move between threads, as all futures of the client may.
+    fn sent<F: Future + Send>(future: F) -> F {
+        future
+    }
+
+    fn block_on<T>(future: impl Future<Output = T>) -> T {
+        Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+    }
+
+    const LIMITS: DialTimes = DialTimes { resolve: Duration::MAX, connect: Duration::MAX };
+
+    /// Finds names that begin with `a` on this machine, and those with `n` nowhere; never answers for others.
+    struct Letters;
+
+    impl Resolver for Letters {
+        async fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>> {
+            match name.as_bytes()[0] {
+                b'a' => Ok(vec![[127, 0, 0, 1].into()]),
+                b'n' => Err(io::ErrorKind::NotFound.into()),
+                _ => pending().await,
+            }
+        }
+    }
+
+    fn tcp() -> HostConnector {
+        HostConnector { dns: Arc::new(DnsCache::new(Letters, Duration::MAX)), ..HostConnector::default() }
+    }
+
+    /// Connects to a peer that says which host and port was asked for. Never connects to port 0.
+    struct Parrot;
+
+    impl Dialer for Parrot {
+        type Stream = tokio::io::DuplexStream;
+
+        async fn dial(&self, host: &str, port: u16) -> io::Result<Self::Stream> {
+            if port == 0 {
+                return pending().await;
+            }
+            let (near, mut far) = duplex(64);
+            far.write_all(format!("{host} {port}").as_bytes()).await?;
+            Ok(near)
+        }
+    }
+
+    /// The step in which dialing fails, `resolve` or `connect`, and the error, which is none if it took too long.
+    async fn fault(
+        dial: &HostConnector,
+        host: &str,
+        port: u16,
+        limits: DialTimes,
+    ) -> (&'static str, Option<io::ErrorKind>) {
+        let (step, fault) = match sent(dial.connect(host, port, limits)).await.err().unwrap() {
+            DialError::Resolve(fault) => ("resolve", fault),
+            DialError::Connect(fault) => ("connect", fault),
+        };
+        match fault {
+            ConnError::TimedOut => (step, None),
+            ConnError::Io(error) => (step, Some(error.kind())),
+        }
+    }
+
+    #[test]
+    fn names_and_addresses_are_dialed() {
+        block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let port = listener.local_addr().unwrap().port();
+            for host in ["a", "127.0.0.1"] {
+                let (transport, _) = sent(tcp().connect(host, port, LIMITS)).await.unwrap();
+                let Transport::Tcp(stream) = transport else { panic!("TCP is dialed") };
+                assert!(stream.nodelay().unwrap());
+                let (_, peer) = listener.accept().await.unwrap();
+                assert_eq!(stream.local_addr().unwrap(), peer);
+            }
+            drop(listener);
+            let refused = ("connect", Some(io::ErrorKind::ConnectionRefused));
+            assert_eq!(fault(&tcp(), "a", port, LIMITS).await, refused);
+            assert_eq!(fault(&tcp(), "n", port, LIMITS).await, ("resolve", Some(io::ErrorKind::NotFound)));
+            assert_eq!(
+                fault(&tcp(), "a b", port, LIMITS).await,
+                ("resolve", Some(io::ErrorKind::InvalidInput))
+            );
+        });
+    }
+
+    #[test]
+    fn each_step_of_dialing_has_its_limit() {
+        let runtime = Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            let limits = DialTimes { resolve: Duration::from_secs(1), connect: Duration::from_secs(2) };
+            let start = Instant::now();
+            assert_eq!(fault(&tcp(), "silent", 80, limits).await, ("resolve", None));
+            assert_eq!(start.elapsed().as_secs(), 1);
+            let parrot = HostConnector { network: Network::custom(Parrot), ..HostConnector::default() };
+            assert_eq!(fault(&parrot, "a", 0, limits).await, ("connect", None));
+            assert_eq!(start.elapsed().as_secs(), 3);
+        });
+    }
+
+    // On other systems, only one address of the loopback network is set up.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_connection_may_come_from_a_chosen_local_address() {
+        block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let port = listener.local_addr().unwrap().port();
+            let mut dial = tcp();
+            dial.local_address = Some([127, 0, 0, 2].into());
+            let _near = dial.connect("a", port, LIMITS).await.unwrap();
+            assert_eq!(listener.accept().await.unwrap().1.ip(), IpAddr::from([127, 0, 0, 2]));
+            dial.local_address = Some(std::net::Ipv6Addr::LOCALHOST.into());
+            let other_family = ("connect", Some(io::ErrorKind::NotFound));
+            assert_eq!(fault(&dial, "a", port, LIMITS).await, other_family);
+            dial.local_address = Some([192, 0, 2, 1].into());
+            let not_ours = ("connect", Some(io::ErrorKind::AddrNotAvailable));
+            assert_eq!(fault(&dial, "a", port, LIMITS).await, not_ours);
+        });
+    }
+
+    /// A client that dialed a dead port of this machine again and again once heard its own request as an answer.
+    #[test]
+    fn a_connection_to_itself_counts_as_refused() {
+        block_on(async {
+            let (socket, far) =
+                (TcpSocket::new_v4().unwrap(), TcpListener::bind("127.0.0.1:0").await.unwrap());
+            socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+            let address = socket.local_addr().unwrap();
+            let itself = socket.connect(address).await.unwrap();
+            let refused = other_than(address, itself).unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+            let address = far.local_addr().unwrap();
+            other_than(address, TcpStream::connect(address).await.unwrap()).unwrap();
+        });
+    }
+
+    #[test]
+    fn the_addresses_of_a_name_that_does_not_answer_are_forgotten() {
+        block_on(async {
+            let (dial, listener) = (tcp(), TcpListener::bind("127.0.0.1:0").await.unwrap());
+            let port = listener.local_addr().unwrap().port();
+            let known = dial.dns.resolve("a").await.unwrap();
+            dial.connect("a", port, LIMITS).await.unwrap();
+            assert!(Arc::ptr_eq(&known.found, &dial.dns.resolve("a").await.unwrap().found));
+            drop(listener);
+            fault(&dial, "a", port, LIMITS).await;
+            assert!(!Arc::ptr_eq(&known.found, &dial.dns.resolve("a").await.unwrap().found));
+        });
+    }
+
+    #[test]
+    fn media_other_than_tcp_need_no_look_up() {
+        block_on(async {
+            let parrot = HostConnector { network: Network::custom(Parrot), ..tcp() };
+            for (host, heard) in [("silent", "silent 80"), ("[::1]", "::1 80"), ("no name", "no name 80")] {
+                let (transport, times) = sent(parrot.connect(host, 80, LIMITS)).await.unwrap();
+                let Transport::Boxed(mut stream) = transport else { panic!("the parrot is dialed") };
+                let mut said = String::new();
+                stream.read_to_string(&mut said).await.unwrap();
+                assert_eq!((&*said, times.resolve), (heard, Duration::ZERO));
+            }
+            let listener = MemoryListener::new();
+            let memory = HostConnector { network: Network::Memory(listener.connector()), ..tcp() };
+            assert!(matches!(memory.connect("silent", 80, LIMITS).await, Ok((Transport::Memory(_), _))));
+            drop(listener);
+            let gone = ("connect", Some(io::ErrorKind::ConnectionRefused));
+            assert_eq!(fault(&memory, "silent", 80, LIMITS).await, gone);
+        });
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_unix_socket_is_waited_for_while_its_backlog_is_full() {
+        use crate::net::{Address, BoundSocket, ListenOptions};
+
+        let path = std::env::temp_dir().join(format!("corehttp-{}-dialed", std::process::id()));
+        let options = ListenOptions { backlog: 0, ..ListenOptions::default() };
+        let bound = BoundSocket::bind(&Address::from(path.as_path()), options).unwrap().remove(0);
+        let BoundSocket::Unix(file, listener) = bound else { panic!("a path is a socket's") };
+        let unix = HostConnector { network: Network::Unix(path.into()), ..tcp() };
+        let runtime = Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            unix.connect("silent", 80, LIMITS).await.unwrap();
+            let waits = tokio::spawn({
+                let unix = unix.clone();
+                async move { unix.connect("silent", 80, LIMITS).await }
+            });
+            sleep(Duration::from_secs(1)).await;
+            assert!(!waits.is_finished());
+            listener.accept().unwrap();
+            assert!(matches!(waits.await.unwrap(), Ok((Transport::Unix(_), _))));
+            drop(file);
+            let gone = ("connect", Some(io::ErrorKind::NotFound));
+            assert_eq!(fault(&unix, "silent", 80, LIMITS).await, gone);
+            let error = unix.open("silent", 80, &Addresses::default()).await.err().unwrap().to_string();
+            assert!(error.starts_with("unix:/") && error.ends_with("-dialed cannot be reached"), "{error}");
+        });
+    }
+}

@@ -1,0 +1,170 @@
+//! What sockets are asked of the system: [`Keepalive`] probes (RFC 9293 §3.8.4), and to send files.
+
+use std::io;
+use std::time::Duration;
+
+use socket2::{SockRef, TcpKeepalive};
+
+pub(super) use self::imp::{SENDS_FILES, is_cached, read_ahead, send};
+
+/// How long a peer may be silent before the operating system probes it, and the interval between probes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Keepalive(Duration);
+
+impl Keepalive {
+    pub(crate) fn every(silence: Duration) -> Keepalive {
+        Keepalive(silence.clamp(LEAST, MOST))
+    }
+
+    /// Turns the probes on for a TCP socket.
+    pub(crate) fn set(self, socket: &SockRef<'_>) -> io::Result<()> {
+        socket.set_tcp_keepalive(&again_every(self.0, TcpKeepalive::new().with_time(self.0)))
+    }
+}
+
+/// What systems accept: whole seconds, and on Linux no more than this.
+const LEAST: Duration = Duration::from_secs(1);
+const MOST: Duration = Duration::from_secs(i16::MAX as u64);
+
+#[cfg(any(unix, windows))]
+#[cfg(not(any(target_os = "haiku", target_os = "openbsd", target_os = "solaris")))]
+fn again_every(interval: Duration, keepalive: TcpKeepalive) -> TcpKeepalive {
+    keepalive.with_interval(interval)
+}
+
+/// Some systems have only a global setting.
+#[cfg(any(not(any(unix, windows)), target_os = "haiku", target_os = "openbsd", target_os = "solaris"))]
+fn again_every(_: Duration, keepalive: TcpKeepalive) -> TcpKeepalive {
+    keepalive
+}
+
+/// Linux: sendfile(2), and the state of the page cache.
+#[cfg(target_os = "linux")]
+mod imp {
+    use std::fs::File;
+    use std::io::{self, IoSliceMut};
+    use std::num::NonZero;
+    use std::ops::Range;
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::FileExt;
+
+    use rustix::fs::{Advice, fadvise, sendfile};
+    use rustix::io::{Errno, ReadWriteFlags, preadv2, retry_on_intr};
+
+    pub(in crate::net) const SENDS_FILES: bool = true;
+
+    /// Moves some of a range of `file` to `socket`, and returns how much. Fails with `InvalidInput` if that is impossible with
+    /// this file, or with any.
+    pub(in crate::net) fn send(socket: &impl AsFd, file: &File, range: Range<u64>) -> io::Result<u64> {
+        let mut offset = range.start;
+        let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+        whole(|| sendfile(socket, file, Some(&mut offset), len))
+    }
+
+    /// The outcome of `call`, which is made again if a signal cuts it off. That happens even where it need not wait, and the
+    /// system makes it again by itself only if the signal's handler has asked for that.
+    pub(super) fn whole(call: impl FnMut() -> Result<usize, Errno>) -> io::Result<u64> {
+        retry_on_intr(call).map(|sent| sent as u64).map_err(refusal)
+    }
+
+    /// A sandbox that does not know the call refuses all files.
+    pub(super) fn refusal(errno: Errno) -> io::Error {
+        match errno {
+            Errno::NOSYS | Errno::PERM => Errno::INVAL.into(),
+            errno => errno.into(),
+        }
+    }
+
+    /// Whether a range of `file` can be read without waiting, judging by some of its pages.
+    pub(in crate::net) fn is_cached(file: &File, range: Range<u64>) -> bool {
+        let mut probes = range.clone().step_by(PROBE).chain([range.end.saturating_sub(1)]);
+        probes.all(|at| preadv2(file, &mut [IoSliceMut::new(&mut [0])], at, ReadWriteFlags::NOWAIT).is_ok())
+    }
+
+    /// Waits until a range of `file` is in memory.
+    pub(in crate::net) fn read_ahead(file: &File, range: Range<u64>) -> io::Result<()> {
+        // Only advice: if it fails, the reads below are slower.
+        let _ = fadvise(file, range.start, NonZero::new(range.end - range.start), Advice::WillNeed);
+        // Kernels before 4.6, and some sandboxes, do not know preadv2(2), by which no file is in memory.
+        range.step_by(PAGE).try_for_each(|at| file.read_at(&mut [0], at).map(drop))
+    }
+
+    /// The kernel reads ahead at least this much by default, so where one page is in memory, its neighbors are too.
+    const PROBE: usize = 128 << 10;
+
+    const PAGE: usize = 4 << 10;
+}
+
+/// Other systems: files are read and written.
+#[cfg(not(target_os = "linux"))]
+mod imp {
+    use std::fs::File;
+    use std::io;
+    use std::ops::Range;
+
+    pub(in crate::net) const SENDS_FILES: bool = false;
+
+    pub(in crate::net) fn send<S>(_: &S, _: &File, _: Range<u64>) -> io::Result<u64> {
+        Err(io::ErrorKind::InvalidInput.into())
+    }
+
+    pub(in crate::net) fn is_cached(_: &File, _: Range<u64>) -> bool {
+        true
+    }
+
+    pub(in crate::net) fn read_ahead(_: &File, _: Range<u64>) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno;
+
+    use super::imp::{refusal, whole};
+    use super::*;
+
+    #[test]
+    fn any_silence_is_rounded_to_what_the_system_takes() {
+        let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = SockRef::from(&socket);
+        assert!(!socket.keepalive().unwrap(), "it is off unless told otherwise");
+        let seconds = |seconds, nanos| Duration::new(seconds, nanos);
+        for (silence, expected) in [
+            (Duration::ZERO, 1),
+            (seconds(0, 1), 1),
+            (seconds(1, 999_999_999), 1),
+            (seconds(15, 0), 15),
+            (seconds(32_767, 1), 32_767),
+            (seconds(32_768, 0), 32_767),
+            (Duration::MAX, 32_767),
+        ] {
+            Keepalive::every(silence).set(&socket).unwrap();
+            let told = (socket.tcp_keepalive_time().unwrap(), socket.tcp_keepalive_interval().unwrap());
+            assert_eq!(told, (seconds(expected, 0), seconds(expected, 0)), "{silence:?}");
+            assert!(socket.keepalive().unwrap());
+        }
+    }
+
+    /// A file is read instead if it is `InvalidInput`. A sandbox once had each large file cut off at its head.
+    #[test]
+    fn a_sandbox_that_forbids_the_call_refuses_the_file() {
+        for (errno, expected) in [
+            (Errno::INVAL, io::ErrorKind::InvalidInput),
+            (Errno::NOSYS, io::ErrorKind::InvalidInput),
+            (Errno::PERM, io::ErrorKind::InvalidInput),
+            (Errno::CONNRESET, io::ErrorKind::ConnectionReset),
+            (Errno::AGAIN, io::ErrorKind::WouldBlock),
+        ] {
+            assert_eq!(refusal(errno).kind(), expected, "{errno}");
+        }
+    }
+
+    /// A program may be sent signals all the time, such as by a profiler. Each of them could once cut off a download.
+    #[test]
+    fn a_call_that_a_signal_cuts_off_is_made_again() {
+        let mut outcomes = [Err(Errno::INTR), Err(Errno::INTR), Ok(5)].into_iter();
+        assert_eq!(whole(|| outcomes.next().expect("one is left")).unwrap(), 5);
+    }
+}

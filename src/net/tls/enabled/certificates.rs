@@ -1,0 +1,335 @@
+//! [`TlsRoots`]: the certificate authorities that one side trusts (RFC 5280 §6.1.1); [`TlsIdentity`]: a certificate, and the key
+//! that proves it (RFC 8446 §4.4.2); [`CertResolver`]: which of a server's identities a peer is shown (RFC 6066 §3).
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, RwLock};
+
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, pem};
+use tokio_rustls::rustls::server::{ClientHello, ResolvesServerCert};
+use tokio_rustls::rustls::sign::CertifiedKey;
+use tokio_rustls::rustls::{self, InconsistentKeys, RootCertStore, SignatureScheme};
+use webpki::EndEntityCert;
+
+use super::TlsConfigError;
+use super::session::provider;
+use crate::memory::{read_lock, write_lock};
+
+/// The certificate authorities that one side trusts. There is always at least one.
+///
+/// # Examples
+///
+/// ```no_run
+/// # fn main() -> Result<(), corehttp::TlsConfigError> {
+/// use corehttp::TlsRoots;
+///
+/// // The public authorities, and our own.
+/// let roots = TlsRoots::webpki().and(TlsRoots::from_file("/etc/tls/our-ca.pem")?);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Self-signed certificates
+///
+/// A self-signed certificate is its own root: whoever trusts it can be shown it. But it must not say that it is an
+/// authority, as the ones of `openssl req -x509` do by default. An authority signs for others, and a server or a client
+/// that shows it as its own certificate is refused. This makes a certificate for tests that both sides accept:
+///
+/// ```text
+/// openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30 -subj /CN=localhost \
+///     -addext subjectAltName=DNS:localhost,IP:127.0.0.1 -addext basicConstraints=critical,CA:FALSE \
+///     -keyout key.pem -out cert.pem
+/// ```
+#[derive(Clone)]
+#[must_use]
+pub struct TlsRoots {
+    /// Never empty.
+    pub(super) store: Arc<RootCertStore>,
+}
+
+impl TlsRoots {
+    /// Returns the authorities that Mozilla trusted when the crate `webpki-roots` was released: the same on all
+    /// machines.
+    pub fn webpki() -> TlsRoots {
+        TlsRoots { store: Arc::new(webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect()) }
+    }
+
+    /// Loads the authorities that this machine trusts, including its administrator's own.
+    ///
+    /// This reads files, so it may take some milliseconds. Certificates that cannot be parsed are ignored, as long as
+    /// one is left.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is none.
+    pub fn platform() -> Result<TlsRoots, TlsConfigError> {
+        let found = rustls_native_certs::load_native_certs();
+        let mut store = RootCertStore::empty();
+        match store.add_parsable_certificates(found.certs) {
+            (0, _) => {
+                Err(TlsConfigError::Platform(found.errors.into_iter().next().map(|error| error.into())))
+            }
+            (_, _) => Ok(TlsRoots { store: Arc::new(store) }),
+        }
+    }
+
+    /// Reads authorities from PEM, which may contain several.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the text is not PEM, contains no certificate, or contains one that cannot be used.
+    pub fn from_pem(text: impl AsRef<[u8]>) -> Result<TlsRoots, TlsConfigError> {
+        let mut store = RootCertStore::empty();
+        for root in CertificateDer::pem_slice_iter(text.as_ref()) {
+            store.add(root?).map_err(|error| TlsConfigError::Certificate(error.into()))?;
+        }
+        if store.is_empty() {
+            return Err(TlsConfigError::NoCertificate);
+        }
+        Ok(TlsRoots { store: Arc::new(store) })
+    }
+
+    /// Reads authorities from a PEM file.
+    ///
+    /// # Errors
+    ///
+    /// As [`TlsRoots::from_pem`], or if the file cannot be read. The error names the file.
+    pub fn from_file(path: impl AsRef<Path>) -> Result<TlsRoots, TlsConfigError> {
+        let path = path.as_ref();
+        TlsRoots::from_pem(TlsConfigError::read(path)?).map_err(|error| error.in_file(path))
+    }
+
+    /// Returns these authorities and `others`.
+    pub fn and(mut self, others: TlsRoots) -> TlsRoots {
+        Arc::make_mut(&mut self.store).extend(others.store.roots.iter().cloned());
+        self
+    }
+}
+
+impl Default for TlsRoots {
+    /// [`TlsRoots::webpki`].
+    fn default() -> TlsRoots {
+        TlsRoots::webpki()
+    }
+}
+
+impl fmt::Debug for TlsRoots {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} roots", self.store.len())
+    }
+}
+
+/// A certificate with its chain, and the private key that belongs to it.
+///
+/// A server uses it for the names in the certificate. Clones are cheap, and share their contents.
+///
+/// # Examples
+///
+/// ```no_run
+/// # fn main() -> Result<(), corehttp::TlsConfigError> {
+/// use corehttp::TlsIdentity;
+///
+/// // Where certbot puts them:
+/// let folder = std::path::Path::new("/etc/letsencrypt/live/example.com");
+/// let identity = TlsIdentity::from_files(folder.join("fullchain.pem"), folder.join("privkey.pem"))?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct TlsIdentity {
+    pub(super) key: Arc<CertifiedKey>,
+}
+
+impl TlsIdentity {
+    /// Reads an identity from PEM (RFC 7468): the certificate first, then those that lead to a root; and the key, as
+    /// PKCS #8, PKCS #1 or SEC 1. Both may be in one text.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the text is not PEM, if the certificate or the key is missing or cannot be used, or if they do not
+    /// belong together.
+    pub fn from_pem(chain: impl AsRef<[u8]>, key: impl AsRef<[u8]>) -> Result<TlsIdentity, TlsConfigError> {
+        TlsIdentity::new(certificates(chain.as_ref())?, private_key(key.as_ref())?)
+    }
+
+    /// Reads an identity from two PEM files, which may be the same one. See [`TlsIdentity::from_pem`].
+    ///
+    /// # Errors
+    ///
+    /// As [`TlsIdentity::from_pem`], or if a file cannot be read. The error names the file.
+    pub fn from_files(chain: impl AsRef<Path>, key: impl AsRef<Path>) -> Result<TlsIdentity, TlsConfigError> {
+        let (chain, key) = (chain.as_ref(), key.as_ref());
+        let certificates =
+            certificates(&TlsConfigError::read(chain)?).map_err(|error| error.in_file(chain))?;
+        let private_key = private_key(&TlsConfigError::read(key)?).map_err(|error| error.in_file(key))?;
+        TlsIdentity::new(certificates, private_key).map_err(|error| match error {
+            TlsConfigError::Key(_) => error.in_file(key),
+            _ => error.in_file(chain),
+        })
+    }
+
+    /// Reads an identity from DER: the certificates as X.509, the key as PKCS #8, PKCS #1 or SEC 1.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the certificate or the key is missing or cannot be used, or if they do not belong together.
+    pub fn from_der(
+        chain: impl IntoIterator<Item = Vec<u8>>,
+        key: Vec<u8>,
+    ) -> Result<TlsIdentity, TlsConfigError> {
+        let key = PrivateKeyDer::try_from(key).map_err(|_| TlsConfigError::NoKey)?;
+        TlsIdentity::new(chain.into_iter().map(CertificateDer::from).collect(), key)
+    }
+
+    fn new(
+        chain: Vec<CertificateDer<'static>>,
+        key: PrivateKeyDer<'static>,
+    ) -> Result<TlsIdentity, TlsConfigError> {
+        let first = chain.first().ok_or(TlsConfigError::NoCertificate)?;
+        EndEntityCert::try_from(first).map_err(|error| TlsConfigError::Certificate(error.into()))?;
+        let key = CertifiedKey::from_der(chain, key, &provider());
+        let key = key.map_err(|error| match error {
+            rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
+                TlsConfigError::Key("it belongs to another certificate".into())
+            }
+            error => TlsConfigError::Key(error.into()),
+        })?;
+        Ok(TlsIdentity { key: Arc::new(key) })
+    }
+
+    /// Returns the host names that the certificate is for, in lower case; `*.` stands for one label.
+    pub fn names(&self) -> Vec<String> {
+        let certificate = self.key.cert.first().and_then(|first| EndEntityCert::try_from(first).ok());
+        let names = certificate.iter().flat_map(|certificate| certificate.valid_dns_names());
+        names.map(str::to_ascii_lowercase).collect()
+    }
+}
+
+fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsConfigError> {
+    Ok(CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>()?)
+}
+
+fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, TlsConfigError> {
+    PrivateKeyDer::from_pem_slice(pem).map_err(|error| match error {
+        pem::Error::NoItemsFound => TlsConfigError::NoKey,
+        error => error.into(),
+    })
+}
+
+impl fmt::Debug for TlsIdentity {
+    /// Never shows the key.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TlsIdentity").field("names", &self.names()).finish_non_exhaustive()
+    }
+}
+
+/// The identities of a server, which can be replaced while handshakes are in progress.
+pub(super) struct CertResolver {
+    /// Locked only to be copied or exchanged, and never while waiting for a peer.
+    table: RwLock<Arc<CertTable>>,
+}
+
+/// The identities at one time.
+pub(super) struct CertTable {
+    /// For peers that name no host, or one that no certificate is for.
+    default: TlsIdentity,
+    others: Vec<TlsIdentity>,
+    by_name: HashMap<String, Vec<Arc<CertifiedKey>>>,
+}
+
+impl CertResolver {
+    pub(super) fn new(table: CertTable) -> CertResolver {
+        CertResolver { table: RwLock::new(Arc::new(table)) }
+    }
+
+    pub(super) fn set(&self, table: CertTable) {
+        *write_lock(&self.table) = Arc::new(table);
+    }
+
+    pub(super) fn table(&self) -> Arc<CertTable> {
+        read_lock(&self.table).clone()
+    }
+}
+
+impl ResolvesServerCert for CertResolver {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.table().choose(hello.server_name(), hello.signature_schemes()))
+    }
+}
+
+impl fmt::Debug for CertResolver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let table = self.table();
+        f.debug_list().entry(&table.default).entries(&table.others).finish()
+    }
+}
+
+impl CertTable {
+    pub(super) fn new(default: TlsIdentity, others: Vec<TlsIdentity>) -> CertTable {
+        let mut by_name = HashMap::<String, Vec<Arc<CertifiedKey>>>::new();
+        for identity in std::iter::once(&default).chain(&others) {
+            for name in identity.names() {
+                by_name.entry(name).or_default().push(identity.key.clone());
+            }
+        }
+        CertTable { default, others, by_name }
+    }
+
+    /// Returns these identities and one more.
+    pub(super) fn and(&self, identity: TlsIdentity) -> CertTable {
+        let others = self.others.iter().cloned().chain([identity]);
+        CertTable::new(self.default.clone(), others.collect())
+    }
+
+    /// The first identity that is for `name` and has a key that the peer can use, or else the best alternative.
+    fn choose(&self, name: Option<&str>, schemes: &[SignatureScheme]) -> Arc<CertifiedKey> {
+        let named = || name.into_iter().flat_map(|name| self.named(name));
+        let usable = named().find(|key| key.key.choose_scheme(schemes).is_some());
+        usable.or_else(|| named().next()).unwrap_or(&self.default.key).clone()
+    }
+
+    /// The identities for exactly this host, and then those for any host in its domain (RFC 9525 §6.3).
+    fn named(&self, name: &str) -> impl Iterator<Item = &Arc<CertifiedKey>> {
+        let name = name.to_ascii_lowercase();
+        let any = name.split_once('.').and_then(|(_, domain)| self.by_name.get(&format!("*.{domain}")));
+        [self.by_name.get(&name), any].into_iter().flatten().flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519};
+
+    use super::*;
+
+    /// The certificate for exactly this host comes first, and one for any host in its domain last. That one was once not
+    /// shown to a peer that could use no other.
+    #[test]
+    fn a_host_shows_the_first_of_its_identities_that_the_peer_can_use() {
+        let identity = |name: &str, algorithm| {
+            let key = KeyPair::generate_for(algorithm).unwrap();
+            let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+            TlsIdentity::from_pem(params.self_signed(&key).unwrap().pem(), key.serialize_pem()).unwrap()
+        };
+        let others = vec![
+            identity("*.b.example", &PKCS_ECDSA_P384_SHA384),
+            identity("a.b.example", &PKCS_ECDSA_P256_SHA256),
+            identity("a.b.example", &PKCS_ED25519),
+        ];
+        let table = CertTable::new(identity("b.test", &PKCS_ECDSA_P256_SHA256), others);
+        let (first, second) = (SignatureScheme::ECDSA_NISTP256_SHA256, SignatureScheme::ED25519);
+        let last = SignatureScheme::ECDSA_NISTP384_SHA384;
+        for (schemes, expected) in [
+            (&[last, first, second][..], first),
+            (&[second, first], first),
+            (&[last, second], second),
+            (&[last], last),
+            (&[SignatureScheme::RSA_PSS_SHA256], first),
+        ] {
+            let chosen = table.choose(Some("A.b.example"), schemes);
+            assert!(chosen.key.choose_scheme(&[expected]).is_some(), "{schemes:?}");
+        }
+    }
+}
