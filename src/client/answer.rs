@@ -10,8 +10,8 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, ReadBuf};
 
 use super::ClientError;
-use super::in_flight_guard::InFlightGuard;
-use super::pooled_conn::PooledConn;
+use super::outcome_recorder::InFlightGuard;
+use super::pool::PooledConn;
 use crate::message::Headers;
 
 /// The body of a response, read as it arrives. If you read slowly, the server has to wait.

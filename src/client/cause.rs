@@ -1,13 +1,12 @@
 //! [`ClientPhase`] and [`ClientCause`]: what was being done when an exchange failed, and why it failed.
 
 use std::error::Error;
-use std::fmt;
-use std::io;
+use std::{fmt, io};
 
 use crate::coding::CodingError;
 use crate::error::write_causes;
 use crate::exchange::ExchangeError;
-use crate::message::{InvalidRequest, InvalidTarget};
+use crate::message::{InvalidRequest, InvalidTarget, Response};
 use crate::net::TlsError;
 
 /// The phase of an exchange.
@@ -204,3 +203,22 @@ impl fmt::Display for ClientCause {
         if f.alternate() { write_causes(f, self.source()) } else { Ok(()) }
     }
 }
+
+/// A proxy opened no tunnel, and this is its answer. A leaf, since errors and routes need it.
+#[derive(Clone)]
+pub(super) struct ProxyRefusal(pub(super) Response);
+
+impl fmt::Display for ProxyRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the proxy answered {}", self.0.status)
+    }
+}
+
+impl fmt::Debug for ProxyRefusal {
+    /// The fields may be secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ProxyRefusal").field(&self.0.status).finish()
+    }
+}
+
+impl Error for ProxyRefusal {}

@@ -7,8 +7,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use super::cause::ProxyRefusal;
 use super::cause::{ClientCause, ClientPhase};
-use super::proxy_refusal::ProxyRefusal;
 use crate::error::{TimeLimit, write_error};
 use crate::exchange::ExchangeError;
 use crate::message::{InvalidRequest, Response, Status};

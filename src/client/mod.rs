@@ -1,4 +1,4 @@
-//! Floor 4: the client. A [`Pool`] holds the connections to one origin, and a [`PooledConn`](pooled_conn::PooledConn) is one of them with
+//! Floor 4: the client. A [`Pool`] holds the connections to one origin, and a [`PooledConn`] is one of them with
 //! one exchange on it.
 //!
 //! In reading order: origins; connections, and the way to an origin; one exchange; what surrounds it; what callers get;
@@ -8,12 +8,10 @@ mod origin;
 
 mod connect;
 mod pool;
-mod pools;
 mod route;
 mod tls_handshake;
 
 mod exchange;
-mod pooled_conn;
 
 mod ask;
 mod cookie_exchange;
@@ -23,7 +21,6 @@ mod redirect;
 mod answer;
 mod call;
 mod host;
-mod in_flight_guard;
 mod outcome_recorder;
 mod tunnel;
 
@@ -32,7 +29,6 @@ mod pipeline;
 
 mod cause;
 mod error;
-mod proxy_refusal;
 mod settings;
 
 use std::fmt;
@@ -53,7 +49,7 @@ pub use settings::{ClientBuilder, ClientTimeouts};
 pub use tunnel::Tunnel;
 
 use self::pool::Pool;
-use self::pools::Pools;
+use self::pool::Pools;
 use self::settings::Settings;
 use crate::memory::{read_lock, write_lock};
 use crate::message::{InvalidRequest, Method, Request, Response, Target};

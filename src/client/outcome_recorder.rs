@@ -1,9 +1,10 @@
-//! [`OutcomeRecorder`]: what a balancer records of a request whose body is written piece by piece.
+//! [`OutcomeRecorder`]: records how a balanced request ended; [`InFlightGuard`] counts it until it is answered.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 
 use super::ClientError;
-use super::in_flight_guard::InFlightGuard;
 use crate::message::Response;
 
 /// What a balancer records of a request: that it is pending, and, once, its outcome. Without a balancer, nothing.
@@ -55,5 +56,23 @@ impl OutcomeRecorder {
     /// Notes that the body of the answer has been read.
     pub(super) fn end(&mut self) {
         self.0 = None;
+    }
+}
+
+/// One of the requests that `count` counts, until it is dropped.
+pub(super) struct InFlightGuard {
+    count: Arc<AtomicUsize>,
+}
+
+impl InFlightGuard {
+    pub(super) fn new(count: &Arc<AtomicUsize>) -> InFlightGuard {
+        count.fetch_add(1, Ordering::Relaxed);
+        InFlightGuard { count: count.clone() }
+    }
+}
+
+impl Drop for InFlightGuard {
+    fn drop(&mut self) {
+        self.count.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::pin::Pin;
 
-use super::in_flight_guard::InFlightGuard;
-use super::pooled_conn::PooledConn;
+use super::outcome_recorder::InFlightGuard;
+use super::pool::PooledConn;
 use crate::net::{Rewind, Stream, delegate_stream};
 
 /// A connection that was handed over: bytes in both directions, and no longer HTTP.

@@ -1,19 +1,22 @@
-//! [`Member`]: one host of a balancer, its load and its health.
+//! [`Member`]: one host of a balancer, its load and its health, and how one is chosen.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use crate::client::in_flight_guard::InFlightGuard;
-use crate::client::{ClientError, Host};
+use crate::client::cause::ClientPhase;
+use crate::client::error::ClientError;
+use crate::client::host::Host;
+use crate::client::outcome_recorder::InFlightGuard;
 use crate::memory::lock;
-use crate::message::Response;
-use crate::runtime::{self, Instant};
+use crate::message::{Request, Response};
+use crate::runtime::{self, Handle, Instant, select, sleep_until};
 
 /// One host of a balancer.
 pub(super) struct Member {
@@ -146,5 +149,135 @@ impl fmt::Debug for HealthPolicy {
             .field("penalty", &self.penalty)
             .field("penalty_max", &self.penalty_max)
             .finish_non_exhaustive()
+    }
+}
+
+/// How a [`Balancer`](super::Balancer) chooses the next host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HostChoice {
+    /// The host with the fewest pending requests; among equals, the one that has been asked least often.
+    #[default]
+    LeastPending,
+    /// Of two hosts chosen at random, the one with fewer pending requests. This keeps several independent balancers
+    /// from all rushing to the same idle host.
+    TwoRandom,
+}
+
+impl HostChoice {
+    /// Chooses one of `candidates`, unless there is none.
+    pub(super) fn choose<'a>(
+        self,
+        candidates: impl Iterator<Item = &'a Arc<Member>> + Clone,
+        random_pairs: &RandomPairs,
+    ) -> Option<&'a Arc<Member>> {
+        let load = |member: &&Arc<Member>| (member.load(), member.assigned());
+        let count = candidates.clone().count();
+        match self {
+            HostChoice::TwoRandom if count > 2 => {
+                let (one, other) = random_pairs.two_below(count);
+                let two = candidates.enumerate().filter(|(at, _)| [one, other].contains(at));
+                two.map(|(_, member)| member).min_by_key(load)
+            }
+            HostChoice::LeastPending | HostChoice::TwoRandom => candidates.min_by_key(load),
+        }
+    }
+}
+
+/// Random numbers.
+#[derive(Default)]
+pub(super) struct RandomPairs {
+    random: RandomState,
+    drawn: AtomicU64,
+}
+
+impl RandomPairs {
+    /// Two different numbers below `count`, which is at least 2.
+    fn two_below(&self, count: usize) -> (usize, usize) {
+        let bits = self.random.hash_one(self.drawn.fetch_add(1, Ordering::Relaxed));
+        let below = |bits: u64, most: usize| (bits % most as u64) as usize;
+        let one = below(bits >> 32, count);
+        let other = below(bits & u64::from(u32::MAX), count - 1);
+        (one, if other < one { other } else { other + 1 })
+    }
+}
+
+/// The request of an active check. An answer of 2xx within the interval means that the host is up.
+#[derive(Debug)]
+pub(super) struct HealthCheck {
+    pub(super) request: Request,
+    pub(super) interval: Duration,
+}
+
+impl Member {
+    /// Starts the task that checks the host, unless it is running. Without a runtime, none can be started.
+    pub(super) fn start_checks(self: &Arc<Member>, check: &Arc<HealthCheck>) {
+        let mut check_task = lock(&self.check_task);
+        if check_task.as_ref().is_some_and(|check_task| !check_task.is_closed()) {
+            return;
+        }
+        let Some(handle) = Handle::current() else { return };
+        let (sender, gone) = oneshot::channel();
+        *check_task = Some(sender);
+        let host = self.host.with_timeout(check.interval);
+        handle.spawn(check_until(Arc::downgrade(self), host, gone, check.clone()));
+    }
+
+    /// Ends the task that checks the host.
+    pub(super) fn stop_checks(&self) {
+        *lock(&self.check_task) = None;
+    }
+}
+
+/// Checks `member` until it is `gone`, even if that is in the middle of a check.
+async fn check_until(
+    member: Weak<Member>,
+    host: Host,
+    gone: oneshot::Receiver<Infallible>,
+    check: Arc<HealthCheck>,
+) {
+    let gone = async {
+        // Nothing is ever sent; this is the end of the sender.
+        let Err(_) = gone.await;
+    };
+    select(gone, keep_checking(member, host, check)).await;
+}
+
+/// Checks `member`, which is at `host`, for as long as it is there.
+async fn keep_checking(member: Weak<Member>, host: Host, check: Arc<HealthCheck>) {
+    let mut response = Response::new();
+    loop {
+        let next = runtime::later(runtime::now(), check.interval);
+        // The member is not held meanwhile, or it would not be gone before the answer has come.
+        let is_up = match host.send(&check.request, &mut response).await {
+            Ok(()) => Some(response.status.is_success()),
+            // It was not asked: all connections to it are in use.
+            Err(error) if error.phase() == ClientPhase::Queue => None,
+            Err(_) => Some(false),
+        };
+        let Some(member) = member.upgrade() else { return };
+        is_up.into_iter().for_each(|is_up| member.set_up(is_up));
+        drop(member);
+        sleep_until(next).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_pair_of_hosts_is_equally_likely() {
+        const THROWS: usize = 6_000;
+        let (random_pairs, mut thrown) = (RandomPairs::default(), [[0; 4]; 4]);
+        for _ in 0..THROWS {
+            let (one, other) = random_pairs.two_below(4);
+            thrown[one][other] += 1;
+        }
+        for (one, row) in thrown.iter().enumerate() {
+            for (other, count) in row.iter().enumerate() {
+                let expected = if one == other { 0..=0 } else { 350..=650 };
+                assert!(expected.contains(count), "{one} and {other}: {count} of {THROWS}");
+            }
+        }
     }
 }

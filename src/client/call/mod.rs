@@ -20,7 +20,7 @@ pub use writer::CallWriter;
 use self::half::Half;
 use super::cookie_exchange::CookieExchange;
 use super::outcome_recorder::OutcomeRecorder;
-use super::pooled_conn::PooledConn;
+use super::pool::PooledConn;
 use super::{Answer, ClientError};
 use crate::memory::Reset;
 use crate::message::{Headers, Response};

@@ -3,7 +3,7 @@
 use std::task::{Context, Poll, ready};
 
 use super::Call;
-use crate::client::pooled_conn::PooledConn;
+use crate::client::pool::PooledConn;
 use crate::client::{ClientError, ClientPhase};
 use crate::exchange::ExchangeError;
 use crate::memory::Reset;

@@ -5,9 +5,6 @@
 
 mod builder;
 mod queue;
-mod queue_guard;
-mod queue_state;
-mod retry_decision;
 mod task;
 
 use std::fmt;
@@ -18,8 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub use builder::PipelineBuilder;
 
-use self::queue::{PendingResponse, Queue};
-use self::queue_state::EntryMeta;
+use self::queue::{EntryMeta, PendingResponse, Queue};
 use self::task::PipelineTask;
 use super::cookie_exchange::CookieExchange;
 use super::pool::Pool;

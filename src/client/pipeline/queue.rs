@@ -1,12 +1,20 @@
-//! [`Queue`]: where callers leave requests for one task, and find the answers.
+//! [`Queue`]: where callers leave requests for one task of a pipeline, and find the responses.
 
-use std::sync::Mutex;
-use std::task::{Context, Poll};
+use std::collections::VecDeque;
+use std::mem;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Mutex, MutexGuard};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
-use super::queue_guard::QueueGuard;
-use super::queue_state::{EntryMeta, QueueState};
-use crate::client::{ClientCause, ClientError, ClientPhase};
-use crate::message::Response;
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::client::cause::{ClientCause, ClientPhase};
+use crate::client::error::ClientError;
+use crate::memory::{Reset, lock};
+use crate::message::{Request, Response};
+use crate::runtime::{self, Instant};
+use crate::wire::Asked;
 
 /// Where the callers of one task leave requests, and find the answers.
 #[derive(Default)]
@@ -74,6 +82,329 @@ impl Drop for PendingResponse<'_> {
         }
     }
 }
+
+/// The tickets of a queue, locked. Tasks that may continue are woken when this is dropped and the lock is free, since a
+/// waker may do anything, and most likely uses the queue again.
+pub(super) struct QueueGuard<'a> {
+    /// Present until this is dropped.
+    state: Option<MutexGuard<'a, QueueState>>,
+}
+
+impl<'a> QueueGuard<'a> {
+    fn new(state: &'a Mutex<QueueState>) -> QueueGuard<'a> {
+        QueueGuard { state: Some(lock(state)) }
+    }
+}
+
+impl Deref for QueueGuard<'_> {
+    type Target = QueueState;
+
+    fn deref(&self) -> &QueueState {
+        self.state.as_ref().expect("they are let go when this is dropped")
+    }
+}
+
+impl DerefMut for QueueGuard<'_> {
+    fn deref_mut(&mut self) -> &mut QueueState {
+        self.state.as_mut().expect("they are let go when this is dropped")
+    }
+}
+
+impl Drop for QueueGuard<'_> {
+    fn drop(&mut self) {
+        let Some(mut state) = self.state.take() else { return };
+        let deferred = state.take_deferred();
+        drop(state);
+        deferred.for_each(Deferred::run);
+    }
+}
+
+/// What the callers of one task wait for. QueueState are used again, with their memory.
+#[derive(Default)]
+pub(super) struct QueueState {
+    all: Vec<QueueEntry>,
+    free: Vec<usize>,
+    /// Those that no connection has taken yet, in order.
+    waiting: VecDeque<usize>,
+    /// Wakes the task when another request waits.
+    task: Option<Waker>,
+    /// What is let go once the lock is.
+    deferred: Vec<Deferred>,
+    has_task: bool,
+    is_closed: bool,
+}
+
+/// One request and its answer.
+#[derive(Default)]
+struct QueueEntry {
+    /// The whole request as it is sent.
+    wire: Vec<u8>,
+    /// `None` while the entry is free.
+    meta: Option<EntryMeta>,
+    state: State,
+    /// Whether the connection that has taken it was used before.
+    is_reused: bool,
+    /// Whether it may be the reason why a connection ended.
+    is_suspect: bool,
+    /// Whether the server may have seen it on a connection before this one.
+    was_sent: bool,
+    waker: Option<Waker>,
+    response: Response,
+}
+
+/// What must be known of a request besides its bytes.
+pub(super) struct EntryMeta {
+    asked: Asked,
+    /// Whether it does no harm if the server acts on it twice (RFC 9110 §9.2.2).
+    may_repeat: bool,
+    /// When it began to wait for a connection.
+    since: Instant,
+    /// Its place among those in flight, which becomes free with the entry.
+    _permit: OwnedSemaphorePermit,
+}
+
+impl EntryMeta {
+    pub(super) fn new(request: &Request, permit: OwnedSemaphorePermit) -> EntryMeta {
+        EntryMeta {
+            asked: Asked::new(request),
+            may_repeat: request.method().is_idempotent(),
+            since: runtime::now(),
+            _permit: permit,
+        }
+    }
+}
+
+#[derive(Default)]
+enum State {
+    /// It waits for a connection.
+    #[default]
+    Waiting,
+    /// A connection has taken it.
+    Taken,
+    /// A connection has taken it, and the caller has given up.
+    Abandoned,
+    Over(Result<(), ClientError>),
+}
+
+/// What a task knows of a request that it has taken.
+pub(super) struct Dequeued {
+    pub(super) entry: usize,
+    pub(super) asked: Asked,
+    pub(super) may_repeat: bool,
+    /// When it began to wait.
+    pub(super) since: Instant,
+}
+
+/// What may continue: a caller whose answer has come, a task that has a request to take, or a caller that waits for the
+/// place of a request that is over. And what may do anything when it is dropped: the waker of a caller that waits no more.
+enum Deferred {
+    Wake(Waker),
+    Release(EntryMeta),
+    Drop(Waker),
+}
+
+impl Deferred {
+    fn run(self) {
+        match self {
+            Deferred::Wake(waker) => waker.wake(),
+            Deferred::Release(meta) => drop(meta),
+            Deferred::Drop(waker) => drop(waker),
+        }
+    }
+}
+
+impl QueueState {
+    /// Adds a request, which `write` writes. Returns its entry, and whether a task must be started to take it.
+    pub(super) fn push(&mut self, meta: EntryMeta, write: impl FnOnce(&mut Vec<u8>)) -> (usize, bool) {
+        let at = self.free.pop().unwrap_or(self.all.len());
+        if at == self.all.len() {
+            self.all.push(QueueEntry::default());
+        }
+        let entry = &mut self.all[at];
+        write(&mut entry.wire);
+        (entry.meta, entry.state) = (Some(meta), State::Waiting);
+        self.waiting.push_back(at);
+        self.wake_task();
+        (at, !mem::replace(&mut self.has_task, true))
+    }
+
+    /// How many requests have no answer yet.
+    pub(super) fn unanswered(&self) -> usize {
+        self.all.len() - self.free.len()
+    }
+
+    /// Notes that no more requests will come.
+    pub(super) fn close(&mut self) {
+        self.is_closed = true;
+        self.wake_task();
+    }
+
+    /// Fetches the answer to a request, once it is there, and frees the entry.
+    pub(super) fn poll(
+        &mut self,
+        at: usize,
+        cx: &mut Context<'_>,
+        response: &mut Response,
+    ) -> Poll<Result<(), ClientError>> {
+        let entry = &mut self.all[at];
+        let State::Over(result) = &mut entry.state else {
+            if !entry.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+                let replaced = entry.waker.replace(cx.waker().clone());
+                self.deferred.extend(replaced.map(Deferred::Drop));
+            }
+            return Poll::Pending;
+        };
+        let result = mem::replace(result, Ok(()));
+        mem::swap(response, &mut entry.response);
+        self.release(at);
+        Poll::Ready(result)
+    }
+
+    /// The error for a caller that stops waiting because of `cause`.
+    pub(super) fn error(&self, at: usize, cause: ClientCause) -> ClientError {
+        let entry = &self.all[at];
+        match entry.state {
+            State::Waiting => ClientError::new(ClientPhase::Queue, cause).sent_before(entry.was_sent),
+            _ => ClientError::new(ClientPhase::Wait, cause).on_connection(entry.is_reused, true),
+        }
+    }
+
+    /// Notes that the caller has given up on a request.
+    pub(super) fn abandon(&mut self, at: usize) {
+        match self.all[at].state {
+            State::Taken | State::Abandoned => self.all[at].state = State::Abandoned,
+            State::Over(_) => self.release(at),
+            State::Waiting => {
+                self.waiting.retain(|waiting| *waiting != at);
+                self.release(at);
+            }
+        }
+    }
+
+    /// Takes the next request for a connection, used before or not, and appends it to `out`.
+    pub(super) fn take(&mut self, out: &mut Vec<u8>, is_reused: bool) -> Option<Dequeued> {
+        let at = self.waiting.pop_front()?;
+        let entry = &mut self.all[at];
+        let meta = entry.meta.as_ref()?;
+        out.extend_from_slice(&entry.wire);
+        (entry.state, entry.is_reused) = (State::Taken, is_reused);
+        Some(Dequeued { entry: at, asked: meta.asked, may_repeat: meta.may_repeat, since: meta.since })
+    }
+
+    /// Whether a request waits for a connection.
+    pub(super) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Since when the next request has waited.
+    pub(super) fn waiting_since(&self) -> Option<Instant> {
+        let at = *self.waiting.front()?;
+        self.all[at].meta.as_ref().map(|meta| meta.since)
+    }
+
+    /// Arranges for the task to be woken when another request waits. Returns whether none will ever come again.
+    pub(super) fn register_task(&mut self, cx: &Context<'_>) -> bool {
+        self.task.get_or_insert_with(|| cx.waker().clone()).clone_from(cx.waker());
+        self.is_closed
+    }
+
+    /// Stores the answer to a request, in exchange for the entry's old response, unless nobody waits for it.
+    pub(super) fn answer(&mut self, at: usize, response: &mut Response) {
+        if !matches!(self.all[at].state, State::Abandoned) {
+            mem::swap(&mut self.all[at].response, response);
+        }
+        self.end(at, Ok(()));
+    }
+
+    pub(super) fn fail(&mut self, at: usize, error: ClientError) {
+        self.end(at, Err(error));
+    }
+
+    /// Makes a request suspect. Returns whether it already was.
+    pub(super) fn mark_suspect(&mut self, at: usize) -> bool {
+        mem::replace(&mut self.all[at].is_suspect, true)
+    }
+
+    /// Puts a request back, as the next one to be sent. `is_sent` says whether the server may have seen it.
+    pub(super) fn requeue(&mut self, at: usize, is_sent: bool) {
+        let entry = &mut self.all[at];
+        entry.was_sent |= is_sent;
+        match entry.state {
+            State::Abandoned => self.release(at),
+            _ => {
+                entry.state = State::Waiting;
+                entry.meta.iter_mut().for_each(|meta| meta.since = runtime::now());
+                self.waiting.push_front(at);
+            }
+        }
+    }
+
+    /// Fails all requests that wait.
+    pub(super) fn fail_waiting(&mut self, error: ClientError) {
+        while let Some(at) = self.waiting.pop_front() {
+            if self.waiting.is_empty() {
+                return self.fail(at, error);
+            }
+            self.fail(at, error.duplicate());
+        }
+    }
+
+    /// Fails the requests that have waited for longer than `limit`. Returns how much longer the next one may.
+    pub(super) fn expire(&mut self, limit: Duration) -> Option<Duration> {
+        loop {
+            let waited = runtime::now().saturating_duration_since(self.waiting_since()?);
+            if waited < limit {
+                return Some(limit - waited);
+            }
+            let at = self.waiting.pop_front()?;
+            self.fail(at, ClientError::new(ClientPhase::Queue, ClientCause::TimedOut));
+        }
+    }
+
+    /// Notes that the task has left, and frees the memory if it is not needed.
+    pub(super) fn detach(&mut self) {
+        (self.has_task, self.task) = (false, None);
+        if self.free.len() == self.all.len() {
+            (self.all, self.free, self.waiting) = Default::default();
+        }
+    }
+
+    /// Takes the list of what may continue. Usually it has one entry at most, and then the list keeps its memory.
+    fn take_deferred(&mut self) -> impl Iterator<Item = Deferred> + use<> {
+        let last = self.deferred.pop();
+        let others = if self.deferred.is_empty() { Vec::new() } else { mem::take(&mut self.deferred) };
+        others.into_iter().chain(last)
+    }
+
+    fn wake_task(&mut self) {
+        self.deferred.extend(self.task.take().map(Deferred::Wake));
+    }
+
+    fn end(&mut self, at: usize, result: Result<(), ClientError>) {
+        let entry = &mut self.all[at];
+        if let State::Abandoned = entry.state {
+            return self.release(at);
+        }
+        entry.state = State::Over(result.map_err(|error| error.sent_before(entry.was_sent)));
+        self.deferred.extend(entry.waker.take().map(Deferred::Wake));
+    }
+
+    fn release(&mut self, at: usize) {
+        let QueueEntry { wire, meta, state, is_reused, is_suspect, was_sent, waker, response } =
+            &mut self.all[at];
+        wire.clear();
+        wire.shrink_to(WIRE_KEPT_MAX);
+        self.deferred.extend(meta.take().map(Deferred::Release));
+        self.deferred.extend(waker.take().map(Deferred::Drop));
+        (*state, *is_reused, *is_suspect, *was_sent) = Default::default();
+        response.reset();
+        response.shrink();
+        self.free.push(at);
+    }
+}
+
+/// How much memory of a request's bytes a free entry keeps.
+const WIRE_KEPT_MAX: usize = 16 << 10;
 
 #[cfg(test)]
 mod tests {
@@ -200,5 +531,48 @@ mod tests {
             call(&queue, meta(&permits));
             assert!(probe.1.load(Ordering::Relaxed));
         }
+    }
+}
+
+#[cfg(test)]
+mod state_tests {
+    use std::sync::Arc;
+
+    use tokio::sync::Semaphore;
+
+    use super::*;
+
+    /// After a burst, each entry once kept the memory of a large answer for as long as the task was in use.
+    #[test]
+    fn a_free_entry_keeps_little_memory() {
+        let permit = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+        let (mut state, mut response) = (QueueState::default(), Response::new());
+        let meta = EntryMeta::new(&Request::default(), permit);
+        let (at, _) = state.push(meta, |wire| wire.resize(1 << 20, 0));
+        assert!(state.take(&mut Vec::new(), true).is_some());
+        response.body.set_bytes(vec![0; 1 << 20]);
+        state.answer(at, &mut response);
+        state.abandon(at);
+        let QueueEntry { wire, response, .. } = &mut state.all[at];
+        let kept = wire.capacity() + response.body.receive().capacity();
+        assert!(kept <= 2 * WIRE_KEPT_MAX, "{kept} bytes are kept");
+    }
+
+    #[test]
+    fn a_free_entry_is_used_again_until_the_task_detaches() {
+        let permits = Arc::new(Semaphore::new(4));
+        let meta = || EntryMeta::new(&Request::default(), permits.clone().try_acquire_owned().unwrap());
+        let mut state = QueueState::default();
+        for has_task in [false, true, true] {
+            assert_eq!(state.push(meta(), |_| {}), (0, !has_task));
+            state.abandon(0);
+        }
+        assert_eq!((state.all.len(), state.unanswered()), (1, 0));
+        let (at, _) = state.push(meta(), |_| {});
+        state.detach();
+        assert_eq!((state.all.len(), state.unanswered()), (1, 1), "one is waited for");
+        state.abandon(at);
+        state.detach();
+        assert_eq!(state.all.capacity(), 0);
     }
 }

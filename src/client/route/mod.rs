@@ -1,13 +1,11 @@
 //! The way to an origin: directly or through a proxy.
 
-mod bypass;
 mod proxies;
 mod proxy;
 
 mod socks;
-mod through;
-mod tunnel;
+mod socks_handshake;
 
 pub use proxies::Proxies;
 pub use proxy::{InvalidProxy, Proxy};
-pub use socks::{SocksError, SocksReply};
+pub use socks_handshake::{SocksError, SocksReply};

@@ -1,16 +1,30 @@
-//! [`Proxy`]: a server that forwards what a client sends (RFC 9110 §3.7).
+//! [`Proxy`]: a server that forwards what a client sends (RFC 9110 §3.7), and the tunnels that it opens (§9.3.6).
 
 use std::error::Error;
 use std::fmt;
+use std::future::poll_fn;
+use std::task::Poll;
+use std::time::Duration;
 
-use super::socks::{Login, NameResolution, Socks};
+use super::socks::{NameResolution, Socks};
+use super::socks_handshake::Login;
+use crate::client::cause::{ClientCause, ClientPhase, ProxyRefusal};
+use crate::client::error::ClientError;
+use crate::client::exchange::INTERIM_MAX;
 use crate::client::origin::Origin;
+use crate::client::tls_handshake::TlsHandshake;
 use crate::error::{Excerpt, without_secrets, write_error};
+use crate::exchange::{Bounds, ExchangeError, Head, Incoming, Reply, Timeouts};
 use crate::message::{
-    FieldName, FieldValue, Headers, InvalidField, InvalidTarget, OctetSet, Scheme, basic_credentials,
-    percent, port_number, split_port, uri_host,
+    FieldName, FieldValue, Headers, InvalidField, InvalidTarget, OctetSet, Response, Scheme, Status,
+    basic_credentials, percent, port_number, split_port, uri_host,
 };
-use crate::net::UriHost;
+use crate::net::{
+    BoxedStream, Conn, DialTimes, HostConnector, Sendable, TimerSlot, TlsConnector, TokioTimer, Transport,
+    UriHost,
+};
+use crate::runtime::{self, timeout};
+use crate::wire::Asked;
 use crate::wire::encode::ROUTING;
 
 /// An HTTP proxy, or a SOCKS5 proxy (RFC 1928).
@@ -334,6 +348,144 @@ impl Error for InvalidProxy {
             | InvalidProxy::Credentials(_) => None,
         }
     }
+}
+
+impl Proxy {
+    /// Opens a connection to `origin` through this proxy, or to the proxy itself if it reads the requests, and returns
+    /// how long that took. The time that the proxy takes counts as connecting, its handshake included.
+    ///
+    /// # Errors
+    ///
+    /// Says which phase failed.
+    pub(in crate::client) async fn open(
+        &self,
+        dial: &HostConnector,
+        tls: &TlsConnector,
+        origin: &Origin,
+        limits: DialTimes,
+        bounds: &Bounds,
+    ) -> Result<(Transport<BoxedStream>, DialTimes), ClientError> {
+        match self.protocol() {
+            Protocol::Socks5(socks) => {
+                socks.open(dial, self.address(), &self.as_subject(), origin, limits).await
+            }
+            Protocol::Http { scheme, .. } => {
+                let (host, port) = self.address();
+                let failed = |error: ClientError| error.with_subject(self.as_subject());
+                let handshake =
+                    TlsHandshake::for_scheme(*scheme, host, ClientPhase::Connect).map_err(failed)?;
+                let dialed = dial.connect(host, port, limits).await;
+                let undialed = |error| ClientError::dialing(error, &self.as_subject(), &self.as_subject());
+                let (mut transport, mut times) = dialed.map_err(undialed)?;
+                let left = |times: &DialTimes| limits.connect.saturating_sub(times.connect);
+                if let Some(handshake) = handshake {
+                    let took;
+                    (transport, took) = handshake.run(tls, transport, left(&times)).await.map_err(failed)?;
+                    times.connect += took;
+                }
+                // Otherwise each request will say where it is to go.
+                if origin.scheme == Scheme::Https {
+                    let tunnel_start = runtime::now();
+                    let opened = open_tunnel(transport, self, origin, left(&times), bounds).await;
+                    transport = opened.map_err(|error| error.with_subject(self.subject(origin)))?;
+                    times.connect += runtime::now().saturating_duration_since(tunnel_start);
+                }
+                Ok((transport, times))
+            }
+        }
+    }
+}
+
+/// Asks `proxy`, at the other end of `transport`, to connect to `origin`, within `limit`.
+///
+/// # Errors
+///
+/// Fails if the proxy refuses, does not answer, or says too much: bytes after its answer would pass for the origin's.
+pub(super) async fn open_tunnel(
+    transport: Transport<BoxedStream>,
+    proxy: &Proxy,
+    origin: &Origin,
+    limit: Duration,
+    bounds: &Bounds,
+) -> Result<Transport<BoxedStream>, ClientError> {
+    let mut conn = Conn::<Sendable>::new(transport, TokioTimer::new());
+    // The timeouts of an exchange do not apply while its tunnel is being opened.
+    let timeouts = Timeouts { head: Duration::MAX, write: Duration::MAX, ..bounds.timeouts };
+    let bounds = &Bounds { timeouts, ..bounds.clone() };
+    write_connect(conn.write_buffer().bytes(), proxy, origin);
+    let (mut incoming, mut response) = (Incoming::default(), Response::new());
+    let asked = Asked { connect: true, ..Asked::default() };
+    for _ in 0..=INTERIM_MAX {
+        let head = poll_fn(|cx| {
+            let mut reply = Reply::new(&mut response, asked);
+            match incoming.poll_head(cx, &mut conn, &mut reply, bounds, || {}) {
+                Poll::Ready(head) => Poll::Ready(head),
+                Poll::Pending => conn.poll_expired(cx, TimerSlot::Total, limit).map(|_| Ok(Head::Silence)),
+            }
+        });
+        match head.await {
+            Ok(Head::Whole) => {}
+            Ok(Head::End) => return Err(failed(ClientCause::Closed)),
+            Ok(Head::Silence) | Err(ExchangeError::TimedOut(..)) => {
+                return Err(failed(ClientCause::TimedOut));
+            }
+            Err(error) => return Err(failed(ClientCause::Exchange(error))),
+        }
+        // A 101 was not asked for, and no other answer follows it.
+        if !response.status.is_informational() || response.status == Status::SWITCHING_PROTOCOLS {
+            break;
+        }
+    }
+    match (response.status.is_success(), incoming.input.is_empty()) {
+        (true, true) => Ok(conn.into_parts().0),
+        (true, false) => Err(failed(ClientCause::Proxy("the proxy sent more than its answer".into()))),
+        (false, _) => {
+            receive_refusal_body(&mut conn, &mut incoming, &mut response, bounds).await;
+            Err(failed(ClientCause::Proxy(ProxyRefusal(response).into())))
+        }
+    }
+}
+
+fn write_connect(out: &mut Vec<u8>, proxy: &Proxy, origin: &Origin) {
+    let authority = origin.host_and_port();
+    out.extend_from_slice(format!("CONNECT {authority} HTTP/1.1\r\nhost: {authority}\r\n").as_bytes());
+    out.extend_from_slice(proxy.fields());
+    if let Some(authorization) = proxy.authorization() {
+        out.extend_from_slice(format!("proxy-authorization: {authorization}\r\n").as_bytes());
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Receives the content of the proxy's refusal: as much as comes within [`REFUSAL_BODY_WAIT`], and no more than [`REFUSAL_BODY_MAX`].
+async fn receive_refusal_body(
+    conn: &mut Conn<Sendable>,
+    incoming: &mut Incoming,
+    response: &mut Response,
+    bounds: &Bounds,
+) {
+    let content = response.body.receive();
+    let received = async {
+        while let Ok(1..) = poll_fn(|cx| incoming.poll_chunk(cx, conn, bounds)).await {
+            let room = REFUSAL_BODY_MAX - content.len();
+            let chunk = incoming.chunk();
+            content.extend(&chunk[..chunk.len().min(room)]);
+            if content.len() == REFUSAL_BODY_MAX {
+                break;
+            }
+        }
+    };
+    // A reason that has not come whole is better than none.
+    let _ = timeout(REFUSAL_BODY_WAIT, received).await;
+}
+
+/// How much of a reason is kept.
+const REFUSAL_BODY_MAX: usize = 64 << 10;
+
+/// How long a refusal may be delayed by its reason.
+const REFUSAL_BODY_WAIT: Duration = Duration::from_secs(1);
+
+fn failed(cause: ClientCause) -> ClientError {
+    ClientError::new(ClientPhase::Connect, cause)
 }
 
 #[cfg(test)]

@@ -1,16 +1,11 @@
 //! [`Socks`]: connections that a SOCKS5 proxy opens (RFC 1928).
 
-mod error;
-mod handshake;
-
 use std::net::SocketAddr;
 
-pub use error::{SocksError, SocksReply};
-pub(super) use handshake::Login;
-
-use self::handshake::Destination;
+use super::socks_handshake::{self as handshake, Destination, Login, SocksError, SocksReply};
+use crate::client::cause::{ClientCause, ClientPhase};
+use crate::client::error::ClientError;
 use crate::client::origin::Origin;
-use crate::client::{ClientCause, ClientError, ClientPhase};
 use crate::net::{
     BoxedStream, ConnError, DialError, DialTimes, HostConnector, InvalidHost, Transport, timed,
 };

@@ -1,9 +1,51 @@
-//! [`ClientTimeouts`]: the time limits of an exchange.
+//! [`Settings`]: what is set when a client is built; [`ClientTimeouts`]: the time limits of its exchanges.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::client::ClientPhase;
-use crate::exchange::Timeouts;
+use crate::client::cause::ClientPhase;
+use crate::client::cookie_store::CookieStore;
+use crate::client::route::Proxies;
+use crate::exchange::{Bounds, Timeouts};
+use crate::message::Headers;
+use crate::net::{HostConnector, TlsConnector};
+use crate::runtime::{Instant, later};
+
+/// What is set when a client is built.
+#[derive(Clone)]
+pub(in crate::client) struct Settings {
+    pub(in crate::client) timeouts: ClientTimeouts,
+    /// The limits, and the timeouts as an exchange takes them.
+    pub(in crate::client) bounds: Bounds,
+    /// The same for a body that the caller reads in pieces, however slowly it comes.
+    pub(in crate::client) bounds_in_pieces: Bounds,
+    pub(in crate::client) pool: PoolBounds,
+    pub(in crate::client) dial: HostConnector,
+    pub(in crate::client) proxies: Proxies,
+    pub(in crate::client) tls: TlsConnector,
+    /// Default fields of requests.
+    pub(in crate::client) fields: Headers,
+    pub(in crate::client) cookies: Option<Arc<dyn CookieStore>>,
+    /// How many bytes coded content may decode to, if it is decoded.
+    pub(in crate::client) decode_max: Option<usize>,
+}
+
+/// What a pool may hold, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::client) struct PoolBounds {
+    pub(in crate::client) connections_max: usize,
+    pub(in crate::client) idle: Duration,
+    pub(in crate::client) age: Option<Duration>,
+}
+
+impl Settings {
+    /// Until when a request waits for its turn, if it began to wait at `since`, and its whole exchange must be over by
+    /// `deadline`.
+    pub(in crate::client) fn queue_until(&self, since: Instant, deadline: Option<Instant>) -> Instant {
+        let until = later(since, self.timeouts.queue);
+        deadline.map_or(until, |deadline| deadline.min(until))
+    }
+}
 
 /// The time limits of an exchange, by phase. `Duration::MAX` is no limit.
 ///

@@ -1,17 +1,19 @@
-//! [`Pool`]: the connections to one origin in one runtime.
+//! [`Pool`]: the connections to one origin in one runtime; [`Pools`]: all pools of one runtime.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::exchange::{Exchange, Persistence};
-use super::origin::Origin;
-use super::redirect::{CREDENTIALS, RedirectTaint};
-use super::route::Proxy;
-use super::settings::Settings;
-use super::{ClientCause, ClientError, ClientPhase};
+use crate::client::cause::{ClientCause, ClientPhase};
+use crate::client::error::ClientError;
+use crate::client::exchange::{Exchange, Persistence};
+use crate::client::origin::Origin;
+use crate::client::redirect::{CREDENTIALS, RedirectTaint};
+use crate::client::route::{InvalidProxy, Proxy};
+use crate::client::settings::Settings;
 use crate::memory::{FreeList, lock};
 use crate::message::{BodyLength, FieldName, Headers, Method, Request, Version};
 use crate::net::{Conn, Sendable};
@@ -20,12 +22,12 @@ use crate::wire::Announcement;
 use crate::wire::encode::{self, Additions};
 
 /// The connections to one origin: a bounded number in use, and those that rest until they are needed.
-pub(super) struct Pool {
+pub(in crate::client) struct Pool {
     /// The runtime that they belong to.
     runtime: Id,
-    pub(super) origin: Origin,
+    pub(in crate::client) origin: Origin,
     /// The proxy that requests go through, if there is one.
-    pub(super) proxy: Option<Proxy>,
+    pub(in crate::client) proxy: Option<Proxy>,
     /// Default fields of requests; among them a proxy's credentials, if the proxy reads the requests.
     fields: Headers,
     /// The default fields without credentials, for requests that were redirected here, and for TRACE.
@@ -34,7 +36,7 @@ pub(super) struct Pool {
     /// turn.
     permits: Semaphore,
     state: Mutex<PoolState>,
-    pub(super) settings: Arc<Settings>,
+    pub(in crate::client) settings: Arc<Settings>,
     created_at: Instant,
     /// When the server last answered in HTTP/1.0, in seconds since `created_at`, counted from 1. 0: its last answer was in
     /// 1.1.
@@ -55,20 +57,20 @@ struct PoolState {
 }
 
 /// A connection that is not in use.
-pub(super) struct IdleConn {
-    pub(super) conn: Box<Conn<Sendable>>,
-    pub(super) opened_at: Instant,
+pub(in crate::client) struct IdleConn {
+    pub(in crate::client) conn: Box<Conn<Sendable>>,
+    pub(in crate::client) opened_at: Instant,
     idle_since: Instant,
     expires_at: Instant,
 }
 
 /// The right to use one connection of a pool. Dropping it passes the right to the next request in line.
-pub(super) struct PoolPermit {
-    pub(super) pool: Arc<Pool>,
+pub(in crate::client) struct PoolPermit {
+    pub(in crate::client) pool: Arc<Pool>,
 }
 
 /// What keeps a request from being sent at once.
-pub(super) enum CheckoutMiss {
+pub(in crate::client) enum CheckoutMiss {
     /// No connection rests here.
     NoIdle(PoolPermit),
     /// All connections are in use, or other requests wait for one. The request has been waiting since then.
@@ -76,7 +78,7 @@ pub(super) enum CheckoutMiss {
 }
 
 impl Pool {
-    pub(super) fn new(
+    pub(in crate::client) fn new(
         runtime: Id,
         (origin, proxy): (Origin, Option<Proxy>),
         settings: Arc<Settings>,
@@ -115,7 +117,7 @@ impl Pool {
     /// # Errors
     ///
     /// Fails if the length is unknown and the server is known to speak HTTP/1.0, which has no chunks (RFC 9112 §6.1).
-    pub(super) fn announce(
+    pub(in crate::client) fn announce(
         &self,
         request: &Request,
         content: BodyLength,
@@ -130,7 +132,7 @@ impl Pool {
     }
 
     /// Notes the version in which the server has answered.
-    pub(super) fn note_version(&self, version: Version) {
+    pub(in crate::client) fn note_version(&self, version: Version) {
         let answered = match version {
             Version::Http10 => 1 + self.age(),
             Version::Http11 => 0,
@@ -154,7 +156,7 @@ impl Pool {
     }
 
     /// Whether this is the pool of the current runtime.
-    pub(super) fn is_here(&self) -> bool {
+    pub(in crate::client) fn is_here(&self) -> bool {
         Handle::current().is_some_and(|here| here.id() == self.runtime)
     }
 
@@ -164,7 +166,7 @@ impl Pool {
     }
 
     /// Writes the head of `request` as it is sent over these connections.
-    pub(super) fn write_head(
+    pub(in crate::client) fn write_head(
         &self,
         out: &mut Vec<u8>,
         (request, taint): (&Request, RedirectTaint),
@@ -184,7 +186,7 @@ impl Pool {
     }
 
     /// A place, if one is free and no request waits for it; else returns the pool.
-    pub(super) fn try_acquire(self: Arc<Pool>) -> Result<PoolPermit, Arc<Pool>> {
+    pub(in crate::client) fn try_acquire(self: Arc<Pool>) -> Result<PoolPermit, Arc<Pool>> {
         match self.permits.try_acquire().map(SemaphorePermit::forget) {
             Ok(()) => Ok(PoolPermit { pool: self }),
             Err(_) => Err(self),
@@ -196,7 +198,7 @@ impl Pool {
     /// # Errors
     ///
     /// Fails if none became free in time.
-    pub(super) async fn acquire(
+    pub(in crate::client) async fn acquire(
         self: Arc<Pool>,
         since: Instant,
         deadline: Option<Instant>,
@@ -219,7 +221,7 @@ impl Pool {
 
     /// Takes the most recently used connection that is still good, and memory for an exchange. Others on the way are
     /// dropped.
-    pub(super) fn take_idle(&self, now: Instant) -> Option<(IdleConn, Box<Exchange>)> {
+    pub(in crate::client) fn take_idle(&self, now: Instant) -> Option<(IdleConn, Box<Exchange>)> {
         loop {
             // Closing a connection is a system call, so it must not happen under the lock.
             let (mut idle_conn, exchange) = self.pop()?;
@@ -239,12 +241,12 @@ impl Pool {
     }
 
     /// Takes memory for an exchange.
-    pub(super) fn take_exchange(&self) -> Box<Exchange> {
+    pub(in crate::client) fn take_exchange(&self) -> Box<Exchange> {
         lock(&self.state).exchanges.take(Box::default)
     }
 
     /// Lets a connection rest from `now` on.
-    pub(super) fn give(&self, conn: Box<Conn<Sendable>>, exchange: Box<Exchange>, now: Instant) {
+    pub(in crate::client) fn give(&self, conn: Box<Conn<Sendable>>, exchange: Box<Exchange>, now: Instant) {
         let Persistence { opened_at, idle, .. } = exchange.persistence;
         let idle = self.idle_max(idle);
         let idle_conn = IdleConn { conn, opened_at, idle_since: now, expires_at: later(now, idle) };
@@ -266,7 +268,7 @@ impl Pool {
 
     /// Drops connections that have rested too long or were closed by the server, and memory that is not needed. Returns
     /// whether anything is left.
-    pub(super) fn sweep(&self, now: Instant) -> bool {
+    pub(in crate::client) fn sweep(&self, now: Instant) -> bool {
         let (mut conns, closings) = {
             let mut state = lock(&self.state);
             (std::mem::take(&mut state.conns), state.closings)
@@ -291,7 +293,7 @@ impl Pool {
     }
 
     /// Closes all resting connections.
-    pub(super) fn close_idle(&self) {
+    pub(in crate::client) fn close_idle(&self) {
         // In two steps, or they would be dropped under the lock, which the application's own stream types might need.
         let closed = {
             let mut state = lock(&self.state);
@@ -302,12 +304,12 @@ impl Pool {
     }
 
     /// How many connections rest.
-    pub(super) fn idle(&self) -> usize {
+    pub(in crate::client) fn idle(&self) -> usize {
         lock(&self.state).conns.len()
     }
 
     /// How many connections are in use, or about to be.
-    pub(super) fn busy(&self) -> usize {
+    pub(in crate::client) fn busy(&self) -> usize {
         self.settings.pool.connections_max.saturating_sub(self.permits.available_permits())
     }
 
@@ -318,7 +320,7 @@ impl Pool {
     }
 
     /// Whether a connection that was opened at `opened_at` may still be used.
-    pub(super) fn is_within_age(&self, opened_at: Instant, now: Instant) -> bool {
+    pub(in crate::client) fn is_within_age(&self, opened_at: Instant, now: Instant) -> bool {
         self.settings.pool.age.is_none_or(|age| later(opened_at, age) > now)
     }
 }
@@ -358,6 +360,142 @@ impl Drop for PoolPermit {
         self.pool.permits.add_permits(1);
     }
 }
+
+/// The pools of one runtime. A connection cannot be used in another one.
+pub(in crate::client) struct Pools {
+    handle: Handle,
+    settings: Arc<Settings>,
+    by_origin: Mutex<PoolMap>,
+    /// Whether a task is looking after the resting connections. The pools share this flag, to check it cheaply.
+    is_reaping: Arc<AtomicBool>,
+}
+
+impl Pools {
+    pub(in crate::client) fn new(handle: Handle, settings: Arc<Settings>) -> Arc<Pools> {
+        Arc::new(Pools { handle, settings, by_origin: Mutex::default(), is_reaping: Arc::default() })
+    }
+
+    /// The pool of the origin with this key, if it was needed before.
+    pub(in crate::client) fn find(&self, key: &str) -> Option<Arc<Pool>> {
+        lock(&self.by_origin).find(key)
+    }
+
+    /// The pool of the origin with this key.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it is not the key of an origin.
+    pub(in crate::client) fn pool(self: &Arc<Pools>, key: &str) -> Result<Arc<Pool>, ClientError> {
+        let mut by_origin = lock(&self.by_origin);
+        if let Some(pool) = by_origin.find(key) {
+            return Ok(pool);
+        }
+        let origin =
+            Origin::of_key(key).ok_or_else(|| ClientError::new(ClientPhase::Prepare, ClientCause::Origin))?;
+        let proxy = self.settings.proxies.proxy_for(origin.scheme, origin.host(), origin.port);
+        let unusable = |invalid: &InvalidProxy| ClientCause::Proxy(Box::new(invalid.clone()));
+        let proxy =
+            proxy.map_err(|invalid| ClientError::new(ClientPhase::Prepare, unusable(invalid)))?.cloned();
+        if by_origin.by_key.len() == by_origin.by_key.capacity() {
+            // Before the map grows: this is where pools are dropped whose hosts could never be reached.
+            by_origin.prune();
+        }
+        let pools = Arc::downgrade(self);
+        let start_reaper = move || pools.upgrade().iter().for_each(Pools::start_reaper);
+        let (settings, is_reaping) = (self.settings.clone(), self.is_reaping.clone());
+        let pool = Arc::new(Pool::new(self.handle.id(), (origin, proxy), settings, is_reaping, start_reaper));
+        by_origin.by_key.insert(key.into(), pool.clone());
+        Ok(pool)
+    }
+
+    /// Whether no pool is left.
+    pub(in crate::client) fn is_empty(&self) -> bool {
+        let mut by_origin = lock(&self.by_origin);
+        by_origin.prune();
+        by_origin.by_key.is_empty()
+    }
+
+    pub(in crate::client) fn each(&self, mut then: impl FnMut(&Pool)) {
+        let pools = Vec::from_iter(lock(&self.by_origin).by_key.values().cloned());
+        pools.iter().for_each(|pool| then(pool));
+    }
+
+    /// Starts the task that looks after all resting connections, unless it is running. It ends when none is left.
+    fn start_reaper(self: &Arc<Pools>) {
+        if !self.is_reaping.swap(true, Ordering::AcqRel) {
+            let reaper = IdleReaper(Arc::downgrade(self));
+            self.handle.spawn(async move { reaper.run().await });
+        }
+    }
+
+    /// Drops what is not needed. Returns whether anything is left to look after.
+    fn sweep(&self) -> bool {
+        let now = runtime::now();
+        let mut is_needed = false;
+        self.each(|pool| is_needed |= pool.sweep(now));
+        lock(&self.by_origin).prune();
+        is_needed
+    }
+}
+
+#[derive(Default)]
+struct PoolMap {
+    /// By the keys of their origins.
+    by_key: HashMap<Box<str>, Arc<Pool>>,
+    /// The pool that was found last, since most clients ask one host again and again.
+    last: Option<Arc<Pool>>,
+}
+
+impl PoolMap {
+    fn find(&mut self, key: &str) -> Option<Arc<Pool>> {
+        if self.last.as_ref().is_none_or(|pool| pool.origin.key() != key) {
+            self.last = Some(self.by_key.get(key)?.clone());
+        }
+        self.last.clone()
+    }
+
+    /// Forgets pools that are not in use and in which nothing rests; a new one is as good.
+    fn prune(&mut self) {
+        self.last = None;
+        self.by_key.retain(|_, pool| Arc::strong_count(pool) > 1 || pool.idle() > 0);
+    }
+}
+
+/// Looks after the connections that rest in a runtime. If the runtime ends first, it drops this task, and the
+/// connections with it: they could no longer be used, nor notice that they are closed.
+struct IdleReaper(Weak<Pools>);
+
+impl IdleReaper {
+    async fn run(mut self) {
+        loop {
+            runtime::sleep(REAP_INTERVAL).await;
+            let Some(pools) = self.0.upgrade() else { return };
+            if pools.sweep() {
+                continue;
+            }
+            pools.is_reaping.store(false, Ordering::Release);
+            // A connection may have come to rest just now, relying on this reaper.
+            let mut is_empty = true;
+            pools.each(|pool| is_empty &= pool.idle() == 0);
+            if is_empty || pools.is_reaping.swap(true, Ordering::AcqRel) {
+                self.0 = Weak::new();
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for IdleReaper {
+    fn drop(&mut self) {
+        let Some(pools) = self.0.upgrade() else { return };
+        // First, or a connection that comes to rest meanwhile would rely on this reaper.
+        pools.is_reaping.store(false, Ordering::Release);
+        pools.each(Pool::close_idle);
+    }
+}
+
+/// How often resting connections are looked at.
+const REAP_INTERVAL: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
@@ -402,5 +540,30 @@ mod tests {
         sleep(Duration::from_secs(20)).await;
         assert!(lock(&pool.state).exchanges.is_empty());
         assert_eq!((pool.idle(), pool.busy()), (idle_conn, 0));
+    }
+}
+
+#[cfg(test)]
+mod pools_tests {
+    use super::lock;
+    use crate::{Client, block_on};
+
+    #[test]
+    fn unreachable_hosts_and_ended_runtimes_are_forgotten() {
+        let client = Client::new();
+        for runtime in 0..20 {
+            let asked = block_on(async {
+                for host in 0..100 {
+                    client.get(&format!("http://127.0.0.1:1{host:02}/")).await.unwrap_err();
+                }
+                let all = client.inner.pools.read().unwrap();
+                (all.len(), all.iter().map(|(_, pools)| lock(&pools.by_origin).by_key.len()).sum::<usize>())
+            });
+            let (runtimes, pools) = asked.unwrap();
+            assert!(
+                runtimes == 1 && pools < 50,
+                "{pools} pools of {runtimes} runtimes after runtime {runtime}"
+            );
+        }
     }
 }

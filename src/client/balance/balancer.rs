@@ -1,0 +1,470 @@
+//! [`Balancer`]: sends each request to one of several hosts, by default the least busy one.
+
+use std::fmt;
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
+
+use super::member::{HealthCheck, HealthPolicy, HostChoice, HostCounts, Member, RandomPairs};
+use crate::client::answer::Answer;
+use crate::client::call::Call;
+use crate::client::cause::{ClientCause, ClientPhase};
+use crate::client::error::ClientError;
+use crate::client::outcome_recorder::{InFlightGuard, OutcomeRecorder};
+use crate::client::redirect::Redirects;
+use crate::client::tunnel::Tunnel;
+use crate::client::{Client, origin};
+use crate::exchange::ExchangeError;
+use crate::memory::{Reset, read_lock, write_lock};
+use crate::message::{InvalidRequest, InvalidTarget, Request, Response, TargetForm};
+
+/// Sends each request to one of several equivalent hosts, by default the one with the fewest pending requests.
+///
+/// A host that fails is asked less for a while: each failure counts as one more pending request, for 3 s by default. A
+/// failure is any error that is not the caller's fault; [`BalancerBuilder::healthy_if`] decides which answers are
+/// failures, too. Hosts that fail an active check ([`BalancerBuilder::check`]) are not asked at all as long as there
+/// are others.
+///
+/// Made by [`Client::balance`]; clones are the same balancer. Targets must be only a path, since the host is not known
+/// in advance; a gateway makes them with [`Request::target_to`]`("/")`. Redirects are not followed.
+///
+/// # Examples
+///
+/// ```
+/// # use corehttp::{Context, Server, MemoryListener};
+/// use corehttp::{Client, Request, Response};
+///
+/// # let listener = MemoryListener::new();
+/// # let client = Client::builder().memory(listener.connector()).build();
+/// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| {
+/// #     let host = ctx.request.headers.host().unwrap_or_default().to_owned();
+/// #     ctx.response.set_text(host);
+/// # })?;
+/// # corehttp::block_on(async {
+/// let balancer = client.balance(["http://one", "http://two"])?.build();
+/// let (request, mut response) = (Request::get("/")?, Response::new());
+/// balancer.send(&request, &mut response).await?;
+/// assert_eq!(response.body.bytes(), b"one");
+/// balancer.send(&request, &mut response).await?;
+/// assert_eq!(response.body.bytes(), b"two");
+///
+/// balancer.remove("http://one");
+/// assert_eq!(balancer.counts()[0].served, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })??;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[doc(alias = "LBClient")]
+#[derive(Clone)]
+pub struct Balancer(Arc<BalancerInner>);
+
+/// What the clones of a balancer have in common.
+struct BalancerInner {
+    client: Client,
+    members: RwLock<Vec<Arc<Member>>>,
+    choice: HostChoice,
+    random_pairs: RandomPairs,
+    health: HealthPolicy,
+    check: Option<Arc<HealthCheck>>,
+    retry: RetryPolicy,
+}
+
+/// What becomes of a failed request that certainly was not processed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RetryPolicy {
+    Never,
+    /// Another host is asked, once.
+    Once,
+}
+
+// The loop is in each method, since the future of one that took an async closure would not be known to be `Send`.
+impl Balancer {
+    /// Sends `request` to one of the hosts, and receives the answer into `response`, including its body.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::send`]; also with [`ClientCause::Origin`] if the target is more than a path, and with
+    /// [`ClientCause::NoHost`] if there is no host.
+    pub async fn send(&self, request: &Request, response: &mut Response) -> Result<(), ClientError> {
+        let mut attempt = self.0.assign(request).inspect_err(|_| response.reset())?;
+        loop {
+            match attempt.member.host.send(request, response).await {
+                Ok(()) => {
+                    self.0.record_response(attempt, response);
+                    return Ok(());
+                }
+                Err(error) => attempt = self.0.retry_elsewhere(attempt, request, error)?,
+            }
+        }
+    }
+
+    /// Sends `request` to one of the hosts, and receives the head of the answer into `response`. The request counts as
+    /// pending until the body has been read from the [`Answer`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Balancer::send`].
+    pub async fn stream(&self, request: &Request, response: &mut Response) -> Result<Answer, ClientError> {
+        let mut attempt = self.0.assign(request).inspect_err(|_| response.reset())?;
+        loop {
+            match attempt.member.host.stream(request, response).await {
+                Ok(answer) => return Ok(answer.with_guard(Some(self.0.record_response(attempt, response)))),
+                Err(error) => attempt = self.0.retry_elsewhere(attempt, request, error)?,
+            }
+        }
+    }
+
+    /// Sends the head of `request` to one of the hosts, and returns a [`Call`] to write its body to, as [`Client::open`]
+    /// does.
+    ///
+    /// The host is judged by the head of its answer, or by the error that prevents one. The request counts as pending
+    /// until the body of the answer has been read.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::open`]; also with [`ClientCause::Origin`] if the target is more than a path, and with
+    /// [`ClientCause::NoHost`] if there is no host.
+    pub async fn open(&self, request: &Request) -> Result<Call, ClientError> {
+        let mut attempt = self.0.assign(request)?;
+        loop {
+            match attempt.member.host.open(request).await {
+                Ok(call) => return Ok(call.recorded_by(self.0.clone().recorder(attempt))),
+                Err(error) => attempt = self.0.retry_elsewhere(attempt, request, error)?,
+            }
+        }
+    }
+
+    /// Sends `request` to one of the hosts, and hands the connection over if the host agrees to the upgrade, as
+    /// [`Client::upgrade`] does.
+    ///
+    /// The request counts as pending until the [`Tunnel`] is dropped.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::upgrade`]; also with [`ClientCause::Origin`] if the target is more than a path, and with
+    /// [`ClientCause::NoHost`] if there is no host.
+    pub async fn upgrade(&self, request: &Request, response: &mut Response) -> Result<Tunnel, ClientError> {
+        let mut attempt = self.0.assign(request).inspect_err(|_| response.reset())?;
+        loop {
+            match attempt.member.host.upgrade(request, response).await {
+                Ok(tunnel) => return Ok(tunnel.with_guard(self.0.record_response(attempt, response))),
+                Err(error) if matches!(error.cause(), ClientCause::Upgrade) => {
+                    // It has answered, if not as hoped.
+                    self.0.record_response(attempt, response);
+                    return Err(error);
+                }
+                Err(error) => attempt = self.0.retry_elsewhere(attempt, request, error)?,
+            }
+        }
+    }
+
+    /// Adds the host that `url` names. Returns whether it is new.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the URL is malformed, or names no host.
+    pub fn add(&self, url: &str) -> Result<bool, InvalidRequest> {
+        self.0.add(url)
+    }
+
+    /// Removes the host that `url` names; its pending requests are still answered. Returns whether it was one of the
+    /// hosts.
+    pub fn remove(&self, url: &str) -> bool {
+        let Ok(key) = origin::key_of_url(url) else { return false };
+        let mut members = write_lock(&self.0.members);
+        let is_it = |member: &Arc<Member>| *member.host.origin() == *key;
+        let Some(at) = members.iter().position(is_it) else { return false };
+        members.remove(at).stop_checks();
+        true
+    }
+
+    /// Returns the counts of each host, in the order in which the hosts were added.
+    pub fn counts(&self) -> Vec<HostCounts> {
+        let members = read_lock(&self.0.members);
+        members.iter().map(|member| member.counts()).collect()
+    }
+}
+
+impl Client {
+    /// Returns a builder for a balancer over the hosts that `urls` name.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the URL is malformed, or names no host.
+    pub fn balance<U: AsRef<str>>(
+        &self,
+        urls: impl IntoIterator<Item = U>,
+    ) -> Result<BalancerBuilder, InvalidRequest> {
+        let client = self.redirects(Redirects::Return);
+        urls.into_iter().try_fold(BalancerBuilder::new(client), |builder, url| builder.host(url.as_ref()))
+    }
+}
+
+impl BalancerInner {
+    fn add(&self, url: &str) -> Result<bool, InvalidRequest> {
+        let host = self.client.host(url)?;
+        let mut members = write_lock(&self.members);
+        if members.iter().any(|member| member.host.origin() == host.origin()) {
+            return Ok(false);
+        }
+        // A host that is added later must not catch up on all the requests that the others have answered.
+        let assigned = members.iter().map(|member| member.assigned()).min().unwrap_or(0);
+        members.push(Arc::new(Member::new(host, assigned)));
+        Ok(true)
+    }
+
+    /// Chooses a host for `request`.
+    fn assign(&self, request: &Request) -> Result<HostAttempt, ClientError> {
+        let refuse =
+            |cause| ClientError::new(ClientPhase::Prepare, cause).with_url(request.target().as_str());
+        if request.target().form() != TargetForm::Origin {
+            return Err(refuse(ClientCause::Origin).with_detail("it is more than a path"));
+        }
+        self.choose(None).ok_or_else(|| refuse(ClientCause::NoHost))
+    }
+
+    /// A host, other than `but`, even if that was removed and added again.
+    fn choose(&self, but: Option<&Arc<Member>>) -> Option<HostAttempt> {
+        let members = read_lock(&self.members);
+        if let Some(check) = &self.check {
+            members.iter().for_each(|member| member.start_checks(check));
+        }
+        let is_other = |member: &Member| but.is_none_or(|but| but.host.origin() != member.host.origin());
+        let others = || members.iter().filter(|member| is_other(member));
+        let up = others().filter(|member| member.is_up());
+        // If all are down, all are candidates, even if the last one went down only during this choice.
+        let chosen = self
+            .choice
+            .choose(up, &self.random_pairs)
+            .or_else(|| self.choice.choose(others(), &self.random_pairs));
+        Some(HostAttempt::new(chosen?.clone()))
+    }
+
+    /// The tally of an attempt that goes on.
+    fn recorder(self: Arc<BalancerInner>, attempt: HostAttempt) -> OutcomeRecorder {
+        let HostAttempt { member, in_flight, .. } = attempt;
+        OutcomeRecorder::new(in_flight, move |outcome| {
+            if !outcome.is_err_and(is_callers_fault) {
+                member.record(&self.health, outcome);
+            }
+        })
+    }
+
+    /// Records that a host has answered. The request is pending for as long as the value that is returned is kept.
+    fn record_response(&self, attempt: HostAttempt, response: &Response) -> InFlightGuard {
+        attempt.member.record(&self.health, Ok(response));
+        attempt.in_flight
+    }
+
+    /// Records why an attempt failed, and begins another one if that may help, and does no harm.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the same error if it does not.
+    fn retry_elsewhere(
+        &self,
+        attempt: HostAttempt,
+        request: &Request,
+        error: ClientError,
+    ) -> Result<HostAttempt, ClientError> {
+        if is_callers_fault(&error) {
+            return Err(error);
+        }
+        attempt.member.record(&self.health, Err(&error));
+        let may_repeat = self.retry == RetryPolicy::Once
+            && !attempt.is_second
+            && !error.is_sent()
+            && !request.body.is_source_taken();
+        match may_repeat.then(|| self.choose(Some(&attempt.member))).flatten() {
+            Some(other) => Ok(HostAttempt { is_second: true, ..other }),
+            None => Err(error),
+        }
+    }
+}
+
+/// Whether an error says nothing about the host.
+fn is_callers_fault(error: &ClientError) -> bool {
+    let is_of_request =
+        matches!(error.cause(), ClientCause::Exchange(ExchangeError::Source(_) | ExchangeError::Length));
+    is_of_request || error.phase() == ClientPhase::Prepare
+}
+
+impl fmt::Debug for Balancer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Balancer").field("hosts", &self.counts()).finish_non_exhaustive()
+    }
+}
+
+/// A request that was assigned to a host.
+struct HostAttempt {
+    member: Arc<Member>,
+    /// Counts the request for that host.
+    in_flight: InFlightGuard,
+    /// Whether another host failed before.
+    is_second: bool,
+}
+
+impl HostAttempt {
+    fn new(member: Arc<Member>) -> HostAttempt {
+        let in_flight = member.begin_request();
+        HostAttempt { member, in_flight, is_second: false }
+    }
+}
+
+/// Configures a [`Balancer`]. Made by [`Client::balance`]; timeouts and limits are those of the client.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use corehttp::{HostChoice, Client};
+///
+/// let balancer = Client::new()
+///     .balance(["http://one", "http://two", "http://three"])?
+///     .choice(HostChoice::TwoRandom)
+///     .penalty(Duration::from_secs(10))
+///     .healthy_if(|outcome| outcome.is_ok_and(|response| !response.status.is_server_error()))
+///     .check("/health", Duration::from_secs(5))?
+///     .retry_elsewhere()
+///     .build();
+/// assert_eq!(balancer.counts().len(), 3);
+/// # Ok::<(), corehttp::InvalidRequest>(())
+/// ```
+#[must_use]
+pub struct BalancerBuilder(BalancerInner);
+
+impl BalancerBuilder {
+    fn new(client: Client) -> BalancerBuilder {
+        let health = HealthPolicy {
+            penalty: PENALTY,
+            penalty_max: PENALTY_MAX,
+            is_healthy: Box::new(|it| it.is_ok()),
+        };
+        BalancerBuilder(BalancerInner {
+            client,
+            members: RwLock::default(),
+            choice: HostChoice::default(),
+            random_pairs: RandomPairs::default(),
+            health,
+            check: None,
+            retry: RetryPolicy::Never,
+        })
+    }
+
+    /// Adds a host. Adding the same one twice has no effect.
+    fn host(self, url: &str) -> Result<Self, InvalidRequest> {
+        self.0.add(url)?;
+        Ok(self)
+    }
+
+    /// Sets how the next host is chosen. Default: [`HostChoice::LeastPending`].
+    pub fn choice(mut self, choice: HostChoice) -> Self {
+        self.0.choice = choice;
+        self
+    }
+
+    /// Sets how long a failure counts as one more pending request. Default: 3 s.
+    pub fn penalty(mut self, penalty: Duration) -> Self {
+        self.0.health.penalty = penalty;
+        self
+    }
+
+    /// Sets how many failures of one host count at the same time. With zero, none count. Default: 300.
+    pub fn penalty_max(mut self, most: usize) -> Self {
+        self.0.health.penalty_max = most;
+        self
+    }
+
+    /// Sets a function that decides whether a host is healthy, by the head of an answer, or by the error instead of
+    /// one. It is not called for errors that are the caller's fault. Default: a host that answers is healthy, even if
+    /// it answers with 500.
+    pub fn healthy_if(
+        mut self,
+        is_healthy: impl Fn(Result<&Response, &ClientError>) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.0.health.is_healthy = Box::new(is_healthy);
+        self
+    }
+
+    /// Checks each host by requesting `path` every `interval`, starting with the balancer's first request. Default: no
+    /// check; the least interval is 10 ms.
+    ///
+    /// A host that does not answer with 2xx before the next check is due gets no other requests as long as there are
+    /// other hosts. While all connections to a host are in use, it is not checked. The task that checks ends with the
+    /// balancer.
+    ///
+    /// Checks run in the runtime of the request that starts them, and pause while that one does not run. If it ends, the
+    /// next request starts them in its own.
+    ///
+    /// # Errors
+    ///
+    /// Fails if `path` is not a path.
+    pub fn check(mut self, path: &str, interval: Duration) -> Result<Self, InvalidRequest> {
+        let request = Request::get(path)?;
+        if request.target().form() != TargetForm::Origin {
+            return Err(InvalidRequest::from_url(InvalidTarget::Form, path));
+        }
+        // Without a pause, checks would keep the hosts busy.
+        let interval = interval.max(INTERVAL_MIN);
+        self.0.check = Some(Arc::new(HealthCheck { request, interval }));
+        Ok(self)
+    }
+
+    /// Retries a failed request once, on another host, if the first host certainly has not processed it, for instance
+    /// because it could not be reached. The second attempt has the client's full timeout again. Default: no retry.
+    pub fn retry_elsewhere(mut self) -> Self {
+        self.0.retry = RetryPolicy::Once;
+        self
+    }
+
+    /// Builds the balancer. Nothing is dialed before the first request.
+    pub fn build(self) -> Balancer {
+        Balancer(Arc::new(self.0))
+    }
+}
+
+const PENALTY: Duration = Duration::from_secs(3);
+const PENALTY_MAX: usize = 300;
+const INTERVAL_MIN: Duration = Duration::from_millis(10);
+
+impl fmt::Debug for BalancerBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BalancerBuilder")
+            .field("choice", &self.0.choice)
+            .field("health", &self.0.health)
+            .field("check", &self.0.check)
+            .field("retry", &self.0.retry)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
+    use super::*;
+
+    /// A check may end while a host is chosen. If the last host that was up went down in that moment, none was found.
+    #[test]
+    fn a_host_is_chosen_while_checks_change_who_is_up() {
+        for choice in [HostChoice::LeastPending, HostChoice::TwoRandom] {
+            let hosts = ["http://a", "http://b", "http://c", "http://d"];
+            let balancer = Client::new().balance(hosts).unwrap().choice(choice).build();
+            let (shared, is_over) = (&*balancer.0, AtomicBool::new(false));
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    let members = read_lock(&shared.members).clone();
+                    for round in 0.. {
+                        members.iter().for_each(|member| member.set_up(round % 2 == 0));
+                        if is_over.load(Ordering::Relaxed) {
+                            break;
+                        }
+                    }
+                });
+                let missed = (0..50_000).filter(|_| shared.choose(None).is_none()).count();
+                is_over.store(true, Ordering::Relaxed);
+                assert_eq!(missed, 0, "{choice:?}");
+            });
+        }
+    }
+}

@@ -1,0 +1,436 @@
+//! [`PooledConn`]: one connection of a pool while an exchange uses it (RFC 9112 §9), and the body that it receives (§6).
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::ReadBuf;
+
+use super::pool::{CheckoutMiss, IdleConn, Pool, PoolPermit};
+use crate::client::cause::{ClientCause, ClientPhase};
+use crate::client::error::ClientError;
+use crate::client::exchange::{Exchange, ExchangeSpec, Upload};
+use crate::client::redirect::RedirectTaint;
+use crate::client::settings::Settings;
+use crate::coding::{CodingError, DECODED_AT_ONCE, Decoders, Decoding, OF_CODED};
+use crate::exchange::{ExchangeError, Expectation, Phase};
+use crate::memory::Arena;
+use crate::message::{Request, Response, Status, Timings};
+use crate::net::{Conn, ReadBuffer, Sendable, TimerSlot, Transport};
+use crate::runtime::{self, Instant, timeout};
+use crate::wire::{Announcement, Wish};
+
+/// One connection while it is in use. Dropping it closes the connection and frees its permit.
+///
+/// It is three pointers, since it moves from one future to the next, and what it holds goes back to the pool.
+pub(in crate::client) struct PooledConn {
+    pub(in crate::client) conn: Box<Conn<Sendable>>,
+    pub(in crate::client) exchange: Box<Exchange>,
+    /// The last field, so that the permit becomes free after the connection is back in the pool.
+    pub(in crate::client) permit: PoolPermit,
+}
+
+impl PooledConn {
+    pub(in crate::client) fn new(
+        conn: Box<Conn<Sendable>>,
+        permit: PoolPermit,
+        timings: Timings,
+    ) -> PooledConn {
+        let (now, exchange) = (runtime::now(), permit.pool.take_exchange());
+        PooledConn::over((conn, now), exchange, permit, timings, now)
+    }
+
+    /// A connection over a resting connection of `pool`, if there is one and no request waits for it. This is the usual case,
+    /// and needs no future.
+    pub(in crate::client) fn checkout(pool: Arc<Pool>, now: Instant) -> Result<PooledConn, CheckoutMiss> {
+        let permit = pool.try_acquire().map_err(|pool| CheckoutMiss::NoPermit(pool, now))?;
+        PooledConn::from_idle(permit, Duration::ZERO, now).map_err(CheckoutMiss::NoIdle)
+    }
+
+    /// A connection over a resting connection of the pool of `permit`, for which the request has waited for `queue`. Returns
+    /// the permit if no connection rests there.
+    pub(in crate::client) fn from_idle(
+        permit: PoolPermit,
+        queue: Duration,
+        now: Instant,
+    ) -> Result<PooledConn, PoolPermit> {
+        let Some((IdleConn { conn, opened_at, .. }, exchange)) = permit.pool.take_idle(now) else {
+            return Err(permit);
+        };
+        let timings = Timings { queue, reused: true, ..Timings::default() };
+        Ok(PooledConn::over((conn, opened_at), exchange, permit, timings, now))
+    }
+
+    /// A connection over a connection that was opened at `opened_at`.
+    fn over(
+        (mut conn, opened_at): (Box<Conn<Sendable>>, Instant),
+        mut exchange: Box<Exchange>,
+        permit: PoolPermit,
+        timings: Timings,
+        phase_start: Instant,
+    ) -> PooledConn {
+        conn.swap_io_state(&mut exchange.io_state);
+        exchange.persistence.opened_at = opened_at;
+        (exchange.progress.timings, exchange.progress.phase_start) = (timings, phase_start);
+        PooledConn { conn, exchange, permit }
+    }
+
+    /// The settings of the client.
+    pub(in crate::client) fn settings(&self) -> &Settings {
+        &self.permit.pool.settings
+    }
+
+    /// Whether the connection was used before this exchange.
+    pub(in crate::client) fn is_reused(&self) -> bool {
+        self.exchange.progress.timings.reused
+    }
+
+    /// Writes the head of the request to the output, and begins its body.
+    pub(in crate::client) fn begin(
+        &mut self,
+        (request, taint): (&Request, RedirectTaint),
+        announcement: Announcement,
+        cookie: Option<&[u8]>,
+        deadline: Option<Instant>,
+    ) {
+        self.exchange.spec = ExchangeSpec::of(request, deadline);
+        self.permit.pool.write_head(self.conn.write_buffer().bytes(), (request, taint), announcement, cookie);
+        self.exchange.outgoing.begin(announcement);
+        self.exchange.persistence.persists &= Wish::of(&request.headers) != Wish::Close;
+        let waits = announcement.expects() && Expectation::of(&request.headers) == Ok(Expectation::Continue);
+        self.exchange.progress.upload = if waits { Upload::Expecting } else { Upload::Sending };
+    }
+
+    /// Notes the target of the request, for a caller that goes on without the request.
+    pub(in crate::client) fn note_target(&mut self, target: &str) {
+        self.exchange.target.clear();
+        self.exchange.target.push_str(target);
+    }
+
+    /// Closes the connection. The rest of the body will not be received.
+    pub(in crate::client) fn close(&mut self) {
+        self.conn.transport = Transport::Closed;
+        self.exchange.incoming.drop_input();
+    }
+
+    /// Discards what is left of the body, if that is little and arrives soon, so that the connection can be used again.
+    pub(in crate::client) async fn discard(mut self) {
+        if !self.exchange.persistence.persists {
+            return self.release();
+        }
+        let drained = poll_fn(|cx| {
+            if self.check_deadline(cx, ClientPhase::Receive).is_err() {
+                return Poll::Ready(false);
+            }
+            let PooledConn { conn, exchange, permit } = &mut self;
+            let drained = exchange.incoming.poll_drain(cx, conn, &permit.pool.settings.bounds);
+            drained.map(|drained| drained.unwrap_or(false))
+        });
+        if timeout(DISCARD_MAX, drained).await.unwrap_or(false) {
+            self.release();
+        }
+    }
+
+    /// Gives the connection back to the pool, if the exchange is complete and another one may follow.
+    pub(in crate::client) fn release(self) {
+        self.release_at(runtime::now());
+    }
+
+    fn release_at(mut self, now: Instant) {
+        let Exchange { incoming, persistence, progress, .. } = &mut *self.exchange;
+        incoming.consume_chunk();
+        // Bytes that nobody asked for are no answer (§9.2), whether they come after the one that was asked for or
+        // before it.
+        let is_clean = progress.is_answered()
+            && incoming.is_read()
+            && incoming.input.is_empty()
+            && self.conn.has_sent_all();
+        if !(persistence.persists && is_clean && matches!(progress.upload, Upload::Sent)) {
+            self.conn.transport.try_shutdown();
+            return;
+        }
+        let PooledConn { mut conn, mut exchange, permit } = self;
+        conn.disarm(TimerSlot::Total);
+        conn.swap_io_state(&mut exchange.io_state);
+        permit.pool.give(conn, exchange, now);
+    }
+
+    /// Whether the failed request can be sent again: nothing has been received, and the server cannot have acted on it,
+    /// or acting twice does no harm (RFC 9110 §9.2.2). A body that is a stream is gone.
+    pub(in crate::client) fn may_retry(&self, request: &Request, error: &ClientError) -> bool {
+        let traffic = self.conn.traffic();
+        let was_closed = matches!(
+            error.cause(),
+            ClientCause::Closed | ClientCause::Exchange(ExchangeError::Io(_) | ExchangeError::Incomplete)
+        );
+        was_closed
+            && !error.is_timeout()
+            && self.is_reused()
+            && traffic.received == 0
+            && (request.method().is_idempotent() || traffic.sent == 0)
+            && !request.body.is_stream()
+    }
+
+    /// The error of a caller whose exchange has failed in `phase`.
+    pub(in crate::client) fn fail(&self, phase: ClientPhase, error: ExchangeError) -> ClientError {
+        match error {
+            // Whoever receives sends what waits, too.
+            ExchangeError::TimedOut(Phase::Write, _) => self.error(ClientPhase::Send, ClientCause::TimedOut),
+            ExchangeError::TimedOut(_, limit) => {
+                self.error(phase, ClientCause::TimedOut).with_time_limit(limit)
+            }
+            error => self.error(phase, ClientCause::Exchange(error)),
+        }
+    }
+
+    /// An error with what is known about this connection: whether it was reused, whether anything was sent, and to whom.
+    #[cold]
+    pub(in crate::client) fn error(&self, phase: ClientPhase, cause: ClientCause) -> ClientError {
+        let Pool { origin, proxy, settings, .. } = &*self.permit.pool;
+        let peer = self.conn.transport.peer_addr();
+        let subject = match (proxy, peer) {
+            (None, Some(peer)) => peer.to_string(),
+            (None, None) => origin.host_and_port(),
+            (Some(proxy), _) => proxy.subject(origin),
+        };
+        let error = ClientError::new(phase, cause)
+            .with_subject(subject)
+            .with_peer(peer)
+            .with_phase_limit(|phase| settings.timeouts.of_phase(phase));
+        let error = error.on_connection(self.is_reused(), self.conn.traffic().sent > 0);
+        match &*self.exchange.target {
+            "" => error,
+            target => error.with_url(target).with_origin(origin.key()),
+        }
+    }
+
+    /// Fails when the time limit of the whole exchange is over; until then, the task is woken at its end. Each poll of the
+    /// exchange begins with this check: a server that always sends more, or reads all that comes, would otherwise never
+    /// let the exchange wait.
+    #[inline]
+    pub(in crate::client) fn check_deadline(
+        &mut self,
+        cx: &mut Context<'_>,
+        phase: ClientPhase,
+    ) -> Result<(), ClientError> {
+        match self.exchange.spec.deadline {
+            Some(deadline) => self.check_passed(cx, deadline, phase),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks `deadline`. While the connection waits for it, no clock is read.
+    #[inline(never)]
+    fn check_passed(
+        &mut self,
+        cx: &mut Context<'_>,
+        deadline: Instant,
+        phase: ClientPhase,
+    ) -> Result<(), ClientError> {
+        self.conn.arm(TimerSlot::Total, deadline);
+        match self.conn.poll_expired(cx, TimerSlot::Total, Duration::ZERO) {
+            Poll::Ready(_) => {
+                Err(self.error(phase, ClientCause::TimedOut).with_total_limit(self.exchange.spec.total))
+            }
+            Poll::Pending => Ok(()),
+        }
+    }
+
+    /// Ends the wait for more of the body. The time until the next wait does not count against the server.
+    pub(in crate::client) fn pause(&mut self) {
+        self.exchange.incoming.pause(&mut self.conn);
+    }
+
+    /// The connection, to be taken over, and what the server has already sent.
+    pub(in crate::client) fn into_parts(self) -> (Box<Conn<Sendable>>, ReadBuffer) {
+        let PooledConn { mut conn, mut exchange, .. } = self;
+        conn.swap_io_state(&mut exchange.io_state);
+        exchange.incoming.forget_message();
+        (conn, exchange.incoming.input.take_unread())
+    }
+}
+
+/// How long draining a connection is worth the wait: opening another one is faster.
+const DISCARD_MAX: Duration = Duration::from_secs(1);
+
+impl PooledConn {
+    /// Receives the whole body into `response`, and gives the connection back.
+    pub(in crate::client) async fn receive_body(
+        mut self,
+        response: &mut Response,
+    ) -> Result<(), ClientError> {
+        poll_fn(|cx| self.poll_whole(cx, response)).await?;
+        let now = self.exchange.progress.phase_start;
+        self.release_at(now);
+        Ok(())
+    }
+
+    /// Receives the whole body into `response`, with the timings if that takes time, and keeps the connection.
+    pub(in crate::client) fn poll_whole(
+        &mut self,
+        cx: &mut Context<'_>,
+        response: &mut Response,
+    ) -> Poll<Result<(), ClientError>> {
+        self.check_deadline(cx, ClientPhase::Receive)?;
+        // Nothing takes time if all of it came with the head, unless it is decoded.
+        let takes_time = self.exchange.progress.decoding.is_some() || !self.exchange.incoming.has_arrived();
+        let content = response.body.receive();
+        match self.exchange.progress.decoding {
+            Some(_) => ready!(self.poll_body_decoded(cx, content))?,
+            None => ready!(self.poll_body(cx, content))?,
+        }
+        let Exchange { incoming, progress, .. } = &mut *self.exchange;
+        std::mem::swap(&mut response.trailers, &mut incoming.trailers);
+        if takes_time {
+            progress.timings.receive = progress.end_phase();
+            *response.timings_mut() = progress.timings;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_body(&mut self, cx: &mut Context<'_>, content: &mut Arena) -> Poll<Result<(), ClientError>> {
+        let PooledConn { conn, exchange, permit } = self;
+        let bounds = &permit.pool.settings.bounds;
+        let received = exchange.incoming.poll_body(cx, conn, bounds, bounds.limits.body_max, content);
+        received.map_err(|error| self.fail(ClientPhase::Receive, error))
+    }
+
+    /// The bytes that the last [`PooledConn::poll_chunk`] received.
+    pub(in crate::client) fn chunk(&self) -> &[u8] {
+        match &self.exchange.progress.decoding {
+            Some(decoding) => decoding.piece(),
+            None => self.exchange.incoming.chunk(),
+        }
+    }
+
+    /// Copies as much of the chunk as fits into `out`, and as the reader may have at once. The rest becomes the next
+    /// chunk.
+    pub(in crate::client) fn read_chunk(&mut self, out: &mut ReadBuf<'_>) {
+        let has_deadline = self.exchange.spec.deadline.is_some();
+        let most =
+            if has_deadline { self.exchange.progress.read_size.next(runtime::now()) } else { usize::MAX };
+        let chunk = self.chunk();
+        let count = chunk.len().min(out.remaining()).min(most);
+        out.put_slice(&chunk[..count]);
+        match &mut self.exchange.progress.decoding {
+            Some(decoding) => decoding.truncate_piece(count),
+            None => self.exchange.incoming.truncate_chunk(count),
+        }
+    }
+
+    /// Receives the next piece of the body, which stays in the connection until the next call. Returns its length, 0 at the
+    /// end.
+    pub(in crate::client) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientError>> {
+        let is_decoded = self.exchange.progress.decoding.is_some();
+        let is_over = !is_decoded && self.exchange.incoming.is_read();
+        if !is_over {
+            self.check_deadline(cx, ClientPhase::Receive)?;
+        }
+        match is_decoded {
+            true => self.poll_decoded(cx, Reading::InPieces),
+            false => self.poll_received(cx, Reading::InPieces),
+        }
+    }
+
+    /// Receives the next piece of the body as it was sent, which stays in `incoming` until the next call.
+    fn poll_received(&mut self, cx: &mut Context<'_>, reading: Reading) -> Poll<Result<usize, ClientError>> {
+        let PooledConn { conn, exchange, permit } = self;
+        let settings = &permit.pool.settings;
+        let bounds = match reading {
+            Reading::Whole => &settings.bounds,
+            Reading::InPieces => &settings.bounds_in_pieces,
+        };
+        let received = exchange.incoming.poll_chunk(cx, conn, bounds);
+        received.map_err(|error| self.fail(ClientPhase::Receive, error))
+    }
+
+    /// Sets up decoding of the body, if the client decodes, and removes the fields that describe the coded form.
+    /// Unknown codings stay, and so do those of a partial content, which cannot be decoded without the other parts (RFC
+    /// 9110 §15.3.7).
+    pub(in crate::client) fn decode(&mut self, response: &mut Response) -> Result<(), ClientError> {
+        let is_whole = !self.exchange.incoming.is_read() && response.status != Status::PARTIAL_CONTENT;
+        match self.settings().decode_max.filter(|_| is_whole) {
+            Some(most) => self.begin_decoding(response, most),
+            None => Ok(()),
+        }
+    }
+
+    /// Sets up decoding, to no more than `most` bytes. Separate, since it makes large things on the stack.
+    #[inline(never)]
+    fn begin_decoding(&mut self, response: &mut Response, most: usize) -> Result<(), ClientError> {
+        match Decoders::of(&response.headers, most) {
+            Ok(None) | Err(CodingError::Unknown) => {}
+            Ok(Some(decoders)) => {
+                response.headers.remove_each(&OF_CODED);
+                self.exchange.progress.decoding = Some(Box::new(Decoding::new(decoders, most)));
+            }
+            Err(error) => {
+                self.close();
+                return Err(self.coding_error(error));
+            }
+        }
+        Ok(())
+    }
+
+    /// Decodes the next piece of the body, which stays in `decoding` until the next call. Returns its length, 0 at the
+    /// end.
+    fn poll_decoded(&mut self, cx: &mut Context<'_>, reading: Reading) -> Poll<Result<usize, ClientError>> {
+        // A little input may decode to a lot.
+        ready!(self.exchange.budget.poll_proceed(cx));
+        loop {
+            let Exchange { incoming, progress, budget, .. } = &mut *self.exchange;
+            let Some(decoding) = &mut progress.decoding else { return self.poll_received(cx, reading) };
+            match decoding.pull(incoming.chunk()) {
+                Ok(0) => {}
+                Ok(count) => {
+                    budget.spend(count);
+                    return Poll::Ready(Ok(count));
+                }
+                Err(error) => return Poll::Ready(Err(self.coding_error(error))),
+            }
+            let end = decoding.end();
+            let received = ready!(self.poll_received(cx, reading))?;
+            if received == 0 {
+                self.exchange.incoming.trailers.remove_each(&OF_CODED);
+                return Poll::Ready(end.map(|()| 0).map_err(|error| self.coding_error(error)));
+            }
+            // Much that has come during the upload may decode to nothing, and that must not hold up the other tasks.
+            let Exchange { incoming, budget, .. } = &mut *self.exchange;
+            let piece = received.min(DECODED_AT_ONCE);
+            incoming.truncate_chunk(piece);
+            budget.spend(piece);
+            ready!(budget.poll_proceed(cx));
+        }
+    }
+
+    /// Decodes the whole body into `content`.
+    fn poll_body_decoded(
+        &mut self,
+        cx: &mut Context<'_>,
+        content: &mut Arena,
+    ) -> Poll<Result<(), ClientError>> {
+        while ready!(self.poll_decoded(cx, Reading::Whole))? > 0 {
+            content.extend(self.chunk());
+            let body_max = self.settings().bounds.limits.body_max;
+            if content.len() > body_max {
+                return Poll::Ready(Err(
+                    self.fail(ClientPhase::Receive, ExchangeError::body_too_large(body_max, None))
+                ));
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn coding_error(&self, error: CodingError) -> ClientError {
+        self.error(ClientPhase::Receive, ClientCause::Coding(error))
+    }
+}
+
+/// How a body is received.
+#[derive(Clone, Copy)]
+enum Reading {
+    Whole,
+    /// By a caller who sees how fast it comes.
+    InPieces,
+}
