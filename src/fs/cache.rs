@@ -40,7 +40,7 @@ impl Default for FileCache {
     }
 }
 
-/// Files of this size are always read at once, which takes less time than to open them and have them sent.
+/// Files up to this size are always read whole, which takes less time than to open them and have them sent.
 const SMALL: usize = 64 << 10;
 
 /// Files by path. Divided into shards, so that cores rarely wait for each other.
@@ -49,11 +49,12 @@ pub(super) struct Cache {
     pub(super) bounds: FileCache,
     shards: Box<[Mutex<Shard>]>,
     hasher: RandomState,
-    /// Counts how often all was dropped.
+    /// Counts the calls of [`Cache::clear`].
     generation: AtomicU64,
 }
 
-/// Which files a look at the disk can find: those of the root that was current then.
+/// The number of calls of [`Cache::clear`] when a lookup on disk began: its result is not kept if the root was replaced
+/// meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Generation(u64);
 
@@ -64,7 +65,7 @@ struct Shard {
     bytes: usize,
     /// How many files are kept open.
     open_files: usize,
-    /// Counts accesses, to tell which was last.
+    /// Counts accesses, to order entries by their last use.
     tick: u64,
 }
 
@@ -74,7 +75,7 @@ struct CacheEntry {
     resource: Arc<Resource>,
     fresh_until: Instant,
     used: u64,
-    /// Room for the files that it keeps open.
+    /// The share of descriptors for the files that `resource` keeps open.
     _quota: DescriptorQuota,
 }
 
@@ -84,7 +85,7 @@ impl Cache {
         let largest =
             bounds.file_bytes_max.saturating_add(FIELDS_COST).saturating_mul(1 + StoredCoding::ALL.len());
         let count = (bounds.files_max / FILES_PER_SHARD).min(bounds.bytes_max / largest).clamp(1, SHARDS_MAX);
-        // A file that can never be kept must not be read at once either, unless it is small.
+        // A file that is too large for the cache is not read into memory either, unless it is small.
         let file_bytes_max = bounds.file_bytes_max.min(bounds.bytes_max.max(SMALL));
         let bounds = FileCache { file_bytes_max, fresh: bounds.fresh.min(FRESH_MAX), ..bounds };
         let shards = (0..count).map(|_| Mutex::default()).collect();
@@ -93,7 +94,8 @@ impl Cache {
 
     /// The file at `path`, if it was checked recently.
     ///
-    /// Whoever gets `None` must check the file. If it was fresh lately, all others meanwhile get what is here.
+    /// After `None`, the caller must check the file. If the entry was fresh until recently, concurrent callers get it
+    /// meanwhile, so that only one of them reads the disk.
     pub(super) fn get(&self, path: &[u8], now: Instant) -> Option<Arc<Resource>> {
         let (hash, mut shard) = self.shard(path);
         shard.tick += 1;
@@ -103,7 +105,7 @@ impl Cache {
         if now < entry.fresh_until {
             return Some(entry.resource.clone());
         }
-        // If nobody has asked for it in days, nobody gets it unchecked.
+        // An entry that was not requested in days must be checked for all concurrent callers.
         let was_fresh_lately = now < entry.fresh_until + self.bounds.fresh;
         if was_fresh_lately {
             entry.fresh_until = now + self.bounds.fresh;
@@ -118,18 +120,18 @@ impl Cache {
         shard.entries.get(&hash).filter(|entry| *entry.path == *path).map(|entry| entry.resource.clone())
     }
 
-    /// The files of which root may be kept now. To be called before they are looked for.
+    /// The current generation, to be read before the lookup on disk whose result is inserted.
     pub(super) fn generation(&self) -> Generation {
         Generation(self.generation.load(Ordering::Acquire))
     }
 
-    /// Drops all files, and those of them that are being looked for. To be called after their root was replaced.
+    /// Drops all entries, and the results of lookups that have begun. To be called after the root was replaced.
     pub(super) fn clear(&self) {
         self.generation.fetch_add(1, Ordering::AcqRel);
         self.shards.iter().for_each(|shard| *lock(shard) = Shard::default());
     }
 
-    /// Keeps a file that was just checked, and drops the least recently used ones.
+    /// Inserts a file that was just checked, and evicts the least recently used ones.
     pub(super) fn insert(
         &self,
         path: &RelativePath<'_>,
@@ -142,7 +144,7 @@ impl Cache {
         let (bytes, open_files, open_files_max) =
             (resource.cost(), resource.open_files(), DescriptorQuota::MAX / count);
         let (hash, mut shard) = self.shard(path.as_bytes());
-        // The shard is locked, so it is yet to be cleared if the generation is still the same.
+        // The shard is locked: if the generation is still the same, `clear` has yet to reach this shard.
         if generation != self.generation() {
             return;
         }
@@ -161,7 +163,7 @@ impl Cache {
             shard.evict(|other| other.open_files() > 0);
             quota = DescriptorQuota::try_acquire(open_files);
         }
-        // Other roots use all the room, so the file is opened each time.
+        // Other roots hold the whole quota, so the file is opened for each request.
         let Some(quota) = quota else { return };
         shard.bytes += bytes;
         shard.open_files += open_files;
@@ -176,7 +178,7 @@ impl Cache {
         shard.entries.insert(hash, entry);
     }
 
-    /// Forgets a file that no longer exists.
+    /// Removes the entry of a file that no longer exists.
     pub(super) fn remove(&self, path: &RelativePath<'_>) {
         let (hash, mut shard) = self.shard(path.as_bytes());
         shard.remove(hash);
@@ -198,12 +200,12 @@ const FILES_PER_SHARD: usize = 64;
 
 const SHARDS_MAX: usize = 64;
 
-/// As good as for ever, and yet within the range of clocks.
+/// In effect for ever, and still within the range of [`Instant`].
 const FRESH_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 const _: () = assert!(
     DescriptorQuota::MAX / SHARDS_MAX > StoredCoding::ALL.len(),
-    "each part has room for a file in all codings"
+    "each shard has room for a file in all codings"
 );
 
 impl Shard {
@@ -242,7 +244,7 @@ impl Hasher for PassThroughHasher {
     }
 }
 
-/// Room for some files that are kept open. It becomes free when this is dropped.
+/// A share of the descriptors that the process may keep open between requests, returned on drop.
 ///
 /// Descriptors are shared by the process: if each root had a bound of its own, a few roots could leave none for
 /// connections.
@@ -253,11 +255,11 @@ impl DescriptorQuota {
     /// How many files are kept open in total. Most systems give a process 1,024 descriptors, and connections need them.
     pub(super) const MAX: usize = 256;
 
-    /// Takes room for `count` more files, if there is any.
+    /// Acquires descriptors for `count` more files, if that many are left.
     pub(super) fn try_acquire(count: usize) -> Option<DescriptorQuota> {
         let mut acquired = lock(&ACQUIRED);
-        let has_room = count == 0 || *acquired + count <= *LIMIT;
-        has_room.then(|| {
+        let has_left = count == 0 || *acquired + count <= *LIMIT;
+        has_left.then(|| {
             *acquired += count;
             DescriptorQuota(count)
         })
@@ -272,7 +274,7 @@ impl Drop for DescriptorQuota {
 
 static ACQUIRED: Mutex<usize> = Mutex::new(0);
 
-/// A quarter of what the process may have open, if that is less.
+/// [`DescriptorQuota::MAX`], or a quarter of the descriptors that the process may open, if that is less.
 static LIMIT: LazyLock<usize> = LazyLock::new(|| DescriptorQuota::MAX.min(descriptor_limit() / 4));
 
 #[cfg(test)]
@@ -297,9 +299,9 @@ mod tests {
         cache.insert(&path, resource, cache.generation(), now);
     }
 
-    /// A request may have found a file in the old root just before, and would keep it in the cache of the new one.
+    /// A request that found a file in the old root just before must not insert it into the cache of the new one.
     #[test]
-    fn nothing_is_kept_of_a_root_that_was_replaced() {
+    fn no_file_of_a_replaced_root_is_inserted() {
         let cache = Cache::new(FileCache::default());
         let (resource, now) = (resource(Content::Bytes(Bytes::from_static(b"x"))), Instant::now());
         insert(&cache, "a".to_owned(), &resource, now);
@@ -331,9 +333,9 @@ mod tests {
         }
     }
 
-    /// They would leave no descriptors for connections.
+    /// Files that are kept open must leave descriptors for connections.
     #[test]
-    fn few_files_are_kept_open_and_the_last_ones_that_were_asked_for() {
+    fn few_files_are_kept_open_and_the_most_recently_used_ones() {
         let large = resource(Content::File(Arc::new(File::open("Cargo.toml").unwrap()), 1 << 20));
         let insert_all = |cache: &Cache, numbers: Range<usize>| {
             numbers.for_each(|number| {
@@ -356,7 +358,7 @@ mod tests {
             "{shards:?}"
         );
         drop(many);
-        // Other roots leave room for two.
+        // Other roots leave descriptors for two files.
         let mut others = Vec::from_iter(iter::from_fn(|| DescriptorQuota::try_acquire(1)));
         others.truncate(others.len() - 2);
         let one = Cache::new(FileCache { files_max: FILES_PER_SHARD, ..FileCache::default() });
@@ -368,9 +370,10 @@ mod tests {
         assert_eq!(kept, [true, false, false, true, true]);
     }
 
-    /// What nobody had asked for in days was still sent to some of those who asked for it at the same time.
+    /// An entry that was fresh until recently is served to concurrent requests; one that was not requested in days is
+    /// not.
     #[test]
-    fn while_one_looks_at_a_file_the_others_get_what_was_fresh_lately() {
+    fn while_one_request_checks_a_file_others_get_the_entry_that_was_fresh_lately() {
         let cache = Cache::new(FileCache::default());
         let resource = resource(Content::Bytes(Bytes::from_static(b"x")));
         let kept_at = Instant::now();
@@ -378,7 +381,7 @@ mod tests {
             insert(&cache, "a".to_owned(), &resource, kept_at);
             let found = |after| cache.get(b"a", kept_at + Duration::from_millis(after)).is_some();
             assert!(found(999), "it is fresh");
-            assert!(!found(after), "the first looks at it");
+            assert!(!found(after), "the first request checks it");
             assert_eq!([found(after), found(after + 999)], [others; 2], "{after} ms later");
         }
     }

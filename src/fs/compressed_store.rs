@@ -33,8 +33,8 @@ impl<N> Files<N> {
     ///
     /// A copy is made again if the [`etag`](Files::etag) of its file changes; no copy is made of a file that changed
     /// less than two seconds ago. The time of a copy stands for that `etag`, and is no date. Each `Files` needs a
-    /// directory of its own, since copies are told apart by host and path, not by root. A copy appears at once and
-    /// whole, and replaces whatever has its name, without following links. Copies of files that are gone stay. The
+    /// directory of its own, since copies are told apart by host and path, not by root. A copy is renamed into place:
+    /// it appears whole, and replaces any file or link of its name. Copies of files that were removed stay. The
     /// directory may be removed and made again, as may a [root](Files::new). Only the server should write to `copies`.
     ///
     /// # Errors
@@ -54,10 +54,10 @@ impl<N> Files<N> {
 /// Compressed copies of files, by the path of the file.
 struct CompressedStore {
     root: DiskRoot,
-    /// The copies that are being made. Other requests do without them meanwhile.
+    /// The names of the copies that are being made. Other requests get the file as it is meanwhile.
     in_progress: Mutex<HashSet<String>>,
-    /// For the threads that make copies. No request waits for a permit: a crowd that requests all files at once would
-    /// take the threads that read disks, and keep others from files that are ready.
+    /// Bounds the threads that make copies. No request waits for a permit: many requests for all files at once would
+    /// occupy the threads that read disks, and delay requests for files that are ready.
     permits: Semaphore,
 }
 
@@ -66,7 +66,7 @@ impl CompressedStore {
         CompressedStore { root, in_progress: Mutex::default(), permits: Semaphore::new(available_cores()) }
     }
 
-    /// The copy of a file, which is made now if there is none. `None` if there should be none, or it could not be made.
+    /// Finds the copy of a file, or makes it. Returns `None` if the file should have no copy, or if none could be made.
     fn find_or_make(
         &self,
         path: &[u8],
@@ -78,7 +78,7 @@ impl CompressedStore {
         if !is_eligible || !stored.coding.is_available() {
             return None;
         }
-        // All copies are in one directory, so no link can lead astray.
+        // All copies are in one directory, so no directory on the way can be a link.
         let name = format!("{}{}", percent::segment(path), stored.suffix);
         if name.len() > NAME_MAX {
             return None;
@@ -88,18 +88,18 @@ impl CompressedStore {
             if !lock(&self.in_progress).insert(name.clone()) {
                 return None;
             }
-            // Copies go to the directory that is there now, and are looked for there.
+            // The directory may have been replaced: the copy is written to the current one, where `find` looks for it.
             self.root.refresh();
             let made = self.make(&name, whole, stored.coding);
             lock(&self.in_progress).remove(&name);
-            // If that failed, the file is sent as it is.
+            // If no copy could be made, the file is sent as it is.
             made.ok().and_then(|()| self.find(&name, whole))
         })?;
-        // An empty copy means that compression did not pay.
+        // An empty copy records that the file does not shrink enough.
         (found.content.len() > 0).then_some(found)
     }
 
-    /// The copy with this name, if it is that of this content.
+    /// Opens the copy with this name, if it was made of this content.
     fn find(&self, name: &str, whole: &Snapshot) -> Option<Snapshot> {
         let opened = self.root.current_dir().and_then(|dir| dir.open(name.as_bytes(), Links::Refused));
         let Ok(Node::File(file, metadata)) = opened else { return None };
@@ -119,7 +119,7 @@ impl CompressedStore {
         if encoded.len() > bytes.len() / 5 * 4 {
             encoded.clear();
         }
-        // Removes whatever has this name, even a link: it was left by a server that was killed, or planted.
+        // A file or link of this name was left by a server that was killed, or planted by an attacker.
         let directory = &self.root.current_dir()?.path;
         let temporary = directory.join(format!(".{name}.{}", process::id()));
         let _ = fs::remove_file(&temporary);
@@ -136,7 +136,7 @@ const SIZES: RangeInclusive<u64> = 1 << 10..=8 << 20;
 /// Bytes of a copy that is kept in memory.
 const IN_MEMORY_MAX: usize = 64 << 10;
 
-/// Leaves room for what temporary names add, within the 255 bytes of most systems.
+/// Leaves room for the prefix and suffix of temporary names, within the 255 bytes of most systems.
 const NAME_MAX: usize = 230;
 
 fn write(file: &mut File, encoded: &[u8], whole: &Snapshot) -> io::Result<()> {
@@ -144,8 +144,8 @@ fn write(file: &mut File, encoded: &[u8], whole: &Snapshot) -> io::Result<()> {
     file.set_modified(time_of_copy(whole))
 }
 
-/// The time of a copy, which stands for the opaque-tag of its file. The time of the file itself may be that of other content,
-/// as a build gives all files one time.
+/// The time of a copy, made of the opaque-tag of its file. The time of the file itself would not do: a build gives all
+/// files one time, whatever their content.
 fn time_of_copy(whole: &Snapshot) -> SystemTime {
     let mut hasher = DefaultHasher::new();
     hasher.write(whole.opaque_tag.as_bytes());
@@ -155,13 +155,13 @@ fn time_of_copy(whole: &Snapshot) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::new(seconds, hash as u32 % 1_000_000_000 / 100 * 100)
 }
 
-/// Whether a file was given this time, as far as the file system is able to hold it.
+/// Whether a file has this time, to the precision of its file system.
 fn is_same_time(modified: SystemTime, given: SystemTime) -> bool {
     modified == given || modified == truncate_to_second(given)
 }
 
-/// A copy is made only once, so it may take some time. This is the highest level of gzip; those of br and zstd take far
-/// too long.
+/// The highest level of gzip: a copy is made only once, so it may take some time. The highest levels of br and zstd
+/// take far too long.
 const LEVEL: u32 = 9;
 
 #[cfg(test)]
@@ -179,7 +179,7 @@ mod tests {
         Snapshot::read(file, metadata, options).unwrap()
     }
 
-    /// When a crowd asked for all files, hundreds of threads made some of the copies, and each kept 14 MiB for the next.
+    /// An encoder that is kept for the next copy holds 14 MiB, and hundreds of threads may make copies in turn.
     #[test]
     fn a_thread_that_makes_a_copy_keeps_nothing_of_it() {
         let (root, copies) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

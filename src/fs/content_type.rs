@@ -9,11 +9,11 @@ use super::snapshot::Content;
 /// The charset that text is announced in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Charset<'a> {
-    /// UTF-8, if the content is.
+    /// UTF-8, if the content is valid UTF-8.
     Detected,
-    /// This one.
+    /// The charset of this name.
     Fixed(&'a str),
-    /// None.
+    /// No charset.
     Omitted,
 }
 
@@ -53,8 +53,8 @@ const CORRECTED: [(&str, &str); 19] = [
 /// The value of `content-type` for content of this media type.
 ///
 /// Text gets a charset, unless the type has one. XML does not: a document names its own, or is in UTF-8, and a
-/// parameter would overrule it (RFC 7303 §3.2). Text that is not in UTF-8 gets none either: browsers then go by what it
-/// declares itself, as HTML and CSS can, or by what it looks like.
+/// parameter would overrule it (RFC 7303 §3.2). Text that is not in UTF-8 gets none either: browsers then use the
+/// charset that the content declares, as HTML and CSS can, or guess it.
 pub(super) fn content_type(media_type: &str, charset: Charset<'_>, content: &Content) -> String {
     let (essence, parameters) = media_type.split_once(';').unwrap_or((media_type, ""));
     let essence = essence.trim_ascii().to_ascii_lowercase();
@@ -68,15 +68,15 @@ pub(super) fn content_type(media_type: &str, charset: Charset<'_>, content: &Con
     charset.map_or(media_type.to_owned(), |charset| format!("{media_type}; charset={charset}"))
 }
 
-/// Whether content is text in UTF-8, as far as can be told from its beginning.
+/// Whether the beginning of content is text in UTF-8.
 fn is_utf8(content: &Content) -> bool {
     let Ok((head, is_all)) = content.head() else { return false };
     let is_text = match str::from_utf8(&head) {
         Ok(_) => true,
-        // The last character is cut.
+        // The last character may be cut.
         Err(error) => !is_all && error.error_len().is_none(),
     };
-    // UTF-16 and ISO-2022 consist of octets that are valid in UTF-8, but of these, too.
+    // ASCII in UTF-16 and text in ISO-2022 are valid UTF-8, but contain NUL and `ESC $`, which text in UTF-8 does not.
     is_text && memchr::memchr(0, &head).is_none() && memmem::find(&head, b"\x1b$").is_none()
 }
 
@@ -94,7 +94,7 @@ mod tests {
 
     /// The types that browsers of today need to display, run or play these.
     #[test]
-    fn a_name_suggests_a_type_that_browsers_know_8_3() {
+    fn a_name_suggests_a_type_that_browsers_know_rfc9110_8_3() {
         for (name, expected) in [
             ("a.html", "text/html; charset=utf-8"),
             ("A.HTM", "text/html; charset=utf-8"),
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_said_to_be_in_utf_8_if_it_is_8_3_2() {
+    fn text_is_announced_as_utf_8_if_it_is_valid_rfc9110_8_3_2() {
         for (content, is_utf8) in [
             (&b"plain"[..], true),
             ("é".as_bytes(), true),
@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(flowed, "text/plain; format=flowed; charset=utf-8");
     }
 
-    /// Of a large file only the beginning is read, which may end within a character.
+    /// Only the beginning of a large file is read, and may end within a character.
     #[test]
     fn a_large_file_is_in_utf_8_if_it_begins_so() {
         use std::io::Write;

@@ -50,7 +50,7 @@ use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 /// }
 /// ```
 ///
-/// # What is answered
+/// # Responses
 ///
 /// GET and HEAD are answered with content type, `etag` and `last-modified`; preconditions (RFC 9110 §13) and ranges,
 /// one or several (§14), are honored, except several of an encoded form, which is then sent whole. A directory is
@@ -58,7 +58,7 @@ use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 /// within the bounds of [`FileCache`]. Large files are sent in constant memory, with sendfile(2) where the system has
 /// it. Disks are read on other threads, so that no connection waits for them.
 ///
-/// # What is not there
+/// # Files that are not served
 ///
 /// No path leaves the root: a target is decoded once, and one that contains `..`, an escaped `/` or NUL leads nowhere;
 /// on Windows, neither does one with a backslash or a name that is special there. (Only on Windows could a process that
@@ -70,9 +70,9 @@ use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 ///
 /// The `etag` of a file that is small enough to be kept in memory is made of its content, so it is another one whenever
 /// that changes, and the same for files of a build that have the same time. For larger files, whose size and times
-/// count, and for other choices, see [`Etag`]. It is strong, except for a large file that changed less than two seconds
-/// ago: that may change again without a change of its time, so the tag is weak, and a new one each time the file is
-/// looked at.
+/// count, and for other choices, see [`Etag`]. The tag is strong, except for a large file that changed less than two
+/// seconds ago: that may change again without a change of its time, so the tag is weak, and a new one each time the
+/// file is checked.
 ///
 /// `last-modified` is the time of the file. Times before 1990 are those of builds that give all files one time (1970 as
 /// in Nix, 1980 as in zip, 1985 as in npm), so they are not sent.
@@ -269,8 +269,9 @@ impl<N> Files<N> {
 
     /// Lets `rewrite` choose the file for a request.
     ///
-    /// It returns a path below the root, in which nothing is decoded, or `None` to use the path of the target. The path
-    /// of a directory ends with `/`. A path that would leave the root is not found. Default: the path of the target.
+    /// The function returns a path below the root, which is not decoded, or `None` to use the path of the target. The
+    /// path of a directory ends with `/`. A path that would leave the root is not found. Default: the path of the
+    /// target.
     pub fn rewrite<R>(self, rewrite: R) -> Files<N>
     where
         R: Fn(&Request) -> Option<String> + Send + Sync + 'static,
@@ -327,7 +328,7 @@ impl<N> Files<N> {
         self
     }
 
-    /// What the request leads to, from the cache or from the root.
+    /// Finds the file that is requested, in the cache or below the root.
     async fn find(&self, ctx: &Context) -> Result<Found> {
         let (lookup, now) = (&self.lookup, ctx.arrived());
         let Some(path) = lookup.path(&ctx.request) else {
@@ -336,7 +337,7 @@ impl<N> Files<N> {
         };
         let vhost = lookup.vhost(&ctx.request);
         vhost.refresh_root(now).await?;
-        // Paths are checked before anything is cached under them, so a path that is found here is valid.
+        // Only files at valid paths are inserted into the cache, so a path that is found there needs no check.
         if let Some(resource) = vhost.cache.get(&path, now).filter(|resource| resource.is_unchanged()) {
             return Ok(Found::Resource(resource));
         }
@@ -367,7 +368,8 @@ impl<N: Handler> Handler for Files<N> {
         let Context { request, response, .. } = ctx;
         match (found, request.method()) {
             (Found::Nothing, _) => return self.not_found.handle(ctx).await,
-            // It was rewritten to a path without a slash, and a second one behind the target's would not help.
+            // The path was rewritten to one without a slash; the target has its slash already, so a redirect would not
+            // help.
             (Found::Directory(_), _) if request.path().ends_with('/') => {
                 return self.not_found.handle(ctx).await;
             }
@@ -399,12 +401,12 @@ impl<N: Handler> Handler for Files<N> {
     }
 }
 
-/// The threads on which directories are listed. Anyone may request a large one as often as they like, and requests for
-/// files must not have to wait for that.
+/// Bounds the threads that list directories. A peer may request a large directory at any rate, and requests for files
+/// must not wait for its listings.
 static LISTINGS: BlockingLimit = BlockingLimit::new();
 
-/// The same target with a `/` after its path, as a reference (RFC 3986 §4.1). It begins with a single one, or it would
-/// name a host (§4.2).
+/// The target with a `/` after its path, as a reference (RFC 3986 §4.1). The reference begins with a single `/`, since
+/// `//` would begin a host (§4.2).
 fn as_directory(request: &Request) -> String {
     let (path, query) = (request.path().trim_matches('/'), request.query());
     let target = match query.raw() {
@@ -444,9 +446,9 @@ mod tests {
     use crate::runtime::{available_cores, timeout};
     use crate::server::Server;
 
-    /// While all seats are taken, a listing waits for one, and a file does not.
+    /// While all threads for listings are busy, a listing waits for one, and a file does not.
     #[test]
-    fn listings_wait_for_a_seat_and_files_do_not() {
+    fn listings_wait_for_a_thread_and_files_do_not() {
         let root = tempfile::tempdir().unwrap();
         std::fs::write(root.path().join("a.txt"), "content").unwrap();
         let service = Server::new().service(Files::new(root.path()).unwrap().listing());

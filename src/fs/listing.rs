@@ -1,4 +1,4 @@
-//! [`page`]: the contents of a directory as a web page. It needs no JavaScript, and runs none.
+//! [`page`]: the contents of a directory as a web page, without JavaScript.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -38,7 +38,7 @@ enum Direction {
 }
 
 impl Sort {
-    /// The order that a query asks for, with defaults for what it does not say.
+    /// The order in a query, with defaults for missing parameters.
     pub(super) fn from_query(query: &Form<'_>) -> Sort {
         let by = match query.get("sort").as_deref() {
             Some("size") => Column::Size,
@@ -66,7 +66,7 @@ impl Sort {
         one.size.is_some().cmp(&other.size.is_some()).then(ordering)
     }
 
-    /// The query that asks for this order, for use in HTML. Empty for the default.
+    /// The query string with this order, for use in HTML. Empty for the default.
     fn query(self) -> String {
         if self == Sort::default() {
             return String::new();
@@ -80,8 +80,8 @@ impl Sort {
     }
 }
 
-/// Compares names as people sort them: whatever their case, and numbers in them by their value. Names that differ in
-/// nothing else have an order, too.
+/// Compares names in natural order: ignoring case, and with numbers in them by value. Names that are equal in this
+/// order are compared by their octets, so the order is total.
 fn compare_names(one: &[u8], other: &[u8]) -> Ordering {
     let [left, right] = [one, other].map(|name| String::from_utf8_lossy(name).to_lowercase());
     compare_numbers(left.as_bytes(), right.as_bytes()).then_with(|| one.cmp(other))
@@ -118,8 +118,7 @@ fn without_zeros(digits: &[u8]) -> &[u8] {
     &digits[digits.iter().take_while(|octet| **octet == b'0').count()..]
 }
 
-/// The page for the directory at `path`. Only [`ENTRIES_MAX`] of its entries are shown, and the page says if there are
-/// more.
+/// The page for the directory at `path`. Only [`ENTRIES_MAX`] of its entries are shown, with a note if there are more.
 pub(super) fn page(path: &[u8], mut entries: Vec<Entry>, sort: Sort) -> String {
     let is_truncated = entries.len() > ENTRIES_MAX;
     entries.truncate(ENTRIES_MAX);
@@ -153,7 +152,7 @@ const COLUMNS: [(Column, &str, &str); 3] = [
     (Column::Modified, "modified", "Modified<span> (UTC)</span>"),
 ];
 
-/// The path as links to the directories on it, which keep the order that `query` asks for.
+/// The path as links to the directories on it, which keep the order in `query`.
 fn breadcrumbs(path: &[u8], query: &str) -> String {
     let names: Vec<&[u8]> = path.split(|octet| *octet == b'/').filter(|name| !name.is_empty()).collect();
     let up = |levels: usize| if levels == 0 { "./".to_owned() } else { "../".repeat(levels) };
@@ -165,7 +164,7 @@ fn breadcrumbs(path: &[u8], query: &str) -> String {
     breadcrumbs
 }
 
-/// A heading that sorts by its column, or reverses the order if the page is already sorted by it.
+/// A column header, whose link sorts by the column, or reverses the order if the page is already sorted by it.
 fn column_header(sort: Sort, column: Column, name: &str, label: &str) -> String {
     let (sorted, next) = match (sort.by == column, sort.direction) {
         (true, Direction::Ascending) => (" aria-sort=\"ascending\"", "desc"),
@@ -176,7 +175,7 @@ fn column_header(sort: Sort, column: Column, name: &str, label: &str) -> String 
 }
 
 fn row(Entry { name, size, modified }: &Entry, query: &str) -> String {
-    // A directory is entered in the same order.
+    // The link to a directory keeps the order.
     let (class, slash, query) = if size.is_some() { ("", "", "") } else { (" class=\"dir\"", "/", query) };
     let size = size.map(human_size).unwrap_or_default();
     let modified = modified.map(format_minute).unwrap_or_default();
@@ -251,7 +250,7 @@ fn format_minute(time: SystemTime) -> String {
     format!("{year}-{:02}-{day}<span> {minute}</span>", month_number(month.as_bytes()).unwrap_or_default())
 }
 
-/// Its colors have a contrast of at least 4.5 (WCAG 2.2 AA, 1.4.3), also on the background of a row that is pointed at.
+/// The colors have a contrast of at least 4.5 (WCAG 2.2 AA, 1.4.3), also on the background of a hovered row.
 const STYLE: &str = "\
 :root{color-scheme:light dark;background:Canvas;color:CanvasText;--line:#8883;--dim:#595959;--link:#0b57d0}\
 @media(prefers-color-scheme:dark){:root{--dim:#adadad;--link:#a8c7fa}}\
@@ -294,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listing_is_sorted_as_asked_and_directories_come_first() {
+    fn a_listing_is_sorted_by_the_query_and_directories_come_first() {
         check_order("", "cdab");
         check_order("sort=name&order=desc", "dcba");
         check_order("sort=size", "cdba");
@@ -305,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_sorted_as_people_do() {
+    fn names_are_in_natural_order() {
         for names in [
             ["dir2", "dir10"],
             ["Dir2", "dir10"],
@@ -328,7 +327,7 @@ mod tests {
         }
     }
 
-    /// `sort_by` may panic where there is none.
+    /// `sort_by` may panic if an order is not total.
     #[test]
     fn names_have_a_total_order() {
         let octets = [&b"0"[..], b"5", b"05", b"-", b"a", b"A", b"\xc3\xa9", b"\xff", b""];
@@ -362,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_no_text_has_a_link_that_leads_to_it() {
+    fn a_name_that_is_not_utf_8_has_a_link_that_works() {
         for (name, link, text) in [
             (&b"\xff\xfe"[..], "%FF%FE", "\u{fffd}\u{fffd}"),
             (b"caf\xe9", "caf%E9", "caf\u{fffd}"),
@@ -412,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn the_heading_of_the_sorted_column_reverses_the_order() {
+    fn the_header_of_the_sorted_column_reverses_the_order() {
         let ascending = " aria-sort=\"ascending\"";
         for (query, column, sorted, next) in [
             ("", "name", ascending, "desc"),
@@ -428,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listing_is_summed_up_and_says_if_it_is_cut() {
+    fn a_listing_ends_with_a_summary_and_a_note_if_it_is_truncated() {
         let summary = |entries| {
             let page = page(b"", entries, Sort::default());
             page.rsplit_once("<p>").unwrap().1.split_once("</p>").unwrap().0.to_owned()
@@ -442,7 +441,7 @@ mod tests {
         assert_eq!(summary(many(ENTRIES_MAX + 1)), cut);
     }
 
-    /// Of each text on the canvas of browsers, and on that of a row that is pointed at.
+    /// Each color of text is checked on the canvas of browsers, and on the background of a hovered row.
     #[test]
     fn colors_have_the_contrast_of_wcag_2_2_aa_1_4_3() {
         let channels = |color: u32| [16, 8, 0].map(|shift| f64::from(color >> shift & 255));
@@ -459,10 +458,9 @@ mod tests {
         };
         for (scheme, canvas) in [0xff_ff_ff, 0x12_12_12].into_iter().enumerate() {
             let canvas = channels(canvas);
-            // `#8881` on it.
-            let pointed_at = canvas.map(|it| it + (136.0 - it) / 15.0);
-            for (name, background) in
-                ["dim", "link"].into_iter().flat_map(|it| [(it, canvas), (it, pointed_at)])
+            // The canvas below `#8881`.
+            let hovered = canvas.map(|it| it + (136.0 - it) / 15.0);
+            for (name, background) in ["dim", "link"].into_iter().flat_map(|it| [(it, canvas), (it, hovered)])
             {
                 let (one, other) = (luminance(color(scheme, name)), luminance(background));
                 let contrast = (one.max(other) + 0.05) / (one.min(other) + 0.05);

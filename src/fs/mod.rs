@@ -1,9 +1,9 @@
-//! Floor 5: files. Serves what a directory holds, as RFC 9110 asks: with preconditions, ranges and codings.
+//! Floor 5: files. Serves the files of a directory, with preconditions, ranges and codings (RFC 9110).
 //!
-//! Whatever may block is done by [`spawn_blocking`](crate::runtime::spawn_blocking). Nothing here knows of connections:
-//! an answer is filled in, and the server sends it.
+//! Calls that may block run in [`spawn_blocking`](crate::runtime::spawn_blocking). Nothing here depends on connections:
+//! a handler fills in the response, and the server sends it.
 //!
-//! In reading order: paths, and where files are; what they hold; what is cached; the answer; and the handler.
+//! In reading order: paths and roots; resources; the cache; the response; and the handler.
 
 mod disk;
 mod path;

@@ -18,7 +18,7 @@ use crate::message::{Target, percent};
 pub(super) struct RelativePath<'a>(Cow<'a, [u8]>);
 
 impl<'a> RelativePath<'a> {
-    /// Checks a path, in which nothing is decoded.
+    /// Checks a path, which is not decoded any further.
     pub(super) fn new(path: impl Into<Cow<'a, [u8]>>) -> Option<RelativePath<'a>> {
         let path = path.into();
         let names = path.strip_suffix(b"/").unwrap_or(&path);
@@ -40,18 +40,18 @@ impl<'a> RelativePath<'a> {
         self.0.strip_suffix(b"/").unwrap_or(&self.0)
     }
 
-    /// Whether it denotes a directory.
+    /// Whether the path denotes a directory.
     pub(super) fn is_directory(&self) -> bool {
         self.0.is_empty() || self.0.ends_with(b"/")
     }
 
-    /// Whether a name in it begins with a dot.
+    /// Whether a name in the path begins with a dot.
     pub(super) fn is_dotted(&self) -> bool {
         self.0.starts_with(b".") || memmem::find(&self.0, b"/.").is_some()
     }
 }
 
-/// What to do with symbolic links.
+/// How symbolic links are treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Links {
     Refused,
@@ -59,7 +59,7 @@ pub(super) enum Links {
     Followed,
 }
 
-/// The path of a target, without its first `/`, decoded once. It must still be checked by [`RelativePath::new`].
+/// The path of a target, without its first `/`, decoded once. [`RelativePath::new`] must still check the path.
 ///
 /// An escaped `/` would be part of a name, and no name has one.
 pub(super) fn decode_path(target: &Target) -> Option<Cow<'_, [u8]>> {
@@ -72,7 +72,7 @@ pub(super) fn decode_path(target: &Target) -> Option<Cow<'_, [u8]>> {
     (slashes(&decoded) == slashes(raw.as_bytes())).then_some(Cow::Owned(decoded))
 }
 
-/// What remains of a path after `prefix`, which consists of whole names.
+/// The rest of a path after `prefix`, which consists of whole names.
 pub(super) fn strip_prefix<'a>(path: Cow<'a, [u8]>, prefix: &str) -> Option<Cow<'a, [u8]>> {
     if prefix.is_empty() {
         return Some(path);
@@ -95,8 +95,8 @@ pub(super) fn is_valid_name(name: &[u8]) -> bool {
     !matches!(name, b"" | b"." | b"..") && !name.iter().any(|octet| matches!(octet, 0 | b'/'))
 }
 
-/// Whether a file may be requested by this name. One with a `~` may be a second name of a file, even of one that is
-/// hidden.
+/// Whether a file may be requested by this name. A name with a `~` may be the short name (8.3) of another file, even of
+/// a hidden one.
 #[cfg(windows)]
 pub(super) fn is_valid_name(name: &[u8]) -> bool {
     str::from_utf8(name).is_ok_and(|name| is_file_name(name) && !name.contains('~'))
@@ -114,7 +114,7 @@ mod tests {
 
     #[track_caller]
     fn check_octets(path: &str, expected: Option<&[u8]>) {
-        // As received: the URL of a request that is made has no dot segments any more.
+        // Parsed as received: `Request::get` would remove dot segments.
         let mut target = Target::default();
         target.parse(&Method::Get, path).unwrap();
         let found = decode_path(&target).and_then(RelativePath::new);
@@ -173,7 +173,7 @@ mod tests {
 
     /// On Unix these are names like any other: `%c0%ae` is no dot, and `%c0%af` no slash, to anything that reads them.
     #[test]
-    fn what_only_windows_interprets_is_a_name_elsewhere() {
+    fn octets_that_only_windows_interprets_are_names_elsewhere() {
         let rows: [(&str, &[u8]); 10] = [
             ("/..%5c..%5cx", b"..\\..\\x"),
             ("/..%5C", b"..\\"),
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_without_a_path_is_below_nothing() {
+    fn a_target_without_a_path_has_no_file() {
         for (method, target) in [("OPTIONS", "*"), ("CONNECT", "a:1")] {
             let mut parsed = Target::default();
             parsed.parse(&method.try_into().unwrap(), target).unwrap();

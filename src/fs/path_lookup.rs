@@ -22,7 +22,7 @@ use crate::server::Error;
 /// The settings by which a path leads to a file.
 #[derive(Clone)]
 pub(super) struct PathLookup {
-    /// The first site is for hosts that have none of their own.
+    /// The first one is for hosts without one of their own. Never empty.
     pub(super) vhosts: Vec<VirtualHost>,
     pub(super) index: Vec<String>,
     pub(super) listing: Listing,
@@ -37,7 +37,7 @@ pub(super) struct PathLookup {
     /// Without a `/` at either end.
     pub(super) prefix: String,
     pub(super) rewrite: Option<Rewrite>,
-    /// What makes compressed copies, and the directory that they are in.
+    /// The function that finds or makes compressed copies, and the directory of the copies.
     pub(super) copies: Option<(CompressFn, PathBuf)>,
 }
 
@@ -50,7 +50,8 @@ pub(super) struct VirtualHost {
 }
 
 impl VirtualHost {
-    /// Follows the root, if another directory has taken its place. The disk is looked at twice a second at most.
+    /// Switches to the directory that has taken the place of the root, if any, and clears the cache. The disk is
+    /// checked twice a second at most.
     pub(super) async fn refresh_root(&self, now: Instant) -> io::Result<()> {
         match &self.root {
             Root::Disk(root) if root.is_due(now) => {
@@ -88,7 +89,8 @@ pub(super) enum Precompressed {
     Served,
 }
 
-/// What a path leads to. It is moved for each request, so what is rare and large is boxed.
+/// The file or directory that a path leads to. A `Found` is moved for each request, so rare and large variants are
+/// boxed.
 #[derive(Debug)]
 pub(super) enum Found {
     Resource(Arc<Resource>),
@@ -108,7 +110,7 @@ pub(super) struct Listed {
 }
 
 impl PathLookup {
-    /// The site that a request is for.
+    /// The virtual host that a request is for.
     pub(super) fn vhost(&self, request: &Request) -> &VirtualHost {
         let is_asked =
             |vhost: &&VirtualHost| vhost.host.as_deref().is_some_and(|host| matches_host(host, request));
@@ -128,7 +130,7 @@ impl PathLookup {
         }
     }
 
-    /// The path that a request is for, relative to the root and decoded. It has not been checked yet.
+    /// The path that a request is for, relative to the root and decoded, but not checked yet.
     pub(super) fn path<'a>(&self, request: &'a Request) -> Option<Cow<'a, [u8]>> {
         match self.rewrite.as_ref().and_then(|rewrite| rewrite(request)) {
             Some(path) => Some(Cow::Owned(path.strip_prefix('/').unwrap_or(&path).into())),
@@ -148,12 +150,12 @@ impl PathLookup {
         (self.dot_files == DotFiles::Shown || !relative.is_dotted()).then_some(relative)
     }
 
-    /// The `cache-control` of what is at `path`.
+    /// The `cache-control` of the file or directory at `path`.
     pub(super) fn cache_control(&self, path: &[u8]) -> Option<&str> {
         self.cache_control.find(&pattern_path(path)).map(String::as_str)
     }
 
-    /// Looks at what is there. This may block, except for embedded files.
+    /// Finds the file or directory at a path below the root. The disk may block; embedded files do not.
     pub(super) fn find(&self, vhost: &VirtualHost, relative: &RelativePath<'_>) -> io::Result<Found> {
         let previous = vhost.cache.stale(relative);
         let previous = previous.as_deref();
@@ -192,14 +194,14 @@ impl PathLookup {
         }
     }
 
-    /// The page that lists a directory. This may block, and takes long if the directory is large.
+    /// The page that lists a directory. The disk may block, for long if the directory is large.
     pub(super) fn list(&self, listed: &Listed, sort: Sort) -> io::Result<String> {
         let Listed { directory, path } = listed;
         let is_shown = |name: &[u8]| self.dot_files == DotFiles::Shown || !name.starts_with(b".");
         let is_listed = |entry: &Entry| is_valid_name(&entry.name) && is_shown(&entry.name);
         let entries = directory.entries(path, self.links)?;
         let shown = entries.filter(|entry| entry.as_ref().map_or(true, is_listed));
-        // One more than the page has room for tells it that there are more.
+        // One entry is read beyond the page, to detect truncation.
         let shown: io::Result<Vec<Entry>> = shown.take(listing::ENTRIES_MAX + 1).collect();
         Ok(listing::page(path, shown?, sort))
     }
@@ -221,8 +223,8 @@ impl PathLookup {
         let content_type = content_type(media_type, charset, &whole.content);
         // Files of several hosts may have the same path.
         let kept_as = [vhost.host.as_deref().unwrap_or_default().as_bytes(), b"/", path].concat();
-        // A copy is recognized as current by the opaque-tag of its file, so that tag must name this content only. A file that
-        // was changed just now may be changed again and again.
+        // A copy is recognized as current by the opaque-tag of its file, so that tag must name this content only. No
+        // copy is made of a file that was changed just now, since it may change again and again.
         let copies = self.copies.as_ref().filter(|_| whole.is_strong && whole.is_settled);
         let mut encoded = Vec::new();
         for stored in StoredCoding::ALL {
@@ -237,8 +239,8 @@ impl PathLookup {
         Ok(Found::Resource(Arc::new(resource)))
     }
 
-    /// The file next to this one that holds the same content encoded, if it is smaller, and older by at most a second. One
-    /// that cannot be read is ignored.
+    /// The precompressed sibling of a file, if it is smaller, and older by at most a second. A sibling that cannot be
+    /// read is ignored.
     fn sibling(
         &self,
         vhost: &VirtualHost,

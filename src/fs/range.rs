@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use crate::message::{FieldName, Headers, members, saturating_decimal};
 
-/// What a Range field selects.
+/// The bytes that a Range field selects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Selection {
     /// The whole representation: there is no such field, or it is ignored.
@@ -20,9 +20,9 @@ impl Selection {
     /// Evaluates the fields of a GET for `len` bytes.
     ///
     /// A field that is malformed, in another unit, or asks for more than [`RANGES_MAX`] ranges is ignored (RFC 9110
-    /// §14.2). So is any field where there are no bytes: Content-Range cannot express that nothing is all there is, and
-    /// 416 would deny it. Ranges that overlap, or whose gap is smaller than the head of a part, are merged (§15.3.7.2); so an
-    /// answer is never longer than the whole representation by more than the head of one part.
+    /// §14.2). So is any field where there are no bytes: Content-Range cannot express an empty representation, and 416
+    /// would deny that there is one. Ranges that overlap, or whose gap is smaller than the head of a part, are merged
+    /// (§15.3.7.2); so an answer is never longer than the whole representation by more than the head of one part.
     pub(super) fn from_fields(fields: &Headers, len: u64) -> Selection {
         let mut lines = fields.all("range");
         match (lines.next(), lines.next()) {
@@ -82,7 +82,7 @@ impl RangeSpec {
         }
     }
 
-    /// The part of it that exists, if any does.
+    /// The part of the range that exists, if any does.
     fn satisfiable(self, len: u64) -> Option<Range<u64>> {
         match self {
             RangeSpec::Last(0) => None,
@@ -110,8 +110,8 @@ fn is_near(one: &Range<u64>, other: &Range<u64>) -> bool {
     one.start < other.end.saturating_add(GAP_MIN) && other.start < one.end.saturating_add(GAP_MIN)
 }
 
-/// Whether a Range field is honored: the representation that the peer has a part of is still the same, or the peer does
-/// not ask for that.
+/// Whether a Range field is honored (RFC 9110 §13.1.5): there is no If-Range field, or it matches the representation,
+/// so that the part that the peer has is one of the same representation.
 pub(super) fn may_send_range(fields: &Headers, etag: &[u8], strong_date: Option<SystemTime>) -> bool {
     let mut lines = fields.named(IF_RANGE);
     // An entity-tag begins with its quotes or with `W/`, which is never strong.
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_has_a_first_position_a_last_or_a_length_14_1_2() {
+    fn a_range_has_a_first_position_a_last_or_a_length_rfc9110_14_1_2() {
         check_ranges("bytes=0-0", 10, &[(0, 1)]);
         check_ranges("bytes=0-9", 10, &[(0, 10)]);
         check_ranges("bytes=9-9", 10, &[(9, 10)]);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_beyond_the_end_select_nothing_15_5_17() {
+    fn ranges_beyond_the_end_select_nothing_rfc9110_15_5_17() {
         for field in ["bytes=10-", "bytes=10-10", "bytes=99-100", "bytes=-0", "bytes=10-,-0"] {
             check(field, 10, Selection::Unsatisfiable);
         }
@@ -176,7 +176,7 @@ mod tests {
 
     /// A client that asks for all of a file in ranges would take 416 for a failure.
     #[test]
-    fn every_range_of_an_empty_file_selects_all_of_it_14_2() {
+    fn every_range_of_an_empty_file_selects_all_of_it_rfc9110_14_2() {
         for field in ["0-", "0-0", "0-99", "5-", "99999999999999999999999-", "-0", "-5", "0-,5-9", "5-2", "x"]
         {
             check(&format!("bytes={field}"), 0, Selection::Whole);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_malformed_range_is_ignored_14_2() {
+    fn a_malformed_range_is_ignored_rfc9110_14_2() {
         let bad = [
             "",
             "bytes",
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_close_to_each_other_become_one_15_3_7_2() {
+    fn ranges_close_to_each_other_become_one_rfc9110_15_3_7_2() {
         check_ranges("bytes=0-1,3-4", 10, &[(0, 5)]);
         check_ranges("bytes=0-9,1000-1009", 2000, &[(0, 10), (1000, 1010)]);
         check_ranges("bytes=1000-1009,0-9", 2000, &[(1000, 1010), (0, 10)]);
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_is_sent_only_while_nothing_has_changed_13_1_5() {
+    fn a_range_is_sent_only_while_nothing_has_changed_rfc9110_13_1_5() {
         assert!(is_sent_if(&[], ETAG, true));
         assert!(is_sent_if(&[ETAG], ETAG, true) && is_sent_if(&[MODIFIED], ETAG, true));
         assert!(is_sent_if(&[ETAG], ETAG, false) && !is_sent_if(&[MODIFIED], ETAG, false));

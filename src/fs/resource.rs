@@ -9,7 +9,7 @@ use crate::message::{Headers, InvalidField};
 /// One file in all its representations.
 #[derive(Debug)]
 pub(super) struct Resource {
-    /// The file as it is first, then its encoded forms.
+    /// The file as it is, then its encoded forms. Never empty.
     representations: Vec<Representation>,
     pub(super) content_type: String,
     /// The time of its last change, to the second.
@@ -66,7 +66,7 @@ impl Resource {
         Ok(Resource { representations, content_type, modified, accepts_ranges, has_custom_date })
     }
 
-    /// Whether the files that it keeps open are unchanged.
+    /// Whether the files that the resource keeps open are unchanged.
     pub(super) fn is_unchanged(&self) -> bool {
         self.representations.iter().all(|it| it.snapshot.is_unchanged())
     }
@@ -86,8 +86,8 @@ impl Resource {
     }
 
     /// The time of its last change, if that denotes one state of one representation (RFC 9110 §8.8.1, §8.8.2.2): its
-    /// second is over, and there is no other representation, which would have the same date. The program answers for a
-    /// date of its own.
+    /// second is over, and there is no other representation, which would have the same date. A date that the program
+    /// has set is trusted.
     pub(super) fn strong_date(&self) -> Option<SystemTime> {
         let [whole] = &*self.representations else { return None };
         self.modified.filter(|_| self.has_custom_date || whole.snapshot.strong_since.is_some())
@@ -104,12 +104,12 @@ impl Resource {
         chosen.unwrap_or(&self.representations[0])
     }
 
-    /// How many files it keeps open.
+    /// How many files the resource keeps open.
     pub(super) fn open_files(&self) -> usize {
         self.representations.iter().filter(|it| matches!(it.content(), Content::File(..))).count()
     }
 
-    /// About how many bytes of memory it uses.
+    /// About how many bytes of memory the resource uses.
     pub(super) fn cost(&self) -> usize {
         let cost = |it: &Representation| match it.content() {
             Content::Bytes(content) => content.len() + FIELDS_COST,
@@ -133,11 +133,11 @@ pub(super) const FIELDS_COST: usize = 1024;
 pub(super) struct Description<'a> {
     pub(super) content_type: String,
     pub(super) cache_control: Option<&'a str>,
-    /// Whether the file itself is an encoded form of what it stands for.
+    /// Whether the file itself has a content coding, by the `content-encoding` that a handler has set.
     pub(super) is_encoded: bool,
-    /// Instead of one that is made of the file.
+    /// Replaces the `etag` that is made of the file.
     pub(super) etag: Option<Vec<u8>>,
-    /// Instead of the time of the file.
+    /// Replaces the time of the file.
     pub(super) modified: Option<SystemTime>,
     pub(super) accepts_ranges: bool,
 }

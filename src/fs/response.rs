@@ -110,7 +110,7 @@ pub(super) fn respond(ctx: &mut Context, resource: &Resource) -> Result {
     Ok(())
 }
 
-/// What of a file a request is answered with.
+/// The responses to a request for a file.
 enum FileResponse {
     Complete,
     NotModified,
@@ -158,7 +158,7 @@ fn describe(response: &mut Response, fields: &Headers) -> Result {
     }
     for (name, value) in fields {
         match name {
-            // What others have added to `vary` still holds.
+            // Members of `vary` that other handlers have added stay.
             "vary" => response.headers.append(name, value)?,
             _ => response.headers.set(name, value)?,
         }
@@ -194,12 +194,12 @@ fn send(response: &mut Response, content: &Content, range: Range<u64>) {
     }
 }
 
-/// Answers without the representation, and without what describes its content.
+/// Answers without the representation, and without the fields that describe its content.
 fn refuse(response: &mut Response, status: Status, chosen: &Representation) -> Result {
     response.remove_content();
     response.status = status;
     describe(response, &chosen.fields_without_content)?;
-    // They are meant for the file: a cache would keep the refusal for as long, and answer others with it (RFC 9111 §3).
+    // Both are meant for the file: a cache would store the refusal for as long (RFC 9111 §3).
     response.headers.remove_each(&["cache-control", "expires"]);
     Ok(())
 }
@@ -207,7 +207,7 @@ fn refuse(response: &mut Response, status: Status, chosen: &Representation) -> R
 /// Several ranges of one representation, each after a head of its own.
 pub(super) struct ByteRanges {
     chain: BodyChain,
-    /// Separates the parts. It is random, so no file can have been made to contain it.
+    /// Separates the parts. The boundary is random, so no file can be made to contain it.
     boundary: String,
 }
 
@@ -237,7 +237,7 @@ impl ByteRanges {
         format!("multipart/byteranges; boundary={}", self.boundary)
     }
 
-    /// Makes this the content of a message.
+    /// Makes the ranges the content of a message.
     pub(super) fn fill(self, body: &mut Body) {
         self.chain.fill(body);
     }
@@ -262,10 +262,10 @@ mod tests {
     use super::*;
     use crate::server::Server;
 
-    /// A file that changed after it was asked for could pass for what was there in that second: whoever had a part of the
-    /// old one was sent the rest of the new one.
+    /// A file that changes in the second of its answer has the date of the earlier content: a peer with a part of that
+    /// must not be sent the rest of the later one.
     #[tokio::test]
-    async fn a_range_depends_on_the_date_of_the_file_and_not_of_the_answer_13_1_5() {
+    async fn a_range_depends_on_the_date_of_the_file_and_not_of_the_answer_rfc9110_13_1_5() {
         let (now, soon) = (SystemTime::now(), Duration::from_secs(10));
         for (date, expected) in [(now, Status::OK), (now + soon, Status::PARTIAL_CONTENT)] {
             let service = Server::new().service(move |ctx: &mut Context| {

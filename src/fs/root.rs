@@ -20,7 +20,7 @@ pub(super) enum Root {
     Embedded(Embedded),
 }
 
-/// What is at a path.
+/// The file or directory at a path.
 pub(super) enum Opened {
     File(Snapshot),
     Directory(Directory),
@@ -55,7 +55,8 @@ impl Root {
         matches!(self, Root::Disk(root) if contains(root))
     }
 
-    /// Looks at what is at `path`. A small file is read, as `options` say. This may block, except for embedded files.
+    /// Opens the file or directory at `path`. A small file is read, by `options`. The disk may block; embedded files do
+    /// not.
     pub(super) fn open(&self, path: &[u8], links: Links, options: ReadOptions<'_>) -> io::Result<Opened> {
         let root = match self {
             Root::Disk(root) => root,
@@ -78,7 +79,7 @@ impl Root {
 }
 
 impl Directory {
-    /// Lists the directory, which is at `path`: files and directories. This may block, and so may each entry.
+    /// Lists the directory, which is at `path`: files and directories. The call may block, and so may each entry.
     pub(super) fn entries<'a>(
         &'a self,
         path: &'a [u8],
@@ -111,7 +112,7 @@ impl Embedded {
         Embedded { files: Arc::new(files.collect()) }
     }
 
-    /// What is at `path`.
+    /// The file or directory at `path`.
     pub(super) fn open(&self, path: &[u8]) -> Opened {
         // The names of embedded files are text.
         let Ok(path) = str::from_utf8(path) else { return Opened::Nothing };

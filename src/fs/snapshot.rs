@@ -16,11 +16,11 @@ pub(super) struct ReadOptions<'a> {
     /// Bytes of a file that is read; a larger one is kept open.
     pub(super) in_memory_max: usize,
     pub(super) etag: Etag,
-    /// What is known of the file from an earlier look at it.
+    /// The snapshot of an earlier check of the same file.
     pub(super) previous: Option<&'a Snapshot>,
 }
 
-/// The content of a file when it was checked, and what distinguishes it from later states.
+/// The content of a file when it was checked, and the metadata that distinguishes it from later states.
 #[derive(Debug)]
 pub(super) struct Snapshot {
     pub(super) content: Content,
@@ -31,10 +31,10 @@ pub(super) struct Snapshot {
     modified: Option<SystemTime>,
     /// Whether another change would change the time, too.
     pub(super) is_settled: bool,
-    /// When the file was checked, if the time of its last change was over by then: that time denotes this state and no
-    /// other.
+    /// When the file was checked, if the second of its last change was over by then: the date is then a strong
+    /// validator (RFC 9110 §8.8.2.2).
     pub(super) strong_since: Option<Instant>,
-    /// `None` if the content may change, or has changed, without another state.
+    /// `None` if the content may change, or has changed, without a change of its metadata.
     stat: Option<Stat>,
 }
 
@@ -60,7 +60,7 @@ impl Snapshot {
         }
     }
 
-    /// This content with a date, which was over by then.
+    /// The snapshot with a date, which is a strong validator since `strong_since`.
     #[cfg(test)]
     pub(super) fn dated(self, modified: Option<SystemTime>, strong_since: Option<Instant>) -> Snapshot {
         Snapshot { modified, strong_since, ..self }
@@ -76,7 +76,7 @@ impl Snapshot {
             }
             let bytes = read(&file, metadata.len() as usize)?;
             let after = file.metadata()?;
-            // If it changes while it is read, the bytes are a mixture.
+            // If the file changes while it is read, the bytes are a mixture.
             let is_same = Stat::new(&after) == Stat::new(&metadata);
             if is_same && bytes.len() as u64 == metadata.len() {
                 let tag = (options.etag != Etag::Time).then(|| content_tag(&bytes));
@@ -93,14 +93,15 @@ impl Snapshot {
         Ok(Snapshot::new(&metadata, now, content, options.etag, tag))
     }
 
-    /// Whether this was changed at most a second before `other`. Tools that write both do not write them at once.
+    /// Whether the file was changed at most a second before `other`. Tools that write both do not write them at once.
     pub(super) fn is_as_new_as(&self, other: &Snapshot) -> bool {
         // A file may have any date, even the last one that can be represented.
         let late = |at: SystemTime| at.checked_add(Duration::from_secs(1)).unwrap_or(at);
         self.modified.map(late) >= other.modified
     }
 
-    /// Whether the file is unchanged, if it is kept open. This does not access the disk.
+    /// Whether the file is unchanged, if it is kept open. The metadata of an open file is in memory, so the disk is not
+    /// accessed.
     pub(super) fn is_unchanged(&self) -> bool {
         match &self.content {
             Content::Bytes(_) => true,
@@ -110,13 +111,14 @@ impl Snapshot {
         }
     }
 
-    /// The second of its last change, unless a build has replaced it by one that is the same for all content.
+    /// The second of the last change, for `last-modified`, unless a build has replaced it by one that is the same for
+    /// all content.
     pub(super) fn last_modified(&self) -> Option<SystemTime> {
         self.modified.filter(is_plausible).map(truncate_to_second)
     }
 
-    /// What `last-modified` must say if the file was changed after the request `arrived`: no later date than the answer
-    /// has itself (RFC 9110 §8.8.2.1).
+    /// The date for `last-modified` if the file was changed after the request `arrived`: no later one than that of the
+    /// response (RFC 9110 §8.8.2.1).
     pub(super) fn clamped_modified(&self, arrived: Instant) -> Option<SystemTime> {
         if self.strong_since.is_some_and(|looked_at| looked_at <= arrived) {
             return None;
@@ -126,7 +128,7 @@ impl Snapshot {
         (date < second).then_some(date)
     }
 
-    /// Its entity-tag, which is weak if a change might go unnoticed (RFC 9110 §8.8.1).
+    /// The entity-tag, which is weak if a change might go unnoticed (RFC 9110 §8.8.1).
     pub(super) fn entity_tag(&self, coding: Option<Coding>) -> String {
         let weak = if self.is_strong { "" } else { "W/" };
         let coding = coding.map(|coding| format!("-{}", coding.as_str())).unwrap_or_default();
@@ -148,7 +150,7 @@ impl Snapshot {
         let strong_since = is_past.then(Instant::now);
         let is_of_content = content_tag.is_some();
         let (opaque_tag, is_strong) = content_tag.map_or_else(|| stat.tag(etag, now), |tag| (tag, true));
-        // Content that is named by itself could change under its name, as long as that would not show.
+        // A tag that is made of the content would be wrong after a change that the metadata does not show.
         let is_detectable =
             !is_of_content || has_settled && stat.changed.is_none_or(|at| is_settled(at, now));
         let stat = is_detectable.then_some(stat);
@@ -156,7 +158,7 @@ impl Snapshot {
     }
 }
 
-/// The opaque-tag of the content of a file that is not kept in memory, or `None` if it changes all the time.
+/// The opaque-tag of the content of a file that is not kept in memory, or `None` if the file changes all the time.
 fn file_tag(file: &File, metadata: &mut Metadata, previous: Option<&Snapshot>) -> io::Result<Option<String>> {
     for _ in 0..ATTEMPTS {
         let stat = Stat::new(metadata);
@@ -165,7 +167,7 @@ fn file_tag(file: &File, metadata: &mut Metadata, previous: Option<&Snapshot>) -
         }
         let tag = hash_file(file, stat.len)?;
         *metadata = file.metadata()?;
-        // If it changes while it is read, the tag is that of a mixture.
+        // If the file changes while it is read, the tag is that of a mixture.
         if Stat::new(metadata) == stat {
             return Ok(Some(tag));
         }
@@ -193,7 +195,7 @@ impl Content {
 /// Bytes at the beginning of a file that is kept open.
 const HEAD_LEN: usize = 64 << 10;
 
-/// How often a small file is read until it does not change meanwhile. After that, it is kept open instead.
+/// How often a file is read again because it changed meanwhile. A small file is then kept open instead.
 const ATTEMPTS: usize = 3;
 
 /// The first `len` bytes of a file.
@@ -209,7 +211,8 @@ pub(super) fn truncate_to_second(time: SystemTime) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(since.as_secs())
 }
 
-/// What the `etag` of a file on disk is made of (RFC 9110 §8.8.3), set with [`Files::etag`](crate::Files::etag).
+/// The parts of a file on disk that its `etag` is made of (RFC 9110 §8.8.3), set with
+/// [`Files::etag`](crate::Files::etag).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Etag {
@@ -233,7 +236,7 @@ pub enum Etag {
 pub(super) struct Stat {
     pub(super) len: u64,
     pub(super) modified: Option<SystemTime>,
-    /// When its content, its times or its names were changed. No program can set this.
+    /// When the content, the times or the names of the file were changed (`ctime`). No program can set this time.
     pub(super) changed: Option<SystemTime>,
 }
 
@@ -315,7 +318,7 @@ fn changed(metadata: &Metadata) -> Option<SystemTime> {
     SystemTime::UNIX_EPOCH.checked_add(since)
 }
 
-/// Elsewhere the standard library does not offer it.
+/// The standard library has no `ctime` of other systems.
 #[cfg(not(unix))]
 fn changed(_: &Metadata) -> Option<SystemTime> {
     None

@@ -18,10 +18,10 @@ pub(super) struct Cookie {
     pub(super) value: Vec<u8>,
     /// In lower case.
     pub(super) domain: String,
-    /// Whether it is for the domain itself only, and not for hosts below it.
+    /// Whether the cookie is for the domain itself only, and not for hosts below it.
     pub(super) host_only: bool,
     pub(super) path: String,
-    /// `None` if it ends with the session.
+    /// `None` if the cookie ends with the session.
     pub(super) expires: Option<SystemTime>,
     pub(super) secure: bool,
     pub(super) http_only: bool,
@@ -29,7 +29,7 @@ pub(super) struct Cookie {
     pub(super) partitioned: bool,
     /// The number of the cookie in its jar. Earlier ones have smaller numbers.
     pub(super) created: u64,
-    /// When it was last set or sent, as a number like `created`.
+    /// When the cookie was last set or sent, as a number like `created`.
     pub(super) used: u64,
 }
 
@@ -71,12 +71,12 @@ impl Cookie {
         })
     }
 
-    /// Whether it has not expired yet.
+    /// Whether the cookie has not expired yet.
     pub(super) fn is_alive(&self, now: SystemTime) -> bool {
         self.expires.is_none_or(|expires| expires > now)
     }
 
-    /// Whether it is sent with a request for `uri` (§5.8.3).
+    /// Whether the cookie is sent with a request for `uri` (§5.8.3).
     pub(super) fn matches(&self, uri: &RequestUri<'_>) -> bool {
         let is_for_host = match self.host_only {
             true => uri.host == self.domain,
@@ -85,14 +85,14 @@ impl Cookie {
         is_for_host && path_matches(uri.path, &self.path) && (uri.is_secure || !self.secure)
     }
 
-    /// Whether it takes the place of the other.
+    /// Whether the cookie takes the place of the other.
     pub(super) fn replaces(&self, other: &Cookie) -> bool {
         (&self.name, &self.domain, self.host_only, &self.path)
             == (&other.name, &other.domain, other.host_only, &other.path)
     }
 
-    /// Whether the other is secure and this one could pass for it, as an attacker on the way would like (§5.7, "leave
-    /// secure cookies alone").
+    /// Whether the other is secure and this one could pass for it, as an attacker on the network would like (§5.7,
+    /// "leave secure cookies alone").
     pub(super) fn shadows(&self, other: &Cookie) -> bool {
         let is_near =
             domain_matches(&self.domain, &other.domain) || domain_matches(&other.domain, &self.domain);
@@ -137,8 +137,8 @@ fn domain(uri: &RequestUri<'_>, asked: Option<&str>) -> Result<(String, bool), R
     }
 }
 
-/// Whether a `Set-Cookie` field could have contained this name, value and path. This also applies to a path that is
-/// taken from the request, since a server may redirect its client to a path of any length.
+/// Whether a `Set-Cookie` field could have contained this name, value and path. A path that is taken from the request
+/// is checked, too, since a server may redirect its client to a path of any length.
 pub(super) fn fits_set_cookie(name: &[u8], value: &[u8], path: &str) -> bool {
     // In a path of a request, `;` is a character like any other (RFC 3986 §3.3).
     let path = &*path.replace(';', ",");
@@ -187,18 +187,18 @@ fn domain_matches(host: &str, domain: &str) -> bool {
     host == domain || (below && !is_address(host))
 }
 
-/// Whether it is a public suffix, such as `co.uk`: the hosts below it have different owners, so no cookie may be set
-/// for it.
+/// Whether a domain is a public suffix, such as `co.uk`: the hosts below it have different owners, so no cookie may be
+/// set for it.
 pub(super) fn is_public_suffix(domain: &str) -> bool {
     let domain = domain.trim_end_matches('.');
-    // What the list cannot parse is treated like a public suffix.
+    // A domain that the list cannot parse is treated like a public suffix.
     psl::suffix_str(domain).is_none_or(|suffix| suffix == domain)
 }
 
 /// The site of a host, which hosts of one owner share: the label below the public suffix, and all after it.
 ///
-/// A cookie never leaves its site. This is stricter than the standard where one public suffix is below a domain of
-/// somebody else, as `s3.amazonaws.com` is, but it is what browsers do.
+/// A cookie never leaves its site, as in browsers. That is stricter than the standard where a public suffix is below a
+/// domain of another owner, as `s3.amazonaws.com` is.
 pub(super) fn site(host: &str) -> &str {
     match is_address(host) {
         true => host,
@@ -206,14 +206,14 @@ pub(super) fn site(host: &str) -> &str {
     }
 }
 
-/// Whether it is an IP address in any spelling. No top-level domain begins with a digit.
+/// Whether a host is an IP address in any spelling. No top-level domain begins with a digit.
 fn is_address(host: &str) -> bool {
     let last = host.trim_end_matches('.').rsplit('.').next().unwrap_or_default();
     host.starts_with('[') || last.starts_with(|first: char| first.is_ascii_digit())
 }
 
-/// Whether it is this machine, so that nobody can listen on the way. Names below `localhost` do not count, since a
-/// resolver may have other addresses for them (Secure Contexts §3.1).
+/// Whether a host is this machine, so that connections to it cannot be intercepted. Names below `localhost` do not
+/// count, since a resolver may have other addresses for them (Secure Contexts §3.1).
 fn is_loopback(host: &str) -> bool {
     let ipv6 = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
     match ipv6 {
@@ -241,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_are_within_domains_5_1_3() {
+    fn hosts_are_within_domains_rfc6265bis_5_1_3() {
         for (host, domain) in
             [("a.com", "a.com"), ("b.a.com", "a.com"), ("c.b.a.com", "a.com"), ("[::1]", "[::1]")]
         {
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_within_folders_5_1_4() {
+    fn paths_are_within_folders_rfc6265bis_5_1_4() {
         for (path, folder) in
             [("/", "/"), ("/a", "/"), ("/a", "/a"), ("/a/", "/a"), ("/a/b", "/a/"), ("/a/b/c", "/a")]
         {

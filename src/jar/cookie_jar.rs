@@ -41,13 +41,13 @@ impl Jar {
         Jar { store: Mutex::new(Store::bounded(per_site_max, cookies_max)) }
     }
 
-    /// Stores the cookies that the response to a request for `target` sets. Those that may not be set are ignored;
-    /// [`Jar::set`] says why.
+    /// Stores the cookies that the response to a request for `target` sets. Cookies that may not be set are ignored;
+    /// [`Jar::set`] returns the reason.
     ///
     /// The target must be in absolute-form, like that of a [`Request`](crate::Request) that was made from a URL.
     pub fn store(&self, target: &Target, headers: &Headers) {
         for cookie in headers.all("set-cookie").filter_map(RawSetCookie::parse) {
-            let _passed_over = self.set_raw(target, &cookie);
+            let _rejected = self.set_raw(target, &cookie);
         }
     }
 
@@ -68,7 +68,7 @@ impl Jar {
     }
 
     /// Returns the value of the `Cookie` field of a request for `target`, if there are cookies for it: longer paths
-    /// first, then older ones. It is not UTF-8 if a cookie is not (RFC 6265bis §5.8.3).
+    /// first, then older ones. The value is not UTF-8 if a cookie is not (RFC 6265bis §5.8.3).
     pub fn cookie_field(&self, target: &Target) -> Option<Vec<u8>> {
         self.lock().cookie_field(&RequestUri::new(target)?, SystemTime::now())
     }
@@ -96,7 +96,7 @@ impl Jar {
 
     /// Writes the cookies that outlive the session, oldest first, as one line of JSON each.
     ///
-    /// They are secrets, so protect the file.
+    /// Cookies are secrets, so protect the file.
     ///
     /// # Errors
     ///
@@ -118,7 +118,7 @@ impl Jar {
     pub fn load(&self, mut from: impl BufRead) -> io::Result<()> {
         let now = SystemTime::now();
         read_lines(&mut from, |cookie| {
-            // It would remove its like, which may have come later.
+            // An expired cookie would remove the one that it replaces, which may have been set later.
             if cookie.is_alive(now) {
                 self.lock().restore(cookie, now);
             }
@@ -169,7 +169,7 @@ impl fmt::Debug for Jar {
 
 /// All cookies. Callers pass the current time.
 pub(super) struct Store {
-    /// No list is empty.
+    /// By site. No list is empty.
     sites: HashMap<String, Vec<Cookie>>,
     /// Counts cookies set and sent, to order them in time. No two cookies have the same number.
     serial: u64,
@@ -285,7 +285,7 @@ fn line(cookie: &Cookie) -> Option<String> {
     Some(record.to_string())
 }
 
-/// Text as a string, and what is not UTF-8 as an array of octets.
+/// Octets as a string, or as an array of numbers if they are not UTF-8.
 fn text(octets: &[u8]) -> Value {
     str::from_utf8(octets).map_or_else(|_| octets.into(), Value::from)
 }

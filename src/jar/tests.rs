@@ -1,4 +1,4 @@
-//! What a jar takes, what it gives back, and what it drops (RFC 6265bis).
+//! The cookies that a jar accepts, sends and drops (RFC 6265bis).
 
 use std::io::{self, BufReader, Read, Write};
 use std::time::{Duration, SystemTime};
@@ -62,7 +62,7 @@ fn request(url: &str) -> Request {
 }
 
 #[test]
-fn a_cookie_without_a_domain_goes_to_its_host_alone_5_7() {
+fn a_cookie_without_a_domain_goes_to_its_host_alone_rfc6265bis_5_7() {
     let mut case = Case::new();
     case.set("http://www.example.com/", "a=1");
     case.check("http://www.example.com/any/where?x", "a=1");
@@ -78,7 +78,7 @@ fn a_cookie_without_a_domain_goes_to_its_host_alone_5_7() {
 }
 
 #[test]
-fn a_cookie_with_a_domain_goes_to_all_below_it_5_1_3() {
+fn a_cookie_with_a_domain_goes_to_all_below_it_rfc6265bis_5_1_3() {
     let mut case = Case::new();
     case.set("http://www.example.com/", "a=1; Domain=.EXAMPLE.com");
     for url in ["http://example.com/", "http://www.example.com/", "http://a.b.example.com/"] {
@@ -91,7 +91,7 @@ fn a_cookie_with_a_domain_goes_to_all_below_it_5_1_3() {
 }
 
 #[test]
-fn a_host_cannot_set_cookies_for_another_5_7() {
+fn a_host_cannot_set_cookies_for_another_rfc6265bis_5_7() {
     let mut case = Case::new();
     for (url, domain, reason) in [
         ("http://www.example.com/", "example.org", Rejected::Domain),
@@ -122,7 +122,7 @@ fn a_host_cannot_set_cookies_for_another_5_7() {
 }
 
 #[test]
-fn paths_bound_and_order_cookies_5_1_4() {
+fn paths_bound_and_order_cookies_rfc6265bis_5_1_4() {
     let mut case = Case::new();
     case.set("http://a.com/x/y", "folder=1");
     case.set("http://a.com/x/y", "root=1; Path=/");
@@ -133,14 +133,14 @@ fn paths_bound_and_order_cookies_5_1_4() {
     case.check("http://a.com/xy", "root=1");
     case.check("http://a.com", "root=1");
     case.check("http://a.com/X/y?/x/y", "root=1");
-    // Servers put sessions there.
+    // Java servers put their sessions there.
     case.set("http://b.com/app;sid=1/page", "folder=1");
     case.check("http://b.com/app;sid=1/", "folder=1");
     case.check("http://b.com/app/page", "");
 }
 
 #[test]
-fn secure_cookies_are_for_https_and_left_alone_by_http_5_7() {
+fn secure_cookies_are_for_https_and_left_alone_by_http_rfc6265bis_5_7() {
     let mut case = Case::new();
     case.set("https://a.com/", "sid=1; Secure; Path=/x");
     case.set("https://www.a.com/", "own=1; Secure");
@@ -166,7 +166,7 @@ fn secure_cookies_are_for_https_and_left_alone_by_http_5_7() {
 
 /// A server under development has no certificate yet, but sets the cookies that it will set with one.
 #[test]
-fn a_secure_cookie_that_has_expired_shadows_nothing_5_7() {
+fn a_secure_cookie_that_has_expired_shadows_nothing_rfc6265bis_5_7() {
     let mut case = Case::new();
     case.set("https://a.com/", "sid=1; Secure; Max-Age=10");
     case.check_rejected("http://a.com/", "sid=2", Rejected::Insecure);
@@ -176,7 +176,7 @@ fn a_secure_cookie_that_has_expired_shadows_nothing_5_7() {
 }
 
 #[test]
-fn http_to_this_machine_is_secure_5_7() {
+fn http_to_this_machine_is_secure_rfc6265bis_5_7() {
     for host in ["localhost", "LOCALHOST:8080", "127.0.0.1", "127.1.2.3:81", "[::1]", "[::1]:8080"] {
         let (mut case, url) = (Case::new(), format!("http://{host}/"));
         case.set(&url, "sid=1; Secure");
@@ -198,7 +198,7 @@ fn http_to_this_machine_is_secure_5_7() {
 }
 
 #[test]
-fn the_name_prefixes_are_enforced_4_1_3() {
+fn the_name_prefixes_are_enforced_rfc6265bis_4_1_3() {
     let mut case = Case::new();
     for field in [
         "__Secure-a=1",
@@ -219,7 +219,7 @@ fn the_name_prefixes_are_enforced_4_1_3() {
 }
 
 #[test]
-fn cookies_expire_when_they_said_5_5() {
+fn cookies_expire_by_max_age_or_by_expires_rfc6265bis_5_5() {
     let mut case = Case::new();
     case.set("http://a.com/", "age=1; Max-Age=10; Expires=Thu, 01 Jan 1970 00:00:00 GMT");
     case.set("http://a.com/", "date=1; Expires=Tue, 14 Nov 2023 22:13:40 GMT");
@@ -238,7 +238,7 @@ fn cookies_expire_when_they_said_5_5() {
 }
 
 #[test]
-fn a_cookie_is_replaced_by_its_like_and_removed_by_an_expired_one() {
+fn a_cookie_is_replaced_by_one_of_its_name_domain_and_path_and_removed_by_an_expired_one() {
     let mut case = Case::new();
     case.set("http://a.com/", "a=1");
     case.set("http://a.com/", "b=1");
@@ -258,7 +258,7 @@ fn a_cookie_is_replaced_by_its_like_and_removed_by_an_expired_one() {
 }
 
 #[test]
-fn a_site_has_a_bound_and_loses_what_was_used_longest_ago() {
+fn a_site_has_a_bound_and_loses_its_least_recently_used_cookie() {
     let mut case = Case::bounded(3, 100);
     case.set("https://a.com/", "a=1; Secure");
     for (url, field) in [("https://a.com/", "b=1"), ("https://x.a.com/", "c=1"), ("https://x.a.com/", "d=1")]
@@ -278,7 +278,7 @@ fn a_site_has_a_bound_and_loses_what_was_used_longest_ago() {
 }
 
 #[test]
-fn a_jar_has_a_bound_and_loses_what_was_used_longest_ago() {
+fn a_jar_has_a_bound_and_loses_its_least_recently_used_cookie() {
     let mut case = Case::bounded(10, 3);
     for host in ["a", "b", "c"] {
         case.set(&format!("http://{host}.com/"), "a=1");
@@ -362,7 +362,7 @@ impl<T: Read> Read for Curious<'_, T> {
     }
 }
 
-/// Requests once waited for the disk on which a jar was saved.
+/// Requests must not wait for the disk on which their jar is saved.
 #[test]
 fn a_jar_is_free_while_a_file_is_read_or_written() {
     let (jar, twin, request) = (Jar::new(), Jar::new(), request("https://a.com/"));
@@ -415,7 +415,7 @@ fn a_file_keeps_the_cookies_that_outlive_the_session() {
     assert_eq!(String::from_utf8_lossy(&saved), file);
 }
 
-/// As they were, so that they are sent in the order in which they were set.
+/// Cookies are sent in the order in which they were set, so a file keeps that order.
 #[test]
 fn a_file_begins_with_the_oldest_cookie() {
     let jar = Jar::new();
@@ -431,7 +431,7 @@ fn a_file_begins_with_the_oldest_cookie() {
     assert!(saved.eq(sites.iter().map(|site| Some(&**site))), "{file}");
 }
 
-/// An old file once removed what had been set since.
+/// An old file must not remove cookies that were set since.
 #[test]
 fn a_cookie_that_has_expired_in_a_file_removes_none() {
     let (jar, request) = (Jar::new(), request("https://a.com/"));
@@ -444,20 +444,20 @@ fn a_cookie_that_has_expired_in_a_file_removes_none() {
     assert_eq!(jar.cookie_field(request.target()).as_deref(), Some("a=1".as_bytes()));
 }
 
-/// A cookie for a path of 64 KiB was once kept and saved, and the file could not be loaded again.
+/// A cookie for a path of 64 KiB, if a jar accepted it, would make a line that cannot be loaded again.
 #[test]
-fn every_cookie_that_is_taken_can_be_saved_and_loaded() {
-    for (len, is_taken) in [(1, true), (1023, true), (1024, false), (100_000, false)] {
+fn every_cookie_that_is_accepted_can_be_saved_and_loaded() {
+    for (len, is_accepted) in [(1, true), (1023, true), (1024, false), (100_000, false)] {
         let (jar, path) = (Jar::new(), format!("/{}", ";".repeat(len)));
         let request = request(&format!("https://a.com{path}/b"));
         let set = SetCookie::parse(b"a=1; Max-Age=100").expect("the field is a cookie");
-        assert_eq!(jar.set(request.target(), &set), if is_taken { Ok(()) } else { Err(Rejected::Value) });
+        assert_eq!(jar.set(request.target(), &set), if is_accepted { Ok(()) } else { Err(Rejected::Value) });
         let mut file = Vec::new();
         jar.save(&mut file).expect("memory can be written");
         let again = loaded(&String::from_utf8_lossy(&file)).expect("what was saved can be loaded");
-        assert_eq!(again.cookie_field(request.target()).is_some(), is_taken, "{len}");
+        assert_eq!(again.cookie_field(request.target()).is_some(), is_accepted, "{len}");
     }
-    // Of a host alone, with the prefix that says so; and of a host that is a public suffix.
+    // A cookie of a host alone, with the prefix for that, and one of a host that is a public suffix.
     for (url, field) in [
         ("https://a.com/", "__Host-a=1; Secure; Path=/; Max-Age=9"),
         ("https://github.io/", "a=1; Max-Age=9"),
@@ -526,9 +526,9 @@ fn a_cookie_from_a_file_lives_no_longer_than_another() {
     case.check("http://a.com/", "");
 }
 
-/// Such cookies were once never sent back.
+/// Servers do set cookies in other charsets, and expect the same octets back.
 #[test]
-fn cookies_that_are_not_utf8_are_kept_and_given_back_5_7() {
+fn cookies_that_are_not_utf8_are_kept_and_given_back_rfc6265bis_5_7() {
     let (jar, request) = (Jar::new(), request("https://example.com/"));
     let mut headers = Headers::new();
     for field in [

@@ -10,7 +10,7 @@ use crate::error::{Excerpt, write_escaped};
 use crate::message::{Body, ContentError, FieldName, Headers, Request, Response, Status};
 
 impl Request {
-    /// Reads the content as JSON. What borrows, such as a `&str` in a struct, borrows from the content.
+    /// Reads the content as JSON. Fields of `T` that borrow, such as a `&str`, borrow from the content.
     ///
     /// The body must have been received, as for [`Request::form`].
     ///
@@ -94,7 +94,7 @@ impl Request {
 }
 
 impl Response {
-    /// Reads the content as JSON, whatever its type is called. What borrows, such as a `&str` in a struct, borrows from
+    /// Reads the content as JSON, whatever its type is called. Fields of `T` that borrow, such as a `&str`, borrow from
     /// the content.
     ///
     /// # Errors
@@ -131,8 +131,8 @@ impl Response {
         self.body.json()
     }
 
-    /// Makes `value`, written as JSON, the content, and sets the content type. It is written straight into the memory of
-    /// the body. See [`Request::json`].
+    /// Makes `value`, written as JSON, the content, and sets the content type. The JSON is written straight into the
+    /// memory of the body. See [`Request::json`].
     ///
     /// # Errors
     ///
@@ -166,12 +166,12 @@ pub enum InvalidJson {
     ContentType,
     /// The content has a content coding (RFC 9110 §8.4), and was not decoded.
     ContentCoding,
-    /// The content has not been received: the application asked too early.
+    /// The content has not been received: the application read it too early.
     Unread,
-    /// The content is not JSON (RFC 8259 §2); or what is read of it nests deeper than 127 levels, or has a number that is
-    /// too large for an `f64`. What the type does not ask for is skipped.
+    /// The content is not JSON (RFC 8259 §2); or what is read of it nests deeper than 127 levels, or has a number that
+    /// is too large for an `f64`. Fields that the type lacks are skipped.
     Syntax(JsonError),
-    /// The content is JSON, but not of the type that was asked for: a field is missing, for example.
+    /// The content is JSON, but not that of the type: a field is missing, for example.
     Value(JsonError),
 }
 
@@ -242,7 +242,7 @@ impl JsonError {
     /// The error of reading `content` as a `T`.
     #[cold]
     fn new<'a, T: Deserialize<'a>>(error: serde_json::Error, content: &'a [u8]) -> JsonError {
-        // To keep track of the path takes time and memory, so only content that is known to be wrong is read with it.
+        // Tracking the path takes time and memory, so only content that is known to be wrong is read again with it.
         let path = || {
             let read = serde_path_to_error::deserialize::<_, T>(&mut Deserializer::from_slice(content));
             let path = read.err()?.path().to_string();
@@ -269,7 +269,7 @@ impl fmt::Display for JsonError {
         let (text, (line, column)) = (self.error.to_string(), (self.error.line(), self.error.column()));
         let place = format!(" at line {line} column {column}");
         let reason = without_value(text.strip_suffix(&*place).unwrap_or(&text));
-        // A name or another text of the peer may be part of it.
+        // The reason may contain names and other text of the peer.
         write_escaped(f, reason.chars().take(REASON_MAX))?;
         f.write_str(&place)
     }
@@ -325,7 +325,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn types_that_are_written_as_json_are_json_6839_3_1() {
+    fn types_that_are_written_as_json_are_json_rfc6839_3_1() {
         for essence in ["application/json", "APPLICATION/Json", "application/problem+json", "a/b+JSON"] {
             assert!(is_json(essence.as_bytes()), "{essence}");
         }

@@ -16,7 +16,7 @@ use std::time::Duration;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Event<'a> {
-    /// What the browser sends as `Last-Event-ID` when it reconnects. An empty id makes it forget the last one.
+    /// The id, which the browser sends as `Last-Event-ID` when it reconnects. An empty id clears the last one.
     pub id: Option<&'a str>,
     /// The type of the event, which selects the browser's listeners. Without a type it is a `message`.
     pub event: Option<&'a str>,
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_lines_that_end_with_a_blank_one_9_2_5() {
+    fn an_event_is_lines_that_end_with_a_blank_one_html_9_2_5() {
         let full = Event {
             id: Some("7"),
             event: Some("tick"),
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn data_of_many_lines_cannot_break_out_9_2_6() {
+    fn data_of_many_lines_cannot_break_out_html_9_2_6() {
         check(Event::data("a\nb"), Ok("data: a\ndata: b\n\n"));
         check(Event::data("a\r\nb\rc"), Ok("data: a\ndata: b\ndata: c\n\n"));
         check(Event::data("\n"), Ok("data: \ndata: \n\n"));
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_and_types_are_one_line_9_2_6() {
+    fn ids_and_types_are_one_line_html_9_2_6() {
         for text in ["\n", "\r", "\r\n", "a\nb", "a\rdata: x", "\0", "a\0", "a\n\ndata: own\n\n"] {
             check(Event { id: Some(text), ..Event::data("x") }, Err(InvalidEvent::Id));
             check(Event { event: Some(text), ..Event::data("x") }, Err(InvalidEvent::Event));
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_of_many_lines_cannot_break_out_9_2_5() {
+    fn comments_of_many_lines_cannot_break_out_html_9_2_5() {
         let mut out = Vec::new();
         comment(&mut out, "a\n\ndata: own\r\n");
         assert_eq!(str::from_utf8(&out), Ok(": a\n: \n: data: own\n: \n"));

@@ -37,7 +37,7 @@ use crate::message::saturating_decimal;
 ///             match events.last_id() {
 ///                 Some("") => drop(request.headers.remove("last-event-id")),
 ///                 Some(id) => request.headers.set("last-event-id", id)?,
-///                 None => {} // what an earlier connection brought still holds
+///                 None => {} // the id of an earlier connection still holds
 ///             }
 ///             delay = events.last_retry().unwrap_or(delay);
 ///         }
@@ -89,12 +89,12 @@ impl<R: AsyncRead + Unpin> EventReader<R> {
 
     /// Returns the id of the last event that had one, for the field `last-event-id` of a request that continues the
     /// stream (HTML §9.2.4); `None` if there was none, so that the id of an earlier stream still holds. An empty id
-    /// asks to forget it.
+    /// clears that.
     pub fn last_id(&self) -> Option<&str> {
         self.decoder.last_id.as_deref()
     }
 
-    /// Returns how long to wait before such a request, if the server has said so.
+    /// Returns how long to wait before such a request, if the server has set that.
     pub fn last_retry(&self) -> Option<Duration> {
         self.decoder.last_retry
     }
@@ -119,17 +119,17 @@ struct EventDecoder {
     retry: Option<Duration>,
     /// Whether that event is complete, and the next one has not begun.
     is_complete: bool,
-    /// What holds until another event says otherwise. An id does so once its event is complete, with or without data.
+    /// The last id and the last delay. An id counts once its event is complete, with or without data.
     last_id: Option<String>,
     last_retry: Option<Duration>,
 }
 
-/// How far a piece of a stream led.
+/// The result of decoding a piece of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DecodeStatus {
-    /// All of it was read, and the event goes on.
+    /// The whole piece was read, and the event is incomplete.
     Partial,
-    /// To the end of an event.
+    /// An event is complete. The bytes after it are unread.
     Complete,
     /// An event is longer than it may be. The stream cannot be read any further.
     TooLong,
@@ -178,7 +178,7 @@ impl EventDecoder {
         (self.has_id, self.retry) = (false, None);
     }
 
-    /// Acts on a line. Returns whether it ends an event; one without data is none.
+    /// Processes a line. Returns whether the line ends an event with data.
     fn end_line(&mut self) -> bool {
         let line = match mem::replace(&mut self.has_begun, true) {
             true => &self.line[..],
@@ -207,7 +207,7 @@ impl EventDecoder {
                     self.last_retry = self.retry;
                 }
             }
-            // A comment, or something that is not known.
+            // A comment, or an unknown field.
             _ => {}
         }
         self.line.clear();
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_ends_with_a_blank_line_9_2_6() {
+    fn an_event_ends_with_a_blank_line_html_9_2_6() {
         check("data: a\n\ndata: b\r\n\r\ndata: c\r\rdata: d\r\n\n", &["\"a\"", "\"b\"", "\"c\"", "\"d\""]);
         check("data: a\n\r\ndata: b\n\rdata: c\n\n", &["\"a\"", "\"b\"", "\"c\""]);
         check("data: a\rdata: b\r\ndata\n\n", &["\"a\\nb\\n\""]);
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_is_a_name_and_a_value_9_2_6() {
+    fn a_field_is_a_name_and_a_value_html_9_2_6() {
         check("data:a\n\ndata: b\n\ndata:  c\n\ndata:d:e\n\n", &["\"a\"", "\"b\"", "\" c\"", "\"d:e\""]);
         check(": data: comment\n:\ndata: a\n:data: b\n\n", &["\"a\""]);
         check("event: x\nevent: y\ndata: a\n\ndata: b\n\n", &["\"a\" event=y", "\"b\""]);
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_and_delays_outlive_their_event_9_2_6() {
+    fn ids_and_delays_outlive_their_event_html_9_2_6() {
         check_all(
             b"id: 1\nretry: 5\ndata: a\n\ndata: b\n\n",
             &["\"a\" id=1 retry=5", "\"b\""],
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_is_utf_8_whatever_it_is_9_2_6() {
+    fn a_stream_is_decoded_as_utf_8_html_9_2_6() {
         check("\u{feff}data: a\n\n\u{feff}data: b\n\n", &["\"a\""]);
         check("\u{feff}\ndata: a\n\n\u{feff}data: b\n\n", &["\"a\""]);
         check_all(b"data: \xc3\xa9\xff\n\n", &["\"\u{e9}\u{fffd}\""], None, None);

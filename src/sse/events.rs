@@ -13,7 +13,7 @@ use crate::server::{Context, Writer};
 /// An answer that is a stream of events, each sent at once, for the `EventSource` of a web page.
 ///
 /// Made by [`Context::events`]. Once the peer is gone, sending fails: as a rule not with the next event or keep-alive
-/// comment, but with the one after it. [`Events::peer_closed`] tells at once.
+/// comment, but with the one after it. [`Events::peer_closed`] returns at once.
 ///
 /// # Examples
 ///
@@ -49,8 +49,8 @@ impl Context {
     /// Begins a stream of events, with the content type `text/event-stream` and `cache-control: no-store`. Other fields
     /// of the response are sent too.
     ///
-    /// nginx would gather the events of a server behind it, and some other proxies likewise. They are told not to, by
-    /// `x-accel-buffering: no`, unless that field has been set.
+    /// nginx would gather the events of a server behind it, and some other proxies likewise. The field
+    /// `x-accel-buffering: no` prevents that; a value that the handler has set stays.
     ///
     /// # Errors
     ///
@@ -110,7 +110,7 @@ impl Events<'_> {
     /// Waits until the peer has closed the connection, or its sending half, as
     /// [`Context::peer_closed`](crate::Context::peer_closed) does.
     ///
-    /// Without this, a stream of rare events learns only from its keep-alive comments that the peer is gone.
+    /// Without this call, only a failed keep-alive comment shows a stream of rare events that the peer is gone.
     ///
     /// # Examples
     ///
@@ -168,8 +168,8 @@ impl Events<'_> {
         Ok(())
     }
 
-    /// Writes what is left of an event. If sending it was cancelled, some of it may have been written, and what follows
-    /// must not be taken for the rest.
+    /// Writes the rest of the buffered event. A cancelled `send` may have written a part of the event, and the client
+    /// must not take the next event for its rest.
     async fn write_pending(&mut self) -> io::Result<()> {
         while self.sent < self.buffer.len() {
             self.sent += self.out.write(&self.buffer[self.sent..]).await?;

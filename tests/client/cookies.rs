@@ -37,7 +37,7 @@ async fn a_cookie_set_by_a_redirect_is_sent_back_to_its_host_alone() {
     let builder = Client::builder().memory(listener.connector()).cookies(jar.clone());
     let always = builder.field("cookie", "all=4").unwrap().build();
     assert_eq!(always.get("http://a.example/").await.unwrap().body.text(), Ok("all=4"));
-    // The default one stays behind when a redirect leads elsewhere, and the cookies of that origin are sent.
+    // The default field is dropped by a redirect to another origin, and the cookies of that origin are sent.
     assert_eq!(always.get("http://b.example/to-a").await.unwrap().body.text(), Ok("sid=1"));
 
     let (host, mut response) = (client.host("http://a.example").unwrap(), Response::new());
@@ -49,7 +49,7 @@ async fn a_cookie_set_by_a_redirect_is_sent_back_to_its_host_alone() {
     assert_eq!(response.body.text(), Ok("own=3"));
     request.headers.remove("cookie");
 
-    // A body that is written as it goes changes nothing about that.
+    // A streamed body makes no difference.
     let mut sign_in = Request::post("/sign-in").unwrap();
     sign_in.headers.set("content-length", 0).unwrap();
     jar.clear();
@@ -68,9 +68,9 @@ async fn a_cookie_set_by_a_redirect_is_sent_back_to_its_host_alone() {
     running.unwrap().shutdown(std::time::Duration::ZERO);
 }
 
-/// Such cookies were once never sent back.
+/// Servers do set cookies in other charsets, and expect the same octets back.
 #[tokio::test]
-async fn cookies_that_are_not_utf8_are_sent_back_as_they_came_6265_5_8_3() {
+async fn cookies_that_are_not_utf8_are_sent_back_as_they_came_rfc6265bis_5_8_3() {
     let listener = MemoryListener::new();
     let server = Server::bind(listener.clone()).cores(1);
     let running = server.start(|ctx: &mut Context| -> corehttp::Result {
@@ -87,9 +87,9 @@ async fn cookies_that_are_not_utf8_are_sent_back_as_they_came_6265_5_8_3() {
     running.unwrap().shutdown(std::time::Duration::ZERO);
 }
 
-/// Such an answer was once refused as a whole.
+/// A cookie that is not valid must not make the whole response fail.
 #[tokio::test(start_paused = true)]
-async fn a_cookie_with_a_control_character_is_dropped_alone_6265_5_6() {
+async fn a_cookie_with_a_control_character_is_dropped_alone_rfc6265bis_5_6() {
     let stage = Stage::always(
         "HTTP/1.1 200 OK\r\nSet-Cookie: a=1\r\nSet-Cookie: b=\x01; Path=/\r\nset-cookie: c=\x00\r\nSet-Cookie: d=4\r\n\
          Content-Length: 2\r\n\r\nhi",

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use super::compress::decoded;
 use super::support::Served;
 
-/// A server, its files, and where it keeps their copies.
+/// A server, its files, and the directory of their copies.
 struct Site {
     root: TempDir,
     copies: TempDir,
@@ -70,7 +70,7 @@ impl Site {
     }
 }
 
-/// Makes the file one that was not changed just now.
+/// Sets the time of a file back, so that it was not changed just now.
 fn settle(path: &Path) {
     let file = File::options().write(true).open(path).unwrap();
     file.set_modified(SystemTime::now() - Duration::from_secs(60)).unwrap();
@@ -119,7 +119,7 @@ fn a_file_that_changes_has_another_copy() {
     assert!(site.ask("/a.js", "gzip").0.starts_with("HTTP/1.1 404"));
 }
 
-/// As with builds that give all files one time, and with releases that a link is switched between.
+/// Builds may give all files one time, and a link may be switched between releases.
 #[test]
 fn content_of_the_same_size_and_time_has_a_copy_of_its_own() {
     let site = Site::new(|_, _| {});
@@ -136,7 +136,7 @@ fn content_of_the_same_size_and_time_has_a_copy_of_its_own() {
     assert_eq!(site.names(), copies_of(&["%2Fa.js"]));
 }
 
-/// Copies were made in the new one, again and again, and looked for in the old one.
+/// Copies must be looked for in the directory in which they are made, or they are made again and again.
 #[test]
 fn a_directory_of_copies_may_be_made_again() {
     let site = Site::new(|_, _| {});
@@ -195,7 +195,7 @@ fn row_70_a_planted_link_is_replaced() {
     let site = Site::new(|root, copies| {
         symlink(&victim, copies.join("%2Fa.js.gz")).unwrap();
         symlink(&victim, copies.join(format!(".%2Fa.js.br.{}", std::process::id()))).unwrap();
-        // Even one as old as the file.
+        // The link is planted even with the time of the file.
         settle(&root.join("a.js"));
         let modified = fs::metadata(root.join("a.js")).unwrap().modified().unwrap();
         File::options().write(true).open(&victim).unwrap().set_modified(modified).unwrap();
@@ -228,9 +228,9 @@ fn copies_are_kept_outside_of_what_is_served() {
     fs::write(&file, "").unwrap();
     let error = files().compressed_copies(&file).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotADirectory);
-    // It was "Not a directory" alone, whatever the program had asked for.
+    // "Not a directory" alone would not name the path.
     assert!(error.to_string().starts_with(&format!("cannot open {}: ", file.display())), "{error}");
-    // Whatever is set first.
+    // The order of the settings makes no difference.
     let (other, copies) = (TempDir::new().unwrap(), root.path().join("copies"));
     let elsewhere = || Files::new(other.path()).unwrap();
     assert!(elsewhere().compressed_copies(&copies).unwrap().host("b", root.path()).is_err());

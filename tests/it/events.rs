@@ -14,19 +14,20 @@ use super::support::{Peer, Refusals, Served, eventually, paused};
 
 const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 
-/// What a page has heard: the id, type and data of each event.
+/// The events that a page has received: the id, type and data of each.
 type Heard = Vec<(String, String, String)>;
 
 /// Reads `stream` as browsers do (HTML §9.2.6).
-fn heard(stream: &str) -> Heard {
-    let (mut heard, mut id, mut event, mut data) = (Vec::new(), String::new(), String::new(), String::new());
+fn received(stream: &str) -> Heard {
+    let (mut received, mut id, mut event, mut data) =
+        (Vec::new(), String::new(), String::new(), String::new());
     for line in stream.replace("\r\n", "\n").replace('\r', "\n").split_terminator('\n') {
         let (name, value) = line.split_once(':').unwrap_or((line, ""));
         let value = value.strip_prefix(' ').unwrap_or(value);
         match name {
             "" if line.is_empty() => {
                 if let Some(data) = data.strip_suffix('\n') {
-                    heard.push((id.clone(), event.clone(), data.to_owned()));
+                    received.push((id.clone(), event.clone(), data.to_owned()));
                 }
                 (event, data) = Default::default();
             }
@@ -36,10 +37,10 @@ fn heard(stream: &str) -> Heard {
             _ => {}
         }
     }
-    heard
+    received
 }
 
-/// A page hears `expected` of `events` with comments between them.
+/// A page receives `expected` from `events` with comments between them.
 #[track_caller]
 fn check<const N: usize>(events: [Event<'static>; N], expected: &[(&str, &str, &str)]) {
     let sends = async move |ctx: &mut Context| -> corehttp::Result {
@@ -53,13 +54,13 @@ fn check<const N: usize>(events: [Event<'static>; N], expected: &[(&str, &str, &
     let answer = paused(Server::new().service(sends).respond(Request::get("/").unwrap()));
     let expected: Heard =
         expected.iter().map(|(id, event, data)| ((*id).into(), (*event).into(), (*data).into())).collect();
-    assert_eq!(heard(answer.body.text().unwrap()), expected, "{events:?}");
+    assert_eq!(received(answer.body.text().unwrap()), expected, "{events:?}");
     assert_eq!(answer.headers.content_type(), Some("text/event-stream"));
     assert_eq!(answer.headers.text("cache-control"), Some("no-store"));
     assert_eq!(answer.headers.text("x-accel-buffering"), Some("no"));
 }
 
-/// nginx gathers what comes from behind it, unless it is told not to.
+/// nginx buffers the responses of servers behind it, unless `x-accel-buffering` is `no`.
 #[test]
 fn a_handler_may_let_proxies_gather_events() {
     let gathers = async |ctx: &mut Context| -> corehttp::Result {
@@ -71,7 +72,7 @@ fn a_handler_may_let_proxies_gather_events() {
 }
 
 #[test]
-fn a_page_reads_events_as_they_were_sent_9_2_6() {
+fn a_page_reads_events_as_they_were_sent_html_9_2_6() {
     const NONE: Event<'_> = Event { id: None, event: None, data: None, retry: None };
     check([], &[]);
     check([NONE], &[]);
@@ -122,13 +123,13 @@ fn nothing_of_an_invalid_event_is_sent() {
 #[test]
 fn each_event_leaves_at_once_and_the_connection_persists() {
     let go = Arc::new(Notify::new());
-    let heard = go.clone();
+    let received = go.clone();
     let served = Served::new(async move |ctx: &mut Context| -> corehttp::Result {
         let mut out = ctx.events().await?;
         for number in ["0", "1", "2"] {
             out.send(Event::data(number)).await?;
-            // Nothing more is sent until the peer has heard it.
-            out.wait(heard.notified()).await?;
+            // Nothing more is sent until the peer has received the event.
+            out.wait(received.notified()).await?;
         }
         Ok(out.finish().await?)
     });
@@ -163,10 +164,10 @@ fn comments_keep_a_connection_alive_while_nothing_happens() {
             let peer = async {
                 near.write_all(GET.as_bytes()).await.unwrap();
                 near.shutdown().await.unwrap();
-                let mut heard = String::new();
-                near.read_to_string(&mut heard).await.unwrap();
-                assert!(heard.contains("data: waited\n\n"), "{heard}");
-                assert_eq!(heard.matches("3\r\n: \n\r\n").count(), comments, "{heard}");
+                let mut received = String::new();
+                near.read_to_string(&mut received).await.unwrap();
+                assert!(received.contains("data: waited\n\n"), "{received}");
+                assert_eq!(received.matches("3\r\n: \n\r\n").count(), comments, "{received}");
             };
             let (served, ()) = tokio::join!(service.serve_connection(far), peer);
             served.unwrap();
@@ -204,7 +205,8 @@ fn a_peer_that_is_gone_is_an_error() {
     assert!(seen.len() == 1 && seen[0].0 == 0 && seen[0].1.contains("the connection failed"), "{seen:?}");
 }
 
-/// Nothing is sent in answer to HEAD, so no write met the reset that tells of the end, and the handler ran for ever.
+/// Nothing is sent in answer to HEAD, so no write fails once the peer is gone, and the handler must be stopped
+/// otherwise.
 #[test]
 fn a_peer_that_asked_for_the_head_and_is_gone_is_an_error() {
     let flushes = async |ctx: &mut Context| -> corehttp::Result {
@@ -239,9 +241,9 @@ fn a_peer_that_asked_for_the_head_and_is_gone_is_an_error() {
     }
 }
 
-/// A comment would fail, too, but not before the second one: the first still finds room in the socket.
+/// A comment would fail, too, but not before the second one: the first still fits into the buffer of the socket.
 #[test]
-fn a_silent_stream_hears_that_its_peer_has_left() {
+fn a_silent_stream_notices_that_its_peer_has_left() {
     for leave in [drop as fn(Peer), Peer::reset] {
         let refusals = Refusals::default();
         let waits = async |ctx: &mut Context| -> corehttp::Result {
@@ -263,7 +265,7 @@ fn a_silent_stream_hears_that_its_peer_has_left() {
 }
 
 #[test]
-fn the_last_event_id_is_told_to_the_handler_9_2_4() {
+fn the_handler_gets_the_last_event_id_html_9_2_4() {
     let tells = async |ctx: &mut Context| -> corehttp::Result {
         let mut out = ctx.events().await?;
         let last = format!("{:?}", out.last_id());
@@ -277,9 +279,9 @@ fn the_last_event_id_is_told_to_the_handler_9_2_4() {
     );
 }
 
-/// Events are told from comments, across chunks, and none is lost if the caller gives up and waits again.
+/// Events are separated from comments, across chunks, and none is lost if the caller cancels and waits again.
 #[test]
-fn a_reader_follows_a_stream_from_one_connection_to_the_next_9_2_4() {
+fn a_reader_follows_a_stream_from_one_connection_to_the_next_html_9_2_4() {
     let sends = async |ctx: &mut Context| -> corehttp::Result {
         let mut out = ctx.events().await?;
         let first = out.last_id().map_or(1, |id| id.parse::<u64>().unwrap() + 1);
@@ -350,9 +352,9 @@ fn an_event_stream_sees_that_the_server_stops() {
     assert_eq!(peer.hear_all(), "");
 }
 
-/// The next event was once taken for the rest of the one that was given up.
+/// A client must not take the next event for the rest of a cancelled one.
 #[test]
-fn an_event_that_was_given_up_is_still_sent_whole() {
+fn a_cancelled_event_is_still_sent_whole() {
     let long = "x".repeat(100_000);
     for (version, is_last) in [("1.0", false), ("1.0", true), ("1.1", false)] {
         let (mut near, far) = tokio::io::duplex(1 << 10);
@@ -373,15 +375,15 @@ fn an_event_that_was_given_up_is_still_sent_whole() {
             near.write_all(GET.replace("1.1", version).as_bytes()).await.unwrap();
             near.shutdown().await.unwrap();
             sleep(Duration::from_secs(10)).await;
-            let mut heard = String::new();
-            near.read_to_string(&mut heard).await.unwrap();
-            heard
+            let mut received = String::new();
+            near.read_to_string(&mut received).await.unwrap();
+            received
         };
         let (_, said) = paused(async { tokio::join!(service.serve_connection(far), peer) });
         let stream = &answers(&said)[0].body;
         let expected =
             [("1", &*long), ("1", "last")].map(|(id, data)| (id.to_owned(), String::new(), data.to_owned()));
         let expected = &expected[..if is_last { 1 } else { 2 }];
-        assert!(heard(stream) == expected, "{version}, {is_last}: {} bytes", stream.len());
+        assert!(received(stream) == expected, "{version}, {is_last}: {} bytes", stream.len());
     }
 }

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use super::support::alone;
 use super::support::{Refusals, Served, eventually, in_time, paused, status, undated};
 
-/// A directory with these files, their content being their path; a path that ends with a `/` is a directory.
+/// A directory with files of these paths, whose content is their path. A path that ends with a `/` is a directory.
 fn tree(paths: &[&str]) -> TempDir {
     let root = TempDir::new().unwrap();
     for path in paths {
@@ -52,7 +52,7 @@ fn body(heard: &str) -> &str {
     heard.split_once("\r\n\r\n").map_or("", |(_, body)| body)
 }
 
-/// What `handler` answers to `request`, without a connection.
+/// The response of `handler` to `request`, without a connection.
 fn ask<H: Handler>(handler: H, request: Request) -> Response {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async { Server::new().service(handler).respond(request).await })
@@ -94,7 +94,7 @@ mod paths {
             404,
             &["/", "/x", "/a.txt/", "/a.txt/x", "/b/x", "/empty/", "/empty", "/b/index.html/"],
         );
-        // Other systems may not care about case.
+        // Other systems may ignore case.
         #[cfg(target_os = "linux")]
         check(&served, 404, &["/A.TXT"]);
     }
@@ -373,7 +373,7 @@ mod paths {
         ] {
             let error = opened.unwrap_err();
             assert_eq!(error.kind(), kind);
-            // It was "No such file or directory" alone, whatever the program had asked for.
+            // "No such file or directory" alone would not name the path.
             assert!(error.to_string().starts_with(&format!("cannot open {}: ", path.display())), "{error}");
         }
     }
@@ -391,21 +391,21 @@ mod answers {
         for name in ["small.txt", "large.bin", "empty.html"] {
             settle(&root.path().join(name));
         }
-        // The time of the large file was set just now, so it says nothing yet, unless the program answers for it.
+        // The time of the large file was set just now, so it is no validator yet, unless the program has set the date.
         let served = Served::new(files(root.path()).cache(UNCACHED).etag("*.bin", Etag::Time));
         (root, served)
     }
 
     const LARGE: usize = 3 << 19;
 
-    /// Text in which every place tells where it is.
+    /// Text in which every position differs from all others.
     fn counting(len: usize) -> String {
         let mut text: String = (0..len / 8 + 1).map(|at| format!("{:07} ", at * 8)).collect();
         text.truncate(len);
         text
     }
 
-    /// Makes the file one that was not changed lately.
+    /// Sets the time of a file back, so that it was not changed lately.
     fn settle(path: &Path) {
         set_modified(path, 784_111_777);
     }
@@ -465,7 +465,7 @@ mod answers {
     /// in memory. Whether a file is found in the cache makes no difference.
     #[cfg(unix)]
     #[test]
-    fn content_of_the_same_size_and_time_has_another_etag_8_8_3() {
+    fn content_of_the_same_size_and_time_has_another_etag_rfc9110_8_8_3() {
         let root = tree(&[]);
         let in_memory = FileCache { fresh: Duration::ZERO, ..FileCache::default() };
         let kept_open = FileCache { file_bytes_max: 3, ..in_memory };
@@ -473,7 +473,7 @@ mod answers {
             .into_iter()
             .flat_map(|cache| [Etag::Auto, Etag::Content, Etag::Time].map(|etag| (cache, etag)))
         {
-            // A program that vouches for times gets what it asked for, of those that may be true.
+            // A program that chooses times gets them in the tag, if they are plausible.
             let times: &[u64] =
                 if etag == Etag::Time { &[0, 1, 499_162_500] } else { &[0, 1, 499_162_500, 1_700_000_000] };
             for (at, modified) in times.iter().enumerate() {
@@ -485,7 +485,7 @@ mod answers {
                     set_modified(&path, *modified);
                     let heard = served.ask(get(&format!("/{name}"), ""));
                     assert_eq!(body(&heard), content);
-                    // The tick of the clock by which a system notes changes.
+                    // The clock that stamps changes moves in ticks.
                     std::thread::sleep(Duration::from_millis(10));
                     field(&heard, "etag").unwrap().to_owned()
                 });
@@ -505,9 +505,9 @@ mod answers {
         }
     }
 
-    /// A date that all files of a build have would pass for that of each new content, where a client goes by dates alone.
+    /// A client that compares dates alone would take the one date of a build for that of each new content.
     #[test]
-    fn a_date_of_a_build_is_not_sent_8_8_2() {
+    fn a_date_of_a_build_is_not_sent_rfc9110_8_8_2() {
         let (root, served) = served();
         let path = root.path().join("small.txt");
         for (modified, is_sent) in
@@ -523,9 +523,9 @@ mod answers {
         }
     }
 
-    /// Two servers, or two releases, have the same tag for the same content, and a kept one is not computed again.
+    /// Two servers, or two releases, have the same tag for the same content, and a cached tag is not computed again.
     #[test]
-    fn an_etag_of_content_is_the_same_wherever_the_file_is() {
+    fn an_etag_of_content_is_the_same_on_every_server() {
         let (one, two) = (tree(&[]), tree(&[]));
         let tags = [(one, 784_111_777), (two, 1_000_000_000)].map(|(root, modified)| {
             for (name, len) in [("small.txt", 1000), ("large.bin", LARGE)] {
@@ -544,7 +544,8 @@ mod answers {
         assert_ne!(tags[0][0], tags[0][1]);
     }
 
-    /// A request with these fields has this status, Content-Range and part of the content, from memory and from a file.
+    /// A request with these fields is answered with this status, Content-Range and part of the content, from memory and
+    /// from a file.
     #[track_caller]
     fn check_range(
         served: &Served,
@@ -569,7 +570,7 @@ mod answers {
     }
 
     #[test]
-    fn row_71_one_range_is_sent_without_parts_14_2() {
+    fn row_71_one_range_is_sent_without_parts_rfc9110_14_2() {
         let (_root, served) = served();
         check_range(&served, "range: bytes=0-0\r\n", 206, Some("bytes 0-0/{n}"), 0..1);
         check_range(&served, "range: bytes=10-19\r\n", 206, Some("bytes 10-19/{n}"), 10..20);
@@ -592,9 +593,9 @@ mod answers {
         );
     }
 
-    /// Content-Range cannot say that nothing is all there is, and 416 would say that the file is shorter than that.
+    /// Content-Range cannot express an empty file, and 416 would deny that the file exists.
     #[test]
-    fn an_empty_file_is_sent_whatever_range_is_asked_for_14_2() {
+    fn an_empty_file_is_sent_whatever_range_is_asked_for_rfc9110_14_2() {
         let (root, served) = served();
         let path = root.path().join("empty.html");
         let chosen = Served::new(async move |ctx: &mut Context| ctx.send_file(&path).await);
@@ -617,10 +618,10 @@ mod answers {
     }
 
     #[test]
-    fn several_ranges_are_sent_as_parts_14_6() {
+    fn several_ranges_are_sent_as_parts_rfc9110_14_6() {
         let (_root, served) = served();
         let short = "600-609, 0-4, -3, 99999999-";
-        // More than one read takes of each.
+        // More than one read returns of each.
         let long = "100000-199999, 0-49999";
         for (path, len, asked, ranges) in [
             ("/small.txt", 1000, short, &[600..610, 0..5, 997..1000][..]),
@@ -665,7 +666,7 @@ mod answers {
     }
 
     #[test]
-    fn conditions_are_evaluated_in_their_order_13_2_2() {
+    fn conditions_are_evaluated_in_their_order_rfc9110_13_2_2() {
         let (_root, served) = served();
         let etag = field(&served.ask(get("/small.txt", "")), "etag").unwrap().to_owned();
         let range = "range: bytes=0-0\r\n";
@@ -719,11 +720,11 @@ mod answers {
         assert_eq!(status(&served.ask(get("/none", &format!("if-none-match: *\r\n{range}")))), 404);
     }
 
-    /// Less than the time for which a file may change again unnoticed.
+    /// Less than the time in which a file may change again unnoticed.
     const JUST_NOW: Duration = Duration::from_secs(1);
 
     #[test]
-    fn a_file_that_changed_just_now_has_a_weak_date_8_8_2_2() {
+    fn a_file_that_changed_just_now_has_a_weak_date_rfc9110_8_8_2_2() {
         let by_date = in_time(JUST_NOW, || {
             let (start, root) = (Instant::now(), tree(&["new"]));
             let served = Served::new(files(root.path()));
@@ -735,10 +736,10 @@ mod answers {
         assert_eq!(status(&by_date), 200);
     }
 
-    /// A file may change twice before the clock of its file system moves: two contents of one size and time. What is too
-    /// large for memory is not read to make its tag.
+    /// A file may change twice before the clock of its file system moves: two contents of one size and time. A file
+    /// that is too large for memory is not read to make its tag.
     #[test]
-    fn a_large_file_that_changed_just_now_has_a_weak_etag_8_8_1() {
+    fn a_large_file_that_changed_just_now_has_a_weak_etag_rfc9110_8_8_1() {
         let root = tree(&["new"]);
         let path = root.path().join("new");
         let large = FileCache { file_bytes_max: 2, ..UNCACHED };
@@ -766,9 +767,9 @@ mod answers {
         }
     }
 
-    /// A clock may be wrong, and an archive may say anything.
+    /// A clock may be wrong, and the times in an archive may be arbitrary.
     #[test]
-    fn last_modified_is_never_after_the_date_8_8_2_1() {
+    fn last_modified_is_never_after_the_date_rfc9110_8_8_2_1() {
         let root = tree(&["a"]);
         for cache in [UNCACHED, FileCache::default()] {
             for ahead in [1, 3600, 2_000_000_000] {
@@ -789,7 +790,7 @@ mod answers {
                         field(&heard, "last-modified").unwrap()
                     );
                     let by_date = status(&served.ask(get("/a", &by_date)));
-                    // By now it may no longer be ahead.
+                    // By now the time may no longer be in the future.
                     assert!(by_date == 200 || start.elapsed() >= ahead, "it says nothing of the content");
                 }
             }
@@ -797,7 +798,7 @@ mod answers {
     }
 
     #[test]
-    fn a_pattern_says_how_long_files_may_be_cached() {
+    fn cache_control_is_set_by_pattern() {
         let root = tree(&["assets/a.js", "b.html", "assets/in/c.css", "assets/index.html"]);
         let files = files(root.path()).cache_control("*.html", "no-cache").unwrap();
         let files = files.cache_control("/assets/*", "max-age=1, immutable").unwrap();
@@ -815,7 +816,7 @@ mod answers {
             let etag = field(&served.ask(get(path, "")), "etag").unwrap().to_owned();
             let kept = served.ask(get(path, &format!("if-none-match: {etag}\r\n")));
             assert_eq!((status(&kept), field(&kept, "cache-control")), (304, expected), "{path}");
-            // A cache that kept a refusal for as long as the file would answer everybody with it.
+            // A cache that kept a refusal for as long as the file would answer all clients with it.
             for (condition, refused) in [("range: bytes=99999-\r\n", 416), ("if-match: \"x\"\r\n", 412)] {
                 let heard = served.ask(get(path, condition));
                 assert_eq!((status(&heard), field(&heard, "cache-control")), (refused, None), "{path}");
@@ -825,7 +826,7 @@ mod answers {
         assert!(super::files(root.path()).cache_control("*", "a\r\nb: c").is_err());
     }
 
-    /// The redirect and the listing are kept by browsers as the files are.
+    /// Browsers cache the redirect and the listing like the files.
     #[test]
     fn cache_control_is_sent_with_listings_and_redirects() {
         let root = tree(&["a/b/c.txt", "i/index.html"]);
@@ -912,7 +913,7 @@ mod answers {
     }
 
     #[test]
-    fn precompressed_neighbors_are_sent_to_peers_that_accept_them() {
+    fn precompressed_siblings_are_sent_to_peers_that_accept_them() {
         let root = tree(&[
             "a.js.gz",
             "a.js.br",
@@ -972,9 +973,9 @@ mod answers {
         );
     }
 
-    /// A `content-encoding` would be about the parts and the lines between them as a whole, which nobody encoded.
+    /// A `content-encoding` would apply to the parts and the lines between them as a whole, which are not encoded.
     #[test]
-    fn several_ranges_of_an_encoded_form_are_answered_with_all_of_it_8_4() {
+    fn several_ranges_of_an_encoded_form_are_answered_with_all_of_it_rfc9110_8_4() {
         let root = tree(&[]);
         for (name, len) in [("a.js", 1000), ("a.js.br", 990)] {
             fs::write(root.path().join(name), counting(len)).unwrap();
@@ -988,9 +989,9 @@ mod answers {
         }
     }
 
-    /// By the date alone a peer could put together parts of two of them.
+    /// With the date alone a peer could combine parts of two of them.
     #[test]
-    fn a_date_shared_by_several_representations_is_weak_8_8_1_13_1_5() {
+    fn a_date_shared_by_several_representations_is_weak_rfc9110_8_8_1_13_1_5() {
         let root = tree(&["a.js.br"]);
         for name in ["a.js", "alone.js"] {
             fs::write(root.path().join(name), counting(100)).unwrap();
@@ -1118,7 +1119,7 @@ mod answers {
             ("/link", "", 200),
             ("/none", "", 404),
             ("/under", "", 404),
-            // No file can have such a name. That was once a fault of the server.
+            // No file can have such a name, so 404 and not 500.
             ("/long", "", 404),
             ("/nul", "", 404),
             ("/", &*format!("if-none-match: {etag}\r\n"), 304),
@@ -1133,7 +1134,7 @@ mod answers {
         assert_eq!(status(&post), 200, "what a POST did cannot be undone by a condition on its answer");
     }
 
-    /// A download has a name of its own, and its content may be known by another tag than that of the file.
+    /// A download has a name of its own, and may have another tag than the file.
     #[test]
     fn send_file_keeps_what_the_handler_has_set() {
         let root = tree(&[]);
@@ -1177,7 +1178,7 @@ mod answers {
                 let seen = (status(&heard), field(&heard, "content-type"));
                 assert_eq!(seen, (expected, content_type), "{path} {fields}: {heard:.400}");
                 assert_eq!(heard.matches("\r\ncontent-type: ").count(), usize::from(content_type.is_some()));
-                // A refusal has nothing of the content, and caches do not keep it.
+                // A refusal has no fields of the content, and caches do not keep it.
                 let is_refused = matches!(expected, 412 | 416);
                 for (name, value) in own.iter().filter(|(name, _)| *name != "content-type") {
                     let describes = name.starts_with("content-") || *name == "cache-control";
@@ -1197,7 +1198,7 @@ mod answers {
     }
 
     #[test]
-    fn send_file_sends_no_parts_of_what_the_handler_says_is_coded_or_whole() {
+    fn send_file_sends_no_ranges_of_encoded_content_or_against_accept_ranges() {
         let root = tree(&[]);
         fs::write(root.path().join("a"), counting(1000)).unwrap();
         let path = root.path().join("a");
@@ -1252,7 +1253,7 @@ mod answers {
             assert!(response.body.text() == Ok(&*expected), "by reading, where there is no socket");
         }
 
-        /// Answers of files and of bytes, one behind the other on one connection, are each what they are.
+        /// Responses from files and from memory alternate on one connection, and each is complete.
         #[test]
         fn files_can_be_pipelined() {
             let (_root, served) = served();
@@ -1266,7 +1267,7 @@ mod answers {
             assert!(heard.contains("HTTP/1.1 404"));
         }
 
-        /// The answer ends, and not as if it were whole. Of a file that grows, what it held before is sent.
+        /// A shrunken file ends its response early, as incomplete. A file that grows is sent to its earlier length.
         #[test]
         fn row_72_a_file_that_shrinks_while_it_is_sent_cuts_the_connection() {
             let root = tree(&[]);
@@ -1277,7 +1278,7 @@ mod answers {
                 let served = Served::with(|server| refusals.of(server), files(root.path()));
                 let mut peer = served.connect();
                 peer.say(get("/file", "connection: close\r\n"));
-                // The peer does not read: the server is somewhere in the middle.
+                // The peer does not read: the server is in the middle of the file.
                 let mut first = [0; 1000];
                 peer.stream.read_exact(&mut first).unwrap();
                 File::options().write(true).open(&path).unwrap().set_len(len).unwrap();
@@ -1294,7 +1295,7 @@ mod answers {
             }
         }
 
-        /// More than all buffers between the two hold.
+        /// More bytes than all buffers between the two hold.
         const HUGE: u64 = 48 << 20;
 
         #[test]
@@ -1341,12 +1342,12 @@ mod cache {
         Served::new(files(root).cache(bounds))
     }
 
-    /// While a file is fresh it is not looked at again.
+    /// While a file is fresh, it is not checked again.
     #[test]
-    fn a_file_is_looked_at_again_once_it_is_no_longer_fresh() {
+    fn a_file_is_checked_again_once_it_is_stale() {
         let root = tree(&["a.txt"]);
         let fresh = |fresh| bounded(FileCache { fresh, ..FileCache::default() }, root.path());
-        // No time is so far away: `forever` was once a panic in each request.
+        // No `Instant` is so far away, and adding such a duration to one panics.
         let [long, forever, never] = [Duration::from_secs(3600), Duration::MAX, Duration::ZERO].map(fresh);
         let said = |served: &Served| body(&served.ask(get("/a.txt", ""))).to_owned();
         let all_say = || [&long, &forever, &never].map(said);
@@ -1359,7 +1360,7 @@ mod cache {
         assert_eq!(status(&never.ask(get("/a.txt", ""))), 404);
     }
 
-    /// Of too many files, those used last are kept.
+    /// Of too many files, the most recently used ones are kept.
     #[test]
     fn the_cache_is_bounded_by_files_and_by_bytes() {
         let bounds = FileCache { fresh: Duration::from_secs(3600), ..FileCache::default() };
@@ -1384,7 +1385,7 @@ mod cache {
         }
     }
 
-    /// However much of the cache one file may take.
+    /// Whatever share of the cache one file may take.
     #[test]
     fn a_file_of_the_largest_size_allowed_is_kept() {
         for (bytes_max, file_bytes_max, is_kept) in [
@@ -1404,9 +1405,9 @@ mod cache {
         }
     }
 
-    /// There is a clock without a connection, too.
+    /// Files become stale without a connection, too.
     #[test]
-    fn without_a_connection_files_are_looked_at_again_too() {
+    fn without_a_connection_stale_files_are_checked_again() {
         let root = tree(&["a"]);
         let bounds = FileCache { fresh: Duration::from_nanos(1), ..FileCache::default() };
         let service = Server::new().service(files(root.path()).cache(bounds));
@@ -1431,7 +1432,7 @@ mod cache {
         fs::write(root.path().join("a.txt"), "b.txt").unwrap();
         assert_eq!(body(&served.ask(get("/a.txt", ""))), "b.txt");
         fs::rename(root.path().join("a.txt"), root.path().join("c.txt")).unwrap();
-        // A name is no part of a file, except where the system notes that it was changed.
+        // A name is no part of a file, but `ctime` changes with it.
         assert_eq!(status(&served.ask(get("/a.txt", ""))), if cfg!(unix) { 404 } else { 200 });
     }
 }
@@ -1466,7 +1467,7 @@ mod listings {
                 && !listing.contains("\"\"quoted")
         );
         assert!(!body(&listing).contains("<script"), "it needs none");
-        // Every link leads to the file it names.
+        // Every link leads to the file that it names.
         let links: Vec<&str> = body(&listing)
             .split("<td><a href=\"./")
             .skip(1)
@@ -1483,7 +1484,7 @@ mod listings {
     }
 
     #[test]
-    fn hidden_files_do_not_count_in_a_listing_that_is_cut() {
+    fn hidden_files_do_not_count_in_a_truncated_listing() {
         let names = (0..10_001).map(|number| format!("all/{number}"));
         let hidden = (0..10_001).map(|number| format!("most/.{number}"));
         let shown = (0..10_000).map(|number| format!("most/{number}"));
@@ -1528,7 +1529,7 @@ mod denied {
     const UNREADABLE: &str = "sys/bus/platform/drivers_probe";
 
     #[test]
-    fn an_unreadable_file_is_403_15_5_4() {
+    fn an_unreadable_file_is_403_rfc9110_15_5_4() {
         let served = Served::new(files(Path::new(FOLDER)).listing());
         for fields in ["", "if-none-match: *\r\n", "range: bytes=0-0\r\n"] {
             assert_eq!(status(&served.ask(get("/drivers_probe", fields))), 403, "{fields}");
@@ -1539,9 +1540,9 @@ mod denied {
         assert_eq!(status(&Served::new(send).ask(get("/", ""))), 403);
     }
 
-    /// A precompressed neighbor or an index that may not be read does not keep the file from being served.
+    /// A file is served even if its precompressed sibling or an index may not be read.
     #[test]
-    fn an_unreadable_neighbor_is_ignored() {
+    fn an_unreadable_sibling_is_ignored() {
         let root = tree(&["a.js"]);
         let folder = root.path().canonicalize().unwrap();
         let up = "../".repeat(folder.components().count() - 1);
@@ -1558,7 +1559,7 @@ mod denied {
     }
 }
 
-/// What others do in a directory while it is served.
+/// Changes by other processes in a directory while it is served.
 mod changing {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::thread;
@@ -1567,7 +1568,7 @@ mod changing {
 
     use super::*;
 
-    /// Between two looks a file or a directory becomes a link that leads out, and then itself again.
+    /// Between two checks a file or a directory becomes a link that leads out, and then a file or a directory again.
     #[cfg(unix)]
     #[test]
     fn a_link_that_comes_and_goes_leads_nowhere() {
@@ -1606,10 +1607,10 @@ mod changing {
         }
     }
 
-    /// A name may be any octets to a file system, and a link spells them.
+    /// A file name may consist of any octets, which its link escapes.
     #[cfg(unix)]
     #[test]
-    fn names_that_are_no_text_are_listed_and_served() {
+    fn names_that_are_not_utf_8_are_listed_and_served() {
         let names: [&[u8]; 6] =
             [b"good", b"new\nline", b"\xff\xfe.html", b"esc\x1b[31m", b"back\\slash", b"over\xc0\xaf"];
         let root = tree(&[]);
@@ -1639,7 +1640,7 @@ mod changing {
         assert_eq!(status(&served.ask(get("/%fe", ""))), 404);
     }
 
-    /// Whichever way another directory comes to the path.
+    /// The path may lead to another directory in several ways.
     #[cfg(unix)]
     #[test]
     fn a_root_that_is_replaced_is_followed_within_a_second() {
@@ -1676,7 +1677,8 @@ mod changing {
         });
     }
 
-    /// A directory with an index of its own, with a file that has the same size and time in all, and one of its own.
+    /// A directory with an index of its own, a file of the same size and time in all directories, and a file of its
+    /// own.
     fn make(root: &Path, content: &str) {
         fs::create_dir_all(root.join(content)).unwrap();
         for name in ["index.html", "same.js", &format!("{content}/only.txt")] {
@@ -1692,7 +1694,8 @@ mod changing {
         fs::rename(top.join("new-link"), top.join(link)).unwrap();
     }
 
-    /// What a peer sees that asks again and again, and one that is being sent a large file meanwhile.
+    /// The responses to a peer that requests files again and again, and to one that is being sent a large file
+    /// meanwhile.
     #[track_caller]
     fn check_replaced(how: &str, replace: fn(&Path)) {
         let top = tree(&[]);
@@ -1735,7 +1738,7 @@ mod changing {
         assert!(body(&sent) == "old".repeat(4 << 20), "{how}: what is being sent goes on");
     }
 
-    /// What was never there cannot be opened, but what is gone comes back.
+    /// A directory that was never there cannot be served, but one that was removed may come back.
     #[cfg(unix)]
     #[test]
     fn a_root_that_is_gone_is_404_until_it_is_back() {
@@ -1761,7 +1764,7 @@ mod changing {
         assert_eq!(statuses(), [200, 200, 200, 404]);
     }
 
-    /// Each look costs some calls, and requests are many.
+    /// Each check costs system calls, and requests are many.
     #[cfg(target_os = "linux")]
     #[test]
     fn the_path_of_a_root_is_not_checked_for_each_request() {
@@ -1780,13 +1783,13 @@ mod changing {
             (start.elapsed(), heard)
         };
         thread::sleep(Duration::from_millis(550));
-        // This one checks, and the next ones need not.
+        // The first request checks the path, and the next ones need not.
         assert_eq!(body(&served.ask(get("/a", ""))), "a");
         let heard = in_time(Duration::from_millis(400), accessed);
         assert_eq!(heard.matches("\r\n\r\na").count(), 50, "{heard}");
     }
 
-    /// A directory becomes a file of the same name, and the other way round.
+    /// A directory is replaced by a file of the same name, and the other way round.
     #[test]
     fn a_directory_may_become_a_file_and_a_file_a_directory() {
         let root = tree(&["x/index.html"]);
@@ -1824,7 +1827,7 @@ mod changing {
         });
     }
 
-    /// What there were no descriptors for was once left out.
+    /// A listing must not leave out entries for which there were no descriptors.
     #[cfg(target_os = "linux")]
     #[test]
     fn a_listing_is_whole_or_fails_where_descriptors_are_few() {

@@ -13,7 +13,7 @@ struct Note<'a> {
     stars: u8,
 }
 
-/// Answers with the note that it was sent, and a star more. The text is not copied on its way.
+/// Answers with the note of the request, and one more star. The text is not copied.
 fn praise(ctx: &mut Context) -> corehttp::Result {
     let Context { request, response, .. } = ctx;
     let Note { text, stars } = request.json()?;
@@ -27,7 +27,7 @@ fn post(fields: &str, content: &str) -> String {
 const JSON: &str = "Content-Type: application/json\r\n";
 const NOTE: &str = r#"{"text":"milk","stars":1}"#;
 
-/// A POST with these fields and this content is answered with this status, and the answer ends with `told`.
+/// A POST with these fields and this content is answered with this status, and the response ends with `told`.
 #[track_caller]
 fn check(fields: &str, content: &str, expected: u16, told: &str) {
     let heard = Served::new(praise).ask(post(fields, content));
@@ -55,7 +55,7 @@ fn json_is_read_and_answered() {
 }
 
 #[test]
-fn other_content_is_415_9110_15_5_16() {
+fn other_content_is_415_rfc9110_15_5_16() {
     for fields in [
         "",
         "Content-Type:\r\n",
@@ -72,7 +72,7 @@ fn other_content_is_415_9110_15_5_16() {
 }
 
 #[test]
-fn what_is_not_json_is_400_9110_15_5_1() {
+fn malformed_json_is_400_rfc9110_15_5_1() {
     let deep = format!(r#"{{"sub":{}"#, "[".repeat(1 << 20));
     for content in [
         "",
@@ -89,7 +89,7 @@ fn what_is_not_json_is_400_9110_15_5_1() {
 }
 
 #[test]
-fn json_of_another_shape_is_422_9110_15_5_21() {
+fn json_of_another_shape_is_422_rfc9110_15_5_21() {
     for content in [
         "null",
         "[]",
@@ -99,7 +99,7 @@ fn json_of_another_shape_is_422_9110_15_5_21() {
         r#"{"text":"milk","stars":256}"#,
         r#"{"text":"milk","stars":-1}"#,
         r#"{"text":"milk","stars":1,"stars":2}"#,
-        // A text that would have to be copied to be read.
+        // An escaped text cannot be borrowed.
         r#"{"text":"\n","stars":1}"#,
     ] {
         check(JSON, content, 422, "Unprocessable Content");
@@ -119,7 +119,7 @@ fn streamed_json_must_be_received_first() {
 }
 
 #[test]
-fn the_reason_why_json_is_refused_is_told_to_the_operator_only() {
+fn the_reason_why_json_is_refused_is_for_the_operator_only() {
     let refusals = Refusals::default();
     let served = Served::with(|server| refusals.of(server), praise);
     for (content, expected, reason) in [
@@ -153,7 +153,7 @@ fn json_replaces_whatever_was_the_content() {
 }
 
 #[test]
-fn json_that_is_read_nests_up_to_127_levels_8259_9() {
+fn json_that_is_read_nests_up_to_127_levels_rfc8259_9() {
     let mut request = Request::post("http://a/").unwrap();
     for (levels, is_read) in [(127, true), (128, false)] {
         request.set_json("").unwrap();
@@ -164,7 +164,7 @@ fn json_that_is_read_nests_up_to_127_levels_8259_9() {
 }
 
 #[test]
-fn what_cannot_be_written_leaves_no_half_of_it() {
+fn a_value_that_cannot_be_written_leaves_no_half_of_it() {
     let unwritable = BTreeMap::from([((1, 2), 3)]);
     let mut response = Response::new();
     response.set_text("old");

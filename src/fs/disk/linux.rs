@@ -14,9 +14,9 @@ use crate::fs::path::Links;
 
 pub(super) fn open(dir: &File, root: &Path, path: &Path, links: Links) -> io::Result<File> {
     match resolve(dir, path, links) {
-        // Kernels before 5.6, and sandboxes that do not know the call.
+        // Kernels before 5.6, and sandboxes that refuse the call.
         Err(Errno::NOSYS | Errno::PERM) => unix::open(dir, root, path, links),
-        // To the system an absolute link leads out of the root, even if it leads to a place below it.
+        // The kernel takes an absolute link for one that leads out of the root, even if its target is below the root.
         Err(Errno::XDEV) if links == Links::Followed => {
             resolve(dir, &resolve_links(root, path)?, Links::Refused).map_err(io_error)
         }
@@ -33,7 +33,7 @@ fn resolve(dir: &File, path: &Path, links: Links) -> Result<File, Errno> {
     };
     for _ in 0..ATTEMPTS {
         match openat2(dir, path, FLAGS, Mode::empty(), resolve) {
-            // A directory is being renamed.
+            // A directory on the path was renamed meanwhile.
             Err(Errno::AGAIN | Errno::INTR) => {}
             opened => return opened.map(File::from),
         }

@@ -14,13 +14,13 @@ use crate::memory::lock;
 /// A directory whose files are served.
 #[derive(Debug)]
 pub(in crate::fs) struct RootDir {
-    /// The path without links.
+    /// The canonical path, without links.
     pub(in crate::fs) path: PathBuf,
     dir: File,
     file_id: system::FileId,
 }
 
-/// What a path leads to. Anything else, such as a pipe, a socket or a device, counts as not there.
+/// The file or directory at a path. A pipe, a socket or a device counts as not there.
 #[derive(Debug)]
 pub(in crate::fs) enum Node {
     File(File, Metadata),
@@ -63,7 +63,7 @@ impl RootDir {
         self.file_id == other.file_id && self.path == other.path
     }
 
-    /// Opens what is at `path`, which must be relative, without a `/` at its end.
+    /// Opens the file or directory at `path`, which must be relative, without a `/` at its end.
     ///
     /// # Errors
     ///
@@ -90,12 +90,12 @@ impl RootDir {
         Ok(names.filter_map(move |name| name.and_then(entry).transpose()))
     }
 
-    /// The entry for `name` in the directory at `path`. What cannot be opened has none, since a link to it would be
-    /// dead.
+    /// The entry for `name` in the directory at `path`. A file that cannot be opened has none, since a link to it on a
+    /// page would be dead.
     ///
     /// # Errors
     ///
-    /// Fails if there are no descriptors left: what is there would seem to be gone.
+    /// Fails if there are no descriptors left: existing files would seem to be gone.
     fn entry(&self, path: &[u8], name: Vec<u8>, links: Links) -> io::Result<Option<Entry>> {
         let path = join(path, &name);
         let (size, metadata) = match self.open(&path, links) {
@@ -117,11 +117,11 @@ fn is_out_of_descriptors(error: &io::Error) -> bool {
 const ENFILE: i32 = 23;
 const EMFILE: i32 = 24;
 
-/// The directory that is at a path. If another one takes its place, because it is removed and made again, renamed, or
-/// reached by a link that is switched, that one is found the next time the path is checked.
+/// The directory that is currently at a path. If another one takes its place, because it is removed and made again,
+/// renamed, or reached by a link that is switched, the next check of the path finds that one.
 #[derive(Debug)]
 pub(in crate::fs) struct DiskRoot {
-    /// Absolute, with the links in it.
+    /// Absolute; links in the path are resolved by each check.
     path: PathBuf,
     /// The directory, or why there is none.
     current: Mutex<Result<Arc<RootDir>, io::ErrorKind>>,
@@ -138,7 +138,7 @@ impl DiskRoot {
     /// Fails if the path does not lead to a directory that can be read.
     pub(in crate::fs) fn new(path: PathBuf) -> io::Result<DiskRoot> {
         let dir = RootDir::new(&path)?;
-        // The process may change its directory.
+        // The process may change its working directory later.
         let path = path::absolute(path)?;
         let current = Mutex::new(Ok(Arc::new(dir)));
         Ok(DiskRoot { path, current, opened_at: Instant::now(), checked_at: AtomicU64::new(0) })
@@ -153,8 +153,7 @@ impl DiskRoot {
             && self.checked_at.compare_exchange(checked_at, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// Checks the path. Returns whether there is another directory now, or one where none was, or none any more. This
-    /// may block.
+    /// Checks the path, which may block. Returns whether the directory was replaced, has appeared, or has disappeared.
     pub(in crate::fs) fn refresh(&self) -> bool {
         let found = match RootDir::new(&self.path) {
             Ok(dir) => Ok(Arc::new(dir)),
@@ -184,10 +183,11 @@ impl DiskRoot {
     }
 }
 
-/// Half of the second in which another directory is to be found: the rest is for the check itself.
+/// Half of the second within which [`Files::new`](crate::Files::new) promises another directory: the rest is for the
+/// check itself.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Whether opening failed because of what is at the path, and not for want of something else.
+/// Whether opening failed because of the path, and not for lack of descriptors or memory.
 fn is_about_path(error: &io::Error) -> bool {
     use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
     matches!(error.kind(), NotFound | NotADirectory | PermissionDenied)

@@ -1,7 +1,7 @@
 //! Unix: a path is opened name by name, each in the directory before it.
 //!
 //! Links are never followed by the system, and each directory is held by its descriptor, so renaming one meanwhile
-//! leads nowhere else. cap-std does the same, for more systems and with 13 more crates.
+//! cannot lead out of the root. cap-std does the same, for more systems and with 13 more crates.
 
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
@@ -17,12 +17,12 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::fs::path::Links;
 
-/// The octets of a path as the system takes them, which is as they are.
+/// The octets of a path, which Unix takes as they are.
 pub(super) fn as_path(path: &[u8]) -> io::Result<&Path> {
     Ok(Path::new(OsStr::from_bytes(path)))
 }
 
-/// Opens what is at `path` below the directory `dir`, which is at `root`.
+/// Opens the file or directory at `path` below the directory `dir`, which is at `root`.
 pub(super) fn open(dir: &File, root: &Path, path: &Path, links: Links) -> io::Result<File> {
     match links {
         Links::Refused => open_names(dir, path),
@@ -30,7 +30,7 @@ pub(super) fn open(dir: &File, root: &Path, path: &Path, links: Links) -> io::Re
     }
 }
 
-/// The path below the root that `path` leads to, without links in it. One that leads out of the root is not found.
+/// Resolves the links in a path below the directory at `root`. A path that leads out of the root is not found.
 pub(super) fn resolve_links(root: &Path, path: &Path) -> io::Result<PathBuf> {
     let whole = root.join(path).canonicalize();
     let whole = whole.map_err(|cause| Errno::from_io_error(&cause).map_or(cause, io_error))?;
@@ -38,12 +38,12 @@ pub(super) fn resolve_links(root: &Path, path: &Path) -> io::Result<PathBuf> {
     Ok(below.to_owned())
 }
 
-/// What a file is opened for. `NONBLOCK`, so that opening a pipe does not wait for its writer.
+/// How files are opened: with `NONBLOCK`, so that opening a pipe does not wait for its writer.
 pub(super) const FLAGS: OFlags =
     OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
-/// Links that lead out of the root or in circles, names that no file may have, and what cannot be opened, count as not
-/// there.
+/// Links that lead out of the root or in circles, names that no file may have, and sockets, which cannot be opened,
+/// count as not there.
 pub(super) fn io_error(errno: Errno) -> io::Error {
     match errno {
         Errno::LOOP | Errno::XDEV | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::NXIO | Errno::ILSEQ => {
@@ -58,7 +58,7 @@ pub(super) fn open_root(path: &Path) -> io::Result<File> {
     File::open(path)
 }
 
-/// What distinguishes a directory from all others, for as long as it is open.
+/// The device and the inode of a directory: no other directory has both while this one is open.
 pub(super) type FileId = (u64, u64);
 
 pub(super) fn file_id(metadata: &Metadata) -> FileId {
@@ -179,7 +179,7 @@ mod tests {
         }
     }
 
-    /// Between two names a directory becomes a link that leads out, and then itself again.
+    /// While a path is walked, a directory on it becomes a link that leads out, and then a directory again.
     #[test]
     fn no_rename_leads_out_of_the_root() {
         use std::sync::atomic::{AtomicBool, Ordering};

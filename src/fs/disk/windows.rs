@@ -1,7 +1,7 @@
 //! Systems other than Unix, such as Windows: each name of a path is checked, and then the path is opened as a whole.
 //!
 //! A process that may replace directories below the root by links could do so between the check and the opening, and
-//! lead it out of the root.
+//! lead a request out of the root.
 
 use std::fs::{self, DirEntry, File, Metadata};
 use std::io;
@@ -10,7 +10,7 @@ use std::time::SystemTime;
 
 use crate::fs::path::Links;
 
-/// The octets of a path as the system takes them. Names are Unicode, so a path that is not leads nowhere.
+/// The octets of a path as text. Names are Unicode on Windows, so no file has another path.
 pub(super) fn as_path(path: &[u8]) -> io::Result<&Path> {
     str::from_utf8(path).map(Path::new).map_err(|_| io::ErrorKind::NotFound.into())
 }
@@ -36,7 +36,7 @@ pub(super) fn open_root(path: &Path) -> io::Result<File> {
     fs::OpenOptions::new().read(true).custom_flags(FILE_FLAG_BACKUP_SEMANTICS).open(path)
 }
 
-/// What distinguishes a directory from others that were at its path.
+/// The time when a directory was created, which earlier directories at its path do not have.
 pub(super) type FileId = Option<SystemTime>;
 
 pub(super) fn file_id(metadata: &Metadata) -> FileId {
