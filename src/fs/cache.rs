@@ -176,6 +176,11 @@ impl Cache {
             _quota: quota,
         };
         shard.entries.insert(hash, entry);
+        debug_assert!(shard.bytes <= bytes_max && shard.entries.len() <= files_max, "the cache is bounded");
+        debug_assert!(
+            shard.open_files <= open_files_max,
+            "a shard holds no more than its share of descriptors"
+        );
     }
 
     /// Removes the entry of a file that no longer exists.
@@ -214,6 +219,8 @@ impl Shard {
             self.bytes -= entry.resource.cost();
             self.open_files -= entry.resource.open_files();
         }
+        let is_counted = !self.entries.is_empty() || (self.bytes, self.open_files) == (0, 0);
+        debug_assert!(is_counted, "an empty shard holds no bytes and no files");
     }
 
     /// Removes the least recently used file of those that `is_fit` accepts.
@@ -268,7 +275,9 @@ impl DescriptorQuota {
 
 impl Drop for DescriptorQuota {
     fn drop(&mut self) {
-        *lock(&ACQUIRED) -= self.0;
+        let mut acquired = lock(&ACQUIRED);
+        debug_assert!(self.0 <= *acquired, "only acquired descriptors are returned");
+        *acquired -= self.0;
     }
 }
 

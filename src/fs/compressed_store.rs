@@ -80,6 +80,7 @@ impl CompressedStore {
         }
         // All copies are in one directory, so no directory on the way can be a link.
         let name = format!("{}{}", percent::segment(path), stored.suffix);
+        debug_assert!(!name.contains('/'), "a copy is in the directory itself");
         if name.len() > NAME_MAX {
             return None;
         }

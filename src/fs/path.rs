@@ -74,6 +74,7 @@ pub(super) fn decode_path(target: &Target) -> Option<Cow<'_, [u8]>> {
 
 /// The rest of a path after `prefix`, which consists of whole names.
 pub(super) fn strip_prefix<'a>(path: Cow<'a, [u8]>, prefix: &str) -> Option<Cow<'a, [u8]>> {
+    debug_assert!(!prefix.starts_with('/') && !prefix.ends_with('/'), "a prefix has no `/` at either end");
     if prefix.is_empty() {
         return Some(path);
     }
@@ -86,6 +87,7 @@ pub(super) fn strip_prefix<'a>(path: Cow<'a, [u8]>, prefix: &str) -> Option<Cow<
 
 /// The path of `name` in a directory.
 pub(super) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
+    debug_assert!(!directory.ends_with(b"/") && !name.contains(&b'/'), "one `/` separates two names");
     if directory.is_empty() { name.to_owned() } else { [directory, b"/", name].concat() }
 }
 

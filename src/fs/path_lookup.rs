@@ -112,6 +112,7 @@ pub(super) struct Listed {
 impl PathLookup {
     /// The virtual host that a request is for.
     pub(super) fn vhost(&self, request: &Request) -> &VirtualHost {
+        debug_assert!(self.vhosts[0].host.is_none(), "the first virtual host is for all other hosts");
         let is_asked =
             |vhost: &&VirtualHost| vhost.host.as_deref().is_some_and(|host| matches_host(host, request));
         self.vhosts.iter().find(is_asked).unwrap_or(&self.vhosts[0])
@@ -332,6 +333,7 @@ impl<T> ByPattern<T> {
 
     /// The value of the first pattern that matches. `path` begins with `/`.
     pub(super) fn find(&self, path: &str) -> Option<&T> {
+        debug_assert!(path.starts_with('/'), "patterns are compared with absolute paths");
         self.0.iter().find(|(pattern, _)| pattern.matches(path)).map(|(_, value)| value)
     }
 }

@@ -97,6 +97,7 @@ impl RangeSpec {
 
 /// Adds a range, in place of the first one that it merges with.
 fn merge(ranges: &mut Vec<Range<u64>>, mut range: Range<u64>) {
+    debug_assert!(!range.is_empty(), "an unsatisfiable range is left out");
     let mut place = ranges.len();
     while let Some(near) = ranges.iter().position(|other| is_near(other, &range)) {
         let other = ranges.remove(near);

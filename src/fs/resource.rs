@@ -61,7 +61,8 @@ impl Resource {
             let is_encoded = is_encoded || coding.is_some();
             Ok(Representation { coding, snapshot, is_encoded, etag, fields, fields_without_content: alone })
         });
-        let representations = all.collect::<Result<_, _>>()?;
+        let representations = all.collect::<Result<Vec<Representation>, _>>()?;
+        debug_assert!(representations[0].coding.is_none(), "the file as it is comes first");
         let has_custom_date = chosen.is_some();
         Ok(Resource { representations, content_type, modified, accepts_ranges, has_custom_date })
     }

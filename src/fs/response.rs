@@ -186,6 +186,7 @@ fn send_ranges(
 }
 
 fn send(response: &mut Response, content: &Content, range: Range<u64>) {
+    debug_assert!(range.end <= content.len(), "the range is part of the content");
     match content {
         Content::Bytes(bytes) => {
             response.body.set_shared(bytes.slice(range.start as usize..range.end as usize))
@@ -223,6 +224,8 @@ impl ByteRanges {
         ranges: &[Range<u64>],
     ) -> io::Result<ByteRanges> {
         let (boundary, whole) = (random_token()?, chosen.content().len());
+        let exists = |range: &Range<u64>| !range.is_empty() && range.end <= whole;
+        debug_assert!(ranges.iter().all(exists), "the ranges are satisfiable");
         let parts = ranges.iter().map(|range| {
             let (first, last) = (range.start, range.end - 1);
             let head = format!(

@@ -144,6 +144,7 @@ impl Snapshot {
         content_tag: Option<String>,
     ) -> Snapshot {
         let stat = Stat::new(metadata);
+        debug_assert_eq!(content.len(), stat.len, "content and metadata are of one state of the file");
         let modified = stat.modified;
         let has_settled = modified.is_some_and(|at| is_settled(at, now));
         let is_past = has_settled && modified.is_some_and(|at| at < now && is_plausible(&at));

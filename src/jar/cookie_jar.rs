@@ -199,6 +199,8 @@ impl Store {
 
     /// Stores a cookie that has already been checked. An expired one removes the one that it replaces.
     pub(super) fn restore(&mut self, mut cookie: Cookie, now: SystemTime) {
+        let is_lower_case = !cookie.domain.bytes().any(|octet| octet.is_ascii_uppercase());
+        debug_assert!(is_lower_case, "domains are compared in lower case");
         self.serial += 1;
         (cookie.created, cookie.used) = (self.serial, self.serial);
         cookie.expires = cookie.expires.map(|expires| expires.min(now + LIFE_MAX));
@@ -217,6 +219,7 @@ impl Store {
             let least = cookies.iter().map(|cookie| (cookie.secure, cookie.used)).min();
             cookies.retain(|cookie| Some((cookie.secure, cookie.used)) != least);
         }
+        debug_assert!(cookies.len() <= self.per_site_max, "one cookie was added, and one dropped");
         if !cookies.is_empty() {
             self.sites.insert(site, cookies);
         }
@@ -231,6 +234,8 @@ impl Store {
             let least = self.iter().map(|cookie| cookie.used).min();
             self.retain(|cookie| Some(cookie.used) != least);
         }
+        debug_assert!(self.len() <= self.cookies_max, "one cookie was added, and one dropped");
+        debug_assert!(self.sites.values().all(|cookies| !cookies.is_empty()), "an empty site is removed");
     }
 
     fn len(&self) -> usize {

@@ -103,6 +103,7 @@ fn lines(out: &mut Vec<u8>, name: &str, text: &str) {
 
 /// Appends a line. Browsers remove one space before the value, so there always is one.
 fn field(out: &mut Vec<u8>, name: &str, value: &str) {
+    debug_assert!(!value.contains(['\r', '\n']), "the end of a line would begin another field");
     out.extend_from_slice(name.as_bytes());
     out.extend_from_slice(value.as_bytes());
     out.push(b'\n');

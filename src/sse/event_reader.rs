@@ -76,6 +76,7 @@ impl<R: AsyncRead + Unpin> EventReader<R> {
                 return Ok(None);
             }
             let (len, status) = self.decoder.decode(bytes, self.event_max);
+            debug_assert!(len == bytes.len() || status != DecodeStatus::Partial, "the whole piece was read");
             self.source.consume(len);
             match status {
                 DecodeStatus::Partial => {}
@@ -163,6 +164,10 @@ impl EventDecoder {
 
     /// Returns the event that is complete.
     fn event(&self) -> Event<'_> {
+        debug_assert!(
+            self.is_complete && self.data.ends_with('\n'),
+            "an event has data, and was read to its end"
+        );
         Event {
             id: self.last_id.as_deref().filter(|_| self.has_id),
             event: Some(self.event.as_str()).filter(|event| !event.is_empty()),

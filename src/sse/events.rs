@@ -163,6 +163,7 @@ impl Events<'_> {
     /// Clears the buffer for another event, once all of the last one was written.
     async fn clear_sent(&mut self) -> io::Result<()> {
         self.write_pending().await?;
+        debug_assert_eq!(self.sent, self.buffer.len(), "the last event was sent whole");
         self.buffer.clear();
         self.sent = 0;
         Ok(())

@@ -69,6 +69,10 @@ impl RootDir {
     ///
     /// Fails with `NotFound` for anything that is not there, is not below the root, or must not be served.
     pub(in crate::fs) fn open(&self, path: &[u8], links: Links) -> io::Result<Node> {
+        debug_assert!(
+            !path.starts_with(b"/") && !path.ends_with(b"/"),
+            "the path is relative, and names a file"
+        );
         let file = system::open(&self.dir, &self.path, system::as_path(path)?, links)?;
         let metadata = file.metadata()?;
         match (metadata.is_file(), metadata.is_dir()) {
@@ -140,6 +144,7 @@ impl DiskRoot {
         let dir = RootDir::new(&path)?;
         // The process may change its working directory later.
         let path = path::absolute(path)?;
+        debug_assert!(path.is_absolute(), "a check must not depend on the working directory");
         let current = Mutex::new(Ok(Arc::new(dir)));
         Ok(DiskRoot { path, current, opened_at: Instant::now(), checked_at: AtomicU64::new(0) })
     }
