@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn the_content_type_names_the_boundary_5_1_1() {
+    fn the_content_type_names_the_boundary_rfc2046_5_1_1() {
         let longest = "b".repeat(70);
         check("multipart/form-data; boundary=b", Ok("b"));
         check("Multipart/FORM-data;x=y;Boundary=\"a b:c\"", Ok("a b:c"));
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_but_padding_follows_a_boundary_5_1_1() {
+    fn nothing_but_padding_follows_a_boundary_rfc2046_5_1_1() {
         let padded = " ".repeat(PADDING_MAX);
         let check = |rest: &str, more, end| {
             assert_eq!(parse_delimiter_line(rest.as_bytes(), false), more, "{rest:?}");

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_tokens_or_quoted_strings_5_6_6() {
+    fn parameters_are_tokens_or_quoted_strings_rfc9110_5_6_6() {
         check("v", Ok(&[]));
         check(" v ; ", Ok(&[]));
         check("v;;a=1;", Ok(&[("a", "1")]));

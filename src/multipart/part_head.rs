@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_read_as_browsers_and_tools_send_them_4_2() {
+    fn names_are_read_as_browsers_and_tools_send_them_rfc7578_4_2() {
         check(r#"form-data; name="a""#, "a", None);
         check(r#"form-data; name="a"; filename="""#, "a", Some(""));
         check(r#"Form-Data;name=a;FILENAME=b.txt"#, "a", Some("b.txt"));
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn filename_with_an_asterisk_counts_only_alone_8187_3_2() {
+    fn filename_with_an_asterisk_counts_only_alone_rfc8187_3_2() {
         check("form-data; name=a; filename=b; filename*=utf-8''c", "a", Some("b"));
         check("form-data; name=a; filename=b; filename*=c", "a", Some("b"));
         check("form-data; name=a; FileName*=utf-8''c", "a", Some("c"));
@@ -242,14 +242,14 @@ mod tests {
 
     /// As aiohttp sends it.
     #[test]
-    fn name_with_an_asterisk_counts_only_alone_8187_3_2() {
+    fn name_with_an_asterisk_counts_only_alone_rfc8187_3_2() {
         check("form-data; name*=utf-8''caf%C3%A9", "caf\u{e9}", None);
         check("form-data; name*=utf-8''%E7%8C%AB; filename=\"a\"", "\u{732b}", Some("a"));
     }
 
     /// As .NET sends it, and mailers do.
     #[test]
-    fn encoded_words_are_read_2047_2() {
+    fn encoded_words_are_read_rfc2047_2() {
         check(
             "form-data; name=file; filename=\"=?utf-8?B?Y2Fmw6kudHh0?=\"; filename*=utf-8''caf%C3%A9.txt",
             "file",

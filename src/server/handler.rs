@@ -68,14 +68,14 @@ use crate::message::{Request, Status};
 ///     }
 ///
 ///     async fn handle(&self, ctx: &mut Context) -> Result {
-///         let asked = format!("{} {}", ctx.request.method(), ctx.request.target()); // a handler may change them
+///         let request = format!("{} {}", ctx.request.method(), ctx.request.target()); // a handler may change them
 ///         let outcome = self.0.handle(ctx).await;
 ///         let (status, note) = match &outcome {
 ///             Ok(()) => (ctx.response.status, ""),
 ///             Err(_) if ctx.has_answered() => (ctx.response.status, "cut off"),
 ///             Err(error) => (error.owed(), ""),
 ///         };
-///         println!("{} {asked} {} {:?} {note}", ctx.peer_addr(), status.as_u16(), ctx.arrived().elapsed());
+///         println!("{} {request} {} {:?} {note}", ctx.peer_addr(), status.as_u16(), ctx.arrived().elapsed());
 ///         outcome
 ///     }
 /// }

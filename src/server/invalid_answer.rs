@@ -1,4 +1,4 @@
-//! [`InvalidAnswer`]: why a request cannot be answered in the way that the handler wants (RFC 9110 §7.8, §9.3.6, §15.2).
+//! [`InvalidAnswer`]: why a request cannot be answered in the way that the handler tries (RFC 9110 §7.8, §9.3.6, §15.2).
 
 use std::error::Error;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::io;
 use crate::error::Excerpt;
 use crate::message::Status;
 
-/// Why a request cannot be answered the way the handler wants.
+/// Why a request cannot be answered the way the handler tries to.
 ///
 /// It is inside the [`io::Error`] of [`Context::stream`], [`Context::upgrade`] and similar methods, so passing the
 /// error on with `?` results in the right status. To inspect it:
@@ -17,13 +17,13 @@ use crate::message::Status;
 /// use tokio::io::AsyncWriteExt;
 ///
 /// async fn echo(ctx: &mut Context) -> corehttp::Result {
-///     let asked = ctx.upgrade("echo").await;
-///     let reason = asked.as_ref().err().and_then(|error| error.get_ref()?.downcast_ref());
+///     let upgraded = ctx.upgrade("echo").await;
+///     let reason = upgraded.as_ref().err().and_then(|error| error.get_ref()?.downcast_ref());
 ///     if let Some(InvalidAnswer::Upgrade(_)) = reason {
 ///         ctx.response.set_text("Here is an echo, for those who ask to be upgraded to it.");
 ///         return Ok(());
 ///     }
-///     let mut echo = asked?;
+///     let mut echo = upgraded?;
 ///     echo.write_all(b"hello").await?;
 ///     Ok(())
 /// }

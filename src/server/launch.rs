@@ -90,7 +90,7 @@ where
             if ready.send(Ok(())).is_err() {
                 return Ok(());
             }
-            // Once all senders are gone, the launching thread notices a core that died without reporting.
+            // Once all senders are gone, `recv` fails in the launching thread, even if a core died without a report.
             drop(ready);
             if let Some((worker, accept_loop)) = opened {
                 stop_on_drop.grace = grace;
@@ -157,7 +157,7 @@ struct BoundCore {
     /// The senders to all cores, held by the one that accepts for the others.
     core_senders: Vec<CoreSender>,
     /// Where the cores wait until each has a handler.
-    all_made: Arc<Barrier>,
+    handlers_ready: Arc<Barrier>,
     totals: Arc<ServerTotals>,
     stats: Arc<CoreStats>,
     settings: ServerSettings,
@@ -168,7 +168,7 @@ fn bind(options: &LaunchOptions, settings: &ServerSettings) -> Result<(Vec<Bound
     if options.addresses.is_empty() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "no address to listen on").into());
     }
-    let (all_made, totals) = (Arc::new(Barrier::new(options.cores)), Arc::<ServerTotals>::default());
+    let (handlers_ready, totals) = (Arc::new(Barrier::new(options.cores)), Arc::<ServerTotals>::default());
     let (mut cores, mut senders) = (Vec::new(), Vec::new());
     for _ in 0..options.cores {
         let (sender, handoffs) = mpsc::unbounded_channel();
@@ -178,7 +178,7 @@ fn bind(options: &LaunchOptions, settings: &ServerSettings) -> Result<(Vec<Bound
             listeners: Vec::new(),
             handoffs,
             core_senders: Vec::new(),
-            all_made: all_made.clone(),
+            handlers_ready: handlers_ready.clone(),
             totals: totals.clone(),
             stats,
             settings,
@@ -230,11 +230,11 @@ where
     F: AsyncFn(ServerCore) -> Result<H>,
     H: IntoHandler<Kind>,
 {
-    let BoundCore { listeners, handoffs, core_senders, all_made, totals, stats, settings } = bound;
+    let BoundCore { listeners, handoffs, core_senders, handlers_ready, totals, stats, settings } = bound;
     let handler = make(core).await?.into_handler();
     // On a shared port, a core that listens is given peers of the server that this one takes over from. They would be
     // lost if another core failed now.
-    all_made.wait().await;
+    handlers_ready.wait().await;
     let listeners = listeners.into_iter().map(|(bound, dispatch)| Ok((Listener::open(bound)?, dispatch)));
     let listeners = listeners.collect::<io::Result<Vec<_>>>()?;
     let limiter = ConnectionLimiter::new(totals, stats.clone(), &settings.bounds.limits);

@@ -155,7 +155,7 @@ impl Refused {
 
     /// A refusal that comes too late to be answered.
     #[cold]
-    pub(in crate::server) fn untold(cause: RefusalCause) -> Box<Refused> {
+    pub(in crate::server) fn unanswered(cause: RefusalCause) -> Box<Refused> {
         Box::new(Refused { status: None, cause })
     }
 }

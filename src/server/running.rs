@@ -50,9 +50,9 @@ struct Inner {
     scheme: Scheme,
     stop: watch::Sender<Option<Stop>>,
     stats: Vec<Arc<CoreStats>>,
-    cores: Mutex<Vec<Thread>>,
-    /// The threads of the cores, which must not wait for themselves.
-    own: Mutex<Vec<ThreadId>>,
+    threads: Mutex<Vec<Thread>>,
+    /// The threads of the cores, which cannot wait for themselves.
+    thread_ids: Mutex<Vec<ThreadId>>,
 }
 
 /// The thread of one core.
@@ -60,14 +60,14 @@ type Thread = JoinHandle<io::Result<io::Result<()>>>;
 
 impl Running {
     pub(super) fn new(addresses: Vec<Address>, scheme: Scheme, stats: Vec<Arc<CoreStats>>) -> Running {
-        let (stop, cores, own) = (watch::Sender::new(None), Mutex::default(), Mutex::default());
-        Running { inner: Arc::new(Inner { addresses, scheme, stop, stats, cores, own }) }
+        let (stop, threads, thread_ids) = (watch::Sender::new(None), Mutex::default(), Mutex::default());
+        Running { inner: Arc::new(Inner { addresses, scheme, stop, stats, threads, thread_ids }) }
     }
 
     /// Adds a core that has started.
     pub(super) fn add(&self, core: Thread) {
-        lock(&self.inner.own).push(core.thread().id());
-        lock(&self.inner.cores).push(core);
+        lock(&self.inner.thread_ids).push(core.thread().id());
+        lock(&self.inner.threads).push(core);
     }
 
     /// Returns a receiver that learns when the server is told to stop.
@@ -100,9 +100,9 @@ impl Running {
     /// the answers on the others, and cuts what is left after `grace`.
     ///
     /// A new connection has a second to send its first request, and one that has just carried an answer has a quarter
-    /// of a second for the next. A request that arrives on a closed connection is not answered. Clients that notice,
-    /// such as [`Client`](crate::Client), send it again if that is safe (RFC 9112 §9.3.1), and otherwise, as with a
-    /// POST, report an error.
+    /// of a second for the next. A request that arrives on a closed connection is not answered. Clients that receive
+    /// the close, such as [`Client`](crate::Client), send it again if that is safe (RFC 9112 §9.3.1), and otherwise, as
+    /// with a POST, report an error.
     ///
     /// The server does not wait for tasks that handlers have started: they run until no core has connections left, and
     /// are dropped then. Work that must be finished belongs in the handler, or in a runtime of your own, through its
@@ -120,11 +120,11 @@ impl Running {
     fn stop(&self, grace: Duration, is_better: fn(Stop, Instant) -> bool) {
         let at = runtime::later(runtime::now(), grace);
         self.inner.stop.send_if_modified(|stop| {
-            let is_news = stop.is_none_or(|stop| is_better(stop, at));
-            if is_news {
+            let is_replaced = stop.is_none_or(|stop| is_better(stop, at));
+            if is_replaced {
                 *stop = Some(Stop { at });
             }
-            is_news
+            is_replaced
         });
     }
 
@@ -144,11 +144,11 @@ impl Running {
     ///
     /// Panics on the thread of one of the server's cores, which would wait for itself.
     pub fn wait(&self) -> Result {
-        let is_own = lock(&self.inner.own).contains(&thread::current().id());
+        let is_own = lock(&self.inner.thread_ids).contains(&thread::current().id());
         assert!(!is_own, "a core of a server cannot wait for it");
-        let mut cores = lock(&self.inner.cores);
+        let mut threads = lock(&self.inner.threads);
         let mut result = Ok(());
-        for core in cores.drain(..) {
+        for core in threads.drain(..) {
             match core.join() {
                 Ok(served) => result = result.and(served.flatten().map_err(Error::from)),
                 Err(_) => result = Err(Error::new(Status::INTERNAL_SERVER_ERROR, "a core panicked")),

@@ -288,7 +288,7 @@ impl Server {
     ///     let hits = Cell::new(0u64);
     ///     Ok(move |ctx: &mut Context| {
     ///         hits.set(hits.get() + 1);
-    ///         ctx.response.set_text(format!("core {} was asked {} times", core.index(), hits.get()));
+    ///         ctx.response.set_text(format!("request {} of core {}", hits.get(), core.index()));
     ///     })
     /// })
     /// # }

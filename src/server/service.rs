@@ -149,9 +149,9 @@ impl<H: Handler> Service<H> {
     ///
     /// // What follows can be the body of a `#[test]`.
     /// let service = Server::new().service(greet);
-    /// let ask = |url: &str| corehttp::block_on(service.respond(Request::get(url).unwrap())).unwrap();
-    /// assert_eq!(ask("/?name=Ada").body.bytes(), b"Hello, Ada!");
-    /// assert_eq!(ask("/").status, Status::BAD_REQUEST);
+    /// let get = |url: &str| corehttp::block_on(service.respond(Request::get(url).unwrap())).unwrap();
+    /// assert_eq!(get("/?name=Ada").body.bytes(), b"Hello, Ada!");
+    /// assert_eq!(get("/").status, Status::BAD_REQUEST);
     /// ```
     ///
     /// [`Context::buffer_body`]: super::Context::buffer_body

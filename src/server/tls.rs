@@ -1,4 +1,4 @@
-//! TLS on a server: the certificates that peers see, and what a handler learns about the peers.
+//! TLS on a server: the certificates that peers see, and the session that a handler sees.
 
 use super::context::Context;
 use super::server::Server;

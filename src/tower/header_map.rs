@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_field_that_is_accepted_has_its_like_9110_5_5() {
+    fn every_field_that_is_accepted_has_its_like_rfc9110_5_5() {
         let (mut headers, octets) = (Headers::new(), 0..=u8::MAX);
         for octet in octets {
             let name = String::from(char::from(octet));

@@ -79,11 +79,11 @@ pub(super) fn finalize_response(ctx: &mut Context, outcome: HandlerOutcome) -> R
         (HandlerOutcome::Returned(Ok(())), false) if ctx.outgoing.is_whole() => return Ok(()),
         (HandlerOutcome::Returned(Ok(())), false) => return Err(ExchangeError::Unfinished.into()),
         (HandlerOutcome::Returned(Err(error)), true) if error.is_connection_lost() => {
-            return Err(Refused::untold(RefusalCause::Handler(error)));
+            return Err(Refused::unanswered(RefusalCause::Handler(error)));
         }
         (HandlerOutcome::Returned(Err(error)), true) => refuse::answer_error(ctx, error),
         (HandlerOutcome::Returned(Err(error)), false) => {
-            return Err(Refused::untold(RefusalCause::Handler(error)));
+            return Err(Refused::unanswered(RefusalCause::Handler(error)));
         }
         (HandlerOutcome::Panicked, _) => {
             return Err(Refused::new(Status::INTERNAL_SERVER_ERROR, RefusalCause::Panic));

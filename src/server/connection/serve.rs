@@ -134,7 +134,7 @@ pub(super) fn plan<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<
 
 /// Sends what is left of the answer. The body's source belongs to the application, and may panic as a handler may.
 pub(super) fn poll_send(ctx: &mut Context, cx: &mut task::Context<'_>) -> Poll<Result<(), Box<Refused>>> {
-    let panicked = |_| Poll::Ready(Err(Refused::untold(RefusalCause::Panic)));
+    let panicked = |_| Poll::Ready(Err(Refused::unanswered(RefusalCause::Panic)));
     catch_unwind(AssertUnwindSafe(|| ctx.poll_send(cx))).unwrap_or_else(panicked)
 }
 
