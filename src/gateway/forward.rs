@@ -37,7 +37,7 @@ impl Context {
     /// ([`ExchangeError::PeerClosed`](crate::ExchangeError::PeerClosed)); or if the request's body is cut short,
     /// malformed or too slow. If an answer has already been sent, even in part, it fails with
     /// [`InvalidAnswer::Sent`](crate::InvalidAnswer::Sent) and does not await the call, so a handler that tries again
-    /// asks no server in vain.
+    /// sends no request in vain.
     ///
     /// # Examples
     ///
@@ -89,10 +89,10 @@ impl Context {
         call: impl IntoFuture<Output = Result<Call, ClientError>>,
         change: impl FnOnce(&mut Response) -> O,
     ) -> Result {
-        // The server behind would work for nobody.
+        // Checked before the call is awaited: the server behind would work for an answer that cannot be sent.
         self.check_unsent()?;
         if self.body_reader().has_begun() {
-            // What is left must not pass for all of it.
+            // The server behind would take the rest of the body for the whole of it.
             return Err(Error::new(Status::BAD_GATEWAY, "a part of the body was read before"));
         }
         let opening = pin!(call.into_future());
@@ -106,7 +106,7 @@ impl Context {
                 let mut call = call.borrow_mut();
                 (call.early().status, call.early().headers.forwarded())
             };
-            // A peer that expects a 100 gets it from this server, as soon as its body is wanted (§10.1.1).
+            // A peer that expects a 100 gets it from this server, as soon as its body is wanted (RFC 9110 §10.1.1).
             if status != Status::CONTINUE || !self.expects_continue() {
                 self.informational(status, &fields).await?;
             }
@@ -114,7 +114,7 @@ impl Context {
         let head =
             poll_fn(|cx| call.borrow_mut().poll_head(cx, &mut self.response)).await.map_err(gateway_error);
         let connection_options = self.response.headers.forward();
-        // The handler's own, whose place they took.
+        // The fields that the handler had set: `poll_head` has left them where those of the response were.
         self.response.headers.append_all(&call.borrow_mut().early().headers);
         if let Err(error) = head.and_then(|()| change(&mut self.response).into_result()) {
             std::mem::swap(&mut self.response.headers, &mut call.borrow_mut().early().headers);
@@ -126,7 +126,7 @@ impl Context {
             let (body, out) = self.duplex().await?;
             let mut body = body.skip_buffered();
             join_first(relay(&call, &connection_options, out), pump.run_and_watch(&mut body)).await?;
-            // Many servers answer while they read.
+            // Many servers answer while they still read the request.
             pump.run(&mut body).await?;
         }
         call.into_inner().release();
@@ -139,11 +139,12 @@ async fn next_interim(call: &RefCell<Call>) -> Result<bool> {
     poll_fn(|cx| call.borrow_mut().poll_interim(cx)).await.map_err(gateway_error)
 }
 
-/// Forwards the body of the response to the peer, and the trailers that this `listing` does not keep from it.
+/// Forwards the body of the response to the peer, and its trailers, except those that its `connection_options` name
+/// (RFC 9110 §7.6.1).
 async fn relay(call: &RefCell<Call>, connection_options: &Headers, mut out: Writer<'_>) -> Result {
     loop {
         let chunk = async { poll_fn(|cx| call.borrow_mut().poll_chunk(cx)).await.map_err(gateway_error) };
-        // A server that pauses may have sent what its client waits for.
+        // A server that pauses may have sent all that its client waits for, so nothing is held back.
         let pause = async {
             out.flush().await?;
             out.peer_gone().await
@@ -164,16 +165,16 @@ async fn relay(call: &RefCell<Call>, connection_options: &Headers, mut out: Writ
     Ok(out.finish_with(&trailers).await?)
 }
 
-/// Forwards the body of a request to the server behind. It can be stopped at any time, and continues where it was.
+/// Forwards the body of a request to the server behind. A pump can be stopped at any time, and continues where it was.
 struct Pump<'c> {
     call: &'c RefCell<Call>,
     chunk: Vec<u8>,
-    /// How many bytes of the piece have been sent.
+    /// How many bytes of `chunk` have been sent.
     sent: usize,
 }
 
 impl Pump<'_> {
-    /// Begins with `buffered`, which is all of the body if it was received before.
+    /// Creates a pump that begins with `buffered`, which is all of the body if it was received before.
     fn new<'c>(call: &'c RefCell<Call>, buffered: &[u8]) -> Pump<'c> {
         Pump { call, chunk: buffered.to_vec(), sent: 0 }
     }
@@ -183,8 +184,8 @@ impl Pump<'_> {
         self.run_until(async |_: &mut Reader<'_>| pending().await, body).await
     }
 
-    /// Runs as [`Pump::run`] does, and then waits until the peer closes, which is an error. What is not forwarded is
-    /// discarded, since many peers take nothing of an answer before they have sent all of their request.
+    /// Runs as [`Pump::run`] does, and then waits until the peer closes, which is an error. The rest of the body is
+    /// discarded, since many peers read no answer before they have sent the whole request.
     async fn run_and_watch(&mut self, body: &mut Reader<'_>) -> Result {
         self.run_until(async |body: &mut Reader<'_>| body.peer_gone().await, body).await?;
         while let Ok(Some(_)) = body.chunk().await {}
@@ -196,7 +197,7 @@ impl Pump<'_> {
         self.call.borrow().is_wanted()
     }
 
-    /// Runs, unless `left` fails because the peer has left while the server behind takes no more.
+    /// Runs until `gone` fails because the peer is gone, which is awaited while the server behind takes no data.
     async fn run_until(
         &mut self,
         gone: impl AsyncFn(&mut Reader<'_>) -> Result,
@@ -209,7 +210,7 @@ impl Pump<'_> {
                 self.sent += join_first(write, gone(body)).await?;
             }
             let chunk = async { Ok(body.chunk().await?) };
-            // A peer that pauses may be waiting for an answer to what it has sent.
+            // A peer that pauses may wait for an answer to the part that it has sent.
             let flush = self.poll_call(Call::poll_sent);
             let Some(chunk) = join_first(chunk, flush).await? else {
                 let trailers = body.trailers().forwarded_behind(&body.request.headers);
@@ -227,7 +228,7 @@ impl Pump<'_> {
         let end = |call: &mut Call, cx: &mut task::Context<'_>| {
             let ended = ready!(call.poll_end(cx, trailers));
             if !call.is_answered() {
-                // The time limit of whoever waits for the answer begins now.
+                // The task that awaits the answer must be polled, since the time limit of the answer begins now.
                 cx.waker().wake_by_ref();
             }
             Poll::Ready(ended)
@@ -235,7 +236,7 @@ impl Pump<'_> {
         self.poll_call(end).await
     }
 
-    /// Awaits what `poll` does with the call.
+    /// Polls the call until `poll` is ready.
     async fn poll_call<T>(
         &self,
         mut poll: impl FnMut(&mut Call, &mut task::Context<'_>) -> Poll<Result<T, ClientError>>,
@@ -244,7 +245,7 @@ impl Pump<'_> {
     }
 }
 
-/// The error of a gateway whose server behind fails.
+/// The error of a handler whose server behind fails: the client's, with the status of a gateway.
 fn gateway_error(error: ClientError) -> Error {
     Error::new(error.owed(), error)
 }

@@ -14,10 +14,10 @@ pub(super) struct Boundary {
     finder: Finder<'static>,
 }
 
-/// What some bytes of a body begin with.
+/// The result of a scan: how the scanned bytes begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scan {
-    /// This many bytes, at least one, that are not part of a delimiter, whatever follows them.
+    /// The count of bytes, at least one, that are not part of a delimiter, however the body goes on.
     Data(usize),
     /// A whole delimiter.
     Delimiter,
@@ -25,12 +25,12 @@ pub(super) enum Scan {
     Partial,
 }
 
-/// What the line of a delimiter announces.
+/// The kind of a delimiter, by the rest of its line (RFC 2046 §5.1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DelimiterKind {
-    /// Another part.
+    /// Another part follows.
     Part,
-    /// The end of the parts.
+    /// The last part has ended.
     Close,
 }
 
@@ -66,7 +66,7 @@ impl Boundary {
         self.finder.needle().len()
     }
 
-    /// What `bytes` begin with.
+    /// Scans `bytes` of a part, up to the first delimiter.
     pub(super) fn scan(&self, bytes: &[u8]) -> Scan {
         let data = self.finder.find(bytes).unwrap_or_else(|| bytes.len() - self.partial_len(bytes));
         match data {
@@ -76,19 +76,19 @@ impl Boundary {
         }
     }
 
-    /// What `bytes` of a preamble begin with.
+    /// Scans `bytes` of a preamble, up to the first delimiter.
     ///
     /// # Errors
     ///
-    /// Some programs find a boundary anywhere in a preamble, others only at the start of a line, and they differ in what
-    /// ends a line. No honest client sends one that is not behind a CRLF.
+    /// Fails on a boundary that does not follow a CRLF. Some programs find a boundary anywhere in a preamble, others
+    /// only at the start of a line, and they differ in which octets end a line. No honest client sends such a boundary.
     pub(super) fn scan_preamble(&self, bytes: &[u8]) -> Result<Scan, MultipartError> {
         let delimiter = self.finder.needle();
         match memmem::find(bytes, &delimiter[2..]) {
             Some(2) if bytes.starts_with(b"\r\n") => Ok(Scan::Delimiter),
             Some(at) if bytes[..at].ends_with(b"\r\n") => Ok(Scan::Data(at - 2)),
             Some(_) => Err(MultipartError::Delimiter),
-            // All that may be the start of a delimiter stays.
+            // The bytes that may be the start of a delimiter are kept for the next scan.
             None => match bytes.len().saturating_sub(delimiter.len() - 1) {
                 0 => Ok(Scan::Partial),
                 count => Ok(Scan::Data(count)),
@@ -118,7 +118,7 @@ fn is_bchar(octet: &u8) -> bool {
 /// # Errors
 ///
 /// RFC 2046 §5.1.1 lets a boundary be the beginning of a longer line. A program that takes such a line for data and one
-/// that takes it for a boundary read two different bodies, so it is refused here.
+/// that takes it for a boundary read two different bodies, so such a line is refused.
 pub(super) fn parse_delimiter_line(
     rest: &[u8],
     is_end: bool,
@@ -139,8 +139,8 @@ pub(super) fn parse_delimiter_line(
     }
 }
 
-/// How much whitespace, which transports may have added, can follow a boundary. It bounds how often it is scanned
-/// again.
+/// How much whitespace, which transports may have added, can follow a boundary. The bound also limits how often a line
+/// that arrives in small pieces is scanned again.
 const PADDING_MAX: usize = 128;
 
 impl fmt::Debug for Boundary {
@@ -218,7 +218,7 @@ mod tests {
         }
     }
 
-    /// `\n--b--` was skipped as preamble, and the parts after it were read. For Go, undici and others there were none.
+    /// A reader that skips `\n--b--` as preamble reads the parts after it; for Go, undici and others there are none.
     #[test]
     fn a_preamble_contains_no_boundary() {
         let boundary = Boundary::new(b"b").unwrap();

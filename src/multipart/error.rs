@@ -10,8 +10,8 @@ use crate::wire::WireDetail;
 
 /// How a body broke the rules of `multipart/form-data`, or a limit of [`MultipartLimits`](super::MultipartLimits).
 ///
-/// It is inside the [`io::Error`] that reading parts returns, unless the body itself could not be read. A handler that
-/// passes it on with `?` answers with [the status it owes](MultipartError::owed).
+/// The error is inside the [`io::Error`] that reading parts returns, unless the body itself could not be read. A
+/// handler that passes it on with `?` answers with [the status it owes](MultipartError::owed).
 ///
 /// Parts are named by their number, from 1, or by the quoted beginning of their name; limits with their value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -22,7 +22,7 @@ pub enum MultipartError {
     /// The body has a content coding, which [`Context::decode_body`](crate::Context::decode_body) can undo (RFC 9110
     /// §8.4).
     ContentCoding,
-    /// The content is not here: it is a stream, or was not read. The application asked too early.
+    /// The content is not in memory: it is a stream, or was not received before the application read it.
     Unread,
     /// The boundary is missing, or does not consist of 1 to 70 allowed characters (RFC 2046 §5.1.1).
     Boundary,
@@ -50,7 +50,7 @@ pub enum MultipartError {
     PartTooLarge(Box<str>, Box<WireDetail>),
     /// The whole body is larger than the limit.
     BodyTooLarge(Box<WireDetail>),
-    /// What precedes the first boundary, or follows the last, is larger than the limit.
+    /// The preamble or the epilogue, which surround the parts, is larger than the limit.
     MarginTooLarge(Box<WireDetail>),
 }
 

@@ -178,7 +178,7 @@ impl fmt::Debug for Form {
 
 /// Escapes `name`, which is put in quotes (HTML, "multipart/form-data encoding algorithm").
 fn escaped(name: &str) -> String {
-    // One at the end would escape the closing quote, and all behind it would become part of the name.
+    // A backslash at the end would escape the closing quote, and all that follows would become part of the name.
     name.replace('\\', r"\\").replace('"', "%22").replace('\r', "%0D").replace('\n', "%0A")
 }
 

@@ -28,7 +28,7 @@ pub(super) struct Malformed;
 
 impl<'a> Parameters<'a> {
     /// The value of the parameter `name`, in any case, which must not be repeated. Nor may it be in pieces, as `name*0`
-    /// (RFC 2231 §3): some programs put these together, others do not know them, and so read another value.
+    /// (RFC 2231 §3): some programs join the pieces, others ignore them, and so read another value.
     ///
     /// `name*` is another parameter, with an encoded value (RFC 8187 §3.2).
     pub(super) fn unique(&self, name: &str) -> Result<Option<Cow<'a, [u8]>>, Malformed> {

@@ -13,7 +13,7 @@ use super::part_head::PartHead;
 use crate::error::Excerpt;
 use crate::wire::WireDetail;
 
-/// Takes a body apart, as far as it has arrived. Its memory does not grow with the body.
+/// Takes a body apart, as far as it has arrived, in memory that does not grow with the body.
 pub(super) struct Parser<R> {
     source: R,
     pub(super) boundary: Boundary,
@@ -28,7 +28,7 @@ pub(super) struct Parser<R> {
     size: u64,
     /// The head of this part.
     pub(super) head: PartHead,
-    /// Why nothing more can be read.
+    /// The error that all further reads fail with.
     failed: Option<MultipartError>,
 }
 
@@ -127,7 +127,7 @@ impl<R: AsyncRead + Unpin> Parser<R> {
                     self.state = State::Content;
                 }
                 // By the grammar, this part has no content; many programs read the delimiter as content. No honest
-                // client sends it, since content must not begin with the boundary either (RFC 2046 §5.1.1).
+                // client sends such a part, since content must not begin with the boundary either (RFC 2046 §5.1.1).
                 (Scan::Delimiter, State::EmptyLine) => {
                     return Poll::Ready(Err(MultipartError::Delimiter.into()));
                 }
@@ -156,8 +156,8 @@ impl<R: AsyncRead + Unpin> Parser<R> {
         }
     }
 
-    /// Reads the head of a part. It begins with the CRLF of the line before it, so that an empty head ends like any
-    /// other.
+    /// Reads the head of a part. The head begins with the CRLF of the line before it, so that an empty head ends like
+    /// any other.
     fn poll_head(&mut self, cx: &mut task::Context<'_>, mut searched: usize) -> Poll<io::Result<()>> {
         loop {
             let unread = self.window.unread();
@@ -177,7 +177,7 @@ impl<R: AsyncRead + Unpin> Parser<R> {
         }
     }
 
-    /// Reads everything after the last boundary, which means nothing, but is not the next request.
+    /// Reads and drops the epilogue, which would otherwise be taken for the next request.
     fn poll_epilogue(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         loop {
             let count = self.window.unread().len();
@@ -223,7 +223,7 @@ impl<R: AsyncRead + Unpin> Parser<R> {
         }
     }
 
-    /// Notes an error, after which nothing more can be read.
+    /// Records an error, which all further reads fail with.
     pub(super) fn record_failure<T>(&mut self, result: io::Result<T>) -> io::Result<T> {
         if let Err(error) = &result {
             self.failed = error.get_ref().and_then(|error| error.downcast_ref()).cloned();
@@ -284,7 +284,7 @@ impl<R: AsyncRead + Unpin> Parser<R> {
 /// The least size of the window.
 const WINDOW_MIN: usize = 16 << 10;
 
-/// No honest head is longer, and there is room for it from the start.
+/// The most that `head_max` may be, since the window has room for a whole head from the start.
 const HEAD_MAX: usize = 1 << 20;
 
 /// The CRLFs around a head.
@@ -321,8 +321,8 @@ impl Window {
         Window { bytes, start: 0, end: first.len(), received: 0, is_end: false }
     }
 
-    /// Reads more, and returns how much, 0 at the end. There must be room: what is unread must be smaller than the
-    /// window.
+    /// Reads more, and returns how many bytes, 0 at the end. The unread bytes must not fill the window: a read without
+    /// room would look like the end.
     fn poll_fill<R: AsyncRead + Unpin>(
         &mut self,
         cx: &mut task::Context<'_>,
@@ -349,7 +349,7 @@ impl Window {
         self.take(count);
     }
 
-    /// Advances the window, and returns what it has passed.
+    /// Advances the window, and returns the bytes that it has passed.
     fn take(&mut self, count: usize) -> &[u8] {
         let range = self.start..self.end.min(self.start + count);
         self.start = range.end;

@@ -76,8 +76,8 @@ impl<R> Part<'_, R> {
         &self.parser.head.disposition.name
     }
 
-    /// Returns the peer's name for the file, if this is one. It can be any text, `../../etc/passwd` for example: it is
-    /// meant for people, not for a file system. See [`Part::save`].
+    /// Returns the peer's name for the file, if this is one. The name can be any text, `../../etc/passwd` for example:
+    /// it is meant for people, not for a file system. See [`Part::save`].
     pub fn file_name(&self) -> Option<&str> {
         self.parser.head.disposition.file_name.as_deref()
     }
@@ -129,7 +129,7 @@ impl<R: AsyncRead + Unpin> Part<'_, R> {
     /// name for the file is not used.
     ///
     /// The file is written on threads for blocking work, up to
-    /// [`MultipartLimits::part_max`](super::MultipartLimits::part_max) bytes. It is removed if that fails, or the
+    /// [`MultipartLimits::part_max`](super::MultipartLimits::part_max) bytes. The file is removed if that fails, or the
     /// future is dropped.
     ///
     /// # Errors
@@ -177,11 +177,11 @@ impl<R: AsyncRead + Unpin> Part<'_, R> {
     }
 }
 
-/// Copying this much is cheaper than a detour through another thread.
+/// How much is copied before another thread writes it: a copy of less is cheaper than the detour.
 const WRITE_BUFFER_LEN: usize = 64 << 10;
 
-/// Whether `name` is the name of a file and nothing else, on any system, and of one that is not hidden. Callers are
-/// supposed to choose it themselves, but some will use the peer's.
+/// Whether `name` is the name of a file and nothing else, on any system, and of one that is not hidden. Applications
+/// are supposed to choose the name, but some will use the peer's.
 fn is_plain_name(name: &str) -> bool {
     is_file_name(name) && !name.starts_with('.') && !name.contains(|c: char| c == ':' || c.is_control())
 }
@@ -190,7 +190,7 @@ fn is_plain_name(name: &str) -> bool {
 struct TempFile(Option<RemoveOnDrop>);
 
 impl TempFile {
-    /// Creates a new file. If the caller is gone by then, the file is removed again.
+    /// Creates a new file. If the caller's future was dropped meanwhile, the file is removed again.
     fn create(path: PathBuf) -> io::Result<(fs::File, TempFile)> {
         let file = fs::File::create_new(&path)?;
         Ok((file, TempFile(Some(RemoveOnDrop(path)))))
@@ -216,7 +216,7 @@ impl Drop for TempFile {
     }
 }
 
-/// A file that is removed when this is dropped, unless the path is empty. Errors cannot be reported.
+/// A path whose file is removed on drop, unless the path is empty. Errors cannot be reported.
 struct RemoveOnDrop(PathBuf);
 
 impl Drop for RemoveOnDrop {

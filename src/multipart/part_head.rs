@@ -48,7 +48,7 @@ impl PartHead {
 }
 
 /// The field at the front of `lines` without the ends of its lines, and what follows it. `None` if one of its lines has
-/// nothing but whitespace: others could take that one for the end of the head.
+/// nothing but whitespace: other programs could take that line for the end of the head.
 fn unfolded(lines: &[u8]) -> Option<(Cow<'_, [u8]>, &[u8])> {
     let (mut field, mut rest) = (Cow::Borrowed(&b""[..]), lines);
     loop {
@@ -67,7 +67,7 @@ fn unfolded(lines: &[u8]) -> Option<(Cow<'_, [u8]>, &[u8])> {
     }
 }
 
-/// Reads the only content disposition.
+/// Parses the content disposition, of which there must be exactly one.
 fn disposition(part: usize, headers: &Headers) -> Result<Disposition, MultipartError> {
     // Content in base64 or quoted-printable would be misread (RFC 7578 §4.7).
     let is_plain = |coding: &[u8]| PLAIN_CODINGS.iter().any(|plain| coding.eq_ignore_ascii_case(plain));
@@ -85,7 +85,7 @@ fn disposition(part: usize, headers: &Headers) -> Result<Disposition, MultipartE
 /// The transfer encodings that change nothing (RFC 2045 §6.2).
 const PLAIN_CODINGS: &[&[u8]] = &[b"7bit", b"8bit", b"binary"];
 
-/// What `content-disposition` says about a part. The peer chooses both names.
+/// The field `content-disposition` of a part. The peer chooses both names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Disposition {
     pub(super) name: String,
@@ -120,14 +120,15 @@ impl Disposition {
 /// The text that a client spells as `value`: as browsers do, or in encoded words.
 fn text(value: &[u8]) -> Result<String, Malformed> {
     match encoded_words(value) {
-        // .NET encodes only what it has to. ASCII that is disguised would pass by a program that does not decode it.
+        // .NET encodes only names that need it. Encoded ASCII would be hidden from a program that does not decode, so
+        // it stays as it is.
         Some(text) if !text.is_ascii() => Ok(text),
         _ => unescaped(value),
     }
 }
 
 /// Undoes the escapes of browsers in a name: `%22` for a quote, `%0D` and `%0A` for the end of a line (HTML,
-/// "multipart/form-data encoding algorithm"). They escape nothing else, not even `%`.
+/// "multipart/form-data encoding algorithm"). Browsers escape nothing else, not even `%`.
 fn unescaped(mut name: &[u8]) -> Result<String, Malformed> {
     let mut plain = Vec::with_capacity(name.len());
     loop {

@@ -10,7 +10,7 @@ use crate::exchange::{Bounds, Clock};
 use crate::net::tls::TlsAcceptor;
 use crate::net::{Conn, DeadlineTable};
 
-/// What the connections of one core have in common.
+/// The state that the connections of one core share.
 pub(super) struct CoreState {
     pub(super) bounds: Bounds,
     on_error: Option<OnError>,
@@ -36,14 +36,14 @@ impl CoreState {
     #[cold]
     pub(super) fn report(&self, refusal: Refusal<'_>) {
         self.stats.count_error(&refusal.cause);
-        // A panic of the application's function must end neither the exchange that it is told about nor the core; nor
-        // may one from dropping the cause.
+        // A panic of the application's function, or of the cause when it is dropped, must end neither the exchange nor
+        // the core.
         let _ = catch_unwind(AssertUnwindSafe(move || {
             self.on_error.iter().for_each(|on_error| on_error(&refusal));
         }));
     }
 
-    /// Counts what went through a connection since the last call.
+    /// Counts the bytes that a connection has carried since the last call.
     #[inline]
     pub(super) fn count_traffic(&self, conn: &mut Conn) {
         let traffic = conn.take_traffic();

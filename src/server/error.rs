@@ -26,14 +26,14 @@ pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 /// - 415 for a body in an unknown coding, or of a type other than the form that the handler asks for.
 ///
 /// A [`Status`] converts too. An error of your own can choose its status: it returns a [`Status`] as its
-/// [`source`](StdError::source), which with the crate thiserror is a field `#[source] Status`. What is not a
-/// [`std::error::Error`], such as a `Box<dyn Error + Send + Sync>`, an `anyhow::Error` or a string, converts with
-/// [`Error::other`] or [`Error::new`]. A failed request to another server is answered with 500 like any other error; a
-/// gateway answers with what [`ClientError::owed`](crate::ClientError::owed) returns.
+/// [`source`](StdError::source), which with the crate thiserror is a field `#[source] Status`. Other causes, such as a
+/// `Box<dyn Error + Send + Sync>`, an `anyhow::Error` or a string, convert with [`Error::other`] or [`Error::new`]. A
+/// failed request to another server is answered with 500 like any other error; a gateway answers with what
+/// [`ClientError::owed`](crate::ClientError::owed) returns.
 ///
 /// `Error` does not implement [`std::error::Error`] itself, because that would rule out the conversion from all other
-/// errors. It converts into a `Box<dyn Error>`, which a `main` function may return, and through that into an anyhow
-/// error: `anyhow::Error::from_boxed(error.into())`.
+/// errors. An `Error` converts into a `Box<dyn Error>`, which a `main` function may return, and through that into an
+/// anyhow error: `anyhow::Error::from_boxed(error.into())`.
 ///
 /// # Examples
 ///
@@ -162,7 +162,8 @@ impl Error {
         self.cause().is_some() && self.owed().is_client_error() || self.is_connection_lost()
     }
 
-    /// The error of type `E` that the handler met when it read or wrote, if it did.
+    /// The cause, if it is an `E`, also inside an [`io::Error`]: the error of a read or a write that the handler passes
+    /// on.
     pub(super) fn downcast_cause<E: StdError + 'static>(&self) -> Option<&E> {
         let cause = self.cause()?;
         let inner = || cause.downcast_ref::<io::Error>()?.get_ref()?.downcast_ref();
@@ -188,9 +189,9 @@ impl<E: Cause> From<E> for Error {
     }
 }
 
-/// What `?` converts into an [`Error`]: each [`std::error::Error`] that is [`Send`], [`Sync`] and `'static`.
+/// A cause that `?` converts into an [`Error`]: each [`std::error::Error`] that is [`Send`], [`Sync`] and `'static`.
 ///
-/// The trait is there for its message: a compiler that meets another type says what to write.
+/// The trait exists for its diagnostic: for any other type, the compiler prints which conversion to write.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a `std::error::Error` that `?` converts into a `corehttp::Error`",
     label = "not a `std::error::Error + Send + Sync + 'static`: write `.map_err(corehttp::Error::other)?`",
@@ -201,7 +202,8 @@ impl<E: Cause> From<E> for Error {
 )]
 pub trait Cause: StdError + Send + Sync + 'static {}
 
-// Otherwise the compiler would only miss `std::error::Error`, which nobody can implement for a string.
+// Without this attribute, the compiler would print that `std::error::Error` is missing, which cannot be implemented for
+// a string.
 #[diagnostic::do_not_recommend]
 impl<E: StdError + Send + Sync + 'static> Cause for E {}
 
@@ -223,7 +225,7 @@ fn owed(error: &(dyn StdError + 'static)) -> Option<Status> {
     choices.iter().find_map(|choice| choice(error))
 }
 
-/// What nginx logs for a peer that is gone. It is never sent.
+/// The status that nginx logs for a peer that is gone. No answer has it.
 const CLIENT_CLOSED_REQUEST: Status = Status::new(499).expect("a status has three digits");
 
 impl fmt::Display for Error {
@@ -240,7 +242,7 @@ impl fmt::Display for Error {
 }
 
 impl fmt::Debug for Error {
-    /// The same as `{:#}`, since this is what `main` prints.
+    /// The same as `{:#}`, since a `main` function prints its error by `{:?}`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self:#}")
     }

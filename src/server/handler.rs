@@ -82,14 +82,14 @@ use crate::message::{Request, Status};
 /// # let _ = corehttp::Server::new().service(Log(corehttp::BoxHandler::new(|_: &mut Context| ())));
 /// ```
 ///
-/// [`Body::known_len`](crate::Body::known_len) tells how large an answer is. If the handler streams it, a
+/// [`Body::known_len`](crate::Body::known_len) returns how large an answer is. If the handler streams it, a
 /// [`Transform`](crate::Transform) can count its bytes. After an error, `ctx.response.body` is not the body of the
 /// answer: the [reason](crate::Status::reason) of the status replaces it later.
 ///
 /// There are things that middleware does not see: requests that never reach a handler, such as those with a malformed
 /// head, or a body that is too large to be buffered; the end of a handler that panics or exceeds
 /// [`Timeouts::handler`](crate::Timeouts::handler); and whether an answer that is not streamed arrives, because it is
-/// sent later. [`Server::on_error`](crate::Server::on_error) is told of these. It is also told of errors that middleware
+/// sent later. [`Server::on_error`](crate::Server::on_error) is called for these, and also for errors that middleware
 /// has seen: a log of all requests skips [`RefusalCause::Handler`](crate::RefusalCause::Handler) there.
 ///
 /// Middleware that buffers bodies itself also sees those that cannot be received, and the fields that it has set are
@@ -162,7 +162,7 @@ pub trait Handler: ErasedHandler + 'static {
     /// and return `Ok`. Once the head has been sent, an error aborts the connection or, if the answer is already
     /// complete, closes it.
     ///
-    /// [`Server::on_error`](crate::Server::on_error) is told of the error, unless it is a bare
+    /// [`Server::on_error`](crate::Server::on_error) is called for the error, unless it is a bare
     /// [`Status`](crate::Status), which is an answer like any other.
     ///
     /// # Panics
@@ -221,10 +221,10 @@ impl<H: Handler> Handler for Rc<H> {
             with a single type for all by `BoxHandler::new`"
 )]
 pub trait IntoHandler<Kind> {
-    /// The handler it becomes.
+    /// The handler that the value is converted to.
     type Handler: Handler;
 
-    /// Converts it to a handler.
+    /// Converts the value to a handler.
     fn into_handler(self) -> Self::Handler;
 }
 
@@ -300,9 +300,9 @@ where
     }
 }
 
-/// What a function that handles requests may return: `()` or [`Result`].
+/// The return type of a function that handles requests: `()` or [`Result`].
 pub trait Outcome {
-    /// Converts it to a result.
+    /// Converts the value to a result.
     ///
     /// # Errors
     ///
@@ -324,7 +324,8 @@ impl Outcome for Result {
     }
 }
 
-/// What becomes of a request's body, as [`Handler::on_head`](crate::Handler::on_head) decides.
+/// How a request's body is received, or whether the request is refused, as
+/// [`Handler::on_head`](crate::Handler::on_head) decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyPlan {
     /// The whole body is received before the handler is called, up to [`Limits::body_max`](crate::Limits::body_max). A
@@ -350,10 +351,10 @@ pub enum BodyPlan {
 /// Each request costs an allocation for the handler's future, and a call that is not inlined. Handlers of a single
 /// type, or an enum of handlers, need no box.
 ///
-/// A boxed handler can be shared among cores, so it must be [`Send`] and [`Sync`]; its future need not be. It is a
-/// `Box<dyn Handler + Send + Sync>` that can be made of closures and functions. That box, a `Box<dyn Handler>` for
-/// [one core](crate::Server::run_per_core), an `Arc<dyn Handler + Send + Sync>` and an `Rc<dyn Handler>` are handlers,
-/// too.
+/// A boxed handler can be shared among cores, so it must be [`Send`] and [`Sync`]; its future need not be. A
+/// `BoxHandler` is a `Box<dyn Handler + Send + Sync>` that can be made of closures and functions. That box, a
+/// `Box<dyn Handler>` for [one core](crate::Server::run_per_core), an `Arc<dyn Handler + Send + Sync>` and an
+/// `Rc<dyn Handler>` are handlers, too.
 ///
 /// # Examples
 ///
@@ -429,7 +430,8 @@ impl fmt::Debug for BoxHandler {
     }
 }
 
-/// What a `dyn Handler` has in place of [`Handler::handle`], whose future has no size there. Each handler has it.
+/// The method that a `dyn Handler` has in place of [`Handler::handle`], whose future has no size there. Each handler
+/// implements this trait.
 pub trait ErasedHandler {
     /// Calls [`Handler::handle`], and boxes its future.
     fn handle_boxed<'a>(&'a self, ctx: &'a mut Context) -> HandlerFuture<'a>;
@@ -453,7 +455,7 @@ impl<H: Handler + ?Sized> Handler for Box<H> {
     }
 }
 
-// Not for all that is `?Sized`, as for a box: what cores share must not cost an allocation.
+// Not for each `H: ?Sized`, as for a box: a handler that cores share must not cost an allocation.
 macro_rules! shared_dyn_handlers {
     ($($pointer:ty),*) => {$(
         impl Handler for $pointer {

@@ -81,7 +81,7 @@ where
             let opened = async { Some(open(&*make, core, bound, stop).await) };
             let opened = match runtime::select(cut, opened).await {
                 Some(Ok(opened)) => Some(opened),
-                // The launching thread returns it, unless it has given up.
+                // The launching thread returns the error, unless it has given up.
                 Some(Err(error)) => return ready.send(Err(error)).or(Ok(())),
                 // Another core has failed, and this one may be waiting for it; or the signal has come, and the grace is
                 // over for the peers that have connected.
@@ -100,7 +100,7 @@ where
             }
             match signal_task.filter(|signal_task| signal_task.is_finished()) {
                 Some(signal_task) => signal_task.await?,
-                // Something else has stopped the server, and the signal may never come.
+                // Another cause has stopped the server, and the signal may never come.
                 None => Ok(()),
             }
         });
@@ -117,7 +117,7 @@ where
     Ok(running)
 }
 
-/// The cores that have not drained yet, each of which holds a receiver.
+/// Holds each core until all of them have drained. A core that has not drained yet holds a receiver.
 #[derive(Default)]
 struct DrainBarrier(watch::Sender<()>);
 
@@ -150,13 +150,13 @@ fn give_up(running: &Running, error: Error) -> Error {
     }
 }
 
-/// What one core is given to start with.
+/// The parts that one core starts with.
 struct BoundCore {
     listeners: Vec<(BoundSocket, Dispatch)>,
     handoffs: mpsc::UnboundedReceiver<Handoff>,
     /// The senders to all cores, held by the one that accepts for the others.
     core_senders: Vec<CoreSender>,
-    /// Where the cores wait until each has a handler.
+    /// Holds each core until all of them have a handler.
     handlers_ready: Arc<Barrier>,
     totals: Arc<ServerTotals>,
     stats: Arc<CoreStats>,

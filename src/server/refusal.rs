@@ -37,7 +37,8 @@ pub struct Refusal<'a> {
     pub connection_id: u64,
     /// The number of the exchange on its connection, counted from 1; 0 if the connection itself was refused.
     pub exchange_number: u64,
-    /// The request, if its head was received and valid. It is as the handler left it, and its body may be gone.
+    /// The request, if its head was received and valid. The request is as the handler left it, and its body may be
+    /// gone.
     pub request: Option<&'a Request>,
     /// The cause.
     pub cause: RefusalCause,
@@ -138,10 +139,10 @@ impl From<ExchangeError> for RefusalCause {
     }
 }
 
-/// A refusal that is still to be answered: what the peer is told, and why.
+/// A refusal that is still to be answered: with which status, and why.
 #[derive(Debug)]
 pub(in crate::server) struct Refused {
-    /// `None` if the peer is told nothing, because it is gone, or has part of another answer.
+    /// `None` if the peer is not answered, because it is gone, or has received part of another answer.
     pub(in crate::server) status: Option<Status>,
     pub(in crate::server) cause: RefusalCause,
 }

@@ -70,12 +70,12 @@ impl Running {
         lock(&self.inner.threads).push(core);
     }
 
-    /// Returns a receiver that learns when the server is told to stop.
+    /// Returns a receiver of the order to stop.
     pub(super) fn stop_signal(&self) -> watch::Receiver<Option<Stop>> {
         self.inner.stop.subscribe()
     }
 
-    /// Returns what stops the server when it is dropped.
+    /// Returns a guard that stops the server when it is dropped.
     pub(super) fn stop_on_drop(&self, grace: Duration) -> StopOnDrop {
         StopOnDrop { running: self.clone(), grace }
     }
@@ -130,9 +130,9 @@ impl Running {
 
     /// Waits until all cores have stopped. Any number of threads may wait.
     ///
-    /// It blocks the thread, so a task of another runtime waits with
-    /// `tokio::task::spawn_blocking(move || running.wait()).await`. On a core of this server that would never end,
-    /// because a core ends only after its blocking work.
+    /// The call blocks the thread, so a task of another runtime waits with
+    /// `tokio::task::spawn_blocking(move || running.wait()).await`. On a core of this server, such a wait would never
+    /// end, because a core ends only after its blocking work.
     ///
     /// # Errors
     ///
@@ -157,14 +157,14 @@ impl Running {
         result
     }
 
-    /// Returns what the server has counted so far.
+    /// Returns the counts of the server so far.
     pub fn stats(&self) -> ServerStats {
         ServerStats::from_cores(self.inner.stats.iter().map(|core| &**core))
     }
 }
 
 /// Held by a core while it accepts connections, and by the task that awaits a signal to stop. Dropping it stops the
-/// server, unless it was told to stop before. A core that fails must not end alone: its share of the peers would not be
+/// server, unless it was stopped before. A core that fails must not end alone: its share of the peers would not be
 /// served, and the error would not be reported.
 pub(super) struct StopOnDrop {
     running: Running,

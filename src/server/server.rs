@@ -59,10 +59,9 @@ impl Server {
     /// Creates a server that will listen on `address`.
     ///
     /// An address is a string, such as `"127.0.0.1:8080"`, `"[::]:8080"` for IPv6 and IPv4, `"localhost:8080"` or
-    /// `"unix:/run/app.sock"`; a [`SocketAddr`](std::net::SocketAddr); a host and a port, such as `("127.0.0.1", port)`;
-    /// a port alone, for every address; a path; an open listener of the standard library; or a
-    /// [`MemoryListener`](crate::MemoryListener). [`Address`] says more about each, such as who can connect to a Unix
-    /// socket.
+    /// `"unix:/run/app.sock"`; a [`SocketAddr`](std::net::SocketAddr); a host and a port, such as
+    /// `("127.0.0.1", port)`; a port alone, for every address; a path; an open listener of the standard library; or a
+    /// [`MemoryListener`](crate::MemoryListener). [`Address`] describes each, such as who can connect to a Unix socket.
     ///
     /// A TCP port that is in use is an error, unless both servers [share it](Server::share_port).
     pub fn bind(address: impl Into<Address>) -> Server {
@@ -114,17 +113,17 @@ impl Server {
     /// and sets `SO_REUSEPORT`.
     ///
     /// Linux resets the connections that complete their handshake in the moment when the older server closes its
-    /// sockets: 5 of 142,000 in a test. With `sysctl net.ipv4.tcp_migrate_req=1` (Linux 5.14) it gives them to the newer
-    /// one, and nobody is turned away.
+    /// sockets: 5 of 142,000 in a test. With `sysctl net.ipv4.tcp_migrate_req=1` (Linux 5.14) Linux gives them to the
+    /// newer one, and no peer is turned away.
     #[doc(alias = "reuse_port")]
     pub fn share_port(mut self, share_port: bool) -> Server {
         self.launch.listen.share_port = share_port;
         self
     }
 
-    /// Sets the mode of the files of Unix sockets, such as `0o660`. Whoever may write to the file may connect. A proxy
-    /// in front often runs as another user, which the umask keeps out, but `0o660` lets in if both are in the same
-    /// group. By default, the umask determines the mode.
+    /// Sets the mode of the files of Unix sockets, such as `0o660`. A process that may write to the file may connect. A
+    /// proxy in front often runs as another user, which the umask keeps out, but `0o660` lets in if both are in the
+    /// same group. By default, the umask determines the mode.
     ///
     /// # Examples
     ///
@@ -198,10 +197,10 @@ impl Server {
     /// Sets a function that is called with every refusal and every failed exchange. If the connection then fails before
     /// it has carried the answer, the function is not called again. Default: none.
     ///
-    /// It is not called for a handler that fails with a bare [`Status`](crate::Status), which is an answer like any
-    /// other unless it cuts one off; for a peer that got an error and then closes before the end of its body; or for
-    /// connections that are cut when the grace period of a stop is over ([`ServerCounts::cut`]). It runs on the core
-    /// where the error happened, so it should return quickly.
+    /// The function is not called for a handler that fails with a bare [`Status`](crate::Status), which is an answer
+    /// like any other unless it cuts one off; for a peer that got an error and then closes before the end of its body;
+    /// or for connections that are cut when the grace period of a stop is over ([`ServerCounts::cut`]). The function
+    /// runs on the core where the error happened, so it should return quickly.
     pub fn on_error(mut self, on_error: impl Fn(&Refusal<'_>) + Send + Sync + 'static) -> Server {
         self.settings.on_error = Some(Arc::new(on_error));
         self

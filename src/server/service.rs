@@ -54,7 +54,7 @@ impl<H: Handler> Service<H> {
     ///
     /// # Errors
     ///
-    /// Fails if the connection ended early. The peer has already been told, if that was possible.
+    /// Fails if the connection ended early. The peer has already been answered, if that was possible.
     pub fn serve_connection(
         &self,
         io: impl AsyncRead + AsyncWrite + 'static,
@@ -103,7 +103,7 @@ impl<H: Handler> Service<H> {
         peer: PeerAddr,
         io: impl AsyncRead + AsyncWrite + 'static,
     ) -> impl Future<Output = io::Result<()>> {
-        // Made outside of the future, which would otherwise have room for `io` as long as the connection lasts.
+        // Made outside of the future, which would otherwise keep room for `io` as long as the connection lasts.
         let mut connection = Connection::new(self.worker.clone(), self.connect(peer, io));
         async move {
             let served = poll_fn(|cx| connection.poll_serve(cx)).await;
@@ -113,8 +113,8 @@ impl<H: Handler> Service<H> {
     }
 
     /// Stops all clones gracefully: idle connections are closed, and the others after the answer in progress, which
-    /// says `connection: close`. A new connection has a second to send its first request, and one that has just carried
-    /// an answer has a quarter of a second for the next.
+    /// carries `connection: close`. A new connection has a second to send its first request, and one that has just
+    /// carried an answer has a quarter of a second for the next.
     ///
     /// Returns at once. Each [`Service::serve_connection`] returns when its connection is done; dropping its future
     /// cuts the connection. A connection that is served after this call gets one answer, and is closed.
@@ -124,16 +124,16 @@ impl<H: Handler> Service<H> {
 
     /// Answers one request without a connection, for tests of handlers.
     ///
-    /// As on a connection, the handler is first asked for its [`BodyPlan`](super::BodyPlan), and a body that exceeds it
-    /// is refused. A body that is a stream is received before the handler runs, whatever the plan, so
-    /// [`Context::buffer_body`] has nothing left to refuse.
+    /// As on a connection, a body that exceeds the handler's [`BodyPlan`](super::BodyPlan) is refused. A body that is a
+    /// stream is received before the handler runs, whatever the plan, so [`Context::buffer_body`] has nothing left to
+    /// refuse.
     ///
     /// The handler sees [`PeerAddr::Memory`] as the address of the peer, and no TLS session;
     /// [`Service::respond_from`] has another address.
     ///
     /// The response is as the handler left it: without the fields that are computed when an answer is sent, and with
-    /// its content even if the request is a HEAD. What the handler writes with [`Context::stream`] becomes the body, up
-    /// to the point where an answer would have been aborted; in answer to a HEAD, it is dropped.
+    /// its content even if the request is a HEAD. Content that the handler writes with [`Context::stream`] becomes the
+    /// body, up to the point where an answer would have been aborted; in answer to a HEAD, it is dropped.
     ///
     /// # Examples
     ///
@@ -147,7 +147,7 @@ impl<H: Handler> Service<H> {
     ///     Ok(())
     /// }
     ///
-    /// // What follows can be the body of a `#[test]`.
+    /// // The rest can be the body of a `#[test]`.
     /// let service = Server::new().service(greet);
     /// let get = |url: &str| corehttp::block_on(service.respond(Request::get(url).unwrap())).unwrap();
     /// assert_eq!(get("/?name=Ada").body.bytes(), b"Hello, Ada!");

@@ -1,4 +1,4 @@
-//! [`ServerStats`]: what a server has done, in numbers; and as text for Prometheus.
+//! [`ServerStats`]: the counts of a server, also as text for Prometheus.
 
 use std::fmt;
 use std::iter::zip;
@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::refusal::RefusalCause;
 use crate::exchange::{ExchangeError, Phase};
 
-/// What a server has counted so far, for each core and in total.
+/// The counts of a server so far, for each core and in total.
 ///
 /// The counters are read without a lock while the cores go on counting, so they may be a moment apart.
 ///
@@ -66,7 +66,7 @@ pub struct ServerCounts {
     pub received: u64,
     /// Bytes sent, counted likewise.
     pub sent: u64,
-    /// What went wrong.
+    /// Errors, by kind.
     pub errors: ErrorCounts,
 }
 
@@ -122,8 +122,8 @@ impl ErrorCounts {
         let mut one = ErrorCounts::default();
         let count = match cause {
             RefusalCause::Exchange(error) => one.exchange_count(error),
-            // An error that the handler met while reading or writing, and passed on, is the connection's and not its
-            // own.
+            // An error that the handler got from a read or a write, and passed on, is one of the connection and not of
+            // the handler.
             RefusalCause::Handler(error) => match error.downcast_cause() {
                 Some(error) => one.exchange_count(error),
                 None if error.is_peer_fault() => &mut one.rejected,
@@ -175,7 +175,7 @@ impl ErrorCounts {
     }
 }
 
-/// The kinds of errors that are told apart.
+/// The kinds of errors that are counted apart.
 const KINDS: [&str; 11] = [
     "wire",
     "timed_out",
@@ -212,7 +212,7 @@ pub(super) struct CoreStats {
 }
 
 impl CoreStats {
-    /// Counts what went wrong.
+    /// Counts an error, by its kind.
     pub(super) fn count_error(&self, cause: &RefusalCause) {
         self.count(ErrorCounts::single(cause));
     }
@@ -247,7 +247,7 @@ impl CoreStats {
     }
 }
 
-/// A connection of a core, or one on its way there. It counts as open until this is dropped.
+/// A connection of a core, or one on its way there. The connection counts as open until the guard is dropped.
 pub(super) struct OpenGuard(Arc<CoreStats>);
 
 impl OpenGuard {
@@ -268,7 +268,7 @@ impl Drop for OpenGuard {
 pub(super) struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds, without a locked instruction: nobody else writes.
+    /// Adds, without a locked instruction: no other thread writes.
     #[inline]
     pub(super) fn add(&self, count: u64) {
         self.0.store(self.0.load(Relaxed).wrapping_add(count), Relaxed);

@@ -7,13 +7,13 @@ use tokio::sync::watch;
 
 use crate::runtime::{self, Instant};
 
-/// Completes when the server should stop, or fails when nothing can tell it to any more.
+/// Completes when the server should stop, or fails if the signal can no longer come.
 pub(super) type Signal = Pin<Box<dyn Future<Output = io::Result<()>> + Send>>;
 
-/// What a signal to stop may return (see [`Server::on_stop`](crate::Server::on_stop)): `()`, or an [`io::Result`] such
-/// as that of [`shutdown_signal`](crate::shutdown_signal).
+/// The output of a signal to stop (see [`Server::on_stop`](crate::Server::on_stop)): `()`, or an [`io::Result`] such as
+/// that of [`shutdown_signal`](crate::shutdown_signal).
 pub trait SignalOutcome {
-    /// Converts it to a result.
+    /// Converts the output to a result.
     ///
     /// # Errors
     ///
@@ -33,7 +33,7 @@ impl SignalOutcome for io::Result<()> {
     }
 }
 
-/// An order to stop. What is not done at `at` is cut.
+/// An order to stop. Connections that are still open at `at` are cut.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stop {
     pub(super) at: Instant,
@@ -46,7 +46,7 @@ pub(super) async fn grace_elapsed(stop: &mut watch::Receiver<Option<Stop>>) {
         let Some(Stop { at }) = ordered else { return };
         match runtime::timeout_at(at, stop.changed()).await {
             Ok(Ok(())) => {}
-            // No sender is left that could make it shorter.
+            // No sender is left that could make the grace shorter.
             Ok(Err(_)) => return runtime::sleep_until(at).await,
             Err(_) => return,
         }

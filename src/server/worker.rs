@@ -1,4 +1,4 @@
-//! [`Worker`]: what one core owns: its handler, and the memory its connections take turns with.
+//! [`Worker`]: the handler of one core, and the memory that its connections take turns with.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use crate::memory::{FreeList, Reset};
 use crate::net::{DeadlineTable, Ticker};
 use crate::runtime::ReusableFuture;
 
-/// What one core owns: its handler, and the memory its connections take turns with.
+/// The handler of one core, and the memory that its connections take turns with.
 pub(super) struct Worker<H: Handler> {
     pub(super) handler: H,
     pub(super) shared: Rc<CoreState>,
@@ -65,10 +65,10 @@ impl<H: Handler> Worker<H> {
         }
     }
 
-    /// Looks after the core's deadlines and memory, for ever.
+    /// Checks the core's deadlines and frees its memory, for ever.
     pub(super) async fn maintain(&self, mut ticker: Ticker) {
         loop {
-            // What a burst left must be freed even when no connection follows.
+            // The memory of a burst must be freed even when no connection follows.
             if self.contexts.is_empty() && self.job_futures.is_empty() {
                 self.shared.deadlines.occupied().await;
             }

@@ -1,11 +1,11 @@
-//! Fields, as the crate `http` keeps them and as this one does.
+//! Conversion between [`Headers`] and the `HeaderMap` of the crate `http`.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::message::{Headers, InvalidField};
 
-/// Converts the fields of a request. All values share one piece of memory.
+/// Converts the fields of a request. All values share one allocation.
 pub(super) fn to_header_map(headers: &Headers) -> http::Result<HeaderMap> {
     let mut text = Vec::with_capacity(headers.lines().map(|(_, value)| value.len()).sum());
     headers.lines().for_each(|(_, value)| text.extend_from_slice(value));

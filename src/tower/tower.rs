@@ -39,9 +39,9 @@ use crate::server::{BodyPlan, Context, Error, Handler, InvalidAnswer, Result, Wr
 ///
 /// The target is as it came, unless it holds one of the few octets that user agents leave as they are and the crate
 /// `http` refuses, ``"<>` ``: then it is escaped. The body is streamed: see [`TowerBody`]. The address of the peer is
-/// among the extensions, as a [`PeerAddr`](crate::PeerAddr), which axum's `Extension` extracts. What the crate `http` has
-/// no room for is answered with 400, and the service is not called: a target of more than 65,534 bytes, or a field name of
-/// more than 65,535. The [`Limits`](crate::Limits) are lower, unless they were raised.
+/// among the extensions, as a [`PeerAddr`](crate::PeerAddr), which axum's `Extension` extracts. A request that the
+/// crate `http` cannot hold is answered with 400, and the service is not called: one with a target of more than 65,534
+/// bytes, or a field name of more than 65,535. The [`Limits`](crate::Limits) are lower, unless they were raised.
 ///
 /// # Answers
 ///
@@ -66,7 +66,7 @@ use crate::server::{BodyPlan, Context, Error, Handler, InvalidAnswer, Result, Wr
 ///
 /// # Examples
 ///
-/// axum's `ConnectInfo`, for extractors that ask for it:
+/// axum's `ConnectInfo`, for extractors that need it:
 ///
 /// ```
 /// use std::net::SocketAddr;
@@ -120,7 +120,7 @@ where
 
     async fn handle(&self, ctx: &mut Context) -> Result {
         if ctx.body_reader().has_begun() {
-            // What is left must not pass for all of it.
+            // The service would take the rest of the body for the whole of it.
             return Err(Error::new(Status::INTERNAL_SERVER_ERROR, "a part of the body was read before"));
         }
         let (pump, body) = BodyPump::new(ctx);
@@ -135,7 +135,7 @@ where
     }
 }
 
-/// The request as a service gets it.
+/// Converts the request to the type that a service takes.
 fn to_http_request(ctx: &Context, body: TowerBody) -> http::Result<http::Request<TowerBody>> {
     let (received, mut request) = (&ctx.request, http::Request::new(body));
     *request.method_mut() = Method::from_bytes(received.method().as_str().as_bytes())?;
@@ -149,7 +149,7 @@ fn to_http_request(ctx: &Context, body: TowerBody) -> http::Result<http::Request
     Ok(request)
 }
 
-/// The target as a URI. `Uri` has no room for some octets that user agents do not escape.
+/// Converts the target to a URI. `Uri` refuses some octets that user agents do not escape.
 fn uri(target: &str) -> Result<Uri, InvalidUri> {
     Uri::try_from(target).or_else(|_| Uri::try_from(escape_resource(target.as_bytes())))
 }
@@ -160,7 +160,7 @@ impl<S> fmt::Debug for Tower<S> {
     }
 }
 
-/// Sends `answered`, whose body may still read that of the request.
+/// Sends the `response` of a service, whose body may still read that of the request.
 async fn send_response<B>(ctx: &mut Context, pump: &BodyPump, response: http::Response<B>) -> Result
 where
     B: Body<Error: Into<Box<dyn StdError + Send + Sync>>>,
@@ -172,7 +172,8 @@ where
     append_header_map(&mut response.headers, &head.headers)?;
     let exact = body.size_hint().exact();
     if is_head_request || has_no_content(response.status) {
-        // Services that know of HEAD have said how long the content would be, and have none.
+        // A service that handles HEAD states the length that the content of a GET would have, and sends none (RFC 9110
+        // §9.3.2).
         return set_length(response, exact.filter(|length| is_head_request && *length > 0));
     }
     let length = exact.or(response.headers.content_length());
@@ -186,7 +187,7 @@ where
     {
         return set_whole(response, length, data.copy_to_bytes(data.remaining()));
     }
-    // Trailers come behind chunks only.
+    // Trailers can only follow chunks (RFC 9112 §7.1.2).
     match response.headers.contains("trailer") {
         true => _ = response.headers.remove("content-length"),
         false => set_length(response, exact)?,
@@ -207,7 +208,7 @@ fn set_length(response: &mut Response, length: Option<u64>) -> Result {
     Ok(length.map_or(Ok(()), |length| response.headers.set("content-length", length))?)
 }
 
-/// Makes `data` the content, which was announced to have this `length`.
+/// Makes `data` the content, if it has the `length` that was announced.
 fn set_whole(response: &mut Response, length: Option<u64>, data: Bytes) -> Result {
     if length.is_some_and(|length| length != data.len() as u64) {
         return Err(ExchangeError::Length.into());
@@ -216,7 +217,7 @@ fn set_whole(response: &mut Response, length: Option<u64>, data: Bytes) -> Resul
     Ok(())
 }
 
-/// Sends the frame with which `body` has begun, and all others.
+/// Sends `first_frame`, and then the other frames of `body`.
 async fn relay<B>(
     mut body: Pin<&mut B>,
     mut first_frame: Option<Frame<B::Data>>,
@@ -244,7 +245,7 @@ where
     }
 }
 
-/// Returns the next frame of `body`. While it pauses, everything before it is sent, and the peer is watched.
+/// Returns the next frame of `body`. While the body pauses, all earlier frames are flushed, and the peer is watched.
 async fn next<B>(mut body: Pin<&mut B>, out: &mut Writer<'_>) -> Result<Option<Frame<B::Data>>>
 where
     B: Body<Error: Into<Box<dyn StdError + Send + Sync>>>,

@@ -25,7 +25,7 @@ use crate::wire::WireError;
 /// the service, such as axum's `DefaultBodyLimit`. If it is dropped before its end, what is left is discarded, within
 /// [`Limits::drain_max`](crate::Limits::drain_max).
 ///
-/// It may be sent to another task, but ends with an error once the answer to its request has been sent.
+/// The body may be sent to another task, but ends with an error once the answer to its request has been sent.
 ///
 /// # Errors
 ///
@@ -80,12 +80,12 @@ impl fmt::Debug for TowerBody {
     }
 }
 
-/// Reads a body for a service, as the service asks for it. The service's [`TowerBody`] outlives the handler if the
-/// service keeps it, and ends with an error then.
+/// Reads a body for a service, one frame for each that the service polls for. A service may keep its [`TowerBody`] for
+/// longer than the handler runs; the body then ends with an error.
 pub(super) struct BodyPump(Option<Arc<FrameChannel>>);
 
 impl BodyPump {
-    /// For the body of the request, of which nothing has been read.
+    /// Creates a pump for the request's body, of which nothing has been read, and the body that it fills.
     pub(super) fn new(ctx: &mut Context) -> (BodyPump, TowerBody) {
         let left = ctx.unread_len().filter(|_| ctx.request.trailers.is_empty());
         let channel = match (left, ctx.request.body.bytes()) {
@@ -96,12 +96,12 @@ impl BodyPump {
         (BodyPump(channel.clone()), TowerBody::new(channel, left))
     }
 
-    /// Whether the service may still ask for more of the body.
+    /// Whether the service still holds the body, and so may poll for more of it.
     pub(super) fn is_body_wanted(&self) -> bool {
         self.0.as_ref().is_some_and(|channel| Arc::strong_count(channel) > 1)
     }
 
-    /// Awaits `work`, and gives it what it asks for of `body`. Fails once the peer has left.
+    /// Awaits `work`, and meanwhile sends the frames of `body` that it polls for. Fails once the peer is gone.
     pub(super) async fn run_beside<T>(
         &self,
         body: &mut Reader<'_>,
@@ -117,7 +117,7 @@ impl BodyPump {
         }
     }
 
-    /// Gives the next piece, once it is asked for.
+    /// Sends the next frame, once the service polls for it.
     async fn send_next(&self, body: &mut Reader<'_>) -> Result {
         let Some(channel) = &self.0 else { return body.peer_gone().await };
         join_first(poll_fn(|cx| channel.poll_requested(cx).map(Ok)), body.peer_gone()).await?;
@@ -134,7 +134,7 @@ impl Drop for BodyPump {
     }
 }
 
-/// Reads the next piece.
+/// Reads the next frame: data, or else the trailers.
 async fn next_frame(body: &mut Reader<'_>) -> NextFrame {
     match body.chunk().await {
         Ok(Some(chunk)) => return Some(Ok(Frame::data(Bytes::copy_from_slice(chunk)))),
@@ -146,17 +146,17 @@ async fn next_frame(body: &mut Reader<'_>) -> NextFrame {
     (!trailers.is_empty()).then(|| map().map(Frame::trailers))
 }
 
-/// Where a piece of a body passes from the handler, which reads it, to the service, which may be in another task. There
-/// is never more than one, and none is read before it is asked for, except what was buffered from the start.
+/// A channel for one frame, from the handler, which reads the body, to the service, which may be in another task. No
+/// frame is read before the service polls for it, except a body that was buffered from the start.
 #[derive(Default)]
 struct FrameChannel(Mutex<ChannelInner>);
 
 #[derive(Default)]
 struct ChannelInner {
     state: State,
-    /// Who has asked.
+    /// The task that polls for a frame.
     receiver: Option<Waker>,
-    /// The handler, while it waits to be asked.
+    /// The handler's task, while it waits for such a poll.
     sender: Option<Waker>,
 }
 
@@ -168,17 +168,17 @@ enum State {
     Full(NextFrame),
 }
 
-/// A part of a body, its trailers, or its end.
+/// Data or trailers of a body; `None` at its end.
 type NextFrame = Option<Result<Frame<Bytes>, ExchangeError>>;
 
 impl FrameChannel {
-    /// A channel in which the first piece lies already.
+    /// Creates a channel that holds its first frame.
     fn with_first(frame: Bytes) -> FrameChannel {
         let state = State::Full(Some(Ok(Frame::data(frame))));
         FrameChannel(Mutex::new(ChannelInner { state, ..ChannelInner::default() }))
     }
 
-    /// Asks for a piece, and takes it once it is there.
+    /// Requests a frame, and takes it once it was sent.
     fn poll_recv(&self, cx: &mut task::Context<'_>) -> Poll<NextFrame> {
         let mut inner = lock(&self.0);
         if let State::Full(frame) = mem::take(&mut inner.state) {
@@ -187,13 +187,13 @@ impl FrameChannel {
         inner.state = State::Requested;
         inner.receiver = Some(cx.waker().clone());
         let sender = inner.sender.take();
-        // Whoever is woken may come here at once.
+        // Unlocked first: the task that is woken may lock the channel at once, on another thread.
         drop(inner);
         sender.into_iter().for_each(Waker::wake);
         Poll::Pending
     }
 
-    /// Ready when a piece is asked for.
+    /// Ready once a frame is requested.
     fn poll_requested(&self, cx: &mut task::Context<'_>) -> Poll<()> {
         let mut inner = lock(&self.0);
         if let State::Requested = inner.state {
@@ -203,7 +203,7 @@ impl FrameChannel {
         Poll::Pending
     }
 
-    /// Leaves a piece, in place of one that was not taken.
+    /// Sends a frame, in place of one that was not taken.
     fn send(&self, frame: NextFrame) {
         let mut inner = lock(&self.0);
         inner.state = State::Full(frame);

@@ -22,19 +22,19 @@ use crate::server::stats::{CoreStats, OpenGuard};
 use crate::server::stop::{Stop, grace_elapsed};
 use crate::server::worker::Worker;
 
-/// Where the connections of one core come from, and what ends it.
+/// Accepts the connections of one core, from its listeners and from the core that accepts for the others.
 pub(in crate::server) struct AcceptLoop {
     pub(in crate::server) listeners: Vec<(Listener, Dispatch)>,
     /// Connections that another core has accepted for this one.
     pub(in crate::server) handoffs: mpsc::UnboundedReceiver<Handoff>,
-    /// The ways to all cores, including this one, if it accepts for all.
+    /// The senders to all cores, including this one, if this core accepts for all.
     pub(in crate::server) core_senders: Vec<CoreSender>,
     pub(in crate::server) limiter: Rc<ConnectionLimiter>,
     pub(in crate::server) stop: watch::Receiver<Option<Stop>>,
 }
 
 impl AcceptLoop {
-    /// Serves until the server is told to stop, and its connections are done or cut.
+    /// Serves until the server stops, and the core's connections are closed or cut.
     ///
     /// # Errors
     ///
@@ -97,7 +97,7 @@ impl AcceptLoop {
             let (listener, dispatch) = &self.listeners[index];
             if let Poll::Ready(accepted) = listener.poll_accept(cx) {
                 let accepted = accepted.map(|accepted| NewConnection::Accepted(accepted, *dispatch));
-                // The listener that had its turn is asked last, or a flood on one would starve the others.
+                // The listener that had its turn is polled last, or a flood on one would starve the others.
                 self.listeners.rotate_left(index + 1);
                 return Poll::Ready(accepted);
             }
@@ -108,7 +108,7 @@ impl AcceptLoop {
     fn serve_new<H: Handler>(&self, worker: &Rc<Worker<H>>, new: NewConnection) {
         match new {
             NewConnection::HandedOff(Handoff { detached, peer, open }) => {
-                // One that cannot be used here is closed.
+                // A transport that cannot be used on this core is closed.
                 if let Ok(transport) = detached.attach() {
                     self.admit(worker, (transport, peer), open);
                 }
@@ -139,7 +139,7 @@ impl AcceptLoop {
             Err(rejected) => return rejected.answer(worker, conn),
         };
         let mut connection = Connection::new(worker, conn);
-        // A future of its own: that of an async block would have room for more than this.
+        // Not an async block, whose future would be larger, for each connection.
         runtime::spawn(poll_fn(move |cx| {
             let _permit = &permit;
             connection.poll_closed(cx)
@@ -154,7 +154,8 @@ impl AcceptLoop {
         }
         self.core_senders.clear();
         self.handoffs.close();
-        // This waits for one that is just being handed over. `try_recv` does not see it, and it would be lost.
+        // `recv` waits for a connection that another core is just handing over. `try_recv` does not return that
+        // connection, and it would be lost.
         while let Some(handoff) = self.handoffs.recv().await {
             self.serve_new(worker, NewConnection::HandedOff(handoff));
         }
@@ -168,7 +169,7 @@ const BACK_OFF_MAX: Duration = Duration::from_secs(1);
 /// How many waiting connections are still accepted, so that a flood cannot keep a core from stopping.
 const WAITING_MAX: usize = 4096;
 
-/// A connection that has come in.
+/// A connection that is new on this core.
 enum NewConnection {
     /// From the core that has accepted it for this one.
     HandedOff(Handoff),
@@ -182,7 +183,7 @@ pub(in crate::server) enum Dispatch {
     LeastLoaded,
 }
 
-/// The way to one core.
+/// Hands accepted connections over to one core.
 pub(in crate::server) struct CoreSender {
     handoffs: mpsc::UnboundedSender<Handoff>,
     stats: Arc<CoreStats>,

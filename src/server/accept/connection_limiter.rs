@@ -20,7 +20,7 @@ use crate::server::stats::{CoreStats, OpenGuard};
 use crate::server::worker::Worker;
 use crate::wire::Limits;
 
-/// What all cores count together.
+/// The counts that all cores share.
 #[derive(Default)]
 pub(in crate::server) struct ServerTotals {
     open: AtomicU64,
@@ -35,7 +35,7 @@ pub(in crate::server) struct ConnectionLimiter {
     stats: Arc<CoreStats>,
     connections_max: u64,
     per_peer_max: Option<usize>,
-    /// How many peers are just being told that they were refused.
+    /// How many rejected connections are still open, to be answered.
     rejecting: Cell<usize>,
 }
 
@@ -54,8 +54,8 @@ impl ConnectionLimiter {
         })
     }
 
-    /// Takes a permit for `peer`, if one is free. Returns the key that it is counted under, which must be given back
-    /// with the permit.
+    /// Counts a connection of `peer`, unless a limit is reached. Returns the key that the connection is counted under,
+    /// for [`ConnectionLimiter::release`].
     fn acquire(&self, peer: PeerAddr) -> Result<Option<Box<IpAddr>>, RefusalCause> {
         if self.totals.open.fetch_add(1, Relaxed) >= self.connections_max {
             self.totals.open.fetch_sub(1, Relaxed);
@@ -74,7 +74,7 @@ impl ConnectionLimiter {
         Ok(Some(Box::new(peer)))
     }
 
-    /// Gives a permit back.
+    /// Ends the count of a connection.
     fn release(&self, peer: Option<IpAddr>) {
         self.totals.open.fetch_sub(1, Relaxed);
         let Some(peer) = peer else { return };
@@ -88,16 +88,17 @@ impl ConnectionLimiter {
     }
 }
 
-/// A connection that was let in. It keeps its permit until this is dropped.
+/// The right of a connection to be served, held for as long as it is open.
 pub(super) struct ConnectionPermit {
     limiter: Rc<ConnectionLimiter>,
     _open: OpenGuard,
-    /// The peer that it is counted under. Boxed, since every connection holds this, and few servers count by peer.
+    /// The peer that the connection is counted under. Boxed, since every connection holds a permit, and few servers
+    /// count by peer.
     peer: Option<Box<IpAddr>>,
 }
 
 impl ConnectionPermit {
-    /// Lets a connection in, or rejects it. Either way it gets a number.
+    /// Lets a connection in, or rejects it. Either way, the connection gets a number.
     pub(super) fn acquire(
         limiter: &Rc<ConnectionLimiter>,
         peer: PeerAddr,
@@ -119,8 +120,8 @@ impl Drop for ConnectionPermit {
     }
 }
 
-/// A connection that was rejected, and stays open while the peer is told so. It takes no permit, or the peers that are
-/// being told that the server is full would keep it full.
+/// A connection that was rejected, and stays open until its peer has been answered. Such a connection holds no permit,
+/// or rejected peers would keep the server full.
 pub(super) struct RejectedConnection {
     limiter: Rc<ConnectionLimiter>,
     open: OpenGuard,
@@ -128,7 +129,7 @@ pub(super) struct RejectedConnection {
 }
 
 impl RejectedConnection {
-    /// Tells the peer, in a task of its own, so that the accept loop never waits for a peer.
+    /// Answers the peer, in a task of its own, so that the accept loop never waits for a peer.
     pub(super) fn answer<H: Handler>(self, worker: Rc<Worker<H>>, conn: Conn) {
         let RejectedConnection { limiter, open, cause } = self;
         if limiter.rejecting.get() == REJECTING_MAX || worker.shared.acceptor.is_some() {
@@ -150,14 +151,14 @@ impl RejectedConnection {
     }
 }
 
-/// How many refused connections of a core may linger at once.
+/// How many rejected connections of a core may be answered at once.
 const REJECTING_MAX: usize = 256;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A server that runs for long meets many addresses.
+    /// A server that runs for long serves many addresses, so an entry that stays would be a leak.
     #[test]
     fn a_peer_without_connections_leaves_nothing_behind() {
         let (totals, stats) = <(Arc<ServerTotals>, Arc<CoreStats>)>::default();
