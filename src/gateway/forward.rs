@@ -159,6 +159,7 @@ async fn relay(call: &RefCell<Call>, connection_options: &Headers, mut out: Writ
                 Pin::new(&mut out).poll_write(cx, &call.borrow().chunk()[written..])
             };
             written += poll_fn(write).await?;
+            debug_assert!(written <= len, "no more is written than the chunk has");
         }
     }
     let trailers = call.borrow().received_trailers().forwarded_behind(connection_options);
@@ -208,6 +209,7 @@ impl Pump<'_> {
                 let chunk = &self.chunk[self.sent..];
                 let write = self.poll_call(|call, cx| call.poll_data(cx, chunk));
                 self.sent += join_first(write, gone(body)).await?;
+                debug_assert!(self.sent <= self.chunk.len(), "no more is sent than the chunk has");
             }
             let chunk = async { Ok(body.chunk().await?) };
             // A peer that pauses may wait for an answer to the part that it has sent.

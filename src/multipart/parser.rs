@@ -54,6 +54,7 @@ impl<R: AsyncRead + Unpin> Parser<R> {
     pub(super) fn new(source: R, boundary: Boundary, limits: MultipartLimits) -> Parser<R> {
         let limits = MultipartLimits { head_max: limits.head_max.min(HEAD_MAX), ..limits };
         // The first boundary is also at the start of a line, though it need not follow a CRLF.
+        debug_assert!(boundary.delimiter_len() < WINDOW_MIN, "a delimiter fits into the window");
         let window = Window::new(WINDOW_MIN.max(limits.head_max + HEAD_ENDS), b"\r\n");
         Parser {
             source,
@@ -159,6 +160,7 @@ impl<R: AsyncRead + Unpin> Parser<R> {
     /// Reads the head of a part. The head begins with the CRLF of the line before it, so that an empty head ends like
     /// any other.
     fn poll_head(&mut self, cx: &mut task::Context<'_>, mut searched: usize) -> Poll<io::Result<()>> {
+        debug_assert!(self.window.unread().starts_with(b"\r\n"), "the line of the delimiter has ended");
         loop {
             let unread = self.window.unread();
             if let Some(found) = memmem::find(&unread[searched..], b"\r\n\r\n") {
@@ -276,6 +278,7 @@ impl<R: AsyncRead + Unpin> Parser<R> {
 
     /// Takes the first `count` bytes of the window, which [`Parser::poll_data`] has found.
     pub(super) fn take(&mut self, count: usize) -> &[u8] {
+        debug_assert!(count <= self.data_len, "only data that a scan has found can be taken");
         self.data_len -= count;
         self.window.take(count)
     }
@@ -328,6 +331,7 @@ impl Window {
         cx: &mut task::Context<'_>,
         source: &mut R,
     ) -> Poll<io::Result<usize>> {
+        debug_assert!(self.unread().len() < self.bytes.len(), "a full window has no room for a read");
         if self.is_end {
             return Poll::Ready(Ok(0));
         }
@@ -351,6 +355,7 @@ impl Window {
 
     /// Advances the window, and returns the bytes that it has passed.
     fn take(&mut self, count: usize) -> &[u8] {
+        debug_assert!(count <= self.unread().len(), "only unread bytes can be passed");
         let range = self.start..self.end.min(self.start + count);
         self.start = range.end;
         &self.bytes[range]

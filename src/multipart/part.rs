@@ -197,6 +197,7 @@ impl TempFile {
     }
 
     fn keep(mut self) -> PathBuf {
+        debug_assert!(self.0.is_some(), "a file is kept or discarded once");
         self.0.take().map(|mut temporary| std::mem::take(&mut temporary.0)).unwrap_or_default()
     }
 

@@ -30,6 +30,7 @@ impl PartHead {
         fields_max: usize,
     ) -> Result<(), MultipartError> {
         let malformed = || MultipartError::PartHead(part);
+        debug_assert!(lines.is_empty() || lines.ends_with(b"\r\n"), "each line has its CRLF");
         self.headers.clear();
         while !lines.is_empty() {
             let (line, rest) = unfolded(lines).ok_or_else(malformed)?;

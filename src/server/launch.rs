@@ -168,6 +168,7 @@ fn bind(options: &LaunchOptions, settings: &ServerSettings) -> Result<(Vec<Bound
     if options.addresses.is_empty() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "no address to listen on").into());
     }
+    debug_assert!((1..=CORES_MAX).contains(&options.cores), "`Server::cores` clamps the count");
     let (handlers_ready, totals) = (Arc::new(Barrier::new(options.cores)), Arc::<ServerTotals>::default());
     let (mut cores, mut senders) = (Vec::new(), Vec::new());
     for _ in 0..options.cores {

@@ -122,6 +122,7 @@ impl Running {
         self.inner.stop.send_if_modified(|stop| {
             let is_replaced = stop.is_none_or(|stop| is_better(stop, at));
             if is_replaced {
+                debug_assert!(stop.is_none_or(|stop| at < stop.at), "a later order only shortens the grace");
                 *stop = Some(Stop { at });
             }
             is_replaced

@@ -259,7 +259,8 @@ impl OpenGuard {
 
 impl Drop for OpenGuard {
     fn drop(&mut self) {
-        self.0.open.fetch_sub(1, Relaxed);
+        let open = self.0.open.fetch_sub(1, Relaxed);
+        debug_assert!(open > 0, "an open connection is counted until its guard is dropped");
     }
 }
 

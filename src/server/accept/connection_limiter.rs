@@ -76,9 +76,14 @@ impl ConnectionLimiter {
 
     /// Ends the count of a connection.
     fn release(&self, peer: Option<IpAddr>) {
-        self.totals.open.fetch_sub(1, Relaxed);
+        let open = self.totals.open.fetch_sub(1, Relaxed);
+        debug_assert!(open > 0, "a connection is counted before its count ends");
         let Some(peer) = peer else { return };
         let mut peers = lock(&self.totals.peers);
+        debug_assert!(
+            peers.get(&peer).is_some_and(|count| *count > 0),
+            "a peer is counted before its count ends"
+        );
         if let Entry::Occupied(mut count) = peers.entry(peer) {
             *count.get_mut() -= 1;
             if *count.get() == 0 {
@@ -145,6 +150,10 @@ impl RejectedConnection {
                 _ => Status::SERVICE_UNAVAILABLE,
             };
             reject(&worker, conn, Refused::new(status, cause)).await;
+            debug_assert!(
+                (1..=REJECTING_MAX).contains(&limiter.rejecting.get()),
+                "this connection is counted"
+            );
             limiter.rejecting.set(limiter.rejecting.get() - 1);
             drop(open);
         });
