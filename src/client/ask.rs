@@ -19,7 +19,7 @@ use crate::message::{
     Timings, members,
 };
 use crate::runtime::{self, Instant, boxed};
-use crate::wire::Announcement;
+use crate::wire::OutgoingFraming;
 
 impl Client {
     /// Sends `request`, follows redirects, and receives the head of the last answer. `pool` is the pool of the first
@@ -131,24 +131,23 @@ impl Client {
         let content = request.body.declared_length();
         check(request.method(), content)?;
         let pool = self.pool_for(pool, request)?;
-        let announcement = match (expect, pool.announce(request, content)?) {
-            (ExpectField::Keep, announcement) => announcement,
-            (ExpectField::Drop, announcement) => announcement.without_expectation(),
+        let framing = match (expect, pool.outgoing_framing(request, content)?) {
+            (ExpectField::Keep, framing) => framing,
+            (ExpectField::Drop, framing) => framing.without_expectation(),
         };
         let mut pooled = match PooledConn::checkout(pool, runtime::now()) {
             Ok(pooled) => pooled,
             Err(miss) => boxed(|| self.wait_for_conn(miss, deadline)).await?,
         };
         let cookies = CookieExchange::begin(&pooled.permit.pool, (request, taint));
-        pooled.begin((request, taint), announcement, cookies.cookie(), deadline);
+        pooled.begin((request, taint), framing, cookies.cookie(), deadline);
         pooled.exchange.spec.total = self.total;
         if let Err(error) = poll_fn(|cx| pooled.poll_answer(cx, Some(request), response)).await {
-            let retry =
-                || self.retry(pooled, error, (request, taint), announcement, response, cookies.cookie());
+            let retry = || self.retry(pooled, error, (request, taint), framing, response, cookies.cookie());
             pooled = boxed(retry).await?;
         }
         cookies.end(response);
-        if response.status == Status::EXPECTATION_FAILED && may_drop_expectation(request, announcement) {
+        if response.status == Status::EXPECTATION_FAILED && may_drop_expectation(request, framing) {
             return boxed(|| self.resend_without_expectation(pooled, (request, taint), response)).await;
         }
         *response.timings_mut() = pooled.exchange.progress.timings;
@@ -175,7 +174,7 @@ impl Client {
         mut stale: PooledConn,
         error: ClientError,
         (request, taint): (&Request, RedirectTaint),
-        announcement: Announcement,
+        framing: OutgoingFraming,
         response: &mut Response,
         cookie: Option<&[u8]>,
     ) -> Result<PooledConn, ClientError> {
@@ -188,7 +187,7 @@ impl Client {
         let Progress { timings, wants_interim, .. } = stale.exchange.progress;
         let renewed = async {
             let mut pooled = self.open_conn(stale.permit, timings.queue, deadline).await?;
-            pooled.begin((request, taint), announcement, cookie, deadline);
+            pooled.begin((request, taint), framing, cookie, deadline);
             pooled.exchange.spec.total = self.total;
             pooled.exchange.progress.wants_interim = wants_interim;
             poll_fn(|cx| pooled.poll_answer(cx, Some(request), response)).await?;
@@ -217,13 +216,13 @@ impl Client {
             && request.body.is_empty()
             && request.trailers.is_empty();
         let pool = self.pool_for(pool, request)?;
-        let announcement = pool.announce(request, content)?;
+        let framing = pool.outgoing_framing(request, content)?;
         let mut pooled = match PooledConn::checkout(pool, runtime::now()) {
             Ok(pooled) => pooled,
             Err(miss) => boxed(|| self.wait_for_conn(miss, deadline)).await?,
         };
         let cookies = CookieExchange::begin(&pooled.permit.pool, (request, RedirectTaint::SameOrigin));
-        pooled.begin((request, RedirectTaint::SameOrigin), announcement, cookies.cookie(), deadline);
+        pooled.begin((request, RedirectTaint::SameOrigin), framing, cookies.cookie(), deadline);
         pooled.exchange.spec.total = self.total;
         pooled.note_target(request.target().as_str());
         let mut early = pooled.exchange.early.take().unwrap_or_default();
@@ -238,7 +237,7 @@ impl Client {
                     pooled,
                     error,
                     (request, RedirectTaint::SameOrigin),
-                    announcement,
+                    framing,
                     &mut early,
                     cookies.cookie(),
                 )
@@ -352,8 +351,8 @@ enum ExpectField {
 
 /// Whether a request that was announced so, and refused with 417, may be sent without its expectation. A body that is a
 /// stream has not been touched if the server has answered instead of 100.
-fn may_drop_expectation(request: &Request, announcement: Announcement) -> bool {
-    announcement.expects()
+fn may_drop_expectation(request: &Request, framing: OutgoingFraming) -> bool {
+    framing.expects()
         && Expectation::of(&request.headers) == Ok(Expectation::Continue)
         && !request.body.is_source_taken()
 }

@@ -8,7 +8,7 @@ use crate::memory::Reset;
 use crate::message::{Headers, Request, Response, Timings, Version};
 use crate::net::IoState;
 use crate::runtime::{self, Budget, Instant};
-use crate::wire::{Asked, Wish, patience, persists};
+use crate::wire::{ConnectionOption, RequestInfo, keep_alive_timeout, persists};
 
 /// First its memory, then what is known of it, each part of which has its own life.
 pub(super) struct Exchange {
@@ -30,9 +30,9 @@ pub(super) struct Exchange {
 impl Exchange {
     /// Prepares for the next answer on a connection with several requests in flight. Of what is known, only the
     /// persistence of the connection remains.
-    pub(super) fn next_answer(&mut self, asked: Asked, timings: Timings) {
+    pub(super) fn next_answer(&mut self, request_info: RequestInfo, timings: Timings) {
         self.incoming.forget_message();
-        self.spec = ExchangeSpec { asked, ..ExchangeSpec::default() };
+        self.spec = ExchangeSpec { request_info, ..ExchangeSpec::default() };
         self.progress = Progress::new(timings, runtime::now());
     }
 
@@ -103,15 +103,15 @@ impl Persistence {
 
     /// Notes what the head of an answer says of it. `ends_with_close` is what it says of its body (RFC 9112 §6.3).
     pub(super) fn note(&mut self, version: Version, headers: &Headers, ends_with_close: bool) {
-        self.persists &= persists(version, Wish::of(headers)) && !ends_with_close;
-        self.idle = patience(headers);
+        self.persists &= persists(version, ConnectionOption::from_headers(headers)) && !ends_with_close;
+        self.idle = keep_alive_timeout(headers);
     }
 }
 
 /// What was asked for, and until when.
 #[derive(Default)]
 pub(super) struct ExchangeSpec {
-    pub(super) asked: Asked,
+    pub(super) request_info: RequestInfo,
     pub(super) asks_for_upgrade: bool,
     /// When the exchange must be complete.
     pub(super) deadline: Option<Instant>,
@@ -122,7 +122,7 @@ pub(super) struct ExchangeSpec {
 impl ExchangeSpec {
     pub(super) fn of(request: &Request, deadline: Option<Instant>) -> ExchangeSpec {
         let asks_for_upgrade = request.headers.contains("upgrade");
-        ExchangeSpec { asked: Asked::new(request), asks_for_upgrade, deadline, total: None }
+        ExchangeSpec { request_info: RequestInfo::new(request), asks_for_upgrade, deadline, total: None }
     }
 }
 

@@ -4,14 +4,14 @@ use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::message::ImfDate;
-use crate::wire::Stamp;
+use crate::wire::CommonFields;
 
 /// The time of one core. Reading the real clock costs as much as parsing a field, so it is read after each read of a
 /// socket, and everything else uses this one.
 pub(crate) struct Clock {
     now: Cell<Instant>,
     /// The lines that all answers carry: `server`, if the server has a name, and `date` (RFC 9110 §6.6.1, §10.2.4).
-    stamp: RefCell<Vec<u8>>,
+    common_fields: RefCell<Vec<u8>>,
     /// The length of the `server` line.
     server_len: usize,
     /// Until when the date is valid.
@@ -28,7 +28,7 @@ impl Clock {
         let clock = Clock {
             now: Cell::new(now),
             server_len: server.len(),
-            stamp: RefCell::new(server),
+            common_fields: RefCell::new(server),
             date_until: Cell::new(now),
             is_outdated: Cell::new(false),
         };
@@ -64,19 +64,19 @@ impl Clock {
 
     /// Calls `then` with the lines that an answer carries now.
     #[inline]
-    pub(crate) fn with_stamp<R>(&self, then: impl FnOnce(Stamp<'_>) -> R) -> R {
+    pub(crate) fn with_common_fields<R>(&self, then: impl FnOnce(CommonFields<'_>) -> R) -> R {
         self.now();
-        then(Stamp::new(&self.stamp.borrow(), self.server_len))
+        then(CommonFields::new(&self.common_fields.borrow(), self.server_len))
     }
 
     #[cold]
     fn set_date(&self) {
         let date = SystemTime::now();
-        let mut stamp = self.stamp.borrow_mut();
-        stamp.truncate(self.server_len);
-        stamp.extend_from_slice(b"date: ");
-        stamp.extend_from_slice(ImfDate::new(date).as_str().as_bytes());
-        stamp.extend_from_slice(b"\r\n");
+        let mut common_fields = self.common_fields.borrow_mut();
+        common_fields.truncate(self.server_len);
+        common_fields.extend_from_slice(b"date: ");
+        common_fields.extend_from_slice(ImfDate::new(date).as_str().as_bytes());
+        common_fields.extend_from_slice(b"\r\n");
         let of_second = date.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.subsec_nanos());
         let left = Duration::from_secs(1) - Duration::from_nanos(of_second.into());
         self.date_until.set(self.now.get() + left);

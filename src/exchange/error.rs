@@ -74,13 +74,13 @@ impl ExchangeError {
     /// The error of a body of more than `body_max` bytes, of which so many are `announced`.
     #[cold]
     pub(crate) fn body_too_large(body_max: usize, announced: Option<u64>) -> ExchangeError {
-        ExchangeError::Wire(WireError::BodyTooLarge, Some(WireDetail::of_body(body_max, announced)))
+        ExchangeError::Wire(WireError::BodyTooLarge, Some(WireDetail::body_too_large(body_max, announced)))
     }
 
     /// Adds to `error`, which was found in `text`, the field or the limit that it is about.
     #[cold]
     pub(super) fn found_in(error: WireError, text: &[u8], limits: &Limits) -> ExchangeError {
-        ExchangeError::Wire(error, WireDetail::of(error, text, limits))
+        ExchangeError::Wire(error, WireDetail::from_error(error, text, limits))
     }
 
     /// Converts it to an error of the standard library, without its source.

@@ -3,7 +3,7 @@
 use crate::memory::Arena;
 use crate::message::{Request, Response, Version};
 use crate::wire::parse::{self, ForbiddenTrailers};
-use crate::wire::{Asked, Framing, Limits, WireError, framing};
+use crate::wire::{Framing, Limits, RequestInfo, WireError, framing};
 
 /// The result of waiting for a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ impl Heading for Request {
     #[inline]
     fn framing(&mut self) -> Result<Framing, WireError> {
         parse::check_fields(self)?;
-        Framing::of_request(self.version(), &self.headers)
+        Framing::from_request(self.version(), &self.headers)
     }
 }
 
@@ -54,14 +54,14 @@ impl Heading for Request {
 pub(crate) struct Reply<'a> {
     response: &'a mut Response,
     /// The facts of its request.
-    asked: Asked,
+    request: RequestInfo,
     version: Version,
     is_folded: bool,
 }
 
 impl<'a> Reply<'a> {
-    pub(crate) fn new(response: &'a mut Response, asked: Asked) -> Reply<'a> {
-        Reply { response, asked, version: Version::default(), is_folded: false }
+    pub(crate) fn new(response: &'a mut Response, request: RequestInfo) -> Reply<'a> {
+        Reply { response, request, version: Version::default(), is_folded: false }
     }
 
     /// The version that the peer speaks.
@@ -92,8 +92,8 @@ impl Heading for Reply<'_> {
         if self.is_folded {
             self.response.headers.unfold();
         }
-        let Reply { response, asked, version, .. } = self;
-        let framing = Framing::of_response(*asked, response.status, *version, &response.headers)?;
+        let Reply { response, request, version, .. } = self;
+        let framing = Framing::from_response(*request, response.status, *version, &response.headers)?;
         if framing == Framing::Empty {
             framing::drop_ambiguous(*version, &mut response.headers);
         }

@@ -9,7 +9,7 @@ use super::{Bounds, ExchangeError, Phase};
 use crate::memory::{Arena, Reset, clear_cold};
 use crate::message::{Body, BodySource, Headers};
 use crate::net::{Conn, ConnError, FileSender, Locality, WriteBuffer, shrunk};
-use crate::wire::{Announcement, Framing, chunked};
+use crate::wire::{Framing, OutgoingFraming, chunked};
 
 /// The sending side of one exchange: what remains to be sent of the message.
 #[derive(Default)]
@@ -42,8 +42,8 @@ enum State {
 impl Outgoing {
     /// Begins the body, after the head that announces it was written.
     #[inline]
-    pub(crate) fn begin(&mut self, announcement: Announcement) {
-        self.state = match (announcement.framing(), announcement.content_length()) {
+    pub(crate) fn begin(&mut self, framing: OutgoingFraming) {
+        self.state = match (framing.body(), framing.content_length()) {
             (Framing::Chunked, Some(length)) => State::Promised(length),
             (framing, _) => State::Body(framing),
         };

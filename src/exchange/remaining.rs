@@ -2,7 +2,7 @@
 
 use crate::message::Headers;
 use crate::net::ReadBuffer;
-use crate::wire::chunked::Decoder;
+use crate::wire::chunked::ChunkedDecoder;
 use crate::wire::parse::ForbiddenTrailers;
 use crate::wire::{Framing, Limits, WireError};
 
@@ -11,7 +11,7 @@ pub(super) enum Remaining {
     #[default]
     Nothing,
     Length(u64),
-    Chunked(Decoder),
+    Chunked(ChunkedDecoder),
     /// Everything until the peer closes.
     UntilClose,
 }
@@ -21,7 +21,7 @@ impl Remaining {
         match framing {
             Framing::Empty | Framing::Length(0) => Remaining::Nothing,
             Framing::Length(length) => Remaining::Length(length),
-            Framing::Chunked => Remaining::Chunked(Decoder::new(forbidden)),
+            Framing::Chunked => Remaining::Chunked(ChunkedDecoder::new(forbidden)),
             Framing::UntilClose => Remaining::UntilClose,
         }
     }

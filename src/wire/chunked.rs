@@ -1,4 +1,4 @@
-//! [`Decoder`], [`encode`]: the chunked coding (RFC 9112 §7.1).
+//! [`ChunkedDecoder`], [`encode`]: the chunked coding (RFC 9112 §7.1).
 
 use super::parse::{self, ForbiddenTrailers};
 use super::{Limits, WireError};
@@ -7,7 +7,7 @@ use crate::message::{Headers, is_tchar};
 
 /// How far a chunked body has been decoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Decoder {
+pub(crate) struct ChunkedDecoder {
     state: State,
     /// Bytes of extensions in the current chunk, and in the whole body.
     extension: usize,
@@ -25,7 +25,7 @@ enum State {
         size: u64,
     },
     Extension {
-        part: Part,
+        state: ExtensionState,
         size: u64,
     },
     SizeEnd {
@@ -45,7 +45,7 @@ enum State {
 
 /// Positions in a chunk-ext (§7.1.1): `*( BWS ";" BWS name [ BWS "=" BWS ( token / quoted-string ) ] )`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+enum ExtensionState {
     /// Blanks after the size: a `;` must follow.
     BeforeSemicolon,
     BeforeName,
@@ -60,7 +60,7 @@ enum Part {
     AfterValue,
 }
 
-/// What [`Decoder::decode`] found at the front of its input.
+/// What [`ChunkedDecoder::decode`] found at the front of its input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Decoded {
     /// How many bytes are framing, to be skipped.
@@ -69,10 +69,10 @@ pub(crate) struct Decoded {
     pub(crate) data: usize,
 }
 
-impl Decoder {
+impl ChunkedDecoder {
     /// A decoder of a body behind which forbidden trailers are treated so.
-    pub(crate) fn new(forbidden: ForbiddenTrailers) -> Decoder {
-        Decoder { forbidden, ..Decoder::default() }
+    pub(crate) fn new(forbidden: ForbiddenTrailers) -> ChunkedDecoder {
+        ChunkedDecoder { forbidden, ..ChunkedDecoder::default() }
     }
 
     /// Decodes up to the end of the next piece of data. Everything that it reports counts as consumed.
@@ -104,7 +104,7 @@ impl Decoder {
     ///
     /// # Errors
     ///
-    /// As [`Decoder::decode`], or if there is more data than allowed, be it only announced.
+    /// As [`ChunkedDecoder::decode`], or if there is more data than allowed, be it only announced.
     pub(crate) fn decode_all(
         &mut self,
         input: &[u8],
@@ -131,7 +131,7 @@ impl Decoder {
     }
 
     /// The fast path, for nearly all chunks: the framing between two pieces of data is complete, and as short as
-    /// possible. `None` leaves it to [`Decoder::decode`].
+    /// possible. `None` leaves it to [`ChunkedDecoder::decode`].
     #[inline]
     pub(crate) fn next_chunk(&mut self, input: &[u8], limits: &Limits) -> Option<Decoded> {
         let start = match self.state {
@@ -207,9 +207,11 @@ impl Decoder {
     fn step(&mut self, byte: u8, limits: &Limits) -> Result<State, WireError> {
         match (self.state, byte) {
             (State::Size { digits: 1.., size }, b'\r') => Ok(State::SizeEnd { size }),
-            (State::Size { digits: 1.., size }, b';') => self.extend(Part::BeforeName, size, limits),
+            (State::Size { digits: 1.., size }, b';') => {
+                self.extend(ExtensionState::BeforeName, size, limits)
+            }
             (State::Size { digits: 1.., size }, b' ' | b'\t') => {
-                self.extend(Part::BeforeSemicolon, size, limits)
+                self.extend(ExtensionState::BeforeSemicolon, size, limits)
             }
             (State::Size { digits, size }, _) => {
                 let digit = char::from(byte).to_digit(16).ok_or(WireError::ChunkSize)?;
@@ -218,12 +220,14 @@ impl Decoder {
                 }
                 Ok(State::Size { digits: digits + 1, size: size << 4 | u64::from(digit) })
             }
-            (State::Extension { part, size }, b'\r') => match part {
-                Part::Name | Part::Value | Part::Unquoted => Ok(State::SizeEnd { size }),
-                Part::BeforeSemicolon => Err(WireError::ChunkSize),
+            (State::Extension { state, size }, b'\r') => match state {
+                ExtensionState::Name | ExtensionState::Value | ExtensionState::Unquoted => {
+                    Ok(State::SizeEnd { size })
+                }
+                ExtensionState::BeforeSemicolon => Err(WireError::ChunkSize),
                 _ => Err(WireError::ChunkExtension),
             },
-            (State::Extension { part, size }, _) => self.extend(extension(part, byte)?, size, limits),
+            (State::Extension { state, size }, _) => self.extend(extension(state, byte)?, size, limits),
             (State::SizeEnd { size }, b'\n') => self.begin_chunk(size, limits),
             (State::SizeEnd { .. }, _) => Err(WireError::ChunkSize),
             (State::DataEnd { lf: false }, b'\r') => Ok(State::DataEnd { lf: true }),
@@ -248,7 +252,7 @@ impl Decoder {
         }
     }
 
-    fn extend(&mut self, part: Part, size: u64, limits: &Limits) -> Result<State, WireError> {
+    fn extend(&mut self, state: ExtensionState, size: u64, limits: &Limits) -> Result<State, WireError> {
         self.extension += 1;
         self.extensions += 1;
         if self.extension > limits.chunk_extension_max {
@@ -256,13 +260,13 @@ impl Decoder {
         }
         match self.extensions > limits.chunk_extensions_max {
             true => Err(WireError::ChunkExtensionsTooLong),
-            false => Ok(State::Extension { part, size }),
+            false => Ok(State::Extension { state, size }),
         }
     }
 }
 
 /// The length of the line at the front of `input`, and the size in it, if it is complete and contains nothing else. If
-/// anything is wrong with it, [`Decoder::step`] finds out.
+/// anything is wrong with it, [`ChunkedDecoder::step`] finds out.
 fn size_line(input: &[u8], limits: &Limits) -> Option<(usize, u64)> {
     let (mut size, longest) = (0, limits.chunk_digits_max.min(HEX_DIGITS_MAX) as usize + 1);
     for (at, &byte) in input[..longest.min(input.len())].iter().enumerate() {
@@ -287,27 +291,40 @@ impl Default for State {
 }
 
 /// The position after one more byte of a chunk extension.
-fn extension(part: Part, byte: u8) -> Result<Part, WireError> {
-    match (part, byte) {
-        (Part::BeforeSemicolon, b';') => Ok(Part::BeforeName),
+fn extension(state: ExtensionState, byte: u8) -> Result<ExtensionState, WireError> {
+    match (state, byte) {
+        (ExtensionState::BeforeSemicolon, b';') => Ok(ExtensionState::BeforeName),
         (
-            Part::BeforeSemicolon | Part::BeforeName | Part::AfterName | Part::BeforeValue | Part::AfterValue,
+            ExtensionState::BeforeSemicolon
+            | ExtensionState::BeforeName
+            | ExtensionState::AfterName
+            | ExtensionState::BeforeValue
+            | ExtensionState::AfterValue,
             b' ' | b'\t',
-        ) => Ok(part),
+        ) => Ok(state),
         // `3 x` and `3 \n` are sizes followed by junk; so is a size that only blanks follow.
-        (Part::BeforeSemicolon, _) => Err(WireError::ChunkSize),
-        (Part::Name, b' ' | b'\t') => Ok(Part::AfterName),
-        (Part::Value | Part::Unquoted, b' ' | b'\t') => Ok(Part::AfterValue),
-        (Part::Name | Part::AfterName, b'=') => Ok(Part::BeforeValue),
-        (Part::Name | Part::AfterName | Part::Value | Part::Unquoted | Part::AfterValue, b';') => {
-            Ok(Part::BeforeName)
+        (ExtensionState::BeforeSemicolon, _) => Err(WireError::ChunkSize),
+        (ExtensionState::Name, b' ' | b'\t') => Ok(ExtensionState::AfterName),
+        (ExtensionState::Value | ExtensionState::Unquoted, b' ' | b'\t') => Ok(ExtensionState::AfterValue),
+        (ExtensionState::Name | ExtensionState::AfterName, b'=') => Ok(ExtensionState::BeforeValue),
+        (
+            ExtensionState::Name
+            | ExtensionState::AfterName
+            | ExtensionState::Value
+            | ExtensionState::Unquoted
+            | ExtensionState::AfterValue,
+            b';',
+        ) => Ok(ExtensionState::BeforeName),
+        (ExtensionState::BeforeName | ExtensionState::Name, _) if is_tchar(byte) => Ok(ExtensionState::Name),
+        (ExtensionState::BeforeValue, b'"') => Ok(ExtensionState::Quoted),
+        (ExtensionState::BeforeValue | ExtensionState::Value, _) if is_tchar(byte) => {
+            Ok(ExtensionState::Value)
         }
-        (Part::BeforeName | Part::Name, _) if is_tchar(byte) => Ok(Part::Name),
-        (Part::BeforeValue, b'"') => Ok(Part::Quoted),
-        (Part::BeforeValue | Part::Value, _) if is_tchar(byte) => Ok(Part::Value),
-        (Part::Quoted, b'"') => Ok(Part::Unquoted),
-        (Part::Quoted, b'\\') => Ok(Part::Escaped),
-        (Part::Quoted | Part::Escaped, b'\t' | b' '..=b'~' | 0x80..) => Ok(Part::Quoted),
+        (ExtensionState::Quoted, b'"') => Ok(ExtensionState::Unquoted),
+        (ExtensionState::Quoted, b'\\') => Ok(ExtensionState::Escaped),
+        (ExtensionState::Quoted | ExtensionState::Escaped, b'\t' | b' '..=b'~' | 0x80..) => {
+            Ok(ExtensionState::Quoted)
+        }
         _ => Err(WireError::ChunkExtension),
     }
 }
@@ -356,7 +373,7 @@ mod tests {
 
     /// The data of a body that comes in `packets`. Nothing behind the body may be consumed.
     fn decode(packets: &[&[u8]]) -> Result<Vec<u8>, WireError> {
-        let (mut decoder, mut trailers) = (Decoder::default(), Headers::new());
+        let (mut decoder, mut trailers) = (ChunkedDecoder::default(), Headers::new());
         let (mut input, mut out) = (Vec::new(), Vec::new());
         for packet in packets {
             input.extend_from_slice(packet);
@@ -393,7 +410,7 @@ mod tests {
         for (between, is_fine) in [("", false), ("1\r\nx\r\n", false), ("40\r\n{}\r\n", true)] {
             let between = between.replace("{}", &"x".repeat(0x40));
             let wire = format!("{long}{between}").repeat(20) + "0\r\n\r\n";
-            let (mut decoder, mut content) = (Decoder::default(), Arena::default());
+            let (mut decoder, mut content) = (ChunkedDecoder::default(), Arena::default());
             let trailers = &mut Headers::new();
             let decoded = decoder.decode_all(wire.as_bytes(), &limits, trailers, usize::MAX, &mut content);
             let expected = if is_fine { Ok(wire.len()) } else { Err(WireError::ChunkOverhead) };
@@ -491,7 +508,7 @@ mod tests {
     #[test]
     fn trailers_that_an_answer_must_not_have_are_discarded_7_1_2() {
         let decoded = |wire: &str, forbidden| {
-            let (mut decoder, mut trailers) = (Decoder::new(forbidden), Headers::new());
+            let (mut decoder, mut trailers) = (ChunkedDecoder::new(forbidden), Headers::new());
             let decoded = decoder.decode(wire.as_bytes(), &Limits::default(), &mut trailers);
             let left = trailers.iter().map(|(name, _)| name.to_owned()).collect::<Vec<_>>().join(",");
             decoded.map(|step| (step.framing == wire.len() && decoder.is_done(), left))
@@ -529,7 +546,7 @@ mod tests {
             ("4;a=b\r\n0123\r\n7;a=b\r\n", false),
         ] {
             for cut in 0..=wire.len() {
-                let (mut decoder, mut content) = (Decoder::default(), Arena::default());
+                let (mut decoder, mut content) = (ChunkedDecoder::default(), Arena::default());
                 let (limits, trailers) = (Limits::default(), &mut Headers::new());
                 let mut decode = |part: &str| {
                     decoder.decode_all(part.as_bytes(), &limits, trailers, 10, &mut content).map(drop)

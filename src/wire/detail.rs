@@ -32,7 +32,7 @@ pub enum WireDetail {
 impl WireDetail {
     /// The detail for `error`, which `text` is the reason for: a head, or chunks.
     #[cold]
-    pub(crate) fn of(error: WireError, text: &[u8], limits: &Limits) -> Option<Box<WireDetail>> {
+    pub(crate) fn from_error(error: WireError, text: &[u8], limits: &Limits) -> Option<Box<WireDetail>> {
         use WireError as E;
         let limit = |name, unit, max: usize| Some(WireDetail::limit(name, unit, max as u64));
         match error {
@@ -69,7 +69,7 @@ impl WireDetail {
 
     /// The detail for a body of more than `max` bytes, of which so many are `announced`.
     #[cold]
-    pub(crate) fn of_body(max: usize, announced: Option<u64>) -> Box<WireDetail> {
+    pub(crate) fn body_too_large(max: usize, announced: Option<u64>) -> Box<WireDetail> {
         Box::new(WireDetail::Limit { name: "body_max", unit: "bytes", max: max as u64, announced })
     }
 
@@ -172,7 +172,7 @@ mod tests {
     /// A `text` that is wrong as `error` states is described as `expected`.
     #[track_caller]
     fn check(error: WireError, text: &[u8], expected: &str) {
-        let detail = WireDetail::of(error, text, &Limits::default());
+        let detail = WireDetail::from_error(error, text, &Limits::default());
         let found = detail.map(|detail| detail.to_string()).unwrap_or_default();
         assert_eq!(found, expected, "{:?}", text.escape_ascii().to_string());
     }
@@ -228,7 +228,7 @@ mod tests {
         ] {
             check(error, b"", expected);
         }
-        let announced = WireDetail::of_body(10, Some(11)).to_string();
+        let announced = WireDetail::body_too_large(10, Some(11)).to_string();
         assert_eq!(announced, "11 bytes, and at most 10 are allowed (`body_max`)");
     }
 }

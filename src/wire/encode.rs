@@ -1,8 +1,8 @@
 //! Writes heads (RFC 9112 §2 to §6).
 
-use super::announcement::Announced;
+use super::outgoing_framing::FramingField;
 use super::parse::is_no_trailer;
-use super::{Announcement, Stamp, Wish};
+use super::{CommonFields, ConnectionOption, OutgoingFraming};
 use crate::message::{FieldName, Headers, Method, Request, Response, Status, members};
 
 /// Writes the head of an answer.
@@ -10,14 +10,14 @@ use crate::message::{FieldName, Headers, Method, Request, Response, Status, memb
 pub(crate) fn response(
     out: &mut Vec<u8>,
     response: &Response,
-    announcement: Announcement,
-    persist: Wish,
-    stamp: Stamp<'_>,
+    framing: OutgoingFraming,
+    persist: ConnectionOption,
+    common: CommonFields<'_>,
 ) {
     status_line(out, response.status);
     fields(out, &response.headers);
-    out.extend_from_slice(stamp.beside(&response.headers));
-    announce(out, announcement);
+    out.extend_from_slice(common.missing_from(&response.headers));
+    framing_field(out, framing);
     match persist {
         _ if response.headers.may_have(FieldName::CONNECTION)
             || response.headers.may_have(FieldName::UPGRADE) =>
@@ -25,9 +25,9 @@ pub(crate) fn response(
             let upgrade = response.headers.first(FieldName::UPGRADE).map(|_| FieldName::UPGRADE);
             options(out, &response.headers, persist, upgrade.into_iter());
         }
-        Wish::Unsaid => {}
-        Wish::Close => out.extend_from_slice(b"connection: close\r\n"),
-        Wish::KeepAlive => out.extend_from_slice(b"connection: keep-alive\r\n"),
+        ConnectionOption::Absent => {}
+        ConnectionOption::Close => out.extend_from_slice(b"connection: close\r\n"),
+        ConnectionOption::KeepAlive => out.extend_from_slice(b"connection: keep-alive\r\n"),
     }
     out.extend_from_slice(b"\r\n");
 }
@@ -39,13 +39,13 @@ pub(crate) fn response(
 fn options(
     out: &mut Vec<u8>,
     headers: &Headers,
-    persist: Wish,
+    persist: ConnectionOption,
     hop: impl Iterator<Item = FieldName<'static>>,
 ) {
     let decided: Option<&[u8]> = match persist {
-        Wish::Unsaid => None,
-        Wish::Close => Some(b"close"),
-        Wish::KeepAlive => Some(b"keep-alive"),
+        ConnectionOption::Absent => None,
+        ConnectionOption::Close => Some(b"close"),
+        ConnectionOption::KeepAlive => Some(b"keep-alive"),
     };
     let ours: [&[u8]; 4] = [b"close", b"keep-alive", b"upgrade", b"te"];
     let is_ours = |option: &[u8]| ours.iter().any(|our| option.eq_ignore_ascii_case(our));
@@ -64,13 +64,13 @@ fn options(
 
 /// What a client adds to the head of a request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Additions<'a> {
+pub(crate) struct RequestDefaults<'a> {
     /// `http` or `https`, if the request goes to a proxy, which needs an absolute target (RFC 9112 §3.2.2).
     pub(crate) scheme: Option<&'a str>,
     /// The host and port that the request is for.
     pub(crate) authority: &'a str,
     /// Default fields, for requests that do not set them.
-    pub(crate) defaults: &'a Headers,
+    pub(crate) headers: &'a Headers,
     /// The value of the `cookie` field, with what servers have set.
     pub(crate) cookie: Option<&'a [u8]>,
 }
@@ -79,18 +79,18 @@ pub(crate) struct Additions<'a> {
 pub(crate) fn request(
     out: &mut Vec<u8>,
     request: &Request,
-    announcement: Announcement,
-    added: Additions<'_>,
+    framing: OutgoingFraming,
+    defaults: RequestDefaults<'_>,
 ) {
     let headers = &request.headers;
     out.extend_from_slice(request.method().as_str().as_bytes());
     out.push(b' ');
-    if let Some(scheme) = added.scheme {
-        for part in [scheme, "://", added.authority] {
+    if let Some(scheme) = defaults.scheme {
+        for part in [scheme, "://", defaults.authority] {
             out.extend_from_slice(part.as_bytes());
         }
     }
-    let resource = match (request.target().resource(request.method()), added.scheme) {
+    let resource = match (request.target().resource(request.method()), defaults.scheme) {
         // To a proxy, a server as a whole is a URL without a path; the last proxy turns it into `*` (RFC 9112 §3.2.4).
         (["*", _], Some(_)) => ["", ""],
         (resource, _) => resource,
@@ -99,34 +99,34 @@ pub(crate) fn request(
         out.extend_from_slice(part.as_bytes());
     }
     out.extend_from_slice(b" HTTP/1.1\r\nhost: ");
-    out.extend_from_slice(headers.first(FieldName::HOST).unwrap_or(added.authority.as_bytes()));
+    out.extend_from_slice(headers.first(FieldName::HOST).unwrap_or(defaults.authority.as_bytes()));
     out.extend_from_slice(b"\r\n");
-    match announcement.expects() {
+    match framing.expects() {
         true => fields_but(out, headers, &ROUTING),
         false => fields_but(out, headers, &ROUTING_AND_EXPECT),
     }
     let goes_without = || request.method() == Method::Trace || headers.contains("authorization");
     let of_url = request.target().authorization().filter(|_| !goes_without());
     let is_set = |name: &str| headers.contains(name) || (of_url.is_some() && name == "authorization");
-    for (name, value) in added.defaults.iter().filter(|(name, _)| !is_set(name)) {
+    for (name, value) in defaults.headers.iter().filter(|(name, _)| !is_set(name)) {
         line(out, name.as_bytes(), value);
     }
     if let Some(authorization) = of_url {
         line(out, b"authorization", authorization.as_bytes());
     }
-    if let Some(cookie) = added.cookie {
+    if let Some(cookie) = defaults.cookie {
         line(out, b"cookie", cookie);
     }
-    announce(out, announcement);
-    let may_have = |name| headers.may_have(name) || added.defaults.may_have(name);
+    framing_field(out, framing);
+    let may_have = |name| headers.may_have(name) || defaults.headers.may_have(name);
     if [FieldName::CONNECTION, FieldName::UPGRADE, FieldName::TE].into_iter().any(may_have) {
-        let persist = match Wish::of(headers) {
-            Wish::Close => Wish::Close,
+        let persist = match ConnectionOption::from_headers(headers) {
+            ConnectionOption::Close => ConnectionOption::Close,
             // That goes without saying.
-            Wish::KeepAlive | Wish::Unsaid => Wish::Unsaid,
+            ConnectionOption::KeepAlive | ConnectionOption::Absent => ConnectionOption::Absent,
         };
         let is_there =
-            |name: &FieldName<'_>| headers.first(*name).is_some() || added.defaults.first(*name).is_some();
+            |name: &FieldName<'_>| headers.first(*name).is_some() || defaults.headers.first(*name).is_some();
         // Both are for the next hop only (§7.8, §10.1.4).
         options(out, headers, persist, [FieldName::UPGRADE, FieldName::TE].into_iter().filter(is_there));
     }
@@ -148,15 +148,15 @@ const ROUTING_AND_EXPECT: [FieldName<'static>; 6] = {
 };
 
 #[inline]
-fn announce(out: &mut Vec<u8>, announcement: Announcement) {
-    match announcement.announced {
-        Announced::Nothing => {}
-        Announced::Length(length) => {
+fn framing_field(out: &mut Vec<u8>, framing: OutgoingFraming) {
+    match framing.field {
+        FramingField::Absent => {}
+        FramingField::Length(length) => {
             out.extend_from_slice(b"content-length: ");
             out.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());
             out.extend_from_slice(b"\r\n");
         }
-        Announced::Chunked => out.extend_from_slice(b"transfer-encoding: chunked\r\n"),
+        FramingField::Chunked => out.extend_from_slice(b"transfer-encoding: chunked\r\n"),
     }
 }
 
@@ -172,10 +172,10 @@ pub(crate) fn interim(out: &mut Vec<u8>, status: Status, headers: &Headers, upgr
 }
 
 /// Writes the head of an answer after which the connection is a tunnel (RFC 9110 §9.3.6).
-pub(crate) fn tunnel(out: &mut Vec<u8>, headers: &Headers, stamp: Stamp<'_>) {
+pub(crate) fn tunnel(out: &mut Vec<u8>, headers: &Headers, common: CommonFields<'_>) {
     status_line(out, Status::OK);
     fields(out, headers);
-    out.extend_from_slice(stamp.beside(headers));
+    out.extend_from_slice(common.missing_from(headers));
     out.extend_from_slice(b"\r\n");
 }
 

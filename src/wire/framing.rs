@@ -1,6 +1,6 @@
 //! [`Framing`]: where does the body end? (RFC 9112 §6.3)
 
-use super::{Asked, WireError};
+use super::{RequestInfo, WireError};
 use crate::message::{FieldName, Headers, Status, Version, decimal, is_token, members};
 
 /// Where the body of a message ends.
@@ -26,21 +26,21 @@ impl Framing {
 
     /// How the body of a request is framed.
     #[inline]
-    pub(crate) fn of_request(version: Version, headers: &Headers) -> Result<Framing, WireError> {
+    pub(crate) fn from_request(version: Version, headers: &Headers) -> Result<Framing, WireError> {
         Ok(announced(version, headers)?.unwrap_or(Framing::Empty))
     }
 
     /// How the body of a response is framed. Some have none, whatever the fields are (§6.3).
-    pub(crate) fn of_response(
-        asked: Asked,
+    pub(crate) fn from_response(
+        request: RequestInfo,
         status: Status,
         version: Version,
         headers: &Headers,
     ) -> Result<Framing, WireError> {
         match status.as_u16() {
-            _ if asked.head => Ok(Framing::Empty),
+            _ if request.is_head => Ok(Framing::Empty),
             100..200 | 204 | 304 => Ok(Framing::Empty),
-            200..300 if asked.connect => Ok(Framing::Empty),
+            200..300 if request.is_connect => Ok(Framing::Empty),
             _ => Ok(announced(version, headers)?.unwrap_or(Framing::UntilClose)),
         }
     }
@@ -120,7 +120,7 @@ mod tests {
     fn check(version: Version, lines: &[(&str, &str)], expected: Result<Framing, WireError>) {
         let mut headers = Headers::new();
         lines.iter().for_each(|(name, value)| headers.append(name, *value).unwrap());
-        assert_eq!(Framing::of_request(version, &headers), expected, "{version} {lines:?}");
+        assert_eq!(Framing::from_request(version, &headers), expected, "{version} {lines:?}");
     }
 
     const CL: &str = "Content-Length";
@@ -195,8 +195,8 @@ mod tests {
     /// A response with these fields, which no body follows, is `Empty`; a gateway passes on those that are `kept`.
     #[test]
     fn fields_do_not_count_where_no_body_can_follow_6_3() {
-        let (get, head) = (Asked::default(), Asked { head: true, ..Asked::default() });
-        let connect = Asked { connect: true, ..get };
+        let (get, head) = (RequestInfo::default(), RequestInfo { is_head: true, ..RequestInfo::default() });
+        let connect = RequestInfo { is_connect: true, ..get };
         let twice = [(CL, "5"), (CL, "5")];
         let rows: &[(&[(&str, &str)], usize)] = &[
             (&[], 0),
@@ -214,13 +214,13 @@ mod tests {
             (&[(TE, "gzip, chunked")], 0),
         ];
         for (lines, kept) in rows {
-            for (asked, status) in
+            for (request, status) in
                 [(head, 200), (head, 404), (get, 304), (get, 204), (get, 103), (get, 101), (connect, 200)]
             {
                 let mut headers = Headers::new();
                 lines.iter().for_each(|(name, value)| headers.append(name, *value).unwrap());
                 let status = Status::new(status).unwrap();
-                let framing = Framing::of_response(asked, status, Version::Http11, &headers);
+                let framing = Framing::from_response(request, status, Version::Http11, &headers);
                 assert_eq!(framing, Ok(Framing::Empty), "{status} {lines:?}");
                 drop_ambiguous(Version::Http11, &mut headers);
                 assert_eq!(headers.len(), *kept, "{lines:?}");

@@ -8,20 +8,20 @@ mod limits;
 
 pub(crate) mod parse;
 
-mod announcement;
-mod asked;
 pub(crate) mod chunked;
 pub(crate) mod framing;
+mod outgoing_framing;
 mod persist;
+mod request_info;
 
+mod common_fields;
 pub(crate) mod encode;
-mod stamp;
 
-pub(crate) use announcement::Announcement;
-pub(crate) use asked::Asked;
+pub(crate) use common_fields::CommonFields;
 pub use detail::WireDetail;
 pub use error::WireError;
 pub(crate) use framing::Framing;
 pub use limits::Limits;
-pub(crate) use persist::{Wish, patience, persists};
-pub(crate) use stamp::Stamp;
+pub(crate) use outgoing_framing::OutgoingFraming;
+pub(crate) use persist::{ConnectionOption, keep_alive_timeout, persists};
+pub(crate) use request_info::RequestInfo;

@@ -6,51 +6,55 @@ use crate::message::{FieldName, Headers, Version, decimal, members};
 
 /// What the Connection fields of a message say about the time after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wish {
+pub(crate) enum ConnectionOption {
     Close,
     KeepAlive,
-    Unsaid,
+    Absent,
 }
 
-impl Wish {
-    /// The wish that all Connection lines of a message express.
+impl ConnectionOption {
+    /// The found that all Connection lines of a message express.
     #[inline]
-    pub(crate) fn of(headers: &Headers) -> Wish {
-        if headers.may_have(FieldName::CONNECTION) { Wish::read(headers) } else { Wish::Unsaid }
+    pub(crate) fn from_headers(headers: &Headers) -> ConnectionOption {
+        if headers.may_have(FieldName::CONNECTION) {
+            ConnectionOption::read(headers)
+        } else {
+            ConnectionOption::Absent
+        }
     }
 
     /// Reads all members of all Connection lines. `close` beats `keep-alive` wherever it stands.
     #[inline(never)]
-    fn read(headers: &Headers) -> Wish {
-        let mut wish = Wish::Unsaid;
+    fn read(headers: &Headers) -> ConnectionOption {
+        let mut found = ConnectionOption::Absent;
         for line in headers.named(FieldName::CONNECTION) {
             for option in members(line) {
                 if option.eq_ignore_ascii_case(b"close") {
-                    return Wish::Close;
+                    return ConnectionOption::Close;
                 }
                 if option.eq_ignore_ascii_case(b"keep-alive") {
-                    wish = Wish::KeepAlive;
+                    found = ConnectionOption::KeepAlive;
                 }
             }
         }
-        wish
+        found
     }
 }
 
 /// Whether the connection may carry another message, by what the peer has said.
 #[inline]
-pub(crate) fn persists(version: Version, wish: Wish) -> bool {
-    match (version, wish) {
-        (_, Wish::Close) => false,
-        (Version::Http11, Wish::KeepAlive | Wish::Unsaid) => true,
-        (Version::Http10, Wish::KeepAlive) => true,
-        (Version::Http10, Wish::Unsaid) => false,
+pub(crate) fn persists(version: Version, found: ConnectionOption) -> bool {
+    match (version, found) {
+        (_, ConnectionOption::Close) => false,
+        (Version::Http11, ConnectionOption::KeepAlive | ConnectionOption::Absent) => true,
+        (Version::Http10, ConnectionOption::KeepAlive) => true,
+        (Version::Http10, ConnectionOption::Absent) => false,
     }
 }
 
 /// How long a server keeps an idle connection, if it says so: `Keep-Alive: timeout=5` (RFC 2068 §19.7.1.1). Of
 /// several times the shortest counts, which is safe whichever is meant.
-pub(crate) fn patience(headers: &Headers) -> Option<Duration> {
+pub(crate) fn keep_alive_timeout(headers: &Headers) -> Option<Duration> {
     let said = headers.named(FieldName::KEEP_ALIVE).flat_map(members).filter_map(|member| {
         let (name, seconds) = member.split_at_checked("timeout=".len())?;
         name.eq_ignore_ascii_case(b"timeout=").then_some(seconds).and_then(decimal)
@@ -66,7 +70,11 @@ mod tests {
     fn check(version: Version, lines: &[&str], expected: bool) {
         let mut headers = Headers::new();
         lines.iter().for_each(|line| headers.append("Connection", *line).unwrap());
-        assert_eq!(persists(version, Wish::of(&headers)), expected, "{version} {lines:?}");
+        assert_eq!(
+            persists(version, ConnectionOption::from_headers(&headers)),
+            expected,
+            "{version} {lines:?}"
+        );
     }
 
     #[test]
@@ -115,8 +123,8 @@ mod tests {
         ] {
             let mut headers = Headers::new();
             headers.set("Keep-Alive", line).unwrap();
-            assert_eq!(patience(&headers), seconds.map(Duration::from_secs), "{line:?}");
+            assert_eq!(keep_alive_timeout(&headers), seconds.map(Duration::from_secs), "{line:?}");
         }
-        assert_eq!(patience(&Headers::new()), None);
+        assert_eq!(keep_alive_timeout(&Headers::new()), None);
     }
 }

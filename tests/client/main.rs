@@ -43,8 +43,8 @@ mod certificates;
 mod chance;
 #[path = "../it/support/chunks.rs"]
 mod chunks;
+#[path = "../it/support/connection_option.rs"]
+mod connection_option;
 #[path = "../oracle/mod.rs"]
 mod oracle;
 mod support;
-#[path = "../it/support/wish.rs"]
-mod wish;

@@ -17,8 +17,8 @@ use crate::support::Served;
 use crate::support::answers::{Answer, take_answer};
 use crate::support::chance::check_histories;
 use crate::support::chunks::content;
+use crate::support::connection_option::ConnectionOption;
 use crate::support::wired::{Then, Wired};
-use crate::support::wish::Wish;
 
 #[test]
 fn every_request_of_a_random_history_is_answered_as_it_should_be() {
@@ -244,8 +244,8 @@ impl Owed {
         let is_unread = !step.route.reads() && step.len() > DRAIN_MAX;
         match (&step.body, step.connection.1) {
             _ if step.route == Route::Upgrade => Fate::Switches,
-            (_, Wish::Close) => Fate::Closes,
-            (_, Wish::Unsaid) if is_old => Fate::Closes,
+            (_, ConnectionOption::Close) => Fate::Closes,
+            (_, ConnectionOption::Absent) if is_old => Fate::Closes,
             // Its end is the only end that HTTP/1.0 knows for content of unknown length.
             _ if is_old && step.method != "HEAD" && matches!(step.route, Route::Streamed | Route::Duplex) => {
                 Fate::Closes

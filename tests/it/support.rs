@@ -5,8 +5,8 @@ pub mod answers;
 pub mod certificates;
 pub mod chance;
 pub mod chunks;
+pub mod connection_option;
 pub mod wired;
-pub mod wish;
 
 use std::env;
 use std::fs;

@@ -24,7 +24,7 @@ use super::{Client, ClientCause, ClientError, ClientPhase, ask, origin};
 use crate::memory::Reset;
 use crate::message::{InvalidRequest, Method, Request, Response};
 use crate::runtime::{self, Handle, Instant, select, sleep_until, timeout_at};
-use crate::wire::{Announcement, Wish};
+use crate::wire::{ConnectionOption, OutgoingFraming};
 
 /// Sends requests to one origin over a few connections, without waiting for answers in between (RFC 9112 §9.3.2).
 ///
@@ -171,8 +171,8 @@ impl Client {
 impl PipelineInner {
     /// Writes the whole `request` as it is sent.
     fn write(wire: &mut Vec<u8>, request: &Request, cookie: Option<&[u8]>, pool: &Pool) {
-        let announcement = Announcement::of_request(request.method(), request.body.declared_length(), false);
-        pool.write_head(wire, (request, RedirectTaint::SameOrigin), announcement, cookie);
+        let framing = OutgoingFraming::from_request(request.method(), request.body.declared_length(), false);
+        pool.write_head(wire, (request, RedirectTaint::SameOrigin), framing, cookie);
         wire.extend_from_slice(request.body.bytes());
     }
 
@@ -189,7 +189,7 @@ impl PipelineInner {
             || !request.trailers.is_empty()
             || headers.contains("expect")
             || headers.contains("upgrade")
-            || Wish::of(headers) == Wish::Close;
+            || ConnectionOption::from_headers(headers) == ConnectionOption::Close;
         let is_accepted = self.allowed == AllowedMethods::Any || request.method().is_safe();
         match is_accepted && !is_alone {
             true => Ok(ask::check(request.method(), request.body.declared_length())?),

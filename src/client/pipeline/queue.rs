@@ -14,7 +14,7 @@ use crate::client::error::ClientError;
 use crate::memory::{Reset, lock};
 use crate::message::{Request, Response};
 use crate::runtime::{self, Instant};
-use crate::wire::Asked;
+use crate::wire::RequestInfo;
 
 /// Where the callers of one task leave requests, and find the answers.
 #[derive(Default)]
@@ -154,7 +154,7 @@ struct QueueEntry {
 
 /// What must be known of a request besides its bytes.
 pub(super) struct EntryMeta {
-    asked: Asked,
+    request_info: RequestInfo,
     /// Whether it does no harm if the server acts on it twice (RFC 9110 §9.2.2).
     may_repeat: bool,
     /// When it began to wait for a connection.
@@ -166,7 +166,7 @@ pub(super) struct EntryMeta {
 impl EntryMeta {
     pub(super) fn new(request: &Request, permit: OwnedSemaphorePermit) -> EntryMeta {
         EntryMeta {
-            asked: Asked::new(request),
+            request_info: RequestInfo::new(request),
             may_repeat: request.method().is_idempotent(),
             since: runtime::now(),
             _permit: permit,
@@ -189,7 +189,7 @@ enum State {
 /// What a task knows of a request that it has taken.
 pub(super) struct Dequeued {
     pub(super) entry: usize,
-    pub(super) asked: Asked,
+    pub(super) request_info: RequestInfo,
     pub(super) may_repeat: bool,
     /// When it began to wait.
     pub(super) since: Instant,
@@ -288,7 +288,12 @@ impl QueueState {
         let meta = entry.meta.as_ref()?;
         out.extend_from_slice(&entry.wire);
         (entry.state, entry.is_reused) = (State::Taken, is_reused);
-        Some(Dequeued { entry: at, asked: meta.asked, may_repeat: meta.may_repeat, since: meta.since })
+        Some(Dequeued {
+            entry: at,
+            request_info: meta.request_info,
+            may_repeat: meta.may_repeat,
+            since: meta.since,
+        })
     }
 
     /// Whether a request waits for a connection.

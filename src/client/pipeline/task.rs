@@ -17,7 +17,7 @@ use crate::memory::Reset;
 use crate::message::{Response, Timings};
 use crate::net::{Timer, TimerSlot, TokioTimer};
 use crate::runtime::{self, Instant};
-use crate::wire::Wish;
+use crate::wire::ConnectionOption;
 
 /// A task that takes requests from a queue, and brings the answers. It ends when no request has come for a long time.
 pub(super) struct PipelineTask {
@@ -235,7 +235,7 @@ impl PipelineTask {
         };
         self.response.reset();
         self.part = ResponsePart::Head;
-        pooled.exchange.next_answer(request.dequeued.asked, timings);
+        pooled.exchange.next_answer(request.dequeued.request_info, timings);
     }
 
     /// Receives the answer to the first in flight.
@@ -277,7 +277,7 @@ impl PipelineTask {
     /// Hands out the answer that has come. Returns how the connection ends, if that was its last one.
     fn finish(&mut self, pooled: &mut PooledConn) -> Option<ConnEnd> {
         let request = self.in_flight.pop_front()?;
-        let is_closing = Wish::of(&self.response.headers) == Wish::Close;
+        let is_closing = ConnectionOption::from_headers(&self.response.headers) == ConnectionOption::Close;
         let timings = pooled.exchange.progress.timings;
         let all = runtime::now().saturating_duration_since(request.at);
         // While those before it were answered, it was waiting.

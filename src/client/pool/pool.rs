@@ -18,8 +18,8 @@ use crate::memory::{FreeList, lock};
 use crate::message::{BodyLength, FieldName, Headers, Method, Request, Version};
 use crate::net::{Conn, Sendable};
 use crate::runtime::{self, Handle, Id, Instant, later, timeout_at};
-use crate::wire::Announcement;
-use crate::wire::encode::{self, Additions};
+use crate::wire::OutgoingFraming;
+use crate::wire::encode::{self, RequestDefaults};
 
 /// The connections to one origin: a bounded number in use, and those that rest until they are needed.
 pub(in crate::client) struct Pool {
@@ -117,17 +117,17 @@ impl Pool {
     /// # Errors
     ///
     /// Fails if the length is unknown and the server is known to speak HTTP/1.0, which has no chunks (RFC 9112 §6.1).
-    pub(in crate::client) fn announce(
+    pub(in crate::client) fn outgoing_framing(
         &self,
         request: &Request,
         content: BodyLength,
-    ) -> Result<Announcement, ClientError> {
+    ) -> Result<OutgoingFraming, ClientError> {
         let (has_trailers, speaks_1_0) = (!request.trailers.is_empty(), self.speaks_1_0());
         match content {
             BodyLength::Unknown if speaks_1_0 => {
                 Err(ClientError::new(ClientPhase::Prepare, ClientCause::LengthRequired))
             }
-            _ => Ok(Announcement::of_request(request.method(), content, has_trailers && !speaks_1_0)),
+            _ => Ok(OutgoingFraming::from_request(request.method(), content, has_trailers && !speaks_1_0)),
         }
     }
 
@@ -170,7 +170,7 @@ impl Pool {
         &self,
         out: &mut Vec<u8>,
         (request, taint): (&Request, RedirectTaint),
-        announcement: Announcement,
+        framing: OutgoingFraming,
         cookie: Option<&[u8]>,
     ) {
         let defaults = match (taint, request.method()) {
@@ -182,7 +182,12 @@ impl Pool {
         };
         let authority = request.target().authority().unwrap_or(self.origin.authority());
         let scheme = self.is_forwarded().then_some("http");
-        encode::request(out, request, announcement, Additions { scheme, authority, defaults, cookie });
+        encode::request(
+            out,
+            request,
+            framing,
+            RequestDefaults { scheme, authority, headers: defaults, cookie },
+        );
     }
 
     /// A place, if one is free and no request waits for it; else returns the pool.

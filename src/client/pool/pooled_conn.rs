@@ -19,7 +19,7 @@ use crate::memory::Arena;
 use crate::message::{Request, Response, Status, Timings};
 use crate::net::{Conn, ReadBuffer, Sendable, TimerSlot, Transport};
 use crate::runtime::{self, Instant, timeout};
-use crate::wire::{Announcement, Wish};
+use crate::wire::{ConnectionOption, OutgoingFraming};
 
 /// One connection while it is in use. Dropping it closes the connection and frees its permit.
 ///
@@ -90,15 +90,16 @@ impl PooledConn {
     pub(in crate::client) fn begin(
         &mut self,
         (request, taint): (&Request, RedirectTaint),
-        announcement: Announcement,
+        framing: OutgoingFraming,
         cookie: Option<&[u8]>,
         deadline: Option<Instant>,
     ) {
         self.exchange.spec = ExchangeSpec::of(request, deadline);
-        self.permit.pool.write_head(self.conn.write_buffer().bytes(), (request, taint), announcement, cookie);
-        self.exchange.outgoing.begin(announcement);
-        self.exchange.persistence.persists &= Wish::of(&request.headers) != Wish::Close;
-        let waits = announcement.expects() && Expectation::of(&request.headers) == Ok(Expectation::Continue);
+        self.permit.pool.write_head(self.conn.write_buffer().bytes(), (request, taint), framing, cookie);
+        self.exchange.outgoing.begin(framing);
+        self.exchange.persistence.persists &=
+            ConnectionOption::from_headers(&request.headers) != ConnectionOption::Close;
+        let waits = framing.expects() && Expectation::of(&request.headers) == Ok(Expectation::Continue);
         self.exchange.progress.upload = if waits { Upload::Expecting } else { Upload::Sending };
     }
 

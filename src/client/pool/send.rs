@@ -12,7 +12,7 @@ use crate::exchange::{ExchangeError, Head, Phase, Reply, poll_flush};
 use crate::message::{Headers, Request, Response, Status};
 use crate::net::TimerSlot;
 use crate::runtime::{self, later};
-use crate::wire::Wish;
+use crate::wire::ConnectionOption;
 
 impl PooledConn {
     /// Sends the body of `request`, if it is known in advance, and receives the head of the final answer, or of an interim
@@ -46,7 +46,7 @@ impl PooledConn {
         // The time for the answer runs only once the server has the whole request, or will get no more of it.
         let is_over = matches!(exchange.progress.upload, Upload::Sent | Upload::Failed(_));
         let limit = if is_over { bounds.timeouts.head } else { Duration::MAX };
-        let mut reply = Reply::new(response, exchange.spec.asked);
+        let mut reply = Reply::new(response, exchange.spec.request_info);
         loop {
             if !exchange.incoming.input.is_empty() {
                 match exchange.incoming.try_head(&mut reply, bounds) {
@@ -100,7 +100,8 @@ impl PooledConn {
         persistence.persists &= !is_upgrade;
         // Many servers answer while they still read. But one that refuses reads no more, and neither does one that has
         // sent all of its answer and closes (§9.3, §9.6).
-        let has_said_all = Wish::of(&response.headers) == Wish::Close && incoming.has_arrived();
+        let has_said_all = ConnectionOption::from_headers(&response.headers) == ConnectionOption::Close
+            && incoming.has_arrived();
         let is_refused =
             response.status.is_client_error() || response.status.is_server_error() || has_said_all;
         match progress.upload {

@@ -24,7 +24,7 @@ use crate::net::{
     UriHost,
 };
 use crate::runtime::{self, timeout};
-use crate::wire::Asked;
+use crate::wire::RequestInfo;
 use crate::wire::encode::ROUTING;
 
 /// An HTTP proxy, or a SOCKS5 proxy (RFC 1928).
@@ -414,10 +414,10 @@ pub(super) async fn open_tunnel(
     let bounds = &Bounds { timeouts, ..bounds.clone() };
     write_connect(conn.write_buffer().bytes(), proxy, origin);
     let (mut incoming, mut response) = (Incoming::default(), Response::new());
-    let asked = Asked { connect: true, ..Asked::default() };
+    let request_info = RequestInfo { is_connect: true, ..RequestInfo::default() };
     for _ in 0..=INTERIM_MAX {
         let head = poll_fn(|cx| {
-            let mut reply = Reply::new(&mut response, asked);
+            let mut reply = Reply::new(&mut response, request_info);
             match incoming.poll_head(cx, &mut conn, &mut reply, bounds, || {}) {
                 Poll::Ready(head) => Poll::Ready(head),
                 Poll::Pending => conn.poll_expired(cx, TimerSlot::Total, limit).map(|_| Ok(Head::Silence)),

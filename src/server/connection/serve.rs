@@ -98,7 +98,7 @@ pub(super) fn note_expectation(ctx: &mut Context) -> Result<(), Box<Refused>> {
 
 #[cold]
 fn read_expectation(ctx: &mut Context) -> Result<(), Box<Refused>> {
-    if ctx.info.asked.version == Version::Http10 {
+    if ctx.info.request_info.version == Version::Http10 {
         return Ok(());
     }
     ctx.incoming.get_mut().expectation =
@@ -120,7 +120,7 @@ pub(super) enum Plan {
 pub(super) fn plan<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<Plan, Box<Refused>> {
     let decided = catch_unwind(AssertUnwindSafe(|| worker.handler.on_head(&ctx.request)));
     let decided = decided.map_err(|_| Refused::new(Status::INTERNAL_SERVER_ERROR, RefusalCause::Panic))?;
-    Ok(match (ctx.info.asked.connect, decided) {
+    Ok(match (ctx.info.request_info.is_connect, decided) {
         (_, BodyPlan::Refuse(status)) => Plan::Refuse(status),
         (true, BodyPlan::Tunnel) => Plan::Call,
         // A handler that did not plan for a tunnel would answer 200, which opens one (RFC 9110 §9.3.6).

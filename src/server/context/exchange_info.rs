@@ -5,13 +5,13 @@ use std::time::Instant;
 
 use super::Context;
 use crate::net::{Conn, Peer, PeerAddr};
-use crate::wire::{Asked, Wish, persists};
+use crate::wire::{ConnectionOption, RequestInfo, persists};
 
 /// What is noted before the handler runs. The framing of the answer and the fate of the connection do not depend on the
 /// request afterwards, since the handler may rewrite it.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::server) struct ExchangeInfo {
-    pub(in crate::server) asked: Asked,
+    pub(in crate::server) request_info: RequestInfo,
     /// Whether the peer said that this request is its last.
     pub(super) is_last: bool,
     /// Whether another request may follow, all things considered.
@@ -29,7 +29,7 @@ pub(in crate::server) struct ExchangeInfo {
 impl ExchangeInfo {
     pub(super) fn new(arrived: Instant) -> ExchangeInfo {
         ExchangeInfo {
-            asked: Asked::default(),
+            request_info: RequestInfo::default(),
             is_last: false,
             persists: false,
             number: 0,
@@ -46,14 +46,14 @@ impl Context {
     #[inline]
     pub(in crate::server) fn note_request(&mut self) {
         let request = &self.request;
-        let asked = Asked::new(request);
+        let request_info = RequestInfo::new(request);
         let number = self.info.number + 1;
         let may_follow = self.shared.bounds.limits.requests_per_connection_max.is_none_or(|max| number < max);
-        self.info.is_last = !persists(asked.version, Wish::of(&request.headers));
+        self.info.is_last = !persists(request_info.version, ConnectionOption::from_headers(&request.headers));
         // Behind a CONNECT the peer may already send bytes for its tunnel, whatever the answer is: they are not a
         // request.
-        self.info.persists = may_follow && !self.info.is_last && !asked.connect;
-        (self.info.asked, self.info.number) = (asked, number);
+        self.info.persists = may_follow && !self.info.is_last && !request_info.is_connect;
+        (self.info.request_info, self.info.number) = (request_info, number);
         self.info.arrived = self.shared.clock.now();
         self.shared.stats.requests.add(1);
     }

@@ -193,7 +193,7 @@ impl Context {
         if !status.is_informational() || status == Status::SWITCHING_PROTOCOLS {
             return Err(InvalidAnswer::Status(status.as_u16()).into());
         }
-        if self.info.asked.version == Version::Http10 || self.info.detached {
+        if self.info.request_info.version == Version::Http10 || self.info.detached {
             return Ok(());
         }
         self.write(|out| encode::interim(out, status, fields, None))?;

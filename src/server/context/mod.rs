@@ -42,7 +42,7 @@ use crate::exchange::{ExchangeError, Head, Incoming, Outgoing, poll_flush};
 use crate::memory::{Reset, clear_cold};
 use crate::message::{Method, Request, Response, Status};
 use crate::net::{Conn, IoState, Peer};
-use crate::wire::Asked;
+use crate::wire::RequestInfo;
 
 /// One exchange: a request, its response, and the connection between client and server.
 ///
@@ -189,7 +189,7 @@ impl Context {
         incoming.get_mut().forget_message();
         outgoing.reset();
         // If the next head is refused, that answer must not depend on the request before it.
-        info.asked = Asked::default();
+        info.request_info = RequestInfo::default();
     }
 
     /// Begins an exchange for a request that is already here, with a capture stream for the connection.
@@ -208,7 +208,7 @@ impl Context {
         let on_read = || shared.clock.refresh();
         incoming.get_mut().poll_head(cx, conn, request, &shared.bounds, on_read).map_err(|error| {
             // A refused HEAD request is answered without content, too.
-            info.asked.head = request.method() == Method::Head;
+            info.request_info.is_head = request.method() == Method::Head;
             info.is_head_refused = true;
             error.into()
         })

@@ -3,7 +3,7 @@
 use super::{CloseMode, Context, NextStep};
 use crate::exchange::Expectation;
 use crate::message::{BodyLength, Version};
-use crate::wire::{Announcement, Framing, Wish, encode};
+use crate::wire::{ConnectionOption, Framing, OutgoingFraming, encode};
 
 /// What becomes of the part of the request's body that is still unread when the answer begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,28 +16,30 @@ pub(in crate::server) enum UnreadBody {
 impl Context {
     /// Writes the head of the answer to the output, and begins its body.
     pub(in crate::server) fn write_head(&mut self, content: BodyLength, unread: UnreadBody) {
-        let asked = self.info.asked;
-        let announcement = Announcement::of_response(asked, &self.response, content);
-        self.info.persists &= self.may_persist(unread) && announcement.framing() != Framing::UntilClose;
+        let request_info = self.info.request_info;
+        let framing = OutgoingFraming::from_response(request_info, &self.response, content);
+        self.info.persists &= self.may_persist(unread) && framing.body() != Framing::UntilClose;
         let incoming = self.incoming.get_mut();
         if incoming.expectation == Expectation::Continue {
             incoming.expectation = Expectation::Poisoned;
         }
-        self.outgoing.begin(announcement);
+        self.outgoing.begin(framing);
         let mut conn = self.conn.borrow_mut();
         let Some(conn) = conn.as_mut() else { return };
         self.info.persists &= !conn.is_stopping();
         if self.info.detached {
             return self.outgoing.begin_bare();
         }
-        let persist = match (self.info.persists, asked.version) {
-            (false, _) => Wish::Close,
-            (true, Version::Http10) => Wish::KeepAlive,
+        let persist = match (self.info.persists, request_info.version) {
+            (false, _) => ConnectionOption::Close,
+            (true, Version::Http10) => ConnectionOption::KeepAlive,
             // HTTP/1.1 connections persist by default.
-            (true, Version::Http11) => Wish::Unsaid,
+            (true, Version::Http11) => ConnectionOption::Absent,
         };
         let (out, response) = (conn.write_buffer().bytes(), &self.response);
-        self.shared.clock.with_stamp(|stamp| encode::response(out, response, announcement, persist, stamp));
+        self.shared
+            .clock
+            .with_common_fields(|common| encode::response(out, response, framing, persist, common));
     }
 
     /// Whether the handler's answer, and what is unread of the request, allow another request.
@@ -51,7 +53,7 @@ impl Context {
                 incoming.length_left().is_none_or(|left| left <= self.shared.bounds.limits.drain_max as u64)
             }
         };
-        may_follow && Wish::of(&self.response.headers) != Wish::Close
+        may_follow && ConnectionOption::from_headers(&self.response.headers) != ConnectionOption::Close
     }
 
     /// Whether another request may follow on the connection.

@@ -11,6 +11,6 @@ impl Context {
 
     /// Whether the peer asked for the head of the answer alone.
     pub(crate) fn is_head_request(&self) -> bool {
-        self.info.asked.head
+        self.info.request_info.is_head
     }
 }

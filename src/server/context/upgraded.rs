@@ -47,7 +47,7 @@ impl Context {
             return Err(InvalidAnswer::of_protocol(protocol).into());
         }
         let headers = &self.request.headers;
-        let asked = self.info.asked.version == Version::Http11
+        let asked = self.info.request_info.version == Version::Http11
             && headers.contains_token("connection", "upgrade")
             && headers.contains_token("upgrade", protocol);
         if !asked {
@@ -70,7 +70,7 @@ impl Context {
     pub async fn tunnel(&mut self) -> io::Result<Upgraded> {
         self.check_unsent()?;
         // Another reader of the same bytes might take that content for the first bytes of the tunnel.
-        if !self.info.asked.connect || !self.incoming.get_mut().is_read() {
+        if !self.info.request_info.is_connect || !self.incoming.get_mut().is_read() {
             return Err(InvalidAnswer::Tunnel.into());
         }
         self.hand_over(None).await
@@ -85,7 +85,7 @@ impl Context {
         let headers = &self.response.headers;
         self.write(|out| match protocol {
             Some(_) => encode::interim(out, Status::SWITCHING_PROTOCOLS, headers, protocol),
-            None => self.shared.clock.with_stamp(|stamp| encode::tunnel(out, headers, stamp)),
+            None => self.shared.clock.with_common_fields(|common| encode::tunnel(out, headers, common)),
         })?;
         // An access log around the handler notes the status that was sent.
         self.response.status = protocol.map_or(Status::OK, |_| Status::SWITCHING_PROTOCOLS);

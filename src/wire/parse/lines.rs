@@ -55,12 +55,12 @@ pub(super) fn first_head(input: &[u8], start: usize) -> &[u8] {
 /// Judges `input`. If it is bad, the error is that of its shortest bad prefix: if two rules are broken, the one broken
 /// first counts; otherwise the answer would depend on where packets end.
 #[inline]
-pub(super) fn judge_by_prefix<T>(
+pub(super) fn with_earliest_error<T>(
     input: &[u8],
-    mut judge: impl FnMut(&[u8]) -> Result<T, WireError>,
+    mut parse: impl FnMut(&[u8]) -> Result<T, WireError>,
 ) -> Result<T, WireError> {
-    match judge(input) {
-        Err(error) => Err(first_error(input, error, judge)),
+    match parse(input) {
+        Err(error) => Err(first_error(input, error, parse)),
         good => good,
     }
 }
@@ -71,13 +71,13 @@ pub(super) fn judge_by_prefix<T>(
 fn first_error<T>(
     input: &[u8],
     mut error: WireError,
-    mut judge: impl FnMut(&[u8]) -> Result<T, WireError>,
+    mut parse: impl FnMut(&[u8]) -> Result<T, WireError>,
 ) -> WireError {
     // A bad prefix stays bad, whatever follows it.
     let (mut good, mut bad) = (0, input.len());
     while bad - good > 1 {
         let middle = good.midpoint(bad);
-        match judge(&input[..middle]) {
+        match parse(&input[..middle]) {
             Ok(_) => good = middle,
             Err(earlier) => (bad, error) = (middle, earlier),
         }

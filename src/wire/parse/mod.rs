@@ -3,8 +3,8 @@
 //! httparse knows the grammar. The rules beyond it are here: every line ends with CRLF, every limit holds, and all
 //! readers agree on the host. Heads that are written as nearly all are never reach httparse.
 
+mod fast_path;
 mod lines;
-mod plain;
 
 mod request;
 mod response;

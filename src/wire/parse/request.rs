@@ -5,10 +5,11 @@ use std::mem::MaybeUninit;
 use httparse::{Header, Status as Progress};
 use memchr::{memchr, memchr_iter};
 
+use super::fast_path;
 use super::lines::{
-    FIELDS_CEILING, FIELDS_USUAL, check_incomplete, first_head, head_error, judge_by_prefix, record, version,
+    FIELDS_CEILING, FIELDS_USUAL, check_incomplete, first_head, head_error, record, version,
+    with_earliest_error,
 };
-use super::plain;
 use super::trailers::is_no_trailer;
 use crate::memory::Span;
 use crate::message::{Authority, FieldName, Headers, InvalidMethod, Repeated, Request, Version, members};
@@ -28,11 +29,11 @@ pub(crate) fn request(
     limits: &Limits,
     request: &mut Request,
 ) -> Result<Option<usize>, WireError> {
-    judge_by_prefix(input, |front| judge(front, limits, request))
+    with_earliest_error(input, |front| parse_head(front, limits, request))
 }
 
 #[inline]
-fn judge(input: &[u8], limits: &Limits, request: &mut Request) -> Result<Option<usize>, WireError> {
+fn parse_head(input: &[u8], limits: &Limits, request: &mut Request) -> Result<Option<usize>, WireError> {
     let start = match input {
         [] | [b'\r' | b'\n', ..] => match skip_empty_lines(input, limits.empty_lines_max)? {
             Some(start) => start,
@@ -40,9 +41,9 @@ fn judge(input: &[u8], limits: &Limits, request: &mut Request) -> Result<Option<
         },
         _ => 0,
     };
-    let parsed = match parse_plain(input, start, limits, request) {
+    let parsed = match parse_fast(input, start, limits, request) {
         Some(end) => Some(end),
-        None => parse_any(input, start, limits, request)?,
+        None => parse_with_httparse(input, start, limits, request)?,
     };
     match parsed {
         Some(end) if end - start > limits.head_max => Err(WireError::HeadTooLarge),
@@ -98,19 +99,19 @@ fn skip_empty_lines(input: &[u8], lines_max: usize) -> Result<Option<usize>, Wir
 
 /// Parses a head that is written as usual. `None` does not mean that it is wrong.
 #[inline]
-fn parse_plain(input: &[u8], start: usize, limits: &Limits, request: &mut Request) -> Option<usize> {
-    let line_len = plain::request_line(&input[start..], request)?;
+fn parse_fast(input: &[u8], start: usize, limits: &Limits, request: &mut Request) -> Option<usize> {
+    let line_len = fast_path::request_line(&input[start..], request)?;
     if line_len > limits.request_line_max.saturating_add("\r\n".len()) {
         return None;
     }
     let fields_max = limits.fields_max.min(FIELDS_CEILING);
-    plain::fields(input, start + line_len, fields_max, &mut request.headers)
+    fast_path::fields(input, start + line_len, fields_max, &mut request.headers)
 }
 
 /// Parses any head, or says what is wrong with it.
 #[cold]
 #[inline(never)]
-fn parse_any(
+fn parse_with_httparse(
     input: &[u8],
     start: usize,
     limits: &Limits,
@@ -209,7 +210,7 @@ fn other_version(
         (b'1', b'2'..=b'9') => {
             let mut as_1_1 = first_head(input, start).to_vec();
             as_1_1[start + line_len - 2] = b'1';
-            judge(&as_1_1, limits, request)
+            parse_head(&as_1_1, limits, request)
         }
         (b'0'..=b'9', b'0'..=b'9') => Err(WireError::VersionNotSupported),
         _ => Err(WireError::Version),
@@ -236,11 +237,11 @@ mod tests {
     }
 
     fn plainly(head: &[u8]) -> Option<(Outcome, Option<Request>)> {
-        parsed(head, |head, limits, request| parse_plain(head, 0, limits, request).map(|end| Ok(Some(end))))
+        parsed(head, |head, limits, request| parse_fast(head, 0, limits, request).map(|end| Ok(Some(end))))
     }
 
     fn by_httparse(head: &[u8]) -> Option<(Outcome, Option<Request>)> {
-        parsed(head, |head, limits, request| Some(parse_any(head, 0, limits, request)))
+        parsed(head, |head, limits, request| Some(parse_with_httparse(head, 0, limits, request)))
     }
 
     const HEADS: [&str; 6] = [
@@ -257,7 +258,7 @@ mod tests {
         let (mut taken, mut left) = (0, 0);
         for head in HEADS.map(str::as_bytes) {
             assert!(plainly(head).is_some(), "{}", head.escape_ascii());
-            for other in plain::variations(head) {
+            for other in fast_path::variations(head) {
                 match plainly(&other) {
                     Some(plain) => {
                         assert_eq!(Some(plain), by_httparse(&other), "{}", other.escape_ascii());

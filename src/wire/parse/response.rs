@@ -5,10 +5,11 @@ use std::mem::MaybeUninit;
 use httparse::{Header, ParserConfig, Status as Progress};
 use memchr::memchr_iter;
 
+use super::fast_path;
 use super::lines::{
-    FIELDS_CEILING, FIELDS_USUAL, check_incomplete, first_head, head_error, judge_by_prefix, record, version,
+    FIELDS_CEILING, FIELDS_USUAL, check_incomplete, first_head, head_error, record, version,
+    with_earliest_error,
 };
-use super::plain;
 use crate::message::{Response, Status, Version};
 use crate::wire::{Limits, WireError};
 
@@ -34,17 +35,21 @@ pub(crate) fn response(
     limits: &Limits,
     response: &mut Response,
 ) -> Result<Option<ResponseHead>, WireError> {
-    judge_by_prefix(input, |front| judge(front, limits, response))
+    with_earliest_error(input, |front| parse_head(front, limits, response))
 }
 
 #[inline]
-fn judge(input: &[u8], limits: &Limits, response: &mut Response) -> Result<Option<ResponseHead>, WireError> {
+fn parse_head(
+    input: &[u8],
+    limits: &Limits,
+    response: &mut Response,
+) -> Result<Option<ResponseHead>, WireError> {
     if let Some(b'\r' | b'\n') = input.first() {
         return Err(WireError::StatusLine);
     }
-    let parsed = match parse_plain(input, limits, response) {
+    let parsed = match parse_fast(input, limits, response) {
         Some(head) => Some(head),
-        None => match parse_any(input, limits, response) {
+        None => match parse_with_httparse(input, limits, response) {
             Err(WireError::FieldValue) => parse_without_bad_cookies(input, limits, response)?,
             parsed => parsed?,
         },
@@ -59,26 +64,26 @@ fn judge(input: &[u8], limits: &Limits, response: &mut Response) -> Result<Optio
 
 /// Parses a head that is written as usual. `None` does not mean that it is wrong.
 #[inline]
-fn parse_plain(input: &[u8], limits: &Limits, response: &mut Response) -> Option<ResponseHead> {
-    let line = plain::status_line(input)?;
+fn parse_fast(input: &[u8], limits: &Limits, response: &mut Response) -> Option<ResponseHead> {
+    let line = fast_path::status_line(input)?;
     let fields_max = limits.fields_max.min(FIELDS_CEILING);
-    let len = plain::fields(input, line.len, fields_max, &mut response.headers)?;
+    let len = fast_path::fields(input, line.len, fields_max, &mut response.headers)?;
     response.status = line.status;
     Some(ResponseHead { len, version: line.version, is_folded: false })
 }
 
 /// Parses any head, or says what is wrong with it.
 #[inline(never)]
-fn parse_any(
+fn parse_with_httparse(
     input: &[u8],
     limits: &Limits,
     response: &mut Response,
 ) -> Result<Option<ResponseHead>, WireError> {
     match parse::<FIELDS_USUAL>(input, limits, response, Folding::Refused) {
         Err(WireError::TooManyFields) if limits.fields_max > FIELDS_USUAL => {
-            parse_odd(input, limits, response)
+            parse_unusual(input, limits, response)
         }
-        Err(WireError::FieldName) => parse_odd(input, limits, response),
+        Err(WireError::FieldName) => parse_unusual(input, limits, response),
         Err(WireError::Version) => parse_later_version(input, limits, response),
         parsed => parsed,
     }
@@ -119,7 +124,7 @@ fn parse<const N: usize>(
 /// the stack.
 #[cold]
 #[inline(never)]
-fn parse_odd(
+fn parse_unusual(
     input: &[u8],
     limits: &Limits,
     response: &mut Response,
@@ -148,7 +153,7 @@ fn parse_without_bad_cookies(
         octets.iter_mut().filter(|octet| is_cookie && is_control(octet)).for_each(|octet| *octet = b'.');
         start += line.len();
     }
-    let parsed = parse_any(&masked, limits, response)?;
+    let parsed = parse_with_httparse(&masked, limits, response)?;
     if parsed.is_some() {
         response.headers.remove_received(|value| input[value.range()].iter().any(is_control));
     }
@@ -173,7 +178,7 @@ fn parse_later_version(
         [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'2'..=b'9', ..] => {
             let mut as_1_1 = first_head(input, 0).to_vec();
             as_1_1["HTTP/1.".len()] = b'1';
-            judge(&as_1_1, limits, response)
+            parse_head(&as_1_1, limits, response)
         }
         _ => Err(WireError::Version),
     }
@@ -321,7 +326,7 @@ mod tests {
     #[test]
     fn a_head_that_begins_badly_fails_for_the_same_reason_2_2() {
         let (limits, mut into, mut bad) = (Limits::default(), Response::new(), 0);
-        for head in plain::variations(b"HTTP/1.1 200\r\na:\r\n b\r\n\t\r\nc: d\r\n\r\n") {
+        for head in fast_path::variations(b"HTTP/1.1 200\r\na:\r\n b\r\n\t\r\nc: d\r\n\r\n") {
             let whole = response(&head, &limits, &mut into).map(drop);
             let of_a_front = (1..head.len()).find_map(|end| response(&head[..end], &limits, &mut into).err());
             if let Some(error) = of_a_front {
@@ -342,13 +347,13 @@ mod tests {
             "HTTP/1.1 599 \r\n\r\nbody",
         ] {
             let (mut plain, mut by_httparse) = (Response::new(), Response::new());
-            assert!(parse_plain(head.as_bytes(), &limits, &mut plain).is_some(), "{head}");
-            for other in plain::variations(head.as_bytes()) {
-                let Some(len) = parse_plain(&other, &limits, &mut plain) else {
+            assert!(parse_fast(head.as_bytes(), &limits, &mut plain).is_some(), "{head}");
+            for other in fast_path::variations(head.as_bytes()) {
+                let Some(len) = parse_fast(&other, &limits, &mut plain) else {
                     left += 1;
                     continue;
                 };
-                assert_eq!(parse_any(&other, &limits, &mut by_httparse), Ok(Some(len)));
+                assert_eq!(parse_with_httparse(&other, &limits, &mut by_httparse), Ok(Some(len)));
                 for response in [&mut plain, &mut by_httparse] {
                     response.headers.text_mut().clear();
                     response.headers.text_mut().extend(&other);

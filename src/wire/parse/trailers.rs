@@ -2,7 +2,7 @@
 
 use httparse::{EMPTY_HEADER, Status as Progress};
 
-use super::lines::{FIELDS_CEILING, FIELDS_USUAL, judge_by_prefix, record};
+use super::lines::{FIELDS_CEILING, FIELDS_USUAL, record, with_earliest_error};
 use crate::message::Headers;
 use crate::wire::{Limits, WireError};
 
@@ -30,10 +30,10 @@ pub(crate) fn trailers(
     forbidden: ForbiddenTrailers,
     into: &mut Headers,
 ) -> Result<Option<usize>, WireError> {
-    judge_by_prefix(input, |front| judge(front, limits, forbidden, into))
+    with_earliest_error(input, |front| parse_section(front, limits, forbidden, into))
 }
 
-fn judge(
+fn parse_section(
     input: &[u8],
     limits: &Limits,
     forbidden: ForbiddenTrailers,

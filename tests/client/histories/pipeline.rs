@@ -13,8 +13,8 @@ use self::server::{GOOD, Seen, Server};
 use super::reply::{Body, Fault, Reply, Then};
 use crate::chance::{Chance, check_histories};
 use crate::chunks::content;
+use crate::connection_option::ConnectionOption;
 use crate::support::{cancelled_after, paused};
-use crate::wish::Wish;
 
 #[test]
 fn every_caller_of_a_random_history_of_a_pipeline_is_told_the_truth() {
@@ -147,7 +147,7 @@ impl Step {
     /// Whether this turn may end the connection without the word that would spare the requests behind it.
     fn strikes(&self, turn: usize) -> bool {
         let Reply { connection, then, .. } = &self.turns[turn].reply;
-        let is_said = connection.1 == Wish::Close;
+        let is_said = connection.1 == ConnectionOption::Close;
         self.is_broken(turn) || !is_said && (*then == Then::Ends || !self.persists(turn))
     }
 

@@ -2,7 +2,7 @@
 
 use crate::chance::Chance;
 use crate::chunks::{Chunks, content};
-use crate::wish::{CONNECTIONS, Wish};
+use crate::connection_option::{CONNECTIONS, ConnectionOption};
 
 /// One answer.
 #[derive(Clone, Debug)]
@@ -12,7 +12,7 @@ pub struct Reply {
     pub version: &'static str,
     pub status: u16,
     pub field: &'static str,
-    pub connection: (&'static str, Wish),
+    pub connection: (&'static str, ConnectionOption),
     pub body: Body,
     pub fault: Fault,
     /// Where it is cut into packets.
@@ -135,9 +135,9 @@ impl Reply {
     /// Whether the connection persists, by what it says (RFC 9112 §9.3).
     pub fn persists(&self, method: &str) -> bool {
         let may_follow = match self.connection.1 {
-            Wish::Close => false,
-            Wish::KeepAlive => true,
-            Wish::Unsaid => self.version != "1.0",
+            ConnectionOption::Close => false,
+            ConnectionOption::KeepAlive => true,
+            ConnectionOption::Absent => self.version != "1.0",
         };
         may_follow && !(matches!(self.body, Body::UntilClose(_)) && self.has_body(method))
     }

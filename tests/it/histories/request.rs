@@ -3,8 +3,8 @@
 use super::DRAIN_MAX;
 use crate::support::chance::Chance;
 use crate::support::chunks::{Chunks, content};
+use crate::support::connection_option::{CONNECTIONS, ConnectionOption};
 use crate::support::wired::Then;
-use crate::support::wish::{CONNECTIONS, Wish};
 
 /// One request.
 #[derive(Clone, Debug)]
@@ -20,7 +20,7 @@ pub struct Step {
     pub empty_line: &'static str,
     pub origin: &'static str,
     pub field: &'static str,
-    pub connection: (&'static str, Wish),
+    pub connection: (&'static str, ConnectionOption),
     pub is_expecting: bool,
     pub body: Body,
     pub fault: Fault,
@@ -106,7 +106,7 @@ impl Step {
         };
         if route == Route::Upgrade {
             (step.version, step.connection) =
-                ("1.1", ("connection: upgrade\r\nupgrade: echo\r\n", Wish::Unsaid));
+                ("1.1", ("connection: upgrade\r\nupgrade: echo\r\n", ConnectionOption::Absent));
         }
         step.spoil(chance);
         let len = step.wire().len();
@@ -139,7 +139,7 @@ impl Step {
         let mut plain = Step::draw(&mut Chance::new(0));
         (plain.method, plain.route, plain.version, plain.tag) = ("GET", Route::Echo, "1.1", 1000);
         (plain.empty_line, plain.origin, plain.field) = ("", "", "");
-        (plain.connection, plain.is_expecting) = (("connection: close\r\n", Wish::Close), false);
+        (plain.connection, plain.is_expecting) = (("connection: close\r\n", ConnectionOption::Close), false);
         (plain.body, plain.fault, plain.cuts) = (Body::None, Fault::None, Vec::new());
         plain
     }

@@ -1,33 +1,33 @@
-//! [`Stamp`]: the `server` and `date` lines of an answer (RFC 9110 §6.6.1, §10.2.4).
+//! [`CommonFields`]: the `server` and `date` lines of an answer (RFC 9110 §6.6.1, §10.2.4).
 
 use crate::message::{FieldName, Headers};
 
 /// The lines that a server adds to each answer, ready to be copied.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Stamp<'a> {
+pub(crate) struct CommonFields<'a> {
     both: &'a [u8],
     /// The length of the first line, which is `server`.
     server_len: usize,
 }
 
-impl<'a> Stamp<'a> {
+impl<'a> CommonFields<'a> {
     /// Both lines: `server`, which is `server_len` bytes long, and `date`.
-    pub(crate) fn new(both: &'a [u8], server_len: usize) -> Stamp<'a> {
-        Stamp { both, server_len }
+    pub(crate) fn new(both: &'a [u8], server_len: usize) -> CommonFields<'a> {
+        CommonFields { both, server_len }
     }
 
     /// The lines for fields that the handler has not set: what it has set may be about an origin behind it.
     #[inline]
-    pub(super) fn beside(self, headers: &Headers) -> &'a [u8] {
+    pub(super) fn missing_from(self, headers: &Headers) -> &'a [u8] {
         match headers.may_have(FieldName::SERVER) || headers.may_have(FieldName::DATE) {
             false => self.both,
-            true => self.unsaid(headers),
+            true => self.missing(headers),
         }
     }
 
     /// The lines whose names are not in `headers`.
     #[inline(never)]
-    fn unsaid(self, headers: &Headers) -> &'a [u8] {
+    fn missing(self, headers: &Headers) -> &'a [u8] {
         match (headers.first(FieldName::SERVER).is_some(), headers.first(FieldName::DATE).is_some()) {
             (false, false) => self.both,
             (false, true) => &self.both[..self.server_len],
