@@ -353,7 +353,7 @@ enum ExpectField {
 /// stream has not been touched if the server has answered instead of 100.
 fn may_drop_expectation(request: &Request, framing: OutgoingFraming) -> bool {
     framing.expects()
-        && Expectation::of(&request.headers) == Ok(Expectation::Continue)
+        && Expectation::from_headers(&request.headers) == Ok(Expectation::Continue)
         && !request.body.is_source_taken()
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::coding::Decoding;
+use crate::coding::ContentDecoder;
 use crate::exchange::{ExchangeError, Incoming, Outgoing};
 use crate::memory::Reset;
 use crate::message::{Headers, Request, Response, Timings, Version};
@@ -137,7 +137,7 @@ pub(super) struct Progress {
     /// How much of the body a reader gets at once.
     pub(super) read_size: AdaptiveReadSize,
     /// How the body of the answer is decoded, if it is.
-    pub(super) decoding: Option<Box<Decoding>>,
+    pub(super) decoder: Option<Box<ContentDecoder>>,
     /// How long the phases took that are over.
     pub(super) timings: Timings,
     /// When the current phase began.
@@ -153,7 +153,7 @@ impl Progress {
             interim: 0,
             wants_interim: false,
             read_size: AdaptiveReadSize::default(),
-            decoding: None,
+            decoder: None,
             timings,
             phase_start,
         }

@@ -2,34 +2,34 @@
 //!
 //! The names of codings are always known; whether they can be decoded and encoded depends on the features.
 
-mod decoders;
-mod decoding;
+mod content_decoder;
 #[cfg(feature = "compress")]
-mod encoder;
+mod content_encoder;
+mod decoder_chain;
 
 mod codec;
 mod codecs;
 #[cfg(feature = "compress")]
 mod encode;
 
-#[cfg(any(feature = "compress", feature = "fs"))]
-mod choice;
 #[cfg(feature = "compress")]
-mod shrink;
+mod compressible;
+#[cfg(any(feature = "compress", feature = "fs"))]
+mod negotiated_coding;
 
 mod error;
 
-#[cfg(any(feature = "compress", feature = "fs"))]
-pub(crate) use choice::Choice;
 pub use codec::Flush;
 pub(crate) use codecs::ACCEPTED;
-pub(crate) use decoders::{DECODED_AT_ONCE, Decoders, OF_CODED};
-pub(crate) use decoding::Decoding;
 #[cfg(feature = "compress")]
-pub(crate) use encoder::{Encoder, encode_once};
+pub(crate) use compressible::{essence, is_compressible};
+pub(crate) use content_decoder::ContentDecoder;
+#[cfg(feature = "compress")]
+pub(crate) use content_encoder::{ContentEncoder, encode_once};
+pub(crate) use decoder_chain::{CODED_CONTENT_FIELDS, DECODED_PER_STEP, DecoderChain};
 pub use error::CodingError;
-#[cfg(feature = "compress")]
-pub(crate) use shrink::{essence, shrinks};
+#[cfg(any(feature = "compress", feature = "fs"))]
+pub(crate) use negotiated_coding::NegotiatedCoding;
 
 /// A content coding (RFC 9110 §8.4.1).
 ///

@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
 use super::codec::Flush;
-use super::{Coding, CodingError, Decoders, Encoder};
+use super::{Coding, CodingError, ContentEncoder, DecoderChain};
 use crate::memory::Arena;
 use crate::message::Headers;
 
@@ -28,19 +28,19 @@ fn decode(codings: &str, pieces: &[&[u8]], limit: usize) -> Result<Vec<u8>, Codi
 }
 
 /// Decodes all of `piece`.
-fn feed(decoders: &mut Decoders, mut piece: &[u8], out: &mut Arena) -> Result<(), CodingError> {
+fn feed(decoders: &mut DecoderChain, mut piece: &[u8], out: &mut Arena) -> Result<(), CodingError> {
     while decoders.pull(&mut piece, out)? > 0 {}
     Ok(())
 }
 
-fn decoders(codings: &str, limit: usize) -> Result<Decoders, CodingError> {
+fn decoders(codings: &str, limit: usize) -> Result<DecoderChain, CodingError> {
     let mut headers = Headers::new();
     headers.set("content-encoding", codings).expect("it can stand in a field");
-    Decoders::of(&headers, limit).map(|decoders| decoders.expect("it is coded"))
+    DecoderChain::from_headers(&headers, limit).map(|decoders| decoders.expect("it is coded"))
 }
 
 fn encode(coding: Coding, content: &[u8]) -> Vec<u8> {
-    let (mut encoder, mut out) = (Encoder::new(coding, 4).expect("it is available"), Vec::new());
+    let (mut encoder, mut out) = (ContentEncoder::new(coding, 4).expect("it is available"), Vec::new());
     encoder.encode(content, Flush::End, &mut out).expect("there is memory");
     out
 }
@@ -234,7 +234,8 @@ fn no_more_decodes_to_nothing_than_may_come_out() {
 #[test]
 fn content_that_was_flushed_often_may_be_coded_twice() {
     for coding in available() {
-        let (mut encoder, mut made, mut text) = (Encoder::new(coding, 4).unwrap(), Vec::new(), Vec::new());
+        let (mut encoder, mut made, mut text) =
+            (ContentEncoder::new(coding, 4).unwrap(), Vec::new(), Vec::new());
         for line in 0..2_000u32 {
             let line = format!("{:x}\n", line.wrapping_mul(0x9e37_79b9));
             encoder.encode(line.as_bytes(), Flush::Now, &mut made).unwrap();
@@ -254,7 +255,7 @@ fn content_of_just_the_limit_may_be_coded_twice() {
     let noise = |at| BuildHasherDefault::<DefaultHasher>::default().hash_one(at) as u8;
     for (coding, len) in available().flat_map(|coding| [(coding, 5), (coding, LIMIT)]) {
         let content = Vec::from_iter((0..len).map(noise));
-        let (mut encoder, mut made) = (Encoder::new(coding, 4).unwrap(), Vec::new());
+        let (mut encoder, mut made) = (ContentEncoder::new(coding, 4).unwrap(), Vec::new());
         for piece in content.chunks(256) {
             encoder.encode(piece, Flush::Now, &mut made).unwrap();
         }
@@ -272,7 +273,7 @@ fn flushed_content_can_be_decoded_at_once() {
         assert_eq!(encode(coding, b"first"), first, "the state was used before");
         let mut decoders = decoders(coding.as_str(), LIMIT).unwrap();
         let (mut encoder, mut out, mut made) =
-            (Encoder::new(coding, 4).unwrap(), Arena::default(), Vec::new());
+            (ContentEncoder::new(coding, 4).unwrap(), Arena::default(), Vec::new());
         for event in ["one", "", "two", "three"] {
             made.clear();
             out.clear();
@@ -296,7 +297,7 @@ fn a_used_encoder_codes_like_a_new_one() {
     for (coding, level) in available().flat_map(|coding| [1, 4, 5].map(|level| (coding, level))) {
         let made = move |(len, alphabet): (u32, u32)| {
             let content: Vec<u8> = (0..len).map(|at| (at.wrapping_mul(at) / 128 % alphabet) as u8).collect();
-            let (mut encoder, mut out) = (Encoder::new(coding, level).unwrap(), Vec::new());
+            let (mut encoder, mut out) = (ContentEncoder::new(coding, level).unwrap(), Vec::new());
             encoder.encode(&content, Flush::End, &mut out).unwrap();
             out
         };
@@ -313,7 +314,7 @@ fn an_encoder_that_was_given_up_codes_like_a_new_one() {
     let content: &[u8] = &b"to be, or not to be, that is the question".repeat(20);
     for (coding, level) in available().flat_map(|coding| (0..=11).map(move |level| (coding, level))) {
         let encode = move |flush| {
-            let (mut encoder, mut out) = (Encoder::new(coding, level).unwrap(), Vec::new());
+            let (mut encoder, mut out) = (ContentEncoder::new(coding, level).unwrap(), Vec::new());
             encoder.encode(content, flush, &mut out).unwrap();
             out
         };
@@ -330,7 +331,7 @@ fn content_of_any_size_comes_back_unchanged() {
     let text: Vec<u8> = (0..6000u32).map(|at| (at * at / 128) as u8 % 64).collect();
     for (coding, level) in available().flat_map(|coding| [0, 4, 99].map(|level| (coding, level))) {
         for len in [0, 1, 100, 6000] {
-            let (mut encoder, mut out) = (Encoder::new(coding, level).unwrap(), Vec::new());
+            let (mut encoder, mut out) = (ContentEncoder::new(coding, level).unwrap(), Vec::new());
             encoder.encode(&text[..len], Flush::End, &mut out).unwrap();
             assert_eq!(
                 decode(coding.as_str(), &[&out], LIMIT).as_deref(),

@@ -1,13 +1,13 @@
 //! Floor 5: answers are compressed with the coding that the peer prefers (RFC 9110 §8.4, §12.5.3).
 
-mod encoded;
-mod encoding;
+mod compress_transform;
+mod compressed_source;
 mod rules;
 
 use std::pin::Pin;
 
-use self::encoding::Encoding;
-use self::rules::Rules;
+use self::compress_transform::CompressTransform;
+use self::rules::CompressRules;
 use crate::coding::Coding;
 use crate::message::{Body, Request};
 use crate::runtime::BlockingLimit;
@@ -77,13 +77,13 @@ use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 #[must_use]
 pub struct Compress<H> {
     handler: H,
-    rules: Rules,
+    rules: CompressRules,
 }
 
 impl<H: Handler> Compress<H> {
     /// Compresses the answers of `handler`.
     pub fn new<Kind>(handler: impl IntoHandler<Kind, Handler = H>) -> Compress<H> {
-        Compress { handler: handler.into_handler(), rules: Rules::default() }
+        Compress { handler: handler.into_handler(), rules: CompressRules::default() }
     }
 
     /// Sets the codings to choose from, in order of preference. Those that the crate was built without are ignored.
@@ -133,7 +133,7 @@ impl<H: Handler> Handler for Compress<H> {
     }
 
     async fn handle(&self, ctx: &mut Context) -> Result {
-        Encoding::put(ctx, self.rules);
+        CompressTransform::put(ctx, self.rules);
         let outcome = self.handler.handle(ctx).await;
         // Boxed because it is rare: the future of each request holds room for this one.
         if let Some(large) = finish(ctx, outcome)? {
@@ -145,15 +145,15 @@ impl<H: Handler> Handler for Compress<H> {
 
 /// Compresses an answer, unless the handler has streamed it or failed. A large body is compressed on another thread, by
 /// the returned future.
-fn finish(ctx: &mut Context, outcome: Result) -> Result<Option<Elsewhere>> {
-    let Some(mut own) = Encoding::take(ctx) else { return outcome.map(|()| None) };
-    let finished = outcome.and_then(|()| Ok(own.finish(&mut ctx.response)?));
-    own.give();
-    Ok(finished?.map(|large| Box::pin(async { Ok(LIMIT.run(|| large.encode()).await??) }) as Elsewhere))
+fn finish(ctx: &mut Context, outcome: Result) -> Result<Option<OffloadedBody>> {
+    let Some(mut transform) = CompressTransform::take(ctx) else { return outcome.map(|()| None) };
+    let finished = outcome.and_then(|()| Ok(transform.finish(&mut ctx.response)?));
+    transform.give();
+    Ok(finished?.map(|large| Box::pin(async { Ok(LIMIT.run(|| large.encode()).await??) }) as OffloadedBody))
 }
 
 /// The threads on which large bodies are compressed.
 static LIMIT: BlockingLimit = BlockingLimit::new();
 
 /// A body that is being compressed on another thread.
-type Elsewhere = Pin<Box<dyn Future<Output = Result<Body>>>>;
+type OffloadedBody = Pin<Box<dyn Future<Output = Result<Body>>>>;

@@ -1,11 +1,11 @@
-//! [`Rules`]: which answers are compressed, and how.
+//! [`CompressRules`]: which answers are compressed, and how.
 
-use crate::coding::{Coding, essence, shrinks};
+use crate::coding::{Coding, essence, is_compressible};
 use crate::message::{Headers, Status};
 
 /// Which answers are compressed, and how.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rules {
+pub(super) struct CompressRules {
     /// The codings to choose from, in order of preference.
     codings: [Coding; CODINGS],
     count: usize,
@@ -19,7 +19,7 @@ pub(super) struct Rules {
 const CODINGS: usize = 4;
 const ALL: [Coding; CODINGS] = [Coding::Br, Coding::Zstd, Coding::Gzip, Coding::Deflate];
 
-impl Rules {
+impl CompressRules {
     pub(super) fn offer(&mut self, codings: &[Coding]) {
         self.count = 0;
         for coding in codings {
@@ -54,27 +54,28 @@ impl Rules {
     /// Whether content with this type and length should be compressed.
     pub(super) fn recommend(&self, headers: &Headers, len: Option<u64>) -> bool {
         let is_long = len.is_none_or(|len| len >= self.size_min as u64);
-        is_long && headers.content_type().is_some_and(|content_type| self.shrinks(content_type))
+        is_long && headers.content_type().is_some_and(|content_type| self.is_compressible(content_type))
     }
 
     /// Whether the whole of which this is a part might be compressed: a part has the fields that the whole would have
     /// (RFC 9110 §15.3.7).
     pub(super) fn recommend_whole(&self, headers: &Headers) -> bool {
-        let shrinks = |of: &str| essence(of).eq_ignore_ascii_case("multipart/byteranges") || self.shrinks(of);
+        let is_compressible =
+            |of: &str| essence(of).eq_ignore_ascii_case("multipart/byteranges") || self.is_compressible(of);
         !headers.contains("content-encoding")
             && !headers.contains_token("cache-control", "no-transform")
-            && headers.content_type().is_some_and(shrinks)
+            && headers.content_type().is_some_and(is_compressible)
     }
 
-    fn shrinks(&self, content_type: &str) -> bool {
+    fn is_compressible(&self, content_type: &str) -> bool {
         let essence = essence(content_type);
-        (self.judge)(essence).unwrap_or_else(|| shrinks(essence))
+        (self.judge)(essence).unwrap_or_else(|| is_compressible(essence))
     }
 }
 
-impl Default for Rules {
-    fn default() -> Rules {
-        let mut rules = Rules {
+impl Default for CompressRules {
+    fn default() -> CompressRules {
+        let mut rules = CompressRules {
             codings: ALL,
             count: 0,
             levels: [4, 3, 6, 6],
@@ -98,13 +99,17 @@ mod tests {
             "text/html" => Some(false),
             _ => None,
         };
-        let rules = Rules { judge, ..Rules::default() };
-        assert!(rules.shrinks("image/png") && !rules.shrinks("text/html;a") && rules.shrinks("text/css"));
+        let rules = CompressRules { judge, ..CompressRules::default() };
+        assert!(
+            rules.is_compressible("image/png")
+                && !rules.is_compressible("text/html;a")
+                && rules.is_compressible("text/css")
+        );
     }
 
     #[test]
     fn codings_are_offered_once_and_only_if_available() {
-        let mut rules = Rules::default();
+        let mut rules = CompressRules::default();
         rules.offer(&[Coding::Gzip, Coding::Gzip, Coding::Br]);
         assert_eq!(rules.codings(), [Coding::Gzip, Coding::Br]);
         rules.offer(&[Coding::Zstd]);

@@ -17,7 +17,7 @@ pub(crate) struct Clock {
     /// Until when the date is valid.
     date_until: Cell<Instant>,
     /// Whether time may have passed since the clock was read.
-    is_outdated: Cell<bool>,
+    is_stale: Cell<bool>,
 }
 
 impl Clock {
@@ -30,7 +30,7 @@ impl Clock {
             server_len: server.len(),
             common_fields: RefCell::new(server),
             date_until: Cell::new(now),
-            is_outdated: Cell::new(false),
+            is_stale: Cell::new(false),
         };
         clock.set_date();
         clock
@@ -41,7 +41,7 @@ impl Clock {
     pub(crate) fn refresh(&self) {
         let now = Instant::now();
         self.now.set(now);
-        self.is_outdated.set(false);
+        self.is_stale.set(false);
         if now >= self.date_until.get() {
             self.set_date();
         }
@@ -49,14 +49,14 @@ impl Clock {
 
     /// Notes that time has passed: nothing is dated until the real clock has been read again.
     #[inline]
-    pub(crate) fn outdate(&self) {
-        self.is_outdated.set(true);
+    pub(crate) fn mark_stale(&self) {
+        self.is_stale.set(true);
     }
 
     /// When the clock was read last. After a wait, it is read anew.
     #[inline]
     pub(crate) fn now(&self) -> Instant {
-        if self.is_outdated.get() {
+        if self.is_stale.get() {
             self.refresh();
         }
         self.now.get()

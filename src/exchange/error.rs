@@ -63,7 +63,7 @@ impl ExchangeError {
 
     /// The error of an operation that fails because a write had failed before, with an error of this kind. The peer had
     /// `write` to read.
-    pub(crate) fn again(kind: io::ErrorKind, write: Duration) -> ExchangeError {
+    pub(crate) fn from_failed_write(kind: io::ErrorKind, write: Duration) -> ExchangeError {
         match kind {
             io::ErrorKind::TimedOut => ExchangeError::TimedOut(Phase::Write, write.into()),
             io::ErrorKind::InvalidInput => ExchangeError::Length,
@@ -79,7 +79,7 @@ impl ExchangeError {
 
     /// Adds to `error`, which was found in `text`, the field or the limit that it is about.
     #[cold]
-    pub(super) fn found_in(error: WireError, text: &[u8], limits: &Limits) -> ExchangeError {
+    pub(super) fn with_detail(error: WireError, text: &[u8], limits: &Limits) -> ExchangeError {
         ExchangeError::Wire(error, WireDetail::from_error(error, text, limits))
     }
 

@@ -23,7 +23,7 @@ impl Expectation {
     /// # Errors
     ///
     /// Fails for an expectation other than `100-continue`.
-    pub(crate) fn of(headers: &Headers) -> Result<Expectation, WireError> {
+    pub(crate) fn from_headers(headers: &Headers) -> Result<Expectation, WireError> {
         let mut expected = headers.named(FieldName::EXPECT).flat_map(members);
         expected.try_fold(Expectation::None, |_, expected| match expected {
             it if it.eq_ignore_ascii_case(b"100-continue") => Ok(Expectation::Continue),

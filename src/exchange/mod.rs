@@ -6,11 +6,11 @@ mod timeouts;
 
 mod clock;
 
+mod body_decoder;
 mod expectation;
-mod heading;
 mod incoming;
-mod pace;
-mod remaining;
+mod message_head;
+mod min_rate;
 
 mod file;
 mod outgoing;
@@ -19,7 +19,7 @@ pub(crate) use bounds::{Bounds, HalfClose};
 pub(crate) use clock::Clock;
 pub use error::{ExchangeError, Phase};
 pub(crate) use expectation::Expectation;
-pub(crate) use heading::{Head, Reply};
 pub(crate) use incoming::Incoming;
+pub(crate) use message_head::{HeadOutcome, IncomingResponse};
 pub(crate) use outgoing::{Outgoing, poll_flush};
 pub use timeouts::Timeouts;

@@ -33,7 +33,7 @@ enum State {
     /// The head has been written. Under [`Framing::Empty`], as for HEAD, the body is dropped.
     Body(Framing),
     /// As under [`Framing::Chunked`], where this many bytes remain, because the length was given.
-    Promised(u64),
+    ChunkedWithLength(u64),
     /// A write has failed with an error of this kind, and what it did not write is missing.
     Failed(io::ErrorKind),
     Done,
@@ -44,7 +44,7 @@ impl Outgoing {
     #[inline]
     pub(crate) fn begin(&mut self, framing: OutgoingFraming) {
         self.state = match (framing.body(), framing.content_length()) {
-            (Framing::Chunked, Some(length)) => State::Promised(length),
+            (Framing::Chunked, Some(length)) => State::ChunkedWithLength(length),
             (framing, _) => State::Body(framing),
         };
     }
@@ -55,8 +55,8 @@ impl Outgoing {
     }
 
     /// Writes the body bare, without chunks, since there is no peer.
-    pub(crate) fn begin_bare(&mut self) {
-        if matches!(self.state, State::Body(Framing::Chunked) | State::Promised(_)) {
+    pub(crate) fn begin_raw(&mut self) {
+        if matches!(self.state, State::Body(Framing::Chunked) | State::ChunkedWithLength(_)) {
             self.state = State::Body(Framing::UntilClose);
         }
     }
@@ -81,7 +81,7 @@ impl Outgoing {
     pub(crate) fn is_whole(&self) -> bool {
         match self.state {
             State::Done | State::Body(Framing::Length(0)) => true,
-            State::Unsent | State::Body(_) | State::Promised(_) | State::Failed(_) => false,
+            State::Unsent | State::Body(_) | State::ChunkedWithLength(_) | State::Failed(_) => false,
         }
     }
 
@@ -106,18 +106,20 @@ impl Outgoing {
         data: &[u8],
         bounds: &Bounds,
     ) -> Poll<Result<usize, ExchangeError>> {
-        if self.gather(conn, data) {
+        if self.try_buffer(conn, data) {
             return Poll::Ready(Ok(data.len()));
         }
         let count = match self.state {
             _ if data.is_empty() => 0,
             State::Unsent | State::Done => return Poll::Ready(Err(ExchangeError::Length)),
             State::Failed(kind) => {
-                return Poll::Ready(Err(ExchangeError::again(kind, bounds.timeouts.write)));
+                return Poll::Ready(Err(ExchangeError::from_failed_write(kind, bounds.timeouts.write)));
             }
             State::Body(Framing::Empty) => data.len(),
             State::Body(Framing::UntilClose) => ready!(poll_data(cx, conn, data, bounds))?,
-            State::Body(Framing::Length(left)) | State::Promised(left) if data.len() as u64 > left => {
+            State::Body(Framing::Length(left)) | State::ChunkedWithLength(left)
+                if data.len() as u64 > left =>
+            {
                 return Poll::Ready(Err(ExchangeError::Length));
             }
             State::Body(Framing::Length(left)) => {
@@ -125,9 +127,9 @@ impl Outgoing {
                 self.state = State::Body(Framing::Length(left - count as u64));
                 count
             }
-            State::Promised(left) => {
+            State::ChunkedWithLength(left) => {
                 let count = ready!(poll_chunk(cx, conn, data, bounds))?;
-                self.state = State::Promised(left - count as u64);
+                self.state = State::ChunkedWithLength(left - count as u64);
                 count
             }
             State::Body(Framing::Chunked) => ready!(poll_chunk(cx, conn, data, bounds))?,
@@ -137,10 +139,10 @@ impl Outgoing {
 
     /// Copies all of `data` to the output, if it should wait there for more. Returns whether it did.
     #[inline]
-    pub(crate) fn gather<L: Locality>(&mut self, conn: &mut Conn<L>, data: &[u8]) -> bool {
+    pub(crate) fn try_buffer<L: Locality>(&mut self, conn: &mut Conn<L>, data: &[u8]) -> bool {
         let output = conn.write_buffer();
         match &mut self.state {
-            _ if !is_gathered(output, data) => return false,
+            _ if !fits_buffer(output, data) => return false,
             State::Body(Framing::Chunked) if !data.is_empty() => {
                 chunked::encode(output.bytes(), data);
             }
@@ -149,7 +151,7 @@ impl Outgoing {
                 output.bytes().extend_from_slice(data);
             }
             State::Body(Framing::UntilClose) => output.bytes().extend_from_slice(data),
-            State::Unsent | State::Body(_) | State::Promised(_) | State::Failed(_) | State::Done => {
+            State::Unsent | State::Body(_) | State::ChunkedWithLength(_) | State::Failed(_) | State::Done => {
                 return false;
             }
         }
@@ -164,12 +166,12 @@ impl Outgoing {
         bounds: &Bounds,
     ) -> Result<(), ExchangeError> {
         match self.state {
-            State::Body(Framing::Chunked) | State::Promised(0) => {
+            State::Body(Framing::Chunked) | State::ChunkedWithLength(0) => {
                 chunked::encode_end(conn.write_buffer().bytes(), trailers);
             }
             State::Body(Framing::Empty | Framing::UntilClose | Framing::Length(0)) | State::Done => {}
-            State::Failed(kind) => return Err(ExchangeError::again(kind, bounds.timeouts.write)),
-            State::Unsent | State::Promised(_) | State::Body(Framing::Length(_)) => {
+            State::Failed(kind) => return Err(ExchangeError::from_failed_write(kind, bounds.timeouts.write)),
+            State::Unsent | State::ChunkedWithLength(_) | State::Body(Framing::Length(_)) => {
                 return Err(ExchangeError::Length);
             }
         }
@@ -204,7 +206,7 @@ impl Outgoing {
     pub(crate) fn copy_whole<L: Locality>(&mut self, conn: &mut Conn<L>, body: &Body) -> bool {
         let bytes = body.bytes();
         let is_whole = !bytes.is_empty() && self.state == State::Body(Framing::Length(bytes.len() as u64));
-        if !is_whole || !is_gathered(conn.write_buffer(), bytes) {
+        if !is_whole || !fits_buffer(conn.write_buffer(), bytes) {
             return false;
         }
         conn.write_buffer().bytes().extend_from_slice(bytes);
@@ -325,10 +327,10 @@ const PIECE: usize = 16 << 10;
 
 /// Up to this size, data is appended to the output, to leave with it in one write. Larger data is sent along with the
 /// output, without being copied.
-const FLAT_MAX: usize = 16 << 10;
+const COPIED_MAX: usize = 16 << 10;
 
 /// How much small data is gathered before it is sent: a system call costs as much as copying this.
-const GATHERED_MAX: usize = 64 << 10;
+const BUFFERED_MAX: usize = 64 << 10;
 
 /// How large a chunk may be that is made of larger data, since all of it may have to be copied.
 const CHUNK_MAX: usize = 64 << 10;
@@ -345,8 +347,8 @@ pub(crate) fn poll_flush<L: Locality>(
 
 /// Whether `data` is appended to the output, to leave with it.
 #[inline]
-fn is_gathered(output: &WriteBuffer, data: &[u8]) -> bool {
-    data.len() <= FLAT_MAX && output.len() < GATHERED_MAX
+fn fits_buffer(output: &WriteBuffer, data: &[u8]) -> bool {
+    data.len() <= COPIED_MAX && output.len() < BUFFERED_MAX
 }
 
 /// Sends some bytes from the front of `data` after the output, or appends them to it.
@@ -357,7 +359,7 @@ fn poll_data<L: Locality>(
     bounds: &Bounds,
 ) -> Poll<Result<usize, ExchangeError>> {
     loop {
-        if is_gathered(conn.write_buffer(), data) {
+        if fits_buffer(conn.write_buffer(), data) {
             conn.write_buffer().bytes().extend_from_slice(data);
             return Poll::Ready(Ok(data.len()));
         }
@@ -378,12 +380,12 @@ fn poll_chunk<L: Locality>(
     bounds: &Bounds,
 ) -> Poll<Result<usize, ExchangeError>> {
     let failed = ExchangeError::during(Phase::Write, bounds.timeouts.write);
-    while conn.write_buffer().len() >= GATHERED_MAX {
+    while conn.write_buffer().len() >= BUFFERED_MAX {
         ready!(conn.poll_send(cx, &[], bounds.timeouts.write)).map_err(&failed)?;
     }
     let (chunk, start) = (&data[..data.len().min(CHUNK_MAX)], conn.write_buffer().bytes().len());
     chunked::encode_size(conn.write_buffer().bytes(), chunk.len());
-    let polled = match is_gathered(conn.write_buffer(), chunk) {
+    let polled = match fits_buffer(conn.write_buffer(), chunk) {
         true => Poll::Pending,
         false => conn.poll_send(cx, chunk, bounds.timeouts.write),
     };

@@ -18,7 +18,7 @@ use super::path::Links;
 use super::path_lookup::CompressFn;
 use super::resource::StoredCoding;
 use super::snapshot::{Content, Etag, ReadOptions, Snapshot, read, truncate_to_second};
-use crate::coding::{Coding, encode_once, essence, shrinks};
+use crate::coding::{Coding, encode_once, essence, is_compressible};
 use crate::memory::lock;
 use crate::message::percent;
 use crate::runtime::available_cores;
@@ -74,7 +74,7 @@ impl CompressedStore {
         whole: &Snapshot,
         stored: StoredCoding,
     ) -> Option<Snapshot> {
-        let is_eligible = SIZES.contains(&whole.content.len()) && shrinks(essence(content_type));
+        let is_eligible = SIZES.contains(&whole.content.len()) && is_compressible(essence(content_type));
         if !is_eligible || !stored.coding.is_available() {
             return None;
         }
@@ -170,7 +170,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::coding::Encoder;
+    use crate::coding::ContentEncoder;
 
     fn snapshot(path: &Path) -> Snapshot {
         let file = File::options().read(true).write(true).open(path).unwrap();
@@ -195,7 +195,7 @@ mod tests {
                 stored.coding.is_available()
             );
         }
-        assert_eq!(Encoder::kept(), 0);
+        assert_eq!(ContentEncoder::kept(), 0);
     }
 
     /// While all permits are taken, no request waits for one; copies that exist are found without a permit.

@@ -3,7 +3,7 @@
 use std::time::{Instant, SystemTime};
 
 use super::snapshot::{Content, Snapshot};
-use crate::coding::{Choice, Coding};
+use crate::coding::{Coding, NegotiatedCoding};
 use crate::message::{Headers, InvalidField};
 
 /// One file in all its representations.
@@ -100,8 +100,9 @@ impl Resource {
         if let [whole] = &*self.representations {
             return whole;
         }
-        let choice = Choice::of(fields, self.representations.iter().filter_map(|it| it.coding));
-        let chosen = self.representations.iter().find(|it| it.coding == choice.coding);
+        let negotiated =
+            NegotiatedCoding::from_headers(fields, self.representations.iter().filter_map(|it| it.coding));
+        let chosen = self.representations.iter().find(|it| it.coding == negotiated.coding);
         chosen.unwrap_or(&self.representations[0])
     }
 

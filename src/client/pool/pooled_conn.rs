@@ -13,7 +13,7 @@ use crate::client::error::ClientError;
 use crate::client::exchange::{Exchange, ExchangeSpec, Upload};
 use crate::client::redirect::RedirectTaint;
 use crate::client::settings::Settings;
-use crate::coding::{CodingError, DECODED_AT_ONCE, Decoders, Decoding, OF_CODED};
+use crate::coding::{CODED_CONTENT_FIELDS, CodingError, ContentDecoder, DECODED_PER_STEP, DecoderChain};
 use crate::exchange::{ExchangeError, Expectation, Phase};
 use crate::memory::Arena;
 use crate::message::{Request, Response, Status, Timings};
@@ -99,7 +99,8 @@ impl PooledConn {
         self.exchange.outgoing.begin(framing);
         self.exchange.persistence.persists &=
             ConnectionOption::from_headers(&request.headers) != ConnectionOption::Close;
-        let waits = framing.expects() && Expectation::of(&request.headers) == Ok(Expectation::Continue);
+        let waits =
+            framing.expects() && Expectation::from_headers(&request.headers) == Ok(Expectation::Continue);
         self.exchange.progress.upload = if waits { Upload::Expecting } else { Upload::Sending };
     }
 
@@ -275,9 +276,9 @@ impl PooledConn {
     ) -> Poll<Result<(), ClientError>> {
         self.check_deadline(cx, ClientPhase::Receive)?;
         // Nothing takes time if all of it came with the head, unless it is decoded.
-        let takes_time = self.exchange.progress.decoding.is_some() || !self.exchange.incoming.has_arrived();
+        let takes_time = self.exchange.progress.decoder.is_some() || !self.exchange.incoming.has_arrived();
         let content = response.body.receive();
-        match self.exchange.progress.decoding {
+        match self.exchange.progress.decoder {
             Some(_) => ready!(self.poll_body_decoded(cx, content))?,
             None => ready!(self.poll_body(cx, content))?,
         }
@@ -299,8 +300,8 @@ impl PooledConn {
 
     /// The bytes that the last [`PooledConn::poll_chunk`] received.
     pub(in crate::client) fn chunk(&self) -> &[u8] {
-        match &self.exchange.progress.decoding {
-            Some(decoding) => decoding.piece(),
+        match &self.exchange.progress.decoder {
+            Some(decoder) => decoder.piece(),
             None => self.exchange.incoming.chunk(),
         }
     }
@@ -314,8 +315,8 @@ impl PooledConn {
         let chunk = self.chunk();
         let count = chunk.len().min(out.remaining()).min(most);
         out.put_slice(&chunk[..count]);
-        match &mut self.exchange.progress.decoding {
-            Some(decoding) => decoding.truncate_piece(count),
+        match &mut self.exchange.progress.decoder {
+            Some(decoder) => decoder.truncate_piece(count),
             None => self.exchange.incoming.truncate_chunk(count),
         }
     }
@@ -323,7 +324,7 @@ impl PooledConn {
     /// Receives the next piece of the body, which stays in the connection until the next call. Returns its length, 0 at the
     /// end.
     pub(in crate::client) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientError>> {
-        let is_decoded = self.exchange.progress.decoding.is_some();
+        let is_decoded = self.exchange.progress.decoder.is_some();
         let is_over = !is_decoded && self.exchange.incoming.is_read();
         if !is_over {
             self.check_deadline(cx, ClientPhase::Receive)?;
@@ -360,11 +361,11 @@ impl PooledConn {
     /// Sets up decoding, to no more than `most` bytes. Separate, since it makes large things on the stack.
     #[inline(never)]
     fn begin_decoding(&mut self, response: &mut Response, most: usize) -> Result<(), ClientError> {
-        match Decoders::of(&response.headers, most) {
+        match DecoderChain::from_headers(&response.headers, most) {
             Ok(None) | Err(CodingError::Unknown) => {}
             Ok(Some(decoders)) => {
-                response.headers.remove_each(&OF_CODED);
-                self.exchange.progress.decoding = Some(Box::new(Decoding::new(decoders, most)));
+                response.headers.remove_each(&CODED_CONTENT_FIELDS);
+                self.exchange.progress.decoder = Some(Box::new(ContentDecoder::new(decoders, most)));
             }
             Err(error) => {
                 self.close();
@@ -374,15 +375,15 @@ impl PooledConn {
         Ok(())
     }
 
-    /// Decodes the next piece of the body, which stays in `decoding` until the next call. Returns its length, 0 at the
+    /// Decodes the next piece of the body, which stays in `decoder` until the next call. Returns its length, 0 at the
     /// end.
     fn poll_decoded(&mut self, cx: &mut Context<'_>, reading: Reading) -> Poll<Result<usize, ClientError>> {
         // A little input may decode to a lot.
         ready!(self.exchange.budget.poll_proceed(cx));
         loop {
             let Exchange { incoming, progress, budget, .. } = &mut *self.exchange;
-            let Some(decoding) = &mut progress.decoding else { return self.poll_received(cx, reading) };
-            match decoding.pull(incoming.chunk()) {
+            let Some(decoder) = &mut progress.decoder else { return self.poll_received(cx, reading) };
+            match decoder.pull(incoming.chunk()) {
                 Ok(0) => {}
                 Ok(count) => {
                     budget.spend(count);
@@ -390,15 +391,15 @@ impl PooledConn {
                 }
                 Err(error) => return Poll::Ready(Err(self.coding_error(error))),
             }
-            let end = decoding.end();
+            let end = decoder.end();
             let received = ready!(self.poll_received(cx, reading))?;
             if received == 0 {
-                self.exchange.incoming.trailers.remove_each(&OF_CODED);
+                self.exchange.incoming.trailers.remove_each(&CODED_CONTENT_FIELDS);
                 return Poll::Ready(end.map(|()| 0).map_err(|error| self.coding_error(error)));
             }
             // Much that has come during the upload may decode to nothing, and that must not hold up the other tasks.
             let Exchange { incoming, budget, .. } = &mut *self.exchange;
-            let piece = received.min(DECODED_AT_ONCE);
+            let piece = received.min(DECODED_PER_STEP);
             incoming.truncate_chunk(piece);
             budget.spend(piece);
             ready!(budget.poll_proceed(cx));

@@ -8,7 +8,7 @@ use super::pooled_conn::PooledConn;
 use crate::client::cause::{ClientCause, ClientPhase};
 use crate::client::error::ClientError;
 use crate::client::exchange::{Exchange, INTERIM_MAX, ResponseStage, Upload};
-use crate::exchange::{ExchangeError, Head, Phase, Reply, poll_flush};
+use crate::exchange::{ExchangeError, HeadOutcome, IncomingResponse, Phase, poll_flush};
 use crate::message::{Headers, Request, Response, Status};
 use crate::net::TimerSlot;
 use crate::runtime::{self, later};
@@ -46,10 +46,10 @@ impl PooledConn {
         // The time for the answer runs only once the server has the whole request, or will get no more of it.
         let is_over = matches!(exchange.progress.upload, Upload::Sent | Upload::Failed(_));
         let limit = if is_over { bounds.timeouts.head } else { Duration::MAX };
-        let mut reply = Reply::new(response, exchange.spec.request_info);
+        let mut message = IncomingResponse::new(response, exchange.spec.request_info);
         loop {
             if !exchange.incoming.input.is_empty() {
-                match exchange.incoming.try_head(&mut reply, bounds) {
+                match exchange.incoming.try_head(&mut message, bounds) {
                     Ok(true) => break,
                     Ok(false) => {}
                     Err(error) => return Poll::Ready(Err(self.fail_and_close(ClientCause::Exchange(error)))),
@@ -57,16 +57,16 @@ impl PooledConn {
             }
             let cause = match ready!(exchange.incoming.poll_head_bytes(cx, conn, limit)) {
                 Ok(None) => continue,
-                Ok(Some(Head::Silence)) => ClientCause::TimedOut,
-                Ok(Some(Head::End | Head::Whole)) => ClientCause::Closed,
-                Err(error) => match exchange.incoming.blame(error, &mut reply, bounds) {
+                Ok(Some(HeadOutcome::Idle)) => ClientCause::TimedOut,
+                Ok(Some(HeadOutcome::Closed | HeadOutcome::Complete)) => ClientCause::Closed,
+                Err(error) => match exchange.incoming.unfinished_head_error(error, &mut message, bounds) {
                     ExchangeError::TimedOut(..) => ClientCause::TimedOut,
                     error => ClientCause::Exchange(error),
                 },
             };
             return Poll::Ready(Err(self.no_response(cause)));
         }
-        let (version, ends_with_close) = (reply.version(), exchange.incoming.ends_with_close());
+        let (version, ends_with_close) = (message.version(), exchange.incoming.ends_with_close());
         exchange.persistence.note(version, &response.headers, ends_with_close);
         permit.pool.note_version(version);
         Poll::Ready(Ok(()))
@@ -179,7 +179,7 @@ impl PooledConn {
             return self.error(self.phase(), cause);
         };
         // It stays a failure: should an answer come after all, it is still not one to a whole request.
-        let again = ExchangeError::again(error.kind(), send);
+        let again = ExchangeError::from_failed_write(error.kind(), send);
         let error = std::mem::replace(error, again);
         self.fail(ClientPhase::Send, error)
     }
@@ -247,7 +247,10 @@ impl PooledConn {
         let PooledConn { conn, exchange, permit } = self;
         let incoming = &mut exchange.incoming;
         while incoming.input.unread().len() < permit.pool.settings.bounds.limits.body_max {
-            match incoming.poll_ahead(cx, conn).map_err(ExchangeError::during(Phase::Body, Duration::MAX)) {
+            match incoming
+                .poll_read_ahead(cx, conn)
+                .map_err(ExchangeError::during(Phase::Body, Duration::MAX))
+            {
                 Poll::Ready(Ok(1..)) => {}
                 Poll::Ready(Ok(0)) | Poll::Pending => break,
                 // The error is reported only once, and a body that ends with the connection would seem to be complete.
@@ -334,9 +337,10 @@ impl PooledConn {
                     Err(error) if self.has_finished_reading(&error) => break,
                     Err(error) => {
                         self.fail_upload(match error.is_timeout() {
-                            true => {
-                                ExchangeError::again(io::ErrorKind::TimedOut, self.settings().timeouts.send)
-                            }
+                            true => ExchangeError::from_failed_write(
+                                io::ErrorKind::TimedOut,
+                                self.settings().timeouts.send,
+                            ),
                             false => ExchangeError::Length,
                         });
                         return Poll::Ready(Err(error));

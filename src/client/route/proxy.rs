@@ -14,7 +14,7 @@ use crate::client::exchange::INTERIM_MAX;
 use crate::client::origin::Origin;
 use crate::client::tls_handshake::TlsHandshake;
 use crate::error::{Excerpt, without_secrets, write_error};
-use crate::exchange::{Bounds, ExchangeError, Head, Incoming, Reply, Timeouts};
+use crate::exchange::{Bounds, ExchangeError, HeadOutcome, Incoming, IncomingResponse, Timeouts};
 use crate::message::{
     FieldName, FieldValue, Headers, InvalidField, InvalidTarget, OctetSet, Response, Scheme, Status,
     basic_credentials, percent, port_number, split_port, uri_host,
@@ -415,18 +415,19 @@ pub(super) async fn open_tunnel(
     write_connect(conn.write_buffer().bytes(), proxy, origin);
     let (mut incoming, mut response) = (Incoming::default(), Response::new());
     let request_info = RequestInfo { is_connect: true, ..RequestInfo::default() };
+    let idle = HeadOutcome::Idle;
     for _ in 0..=INTERIM_MAX {
         let head = poll_fn(|cx| {
-            let mut reply = Reply::new(&mut response, request_info);
-            match incoming.poll_head(cx, &mut conn, &mut reply, bounds, || {}) {
+            let mut message = IncomingResponse::new(&mut response, request_info);
+            match incoming.poll_head(cx, &mut conn, &mut message, bounds, || {}) {
                 Poll::Ready(head) => Poll::Ready(head),
-                Poll::Pending => conn.poll_expired(cx, TimerSlot::Total, limit).map(|_| Ok(Head::Silence)),
+                Poll::Pending => conn.poll_expired(cx, TimerSlot::Total, limit).map(|_| Ok(idle)),
             }
         });
         match head.await {
-            Ok(Head::Whole) => {}
-            Ok(Head::End) => return Err(failed(ClientCause::Closed)),
-            Ok(Head::Silence) | Err(ExchangeError::TimedOut(..)) => {
+            Ok(HeadOutcome::Complete) => {}
+            Ok(HeadOutcome::Closed) => return Err(failed(ClientCause::Closed)),
+            Ok(HeadOutcome::Idle) | Err(ExchangeError::TimedOut(..)) => {
                 return Err(failed(ClientCause::TimedOut));
             }
             Err(error) => return Err(failed(ClientCause::Exchange(error))),

@@ -3,27 +3,27 @@
 use brotli::enc::encode::{BrotliEncoderOperation, BrotliEncoderParameter, BrotliEncoderStateStruct};
 use brotli::{BrotliDecompressStream, BrotliResult, BrotliState};
 
-use super::recycler::Recycler;
+use super::caching_alloc::CachingAlloc;
 use crate::coding::CodingError;
 use crate::coding::codec::{Decode, Flush, Step};
 use crate::coding::encode::Encode;
 
 /// An encoder for `br`.
 pub(super) struct BrEncoder {
-    state: BrotliEncoderStateStruct<Recycler>,
-    recycler: Recycler,
+    state: BrotliEncoderStateStruct<CachingAlloc>,
+    alloc: CachingAlloc,
     level: u32,
 }
 
 impl BrEncoder {
     pub(super) fn new(level: u32) -> BrEncoder {
-        let (recycler, level) = (Recycler::new(ENCODER_KEPT_MAX), level.min(11));
-        BrEncoder { state: encoder_state(&recycler, level), recycler, level }
+        let (alloc, level) = (CachingAlloc::new(ENCODER_KEPT_MAX), level.min(11));
+        BrEncoder { state: encoder_state(&alloc, level), alloc, level }
     }
 }
 
-fn encoder_state(recycler: &Recycler, level: u32) -> BrotliEncoderStateStruct<Recycler> {
-    let mut state = BrotliEncoderStateStruct::new(recycler.clone());
+fn encoder_state(alloc: &CachingAlloc, level: u32) -> BrotliEncoderStateStruct<CachingAlloc> {
+    let mut state = BrotliEncoderStateStruct::new(alloc.clone());
     state.set_parameter(BrotliEncoderParameter::BROTLI_PARAM_QUALITY, level);
     state.set_parameter(BrotliEncoderParameter::BROTLI_PARAM_LGWIN, WINDOW_BITS);
     state
@@ -66,27 +66,27 @@ impl Encode for BrEncoder {
     }
 
     fn reset(&mut self) {
-        self.state = encoder_state(&self.recycler, self.level);
+        self.state = encoder_state(&self.alloc, self.level);
     }
 }
 
 /// A decoder for `br`.
 pub(super) struct BrDecoder {
-    state: BrotliState<Recycler, Recycler, Recycler>,
-    recycler: Recycler,
+    state: BrotliState<CachingAlloc, CachingAlloc, CachingAlloc>,
+    alloc: CachingAlloc,
     is_whole: bool,
 }
 
 impl BrDecoder {
     pub(super) fn new() -> BrDecoder {
-        let recycler = Recycler::new(DECODER_KEPT_MAX);
-        BrDecoder { state: decoder_state(&recycler), recycler, is_whole: false }
+        let alloc = CachingAlloc::new(DECODER_KEPT_MAX);
+        BrDecoder { state: decoder_state(&alloc), alloc, is_whole: false }
     }
 }
 
 /// A window of more than 16 MiB, which is not part of RFC 7932, is refused.
-fn decoder_state(recycler: &Recycler) -> BrotliState<Recycler, Recycler, Recycler> {
-    BrotliState::new_strict(recycler.clone(), recycler.clone(), recycler.clone())
+fn decoder_state(alloc: &CachingAlloc) -> BrotliState<CachingAlloc, CachingAlloc, CachingAlloc> {
+    BrotliState::new_strict(alloc.clone(), alloc.clone(), alloc.clone())
 }
 
 /// The memory of large windows, which few senders use, is not kept.
@@ -118,7 +118,7 @@ impl Decode for BrDecoder {
     }
 
     fn reset(&mut self) {
-        self.state = decoder_state(&self.recycler);
+        self.state = decoder_state(&self.alloc);
         self.is_whole = false;
     }
 }

@@ -3,11 +3,11 @@
 #[cfg(feature = "compress")]
 mod br;
 #[cfg(feature = "compress")]
+mod caching_alloc;
+#[cfg(feature = "compress")]
 mod deflate;
 #[cfg(feature = "compress")]
 mod gzip;
-#[cfg(feature = "compress")]
-mod recycler;
 #[cfg(feature = "compress")]
 mod zstd;
 

@@ -5,10 +5,10 @@ mod head;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use super::body_decoder::BodyDecoder;
 use super::expectation::Expectation;
+use super::min_rate::MinRate;
 use super::outgoing::poll_flush;
-use super::pace::Pace;
-use super::remaining::Remaining;
 use super::{Bounds, ExchangeError, Phase, Timeouts};
 use crate::memory::{Arena, Reset};
 use crate::message::Headers;
@@ -22,7 +22,7 @@ pub(crate) struct Incoming {
     /// The trailers of a chunked body, once it has ended.
     pub(crate) trailers: Headers,
     pub(crate) expectation: Expectation,
-    body: Remaining,
+    body: BodyDecoder,
     /// How many bytes of the input are lent to the reader, which has read them when it asks for more.
     chunk_len: usize,
     /// How many bytes after them are data too, which the reader did not take yet.
@@ -30,10 +30,10 @@ pub(crate) struct Incoming {
     /// Whether any of the body was lent.
     has_read_any: bool,
     /// How many bytes of the body were read and discarded.
-    drained: usize,
+    discarded: usize,
     /// The length of the input when it was last parsed and did not contain a whole head.
-    partial: usize,
-    pace: Pace,
+    parsed_len: usize,
+    rate: MinRate,
 }
 
 impl Incoming {
@@ -61,7 +61,7 @@ impl Incoming {
     #[inline]
     pub(crate) fn next_arrived_chunk(&mut self, limits: &Limits) -> bool {
         self.consume_chunk();
-        if let (Remaining::Chunked(decoder), 0) = (&mut self.body, self.after_chunk)
+        if let (BodyDecoder::Chunked(decoder), 0) = (&mut self.body, self.after_chunk)
             && let Some(decoded) = decoder.next_chunk(self.input.unread(), limits)
         {
             self.input.consume(decoded.framing);
@@ -94,13 +94,13 @@ impl Incoming {
         loop {
             // Refused before a byte is stored, and before `100 Continue` asks for one.
             let room = body_max.saturating_sub(content.len());
-            if let Remaining::Length(left) = self.body
+            if let BodyDecoder::Length(left) = self.body
                 && left > room as u64
             {
                 let length = left.saturating_add(content.len() as u64);
                 return Poll::Ready(Err(ExchangeError::body_too_large(body_max, Some(length))));
             }
-            let may_be_more = self.unpack(bounds, body_max, content)?;
+            let may_be_more = self.take_arrived(bounds, body_max, content)?;
             if self.is_read() {
                 self.consume_chunk();
                 return Poll::Ready(Ok(()));
@@ -113,21 +113,21 @@ impl Incoming {
 
     /// Moves what has arrived of the body to `content`, which may grow to `body_max`. Returns whether more may have
     /// arrived.
-    fn unpack(
+    fn take_arrived(
         &mut self,
         bounds: &Bounds,
         body_max: usize,
         content: &mut Arena,
     ) -> Result<bool, ExchangeError> {
         self.consume_chunk();
-        if let (Remaining::Chunked(decoder), 0) = (&mut self.body, self.after_chunk) {
+        if let (BodyDecoder::Chunked(decoder), 0) = (&mut self.body, self.after_chunk) {
             let (input, trailers) = (self.input.unread(), &mut self.trailers);
             let read =
                 decoder.decode_all(input, &bounds.limits, trailers, body_max, content).map_err(|error| {
-                    ExchangeError::found_in(error, input, &Limits { body_max, ..bounds.limits })
+                    ExchangeError::with_detail(error, input, &Limits { body_max, ..bounds.limits })
                 })?;
             if decoder.is_done() {
-                self.body = Remaining::Nothing;
+                self.body = BodyDecoder::Done;
             }
             self.input.consume(read);
             return Ok(false);
@@ -159,7 +159,7 @@ impl Incoming {
         let (drain_max, linger) = (bounds.limits.drain_max, bounds.timeouts.linger);
         loop {
             let left = self.length_left().unwrap_or_default();
-            let is_too_long = self.drained > drain_max || left > drain_max as u64;
+            let is_too_long = self.discarded > drain_max || left > drain_max as u64;
             let is_given_up = is_too_long
                 && (linger.is_zero() || conn.poll_expired(cx, TimerSlot::Total, linger).is_ready());
             if is_given_up {
@@ -167,7 +167,7 @@ impl Incoming {
             }
             match ready!(self.poll_chunk(cx, conn, bounds))? {
                 0 => break,
-                count => self.drained = self.drained.saturating_add(count),
+                count => self.discarded = self.discarded.saturating_add(count),
             }
         }
         conn.disarm(TimerSlot::Total);
@@ -189,14 +189,14 @@ impl Incoming {
         while let Ok(count) = self.decode(bounds) {
             self.chunk_len = count;
             self.consume_chunk();
-            self.drained = self.drained.saturating_add(count);
+            self.discarded = self.discarded.saturating_add(count);
             if count > 0 {
                 continue;
             }
             if self.is_read() {
                 break;
             }
-            match ready!(self.poll_ahead(cx, conn)) {
+            match ready!(self.poll_read_ahead(cx, conn)) {
                 Ok(0) => break,
                 Ok(_) => {}
                 Err(fault) => {
@@ -215,20 +215,20 @@ impl Incoming {
 
     /// Notes that nobody waits for more of the body, for now.
     pub(crate) fn pause<L: Locality>(&mut self, conn: &mut Conn<L>) {
-        if self.pace.is_waiting() {
-            self.pace.pause(conn.now());
+        if self.rate.is_waiting() {
+            self.rate.pause(conn.now());
             conn.disarm(TimerSlot::Read);
         }
     }
 
     /// Reads once into the input while something other than the body is waited for.
-    pub(crate) fn poll_ahead<L: Locality>(
+    pub(crate) fn poll_read_ahead<L: Locality>(
         &mut self,
         cx: &mut Context<'_>,
         conn: &mut Conn<L>,
     ) -> Poll<Result<usize, ConnError>> {
         let count = ready!(conn.poll_fill(cx, &mut self.input, Duration::MAX))?;
-        self.pace.note(count);
+        self.rate.note(count);
         Poll::Ready(Ok(count))
     }
 
@@ -240,7 +240,7 @@ impl Incoming {
     /// Whether the whole body has been received. Its last piece may still be lent.
     #[inline]
     pub(crate) fn is_read(&self) -> bool {
-        matches!(self.body, Remaining::Nothing) && self.after_chunk == 0
+        matches!(self.body, BodyDecoder::Done) && self.after_chunk == 0
     }
 
     /// Whether a reader has had any of the body.
@@ -249,8 +249,8 @@ impl Incoming {
     }
 
     /// Whether some of the body was discarded, so that what is left must not pass for the rest of it.
-    pub(crate) fn has_drained(&self) -> bool {
-        self.drained > 0
+    pub(crate) fn has_discarded(&self) -> bool {
+        self.discarded > 0
     }
 
     /// Whether the whole body has arrived, even if it has not been read. Unknown, and thus false, for one in chunks.
@@ -265,15 +265,15 @@ impl Incoming {
 
     /// Whether the body ends only with the connection.
     pub(crate) fn ends_with_close(&self) -> bool {
-        matches!(self.body, Remaining::UntilClose)
+        matches!(self.body, BodyDecoder::UntilClose)
     }
 
     /// How many bytes of the body remain, if its length is known.
     pub(crate) fn length_left(&self) -> Option<u64> {
         match self.body {
-            Remaining::Nothing => Some(self.after_chunk as u64),
-            Remaining::Length(left) => Some(left + self.after_chunk as u64),
-            Remaining::Chunked(_) | Remaining::UntilClose => None,
+            BodyDecoder::Done => Some(self.after_chunk as u64),
+            BodyDecoder::Length(left) => Some(left + self.after_chunk as u64),
+            BodyDecoder::Chunked(_) | BodyDecoder::UntilClose => None,
         }
     }
 
@@ -290,7 +290,7 @@ impl Incoming {
         }
         self.body
             .decode(&mut self.input, &bounds.limits, &mut self.trailers)
-            .map_err(|error| ExchangeError::found_in(error, self.input.unread(), &bounds.limits))
+            .map_err(|error| ExchangeError::with_detail(error, self.input.unread(), &bounds.limits))
     }
 
     /// Reads once: a body of known length straight into `content`, anything else into the input.
@@ -310,10 +310,10 @@ impl Incoming {
                 // Meanwhile it is not the peer's body that is waited for. But a peer may take nothing before all of that
                 // was read.
                 self.pause(conn);
-                return match ready!(self.poll_ahead(cx, conn)) {
+                return match ready!(self.poll_read_ahead(cx, conn)) {
                     Ok(0) => Poll::Ready(Err(ExchangeError::Incomplete)),
                     Ok(_) => Poll::Ready(Ok(())),
-                    Err(fault) => Poll::Ready(Err(self.pace.fault(fault, &bounds.timeouts))),
+                    Err(fault) => Poll::Ready(Err(self.rate.fault(fault, &bounds.timeouts))),
                 };
             }
             // A server that reads no more may have answered before. The sending side reports the error, and what has
@@ -323,24 +323,24 @@ impl Incoming {
             Poll::Pending | Poll::Ready(Ok(())) => {}
         }
         let received = ready!(self.poll_read(cx, conn, &bounds.timeouts, content));
-        match received.map_err(|fault| self.pace.fault(fault, &bounds.timeouts))? {
-            0 if self.body == Remaining::UntilClose => {
-                self.body = Remaining::Nothing;
+        match received.map_err(|fault| self.rate.fault(fault, &bounds.timeouts))? {
+            0 if self.body == BodyDecoder::UntilClose => {
+                self.body = BodyDecoder::Done;
                 Poll::Ready(Ok(()))
             }
             0 => Poll::Ready(Err(ExchangeError::Incomplete)),
             count => {
                 conn.disarm(TimerSlot::Read);
-                if self.body == Remaining::Length(0) {
-                    self.body = Remaining::Nothing;
+                if self.body == BodyDecoder::Length(0) {
+                    self.body = BodyDecoder::Done;
                 }
-                self.pace.advance(count, || conn.now(), &bounds.timeouts);
+                self.rate.advance(count, || conn.now(), &bounds.timeouts);
                 Poll::Ready(Ok(()))
             }
         }
     }
 
-    /// Reads once for the body, as long as its pace allows.
+    /// Reads once for the body, as long as its rate allows.
     fn poll_read<L: Locality>(
         &mut self,
         cx: &mut Context<'_>,
@@ -349,20 +349,20 @@ impl Incoming {
         mut content: Option<&mut Arena>,
     ) -> Poll<Result<usize, ConnError>> {
         loop {
-            let limit = self.pace.patience(timeouts);
+            let limit = self.rate.time_left(timeouts);
             let received = match (&mut self.body, content.as_deref_mut()) {
-                (Remaining::Length(left), Some(content)) => {
+                (BodyDecoder::Length(left), Some(content)) => {
                     poll_content(cx, conn, limit, left, content, &mut self.input)
                 }
                 _ => conn.poll_fill(cx, &mut self.input, limit),
             };
             match received {
                 Poll::Pending => {
-                    self.pace.wait(conn.now())?;
+                    self.rate.wait(conn.now())?;
                     return Poll::Pending;
                 }
                 // The next round begins another wait.
-                Poll::Ready(Err(ConnError::TimedOut)) if self.pace.end_abandoned(conn.now(), timeouts) => {
+                Poll::Ready(Err(ConnError::TimedOut)) if self.rate.end_abandoned(conn.now(), timeouts) => {
                     conn.disarm(TimerSlot::Read);
                 }
                 received => return received,
@@ -410,16 +410,16 @@ impl Incoming {
             chunk_len: _,
             after_chunk,
             has_read_any,
-            drained,
-            partial,
-            pace,
+            discarded,
+            parsed_len,
+            rate,
         } = self;
         trailers.clear();
         *expectation = Expectation::None;
-        *body = Remaining::Nothing;
-        (*after_chunk, *drained, *partial) = (0, 0, 0);
+        *body = BodyDecoder::Done;
+        (*after_chunk, *discarded, *parsed_len) = (0, 0, 0);
         *has_read_any = false;
-        *pace = Pace::default();
+        *rate = MinRate::default();
     }
 }
 

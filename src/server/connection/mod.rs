@@ -54,7 +54,7 @@ impl<H: Handler> Connection<H> {
     /// What ended the connection early. The peer has already been told, if that was possible.
     pub(super) fn poll_serve(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         // Time has passed since the last poll, if only in the queue of the core.
-        self.worker.shared.clock.outdate();
+        self.worker.shared.clock.mark_stale();
         loop {
             if let Some(job) = &mut self.job {
                 let outcome = ready!(job.poll(cx));

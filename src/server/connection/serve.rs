@@ -11,7 +11,7 @@ use super::context_guard::ContextGuard;
 use super::handshake::secure;
 use super::refuse::refuse;
 use super::run_handler::{HandlerOutcome, finalize_response, report_failure, run_handler};
-use crate::exchange::{ExchangeError, Expectation, Head};
+use crate::exchange::{ExchangeError, Expectation, HeadOutcome};
 use crate::message::{FieldName, Status, Version};
 use crate::runtime::{boxed, yield_now};
 use crate::server::context::{CloseMode, NextStep};
@@ -41,8 +41,8 @@ async fn exchanges<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<
     let (conn, mut unsent) = (ctx.conn.clone(), 0);
     loop {
         match poll_fn(|cx| ctx.poll_head(cx)).await? {
-            Head::End | Head::Silence => return Ok(NextStep::Close(CloseMode::Now)),
-            Head::Whole => ctx.note_request(),
+            HeadOutcome::Closed | HeadOutcome::Idle => return Ok(NextStep::Close(CloseMode::Now)),
+            HeadOutcome::Complete => ctx.note_request(),
         }
         note_expectation(ctx)?;
         let plan = plan(worker, ctx)?;
@@ -102,7 +102,7 @@ fn read_expectation(ctx: &mut Context) -> Result<(), Box<Refused>> {
         return Ok(());
     }
     ctx.incoming.get_mut().expectation =
-        Expectation::of(&ctx.request.headers).map_err(ExchangeError::from)?;
+        Expectation::from_headers(&ctx.request.headers).map_err(ExchangeError::from)?;
     Ok(())
 }
 

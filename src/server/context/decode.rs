@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::io;
 
 use super::Context;
-use crate::coding::{CodingError, Decoders, OF_CODED};
+use crate::coding::{CODED_CONTENT_FIELDS, CodingError, DecoderChain};
 use crate::message::Body;
 use crate::runtime::Budget;
 
@@ -41,19 +41,19 @@ impl Context {
     ///
     /// As [`Context::decode_body`].
     pub async fn decode_body_up_to(&mut self, limit: usize) -> io::Result<()> {
-        let decoders = Decoders::of(&self.request.headers, limit)?;
+        let decoders = DecoderChain::from_headers(&self.request.headers, limit)?;
         self.buffer_body().await?;
         let Some(decoders) = decoders else { return Ok(()) };
         self.request.body = decode(decoders, self.request.body.bytes()).await?;
-        self.request.headers.remove_each(&OF_CODED);
-        self.request.trailers.remove_each(&OF_CODED);
+        self.request.headers.remove_each(&CODED_CONTENT_FIELDS);
+        self.request.trailers.remove_each(&CODED_CONTENT_FIELDS);
         Ok(())
     }
 }
 
 /// Decodes all of `coded`, yielding to other tasks now and then: a small input may decode to a lot, and much input may
 /// decode to nothing and still take time.
-async fn decode(mut decoders: Decoders, coded: &[u8]) -> Result<Body, CodingError> {
+async fn decode(mut decoders: DecoderChain, coded: &[u8]) -> Result<Body, CodingError> {
     let (mut body, mut budget) = (Body::new(), Budget::default());
     let content = body.receive();
     for mut piece in coded.chunks(PIECE) {

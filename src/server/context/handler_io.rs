@@ -236,7 +236,7 @@ impl Context {
 
     /// Whether the peer expects `100 Continue`, by the fields of the request (RFC 9110 §10.1.1).
     pub(crate) fn expects_continue(&self) -> bool {
-        Expectation::of(&self.request.headers) == Ok(Expectation::Continue)
+        Expectation::from_headers(&self.request.headers) == Ok(Expectation::Continue)
     }
 
     pub(crate) fn check_unsent(&self) -> io::Result<()> {

@@ -38,7 +38,7 @@ use self::exchange_info::ExchangeInfo;
 use super::core_state::CoreState;
 use super::refusal::Refused;
 use super::{Refusal, RefusalCause};
-use crate::exchange::{ExchangeError, Head, Incoming, Outgoing, poll_flush};
+use crate::exchange::{ExchangeError, HeadOutcome, Incoming, Outgoing, poll_flush};
 use crate::memory::{Reset, clear_cold};
 use crate::message::{Method, Request, Response, Status};
 use crate::net::{Conn, IoState, Peer};
@@ -201,10 +201,13 @@ impl Context {
     }
 
     #[inline]
-    pub(super) fn poll_head(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<Head, Box<Refused>>> {
+    pub(super) fn poll_head(
+        &mut self,
+        cx: &mut task::Context<'_>,
+    ) -> Poll<Result<HeadOutcome, Box<Refused>>> {
         let Context { request, incoming, conn, info, shared, .. } = self;
         let mut conn = conn.borrow_mut();
-        let Some(conn) = &mut *conn else { return Poll::Ready(Ok(Head::End)) };
+        let Some(conn) = &mut *conn else { return Poll::Ready(Ok(HeadOutcome::Closed)) };
         let on_read = || shared.clock.refresh();
         incoming.get_mut().poll_head(cx, conn, request, &shared.bounds, on_read).map_err(|error| {
             // A refused HEAD request is answered without content, too.

@@ -44,7 +44,7 @@ fn poll_peer_end(cx: &mut task::Context<'_>, conn: &SharedConn, incoming: &mut I
     // The deadline of a read that was abandoned must not end this wait.
     conn.disarm(TimerSlot::Read);
     while incoming.input.unread().len() <= UNREAD_MAX {
-        match ready!(incoming.poll_ahead(cx, conn)) {
+        match ready!(incoming.poll_read_ahead(cx, conn)) {
             Ok(1..) => {}
             Ok(0) => return Poll::Ready(PeerEnd::Eof),
             Err(_) => return Poll::Ready(PeerEnd::Failed),

@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 use super::SharedConn;
 use super::peer_closed::poll_peer_gone;
-use crate::coding::{DECODED_AT_ONCE, Decoders, Decoding};
+use crate::coding::{ContentDecoder, DECODED_PER_STEP, DecoderChain};
 use crate::exchange::{Bounds, ExchangeError, Incoming};
 use crate::message::{Headers, Request};
 use crate::runtime::Budget;
@@ -29,7 +29,7 @@ pub struct Reader<'a> {
     /// How much of a body that was buffered has been read, and how much of it is lent.
     buffered: usize,
     chunk_len: usize,
-    decoding: Option<Box<Decoding>>,
+    decoder: Option<Box<ContentDecoder>>,
     budget: Budget,
 }
 
@@ -47,7 +47,7 @@ impl<'a> Reader<'a> {
             bounds,
             buffered: 0,
             chunk_len: 0,
-            decoding: None,
+            decoder: None,
             budget: Budget::default(),
         }
     }
@@ -80,8 +80,8 @@ impl<'a> Reader<'a> {
     /// }
     /// ```
     pub fn decoded(mut self, limit: usize) -> io::Result<Reader<'a>> {
-        let decoders = Decoders::of(&self.request.headers, limit)?.unwrap_or_default();
-        self.decoding = Some(Box::new(Decoding::new(decoders, limit)));
+        let decoders = DecoderChain::from_headers(&self.request.headers, limit)?.unwrap_or_default();
+        self.decoder = Some(Box::new(ContentDecoder::new(decoders, limit)));
         Ok(self)
     }
 
@@ -123,7 +123,7 @@ impl<'a> Reader<'a> {
     /// Fails once the peer does not wait for an answer any more, as
     /// [`Context::peer_gone`](super::Context::peer_gone) does.
     pub(crate) async fn peer_gone(&mut self) -> Result {
-        if self.decoding.is_none() {
+        if self.decoder.is_none() {
             // What was lent has been read, and would count as what is kept meanwhile.
             self.incoming.consume_chunk();
         }
@@ -134,9 +134,9 @@ impl<'a> Reader<'a> {
     /// Lends the next piece, if it has already arrived and need not be decoded. Returns whether it did.
     #[inline]
     fn next_arrived_chunk(&mut self) -> bool {
-        self.decoding.is_none()
+        self.decoder.is_none()
             && self.request.body.is_empty()
-            && !self.incoming.has_drained()
+            && !self.incoming.has_discarded()
             && self.incoming.next_arrived_chunk(&self.bounds.limits)
     }
 
@@ -145,11 +145,11 @@ impl<'a> Reader<'a> {
         // A little input may decode to a lot.
         ready!(self.budget.poll_proceed(cx));
         loop {
-            let Some(mut decoding) = self.decoding.take() else {
+            let Some(mut decoder) = self.decoder.take() else {
                 return self.poll_received(cx).map_err(io::Error::from);
             };
-            let pulled = decoding.pull(self.received());
-            self.decoding = Some(decoding);
+            let pulled = decoder.pull(self.received());
+            self.decoder = Some(decoder);
             match pulled? {
                 0 => {}
                 count => {
@@ -159,7 +159,7 @@ impl<'a> Reader<'a> {
             }
             let received = ready!(self.poll_received(cx))?;
             if received == 0 {
-                let end = self.decoding.as_ref().map_or(Ok(()), |decoding| decoding.end());
+                let end = self.decoder.as_ref().map_or(Ok(()), |decoder| decoder.end());
                 return Poll::Ready(Ok(end.map(|()| 0)?));
             }
             // Much input may also decode to nothing, which takes time, too.
@@ -170,13 +170,13 @@ impl<'a> Reader<'a> {
 
     /// The bytes that are lent.
     fn piece(&self) -> &[u8] {
-        self.decoding.as_ref().map_or(self.received(), |decoding| decoding.piece())
+        self.decoder.as_ref().map_or(self.received(), |decoder| decoder.piece())
     }
 
     /// Shortens what is lent to the first `count` bytes. The others will be lent again.
     fn truncate_piece(&mut self, count: usize) {
-        match (&mut self.decoding, self.chunk_len) {
-            (Some(decoding), _) => decoding.truncate_piece(count),
+        match (&mut self.decoder, self.chunk_len) {
+            (Some(decoder), _) => decoder.truncate_piece(count),
             (None, 0) => self.incoming.truncate_chunk(count),
             (None, _) => self.chunk_len = count,
         }
@@ -185,13 +185,13 @@ impl<'a> Reader<'a> {
     /// Lends the next piece as it was sent: from the buffered body, or else as it arrives.
     fn poll_received(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<usize, ExchangeError>> {
         self.buffered += self.chunk_len;
-        let most = if self.decoding.is_some() { DECODED_AT_ONCE } else { usize::MAX };
+        let most = if self.decoder.is_some() { DECODED_PER_STEP } else { usize::MAX };
         self.chunk_len = most.min(self.request.body.len() - self.buffered);
         if self.chunk_len > 0 {
             return Poll::Ready(Ok(self.chunk_len));
         }
         let chunk = match self.conn.borrow_mut().as_mut() {
-            _ if self.incoming.has_drained() => Poll::Ready(Err(discarded())),
+            _ if self.incoming.has_discarded() => Poll::Ready(Err(discarded())),
             Some(conn) => self.incoming.poll_chunk(cx, conn, self.bounds),
             None => Poll::Ready(Ok(0)),
         };

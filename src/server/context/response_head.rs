@@ -28,7 +28,7 @@ impl Context {
         let Some(conn) = conn.as_mut() else { return };
         self.info.persists &= !conn.is_stopping();
         if self.info.detached {
-            return self.outgoing.begin_bare();
+            return self.outgoing.begin_raw();
         }
         let persist = match (self.info.persists, request_info.version) {
             (false, _) => ConnectionOption::Close,

@@ -70,7 +70,7 @@ impl<'a> Writer<'a> {
     /// Fails if there is more data than the `content-length` that was set, if the connection fails, if the peer does
     /// not read, or if an earlier write has failed.
     pub async fn write_all(&mut self, data: &[u8]) -> io::Result<()> {
-        if self.gather(data) {
+        if self.try_buffer(data) {
             return Ok(());
         }
         let mut rest = data;
@@ -158,9 +158,9 @@ impl<'a> Writer<'a> {
 
     /// Takes all of `data`, if it should be gathered. Returns whether it did.
     #[inline]
-    fn gather(&mut self, data: &[u8]) -> bool {
+    fn try_buffer(&mut self, data: &[u8]) -> bool {
         match (&self.transform, self.conn.borrow_mut().as_mut()) {
-            (None, Some(conn)) => self.outgoing.gather(conn, data),
+            (None, Some(conn)) => self.outgoing.try_buffer(conn, data),
             _ => false,
         }
     }

@@ -1,34 +1,34 @@
-//! [`Encoding`]: compresses one answer, and adapts its head (RFC 9110 §8.4, §8.8.3, §12.5.5).
+//! [`CompressTransform`]: compresses one answer, and adapts its head (RFC 9110 §8.4, §8.8.3, §12.5.5).
 
 use std::any::Any;
 use std::io;
 use std::mem;
 
-use super::encoded::Encoded;
-use super::rules::Rules;
-use crate::coding::{Choice, Coding, CodingError, Encoder, Flush, encode_once};
+use super::compressed_source::CompressedSource;
+use super::rules::CompressRules;
+use crate::coding::{Coding, CodingError, ContentEncoder, Flush, NegotiatedCoding, encode_once};
 use crate::memory::LocalCache;
 use crate::message::{Body, BodyLength, Headers, Method, Response, Status};
 use crate::server::{Context, Transform, TransformAction};
 
 /// The state that it takes to compress one answer. It is used again for the next.
-pub(super) struct Encoding {
-    rules: Rules,
-    choice: Choice,
+pub(super) struct CompressTransform {
+    rules: CompressRules,
+    negotiated: NegotiatedCoding,
     is_head: bool,
     /// What the peer has of it, by the tags that it names.
-    stored: Stored,
+    stored: StoredVariant,
     /// The transform that was in the context before, and whether the stream goes through it after this one.
     outer: Option<Box<dyn Transform>>,
     outer_action: TransformAction,
     state: State,
     /// A buffer for output, before it becomes the body or a field.
-    made: Vec<u8>,
+    output: Vec<u8>,
 }
 
 /// What a peer has stored of the content that it asks for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Stored {
+enum StoredVariant {
     /// Anything, coded or not.
     Any,
     /// Only what was not coded: it names strong tags, and no others.
@@ -36,13 +36,13 @@ enum Stored {
 }
 
 /// Content so large that compressing it would block a core.
-pub(super) struct Large {
+pub(super) struct LargeBody {
     coding: Coding,
     level: u32,
     body: Body,
 }
 
-impl Large {
+impl LargeBody {
     /// Compresses it, on any thread.
     pub(super) fn encode(mut self) -> Result<Body, CodingError> {
         self.body.set_shared(encode_once(self.coding, self.level, self.body.bytes())?);
@@ -56,64 +56,65 @@ enum State {
     Waiting,
     /// It is streamed, and not compressed.
     Around,
-    Through(Encoder),
+    Through(ContentEncoder),
     /// No encoder could be made.
     Failed,
 }
 
-impl Encoding {
-    fn new(rules: Rules) -> Box<Encoding> {
-        Box::new(Encoding {
+impl CompressTransform {
+    fn new(rules: CompressRules) -> Box<CompressTransform> {
+        Box::new(CompressTransform {
             rules,
-            choice: Choice::default(),
+            negotiated: NegotiatedCoding::default(),
             is_head: false,
-            stored: Stored::Any,
+            stored: StoredVariant::Any,
             outer: None,
             outer_action: TransformAction::Bypass,
             state: State::Waiting,
-            made: Vec::new(),
+            output: Vec::new(),
         })
     }
 
     /// Puts an encoding for this answer into the context. What the peer accepts is noted now, since the handler may
     /// rewrite the request.
-    pub(super) fn put(ctx: &mut Context, rules: Rules) {
-        let kept = SPARE.with(|spare| spare.take(|_| true));
-        let mut own = kept.unwrap_or_else(|| Encoding::new(rules));
-        own.rules = rules;
-        own.choice = Choice::of(&ctx.request.headers, rules.codings().iter().copied());
-        own.is_head = ctx.request.method() == Method::Head;
-        own.stored = Stored::by(&ctx.request.headers);
-        if own.choice.coding.is_some() {
+    pub(super) fn put(ctx: &mut Context, rules: CompressRules) {
+        let kept = CACHE.with(|cache| cache.take(|_| true));
+        let mut transform = kept.unwrap_or_else(|| CompressTransform::new(rules));
+        transform.rules = rules;
+        transform.negotiated =
+            NegotiatedCoding::from_headers(&ctx.request.headers, rules.codings().iter().copied());
+        transform.is_head = ctx.request.method() == Method::Head;
+        transform.stored = StoredVariant::from_headers(&ctx.request.headers);
+        if transform.negotiated.coding.is_some() {
             ignore_range_by_date(&mut ctx.request.headers);
         }
-        own.outer = ctx.transform.take();
-        ctx.transform = Some(own);
+        transform.outer = ctx.transform.take();
+        ctx.transform = Some(transform);
     }
 
     /// Takes it back, if it is still there.
-    pub(super) fn take(ctx: &mut Context) -> Option<Box<Encoding>> {
-        let own: Box<dyn Any> = ctx.transform.take()?;
-        let mut own: Box<Encoding> = own.downcast().ok()?;
-        ctx.transform = own.outer.take();
-        Some(own)
+    pub(super) fn take(ctx: &mut Context) -> Option<Box<CompressTransform>> {
+        let transform: Box<dyn Any> = ctx.transform.take()?;
+        let mut transform: Box<CompressTransform> = transform.downcast().ok()?;
+        ctx.transform = transform.outer.take();
+        Some(transform)
     }
 
     /// Keeps it for the next answer.
-    pub(super) fn give(mut self: Box<Encoding>) {
+    pub(super) fn give(mut self: Box<CompressTransform>) {
         self.state = State::Waiting;
-        self.made.clear();
-        self.made.shrink_to(MADE_KEPT_MAX);
-        SPARE.with(|spare| spare.give(self));
+        self.output.clear();
+        self.output.shrink_to(OUTPUT_KEPT_MAX);
+        CACHE.with(|cache| cache.give(self));
     }
 
     /// Compresses an answer that was not streamed. Content that would block the core is returned instead, to be
     /// compressed elsewhere.
-    pub(super) fn finish(&mut self, response: &mut Response) -> Result<Option<Large>, CodingError> {
+    pub(super) fn finish(&mut self, response: &mut Response) -> Result<Option<LargeBody>, CodingError> {
         if !matches!(self.state, State::Waiting) {
             return Ok(None);
         }
-        let Some(coding) = self.judge(response) else { return Ok(None) };
+        let Some(coding) = self.decide_complete(response) else { return Ok(None) };
         let body = &mut response.body;
         if self.is_head {
             body.clear();
@@ -122,13 +123,13 @@ impl Encoding {
         } else if body.len() <= self.rules.inline_max {
             self.encode_body(coding, body)?;
         } else {
-            return Ok(Some(Large { coding, level: self.rules.level(coding), body: mem::take(body) }));
+            return Ok(Some(LargeBody { coding, level: self.rules.level(coding), body: mem::take(body) }));
         }
         Ok(None)
     }
 
     /// Decides whether and how a complete answer is compressed, and adapts its head.
-    fn judge(&mut self, response: &mut Response) -> Option<Coding> {
+    fn decide_complete(&mut self, response: &mut Response) -> Option<Coding> {
         let given = response.headers.content_length();
         let len = match response.body.declared_length() {
             // The length of the answer to GET, if it was set by hand.
@@ -155,13 +156,15 @@ impl Encoding {
             vary(headers);
         }
         let is_worth_it = self.rules.recommend(headers, len);
-        if !Rules::allow(response.status, headers) || !(is_worth_it || self.choice.is_identity_refused) {
+        if !CompressRules::allow(response.status, headers)
+            || !(is_worth_it || self.negotiated.is_identity_refused)
+        {
             return None;
         }
         vary(headers);
-        let coding = self.choice.coding?;
-        headers.remove_each(&OF_UNCODED);
-        response.trailers.remove_each(&OF_UNCODED);
+        let coding = self.negotiated.coding?;
+        headers.remove_each(&UNCODED_CONTENT_FIELDS);
+        response.trailers.remove_each(&UNCODED_CONTENT_FIELDS);
         self.weaken_etag(headers);
         set(headers, "content-encoding", coding.as_str().as_bytes());
         Some(coding)
@@ -173,7 +176,7 @@ impl Encoding {
         let is_free = !headers.contains_token("cache-control", "no-transform");
         if is_free && headers.contains("etag") {
             vary(headers);
-            if self.choice.coding.is_some() && self.stored == Stored::Any {
+            if self.negotiated.coding.is_some() && self.stored == StoredVariant::Any {
                 self.weaken_etag(headers);
             }
         }
@@ -182,17 +185,17 @@ impl Encoding {
     /// Compressed content is not byte for byte what a strong tag stands for (RFC 9110 §8.8.3.3).
     fn weaken_etag(&mut self, headers: &mut Headers) {
         let Some(tag @ [b'"', ..]) = headers.get("etag") else { return };
-        self.made.clear();
-        self.made.extend_from_slice(b"W/");
-        self.made.extend_from_slice(tag);
-        set(headers, "etag", &self.made);
+        self.output.clear();
+        self.output.extend_from_slice(b"W/");
+        self.output.extend_from_slice(tag);
+        set(headers, "etag", &self.output);
     }
 
     /// Compresses a body in memory.
     fn encode_body(&mut self, coding: Coding, body: &mut Body) -> Result<(), CodingError> {
-        self.made.clear();
-        self.encoder(coding)?.encode(body.bytes(), Flush::End, &mut self.made)?;
-        body.set_bytes(&self.made);
+        self.output.clear();
+        self.encoder(coding)?.encode(body.bytes(), Flush::End, &mut self.output)?;
+        body.set_bytes(&self.output);
         Ok(())
     }
 
@@ -200,24 +203,24 @@ impl Encoding {
     fn encode_stream(&mut self, coding: Coding, body: &mut Body) -> Result<(), CodingError> {
         let encoder = self.encoder(coding)?;
         if let Some(source) = body.take_source() {
-            body.set_stream(Encoded::new(source, encoder), None);
+            body.set_stream(CompressedSource::new(source, encoder), None);
         }
         Ok(())
     }
 
-    fn encoder(&self, coding: Coding) -> Result<Encoder, CodingError> {
-        Encoder::new(coding, self.rules.level(coding)).ok_or(CodingError::Encoder)
+    fn encoder(&self, coding: Coding) -> Result<ContentEncoder, CodingError> {
+        ContentEncoder::new(coding, self.rules.level(coding)).ok_or(CodingError::Encoder)
     }
 }
 
 /// How much memory is kept.
-const MADE_KEPT_MAX: usize = 256 << 10;
+const OUTPUT_KEPT_MAX: usize = 256 << 10;
 
 thread_local! {
-    static SPARE: LocalCache<Box<Encoding>> = const { LocalCache::new() };
+    static CACHE: LocalCache<Box<CompressTransform>> = const { LocalCache::new() };
 }
 
-impl Transform for Encoding {
+impl Transform for CompressTransform {
     fn begin(&mut self, response: &mut Response) -> TransformAction {
         let len = response.headers.content_length();
         self.state = match self.decide(response, len).map(|coding| self.encoder(coding)) {
@@ -240,10 +243,10 @@ impl Transform for Encoding {
         match (&mut self.state, outer) {
             (State::Through(encoder), None) => Ok(encoder.encode(data, flush, out)?),
             (State::Through(encoder), Some(outer)) => {
-                self.made.clear();
-                encoder.encode(data, flush, &mut self.made)?;
-                if !self.made.is_empty() {
-                    outer.apply(&self.made, Flush::Later, out)?;
+                self.output.clear();
+                encoder.encode(data, flush, &mut self.output)?;
+                if !self.output.is_empty() {
+                    outer.apply(&self.output, Flush::Later, out)?;
                 }
                 if flush == Flush::Later { Ok(()) } else { outer.apply(&[], flush, out) }
             }
@@ -254,7 +257,7 @@ impl Transform for Encoding {
 
     fn end(&mut self, trailers: &mut Headers) {
         if let State::Through(_) = self.state {
-            trailers.remove_each(&OF_UNCODED);
+            trailers.remove_each(&UNCODED_CONTENT_FIELDS);
         }
         if let (Some(outer), TransformAction::Apply) = (&mut self.outer, self.outer_action) {
             outer.end(trailers);
@@ -262,14 +265,14 @@ impl Transform for Encoding {
     }
 }
 
-impl Stored {
+impl StoredVariant {
     /// By the `if-none-match` of a request.
-    fn by(headers: &Headers) -> Stored {
+    fn from_headers(headers: &Headers) -> StoredVariant {
         let is_strong = |line: &[u8]| line.starts_with(b"\"") && !line.windows(3).any(|text| text == b"W/\"");
         let mut lines = headers.all("if-none-match").peekable();
         match lines.peek().is_some() && lines.all(is_strong) {
-            true => Stored::Uncoded,
-            false => Stored::Any,
+            true => StoredVariant::Uncoded,
+            false => StoredVariant::Any,
         }
     }
 }
@@ -284,7 +287,7 @@ fn ignore_range_by_date(headers: &mut Headers) {
 }
 
 /// Fields that are only true of the uncompressed content: its length, support for ranges, and digests (RFC 9530).
-const OF_UNCODED: [&str; 6] =
+const UNCODED_CONTENT_FIELDS: [&str; 6] =
     ["accept-ranges", "content-digest", "content-length", "content-md5", "digest", "repr-digest"];
 
 /// Adds to `vary` that the answer depends on `accept-encoding` (RFC 9110 §12.5.5).
@@ -309,8 +312,8 @@ mod tests {
     fn a_thread_that_encodes_large_content_keeps_nothing_of_it() {
         let mut body = Body::new();
         body.set_bytes("again ".repeat(1000));
-        let encoded = Large { coding: Coding::Br, level: 4, body }.encode().unwrap();
+        let encoded = LargeBody { coding: Coding::Br, level: 4, body }.encode().unwrap();
         assert!((1..100).contains(&encoded.len()));
-        assert_eq!(Encoder::kept(), 0);
+        assert_eq!(ContentEncoder::kept(), 0);
     }
 }

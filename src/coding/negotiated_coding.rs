@@ -1,20 +1,23 @@
-//! [`Choice`]: the coding that a peer prefers (RFC 9110 §12.4.2, §12.5.3).
+//! [`NegotiatedCoding`]: the coding that a peer prefers (RFC 9110 §12.4.2, §12.5.3).
 
 use super::Coding;
 use crate::message::{Headers, members, trim};
 
 /// The coding that a peer prefers of those that are offered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Choice {
+pub(crate) struct NegotiatedCoding {
     /// `None` if the content should not be coded.
     pub(crate) coding: Option<Coding>,
     /// Whether the peer refuses content that is not coded. It is then coded even if that does not pay.
     pub(crate) is_identity_refused: bool,
 }
 
-impl Choice {
+impl NegotiatedCoding {
     /// Chooses by the `accept-encoding` of a request. Among equals, the coding that was `offered` first wins.
-    pub(crate) fn of(headers: &Headers, offered: impl IntoIterator<Item = Coding>) -> Choice {
+    pub(crate) fn from_headers(
+        headers: &Headers,
+        offered: impl IntoIterator<Item = Coding>,
+    ) -> NegotiatedCoding {
         // If `identity` is not mentioned, it is acceptable, but any coding that is mentioned is preferred.
         let identity = weight(headers, |name| name.eq_ignore_ascii_case(b"identity"));
         let mut best = (identity.unwrap_or(0).max(1), None);
@@ -23,7 +26,7 @@ impl Choice {
             let is_better = weight > best.0 || weight == best.0 && best.1.is_none();
             best = if is_better { (weight, Some(coding)) } else { best };
         }
-        Choice { coding: best.1, is_identity_refused: identity == Some(0) }
+        NegotiatedCoding { coding: best.1, is_identity_refused: identity == Some(0) }
     }
 }
 
@@ -89,12 +92,16 @@ mod tests {
         for line in accepted.split('|') {
             headers.append("accept-encoding", line).unwrap();
         }
-        assert_eq!(Choice::of(&headers, OFFERED), Choice { coding, is_identity_refused }, "{accepted:?}");
+        assert_eq!(
+            NegotiatedCoding::from_headers(&headers, OFFERED),
+            NegotiatedCoding { coding, is_identity_refused },
+            "{accepted:?}"
+        );
     }
 
     #[test]
     fn the_highest_weight_is_chosen_and_among_equals_the_first_offered_12_5_3() {
-        assert_eq!(Choice::of(&Headers::new(), OFFERED), Choice::default());
+        assert_eq!(NegotiatedCoding::from_headers(&Headers::new(), OFFERED), NegotiatedCoding::default());
         check("gzip, deflate, br, zstd", Some(Coding::Br));
         check("gzip|br;q=0.9", Some(Coding::Gzip));
         check("br;q=0.5, gzip;q=0.8, deflate;q=0.799", Some(Coding::Gzip));

@@ -1,4 +1,4 @@
-//! [`Encoder`]: encodes content piece by piece.
+//! [`ContentEncoder`]: encodes content piece by piece.
 
 use std::fmt;
 
@@ -8,19 +8,19 @@ use super::{Coding, CodingError, codecs};
 use crate::memory::LocalCache;
 
 /// An encoder in use. When it is dropped, its state, which is large, is kept on its thread to be used again.
-pub(crate) struct Encoder {
-    make: (Coding, u32),
+pub(crate) struct ContentEncoder {
+    params: (Coding, u32),
     /// `None` once it was dropped.
     state: Option<Box<dyn Encode>>,
 }
 
-impl Encoder {
+impl ContentEncoder {
     /// Makes an encoder with this level, if the coding has one. A level that is too high becomes the highest one.
-    pub(crate) fn new(coding: Coding, level: u32) -> Option<Encoder> {
-        let make = (coding, level);
-        let kept = SPARE.with(|spare| spare.take(|(of, _)| *of == make));
+    pub(crate) fn new(coding: Coding, level: u32) -> Option<ContentEncoder> {
+        let params = (coding, level);
+        let kept = CACHE.with(|cache| cache.take(|(of, _)| *of == params));
         let state = kept.map(|(_, state)| state).or_else(|| codecs::encoder(coding, level))?;
-        Some(Encoder { make, state: Some(state) })
+        Some(ContentEncoder { params, state: Some(state) })
     }
 
     /// Encodes `input`, and appends the output to `out`.
@@ -40,7 +40,7 @@ impl Encoder {
     /// How many are kept on this thread, which are taken.
     #[cfg(test)]
     pub(crate) fn kept() -> usize {
-        std::iter::from_fn(|| SPARE.with(|spare| spare.take(|_| true))).count()
+        std::iter::from_fn(|| CACHE.with(|cache| cache.take(|_| true))).count()
     }
 }
 
@@ -49,7 +49,7 @@ impl Encoder {
 ///
 /// # Errors
 ///
-/// As [`Encoder::encode`].
+/// As [`ContentEncoder::encode`].
 pub(crate) fn encode_once(coding: Coding, level: u32, content: &[u8]) -> Result<Vec<u8>, CodingError> {
     let mut state = codecs::encoder(coding, level).ok_or(CodingError::Encoder)?;
     let mut out = Vec::new();
@@ -82,23 +82,23 @@ const ROOM_MIN: usize = 256;
 const ROOM_MAX: usize = 16 << 10;
 
 /// An encoder that waits to be used again: its coding and level, and its state.
-type Spare = ((Coding, u32), Box<dyn Encode>);
+type CachedEncoder = ((Coding, u32), Box<dyn Encode>);
 
 thread_local! {
-    static SPARE: LocalCache<Spare> = const { LocalCache::new() };
+    static CACHE: LocalCache<CachedEncoder> = const { LocalCache::new() };
 }
 
-impl Drop for Encoder {
+impl Drop for ContentEncoder {
     fn drop(&mut self) {
         let Some(mut state) = self.state.take() else { return };
         state.reset();
         // On a thread that is ending, nothing is kept.
-        let _ = SPARE.try_with(|spare| spare.give((self.make, state)));
+        let _ = CACHE.try_with(|cache| cache.give((self.params, state)));
     }
 }
 
-impl fmt::Debug for Encoder {
+impl fmt::Debug for ContentEncoder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Encoder").field("make", &self.make).finish_non_exhaustive()
+        f.debug_struct("ContentEncoder").field("params", &self.params).finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! [`shrinks`]: which types of content can be compressed.
+//! [`is_compressible`]: which types of content can be compressed.
 
 /// A media type without its parameters (RFC 9110 §8.3.1).
 pub(crate) fn essence(content_type: &str) -> &str {
@@ -6,7 +6,7 @@ pub(crate) fn essence(content_type: &str) -> &str {
 }
 
 /// Whether content of this media type, given without parameters, usually shrinks when compressed.
-pub(crate) fn shrinks(essence: &str) -> bool {
+pub(crate) fn is_compressible(essence: &str) -> bool {
     let Some((kind, subtype)) = essence.split_once('/') else { return false };
     let is_one_of = |known: &[&str]| known.iter().any(|known| subtype.eq_ignore_ascii_case(known));
     let ends_well = |suffix: &str| {
@@ -75,9 +75,9 @@ mod tests {
         ];
         shrinking
             .into_iter()
-            .for_each(|content_type| assert!(shrinks(essence(content_type)), "{content_type}"));
+            .for_each(|content_type| assert!(is_compressible(essence(content_type)), "{content_type}"));
         packed
             .into_iter()
-            .for_each(|content_type| assert!(!shrinks(essence(content_type)), "{content_type}"));
+            .for_each(|content_type| assert!(!is_compressible(essence(content_type)), "{content_type}"));
     }
 }

@@ -1,11 +1,11 @@
-//! [`Decoding`]: one content, decoded as it arrives (RFC 9110 §8.4).
+//! [`ContentDecoder`]: one content, decoded as it arrives (RFC 9110 §8.4).
 
-use super::{CodingError, Decoders};
+use super::{CodingError, DecoderChain};
 use crate::memory::Arena;
 
 /// One content that arrives in pieces, and comes out decoded, in other pieces.
-pub(crate) struct Decoding {
-    decoders: Decoders,
+pub(crate) struct ContentDecoder {
+    decoders: DecoderChain,
     /// The piece that was decoded last.
     piece: Arena,
     /// The part of it that is lent.
@@ -20,15 +20,15 @@ pub(crate) struct Decoding {
     failed: Option<CodingError>,
 }
 
-impl Decoding {
+impl ContentDecoder {
     /// Decodes with `decoders`, up to `limit` bytes.
-    pub(crate) fn new(decoders: Decoders, limit: usize) -> Decoding {
+    pub(crate) fn new(decoders: DecoderChain, limit: usize) -> ContentDecoder {
         let piece = Arena::default();
-        Decoding { decoders, piece, start: 0, end: 0, decoded: 0, limit, left: limit, failed: None }
+        ContentDecoder { decoders, piece, start: 0, end: 0, decoded: 0, limit, left: limit, failed: None }
     }
 
     /// Decodes on, and returns how many bytes are lent until the next call. 0 means that all of `input` was decoded:
-    /// the next call needs new input, unless [`Decoding::end`] says that the content is complete.
+    /// the next call needs new input, unless [`ContentDecoder::end`] says that the content is complete.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! [`Pace`]: how fast a body arrives.
+//! [`MinRate`]: how fast a body arrives.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::net::{ConnError, millis};
 ///
 /// All times are in milliseconds.
 #[derive(Default)]
-pub(super) struct Pace {
+pub(super) struct MinRate {
     /// How many bytes have arrived since the head, or with it.
     received: u64,
     /// How long the body was waited for, and for how long since its last byte.
@@ -29,7 +29,7 @@ struct Wait {
     polled: u64,
 }
 
-impl Pace {
+impl MinRate {
     /// Begins a body of which so many bytes arrived with the head.
     #[inline]
     pub(super) fn begin(&mut self, received: usize) {
@@ -72,7 +72,7 @@ impl Pace {
     /// not polled then. Returns whether the wait was one of these.
     pub(super) fn end_abandoned(&mut self, now: u64, timeouts: &Timeouts) -> bool {
         let Some(Wait { since, polled }) = self.wait else { return false };
-        let over = since.saturating_add(millis(self.patience(timeouts)));
+        let over = since.saturating_add(millis(self.time_left(timeouts)));
         let is_abandoned = now > over.saturating_add(LATE_MAX);
         if is_abandoned {
             self.pause(polled);
@@ -81,12 +81,12 @@ impl Pace {
     }
 
     /// How long the next byte may still be waited for.
-    pub(super) fn patience(&self, timeouts: &Timeouts) -> Duration {
-        let patience = timeouts.body.saturating_sub(Duration::from_millis(self.silent));
+    pub(super) fn time_left(&self, timeouts: &Timeouts) -> Duration {
+        let time_left = timeouts.body.saturating_sub(Duration::from_millis(self.silent));
         match self.slow_since {
-            None => patience,
+            None => time_left,
             Some(since) => {
-                patience.min(Duration::from_millis(PACKET_GAP_MAX.saturating_sub(self.waited - since)))
+                time_left.min(Duration::from_millis(PACKET_GAP_MAX.saturating_sub(self.waited - since)))
             }
         }
     }
@@ -141,15 +141,15 @@ mod tests {
     fn check(pieces: &[(u64, u64, usize)], expected: bool) {
         let timeouts =
             Timeouts { body_grace: Duration::from_secs(2), body_rate_min: 100, ..Timeouts::default() };
-        let (mut pace, mut now) = (Pace::default(), 0);
-        pace.begin(5);
+        let (mut rate, mut now) = (MinRate::default(), 0);
+        rate.begin(5);
         let is_fast = pieces.iter().chain(&[(0, PACKET_GAP_MAX, 0)]).all(|(unwanted, waited, count)| {
             now += unwanted;
-            let begun = pace.wait(now);
+            let begun = rate.wait(now);
             now += waited;
             // To poll again meanwhile does not begin another wait.
-            let waits = begun.and_then(|()| pace.wait(now));
-            pace.advance(*count, || now, &timeouts);
+            let waits = begun.and_then(|()| rate.wait(now));
+            rate.advance(*count, || now, &timeouts);
             waits.is_ok()
         });
         assert_eq!(is_fast, expected, "{pieces:?}");
@@ -179,13 +179,13 @@ mod tests {
 
     #[test]
     fn a_wait_that_was_given_up_ends_when_it_was_polled_last() {
-        let (timeouts, mut pace) = (Timeouts::default(), Pace::default());
+        let (timeouts, mut rate) = (Timeouts::default(), MinRate::default());
         let body = millis(timeouts.body);
         for polled in [0, 1000] {
-            assert!(pace.wait(polled).is_ok());
+            assert!(rate.wait(polled).is_ok());
         }
-        assert!(!pace.end_abandoned(body + LATE_MAX, &timeouts), "it may have been polled late");
-        assert!(pace.end_abandoned(body + LATE_MAX + 1, &timeouts));
-        assert_eq!(pace.patience(&timeouts), timeouts.body - Duration::from_secs(1));
+        assert!(!rate.end_abandoned(body + LATE_MAX, &timeouts), "it may have been polled late");
+        assert!(rate.end_abandoned(body + LATE_MAX + 1, &timeouts));
+        assert_eq!(rate.time_left(&timeouts), timeouts.body - Duration::from_secs(1));
     }
 }

@@ -1,4 +1,4 @@
-//! [`Remaining`]: what remains to be received of a body (RFC 9112 §6).
+//! [`BodyDecoder`]: what remains to be received of a body (RFC 9112 §6).
 
 use crate::message::Headers;
 use crate::net::ReadBuffer;
@@ -7,22 +7,22 @@ use crate::wire::parse::ForbiddenTrailers;
 use crate::wire::{Framing, Limits, WireError};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Remaining {
+pub(super) enum BodyDecoder {
     #[default]
-    Nothing,
+    Done,
     Length(u64),
     Chunked(ChunkedDecoder),
     /// Everything until the peer closes.
     UntilClose,
 }
 
-impl Remaining {
-    pub(super) fn new(framing: Framing, forbidden: ForbiddenTrailers) -> Remaining {
+impl BodyDecoder {
+    pub(super) fn new(framing: Framing, forbidden: ForbiddenTrailers) -> BodyDecoder {
         match framing {
-            Framing::Empty | Framing::Length(0) => Remaining::Nothing,
-            Framing::Length(length) => Remaining::Length(length),
-            Framing::Chunked => Remaining::Chunked(ChunkedDecoder::new(forbidden)),
-            Framing::UntilClose => Remaining::UntilClose,
+            Framing::Empty | Framing::Length(0) => BodyDecoder::Done,
+            Framing::Length(length) => BodyDecoder::Length(length),
+            Framing::Chunked => BodyDecoder::Chunked(ChunkedDecoder::new(forbidden)),
+            Framing::UntilClose => BodyDecoder::UntilClose,
         }
     }
 
@@ -35,20 +35,20 @@ impl Remaining {
         trailers: &mut Headers,
     ) -> Result<usize, WireError> {
         match self {
-            Remaining::Nothing => Ok(0),
-            Remaining::Length(left) => {
+            BodyDecoder::Done => Ok(0),
+            BodyDecoder::Length(left) => {
                 let data = usize::try_from(*left).unwrap_or(usize::MAX).min(input.unread().len());
                 *left -= data as u64;
                 if *left == 0 {
-                    *self = Remaining::Nothing;
+                    *self = BodyDecoder::Done;
                 }
                 Ok(data)
             }
-            Remaining::UntilClose => Ok(input.unread().len()),
-            Remaining::Chunked(decoder) => {
+            BodyDecoder::UntilClose => Ok(input.unread().len()),
+            BodyDecoder::Chunked(decoder) => {
                 let decoded = decoder.decode(input.unread(), limits, trailers)?;
                 if decoder.is_done() {
-                    *self = Remaining::Nothing;
+                    *self = BodyDecoder::Done;
                 }
                 input.consume(decoded.framing);
                 Ok(decoded.data)

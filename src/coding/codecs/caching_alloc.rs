@@ -1,4 +1,4 @@
-//! [`Recycler`]: keeps the memory of brotli codecs, which make their state anew for every content.
+//! [`CachingAlloc`]: keeps the memory of brotli codecs, which make their state anew for every content.
 
 use std::any::Any;
 use std::fmt;
@@ -11,16 +11,16 @@ use crate::memory::lock;
 
 /// Slices of all types that a codec allocates, kept when it frees them. Clones share them.
 #[derive(Clone, Default)]
-pub(super) struct Recycler {
+pub(super) struct CachingAlloc {
     /// A `Vec<Vec<T>>` for each type. The lock is only for the compiler, since a codec is used by one thread at a time.
     free: Arc<Mutex<Vec<Box<dyn Any + Send>>>>,
     /// How many bytes are kept of one type.
     kept_max: usize,
 }
 
-impl Recycler {
-    pub(super) fn new(kept_max: usize) -> Recycler {
-        Recycler { free: Arc::default(), kept_max }
+impl CachingAlloc {
+    pub(super) fn new(kept_max: usize) -> CachingAlloc {
+        CachingAlloc { free: Arc::default(), kept_max }
     }
 
     /// Takes the smallest free slice that has room for `len`.
@@ -54,63 +54,63 @@ impl Recycler {
 /// How many slices of one type are kept: more than a codec uses at once.
 const SLICES_MAX: usize = 16;
 
-impl<T: Clone + Default + Send + 'static> Allocator<T> for Recycler {
-    type AllocatedMemory = Recycled<T>;
+impl<T: Clone + Default + Send + 'static> Allocator<T> for CachingAlloc {
+    type AllocatedMemory = CachedSlice<T>;
 
-    fn alloc_cell(&mut self, len: usize) -> Recycled<T> {
+    fn alloc_cell(&mut self, len: usize) -> CachedSlice<T> {
         if len == 0 {
-            return Recycled::default();
+            return CachedSlice::default();
         }
         let mut memory = self.take(len).unwrap_or_else(|| Vec::with_capacity(len));
         // The brotli of C initializes what it has to; that of Rust relies on memory that is clean, and goes out of
         // bounds without it.
         memory.clear();
         memory.resize(len, T::default());
-        Recycled { memory, recycler: Some(self.clone()) }
+        CachedSlice { memory, alloc: Some(self.clone()) }
     }
 
-    fn free_cell(&mut self, memory: Recycled<T>) {
+    fn free_cell(&mut self, memory: CachedSlice<T>) {
         drop(memory);
     }
 }
 
-impl BrotliAlloc for Recycler {}
+impl BrotliAlloc for CachingAlloc {}
 
-/// A slice that returns to its recycler when it is dropped.
-pub(super) struct Recycled<T: Send + 'static> {
+/// A slice that returns to its alloc when it is dropped.
+pub(super) struct CachedSlice<T: Send + 'static> {
     memory: Vec<T>,
-    recycler: Option<Recycler>,
+    alloc: Option<CachingAlloc>,
 }
 
-impl<T: Send + 'static> Drop for Recycled<T> {
+impl<T: Send + 'static> Drop for CachedSlice<T> {
     fn drop(&mut self) {
-        if let Some(recycler) = &self.recycler {
-            recycler.give(std::mem::take(&mut self.memory));
+        if let Some(alloc) = &self.alloc {
+            alloc.give(std::mem::take(&mut self.memory));
         }
     }
 }
 
-impl<T: Send + 'static> Default for Recycled<T> {
-    fn default() -> Recycled<T> {
-        Recycled { memory: Vec::new(), recycler: None }
+impl<T: Send + 'static> Default for CachedSlice<T> {
+    fn default() -> CachedSlice<T> {
+        CachedSlice { memory: Vec::new(), alloc: None }
     }
 }
 
-impl<T: Send + 'static> SliceWrapper<T> for Recycled<T> {
+impl<T: Send + 'static> SliceWrapper<T> for CachedSlice<T> {
     fn slice(&self) -> &[T] {
         &self.memory
     }
 }
 
-impl<T: Send + 'static> SliceWrapperMut<T> for Recycled<T> {
+impl<T: Send + 'static> SliceWrapperMut<T> for CachedSlice<T> {
     fn slice_mut(&mut self) -> &mut [T] {
         &mut self.memory
     }
 }
 
-impl fmt::Debug for Recycler {
+impl fmt::Debug for CachingAlloc {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Recycler").finish_non_exhaustive()
+        f.debug_struct("CachingAlloc").finish_non_exhaustive()
     }
 }
 
@@ -119,41 +119,41 @@ mod tests {
     use super::*;
 
     /// Allocates slices of these lengths and frees them all.
-    fn recycle(recycler: &mut Recycler, lengths: impl IntoIterator<Item = usize>) {
-        let slices: Vec<Recycled<u16>> = lengths.into_iter().map(|len| recycler.alloc_cell(len)).collect();
+    fn alloc_and_free(alloc: &mut CachingAlloc, lengths: impl IntoIterator<Item = usize>) {
+        let slices: Vec<CachedSlice<u16>> = lengths.into_iter().map(|len| alloc.alloc_cell(len)).collect();
         drop(slices);
     }
 
     /// The lengths of all free slices, which are taken.
-    fn free(recycler: &Recycler) -> Vec<usize> {
-        std::iter::from_fn(|| recycler.take::<u16>(0)).map(|memory| memory.capacity()).collect()
+    fn free(alloc: &CachingAlloc) -> Vec<usize> {
+        std::iter::from_fn(|| alloc.take::<u16>(0)).map(|memory| memory.capacity()).collect()
     }
 
     #[test]
     fn slices_are_kept_up_to_a_number() {
-        let mut recycler = Recycler::new(1 << 10);
-        recycle(&mut recycler, 0..=SLICES_MAX);
-        assert_eq!(free(&recycler), Vec::from_iter(1..=SLICES_MAX));
-        recycle(&mut recycler, 1..=SLICES_MAX + 1);
-        assert_eq!(free(&recycler), Vec::from_iter(1..=SLICES_MAX));
+        let mut alloc = CachingAlloc::new(1 << 10);
+        alloc_and_free(&mut alloc, 0..=SLICES_MAX);
+        assert_eq!(free(&alloc), Vec::from_iter(1..=SLICES_MAX));
+        alloc_and_free(&mut alloc, 1..=SLICES_MAX + 1);
+        assert_eq!(free(&alloc), Vec::from_iter(1..=SLICES_MAX));
     }
 
     /// An encoder that needed a larger slice with each step once kept all the smaller ones: 16 MiB for a single stream.
     #[test]
     fn slices_are_kept_up_to_a_size() {
-        let mut recycler = Recycler::new(64);
-        recycle(&mut recycler, [33, 32]);
-        assert_eq!(free(&recycler), [32]);
-        (1..=16).for_each(|len| recycle(&mut recycler, [len]));
-        assert_eq!(free(&recycler), Vec::from_iter(1..=7));
+        let mut alloc = CachingAlloc::new(64);
+        alloc_and_free(&mut alloc, [33, 32]);
+        assert_eq!(free(&alloc), [32]);
+        (1..=16).for_each(|len| alloc_and_free(&mut alloc, [len]));
+        assert_eq!(free(&alloc), Vec::from_iter(1..=7));
     }
 
     #[test]
     fn the_smallest_slice_with_enough_room_is_taken() {
-        let mut recycler = Recycler::new(64);
-        recycle(&mut recycler, [8, 2, 4]);
+        let mut alloc = CachingAlloc::new(64);
+        alloc_and_free(&mut alloc, [8, 2, 4]);
         for (len, found) in [(3, Some(4)), (3, Some(8)), (3, None), (2, Some(2))] {
-            assert_eq!(recycler.take::<u16>(len).map(|memory| memory.capacity()), found);
+            assert_eq!(alloc.take::<u16>(len).map(|memory| memory.capacity()), found);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! [`Decoders`]: decodes content with any number of codings, in bounded memory (RFC 9110 §8.4).
+//! [`DecoderChain`]: decodes content with any number of codings, in bounded memory (RFC 9110 §8.4).
 
 use std::fmt;
 
@@ -10,18 +10,18 @@ use crate::message::Headers;
 /// The decoders of one content, one for each coding that was applied to it. When dropped, they are kept to be used
 /// again.
 ///
-/// The caller passes pieces of the content to [`Decoders::pull`] until nothing more comes out, and finally calls
-/// [`Decoders::end`]. Without any decoders, content comes out as it is.
+/// The caller passes pieces of the content to [`DecoderChain::pull`] until nothing more comes out, and finally calls
+/// [`DecoderChain::end`]. Without any decoders, content comes out as it is.
 #[derive(Default)]
-pub(crate) struct Decoders {
+pub(crate) struct DecoderChain {
     /// In the order in which codings are undone: the last one applied is the first.
-    stages: Vec<Stage>,
+    decoders: Vec<BufferedDecoder>,
     /// How many bytes may come out.
     limit: usize,
 }
 
 /// One decoder, and the part of its input that it has not read.
-struct Stage {
+struct BufferedDecoder {
     coding: Coding,
     state: Box<dyn Decode>,
     /// The input, of which `read` bytes have been read.
@@ -35,26 +35,26 @@ struct Stage {
     is_whole: bool,
 }
 
-impl Decoders {
+impl DecoderChain {
     /// Makes the decoders for content with these headers, of which at most `limit` bytes may come out. `None` if it is
     /// not coded.
     ///
     /// # Errors
     ///
     /// Fails for a coding that this build does not support, and for more codings than are ever used.
-    pub(crate) fn of(headers: &Headers, limit: usize) -> Result<Option<Decoders>, CodingError> {
-        let mut stages = Vec::new();
+    pub(crate) fn from_headers(headers: &Headers, limit: usize) -> Result<Option<DecoderChain>, CodingError> {
+        let mut decoders = Vec::new();
         for name in headers.codings() {
-            if stages.len() == CODINGS_MAX {
+            if decoders.len() == CODINGS_MAX {
                 return Err(CodingError::TooMany);
             }
             let coding = Coding::parse(name).ok_or(CodingError::Unknown)?;
             // Coded content may be a little larger than decoded content.
-            let left = if stages.is_empty() { limit } else { limit.saturating_add(limit / 8 + SLACK) };
-            stages.push(Stage::new(coding, left)?);
+            let left = if decoders.is_empty() { limit } else { limit.saturating_add(limit / 8 + SLACK) };
+            decoders.push(BufferedDecoder::new(coding, left)?);
         }
-        stages.reverse();
-        Ok((!stages.is_empty()).then_some(Decoders { stages, limit }))
+        decoders.reverse();
+        Ok((!decoders.is_empty()).then_some(DecoderChain { decoders, limit }))
     }
 
     /// Decodes some of the front of `input`, advances it, and appends the result to `out`: up to 16 KiB, and nothing if
@@ -64,7 +64,7 @@ impl Decoders {
     ///
     /// Fails if the content is corrupt, or larger than allowed. Nothing more can then be decoded.
     pub(crate) fn pull(&mut self, input: &mut &[u8], out: &mut Arena) -> Result<usize, CodingError> {
-        pull(&mut self.stages, input, out, self.limit)
+        pull(&mut self.decoders, input, out, self.limit)
     }
 
     /// Checks that the content may end here.
@@ -73,7 +73,7 @@ impl Decoders {
     ///
     /// Fails if the content was cut short.
     pub(crate) fn end(&self) -> Result<(), CodingError> {
-        match self.stages.iter().all(|stage| stage.is_whole && stage.read == stage.input.len()) {
+        match self.decoders.iter().all(|decoder| decoder.is_whole && decoder.read == decoder.input.len()) {
             true => Ok(()),
             false => Err(CodingError::Incomplete),
         }
@@ -81,7 +81,7 @@ impl Decoders {
 }
 
 /// Fields that describe the coded content, and are wrong once it is decoded (RFC 9110 §8, RFC 9530).
-pub(crate) const OF_CODED: [&str; 6] =
+pub(crate) const CODED_CONTENT_FIELDS: [&str; 6] =
     ["content-encoding", "content-length", "content-md5", "digest", "content-digest", "repr-digest"];
 
 /// Content with more codings is an attack.
@@ -95,20 +95,20 @@ const SLACK: usize = 1 << 10;
 const IDLE_MAX: usize = 256 << 10;
 
 /// How many bytes are decoded at once.
-pub(crate) const DECODED_AT_ONCE: usize = 16 << 10;
+pub(crate) const DECODED_PER_STEP: usize = 16 << 10;
 
-const _: () = assert!(DECODED_AT_ONCE >= ROOM_MIN, "decoders have the room they need");
+const _: () = assert!(DECODED_PER_STEP >= ROOM_MIN, "decoders have the room they need");
 
-/// Pulls output from the last of `stages`, which gets its input from the ones before it, and from `source`. At most
+/// Pulls output from the last of `decoders`, which gets its input from the ones before it, and from `source`. At most
 /// `limit` bytes may come out of all of them.
 fn pull(
-    stages: &mut [Stage],
+    decoders: &mut [BufferedDecoder],
     source: &mut &[u8],
     out: &mut Arena,
     limit: usize,
 ) -> Result<usize, CodingError> {
-    let Some((last, before)) = stages.split_last_mut() else {
-        let (piece, rest) = source.split_at(source.len().min(DECODED_AT_ONCE));
+    let Some((last, before)) = decoders.split_last_mut() else {
+        let (piece, rest) = source.split_at(source.len().min(DECODED_PER_STEP));
         out.extend(piece);
         *source = rest;
         return Ok(piece.len());
@@ -133,14 +133,14 @@ fn pull(
     }
 }
 
-impl Stage {
-    fn new(coding: Coding, left: usize) -> Result<Stage, CodingError> {
-        let kept = SPARE.with(|spare| spare.take(|(of, ..)| *of == coding));
+impl BufferedDecoder {
+    fn new(coding: Coding, left: usize) -> Result<BufferedDecoder, CodingError> {
+        let kept = CACHE.with(|cache| cache.take(|(of, ..)| *of == coding));
         let (_, state, input) = match kept {
             Some(kept) => kept,
             None => (coding, codecs::decoder(coding).ok_or(CodingError::Unknown)?, Arena::default()),
         };
-        Ok(Stage { coding, state, input, read: 0, left, idle: 0, is_whole: true })
+        Ok(BufferedDecoder { coding, state, input, read: 0, left, idle: 0, is_whole: true })
     }
 
     fn step(&mut self, out: &mut Arena, limit: usize) -> Result<Step, CodingError> {
@@ -148,7 +148,7 @@ impl Stage {
         if self.is_whole && unread.is_empty() {
             return Ok(Step::default());
         }
-        let step = self.state.step(unread, &mut out.spare(DECODED_AT_ONCE)[..DECODED_AT_ONCE])?;
+        let step = self.state.step(unread, &mut out.spare(DECODED_PER_STEP)[..DECODED_PER_STEP])?;
         if step.read == 0 && step.written == 0 && !unread.is_empty() {
             return Err(CodingError::Corrupt);
         }
@@ -161,25 +161,25 @@ impl Stage {
 }
 
 /// A decoder that waits to be used again: its coding, its state, and the memory of its input.
-type Spare = (Coding, Box<dyn Decode>, Arena);
+type CachedDecoder = (Coding, Box<dyn Decode>, Arena);
 
 thread_local! {
-    static SPARE: LocalCache<Spare> = const { LocalCache::new() };
+    static CACHE: LocalCache<CachedDecoder> = const { LocalCache::new() };
 }
 
-impl Drop for Decoders {
+impl Drop for DecoderChain {
     fn drop(&mut self) {
-        for Stage { coding, mut state, mut input, .. } in self.stages.drain(..) {
+        for BufferedDecoder { coding, mut state, mut input, .. } in self.decoders.drain(..) {
             state.reset();
             input.clear();
             // On a thread that is ending, nothing is kept.
-            let _ = SPARE.try_with(|spare| spare.give((coding, state, input)));
+            let _ = CACHE.try_with(|cache| cache.give((coding, state, input)));
         }
     }
 }
 
-impl fmt::Debug for Decoders {
+impl fmt::Debug for DecoderChain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.stages.iter().map(|stage| stage.coding)).finish()
+        f.debug_list().entries(self.decoders.iter().map(|decoder| decoder.coding)).finish()
     }
 }

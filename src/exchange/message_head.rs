@@ -1,4 +1,4 @@
-//! [`Heading`]: what the bytes of a head become: a request, or a response to some request.
+//! [`MessageHead`]: what the bytes of a head become: a request, or a response to some request.
 
 use crate::memory::Arena;
 use crate::message::{Request, Response, Version};
@@ -7,16 +7,17 @@ use crate::wire::{Framing, Limits, RequestInfo, WireError, framing};
 
 /// The result of waiting for a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Head {
-    Whole,
+pub(crate) enum HeadOutcome {
+    /// The head has been received.
+    Complete,
     /// The peer closed where a message could have begun.
-    End,
+    Closed,
     /// The peer sent nothing in time.
-    Silence,
+    Idle,
 }
 
 /// A message whose head can be received.
-pub(crate) trait Heading {
+pub(crate) trait MessageHead {
     /// The treatment of forbidden fields behind the body.
     const FORBIDDEN_TRAILERS: ForbiddenTrailers;
 
@@ -30,7 +31,7 @@ pub(crate) trait Heading {
     fn framing(&mut self) -> Result<Framing, WireError>;
 }
 
-impl Heading for Request {
+impl MessageHead for Request {
     const FORBIDDEN_TRAILERS: ForbiddenTrailers = ForbiddenTrailers::Refused;
 
     #[inline]
@@ -51,7 +52,7 @@ impl Heading for Request {
 }
 
 /// A response that is being received.
-pub(crate) struct Reply<'a> {
+pub(crate) struct IncomingResponse<'a> {
     response: &'a mut Response,
     /// The facts of its request.
     request: RequestInfo,
@@ -59,9 +60,9 @@ pub(crate) struct Reply<'a> {
     is_folded: bool,
 }
 
-impl<'a> Reply<'a> {
-    pub(crate) fn new(response: &'a mut Response, request: RequestInfo) -> Reply<'a> {
-        Reply { response, request, version: Version::default(), is_folded: false }
+impl<'a> IncomingResponse<'a> {
+    pub(crate) fn new(response: &'a mut Response, request: RequestInfo) -> IncomingResponse<'a> {
+        IncomingResponse { response, request, version: Version::default(), is_folded: false }
     }
 
     /// The version that the peer speaks.
@@ -70,7 +71,7 @@ impl<'a> Reply<'a> {
     }
 }
 
-impl Heading for Reply<'_> {
+impl MessageHead for IncomingResponse<'_> {
     const FORBIDDEN_TRAILERS: ForbiddenTrailers = ForbiddenTrailers::Discarded;
 
     fn parse(&mut self, input: &[u8], limits: &Limits) -> Result<Option<usize>, WireError> {
@@ -92,7 +93,7 @@ impl Heading for Reply<'_> {
         if self.is_folded {
             self.response.headers.unfold();
         }
-        let Reply { response, request, version, .. } = self;
+        let IncomingResponse { response, request, version, .. } = self;
         let framing = Framing::from_response(*request, response.status, *version, &response.headers)?;
         if framing == Framing::Empty {
             framing::drop_ambiguous(*version, &mut response.headers);
