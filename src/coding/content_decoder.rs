@@ -1,7 +1,188 @@
-//! [`ContentDecoder`]: one content, decoded as it arrives (RFC 9110 §8.4).
+//! [`ContentDecoder`]: one content with any number of codings, decoded as it arrives, in bounded memory (RFC 9110 §8.4).
 
-use super::{CodingError, DecoderChain};
-use crate::memory::Arena;
+use std::fmt;
+
+use super::codec::{Decode, ROOM_MIN, Step};
+use super::{Coding, CodingError, codecs};
+use crate::memory::{Arena, LocalCache};
+use crate::message::Headers;
+
+/// The decoders of one content, one for each coding that was applied to it. When dropped, they are kept to be used
+/// again.
+///
+/// The caller passes pieces of the content to [`DecoderChain::pull`] until nothing more comes out, and finally calls
+/// [`DecoderChain::end`]. Without any decoders, content comes out as it is.
+#[derive(Default)]
+pub(crate) struct DecoderChain {
+    /// In the order in which codings are undone: the last one applied is the first.
+    decoders: Vec<BufferedDecoder>,
+    /// How many bytes may come out.
+    limit: usize,
+}
+
+/// One decoder, and the part of its input that it has not read.
+struct BufferedDecoder {
+    coding: Coding,
+    state: Box<dyn Decode>,
+    /// The input, of which `read` bytes have been read.
+    input: Arena,
+    read: usize,
+    /// How many bytes may still come out.
+    left: usize,
+    /// How much it has read that decoded to nothing.
+    idle: usize,
+    /// Whether the content may end here. Also true before it begins, since no content is fine.
+    is_whole: bool,
+}
+
+impl DecoderChain {
+    /// Makes the decoders for content with these headers, of which at most `limit` bytes may come out. `None` if it is
+    /// not coded.
+    ///
+    /// # Errors
+    ///
+    /// Fails for a coding that this build does not support, and for more codings than are ever used.
+    pub(crate) fn from_headers(headers: &Headers, limit: usize) -> Result<Option<DecoderChain>, CodingError> {
+        let mut decoders = Vec::new();
+        for name in headers.codings() {
+            if decoders.len() == CODINGS_MAX {
+                return Err(CodingError::TooMany);
+            }
+            let coding = Coding::parse(name).ok_or(CodingError::Unknown)?;
+            // Coded content may be a little larger than decoded content.
+            let left = if decoders.is_empty() { limit } else { limit.saturating_add(limit / 8 + SLACK) };
+            decoders.push(BufferedDecoder::new(coding, left)?);
+        }
+        decoders.reverse();
+        Ok((!decoders.is_empty()).then_some(DecoderChain { decoders, limit }))
+    }
+
+    /// Decodes some of the front of `input`, advances it, and appends the result to `out`: up to 16 KiB, and nothing if
+    /// more input is needed.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the content is corrupt, or larger than allowed. Nothing more can then be decoded.
+    pub(crate) fn pull(&mut self, input: &mut &[u8], out: &mut Arena) -> Result<usize, CodingError> {
+        pull(&mut self.decoders, input, out, self.limit)
+    }
+
+    /// Checks that the content may end here.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the content was cut short.
+    pub(crate) fn end(&self) -> Result<(), CodingError> {
+        match self.decoders.iter().all(|decoder| decoder.is_whole && decoder.read == decoder.input.len()) {
+            true => Ok(()),
+            false => Err(CodingError::Incomplete),
+        }
+    }
+}
+
+/// Fields that describe the coded content, and are wrong once it is decoded (RFC 9110 §8, RFC 9530).
+pub(crate) const CODED_CONTENT_FIELDS: [&str; 6] =
+    ["content-encoding", "content-length", "content-md5", "digest", "content-digest", "repr-digest"];
+
+/// Content with more codings is an attack.
+const CODINGS_MAX: usize = 4;
+
+/// What headers and trailers add, however small the content is.
+const SLACK: usize = 1 << 10;
+
+/// How much input may decode to nothing in a decoder that follows another: nested content that decodes to nothing,
+/// again and again, would keep a core busy for seconds. In the first decoder it may be as much as may still come out.
+const IDLE_MAX: usize = 256 << 10;
+
+/// How many bytes are decoded at once.
+pub(crate) const DECODED_PER_STEP: usize = 16 << 10;
+
+const _: () = assert!(DECODED_PER_STEP >= ROOM_MIN, "decoders have the room they need");
+
+/// Pulls output from the last of `decoders`, which gets its input from the ones before it, and from `source`. At most
+/// `limit` bytes may come out of all of them.
+fn pull(
+    decoders: &mut [BufferedDecoder],
+    source: &mut &[u8],
+    out: &mut Arena,
+    limit: usize,
+) -> Result<usize, CodingError> {
+    let Some((last, before)) = decoders.split_last_mut() else {
+        let (piece, rest) = source.split_at(source.len().min(DECODED_PER_STEP));
+        out.extend(piece);
+        *source = rest;
+        return Ok(piece.len());
+    };
+    loop {
+        let mut is_dry = false;
+        if last.read == last.input.len() {
+            last.input.clear();
+            last.read = 0;
+            is_dry = pull(before, source, &mut last.input, limit)? == 0;
+        }
+        let step = last.step(out, limit)?;
+        last.idle = (last.idle + step.read).saturating_sub(2 * step.written);
+        // What is not nested takes no more time than the peer takes to send it, but it must end, too.
+        let idle_max = if before.is_empty() { IDLE_MAX.max(last.left) } else { IDLE_MAX };
+        if last.idle > idle_max {
+            return Err(CodingError::TooLarge(limit));
+        }
+        if step.written > 0 || (is_dry && step.read == 0) {
+            return Ok(step.written);
+        }
+    }
+}
+
+impl BufferedDecoder {
+    fn new(coding: Coding, left: usize) -> Result<BufferedDecoder, CodingError> {
+        let kept = CACHE.with(|cache| cache.take(|(of, ..)| *of == coding));
+        let (_, state, input) = match kept {
+            Some(kept) => kept,
+            None => (coding, codecs::decoder(coding).ok_or(CodingError::Unknown)?, Arena::default()),
+        };
+        Ok(BufferedDecoder { coding, state, input, read: 0, left, idle: 0, is_whole: true })
+    }
+
+    fn step(&mut self, out: &mut Arena, limit: usize) -> Result<Step, CodingError> {
+        let unread = &self.input.as_slice()[self.read..];
+        if self.is_whole && unread.is_empty() {
+            return Ok(Step::default());
+        }
+        let step = self.state.step(unread, &mut out.spare(DECODED_PER_STEP)[..DECODED_PER_STEP])?;
+        if step.read == 0 && step.written == 0 && !unread.is_empty() {
+            return Err(CodingError::Corrupt);
+        }
+        self.read += step.read;
+        self.is_whole = step.is_whole;
+        self.left = self.left.checked_sub(step.written).ok_or(CodingError::TooLarge(limit))?;
+        out.commit(step.written);
+        Ok(step)
+    }
+}
+
+/// A decoder that waits to be used again: its coding, its state, and the memory of its input.
+type CachedDecoder = (Coding, Box<dyn Decode>, Arena);
+
+thread_local! {
+    static CACHE: LocalCache<CachedDecoder> = const { LocalCache::new() };
+}
+
+impl Drop for DecoderChain {
+    fn drop(&mut self) {
+        for BufferedDecoder { coding, mut state, mut input, .. } in self.decoders.drain(..) {
+            state.reset();
+            input.clear();
+            // On a thread that is ending, nothing is kept.
+            let _ = CACHE.try_with(|cache| cache.give((coding, state, input)));
+        }
+    }
+}
+
+impl fmt::Debug for DecoderChain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.decoders.iter().map(|decoder| decoder.coding)).finish()
+    }
+}
 
 /// One content that arrives in pieces, and comes out decoded, in other pieces.
 pub(crate) struct ContentDecoder {

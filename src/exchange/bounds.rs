@@ -2,7 +2,8 @@
 //!
 //! A leaf, which all of this floor and those above it import.
 
-use super::Timeouts;
+use std::time::Duration;
+
 use crate::wire::Limits;
 
 /// All bounds of an exchange.
@@ -21,4 +22,79 @@ pub(crate) enum HalfClose {
     Waits,
     /// The peer is gone, and its exchange ends.
     Gone,
+}
+
+/// The time limits of a server, for peers and handlers. `Duration::MAX` is no limit.
+///
+/// The cores of a server check them four times a second: a timeout is never early, and up to half a second late.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use corehttp::Timeouts;
+///
+/// let timeouts = Timeouts { idle: Duration::from_secs(30), ..Timeouts::default() };
+/// # assert_eq!(timeouts.head, Duration::from_secs(10));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// Receiving a whole head, from its first byte, or from the accept for the first head of a connection. Then: 408 if
+    /// it has begun, otherwise no answer; close. Default: 10 s.
+    pub head: Duration,
+    /// The wait for each next byte of a body, unless the answer has to leave first. Then: 408, close. Default: 30 s.
+    ///
+    /// Only the time counts in which the server waits for the body, and none in which a handler does something else, even
+    /// after a read that it gave up.
+    pub body: Duration,
+    /// How long the server waits for a body in all before [`Timeouts::body_rate_min`] applies. Default: 10 s.
+    pub body_grace: Duration,
+    /// How many bytes per second of a body must arrive on average, over the time that the server has waited for it,
+    /// once [`Timeouts::body_grace`] is over. Below: 408, close. Default: 500. With zero, a body may be as slow as
+    /// [`Timeouts::body`] allows, which suits peers that converse with a handler while it answers.
+    ///
+    /// All bytes after the head count, even those in its packet. Bytes that complete the body are never refused, so a
+    /// late body that comes whole is good, in one packet or in several that follow each other.
+    pub body_rate_min: u64,
+    /// The wait between requests. Then: close without an answer. Default: 60 s.
+    pub idle: Duration,
+    /// How long the peer may take nothing of what is written to it. Then: close. Default: 60 s, as nginx's
+    /// `send_timeout`.
+    ///
+    /// Over a socket, it has taken what the operating system there has acknowledged. A peer that has taken more than 256
+    /// KiB since such a limit was reached last is given the time once more: some programs read a lot at once and then
+    /// pause, such as `curl --limit-rate` for up to 100 s.
+    pub write: Duration,
+    /// The handler, whatever it waits for: its own sleep counts, and so does a peer that sends or reads all the time.
+    /// Then: its future is dropped; 503, close, or only close if the answer has begun. Default: no limit.
+    /// For a part of the application, such as a single route, or to keep the fields that middleware has set, use
+    /// `tokio::time::timeout`.
+    pub handler: Option<Duration>,
+    /// How long a peer that may still be sending is given to read the last answer of its connection and close. Then:
+    /// close. Default: 30 s, as nginx's `lingering_time`.
+    ///
+    /// Many clients read an answer only once they have sent their whole body. So the sending half is closed first, and
+    /// what arrives is read and discarded, however much it is: to close before that would reset the connection, which
+    /// fails the peer's writes and can take the answer away (RFC 9112 §9.6).
+    /// [`Limits::drain_max`](crate::Limits::drain_max) bounds only what is read to keep a connection.
+    pub linger: Duration,
+    /// The wait, within [`Timeouts::linger`], for each next byte. Then: close. Default: 5 s, as nginx's
+    /// `lingering_timeout`; at most 1 s while the server stops.
+    pub linger_idle: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Timeouts {
+        Timeouts {
+            head: Duration::from_secs(10),
+            body: Duration::from_secs(30),
+            body_grace: Duration::from_secs(10),
+            body_rate_min: 500,
+            idle: Duration::from_secs(60),
+            write: Duration::from_secs(60),
+            handler: None,
+            linger: Duration::from_secs(30),
+            linger_idle: Duration::from_secs(5),
+        }
+    }
 }

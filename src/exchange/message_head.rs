@@ -1,7 +1,8 @@
-//! [`MessageHead`]: what the bytes of a head become: a request, or a response to some request.
+//! [`MessageHead`]: what the bytes of a head become: a request, or a response to some request. [`Expectation`]: whether
+//! its sender waits for `100 Continue`.
 
 use crate::memory::Arena;
-use crate::message::{Request, Response, Version};
+use crate::message::{FieldName, Headers, Request, Response, Version, members};
 use crate::wire::parse::{self, ForbiddenTrailers};
 use crate::wire::{Framing, Limits, RequestInfo, WireError, framing};
 
@@ -99,5 +100,34 @@ impl MessageHead for IncomingResponse<'_> {
             framing::drop_ambiguous(*version, &mut response.headers);
         }
         Ok(framing)
+    }
+}
+
+/// What the peer expects before it sends its body (RFC 9110 §10.1.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Expectation {
+    /// Nothing.
+    #[default]
+    None,
+    /// `100 Continue`, to be sent when the body is first read and has not arrived.
+    Continue,
+    /// A final answer was sent instead, so the peer may or may not send the body; or the body has failed. No further
+    /// request can follow.
+    Poisoned,
+}
+
+impl Expectation {
+    /// Reads the expectation of the sender of these fields. The field is a list: empty elements count for nothing, and
+    /// what is listed twice is expected once (§5.6.1.2).
+    ///
+    /// # Errors
+    ///
+    /// Fails for an expectation other than `100-continue`.
+    pub(crate) fn from_headers(headers: &Headers) -> Result<Expectation, WireError> {
+        let mut expected = headers.named(FieldName::EXPECT).flat_map(members);
+        expected.try_fold(Expectation::None, |_, expected| match expected {
+            it if it.eq_ignore_ascii_case(b"100-continue") => Ok(Expectation::Continue),
+            _ => Err(WireError::Expectation),
+        })
     }
 }

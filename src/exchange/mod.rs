@@ -2,24 +2,19 @@
 
 mod bounds;
 mod error;
-mod timeouts;
 
 mod clock;
 
-mod body_decoder;
-mod expectation;
 mod incoming;
+mod incoming_body;
 mod message_head;
-mod min_rate;
 
-mod file;
 mod outgoing;
 
+pub use bounds::Timeouts;
 pub(crate) use bounds::{Bounds, HalfClose};
 pub(crate) use clock::Clock;
 pub use error::{ExchangeError, Phase};
-pub(crate) use expectation::Expectation;
 pub(crate) use incoming::Incoming;
-pub(crate) use message_head::{HeadOutcome, IncomingResponse};
+pub(crate) use message_head::{Expectation, HeadOutcome, IncomingResponse};
 pub(crate) use outgoing::{Outgoing, poll_flush};
-pub use timeouts::Timeouts;

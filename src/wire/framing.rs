@@ -1,7 +1,7 @@
 //! [`Framing`]: where does the body end? (RFC 9112 §6.3)
 
-use super::{RequestInfo, WireError};
-use crate::message::{FieldName, Headers, Status, Version, decimal, is_token, members};
+use super::WireError;
+use crate::message::{FieldName, Headers, Method, Request, Status, Version, decimal, is_token, members};
 
 /// Where the body of a message ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -109,6 +109,28 @@ fn coding(headers: &Headers) -> Result<(), WireError> {
     match is_behind_others && members(line).all(is_token) {
         true => Err(WireError::CodingNotImplemented),
         false => Err(WireError::TransferEncoding),
+    }
+}
+
+/// The facts of a request that its answer depends on, noted before a handler may rewrite the request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RequestInfo {
+    /// HEAD: the head of the answer is that of GET, and there is no body.
+    pub(crate) is_head: bool,
+    /// CONNECT: the client wants a tunnel, and no message follows this one.
+    pub(crate) is_connect: bool,
+    pub(crate) version: Version,
+}
+
+impl RequestInfo {
+    #[inline]
+    pub(crate) fn new(request: &Request) -> RequestInfo {
+        let method = request.method();
+        RequestInfo {
+            is_head: method == Method::Head,
+            is_connect: method == Method::Connect,
+            version: request.version(),
+        }
     }
 }
 

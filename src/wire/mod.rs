@@ -12,16 +12,13 @@ pub(crate) mod chunked;
 pub(crate) mod framing;
 mod outgoing_framing;
 mod persist;
-mod request_info;
 
-mod common_fields;
 pub(crate) mod encode;
 
-pub(crate) use common_fields::CommonFields;
 pub use detail::WireDetail;
+pub(crate) use encode::CommonFields;
 pub use error::WireError;
-pub(crate) use framing::Framing;
+pub(crate) use framing::{Framing, RequestInfo};
 pub use limits::Limits;
 pub(crate) use outgoing_framing::OutgoingFraming;
 pub(crate) use persist::{ConnectionOption, keep_alive_timeout, persists};
-pub(crate) use request_info::RequestInfo;

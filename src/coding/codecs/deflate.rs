@@ -1,6 +1,6 @@
-//! `deflate`: DEFLATE (RFC 1951) in the zlib format (RFC 1950), and the encoder that gzip shares with it.
+//! `deflate` and `gzip`: DEFLATE (RFC 1951) in the formats of zlib (RFC 1950) and of gzip (RFC 1952).
 
-use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
+use flate2::{Compress, Compression, Crc, Decompress, FlushCompress, FlushDecompress, Status};
 
 use crate::coding::CodingError;
 use crate::coding::codec::{Decode, Flush, Step};
@@ -67,11 +67,11 @@ impl Encode for DeflateEncoder {
 /// A decoder for `deflate`. Also accepts content without the zlib format, which some senders omit (RFC 9110 §8.4.1.2).
 pub(super) struct DeflateDecoder {
     inflate: Decompress,
-    at: At,
+    at: ZlibPart,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum At {
+enum ZlibPart {
     Start,
     /// The first octet, which alone does not tell whether this is a zlib header.
     First(u8),
@@ -81,13 +81,13 @@ enum At {
 
 impl DeflateDecoder {
     pub(super) fn new() -> DeflateDecoder {
-        DeflateDecoder { inflate: Decompress::new(true), at: At::Start }
+        DeflateDecoder { inflate: Decompress::new(true), at: ZlibPart::Start }
     }
 
     fn inflate(&mut self, input: &[u8], room: &mut [u8]) -> Result<Step, CodingError> {
         let step = inflate(&mut self.inflate, input, room)?;
         if step.is_whole {
-            self.at = At::End;
+            self.at = ZlibPart::End;
         }
         Ok(step)
     }
@@ -96,27 +96,27 @@ impl DeflateDecoder {
 impl Decode for DeflateDecoder {
     fn step(&mut self, input: &[u8], room: &mut [u8]) -> Result<Step, CodingError> {
         match (self.at, input) {
-            (At::Start, [first, ..]) => {
-                self.at = At::First(*first);
+            (ZlibPart::Start, [first, ..]) => {
+                self.at = ZlibPart::First(*first);
                 Ok(Step { read: 1, ..Step::default() })
             }
-            (At::First(first), [second, ..]) => {
-                self.at = At::Data;
+            (ZlibPart::First(first), [second, ..]) => {
+                self.at = ZlibPart::Data;
                 self.inflate.reset(is_zlib(first, *second));
                 let step = self.inflate(&[first, *second], room)?;
                 // There was room for anything that two octets can decode to, so what is left of them comes after the
                 // end.
                 if step.read == 2 { Ok(Step { read: 1, ..step }) } else { Err(CodingError::Corrupt) }
             }
-            (At::Data, _) => self.inflate(input, room),
-            (At::End, []) => Ok(Step { is_whole: true, ..Step::default() }),
-            (At::End, _) => Err(CodingError::Corrupt),
-            (At::Start | At::First(_), []) => Ok(Step::default()),
+            (ZlibPart::Data, _) => self.inflate(input, room),
+            (ZlibPart::End, []) => Ok(Step { is_whole: true, ..Step::default() }),
+            (ZlibPart::End, _) => Err(CodingError::Corrupt),
+            (ZlibPart::Start | ZlibPart::First(_), []) => Ok(Step::default()),
         }
     }
 
     fn reset(&mut self) {
-        self.at = At::Start;
+        self.at = ZlibPart::Start;
     }
 }
 
@@ -136,4 +136,183 @@ pub(super) fn inflate(inflate: &mut Decompress, input: &[u8], room: &mut [u8]) -
         written: (inflate.total_out() - total_out) as usize,
         is_whole: status == Status::StreamEnd,
     })
+}
+
+/// A decoder for `gzip`. It is strict: anything that is not a member is an error, also after a member.
+pub(super) struct GzipDecoder {
+    inflate: Decompress,
+    /// The checksum of the header, and then of the data.
+    crc: Crc,
+    /// Which optional sections of the header are still to come.
+    flags: u8,
+    at: MemberPart,
+}
+
+/// Positions in a member, as in RFC 1952 §2.3.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum MemberPart {
+    /// How many of the ten fixed octets of a header were seen. At 0 the content may end.
+    Fixed(u8),
+    ExtraLen {
+        seen: u8,
+        len: u16,
+    },
+    Extra {
+        left: u16,
+    },
+    Name,
+    Comment,
+    HeaderCrc {
+        seen: u8,
+        value: u16,
+    },
+    Data,
+    Trailer {
+        seen: u8,
+        value: u64,
+    },
+}
+
+impl GzipDecoder {
+    pub(super) fn new() -> GzipDecoder {
+        GzipDecoder { inflate: Decompress::new(false), crc: Crc::new(), flags: 0, at: MemberPart::Fixed(0) }
+    }
+
+    /// Takes one octet of a header or trailer.
+    fn take(&mut self, octet: u8) -> Result<(), CodingError> {
+        let crc = self.crc.sum() as u16;
+        if !matches!(self.at, MemberPart::Trailer { .. }) {
+            self.crc.update(&[octet]);
+        }
+        match self.at {
+            MemberPart::Fixed(seen) => return self.take_fixed(seen, octet),
+            MemberPart::ExtraLen { seen: 0, .. } => {
+                self.at = MemberPart::ExtraLen { seen: 1, len: octet.into() }
+            }
+            MemberPart::ExtraLen { len, .. } => match len | u16::from(octet) << 8 {
+                0 => self.section(),
+                left => self.at = MemberPart::Extra { left },
+            },
+            MemberPart::Extra { left: 1 } => self.section(),
+            MemberPart::Extra { left } => self.at = MemberPart::Extra { left: left - 1 },
+            MemberPart::Name | MemberPart::Comment if octet != 0 => {}
+            MemberPart::Name | MemberPart::Comment => self.section(),
+            MemberPart::HeaderCrc { seen: 0, .. } => {
+                self.at = MemberPart::HeaderCrc { seen: 1, value: u16::from(octet) ^ crc };
+            }
+            MemberPart::HeaderCrc { value, .. } => return self.check_header(value ^ u16::from(octet) << 8),
+            MemberPart::Trailer { seen, value } => {
+                let value = value | u64::from(octet) << (8 * seen);
+                self.at = MemberPart::Trailer { seen: seen + 1, value };
+                return if seen == 7 { self.check_data(value) } else { Ok(()) };
+            }
+            MemberPart::Data => {}
+        }
+        Ok(())
+    }
+
+    fn take_fixed(&mut self, seen: u8, octet: u8) -> Result<(), CodingError> {
+        let is_good = match seen {
+            0 => octet == 0x1f,
+            1 => octet == 0x8b,
+            2 => octet == DEFLATE,
+            3 => octet & RESERVED == 0,
+            _ => true,
+        };
+        if !is_good {
+            return Err(CodingError::Corrupt);
+        }
+        if seen == 3 {
+            self.flags = octet;
+        }
+        match seen {
+            9 => self.section(),
+            _ => self.at = MemberPart::Fixed(seen + 1),
+        }
+        Ok(())
+    }
+
+    /// Goes on to the next section that the header has, or to the data.
+    fn section(&mut self) {
+        let sections = [
+            (EXTRA, MemberPart::ExtraLen { seen: 0, len: 0 }),
+            (NAME, MemberPart::Name),
+            (COMMENT, MemberPart::Comment),
+            (HEADER_CRC, MemberPart::HeaderCrc { seen: 0, value: 0 }),
+        ];
+        let next = sections.into_iter().find(|(flag, _)| self.flags & flag != 0);
+        match next {
+            Some((flag, at)) => {
+                self.flags &= !flag;
+                self.at = at;
+            }
+            None => self.begin_data(),
+        }
+    }
+
+    fn begin_data(&mut self) {
+        self.crc.reset();
+        self.inflate.reset(false);
+        self.at = MemberPart::Data;
+    }
+
+    fn check_header(&mut self, difference: u16) -> Result<(), CodingError> {
+        if difference != 0 {
+            return Err(CodingError::Corrupt);
+        }
+        self.begin_data();
+        Ok(())
+    }
+
+    /// Checks the `trailer`, which is the CRC of the data and its length modulo 2^32.
+    fn check_data(&mut self, trailer: u64) -> Result<(), CodingError> {
+        if trailer != u64::from(self.crc.sum()) | u64::from(self.crc.amount()) << 32 {
+            return Err(CodingError::Corrupt);
+        }
+        self.crc.reset();
+        self.at = MemberPart::Fixed(0);
+        Ok(())
+    }
+}
+
+/// The only compression method.
+const DEFLATE: u8 = 8;
+
+/// The flags of §2.3.1.
+const HEADER_CRC: u8 = 1 << 1;
+const EXTRA: u8 = 1 << 2;
+const NAME: u8 = 1 << 3;
+const COMMENT: u8 = 1 << 4;
+const RESERVED: u8 = 0b1110_0000;
+
+impl Decode for GzipDecoder {
+    fn step(&mut self, input: &[u8], room: &mut [u8]) -> Result<Step, CodingError> {
+        let mut step = Step::default();
+        loop {
+            if self.at == MemberPart::Data {
+                let inflated = inflate(&mut self.inflate, &input[step.read..], room)?;
+                self.crc.update(&room[..inflated.written]);
+                (step.read, step.written) = (step.read + inflated.read, inflated.written);
+                if inflated.is_whole {
+                    self.at = MemberPart::Trailer { seen: 0, value: 0 };
+                }
+                if !inflated.is_whole || inflated.written > 0 {
+                    return Ok(step);
+                }
+            }
+            let Some(octet) = input.get(step.read) else {
+                step.is_whole = self.at == MemberPart::Fixed(0);
+                return Ok(step);
+            };
+            self.take(*octet)?;
+            step.read += 1;
+        }
+    }
+
+    fn reset(&mut self) {
+        let GzipDecoder { inflate, crc, flags, at } = self;
+        inflate.reset(false);
+        crc.reset();
+        (*flags, *at) = (0, MemberPart::Fixed(0));
+    }
 }

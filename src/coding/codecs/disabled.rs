@@ -6,9 +6,11 @@ use crate::coding::codec::Decode;
 /// The value of `accept-encoding`.
 pub(crate) const ACCEPTED: &str = "identity";
 
-/// Whether there is a codec for this coding.
-pub(crate) const fn has(_: Coding) -> bool {
-    false
+impl Coding {
+    /// Returns whether the crate was built with this coding.
+    pub const fn is_available(self) -> bool {
+        false
+    }
 }
 
 /// Makes a decoder for this coding, if there is one.

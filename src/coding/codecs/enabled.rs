@@ -1,8 +1,10 @@
 //! The codings of feature `compress`, and of `zstd` if it is on.
 
 use super::br::{BrDecoder, BrEncoder};
-use super::deflate::{DeflateDecoder, DeflateEncoder};
-use super::gzip::GzipDecoder;
+use super::deflate::{DeflateDecoder, DeflateEncoder, GzipDecoder};
+#[cfg(not(feature = "zstd"))]
+use super::without_zstd as zstd;
+#[cfg(feature = "zstd")]
 use super::zstd;
 use crate::coding::Coding;
 use crate::coding::codec::Decode;
@@ -11,11 +13,13 @@ use crate::coding::encode::Encode;
 /// The value of `accept-encoding`.
 pub(crate) const ACCEPTED: &str = zstd::ACCEPTED;
 
-/// Whether there is a codec for this coding.
-pub(crate) const fn has(coding: Coding) -> bool {
-    match coding {
-        Coding::Zstd => zstd::IS_HERE,
-        Coding::Br | Coding::Gzip | Coding::Deflate => true,
+impl Coding {
+    /// Returns whether the crate was built with this coding.
+    pub const fn is_available(self) -> bool {
+        match self {
+            Coding::Zstd => zstd::IS_HERE,
+            Coding::Br | Coding::Gzip | Coding::Deflate => true,
+        }
     }
 }
 

@@ -3,12 +3,10 @@
 #[cfg(feature = "compress")]
 mod br;
 #[cfg(feature = "compress")]
-mod caching_alloc;
-#[cfg(feature = "compress")]
 mod deflate;
-#[cfg(feature = "compress")]
-mod gzip;
-#[cfg(feature = "compress")]
+#[cfg(all(feature = "compress", not(feature = "zstd")))]
+mod without_zstd;
+#[cfg(feature = "zstd")]
 mod zstd;
 
 #[cfg(not(feature = "compress"))]
@@ -17,6 +15,6 @@ mod disabled;
 mod enabled;
 
 #[cfg(not(feature = "compress"))]
-pub(crate) use disabled::{ACCEPTED, decoder, has};
+pub(crate) use disabled::{ACCEPTED, decoder};
 #[cfg(feature = "compress")]
-pub(crate) use enabled::{ACCEPTED, decoder, encoder, has};
+pub(crate) use enabled::{ACCEPTED, decoder, encoder};

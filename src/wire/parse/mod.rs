@@ -4,13 +4,12 @@
 //! readers agree on the host. Heads that are written as nearly all are never reach httparse.
 
 mod fast_path;
-mod lines;
+mod fields;
 
 mod request;
 mod response;
-mod trailers;
 
+pub(super) use fields::is_no_trailer;
+pub(crate) use fields::{ForbiddenTrailers, trailers};
 pub(crate) use request::{check_fields, request};
 pub(crate) use response::response;
-pub(super) use trailers::is_no_trailer;
-pub(crate) use trailers::{ForbiddenTrailers, trailers};

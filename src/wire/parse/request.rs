@@ -6,11 +6,10 @@ use httparse::{Header, Status as Progress};
 use memchr::{memchr, memchr_iter};
 
 use super::fast_path;
-use super::lines::{
-    FIELDS_CEILING, FIELDS_USUAL, check_incomplete, first_head, head_error, record, version,
+use super::fields::{
+    FIELDS_CEILING, FIELDS_USUAL, check_incomplete, first_head, head_error, is_no_trailer, record, version,
     with_earliest_error,
 };
-use super::trailers::is_no_trailer;
 use crate::memory::Span;
 use crate::message::{Authority, FieldName, Headers, InvalidMethod, Repeated, Request, Version, members};
 use crate::wire::{Limits, WireError};

@@ -6,7 +6,7 @@ use httparse::{Header, ParserConfig, Status as Progress};
 use memchr::memchr_iter;
 
 use super::fast_path;
-use super::lines::{
+use super::fields::{
     FIELDS_CEILING, FIELDS_USUAL, check_incomplete, first_head, head_error, record, version,
     with_earliest_error,
 };

@@ -7,15 +7,15 @@ use crate::coding::codec::{Decode, Flush, Step};
 use crate::coding::encode::Encode;
 
 /// The value of `accept-encoding`.
-pub(crate) const ACCEPTED: &str = "br, zstd, gzip, deflate";
+pub(super) const ACCEPTED: &str = "br, zstd, gzip, deflate";
 
-pub(crate) const IS_HERE: bool = true;
+pub(super) const IS_HERE: bool = true;
 
-pub(crate) fn decoder() -> Option<Box<dyn Decode>> {
+pub(super) fn decoder() -> Option<Box<dyn Decode>> {
     Some(Box::new(ZstdDecoder::new()))
 }
 
-pub(crate) fn encoder(level: u32) -> Option<Box<dyn Encode>> {
+pub(super) fn encoder(level: u32) -> Option<Box<dyn Encode>> {
     let range = zstd::compression_level_range();
     let level = i32::try_from(level).unwrap_or(i32::MAX).clamp(1, *range.end());
     let encoder = Encoder::new(level).and_then(|mut encoder| {

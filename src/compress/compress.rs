@@ -1,0 +1,155 @@
+//! [`Compress`]: compresses the answers of a handler (RFC 9110 §8.4, §12.5.3).
+
+use std::pin::Pin;
+
+use super::compress_rules::CompressRules;
+use super::compress_transform::CompressTransform;
+use crate::coding::Coding;
+use crate::message::{Body, Request};
+use crate::runtime::BlockingLimit;
+use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
+
+/// Compresses the answers of a handler, with the coding that the peer prefers (RFC 9110 §8.4, §12.5.3).
+///
+/// ```no_run
+/// use corehttp::{Compress, Context, Server};
+///
+/// fn main() -> corehttp::Result {
+///     Server::bind("127.0.0.1:8080").run(Compress::new(|ctx: &mut Context| ctx.response.set_text("Hello! ".repeat(1000))))
+/// }
+/// ```
+///
+/// # Which coding
+///
+/// The one with the highest weight in `accept-encoding`; among equals the first of `br`, `zstd`, `gzip` and `deflate`,
+/// or of the [order that was set](Compress::codings). Content stays as it is for a peer that names no coding, or
+/// prefers `identity`. A peer that refuses `identity` and all available codings gets the content as it is, and not 406:
+/// the RFC allows both, and an answer is more useful than none.
+///
+/// # Which answers
+///
+/// Those whose content is not small, and of a type that shrinks; for a peer that refuses `identity`, all others too.
+/// Content is never compressed if it already has a coding, is a part of something (`content-range`), or must not be
+/// changed (`cache-control: no-transform`).
+///
+/// An answer that could be compressed says so in `vary`, even to a peer that did not ask for it, and so does a part of
+/// it. An answer that is compressed loses a strong `etag`, which becomes weak, and its `content-length`,
+/// `accept-ranges` and digests. HEAD is answered like GET, but without a length.
+///
+/// A date does not tell compressed content from the same content uncompressed. So if a peer that accepts a coding makes
+/// its `range` depend on a date (`if-range`), the range is taken out of the request, and the whole is sent.
+///
+/// # Streams
+///
+/// What a handler writes with [`Context::stream`], and what the source of a body yields, is compressed as it passes. It
+/// is flushed with [`Writer::flush`](crate::Writer::flush), or when the source has no more for now, so server-sent
+/// events arrive at once. Each open stream holds an encoder: about 300 KiB for `gzip`, and 1 to 2 MiB for the others, or
+/// up to 8 MiB for `br` if much is written without a flush. A [transform](Context::transform) that outer middleware has
+/// put into the context receives the compressed content.
+///
+/// # What not to compress
+///
+/// A compressed page that contains both a secret and text that an attacker can choose reveals the secret by its size
+/// (the attack is called BREACH). A handler prevents compression with `ctx.transform = None`.
+///
+/// # Examples
+///
+/// ```
+/// use corehttp::{Coding, Compress, Context, Request, Server};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let page = |ctx: &mut Context| ctx.response.set_html("<p>again</p>".repeat(1000));
+/// let service = Server::new().service(Compress::new(page).codings(&[Coding::Gzip]).level(Coding::Gzip, 9));
+/// let mut request = Request::get("/")?;
+/// request.headers.set("accept-encoding", "br, gzip;q=0.5")?;
+/// let response = service.respond(request).await;
+/// assert_eq!(response.headers.text("content-encoding"), Some("gzip"));
+/// assert!(response.body.len() < 200);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub struct Compress<H> {
+    handler: H,
+    rules: CompressRules,
+}
+
+impl<H: Handler> Compress<H> {
+    /// Compresses the answers of `handler`.
+    pub fn new<Kind>(handler: impl IntoHandler<Kind, Handler = H>) -> Compress<H> {
+        Compress { handler: handler.into_handler(), rules: CompressRules::default() }
+    }
+
+    /// Sets the codings to choose from, in order of preference. Those that the crate was built without are ignored.
+    /// Default: all available ones.
+    pub fn codings(mut self, codings: &[Coding]) -> Compress<H> {
+        self.rules.offer(codings);
+        self
+    }
+
+    /// Sets the compression level of a coding: 0 to 9 for gzip and deflate, 0 to 11 for br, 1 to 22 for zstd. A level
+    /// out of range becomes the nearest one. Default: 6 for gzip and deflate, 4 for br, 3 for zstd.
+    ///
+    /// High levels take much memory for each open stream, some of which is kept: 40 MiB for br at level 9, for example,
+    /// 80 MiB for zstd at 19, and 650 MiB at 22.
+    pub fn level(mut self, coding: Coding, level: u32) -> Compress<H> {
+        self.rules.set_level(coding, level);
+        self
+    }
+
+    /// Sets the least size, in bytes, of content that is compressed. Streams of unknown length always are. Default: 1
+    /// KiB.
+    pub fn size_min(mut self, bytes: usize) -> Compress<H> {
+        self.rules.size_min = bytes;
+        self
+    }
+
+    /// Sets up to which size, in bytes, content is compressed on the core that answers, which serves nothing else
+    /// meanwhile. Larger content is compressed on another thread. Default: 256 KiB.
+    pub fn inline_max(mut self, bytes: usize) -> Compress<H> {
+        self.rules.inline_max = bytes;
+        self
+    }
+
+    /// Sets a function that decides which types of content are compressed.
+    ///
+    /// `judge` is given the media type without its parameters, and returns `None` to use the default: text, JSON, XML,
+    /// JavaScript, WebAssembly, uncompressed fonts and the like are compressed.
+    pub fn types(mut self, judge: fn(&str) -> Option<bool>) -> Compress<H> {
+        self.rules.judge = judge;
+        self
+    }
+}
+
+impl<H: Handler> Handler for Compress<H> {
+    fn on_head(&self, request: &Request) -> BodyPlan {
+        self.handler.on_head(request)
+    }
+
+    async fn handle(&self, ctx: &mut Context) -> Result {
+        CompressTransform::put(ctx, self.rules);
+        let outcome = self.handler.handle(ctx).await;
+        // Boxed because it is rare: the future of each request holds room for this one.
+        if let Some(large) = finish(ctx, outcome)? {
+            ctx.response.body = large.await?;
+        }
+        Ok(())
+    }
+}
+
+/// Compresses an answer, unless the handler has streamed it or failed. A large body is compressed on another thread, by
+/// the returned future.
+fn finish(ctx: &mut Context, outcome: Result) -> Result<Option<OffloadedBody>> {
+    let Some(mut transform) = CompressTransform::take(ctx) else { return outcome.map(|()| None) };
+    let finished = outcome.and_then(|()| Ok(transform.finish(&mut ctx.response)?));
+    transform.give();
+    Ok(finished?.map(|large| Box::pin(async { Ok(LIMIT.run(|| large.encode()).await??) }) as OffloadedBody))
+}
+
+/// The threads on which large bodies are compressed.
+static LIMIT: BlockingLimit = BlockingLimit::new();
+
+/// A body that is being compressed on another thread.
+type OffloadedBody = Pin<Box<dyn Future<Output = Result<Body>>>>;

@@ -1,0 +1,210 @@
+//! Floor 0: what the texts of errors have in common.
+//!
+//! The [`Display`](std::fmt::Display) of an error of this crate contains no cause, and
+//! [`source`](std::error::Error::source) returns it; `{:#}` formats both, and the causes of the cause, in one line.
+
+use std::error::Error;
+use std::fmt::{self, Write};
+use std::iter;
+use std::time::Duration;
+
+/// Writes what `text` does, and for `{:#}` also the causes of `error`, each after a colon: one line that is understood
+/// without another.
+pub(crate) fn write_error(
+    f: &mut fmt::Formatter<'_>,
+    error: &dyn Error,
+    text: impl FnOnce(&mut fmt::Formatter<'_>) -> fmt::Result,
+) -> fmt::Result {
+    text(f)?;
+    if f.alternate() { write_causes(f, error.source()) } else { Ok(()) }
+}
+
+/// Writes `cause` and the chain of its causes, each after a colon.
+pub(crate) fn write_causes(f: &mut fmt::Formatter<'_>, cause: Option<&(dyn Error + 'static)>) -> fmt::Result {
+    iter::successors(cause, |&cause| cause.source()).try_for_each(|cause| write!(f, ": {cause}"))
+}
+
+/// The beginning of a text that a peer chose, which may be long, and may contain characters that steer a terminal or
+/// end a line of a log.
+pub(crate) struct Excerpt<'a>(pub(crate) &'a str);
+
+impl Excerpt<'_> {
+    /// How many characters of a text are quoted.
+    const LEN_MAX: usize = 64;
+
+    /// Quotes octets, those beyond ASCII as escapes.
+    pub(crate) fn of_octets(octets: &[u8]) -> String {
+        let front = &octets[..octets.len().min(Excerpt::LEN_MAX)];
+        let more = if octets.len() > front.len() { "…" } else { "" };
+        format!("`{}{more}`", front.escape_ascii())
+    }
+}
+
+impl fmt::Display for Excerpt<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_char('`')?;
+        let mut chars = self.0.chars();
+        write_escaped(f, chars.by_ref().take(Excerpt::LEN_MAX))?;
+        f.write_str(if chars.next().is_some() { "…`" } else { "`" })
+    }
+}
+
+/// `url`, which need not be one, without userinfo, query and fragment.
+pub(crate) fn without_secrets(url: &str) -> String {
+    let front = url.split(['?', '#']).next().unwrap_or_default();
+    let (scheme, rest) = front.find("://").map_or(("", front), |at| front.split_at(at + "://".len()));
+    let behind = rest.rsplit_once('@').map_or(rest, |(_, behind)| behind);
+    format!("{scheme}{behind}")
+}
+
+/// Writes text that a peer may have made, or that may quote one. Characters that could steer a terminal or end a line are
+/// escaped, so that the text does not pass for a line of its own. Two characters that end a line are no controls.
+pub(crate) fn write_escaped(
+    f: &mut fmt::Formatter<'_>,
+    chars: impl IntoIterator<Item = char>,
+) -> fmt::Result {
+    chars.into_iter().try_for_each(|char| {
+        match char.is_control() || matches!(char, '\u{2028}' | '\u{2029}') {
+            true => write!(f, "{}", char.escape_debug()),
+            false => f.write_char(char),
+        }
+    })
+}
+
+/// A time limit that was exceeded: a duration, or a rate in bytes per second. `{}` formats it as `30 s`, `250 ms` or
+/// `500 bytes per second`.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use corehttp::TimeLimit;
+///
+/// assert_eq!(TimeLimit::from(Duration::from_secs(30)).to_string(), "30 s");
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TimeLimit {
+    unit: Unit,
+    // Errors that carry a limit are part of results that are moved for each request, so it is small.
+    amount: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Unit {
+    Milliseconds,
+    BytesPerSecond,
+    /// The limit is that of another program, such as the operating system.
+    Unknown,
+}
+
+impl TimeLimit {
+    /// A limit of another program, such as the operating system, which is not known.
+    pub(crate) const UNKNOWN: TimeLimit = TimeLimit { unit: Unit::Unknown, amount: 0 };
+
+    /// The least rate at which bytes must arrive.
+    pub(crate) fn bytes_per_second(rate: u64) -> TimeLimit {
+        TimeLimit { unit: Unit::BytesPerSecond, amount: u32::try_from(rate).unwrap_or(u32::MAX) }
+    }
+
+    /// Returns how the limit was exceeded: `took longer than 30 s`.
+    pub(crate) fn exceeded(self) -> String {
+        match self.unit {
+            Unit::Milliseconds => format!("took longer than {self}"),
+            Unit::BytesPerSecond => format!("was slower than {self}"),
+            Unit::Unknown => "took too long".to_owned(),
+        }
+    }
+}
+
+impl From<Duration> for TimeLimit {
+    fn from(limit: Duration) -> TimeLimit {
+        match u32::try_from(limit.as_millis()) {
+            Ok(amount) => TimeLimit { unit: Unit::Milliseconds, amount },
+            Err(_) => TimeLimit::UNKNOWN,
+        }
+    }
+}
+
+impl fmt::Display for TimeLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.unit, self.amount) {
+            (Unit::Milliseconds, amount) if amount % 1000 == 0 => write!(f, "{} s", amount / 1000),
+            (Unit::Milliseconds, amount) => write!(f, "{amount} ms"),
+            (Unit::BytesPerSecond, amount) => write!(f, "{amount} bytes per second"),
+            (Unit::Unknown, _) => f.write_str("an unknown limit"),
+        }
+    }
+}
+
+impl fmt::Debug for TimeLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TimeLimit({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[derive(Debug)]
+    struct Failed(io::Error);
+
+    impl fmt::Display for Failed {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write_error(f, self, |f| f.write_str("it failed"))
+        }
+    }
+
+    impl Error for Failed {
+        fn source(&self) -> Option<&(dyn Error + 'static)> {
+            Some(&self.0)
+        }
+    }
+
+    #[test]
+    fn each_cause_is_written_once() {
+        let failed = Failed(io::Error::other(Failed(io::ErrorKind::NotFound.into())));
+        assert_eq!(failed.to_string(), "it failed");
+        assert_eq!(format!("{failed:#}"), "it failed: it failed: entity not found");
+        let wrapped = io::Error::other(failed);
+        assert_eq!(wrapped.to_string(), "it failed");
+        assert_eq!(format!("{wrapped:#}"), "it failed: it failed: entity not found");
+    }
+
+    #[test]
+    fn a_url_is_shown_without_secrets() {
+        for (url, shown) in [
+            ("http://joe:secret@a/b?secret#secret", "http://a/b"),
+            ("joe:se/cr@et@a", "a"),
+            // Text that looks like userinfo is taken for it.
+            ("http://a/b@c", "http://c"),
+            ("a b", "a b"),
+            ("", ""),
+        ] {
+            assert_eq!(without_secrets(url), shown);
+        }
+    }
+
+    #[test]
+    fn an_excerpt_is_short_and_in_one_line() {
+        assert_eq!(Excerpt("per_page").to_string(), "`per_page`");
+        assert_eq!(Excerpt("a\r\n\u{1b}[2J\u{2028}é").to_string(), r"`a\r\n\u{1b}[2J\u{2028}é`");
+        assert_eq!(Excerpt(&"x".repeat(64)).to_string(), format!("`{}`", "x".repeat(64)));
+        assert_eq!(Excerpt(&"é".repeat(65)).to_string(), format!("`{}…`", "é".repeat(64)));
+        assert_eq!(Excerpt::of_octets(b"x\0\xff"), r"`x\x00\xff`");
+        assert_eq!(Excerpt::of_octets(&[b'x'; 65]), format!("`{}…`", "x".repeat(64)));
+    }
+
+    #[test]
+    fn a_limit_is_written_in_its_unit() {
+        let of = |millis| TimeLimit::from(Duration::from_millis(millis)).exceeded();
+        assert_eq!(
+            [of(300), of(30_000), of(1_500)],
+            ["300 ms", "30 s", "1500 ms"].map(|it| format!("took longer than {it}"))
+        );
+        assert_eq!(TimeLimit::bytes_per_second(500).exceeded(), "was slower than 500 bytes per second");
+        assert_eq!(TimeLimit::from(Duration::MAX).exceeded(), "took too long");
+    }
+}
