@@ -19,7 +19,7 @@ use crate::wire::WireDetail;
 
 /// One part of a body: a field of a form, or a file. Its content is read as it arrives.
 ///
-/// Made by [`Multipart::part`]. Content that is not read is skipped.
+/// Made by [`Multipart::part`](super::Multipart::part). Content that is not read is skipped.
 pub struct Part<'a, R> {
     parser: &'a mut Parser<R>,
 }

@@ -23,8 +23,8 @@ impl Server {
 }
 
 impl Context {
-    /// Returns what the handshake agreed on and who the peer is; `None` if the connection is not secure, or was taken
-    /// over. Each call assembles it anew.
+    /// Returns the session that the handshake has agreed on; `None` if the connection is not secure, or was taken over.
+    /// Each call assembles the session anew.
     pub fn tls(&self) -> Option<TlsSession> {
         match &self.conn.borrow().as_ref()?.transport {
             Transport::Tls(stream) => Some(stream.session()),

@@ -79,10 +79,10 @@ impl<H: Handler> Worker<H> {
     }
 }
 
-/// Where the worker does the jobs of one connection after the other.
+/// Runs a job, and is used again for the job of another connection.
 ///
-/// So the task of a connection has no room for what it needs while it is busy, and an idle one is small whatever the
-/// handler is. An idle job future does not hold the worker, which holds the future.
+/// So the task of a connection has no room for the state of a job, and an idle connection is small whatever the handler
+/// is. An idle job future does not hold the worker, which holds the future.
 pub(super) type JobFuture<H> = ReusableFuture<(Rc<Worker<H>>, Job), JobOutcome>;
 
 /// An idle job future is as good as new.

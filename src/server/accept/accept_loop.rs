@@ -139,7 +139,7 @@ impl AcceptLoop {
             Err(rejected) => return rejected.answer(worker, conn),
         };
         let mut connection = Connection::new(worker, conn);
-        // Not an async block, whose future would be larger, for each connection.
+        // `poll_fn`, since the future of an async block would be larger, for each connection.
         runtime::spawn(poll_fn(move |cx| {
             let _permit = &permit;
             connection.poll_closed(cx)

@@ -29,7 +29,7 @@ pub(in crate::server) struct ServerTotals {
     peers: Mutex<HashMap<IpAddr, usize>>,
 }
 
-/// Decides for one core which connections come in.
+/// Decides for one core which connections are let in.
 pub(in crate::server) struct ConnectionLimiter {
     totals: Arc<ServerTotals>,
     stats: Arc<CoreStats>,
