@@ -1,4 +1,4 @@
-//! A server that forwards the answers of another one: both bodies flow as they arrive, and failures of one side reach
+//! A server that forwards the responses of another one: both bodies flow as they arrive, and failures of one side reach
 //! the other (RFC 9110 §7.6).
 
 use std::future::pending;
@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::oracle::gateway::{Behind, Passage};
 use crate::support::{OK, Stage, paused, settle};
 
-/// Forwards the request below `http://b`, buffered first if it says `x-buffered`, and the answer back.
+/// Forwards the request below `http://b`, buffered first if it has the field `x-buffered`, and the response back.
 async fn pass(client: &Client, ctx: &mut Context) -> corehttp::Result {
     ctx.response.headers.set("x-front", 1)?;
     if ctx.request.headers.remove("x-buffered") {
@@ -49,8 +49,8 @@ async fn serve_in_front_of<T>(server: Server, stage: &Stage, peer: impl AsyncFnO
     heard
 }
 
-/// What a peer hears that says `asked`, until the connection closes; without the date.
-async fn hear(stage: &Stage, asked: &str) -> String {
+/// Sends `asked`, and returns all that arrives until the connection closes, without the date.
+async fn receive_all(stage: &Stage, asked: &str) -> String {
     let heard = in_front_of(stage, async |mut near| {
         let mut heard = String::new();
         near.write_all(asked.as_bytes()).await.unwrap();
@@ -60,8 +60,8 @@ async fn hear(stage: &Stage, asked: &str) -> String {
     heard.await.split_inclusive("\r\n").filter(|line| !line.starts_with("date: ")).collect()
 }
 
-/// What a peer of `service` hears that says `asked`, until the connection closes.
-async fn ask(service: &Service<impl Handler>, asked: &str) -> String {
+/// Sends `asked` to `service`, and returns all that arrives until the connection closes.
+async fn receive_all_of(service: &Service<impl Handler>, asked: &str) -> String {
     let (mut near, far) = duplex(64 << 10);
     let peer = async {
         near.write_all(asked.as_bytes()).await.unwrap();
@@ -72,12 +72,12 @@ async fn ask(service: &Service<impl Handler>, asked: &str) -> String {
     tokio::join!(peer, service.serve_connection(far)).0
 }
 
-/// `asked` goes on as `onward`, and what comes back is heard as `expected`.
+/// Checks that `asked` is forwarded as `onward`, and that `answer` arrives as `expected`.
 #[track_caller]
 fn check(asked: &str, onward: &str, answer: &str, expected: &str) {
     paused(async {
         let stage = Stage::always(answer);
-        assert_eq!(hear(&stage, asked).await, expected, "{asked}");
+        assert_eq!(receive_all(&stage, asked).await, expected, "{asked}");
         assert_eq!(stage.heard(), [onward], "{asked}");
         let behind = Behind { heard: onward.into(), said: answer.into(), is_closed: false };
         let passage = Passage {
@@ -124,7 +124,7 @@ fn a_request_and_its_answer_are_forwarded_as_they_are() {
             "HTTP/1.1 304 x\r\netag: \"1\"\r\n\r\n",
             format!("HTTP/1.1 304 Not Modified\r\netag: \"1\"\r\n{front}{close}"),
         ),
-        // The length of what is not sent was once lost (RFC 9110 §8.6).
+        // The length of content that is not sent is forwarded, too (RFC 9110 §8.6).
         (
             get,
             "HTTP/1.1 304 x\r\ncontent-length: 9\r\n\r\n",
@@ -135,7 +135,7 @@ fn a_request_and_its_answer_are_forwarded_as_they_are() {
             "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n",
             format!("HTTP/1.1 200 OK\r\n{front}content-length: 9\r\n{close}"),
         ),
-        // The error once went out with the fields of the response that it replaces.
+        // An error has no fields of the response that it replaces.
         (
             get,
             "HTTP/1.1 200 OK\r\nx-refused: 1\r\nset-cookie: a=b\r\ncache-control: public\r\ncontent-length: 2\r\n\r\nok",
@@ -152,7 +152,7 @@ fn a_request_and_its_answer_are_forwarded_as_they_are() {
             "transfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nx-sum: 1\r\n\r\n",
             "transfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nx-sum: 1\r\n\r\n",
         ),
-        // Trailers, too, may be for one connection only (§7.6.1); they were once forwarded all the same.
+        // Trailers, too, may be for one connection only (RFC 9110 §7.6.1).
         (
             "connection: x-hop\r\ntransfer-encoding: chunked\r\n\r\n0\r\nx-hop: 1\r\nx-sum: 1\r\n\r\n",
             "transfer-encoding: chunked\r\n\r\n0\r\nx-sum: 1\r\n\r\n",
@@ -163,7 +163,7 @@ fn a_request_and_its_answer_are_forwarded_as_they_are() {
             "transfer-encoding: chunked\r\n\r\n0\r\nx-sum: 1\r\n\r\n",
         ),
         ("content-length: 0\r\n\r\n", "content-length: 0\r\n\r\n"),
-        // It was once sent on in chunks, which a server of HTTP/1.0 does not understand (RFC 9112 §6.1).
+        // Chunks are not forwarded to a server of HTTP/1.0, which cannot read them (RFC 9112 §6.1).
         ("\r\n", "content-length: 0\r\n\r\n"),
         ("x-buffered: 1\r\n\r\n", "content-length: 0\r\n\r\n"),
     ] {
@@ -173,19 +173,19 @@ fn a_request_and_its_answer_are_forwarded_as_they_are() {
     }
 }
 
-/// A peer that says `asked`, a head without its end, and `body`, hears `early` before what [`OK`] becomes, when the
-/// server behind says `said` before that.
+/// Checks that a peer which sends `asked`, a head without its end, and `body`, receives `early` before [`OK`] as it is
+/// forwarded, when the server behind sends `said` before [`OK`].
 #[track_caller]
 fn check_interim((asked, body): (&str, &str), said: &str, early: &str) {
     let answer = format!("{said}{OK}");
     let asked = format!("{asked}host: a\r\nconnection: close\r\n{body}");
-    let heard = paused(hear(&Stage::always(answer), &asked));
+    let heard = paused(receive_all(&Stage::always(answer), &asked));
     let end = "HTTP/1.1 200 OK\r\nx-front: 1\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok";
     assert_eq!(heard, format!("{early}{end}"), "{asked}, {said}");
 }
 
 #[test]
-fn interim_answers_are_forwarded_9110_15_2() {
+fn interim_answers_are_forwarded_rfc9110_15_2() {
     let get = ("GET / HTTP/1.1\r\n", "\r\n");
     let post = ("POST / HTTP/1.1\r\n", "content-length: 3\r\n\r\nabc");
     let buffered = ("POST / HTTP/1.1\r\nx-buffered: 1\r\n", "content-length: 3\r\n\r\nabc");
@@ -196,21 +196,21 @@ fn interim_answers_are_forwarded_9110_15_2() {
         for said in ["", hint, &hint.repeat(16), &[hint, others, hint].concat(), &[go_on, hint].concat()] {
             check_interim(asks, said, said);
         }
-        // What frames a message or is for one connection only goes no further (§7.6.1).
+        // Fields that frame a message, or are for one connection only, are not forwarded (RFC 9110 §7.6.1).
         let hop = "HTTP/1.1 103 x\r\nlink: <a>\r\nconnection: x-a\r\nx-a: 1\r\nkeep-alive: timeout=9\r\n\
             upgrade: x\r\nte: x\r\nproxy-authenticate: x\r\ncontent-length: 9\r\n\r\n";
         check_interim(asks, hop, hint);
         check_interim(asks, "HTTP/1.0 103 x\r\nlink: <a>\r\n\r\n", hint);
-        // No peer that speaks HTTP/1.0 gets one.
+        // A peer that speaks HTTP/1.0 gets no interim answer.
         let asked = format!("{}host: a\r\n{}", asks.0.replace("/1.1", "/1.0"), asks.1);
-        let heard = paused(hear(&Stage::always([go_on, hint, OK].concat()), &asked));
+        let heard = paused(receive_all(&Stage::always([go_on, hint, OK].concat()), &asked));
         assert!(heard.starts_with("HTTP/1.1 200 OK\r\n"), "{heard}");
     }
 }
 
-/// The gateway answers what its peer expects, so that what the server behind says to it is not passed on.
+/// The gateway itself sends the 100 that its peer expects, so that of the server behind is not forwarded.
 #[test]
-fn a_100_that_the_gateway_says_itself_is_not_forwarded_9110_15_2() {
+fn a_100_that_the_gateway_sends_itself_is_not_forwarded_rfc9110_15_2() {
     let go_on = "HTTP/1.1 100 Continue\r\n\r\n";
     let hint = "HTTP/1.1 103 Early Hints\r\n\r\n";
     for buffered in ["", "x-buffered: 1\r\n"] {
@@ -233,7 +233,7 @@ fn a_100_that_the_gateway_says_itself_is_not_forwarded_9110_15_2() {
     }
 }
 
-/// The peer waits for each of them before it goes on with its body, and the server behind for the body.
+/// The peer waits for each interim answer before it goes on with its body, and the server behind waits for the body.
 #[tokio::test(start_paused = true)]
 async fn interim_answers_come_while_the_body_is_forwarded() {
     let stage = Stage::new(|mut peer, _| async move {
@@ -279,7 +279,7 @@ fn a_fault_behind_an_interim_answer_is_502_or_504() {
                     peer.say(said).await
                 }
             });
-            let heard = paused(hear(&stage, asked));
+            let heard = paused(receive_all(&stage, asked));
             assert!(heard.starts_with(&format!("{}HTTP/1.1 {status} ", hint.repeat(count))), "{heard}");
         }
         let silent = Stage::new(move |mut peer, _| async move {
@@ -287,7 +287,7 @@ fn a_fault_behind_an_interim_answer_is_502_or_504() {
             peer.say(hint).await?;
             peer.hear_all().await
         });
-        let heard = paused(hear(&silent, asked));
+        let heard = paused(receive_all(&silent, asked));
         assert!(heard.starts_with(&format!("{hint}HTTP/1.1 504 ")), "{heard}");
     }
 }
@@ -323,7 +323,7 @@ async fn a_call_that_is_open_already_is_forwarded_alike() {
     assert_eq!((response.status, response.body.text()), (Status::OK, Ok("ok")));
 }
 
-/// What the handler had set before is the application's, and may ask the client for anything when it is dropped.
+/// A source that the handler had set belongs to the application, and may use the client when it is dropped.
 #[test]
 fn a_source_that_is_given_up_for_an_answer_may_use_the_client() {
     struct Source(Client);
@@ -355,14 +355,15 @@ fn a_source_that_is_given_up_for_an_answer_may_use_the_client() {
     assert_eq!(answers.recv_timeout(Duration::from_secs(20)), Ok(Status::OK));
 }
 
-/// It is the peer that must not have sent one (RFC 9110 §9.3.8). The answer was once 502.
+/// The peer must not have sent content with a TRACE (RFC 9110 §9.3.8), so the answer is not 502.
 #[tokio::test(start_paused = true)]
-async fn a_trace_with_content_is_400_and_not_forwarded_9110_9_3_8() {
+async fn a_trace_with_content_is_400_and_not_forwarded_rfc9110_9_3_8() {
     for framing in ["content-length: 3\r\n\r\nabc", "transfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"]
     {
         let stage = Stage::always(OK);
         let heard =
-            hear(&stage, &format!("TRACE / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n{framing}")).await;
+            receive_all(&stage, &format!("TRACE / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n{framing}"))
+                .await;
         assert!(heard.starts_with("HTTP/1.1 400 "), "{heard}");
         assert_eq!(stage.dialed().len(), 0);
     }
@@ -376,7 +377,8 @@ fn closing_behind(answer: &'static str) -> Stage {
     })
 }
 
-/// The gateway tells what fails behind it while it can (RFC 9110 §15.6.3, §15.6.5), and then cuts the answer.
+/// The gateway answers with the failure behind it until the answer has begun (RFC 9110 §15.6.3, §15.6.5), and cuts it
+/// off afterwards.
 #[tokio::test(start_paused = true)]
 async fn a_fault_behind_is_502_or_504_or_cuts_the_answer() {
     let whole = "GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
@@ -389,7 +391,7 @@ async fn a_fault_behind_is_502_or_504_or_cuts_the_answer() {
             ("HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nab", "HTTP/1.1 502 "),
             ("HTTP/1.1 101 x\r\nupgrade: x\r\n\r\n", "HTTP/1.1 502 "),
         ] {
-            let heard = hear(&closing_behind(answer), asked).await;
+            let heard = receive_all(&closing_behind(answer), asked).await;
             assert!(heard.starts_with(expected) && heard.ends_with("Bad Gateway"), "{answer:?}: {heard}");
         }
         for (answer, end) in [
@@ -397,16 +399,15 @@ async fn a_fault_behind_is_502_or_504_or_cuts_the_answer() {
             ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n", "\r\n\r\n2\r\nok\r\n"),
             ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\nx", "\r\n\r\n2\r\nok\r\n"),
         ] {
-            let heard = hear(&closing_behind(answer), asked).await;
+            let heard = receive_all(&closing_behind(answer), asked).await;
             assert!(heard.starts_with("HTTP/1.1 200 ") && heard.ends_with(end), "{answer:?}: {heard}");
         }
         let silent = Stage::new(|mut peer, _| async move { peer.hear_all().await });
-        assert!(hear(&silent, asked).await.starts_with("HTTP/1.1 504 "));
+        assert!(receive_all(&silent, asked).await.starts_with("HTTP/1.1 504 "));
     }
 }
 
-/// The time for the answer begins when the body has been sent, though nothing else happens then that would wake whoever
-/// waits.
+/// The time limit of the answer begins when the body has been sent, although no other event wakes the task that waits.
 #[tokio::test]
 async fn a_server_behind_that_never_answers_an_upload_is_504() {
     let silent = Stage::new(|mut peer, _| async move { peer.hear_all().await });
@@ -448,8 +449,8 @@ async fn a_fault_in_front_cuts_the_request() {
     }
 }
 
-/// A handler asks a second server where the first one has failed, or is not waited for. What that has left of a body in
-/// chunks once passed for the whole.
+/// A handler tries a second server where the first one has failed, or is not waited for. The rest of a body in chunks,
+/// that the first one has left, must not pass for the whole.
 #[tokio::test(start_paused = true)]
 async fn a_body_is_forwarded_twice_only_if_it_is_all_there() {
     for (wish, has_whole) in [
@@ -481,7 +482,7 @@ async fn a_body_is_forwarded_twice_only_if_it_is_all_there() {
             };
             let service = Server::new().service(with_plan(|_| BodyPlan::Stream, gateway));
             let asked = format!("{wish}host: a\r\nconnection: close\r\n\r\n{body}");
-            let heard = ask(&service, &asked).await;
+            let heard = receive_all_of(&service, &asked).await;
             let status = if has_whole { "200" } else { "502" };
             assert!(heard.starts_with(&format!("HTTP/1.1 {status} ")), "{wish}, {is_silent}: {heard}");
             assert_eq!(stage.dialed().len(), 1 + usize::from(has_whole), "{wish}, {is_silent}");
@@ -491,9 +492,10 @@ async fn a_body_is_forwarded_twice_only_if_it_is_all_there() {
     }
 }
 
-/// A handler asks again where the answer was cut off that the peer already hears. What nobody would hear was asked once.
+/// A handler tries again where an answer was cut off that the peer already receives. A second request would be made in
+/// vain.
 #[tokio::test(start_paused = true)]
-async fn nobody_is_asked_once_an_answer_has_begun() {
+async fn no_request_is_made_once_an_answer_has_begun() {
     let stage = closing_behind("HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nok");
     let client = stage.client();
     let gateway = async move |ctx: &mut Context| {
@@ -502,14 +504,14 @@ async fn nobody_is_asked_once_an_answer_has_begun() {
         assert_eq!(again.cause().unwrap().to_string(), InvalidAnswer::Sent.to_string());
         Err(again)
     };
-    let heard = ask(&Server::new().service(gateway), "GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    let heard = receive_all_of(&Server::new().service(gateway), "GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
     assert!(heard.starts_with("HTTP/1.1 200 ") && heard.ends_with("\r\n\r\nok"), "{heard}");
     assert_eq!(stage.dialed().len(), 1);
 }
 
-/// A handler looks at the first bytes, or at all of them, and then forwards what is left.
+/// A handler reads the first bytes, or all of them, and then forwards the rest.
 #[tokio::test(start_paused = true)]
-async fn what_is_left_of_a_body_is_not_forwarded_as_if_it_were_all() {
+async fn the_rest_of_a_body_is_not_forwarded_as_the_whole() {
     for body in
         ["content-length: 6\r\n\r\nabcdef", "transfer-encoding: chunked\r\n\r\n6\r\nabcdef\r\n0\r\n\r\n"]
     {
@@ -522,23 +524,23 @@ async fn what_is_left_of_a_body_is_not_forwarded_as_if_it_were_all() {
             };
             let service = Server::new().service(with_plan(|_| BodyPlan::Stream, gateway));
             let asked = format!("POST / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n{body}");
-            let heard = ask(&service, &asked).await;
+            let heard = receive_all_of(&service, &asked).await;
             assert!(heard.starts_with("HTTP/1.1 502 "), "{body}, {looks_at}: {heard}");
             assert!(stage.dialed().is_empty());
         }
     }
 }
 
-/// How a peer leaves that is still owed an answer.
+/// How a peer leaves before it has its answer.
 #[derive(Clone, Copy, Debug)]
 enum Leave {
     Closing,
-    /// It could still hear something.
+    /// By closing its sending half: an answer could still arrive.
     EndingItsSide,
 }
 
-/// A peer says `asked`, the server behind `said`, and nothing more. Then the peer leaves, and hears `heard`; the server
-/// behind is left at once, and why is reported as `reported`.
+/// Checks a peer that sends `asked`, and a server behind that sends `said`, and nothing more. Then the peer leaves, and
+/// receives `heard`; the connection to the server behind is closed at once, and the cause is `reported`.
 #[track_caller]
 fn check_left(asked: &str, said: &'static str, (leave, heard): (Leave, &str), reported: &str) {
     let case = format!("{asked:?}, {said:?}, {leave:?}");
@@ -582,15 +584,15 @@ fn check_left(asked: &str, said: &'static str, (leave, heard): (Leave, &str), re
             assert!(all.starts_with(heard), "{case}: {all}");
         };
         let _ = tokio::join!(peer, service.serve_connection(far));
-        // That the answer could not be sent either is no news.
+        // The answer could not be sent either, which is not reported again.
         assert_eq!(*reports.lock().unwrap(), [reported], "{case}");
     });
 }
 
-/// Found as a server that went on working for nobody until its time was over. One that only ends its side looks the
-/// same, and counts as gone if the server is set so. Neither is a bad request.
+/// A server behind would work in vain until its time is over. A peer that only closes its sending half looks the same,
+/// and counts as gone if the server is set so. Neither has sent a bad request.
 #[test]
-fn a_peer_that_leaves_is_worked_for_no_longer() {
+fn the_call_of_a_peer_that_leaves_ends() {
     const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
     const POST: &str = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\n";
     const BAD: &str = "HTTP/1.1 400 Bad Request\r\n";
@@ -625,7 +627,7 @@ fn a_peer_that_leaves_is_worked_for_no_longer() {
     }
 }
 
-/// It was told that its request is bad, or cut off in the middle of the response.
+/// The peer must neither be answered 400 nor be cut off in the middle of the response.
 #[test]
 fn a_peer_that_closes_its_sending_half_gets_the_whole_response_rfc9112_9_6() {
     for asked in [
@@ -659,10 +661,10 @@ fn a_peer_that_closes_its_sending_half_gets_the_whole_response_rfc9112_9_6() {
     }
 }
 
-/// Nor for one that leaves while the server behind takes no more of its body, or of the end of it: that once went
-/// unnoticed until the time to send was over.
+/// The peer is watched also while the server behind reads no more of its body, or of the end of it, and not only once
+/// the time to send is over.
 #[test]
-fn a_peer_that_leaves_while_its_body_waits_is_worked_for_no_longer() {
+fn the_call_of_a_peer_that_leaves_while_its_body_waits_ends() {
     for size in [100_000, 160_000] {
         paused(async {
             let stage = Stage::new(async |mut peer, _| {
@@ -682,10 +684,11 @@ fn a_peer_that_leaves_while_its_body_waits_is_worked_for_no_longer() {
     }
 }
 
-/// Larger than what all pipes on the way hold.
+/// More than all pipes on the way hold.
 const SIZE: usize = 1 << 20;
 
-/// Sends a POST with a body of [`SIZE`], and reads meanwhile until the gateway closes: how much was sent, and heard.
+/// Sends a POST with a body of [`SIZE`], and reads meanwhile until the gateway closes. Returns how much was sent, and
+/// all that arrived.
 async fn upload(near: DuplexStream) -> (usize, String) {
     let (mut read, mut write) = tokio::io::split(near);
     let send = async {
@@ -700,17 +703,17 @@ async fn upload(near: DuplexStream) -> (usize, String) {
         }
         sent
     };
-    let hear = async {
+    let receive_all = async {
         let mut heard = Vec::new();
-        // A peer that is refused may hear a reset behind the answer.
+        // A peer that is refused may get a reset behind the answer.
         let _ = read.read_to_end(&mut heard).await;
         String::from_utf8(heard).unwrap()
     };
-    tokio::join!(send, hear)
+    tokio::join!(send, receive_all)
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_answers_while_it_reads_is_heard_at_once() {
+async fn an_answer_while_the_body_is_read_is_forwarded_at_once() {
     let echo = Stage::new(|mut peer, _| async move {
         peer.head().await?;
         peer.say(format!("HTTP/1.1 200 OK\r\ncontent-length: {SIZE}\r\n\r\n")).await?;
@@ -724,7 +727,7 @@ async fn a_server_that_answers_while_it_reads_is_heard_at_once() {
     let (sent, heard) = in_front_of(&echo, upload).await;
     assert!(sent == SIZE && heard.starts_with("HTTP/1.1 200 ") && heard.ends_with(&"x".repeat(SIZE)));
 
-    // All of the answer comes first, and the rest of the request is wanted all the same.
+    // All of the answer comes first, and the rest of the request is forwarded all the same.
     let hasty = Stage::new(|mut peer, _| async move {
         peer.head().await?;
         peer.say(OK).await?;
@@ -734,7 +737,8 @@ async fn a_server_that_answers_while_it_reads_is_heard_at_once() {
     assert!(sent == SIZE && heard.ends_with("\r\n\r\nok"), "{sent} {heard}");
 }
 
-/// A body that was received before goes on once, though it is read until the answer begins, and then again beside it.
+/// A body that was received before is forwarded once, though it is read until the answer begins, and then again beside
+/// it.
 #[tokio::test(start_paused = true)]
 async fn a_body_that_was_buffered_goes_on_once() {
     for size in [3, SIZE] {
@@ -753,7 +757,7 @@ async fn a_body_that_was_buffered_goes_on_once() {
                 (format!("content-length: {size}\r\n\r\n{body}"), ""),
                 (format!("transfer-encoding: chunked\r\n\r\n{size:x}\r\n{body}\r\n0\r\n\r\n"), "0\r\n\r\n"),
             ] {
-                let heard = hear(&stage, &format!("{head}{framing}")).await;
+                let heard = receive_all(&stage, &format!("{head}{framing}")).await;
                 assert!(heard.ends_with("\r\n\r\nok"), "{size}, {is_hasty}: {heard}");
                 settle().await;
                 let heard = stage.heard().concat();
@@ -829,8 +833,8 @@ async fn each_event_is_forwarded_at_once_though_it_is_compressed() {
     running.shutdown(Duration::ZERO);
 }
 
-/// What the server behind does not read is discarded: many clients read an answer only once they have sent all of their
-/// request.
+/// The rest of a body that the server behind does not read is discarded: many clients read an answer only once they
+/// have sent all of their request.
 #[tokio::test(start_paused = true)]
 async fn a_body_that_is_refused_behind_is_discarded_rfc9112_9_6() {
     for answer in [

@@ -21,7 +21,7 @@ use super::support::{Refusals, Served, eventually, paused, status, streaming};
 struct Pieces<'a> {
     pieces: VecDeque<&'a [u8]>,
     is_ready: bool,
-    /// What comes behind the last piece.
+    /// The end: an error, or none.
     end: End,
 }
 
@@ -80,7 +80,7 @@ enum Way {
 
 type Found = Vec<(String, Option<String>, Vec<u8>)>;
 
-/// All the parts that `source` yields.
+/// Reads all the parts that `source` yields.
 async fn read(source: impl AsyncRead + Unpin, limits: MultipartLimits, way: Way) -> io::Result<Found> {
     let (mut parts, mut found) = (Multipart::new(source, "b", limits)?, Vec::new());
     let read = async {
@@ -132,7 +132,8 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().build().unwrap()
 }
 
-/// The same must be read of `body` however it is cut in two, in pieces of any size, and into buffers of any size.
+/// Checks that the same is read of `body` however it is cut in two, in pieces of any size, and into buffers of any
+/// size.
 #[track_caller]
 fn check_within(limits: &MultipartLimits, body: &[u8], expected: Result<&[(&str, &str)], String>) {
     let expected = expected.map(|parts| {
@@ -188,7 +189,7 @@ mod parts {
     use super::*;
 
     #[test]
-    fn parts_are_between_boundaries_2046_5_1_1() {
+    fn parts_are_between_boundaries_rfc2046_5_1_1() {
         check(part("1") + "--b--\r\n", Ok(&[("a", "1")]));
         check(part("1") + &part("") + "--b--", Ok(&[("a", "1"), ("a", "")]));
         check("--b--\r\n", Ok(&[]));
@@ -231,9 +232,9 @@ mod parts {
         check(body.trim_end(), Ok(&[("a", "1")]));
     }
 
-    /// As mailers and some clients for .NET and Java write them; such a form was once refused.
+    /// Mailers and some clients for .NET and Java fold fields.
     #[test]
-    fn fields_may_be_folded_5322_2_2_3() {
+    fn fields_may_be_folded_rfc5322_2_2_3() {
         for head in [
             "content-disposition: form-data;\r\n name=a",
             "content-disposition: form-data;\r\n\tname=\"a\"\r\nx: y",
@@ -258,7 +259,7 @@ mod parts {
     }
 
     #[test]
-    fn a_part_tells_its_name_type_and_fields() {
+    fn a_part_has_a_name_a_type_and_fields() {
         runtime().block_on(async {
             let head = "content-disposition: form-data; name=\"p\"; filename=\"../x\"\r\ncontent-type: image/png\r\nx-own: 1";
             let body = headed(head) + &part("2");
@@ -288,7 +289,7 @@ mod parts {
     }
 
     #[test]
-    fn a_read_that_is_given_up_loses_nothing() {
+    fn a_read_that_is_dropped_loses_nothing() {
         runtime().block_on(async {
             let body = part("123") + "--b--\r\n";
             let pieces = Pieces::new(body.as_bytes().chunks(1));
@@ -297,7 +298,7 @@ mod parts {
             let mut part = loop {
                 tokio::select! {
                     biased;
-                    // It is only asked whether it is there, each time anew.
+                    // Each future is polled once, and dropped.
                     part = parts.part() => if let Some(part) = part.unwrap() { break part },
                     () = std::future::ready(()) => continue,
                 }
@@ -332,7 +333,7 @@ mod refused {
     }
 
     #[test]
-    fn a_boundary_with_something_behind_it_is_refused_2046_5_1_1() {
+    fn a_boundary_with_something_behind_it_is_refused_rfc2046_5_1_1() {
         for line in [
             "--bb", "--b-", "--b-x", "--b--x", "--b---", "--b x", "--b\n", "--b--\n", "--b \n", "--b\rx",
             "--b\0",
@@ -343,9 +344,9 @@ mod refused {
         refused(part("1") + "--b" + &" ".repeat(129) + "\r\n", E::Delimiter);
     }
 
-    /// Undici and Werkzeug find it anywhere, Go behind an LF, Python's email behind a CR too.
+    /// Undici and Werkzeug find a boundary anywhere, Go behind an LF, Python's email behind a CR too.
     #[test]
-    fn a_boundary_in_a_preamble_is_refused_2046_5_1_1() {
+    fn a_boundary_in_a_preamble_is_refused_rfc2046_5_1_1() {
         for preamble in
             ["\n", "\r", "\n\r", "x", "x\n", "-", "\r\n-", "\n--b--\r\n", "x--b--\r\n", "x--b\n\r\n"]
         {
@@ -355,7 +356,7 @@ mod refused {
 
     /// Go, Werkzeug and busboy end the part there, others begin its content.
     #[test]
-    fn a_boundary_directly_behind_a_head_is_refused_2046_5_1_1() {
+    fn a_boundary_directly_behind_a_head_is_refused_rfc2046_5_1_1() {
         for content in
             ["--b", "--bx", "--b\r\n", "--b--\r\n", "--b\r\ncontent-disposition: form-data; name=b\r\n\r\n2"]
         {
@@ -378,7 +379,7 @@ mod refused {
     }
 
     #[test]
-    fn malformed_part_heads_are_refused_2046_5_1() {
+    fn malformed_part_heads_are_refused_rfc2046_5_1() {
         let good = "content-disposition: form-data; name=a";
         for line in [
             "x",
@@ -400,7 +401,7 @@ mod refused {
         for line in [" x: y", "\tx: y", " ", "\t"] {
             refused(headed(&format!("{line}\r\n{good}")), E::PartHead(1));
         }
-        // Others could take a line of blanks for the end of the head.
+        // Other programs could take a line of blanks for the end of the head.
         for line in [" ", "\t", " \t "] {
             refused(headed(&format!("{good}\r\n{line}\r\nx: y")), E::PartHead(1));
             refused(headed(&format!("{good}\r\n{line}")), E::PartHead(1));
@@ -411,7 +412,7 @@ mod refused {
     }
 
     #[test]
-    fn a_part_without_exactly_one_name_is_refused_7578_4_2() {
+    fn a_part_without_exactly_one_name_is_refused_rfc7578_4_2() {
         let good = "content-disposition: form-data; name=a";
         for head in [
             "",
@@ -431,7 +432,7 @@ mod refused {
     }
 
     #[test]
-    fn transfer_encodings_are_refused_7578_4_7() {
+    fn transfer_encodings_are_refused_rfc7578_4_7() {
         let good = "content-disposition: form-data; name=a\r\ncontent-transfer-encoding:";
         for coding in [
             "base64",
@@ -593,7 +594,7 @@ mod served {
         Ok(())
     }
 
-    /// Answers the first part, and reads no more.
+    /// Answers with the first part, and reads no more.
     async fn first(ctx: &mut Context) -> corehttp::Result {
         let text = match ctx.request.path() {
             "/next" => "next".to_owned(),
@@ -632,7 +633,7 @@ mod served {
     }
 
     #[test]
-    fn each_fault_of_a_body_owes_its_status() {
+    fn each_fault_of_a_body_has_its_status() {
         let refusals = Refusals::default();
         let strict = async |ctx: &mut Context| -> corehttp::Result {
             let limits = MultipartLimits {
@@ -683,7 +684,7 @@ mod served {
         check(post("", &good).replace("content-length: ", "content-length: 1"), 400);
     }
 
-    /// The peer has done nothing wrong.
+    /// The program is at fault, and not the peer.
     #[test]
     fn a_body_that_was_not_received_is_the_fault_of_the_program() {
         let ask = async |ctx: &mut Context| -> corehttp::Result { Ok(ctx.request.multipart().map(drop)?) };
@@ -732,7 +733,7 @@ mod saved {
         )
     }
 
-    /// Saves the one part that `source` yields: its path and its length.
+    /// Saves the one part that `source` yields, and returns its path and its length.
     async fn save(
         source: Pieces<'_>,
         part_max: u64,
@@ -855,7 +856,7 @@ mod written {
         request
     }
 
-    /// What a server reads of `request`.
+    /// Returns the parts that a server reads of `request`.
     fn found(request: &Request) -> Found {
         runtime().block_on(async {
             let mut parts = request.multipart().unwrap();
@@ -916,9 +917,9 @@ mod written {
         assert_eq!(request.body.text(), Ok(expected.as_str()));
     }
 
-    /// A content type once took a file name, and no other field could be set.
+    /// APIs want parts with a content type and no file name, or with other fields.
     #[test]
-    fn a_part_may_have_fields_of_its_own_7578_4_4() {
+    fn a_part_may_have_fields_of_its_own_rfc7578_4_4() {
         let (mut form, mut fields) = (Form::new(), Headers::new());
         fields.set("content-type", "application/json").unwrap();
         form.part("json", None, &fields, r#"{"a":1}"#).unwrap();
@@ -1003,7 +1004,7 @@ mod written {
         assert_ne!(boundary(), boundary());
     }
 
-    /// What a server answers with a form of `streams`, and what it reports.
+    /// Sends a form of `streams`, and returns the server's answer and its reports.
     fn sent(streams: &'static [(&str, Option<u64>)]) -> (String, Refusals) {
         let refusals = Refusals::default();
         let answer = move |ctx: &mut Context| -> corehttp::Result {

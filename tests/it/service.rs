@@ -43,14 +43,14 @@ fn run(test: impl Future<Output = ()>) {
     paused(LocalSet::new().run_until(test));
 }
 
-/// Says `before`, stops the service half a second later, and says `after` soon. All that is answered is `expected`, and
-/// the connection ends so many seconds after the stop.
+/// Sends `before`, stops the service half a second later, and sends `after` soon. Checks that all answers are
+/// `expected`, and that the connection ends so many seconds after the stop.
 #[track_caller]
 fn check(before: &str, after: &str, expected: &str, seconds: u32) {
     check_paused(SECOND / 2, before, after, expected, seconds);
 }
 
-/// The same with another pause before the stop.
+/// Checks the same as [`check`], with another pause before the stop.
 #[track_caller]
 fn check_paused(pause: Duration, before: &str, after: &str, expected: &str, seconds: u32) {
     run(async {
@@ -81,8 +81,8 @@ fn a_stop_ends_idle_connections_at_once_and_busy_ones_with_their_answer() {
     check(&[GET, SLOW].concat(), GET, &[ANSWER, LAST].concat(), 5);
 }
 
-/// The next request may be on its way. A POST that then met a closed connection was once lost, and nobody could say
-/// whether it had been acted on.
+/// The next request may be on its way. A POST that meets a closed connection is lost, and its client cannot find out
+/// whether the server has acted on it.
 #[test]
 fn a_connection_that_was_just_answered_has_a_moment_to_send_its_next_request() {
     for pause in [SECOND / 100, SECOND / 5] {
@@ -114,8 +114,7 @@ fn a_connection_after_the_stop_is_served_one_request() {
     });
 }
 
-/// What a stream of the application's held back once stayed there until the handler wrote again, however fast the peer
-/// read.
+/// A stream that the application supplies may hold data back until it is flushed, although its peer reads at once.
 #[test]
 fn what_a_stream_holds_back_leaves_while_the_handler_waits() {
     paused(async {
@@ -183,7 +182,7 @@ fn planned() -> Service<impl Handler> {
     }))
 }
 
-/// A POST of `content` is answered with `expected`, over a connection and without one.
+/// Checks that a POST of `content` is answered with `expected`, over a connection and without one.
 #[track_caller]
 fn check_respond(path: &str, field: (&str, &str), content: &str, expected: (u16, &str)) {
     run(async {
@@ -210,8 +209,7 @@ fn check_respond(path: &str, field: (&str, &str), content: &str, expected: (u16,
     });
 }
 
-/// Without a connection the plan was once not asked, nothing was too large, any length was kept, and a stream was not
-/// read.
+/// The plan, the limits, the lengths and the streams of a request count as they do on a connection.
 #[test]
 fn without_a_connection_a_request_is_answered_the_same() {
     let none = ("x-none", "");
@@ -226,7 +224,7 @@ fn without_a_connection_a_request_is_answered_the_same() {
     check_respond("/", ("x-announce", "6"), "hello", (200, "hello"));
 }
 
-/// A peer that waits for its answer has not gone. It once seemed gone before the handler had done anything.
+/// The peer of a request without a connection is never gone while its handler runs.
 #[test]
 fn without_a_connection_the_peer_waits_for_its_answer() {
     let service = Server::new().service(async |ctx: &mut Context| {
@@ -246,7 +244,7 @@ fn without_a_connection_the_peer_waits_for_its_answer() {
     });
 }
 
-/// Whoever serves a connection learns that it has failed, also if it was the handler that noticed.
+/// The future that serves a connection fails with it, also if the failure occurs in the handler.
 #[test]
 fn a_connection_that_fails_under_a_handler_has_ended_early() {
     run(async {
@@ -266,7 +264,7 @@ fn a_connection_that_fails_under_a_handler_has_ended_early() {
     });
 }
 
-/// One whose handler panicked, or cut its answer off, once passed for one that had ended well.
+/// A connection whose handler panics, or cuts its answer off, has not ended well.
 #[test]
 fn a_connection_that_its_handler_ends_has_ended_early() {
     for path in ["/panics", "/cuts", "/cuts-barely"] {
@@ -288,8 +286,8 @@ fn a_connection_that_its_handler_ends_has_ended_early() {
     }
 }
 
-/// The memory of a connection goes on to the next one, of which what failed before says nothing: the end of a request that
-/// was cut short would pass for another reset, and its peer would hear nothing.
+/// The memory of a connection is used again for the next one, and must not keep the reset: the end of a request that is
+/// cut short would pass for another reset, and its peer would not be answered.
 #[test]
 fn a_reset_is_forgotten_with_its_connection() {
     struct Resets;
@@ -320,7 +318,7 @@ fn a_reset_is_forgotten_with_its_connection() {
     });
 }
 
-/// As on the core of a server.
+/// `spawn_local` works as on the core of a server.
 #[test]
 fn without_a_connection_a_handler_may_start_tasks_that_are_not_send() {
     let service = Server::new().service(async |ctx: &mut Context| -> corehttp::Result {
@@ -333,14 +331,14 @@ fn without_a_connection_a_handler_may_start_tasks_that_are_not_send() {
     assert_eq!(response.body.text(), Ok("done"));
 }
 
-/// A request that is refused before the handler runs.
+/// Checks a request that is refused before the handler runs.
 async fn check_refused(service: &Service<impl Handler>) {
     let mut request = Request::get("/").unwrap();
     request.headers.set("expect", "wonders").unwrap();
     assert_eq!(service.respond(request).await.status, Status::EXPECTATION_FAILED);
 }
 
-/// What serves a busy connection is kept for the next one. It must not keep the service in turn.
+/// The future that serves a busy connection is kept for the next one, and must not keep the service alive.
 #[test]
 fn a_service_that_is_dropped_takes_its_handler_along() {
     run(async {

@@ -1,5 +1,5 @@
-//! How a server stops: it serves the connections that it has accepted and no others, and takes no longer than its
-//! grace.
+//! How a server stops: the connections that it has accepted are served, no others are, and the stop takes no longer
+//! than its grace.
 
 use std::future::{pending, poll_fn};
 use std::io::{self, ErrorKind, Read};
@@ -27,7 +27,7 @@ const GET: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 /// Longer than any test.
 const LONG: Duration = Duration::from_secs(60);
 
-/// Stops `served`, which must take no longer than it has to.
+/// Stops `served`, which must take no longer than a moment.
 #[track_caller]
 fn check_stops_at_once(served: &Served) {
     let start = Instant::now();
@@ -40,7 +40,7 @@ fn check_stops_at_once(served: &Served) {
 
 /// Waits until no listener is left, and only `left` of the connections that were tried.
 #[track_caller]
-fn check_listens_no_more(served: &Served, left: u64) {
+fn check_stopped_listening(served: &Served, left: u64) {
     eventually("nobody listens", || TcpStream::connect(served.addr()).is_err());
     eventually("the others are gone", || served.running.stats().total.open == left);
 }
@@ -74,7 +74,7 @@ impl Gate {
     }
 }
 
-/// Counts for as long as it lives.
+/// Adds one to a count until it is dropped.
 struct Counted(Arc<AtomicUsize>);
 
 impl Counted {
@@ -134,7 +134,7 @@ fn idle_connections_are_closed_at_once_rfc9112_9_6() {
 }
 
 #[test]
-fn answers_in_flight_say_that_they_are_the_last_rfc9112_9_6() {
+fn answers_in_flight_carry_close_rfc9112_9_6() {
     let (served, gate) = serve(|server| server.cores(2));
     let mut peers = [GATED.to_vec(), [GATED, GET].concat(), [GET, GATED].concat()].map(|wire| {
         let mut peer = served.connect();
@@ -143,7 +143,7 @@ fn answers_in_flight_say_that_they_are_the_last_rfc9112_9_6() {
     });
     gate.reached_by(3);
     served.running.shutdown(LONG);
-    check_listens_no_more(&served, 3);
+    check_stopped_listening(&served, 3);
     gate.open();
     let heard = peers.each_mut().map(|peer| answers(&peer.hear_all()));
     for (heard, bodies) in heard.iter().zip([&["stopping"][..], &["stopping"], &["fine", "stopping"]]) {
@@ -154,7 +154,7 @@ fn answers_in_flight_say_that_they_are_the_last_rfc9112_9_6() {
     check_stops_at_once(&served);
 }
 
-/// The peers in `talk` are served if they have spoken within `limit`.
+/// Checks that the peers in `talk` are served if they send a request within `limit`.
 #[track_caller]
 fn check_served_within(limit: Duration, talk: impl Fn() -> (Duration, Vec<String>)) {
     for heard in in_time(limit, talk) {
@@ -180,7 +180,7 @@ fn a_peer_that_connected_before_the_stop_is_served() {
     });
 }
 
-/// Those who ask often have their next request on its way.
+/// A busy client has its next request on its way when the answer leaves.
 #[test]
 fn a_peer_that_was_just_answered_is_served_once_more() {
     check_served_within(Duration::from_millis(250), || {
@@ -220,7 +220,7 @@ fn a_peer_that_waits_for_a_busy_core_is_served_before_it_stops() {
     let mut first = served.connect();
     first.say(GATED);
     busy.wait();
-    // The core that accepts for both is busy, and the other one is through before these have come in.
+    // The core that accepts for both is busy, and the other one has drained before these connections are handed over.
     let mut peers: Vec<_> = (0..8).map(|_| served.connect()).collect();
     peers.iter_mut().for_each(|peer| peer.say(GET));
     served.running.shutdown(LONG);
@@ -236,7 +236,7 @@ fn a_peer_that_waits_for_a_busy_core_is_served_before_it_stops() {
     check_stops_at_once(&served);
 }
 
-/// A core that was still starting once gave up at the signal, and reset the connections that waited for it.
+/// A core that is still starting must not give up at the signal: connections that wait for it would be reset.
 #[test]
 fn a_peer_that_waits_for_a_core_to_start_is_served_before_it_stops() {
     let (stop, signal) = oneshot::channel::<()>();
@@ -311,7 +311,7 @@ fn an_answer_that_is_cut_does_not_look_whole() {
     }
 }
 
-/// The connection was open only for what is left of the request, which nobody reads.
+/// The connection is open only for the rest of the request, which the handler does not read.
 #[test]
 fn a_connection_that_is_cut_behind_a_whole_answer_is_not_reset() {
     let handler = |ctx: &mut Context| ctx.response.set_text("whole");
@@ -335,7 +335,7 @@ fn a_later_shutdown_can_only_shorten_the_grace() {
         let start = Instant::now();
         served.running.shutdown(first);
         if first != zero {
-            check_listens_no_more(&served, 4);
+            check_stopped_listening(&served, 4);
         }
         served.running.shutdown(later);
         served.running.wait().unwrap();
@@ -353,7 +353,7 @@ fn a_signal_stops_the_server_too() {
         peer.say(GATED);
         gate.reached_by(1);
         stop.send(()).unwrap();
-        check_listens_no_more(&served, 1);
+        check_stopped_listening(&served, 1);
         gate.open();
         assert!(answers(&peer.hear_all())[0].is_last());
         drop(peer);
@@ -361,16 +361,16 @@ fn a_signal_stops_the_server_too() {
     }
 }
 
-/// Or nobody could stop it.
+/// A server whose signal is lost could not be stopped otherwise.
 #[test]
-fn a_signal_that_fails_stops_the_server_and_says_why() {
+fn a_signal_that_fails_stops_the_server_with_its_error() {
     check_signal(async { Err(io::Error::other("deaf")) }, Some("deaf"));
     check_signal(poll_fn(|_| -> Poll<()> { panic!("dumb") }), Some("panicked"));
     check_signal(async { Ok(()) }, None);
     check_signal(async {}, None);
 }
 
-/// A server with this signal stops by itself, with this error or with none.
+/// Checks that a server with this signal stops, with this error or with none.
 #[track_caller]
 fn check_signal(signal: impl Future<Output: SignalOutcome> + Send + 'static, expected: Option<&str>) {
     let server = Server::bind("127.0.0.1:0").cores(2).on_stop(signal, LONG);
@@ -395,9 +395,9 @@ fn a_signal_gives_no_more_than_its_grace() {
     assert_eq!(served.running.stats().total.cut, 1);
 }
 
-/// So a stream of days can end well.
+/// A handler that streams for days can thus end its answer in time.
 #[test]
-fn a_writer_knows_that_the_server_stops() {
+fn a_writer_sees_that_the_server_stops() {
     let served = Served::new(async |ctx: &mut Context| -> corehttp::Result {
         let mut out = ctx.stream().await?;
         out.write_all(if out.is_stopping() { b"stopping" } else { b"going on" }).await?;
@@ -417,9 +417,9 @@ fn a_writer_knows_that_the_server_stops() {
     check_stops_at_once(&served);
 }
 
-/// Even if it waits for something that never comes, whatever became of its connection.
+/// A handler may wait for an event that never comes, on a connection that may have been taken over.
 #[test]
-fn a_handler_that_waits_hears_that_the_server_stops() {
+fn a_handler_that_waits_sees_that_the_server_stops() {
     let waits = async |ctx: &mut Context| -> corehttp::Result {
         let (stopping, others) = (ctx.stopping(), ctx.stopping());
         match ctx.request.path() {
@@ -440,7 +440,7 @@ fn a_handler_that_waits_hears_that_the_server_stops() {
                 io.write_all(b"stopping").await?;
             }
         }
-        // It is so for good, and for all who ask.
+        // The stop is final, and visible to each task.
         others.await;
         ctx.stopping().await;
         Ok(())
@@ -470,7 +470,7 @@ fn a_handler_that_waits_hears_that_the_server_stops() {
 }
 
 #[test]
-fn a_service_tells_handlers_that_wait_that_it_stops() {
+fn a_handler_that_waits_sees_that_the_service_stops() {
     paused(async {
         let service = Server::new().service(async |ctx: &mut Context| {
             let start = tokio::time::Instant::now();
@@ -487,7 +487,7 @@ fn a_service_tells_handlers_that_wait_that_it_stops() {
     });
 }
 
-/// The other cores would go on, and a thread that waits for the first one would not learn of its end.
+/// The other cores would go on otherwise, and a thread that waits for the server would not return.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_listener_that_fails_stops_the_server() {
@@ -528,7 +528,7 @@ fn any_number_of_threads_may_wait_for_a_server() {
         thread::spawn(move || running.wait())
     });
     served.running.shutdown(LONG);
-    check_listens_no_more(&served, 1);
+    check_stopped_listening(&served, 1);
     assert!(waiting.iter().all(|thread| !thread.is_finished()));
     gate.open();
     assert_eq!(status(&peer.hear_all()), 200);
@@ -558,7 +558,7 @@ fn a_handler_may_stop_its_own_server() {
     served.running.wait().unwrap();
 }
 
-/// It would wait for itself. A core once stood still for ever if another thread was already waiting.
+/// A core would wait for itself, and stand still for ever, also if another thread waits already.
 #[test]
 fn a_core_that_waits_for_its_own_server_panics() {
     let served = serve_with_own(|own, _| {
@@ -572,7 +572,7 @@ fn a_core_that_waits_for_its_own_server_panics() {
         running.wait()
     });
     tells.recv().unwrap();
-    // By now the other thread waits. If it does not, this test shows less, but nothing wrong.
+    // By now the other thread waits, most likely. If it does not, this test checks less, but does not fail.
     thread::sleep(Duration::from_millis(20));
     assert_eq!(status(&served.ask(GET)), 500);
     waiting.join().unwrap().unwrap();
@@ -612,7 +612,7 @@ fn bodies_on_their_way_still_arrive() {
         peer.say("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\n12345");
         eventually("it is there", || served.running.stats().total.requests == 1);
         served.running.shutdown(LONG);
-        check_listens_no_more(&served, 1);
+        check_stopped_listening(&served, 1);
         peer.say("67890");
         let heard = answers(&peer.hear_all());
         assert!(matches!(&heard[..], [answer] if answer.body == "1234567890"), "{heard:?}");
@@ -648,7 +648,7 @@ fn an_upgraded_connection_has_the_grace_too() {
     assert_eq!(second.hear_all(), "");
 }
 
-/// Whichever task has it. Such a connection was once cut and not counted.
+/// The count does not depend on which task holds the connection.
 #[test]
 fn an_upgraded_connection_counts_until_it_is_dropped() {
     for (is_left, cut) in [(true, 0), (false, 1)] {
@@ -661,7 +661,7 @@ fn an_upgraded_connection_counts_until_it_is_dropped() {
         peer.say("GET / HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: silence\r\n\r\n");
         assert_eq!(status(&peer.hear()), 101);
         served.running.shutdown(LONG);
-        check_listens_no_more(&served, 1);
+        check_stopped_listening(&served, 1);
         match is_left {
             true => peer.end(),
             false => served.running.shutdown(Duration::ZERO),
@@ -671,7 +671,7 @@ fn an_upgraded_connection_counts_until_it_is_dropped() {
     }
 }
 
-/// A task that waits for ever would otherwise keep its server from stopping.
+/// A task that waits for ever would keep its server from stopping.
 #[test]
 fn tasks_that_handlers_left_behind_are_dropped() {
     let kept = Arc::new(());
@@ -690,8 +690,8 @@ fn tasks_that_handlers_left_behind_are_dropped() {
     eventually("task and handler are dropped", || Arc::strong_count(&kept) == 1);
 }
 
-/// A pool of database connections that cores share has its tasks on the cores that opened them: queries of the other
-/// cores failed as soon as that core had no connections left.
+/// A pool of database connections that cores share has its tasks on the cores that opened them: if such a core ended as
+/// soon as it had no connections left, queries of the other cores would fail.
 #[test]
 fn the_tasks_of_a_core_run_until_all_cores_have_drained() {
     let (queries, asked) = unbounded_channel::<oneshot::Sender<&str>>();
@@ -726,7 +726,7 @@ fn the_tasks_of_a_core_run_until_all_cores_have_drained() {
     gate.reached_by(1);
     served.running.shutdown(LONG);
     eventually("the other core has drained", || served.running.stats().total.open == 1);
-    // A core without connections used to end within this time.
+    // Longer than a core without connections needs to end, if it does not wait for the others.
     thread::sleep(Duration::from_millis(50));
     gate.open();
     let answers = peers.each_mut().map(|peer| peer.hear_all());
@@ -738,7 +738,8 @@ fn the_tasks_of_a_core_run_until_all_cores_have_drained() {
     served.running.wait().unwrap();
 }
 
-/// Clients that ask as fast as they are answered, and connect again after the last answer of a connection.
+/// Clients that send a request as soon as the last one is answered, and connect again after the last answer of a
+/// connection.
 struct Load {
     clients: Vec<JoinHandle<Vec<String>>>,
     enough: Arc<AtomicBool>,
@@ -750,18 +751,18 @@ impl Load {
         let (enough, answered) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
         let client = |_| {
             let (enough, answered) = (Arc::clone(&enough), Arc::clone(&answered));
-            thread::spawn(move || ask_on_and_on(address, &enough, &answered))
+            thread::spawn(move || request_repeatedly(address, &enough, &answered))
         };
         Load { clients: (0..CLIENTS).map(client).collect(), enough, answered }
     }
 
-    /// Waits until so many more were answered.
-    fn go_on(&self, count: usize) {
+    /// Waits until so many more requests were answered.
+    fn wait_for(&self, count: usize) {
         let before = self.answered.load(Ordering::Relaxed);
         eventually("they are answered", || self.answered.load(Ordering::Relaxed) >= before + count);
     }
 
-    /// Ends the load: what was lost. Clients that cannot connect any more have ended already.
+    /// Ends the load, and returns the requests that were lost. Clients that cannot connect any more have ended already.
     fn lost(self) -> Vec<String> {
         self.enough.store(true, Ordering::Relaxed);
         self.clients.into_iter().flat_map(|client| client.join().unwrap()).collect()
@@ -770,20 +771,20 @@ impl Load {
 
 const CLIENTS: usize = 8;
 
-fn ask_on_and_on(address: SocketAddr, enough: &AtomicBool, answered: &AtomicUsize) -> Vec<String> {
+fn request_repeatedly(address: SocketAddr, enough: &AtomicBool, answered: &AtomicUsize) -> Vec<String> {
     let (mut lost, goes_on) = (Vec::new(), || !enough.load(Ordering::Relaxed));
     while let (true, Ok(stream)) = (goes_on(), TcpStream::connect(address)) {
         let mut peer = Peer::new(stream);
         for number in (0..).take_while(|_| goes_on()) {
             peer.say(format!("GET /{number} HTTP/1.1\r\nhost: a\r\n\r\n"));
-            let heard = hear(&mut peer, &format!("answer {number}."));
+            let heard = receive(&mut peer, &format!("answer {number}."));
             answered.fetch_add(usize::from(heard.is_ok()), Ordering::Relaxed);
             match heard {
                 Ok(heard) if !heard.contains("\r\nconnection: close\r\n") => {}
                 Ok(_) => break,
-                // It was never accepted: the system closes what waits when its listener is closed.
+                // The connection was never accepted: the system closes waiting connections with their listener.
                 Err((heard, _)) if heard.is_empty() && number == 0 => break,
-                // It was closed while it was idle: if the request had been there, this would be a reset.
+                // The connection was closed while it was idle: if the request had arrived, this would be a reset.
                 Err((heard, None)) if heard.is_empty() => break,
                 Err(heard) => {
                     lost.push(format!("answer {number}: {heard:?}"));
@@ -795,8 +796,8 @@ fn ask_on_and_on(address: SocketAddr, enough: &AtomicBool, answered: &AtomicUsiz
     lost
 }
 
-/// Hears all through `end`, or what comes before the connection ends or fails.
-fn hear(peer: &mut Peer, end: &str) -> Result<String, (String, Option<ErrorKind>)> {
+/// Receives all through `end`, or the bytes before the connection ends or fails.
+fn receive(peer: &mut Peer, end: &str) -> Result<String, (String, Option<ErrorKind>)> {
     let (mut heard, mut room) = (String::new(), [0; 500]);
     while !heard.ends_with(end) {
         match peer.stream.read(&mut room) {
@@ -813,7 +814,7 @@ fn number(ctx: &mut Context) {
     ctx.response.set_text(format!("answer {}.", &ctx.request.path()[1..]));
 }
 
-/// How connections come to the cores: how many cores there are, and whether they are balanced.
+/// How connections are spread: the number of cores, and whether they are balanced.
 const SPREADS: [(usize, bool); 3] = [(1, false), (2, false), (2, true)];
 
 #[test]
@@ -821,7 +822,7 @@ fn under_load_nothing_is_lost() {
     for (cores, balanced) in SPREADS {
         let served = Served::with(|server| server.cores(cores).balanced(balanced), number);
         let load = Load::on(served.addr());
-        load.go_on(500);
+        load.wait_for(500);
         check_stops_at_once(&served);
         assert_eq!(load.lost(), [""; 0], "{cores} cores, balanced: {balanced}");
     }
@@ -833,18 +834,19 @@ fn a_second_server_takes_over_and_nothing_is_lost() {
     for (cores, balanced) in SPREADS {
         let first = Served::with(|server| server.cores(cores).balanced(balanced).share_port(true), number);
         let load = Load::on(first.addr());
-        load.go_on(300);
+        load.wait_for(300);
         let second = Server::bind(first.addr()).cores(cores).balanced(balanced).share_port(true);
         let second = Served { running: second.start(number).unwrap() };
-        load.go_on(300);
+        load.wait_for(300);
         check_stops_at_once(&first);
-        load.go_on(300);
+        load.wait_for(300);
         assert_eq!(load.lost(), [""; 0], "{cores} cores, balanced: {balanced}");
         assert!(second.running.stats().total.requests >= 300);
     }
 }
 
-/// Those whom the system had given to it once waited for it as long as it took, and were reset when it failed.
+/// Peers that the system gives to a server which cannot start would wait for as long as it tries, and be reset when it
+/// fails.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_second_server_that_cannot_start_takes_no_peer() {

@@ -1,4 +1,4 @@
-//! Services of tower as handlers: what they are asked, and what becomes of their answers.
+//! Services of tower as handlers: the requests that they get, and how their responses are sent.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -42,20 +42,20 @@ const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 const EMPTY: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
-type Asked = http::Request<TowerBody>;
+type AppRequest = http::Request<TowerBody>;
 
-/// A service that is an async function. It is ready at once.
-struct Answers<F>(Arc<F>);
+/// A service that is an async function, and always ready.
+struct ServiceFn<F>(Arc<F>);
 
-impl<F> Clone for Answers<F> {
-    fn clone(&self) -> Answers<F> {
-        Answers(self.0.clone())
+impl<F> Clone for ServiceFn<F> {
+    fn clone(&self) -> ServiceFn<F> {
+        ServiceFn(self.0.clone())
     }
 }
 
-impl<F, R, B> Service<Asked> for Answers<F>
+impl<F, R, B> Service<AppRequest> for ServiceFn<F>
 where
-    F: Fn(Asked) -> R,
+    F: Fn(AppRequest) -> R,
     R: Future<Output = Result<Response<B>, BoxError>>,
 {
     type Response = Response<B>;
@@ -66,24 +66,24 @@ where
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Asked) -> R {
+    fn call(&mut self, request: AppRequest) -> R {
         (self.0)(request)
     }
 }
 
-fn tower<F, R, B>(answer: F) -> Tower<Answers<F>>
+fn tower<F, R, B>(answer: F) -> Tower<ServiceFn<F>>
 where
-    F: Fn(Asked) -> R,
+    F: Fn(AppRequest) -> R,
     R: Future<Output = Result<Response<B>, BoxError>>,
 {
-    Tower::new(Answers(Arc::new(answer)))
+    Tower::new(ServiceFn(Arc::new(answer)))
 }
 
 fn full(text: impl Into<Bytes>) -> Response<Full<Bytes>> {
     Response::new(Full::new(text.into()))
 }
 
-/// The crate `http` has no room for some octets that user agents do not escape: an app gets these escaped.
+/// The crate `http` refuses some octets that user agents do not escape: an app gets these escaped.
 #[test]
 fn a_target_reaches_an_app_as_it_came_or_escaped() {
     let tell = async |Path(rest): Path<String>, request: axum::extract::Request| {
@@ -102,12 +102,12 @@ fn a_target_reaches_an_app_as_it_came_or_escaped() {
     }
 }
 
-/// A body that takes these steps, and says that it has this length.
+/// A body that takes these steps, and states this length.
 struct Steps(VecDeque<Step>, Option<u64>);
 
 enum Step {
     Yield(Frame<Bytes>),
-    /// Others have their turn.
+    /// The body is pending, and woken at once.
     Pause,
     Wait,
     Fail,
@@ -168,7 +168,7 @@ fn chunked(body: &str) -> String {
 }
 
 /// Everything that a request holds, in one line.
-async fn spelled(request: Asked) -> Result<String, ExchangeError> {
+async fn describe(request: AppRequest) -> Result<String, ExchangeError> {
     let (head, mut body) = request.into_parts();
     let mut said = format!("{} {} {:?}", head.method, head.uri, head.version);
     for (name, value) in &head.headers {
@@ -185,22 +185,22 @@ async fn spelled(request: Asked) -> Result<String, ExchangeError> {
     Ok(said)
 }
 
-async fn spells(request: Asked) -> Result<Response<Full<Bytes>>, BoxError> {
-    Ok(full(spelled(request).await?))
+async fn echo_description(request: AppRequest) -> Result<Response<Full<Bytes>>, BoxError> {
+    Ok(full(describe(request).await?))
 }
 
 mod requests {
     use super::*;
 
-    /// A service is asked `expected` by `wire`, however that is cut into packets.
+    /// Checks that a service gets `wire` as the request `expected`, however it is cut into packets.
     #[track_caller]
     fn check(wire: &str, expected: &str) {
-        let heard = Wired::new(tower(spells)).ask_cut(wire, Then::Waits);
+        let heard = Wired::new(tower(echo_description)).ask_cut(wire, Then::Waits);
         assert_eq!(answers(&heard)[0].body, expected);
     }
 
     #[test]
-    fn a_service_is_asked_what_the_peer_asked() {
+    fn a_service_gets_the_request_of_the_peer() {
         check("GET / HTTP/1.1\r\nhost: a\r\n\r\n", "GET / HTTP/1.1 host=a Some(0) true|");
         check(
             "PROPFIND /a/%zz;b?c={d|e}^ HTTP/1.0\r\n\r\n",
@@ -219,18 +219,18 @@ mod requests {
     }
 
     #[test]
-    fn fields_keep_their_order_their_duplicates_and_obs_text_9110_5() {
+    fn fields_keep_their_order_their_duplicates_and_obs_text_rfc9110_5() {
         check(
             "GET / HTTP/1.1\r\nHost: a\r\nX-B: 1\r\nX-A: 2\r\nx-a: \t3 4\r\nx-empty:\r\nX-B: 5\r\n\r\n",
             "GET / HTTP/1.1 host=a x-b=1 x-b=5 x-a=2 x-a=3 4 x-empty= Some(0) true|",
         );
         let latin = [b"GET / HTTP/1.1\r\nhost: a\r\nx: \xe9\xff\r\n\r\n".as_slice()];
-        let heard = Wired::new(tower(spells)).ask(&latin, Then::Ends);
+        let heard = Wired::new(tower(echo_description)).ask(&latin, Then::Ends);
         assert_eq!(answers(&heard)[0].body, "GET / HTTP/1.1 host=a x=\\xe9\\xff Some(0) true|");
     }
 
     #[test]
-    fn a_body_comes_with_its_length_or_its_trailers_6() {
+    fn a_body_comes_with_its_length_or_its_trailers_rfc9112_6() {
         check(
             &post_wire("content-length: 5", "hello"),
             "POST / HTTP/1.1 host=a content-length=5 Some(5) false|hello",
@@ -246,7 +246,8 @@ mod requests {
     #[test]
     fn a_body_that_was_buffered_is_all_there() {
         let check = |wire: &str, expected: &str| {
-            let heard = Wired::new(with_plan(|_| BodyPlan::Buffer, tower(spells))).ask_cut(wire, Then::Waits);
+            let heard = Wired::new(with_plan(|_| BodyPlan::Buffer, tower(echo_description)))
+                .ask_cut(wire, Then::Waits);
             assert_eq!(answers(&heard)[0].body, expected);
         };
         check(
@@ -265,7 +266,7 @@ mod requests {
     #[test]
     fn what_does_not_fit_into_a_request_is_answered_400() {
         let roomy = Limits { request_line_max: 1 << 20, head_max: 1 << 20, ..Limits::default() };
-        let wired = Wired::with(|server| server.limits(roomy), tower(spells));
+        let wired = Wired::with(|server| server.limits(roomy), tower(echo_description));
         let target = |len: usize| format!("GET /{} HTTP/1.1\r\nhost: a\r\n\r\n", "a".repeat(len - 1));
         let name = |len: usize| format!("GET / HTTP/1.1\r\nhost: a\r\n{}: b\r\n\r\n", "a".repeat(len));
         for (fits, does_not) in [(target(65_534), target(65_535)), (name(65_535), name(65_536))] {
@@ -276,8 +277,8 @@ mod requests {
     }
 
     #[test]
-    fn a_connect_is_refused_and_an_upgrade_is_not_made_9110_9_3_6() {
-        let served = Served::new(tower(spells));
+    fn a_connect_is_refused_and_an_upgrade_is_not_made_rfc9110_9_3_6() {
+        let served = Served::new(tower(echo_description));
         assert!(served.ask("CONNECT a:80 HTTP/1.1\r\nhost: a:80\r\n\r\n").starts_with("HTTP/1.1 501 "));
         let upgrade = "GET / HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n";
         assert!(answers(&served.ask(upgrade))[0].body.contains(" upgrade=websocket Some(0) true|"));
@@ -290,7 +291,7 @@ mod requests {
     }
 
     #[test]
-    fn a_service_learns_who_the_peer_is() {
+    fn a_service_gets_the_address_of_the_peer() {
         let app =
             Router::new().route("/", get(async |Extension(peer): Extension<PeerAddr>| peer.to_string()));
         let served = Served::new(Tower::new(app));
@@ -303,7 +304,7 @@ mod requests {
 mod answering {
     use super::*;
 
-    /// An answer that `make` makes is heard as `expected` by a peer that asked for it with this method, twice in a row.
+    /// Checks that the peer of two requests with this method receives the response of `make` as `expected`, twice.
     #[track_caller]
     fn check<B>(method: &str, make: fn() -> Response<B>, expected: &str)
     where
@@ -365,7 +366,7 @@ mod answering {
     }
 
     #[test]
-    fn any_other_body_is_sent_as_it_comes_with_its_length_or_in_chunks_6() {
+    fn any_other_body_is_sent_as_it_comes_with_its_length_or_in_chunks_rfc9112_6() {
         let chunks = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n";
         check("GET", || steps(None, [data("he"), data("llo")]), chunks);
         check("GET", || steps(None, [Pause, data("he"), Pause, Pause, data("llo"), Pause]), chunks);
@@ -378,7 +379,7 @@ mod answering {
     }
 
     #[test]
-    fn trailers_come_behind_chunks_7_1_2() {
+    fn trailers_come_behind_chunks_rfc9112_7_1_2() {
         let chunks =
             "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nx-sum: 7\r\n\r\n";
         check("GET", || steps(None, [data("hello"), sum("7")]), chunks);
@@ -398,8 +399,8 @@ mod answering {
     }
 
     #[test]
-    fn http_1_0_is_sent_a_length_or_else_closed_6_3() {
-        let wired = Wired::new(tower(async |asked: Asked| match asked.uri().path() {
+    fn http_1_0_is_sent_a_length_or_else_closed_rfc9112_6_3() {
+        let wired = Wired::new(tower(async |asked: AppRequest| match asked.uri().path() {
             "/sized" => Ok(steps(Some(5), [Pause, data("hello"), sum("7")])),
             _ => Ok(steps(None, [Pause, data("hello"), sum("7")])),
         }));
@@ -432,7 +433,7 @@ mod answering {
     }
 
     #[test]
-    fn a_body_that_is_not_sent_is_not_polled_9110_9_3_2() {
+    fn a_body_that_is_not_sent_is_not_polled_rfc9110_9_3_2() {
         for (method, length) in [("HEAD", Some(5)), ("GET", None)] {
             let length = length.map_or(String::new(), |length| format!("content-length: {length}\r\n"));
             let unmodified = format!("HTTP/1.1 304 Not Modified\r\n{length}\r\n");
@@ -450,7 +451,7 @@ mod answering {
         check("HEAD", || Response::new(Unasked(None)), "HTTP/1.1 200 OK\r\n\r\n");
     }
 
-    /// What `make` makes ends a connection after `expected`, because of `cause`.
+    /// Checks that the response of `make` ends a connection after `expected`, because of `cause`.
     #[track_caller]
     fn check_cut(make: fn() -> Response<Steps>, expected: &str, cause: &str) {
         let refusals = Refusals::default();
@@ -462,7 +463,7 @@ mod answering {
     }
 
     #[test]
-    fn a_body_that_fails_cannot_pass_for_whole_7_1() {
+    fn a_body_that_fails_cannot_pass_for_whole_rfc9112_7_1() {
         let chunks = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n<ConnectionReset>";
         check_cut(|| steps(None, [Pause, data("hello"), Pause, Fail]), chunks, "the source is gone");
         let sized = "HTTP/1.1 200 OK\r\ncontent-length: 7\r\n\r\nhello<ConnectionReset>";
@@ -477,7 +478,7 @@ mod answering {
         let refusals = Refusals::default();
         let served = Served::with(
             |server| refusals.of(server),
-            tower(async |asked: Asked| match asked.uri().path() {
+            tower(async |asked: AppRequest| match asked.uri().path() {
                 "/short" => Ok(steps(Some(5), [])),
                 "/shorter" => Ok(with(200, &[("content-length", "5")], steps(None, []))),
                 "/fails" => Ok(steps(Some(5), [Fail])),
@@ -493,7 +494,7 @@ mod answering {
     }
 
     #[test]
-    fn a_status_that_is_none_is_answered_500_9110_15() {
+    fn a_status_that_is_none_is_answered_500_rfc9110_15() {
         for status in [100, 101, 103, 600, 999] {
             let answer = move || with(status, &[], full("x"));
             let served = Served::new(tower(move |_| ready(Ok(answer()))));
@@ -502,7 +503,7 @@ mod answering {
         }
     }
 
-    /// Each event is heard before the next one is there.
+    /// Each event arrives before the next one is made.
     #[test]
     fn events_leave_at_once() {
         struct Events(UnboundedReceiver<&'static str>);
@@ -540,7 +541,7 @@ mod reading {
     use super::*;
 
     /// Counts what it reads, once `go` has come.
-    async fn count(asked: Asked, go: Arc<Notify>) -> Result<Response<Full<Bytes>>, BoxError> {
+    async fn count(asked: AppRequest, go: Arc<Notify>) -> Result<Response<Full<Bytes>>, BoxError> {
         go.notified().await;
         let read = asked.into_body().collect().await?.to_bytes();
         Ok(full(read.len().to_string()))
@@ -564,7 +565,7 @@ mod reading {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn a_peer_that_waits_for_100_hears_it_when_the_body_is_polled_9110_10_1_1() {
+    fn a_peer_that_waits_for_100_gets_it_when_the_body_is_polled_rfc9110_10_1_1() {
         const CONTINUE: &str = "HTTP/1.1 100 Continue\r\n\r\n";
         paused(async {
             let ((mut near, far), go) = (tokio::io::duplex(1 << 10), Arc::new(Notify::new()));
@@ -589,9 +590,9 @@ mod reading {
         });
     }
 
-    /// A peer that waits for 100 and does not hear it hears that this answer is the last one.
+    /// A peer that waits for a 100 in vain gets an answer that says `close`, since it may or may not send its body.
     #[test]
-    fn a_body_that_is_dropped_is_not_asked_for_9110_10_1_1() {
+    fn a_body_that_is_dropped_is_not_invited_rfc9110_10_1_1() {
         let served = Served::new(tower(async |_| Ok(full("no"))));
         for (expectation, length, is_last) in
             [("expect: 100-continue\r\n", 5, true), ("", 1 << 30, true), ("", 5, false)]
@@ -616,7 +617,7 @@ mod reading {
 
     #[test]
     fn a_body_of_which_a_part_was_read_is_not_passed_on() {
-        let inner = tower(spells);
+        let inner = tower(echo_description);
         let outer = async move |ctx: &mut Context| -> corehttp::Result {
             ctx.body_reader().chunk().await?;
             inner.handle(ctx).await
@@ -631,7 +632,7 @@ mod reading {
         alone("tower::reading::an_echo_of_any_size_takes_constant_memory", || {
             const SIZE: usize = 64 << 20;
             const PIECE: usize = 256 << 10;
-            let served = Served::new(tower(async |asked: Asked| Ok(Response::new(asked.into_body()))));
+            let served = Served::new(tower(async |asked: AppRequest| Ok(Response::new(asked.into_body()))));
             let mut peer = served.connect();
             peer.say(post_wire(&format!("content-length: {SIZE}\r\nexpect: 100-continue"), ""));
             peer.hear_through("100 Continue\r\n\r\n");
@@ -657,27 +658,30 @@ mod reading {
 
     #[test]
     fn an_echo_has_the_trailers_of_the_request() {
-        let wired = Wired::new(tower(async |asked: Asked| Ok(Response::new(asked.into_body()))));
+        let wired = Wired::new(tower(async |asked: AppRequest| Ok(Response::new(asked.into_body()))));
         let wire = chunked("5\r\nhello\r\n0\r\nx-sum: 7\r\n\r\n").repeat(2);
         for _ in 0..2 {
             let heard = wired.ask(&[wire.as_bytes()], Then::Waits);
             assert!(heard.ends_with("\r\n\r\n5\r\nhello\r\n0\r\nx-sum: 7\r\n\r\n"), "{heard}");
         }
-        let echo =
-            with_plan(|_| BodyPlan::Buffer, tower(async |asked: Asked| Ok(Response::new(asked.into_body()))));
+        let echo = with_plan(
+            |_| BodyPlan::Buffer,
+            tower(async |asked: AppRequest| Ok(Response::new(asked.into_body()))),
+        );
         let heard = Wired::new(echo).ask_cut(wire, Then::Waits);
         assert!(heard.ends_with("\r\n\r\n5\r\nhello\r\n0\r\nx-sum: 7\r\n\r\n"), "{heard}");
     }
 
-    /// A service hears that a body is `broken`. If it fails, too, the peer hears `status`, and if it answers, that.
+    /// Checks that a service gets a `broken` body as an error. If the service fails, too, the peer gets `status`; if it
+    /// answers, the peer gets that answer.
     #[track_caller]
     fn check_broken(body: &str, status: u16, broken: fn(&ExchangeError) -> bool) {
-        let fails = tower(move |asked: Asked| async move {
+        let fails = tower(move |asked: AppRequest| async move {
             let error = asked.into_body().collect().await.unwrap_err();
             assert!(broken(&error), "{error:?}");
             Err::<Response<Empty<Bytes>>, _>(error.into())
         });
-        let answers_all_the_same = tower(async |asked: Asked| {
+        let answers_all_the_same = tower(async |asked: AppRequest| {
             let mut body = asked.into_body();
             while let Some(Ok(_)) = body.frame().await {}
             assert!(body.is_end_stream() && body.frame().await.is_none());
@@ -695,7 +699,7 @@ mod reading {
     }
 
     #[test]
-    fn a_broken_body_is_an_error_and_the_last_one_of_its_connection_8() {
+    fn a_broken_body_is_an_error_and_the_last_one_of_its_connection_rfc9112_8() {
         let is_cut = |error: &_| matches!(error, ExchangeError::Incomplete);
         check_broken(&post_wire("content-length: 9", "hello"), 400, is_cut);
         check_broken(&chunked("5\r\nhel"), 400, is_cut);
@@ -707,8 +711,8 @@ mod reading {
     }
 
     #[test]
-    fn a_body_that_is_too_slow_is_an_error_9110_15_5_9() {
-        let fails = tower(async |asked: Asked| {
+    fn a_body_that_is_too_slow_is_an_error_rfc9110_15_5_9() {
+        let fails = tower(async |asked: AppRequest| {
             let error = asked.into_body().collect().await.unwrap_err();
             assert!(matches!(error, ExchangeError::TimedOut(Phase::Body, _)), "{error:?}");
             Err::<Response<Empty<Bytes>>, _>(error.into())
@@ -719,9 +723,9 @@ mod reading {
 
     #[test]
     fn another_thread_may_read_a_body_while_the_service_waits() {
-        let served = Served::new(tower(async |asked: Asked| {
+        let served = Served::new(tower(async |asked: AppRequest| {
             let (send, read) = oneshot::channel();
-            std::thread::spawn(move || send.send(block_on(spelled(asked)).unwrap()));
+            std::thread::spawn(move || send.send(block_on(describe(asked)).unwrap()));
             let said = read.await?;
             Ok(full(said?))
         }));
@@ -734,7 +738,7 @@ mod reading {
         }
     }
 
-    /// However it is read afterwards, a body that outlives its answer ends.
+    /// A body that outlives its answer ends with an error, whether it was polled before or not.
     #[test]
     fn a_body_that_is_kept_ends_with_an_error() {
         #[track_caller]
@@ -742,7 +746,7 @@ mod reading {
             let (keep, mut kept) = unbounded_channel();
             let go = Arc::new(Notify::new());
             let going = go.clone();
-            let service = Server::new().service(tower(move |asked: Asked| {
+            let service = Server::new().service(tower(move |asked: AppRequest| {
                 keep.send(asked.into_body()).unwrap();
                 let going = going.clone();
                 async move {
@@ -788,7 +792,7 @@ mod ending {
     /// Many clients read an answer only once they have sent all of their request.
     #[test]
     fn an_answer_is_read_after_a_large_body_was_sent_rfc9112_9_6() {
-        let served = Served::new(tower(async |asked: Asked| {
+        let served = Served::new(tower(async |asked: AppRequest| {
             if asked.uri().path() == "/tasted" {
                 asked.into_body().frame().await.ok_or("there is a body")??;
             }
@@ -801,7 +805,7 @@ mod ending {
         }
     }
 
-    /// A service that fails with `fail` is answered with this status; what the peer is not told is reported.
+    /// Checks that the error of a service is answered with this status, and reported.
     #[track_caller]
     fn check(fail: fn() -> BoxError, status: u16, reported: &[(u16, &str)]) {
         let refusals = Refusals::default();
@@ -829,7 +833,7 @@ mod ending {
 
     #[test]
     fn a_panic_ends_its_connection_and_nothing_else() {
-        let served = Served::new(tower(async |asked: Asked| match asked.uri().path() {
+        let served = Served::new(tower(async |asked: AppRequest| match asked.uri().path() {
             "/" => Ok(steps(Some(4), [data("calm")])),
             "/first" => Ok(steps(Some(7), [Panic])),
             "/later" => Ok(steps(Some(7), [data("hello"), Pause, Panic])),
@@ -849,7 +853,7 @@ mod ending {
         }
     }
 
-    /// A service that is ready at its `turns`th poll, if ever, and demands to be called only then.
+    /// A service that is ready at its `turns`th poll, if ever, and must be called only then.
     struct Ready<F> {
         polled: usize,
         turns: usize,
@@ -857,13 +861,13 @@ mod ending {
     }
 
     impl<F: Clone> Clone for Ready<F> {
-        /// What a clone was polled says nothing of another one.
+        /// The polls of one clone do not count for another.
         fn clone(&self) -> Ready<F> {
             Ready { polled: 0, turns: self.turns, service: self.service.clone() }
         }
     }
 
-    impl<F: Service<Asked, Error = BoxError>> Service<Asked> for Ready<F> {
+    impl<F: Service<AppRequest, Error = BoxError>> Service<AppRequest> for Ready<F> {
         type Response = F::Response;
         type Error = BoxError;
         type Future = F::Future;
@@ -880,7 +884,7 @@ mod ending {
             }
         }
 
-        fn call(&mut self, request: Asked) -> F::Future {
+        fn call(&mut self, request: AppRequest) -> F::Future {
             assert_eq!(self.polled, self.turns, "a clone is called once it is ready, and no other one");
             self.service.call(request)
         }
@@ -888,7 +892,8 @@ mod ending {
 
     #[test]
     fn a_service_is_called_once_it_is_ready() {
-        let ready = |turns| Tower::new(Ready { polled: 9, turns, service: Answers(Arc::new(spells)) });
+        let ready =
+            |turns| Tower::new(Ready { polled: 9, turns, service: ServiceFn(Arc::new(echo_description)) });
         for turns in [1, 2, 5] {
             let heard =
                 Wired::new(ready(turns)).ask_cut(chunked("5\r\nhello\r\n0\r\n\r\n").repeat(2), Then::Waits);
@@ -928,7 +933,7 @@ mod ending {
         }
     }
 
-    /// Tells that it was dropped.
+    /// Notifies the test when it is dropped.
     struct Guard(Arc<AtomicUsize>);
 
     impl Drop for Guard {
@@ -941,7 +946,7 @@ mod ending {
     fn a_service_and_its_body_are_dropped_when_the_peer_leaves() {
         let (dropped, begun) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let (counts, begins) = (dropped.clone(), begun.clone());
-        let app = tower(move |asked: Asked| {
+        let app = tower(move |asked: AppRequest| {
             let (guard, begins) = (Guard(counts.clone()), begins.clone());
             async move {
                 begins.fetch_add(1, Ordering::SeqCst);
@@ -951,7 +956,7 @@ mod ending {
                     "/both" => steps(Some(10), [data("hello"), Pause, Wait]),
                     path => panic!("{path}"),
                 };
-                // Of the last one, the request's body is kept, so that it might still be read.
+                // The last service keeps the request's body, which might still be read.
                 let kept = (asked.uri().path() == "/both").then_some(asked);
                 Ok(body.map(|body| {
                     body.map_frame(move |frame| {
@@ -985,10 +990,10 @@ mod ending {
         eventually("all are closed", || served.running.stats().total.open == 0);
     }
 
-    /// It was told that its request is bad, or cut off in the middle of the answer.
+    /// The peer must neither be answered 400 nor be cut off in the middle of the answer.
     #[test]
     fn a_peer_that_closes_its_sending_half_gets_the_whole_answer_rfc9112_9_6() {
-        let app = tower(async |asked: Asked| {
+        let app = tower(async |asked: AppRequest| {
             sleep(Duration::from_millis(20)).await;
             let read = match asked.uri().path() {
                 "/read" => asked.into_body().collect().await?.to_bytes().len(),
@@ -1011,7 +1016,7 @@ mod ending {
         assert_eq!(refusals.take(), []);
     }
 
-    /// That is none of an access log's bad requests either.
+    /// An access log does not count a reset as a bad request either.
     #[test]
     fn a_peer_that_resets_is_cut_off_without_an_answer() {
         let (begun, refusals) = (Arc::new(Notify::new()), Refusals::default());
@@ -1056,7 +1061,7 @@ mod ending {
         });
     }
 
-    /// Wherever it is dropped, a connection takes its service along, and a body that is kept ends.
+    /// The service of a connection is dropped with it at each point of an exchange, and a body that is kept ends.
     #[test]
     fn a_connection_may_be_dropped_at_any_time() {
         let mut most = 0;
@@ -1065,7 +1070,7 @@ mod ending {
             let dropped = Arc::new(AtomicUsize::new(0));
             let (counts, called) = (dropped.clone(), Rc::new(Cell::new(0)));
             let calls = called.clone();
-            let service = Server::new().service(tower(move |asked: Asked| {
+            let service = Server::new().service(tower(move |asked: AppRequest| {
                 calls.set(calls.get() + 1);
                 let (keep, guard) = (keep.clone(), Guard(counts.clone()));
                 async move {
@@ -1107,7 +1112,7 @@ mod ending {
         let refusals = Refusals::default();
         let served = Served::with(
             |server| refusals.of(server),
-            tower(async |asked: Asked| Ok(Response::new(asked.into_body()))),
+            tower(async |asked: AppRequest| Ok(Response::new(asked.into_body()))),
         );
         let wire = chunked("5\r\nhello\r\n5\r\nhello\r\n0\r\nx-sum: 7\r\n\r\n");
         for cut in 0..wire.len() {
@@ -1142,7 +1147,8 @@ mod with_axum {
             .layer(CorsLayer::permissive())
     }
 
-    /// The app answers a request with this method, path and JSON with `expected`, through a socket and without one.
+    /// Checks that the app answers a request with this method, path and JSON with `expected`, through a socket and
+    /// without one.
     #[track_caller]
     fn check(method: &str, path: &str, json: &str, expected: (u16, &str)) {
         let mut request = Request::new(method, path).unwrap();
@@ -1174,7 +1180,7 @@ mod with_axum {
     }
 
     #[test]
-    fn head_has_the_length_of_get_9110_9_3_2() {
+    fn head_has_the_length_of_get_rfc9110_9_3_2() {
         let served = Served::new(Tower::new(app()));
         let mut peer = served.connect();
         peer.say(GET.replace("GET", "HEAD"));
