@@ -85,7 +85,7 @@ pub(super) fn next(
         target.inherit_authorization(request.target());
     }
     let retrieval = retrieval(response.status, request.method());
-    let mut next = Request::for_target(retrieval.unwrap_or(request.method()), target);
+    let mut next = Request::with_target(retrieval.unwrap_or(request.method()), target);
     next.headers = request.headers.clone();
     match retrieval {
         Some(_) => next.headers.remove_each(&CONTENT_FIELDS),

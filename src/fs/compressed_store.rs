@@ -79,7 +79,7 @@ impl CompressedStore {
             return None;
         }
         // All copies are in one directory, so no directory on the way can be a link.
-        let name = format!("{}{}", percent::segment(path), stored.suffix);
+        let name = format!("{}{}", percent::encode_segment(path), stored.suffix);
         debug_assert!(!name.contains('/'), "a copy is in the directory itself");
         if name.len() > NAME_MAX {
             return None;

@@ -179,7 +179,7 @@ fn row(Entry { name, size, modified }: &Entry, query: &str) -> String {
     let (class, slash, query) = if size.is_some() { ("", "", "") } else { (" class=\"dir\"", "/", query) };
     let size = size.map(human_size).unwrap_or_default();
     let modified = modified.map(format_minute).unwrap_or_default();
-    let (link, name) = (percent::segment(name), escape(&display(name)));
+    let (link, name) = (percent::encode_segment(name), escape(&display(name)));
     // After `./` nothing can be taken for a scheme or a host.
     format!(
         "<tr{class}><td><a href=\"./{link}{slash}{query}\">{name}{slash}</a></td><td>{size}</td>\

@@ -67,7 +67,7 @@ pub(super) fn decode_path(target: &Target) -> Option<Cow<'_, [u8]>> {
     if memchr(b'%', raw.as_bytes()).is_none() {
         return Some(Cow::Borrowed(raw.as_bytes()));
     }
-    let decoded = percent::decoded(raw);
+    let decoded = percent::decode_octets(raw);
     let slashes = |path: &[u8]| path.iter().filter(|octet| **octet == b'/').count();
     (slashes(&decoded) == slashes(raw.as_bytes())).then_some(Cow::Owned(decoded))
 }

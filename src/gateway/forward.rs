@@ -162,7 +162,7 @@ async fn relay(call: &RefCell<Call>, connection_options: &Headers, mut out: Writ
             debug_assert!(written <= len, "no more is written than the chunk has");
         }
     }
-    let trailers = call.borrow().received_trailers().forwarded_behind(connection_options);
+    let trailers = call.borrow().received_trailers().forwarded_trailers(connection_options);
     Ok(out.finish_with(&trailers).await?)
 }
 
@@ -215,7 +215,7 @@ impl Pump<'_> {
             // A peer that pauses may wait for an answer to the part that it has sent.
             let flush = self.poll_call(Call::poll_sent);
             let Some(chunk) = join_first(chunk, flush).await? else {
-                let trailers = body.trailers().forwarded_behind(&body.request.headers);
+                let trailers = body.trailers().forwarded_trailers(&body.request.headers);
                 return join_first(self.finish(&trailers), gone(body)).await;
             };
             self.chunk.clear();

@@ -75,7 +75,7 @@ impl AsyncRead for BodyChain {
                 }
                 ChainLink::Stream { source, left } => {
                     ready!(source.as_mut().poll_read(cx, out))?;
-                    count_down(left, out.filled().len() - before)?;
+                    subtract_read(left, out.filled().len() - before)?;
                 }
             }
             if out.filled().len() > before {
@@ -88,7 +88,7 @@ impl AsyncRead for BodyChain {
 }
 
 /// Counts what a source has yielded, which is 0 at its end.
-fn count_down(left: &mut Option<u64>, count: usize) -> io::Result<()> {
+fn subtract_read(left: &mut Option<u64>, count: usize) -> io::Result<()> {
     let Some(left) = left else { return Ok(()) };
     match left.checked_sub(count as u64) {
         None => Err(io::Error::new(io::ErrorKind::InvalidData, "a source is longer than was said")),

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_id_and_a_password_are_sent_and_read_7617_2() {
+    fn a_user_id_and_a_password_are_sent_and_read_rfc7617_2() {
         for (user_id, password, expected) in [
             ("Aladdin", "open sesame", "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="),
             ("test", "123\u{a3}", "Basic dGVzdDoxMjPCow=="),
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_basic_credentials_are_none_7617_2() {
+    fn malformed_basic_credentials_are_none_rfc7617_2() {
         let good = Some(BasicAuth { user_id: "joe".into(), password: "pw".into() });
         for value in ["Basic am9lOnB3", "bAsIc am9lOnB3", "Basic   am9lOnB3", "Basic am9lOnB3  "] {
             assert_eq!(with(&[value.as_bytes()]).basic_auth(), good, "{value}");
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bearer_token_keeps_its_grammar_6750_2_1() {
+    fn a_bearer_token_keeps_its_grammar_rfc6750_2_1() {
         for (value, expected) in
             [("Bearer mF_9.B5f-4.1JqM", "mF_9.B5f-4.1JqM"), ("bearer  a~+/", "a~+/"), ("BEARER YQ==", "YQ==")]
         {

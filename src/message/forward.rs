@@ -53,10 +53,10 @@ impl Request {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn target_to(&self, base: &str) -> Result<Request, InvalidTarget> {
-        match (self.method(), self.target().resource(self.method())) {
+        match (self.method(), self.target().path_and_query(self.method())) {
             // The server as a whole is a URL without a path (RFC 9112 §3.3).
-            (Method::Options, ["*", _]) => self.onward(base, ["", ""]),
-            (_, resource) if resource[0].starts_with('/') => self.onward(base, resource),
+            (Method::Options, ["*", _]) => self.retargeted(base, ["", ""]),
+            (_, resource) if resource[0].starts_with('/') => self.retargeted(base, resource),
             _ => Err(InvalidTarget::Form),
         }
     }
@@ -103,7 +103,7 @@ impl Request {
     /// ```
     #[doc(alias = "strip_prefix")]
     pub fn target_below(&self, prefix: &str, base: &str) -> Result<Request, InvalidTarget> {
-        let resource = self.target().resource(self.method()).concat();
+        let resource = self.target().path_and_query(self.method()).concat();
         let (path, query) = resource.split_at(resource.find('?').unwrap_or(resource.len()));
         if !path.starts_with('/') {
             return Err(InvalidTarget::Form);
@@ -113,16 +113,16 @@ impl Request {
             Some(rest) if rest.starts_with('/') => rest,
             Some(_) | None => return Err(InvalidTarget::Prefix),
         };
-        let octets = percent::decoded(rest);
+        let octets = percent::decode_octets(rest);
         let names_host = rest != "/" && segments(&octets).nth(1) == Some(b"");
-        match names_host || goes_up(&octets) {
+        match names_host || has_dot_dot(&octets) {
             true => Err(InvalidTarget::Outside),
-            false => self.onward(base, [rest, query]),
+            false => self.retargeted(base, [rest, query]),
         }
     }
 
     /// This request for `path` and `query` below `base`.
-    fn onward(&self, base: &str, [path, query]: [&str; 2]) -> Result<Request, InvalidTarget> {
+    fn retargeted(&self, base: &str, [path, query]: [&str; 2]) -> Result<Request, InvalidTarget> {
         if base.contains(['?', '#']) {
             return Err(InvalidTarget::Form);
         }
@@ -130,13 +130,13 @@ impl Request {
         let (base, origin_len) = Target::base(base)?;
         let base = base.strip_suffix('/').unwrap_or(&base);
         let target = Target::from_url([base, path, query].concat())?;
-        if base.len() > origin_len && goes_up(&percent::decoded(self.target().path())) {
+        if base.len() > origin_len && has_dot_dot(&percent::decode_octets(self.target().path())) {
             return Err(InvalidTarget::Outside);
         }
-        let mut onward = Request::for_target(self.method(), target);
+        let mut onward = Request::with_target(self.method(), target);
         onward.headers = self.headers.forwarded();
         // Else it would be sent in chunks, which servers of HTTP/1.0 do not understand (RFC 9112 §6.1).
-        if self.method().suggests_content() && self.is_known_to_be_empty() {
+        if self.method().suggests_content() && self.has_no_content() {
             onward.headers.put(FieldName::CONTENT_LENGTH, b"0");
         }
         // What the server behind sends there is forwarded, unless the peer knows no chunks (§6.5, §10.1.4).
@@ -144,20 +144,20 @@ impl Request {
             onward.headers.put(FieldName::TE, b"trailers");
         }
         if matches!(self.method(), Method::Options | Method::Trace) {
-            count_down(&mut onward.headers)?;
+            decrement_max_forwards(&mut onward.headers)?;
         }
         Ok(onward)
     }
 
     /// Whether nothing tells of a body (RFC 9112 §6.3).
-    fn is_known_to_be_empty(&self) -> bool {
+    fn has_no_content(&self) -> bool {
         self.body.is_empty() && !FRAMING.iter().any(|name| self.headers.contains(name))
     }
 }
 
 /// Decrements how often a request may still be forwarded, if it says so (RFC 9110 §7.6.2). A value that cannot be read
 /// cannot be decremented, and the field is there to end loops, so that is an error.
-fn count_down(headers: &mut Headers) -> Result<(), InvalidTarget> {
+fn decrement_max_forwards(headers: &mut Headers) -> Result<(), InvalidTarget> {
     let left = match &*Vec::from_iter(headers.named(FieldName::MAX_FORWARDS)) {
         [] => return Ok(()),
         [only] => saturating_decimal(only).and_then(|left| left.checked_sub(1)),
@@ -171,7 +171,7 @@ fn count_down(headers: &mut Headers) -> Result<(), InvalidTarget> {
 /// Whether any server could read a segment of `path` as `..`. It does not matter how far up it leads, because servers
 /// disagree on whether `%2F` and `\` separate segments, on `//`, and on what follows a `;`. Honest clients have
 /// resolved such segments (RFC 3986 §6.2.2.3).
-fn goes_up(path: &[u8]) -> bool {
+fn has_dot_dot(path: &[u8]) -> bool {
     segments(path).any(|segment| segment == b".." || segment.starts_with(b"..;"))
 }
 
@@ -205,8 +205,8 @@ impl Response {
     /// ```
     #[must_use = "the response that was given is gone, and this is what is left of it"]
     pub fn forwarded(mut self) -> Response {
-        let listing = self.headers.forward();
-        self.trailers = self.trailers.forwarded_behind(&listing);
+        let connection = self.headers.forward();
+        self.trailers = self.trailers.forwarded_trailers(&connection);
         self
     }
 }
@@ -215,11 +215,11 @@ impl Headers {
     /// The headers of a message that may go to the next hop. Those that frame the body are kept, since the same body
     /// follows.
     pub(crate) fn forwarded(&self) -> Headers {
-        self.forwarded_behind(self)
+        self.forwarded_trailers(self)
     }
 
     /// The trailers of a message that may go to the next hop, by what its `headers` list.
-    pub(crate) fn forwarded_behind(&self, headers: &Headers) -> Headers {
+    pub(crate) fn forwarded_trailers(&self, headers: &Headers) -> Headers {
         let mut onward = Headers::new();
         onward.append_all_but(&HOP_BY_HOP, self);
         onward.remove_listed(headers);
@@ -228,15 +228,15 @@ impl Headers {
 
     /// Keeps only what may go to the next hop. Returns the lines of `connection`, by which the trailers are judged.
     pub(crate) fn forward(&mut self) -> Headers {
-        let mut listing = Headers::new();
+        let mut connection = Headers::new();
         for line in self.named(FieldName::CONNECTION) {
-            listing.push(FieldName::CONNECTION, line);
+            connection.push(FieldName::CONNECTION, line);
         }
         for hop in HOP_BY_HOP {
             self.remove(hop.as_str());
         }
-        self.remove_listed(&listing);
-        listing
+        self.remove_listed(&connection);
+        connection
     }
 
     /// Removes the fields that the `connection` of these `headers` lists.
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_for_one_hop_are_not_forwarded_7_6_1() {
+    fn fields_for_one_hop_are_not_forwarded_rfc9110_7_6_1() {
         check(&[("a", "1"), ("connection", "close"), ("close", "2")], &["a"]);
         check(&[("Connection", "close")], &[]);
         check(&[("connection", "X-A"), ("x-a", "1"), ("x-b", "2")], &["x-b"]);
@@ -318,7 +318,7 @@ mod tests {
 
     /// A request of `version` with these lines goes on with this `te`.
     #[test]
-    fn a_peer_that_takes_trailers_is_asked_for_by_the_gateway_9110_10_1_4() {
+    fn a_peer_that_takes_trailers_is_asked_for_by_the_gateway_rfc9110_10_1_4() {
         for (version, lines, expected) in [
             (Version::Http11, &["trailers"][..], Some("trailers")),
             (Version::Http11, &["gzip;q=0.5, , Trailers"], Some("trailers")),
@@ -341,7 +341,7 @@ mod tests {
     fn a_target_goes_on_as_it_came() {
         for target in ["/a|b^c", "/\"<>`{}é", "/?q=\\d\"<>`{|}^é", "/%zz"] {
             for front in ["", "http://front"] {
-                let request = asked(Method::Get, &format!("{front}{target}"));
+                let request = received(Method::Get, &format!("{front}{target}"));
                 assert_eq!(
                     request.target_to("http://b/v1").unwrap().target().as_str(),
                     format!("http://b/v1{target}")
@@ -354,7 +354,7 @@ mod tests {
     /// A request for `path` goes on to `expected`, below `base`.
     #[track_caller]
     fn check_target(base: &str, path: &str, expected: Result<&str, InvalidTarget>) {
-        let onward = asked(Method::Get, path).target_to(base);
+        let onward = received(Method::Get, path).target_to(base);
         assert_eq!(onward.as_ref().map(|onward| onward.target().as_str()), expected.as_ref().copied());
     }
 
@@ -397,7 +397,7 @@ mod tests {
 
     #[track_caller]
     fn check_below(prefix: &str, url: &str, expected: Result<&str, InvalidTarget>) {
-        let onward = |base| asked(Method::Get, url).target_below(prefix, base);
+        let onward = |base| received(Method::Get, url).target_below(prefix, base);
         for base in ["http://b", "http://b/"] {
             let found = onward(base).map(|onward| onward.target().as_str().to_owned());
             assert_eq!(
@@ -472,7 +472,7 @@ mod tests {
         for method in [Method::Options, Method::Connect] {
             let target = if method == Method::Options { "*" } else { "front:443" };
             for prefix in ["", "/", "/v1", "*"] {
-                let onward = asked(method, target).target_below(prefix, "http://b");
+                let onward = received(method, target).target_below(prefix, "http://b");
                 assert_eq!(onward.err(), Some(InvalidTarget::Form), "{method} {prefix}");
             }
         }
@@ -485,7 +485,7 @@ mod tests {
             ("http://0x7f.1:8080", "http://127.0.0.1:8080/a?x"),
             ("/v1/./x/..", "/v1/a?x"),
         ] {
-            let mut request = asked(Method::Get, "/a");
+            let mut request = received(Method::Get, "/a");
             request.set_query("x").unwrap();
             let onward = request.target_to(base).unwrap();
             assert_eq!(onward.target().as_str(), expected);
@@ -509,7 +509,7 @@ mod tests {
                 (Method::Options, "*", Method::Get),
                 (Method::Options, "*", Method::Connect),
             ] {
-                let mut request = asked(method, target);
+                let mut request = received(method, target);
                 request.set_method(other);
                 assert_eq!(
                     request.target_to(base).err(),
@@ -520,14 +520,14 @@ mod tests {
         }
     }
 
-    fn asked(method: Method, target: &str) -> Request {
-        let mut asked = Target::default();
-        asked.parse(&method, target).unwrap();
-        Request::for_target(method, asked)
+    fn received(method: Method, target: &str) -> Request {
+        let mut target = Target::default();
+        target.parse(&method, target).unwrap();
+        Request::with_target(method, target)
     }
 
     #[test]
-    fn options_of_a_whole_server_is_asked_of_all_below_the_base_9112_3_2_4() {
+    fn options_of_a_whole_server_is_asked_of_all_below_the_base_rfc9112_3_2_4() {
         for (target, base, expected) in [
             ("*", "http://b", ("http://b", "*")),
             ("*", "http://b/", ("http://b", "*")),
@@ -543,11 +543,11 @@ mod tests {
             ("*", "/v1", ("/v1", "/v1")),
             ("/*", "/", ("/*", "/*")),
         ] {
-            let onward = asked(Method::Options, target).target_to(base).unwrap();
-            let sent = onward.target().resource(onward.method()).concat();
+            let onward = received(Method::Options, target).target_to(base).unwrap();
+            let sent = onward.target().path_and_query(onward.method()).concat();
             assert_eq!((onward.target().as_str(), &*sent), expected, "{target} to {base}");
         }
-        assert_eq!(asked(Method::Options, "*").target_to("/").err(), Some(InvalidTarget::Form));
+        assert_eq!(received(Method::Options, "*").target_to("/").err(), Some(InvalidTarget::Form));
     }
 
     /// A request with these lines of `max-forwards` goes on with those `expected`, or not at all.
@@ -569,7 +569,7 @@ mod tests {
     }
 
     #[test]
-    fn max_forwards_is_counted_down_and_kept_7_6_2() {
+    fn max_forwards_is_counted_down_and_kept_rfc9110_7_6_2() {
         for method in [Method::Options, Method::Trace] {
             check_count(method, &[], Ok(&[]));
             for (value, expected) in [
@@ -619,7 +619,7 @@ mod tests {
     }
 
     #[test]
-    fn trailers_for_one_hop_are_not_forwarded_7_6_1() {
+    fn trailers_for_one_hop_are_not_forwarded_rfc9110_7_6_1() {
         let mut response = Response::new();
         response.status = Status::CREATED;
         response.body.set_bytes("body");

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn standard_methods_are_parsed_and_spelled_alike_9_3() {
+    fn standard_methods_are_parsed_and_spelled_alike_rfc9110_9_3() {
         for token in ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"] {
             check(token.as_bytes(), Ok(token));
             assert!(!matches!(Method::parse(token.as_bytes()), Ok(Method::Extension(_))), "{token}");
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn other_tokens_are_extensions_and_case_counts_9_1() {
+    fn other_tokens_are_extensions_and_case_counts_rfc9110_9_1() {
         for token in ["get", "Get", "GETS", "GE", "M-SEARCH", "!#$%&'*+-.^_`|~09", "ABCDEFGHIJKLMNOPQRSTUVW"]
         {
             check(token.as_bytes(), Ok(token));
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_method_that_is_no_token_is_refused_5_6_2() {
+    fn a_method_that_is_no_token_is_refused_rfc9110_5_6_2() {
         let bad: [&[u8]; 10] =
             [b"", b" ", b"GET ", b" GET", b"G(ET", b"GET\t", b"GE\0T", b"GET\r", b"G\xc3\x89T", b"A/B"];
         for token in bad {
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn extensions_are_never_safe_nor_idempotent_9_2() {
+    fn extensions_are_never_safe_nor_idempotent_rfc9110_9_2() {
         let extension: Method = "PROPFIND".parse().unwrap();
         assert!(!extension.is_safe() && !extension.is_idempotent());
         assert!(

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn entity_tags_are_compared_13_1_1_13_1_2() {
+    fn entity_tags_are_compared_rfc9110_13_1() {
         let same = [
             ETAG,
             "*",
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_weak_etag_matches_only_by_weak_comparison_8_8_3_2() {
+    fn a_weak_etag_matches_only_by_weak_comparison_rfc9110_8_8_3_2() {
         let weak = Validators { etag: Some(b"W/\"v1\""), ..current() };
         for (tag, seen) in
             [("W/\"v1\"", true), ("\"v1\"", true), ("*", true), ("\"v2\"", false), ("W/\"v2\"", false)]
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn dates_are_compared_to_the_second_13_1_3_13_1_4() {
+    fn dates_are_compared_to_the_second_rfc9110_13_1() {
         check("if-modified-since", BEFORE, PreconditionResult::Proceed);
         check("if-modified-since", MODIFIED, PreconditionResult::NotModified);
         check("if-modified-since", AFTER, PreconditionResult::NotModified);
@@ -319,7 +319,7 @@ mod tests {
 
     /// All conditions together, each absent, true and false: the first that decides wins.
     #[test]
-    fn conditions_are_evaluated_in_their_order_13_2_2() {
+    fn conditions_are_evaluated_in_their_order_rfc9110_13_2_2() {
         let tag = [None, Some(("\"v1\"", true)), Some(("\"v2\"", false))];
         let date = [None, Some((MODIFIED, true)), Some((BEFORE, false))];
         for row in 0..81 {
@@ -341,18 +341,18 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_a_representation_gets_412_13_1_2() {
+    fn what_changes_a_representation_gets_412_rfc9110_13_1_2() {
         for method in [Method::Post, Method::Put, Method::Delete, Method::Patch] {
-            let verdict = |name, value| evaluate_preconditions(&asks(method, &[(name, value)]), current());
-            assert_eq!(verdict("if-none-match", "W/\"v1\""), PreconditionResult::Failed, "{method}");
-            assert_eq!(verdict("if-none-match", "\"v2\""), PreconditionResult::Proceed, "{method}");
+            let result = |name, value| evaluate_preconditions(&asks(method, &[(name, value)]), current());
+            assert_eq!(result("if-none-match", "W/\"v1\""), PreconditionResult::Failed, "{method}");
+            assert_eq!(result("if-none-match", "\"v2\""), PreconditionResult::Proceed, "{method}");
             assert_eq!(
-                verdict("if-modified-since", AFTER),
+                result("if-modified-since", AFTER),
                 PreconditionResult::Proceed,
                 "{method}: only for GET and HEAD"
             );
-            assert_eq!(verdict("if-match", "\"v2\""), PreconditionResult::Failed, "{method}");
-            assert_eq!(verdict("if-unmodified-since", BEFORE), PreconditionResult::Failed, "{method}");
+            assert_eq!(result("if-match", "\"v2\""), PreconditionResult::Failed, "{method}");
+            assert_eq!(result("if-unmodified-since", BEFORE), PreconditionResult::Failed, "{method}");
         }
         for method in [Method::Connect, Method::Options, Method::Trace] {
             let request = asks(method, &[("if-match", "\"v2\""), ("if-none-match", "*")]);
@@ -365,16 +365,16 @@ mod tests {
     }
 
     #[test]
-    fn any_is_none_where_nothing_exists_13_1_1_13_1_2() {
+    fn any_is_none_where_nothing_exists_rfc9110_13_1() {
         let dated = Validators { etag: None, ..current() };
         let nothing = Validators { etag: None, modified: None };
         let tagged = Validators { modified: None, ..current() };
         for (current, exists) in [(dated, true), (tagged, true), (nothing, false)] {
-            let verdict = |name| {
+            let result = |name| {
                 evaluate_preconditions(&asks(Method::Put, &[(name, "*")]), current)
                     == PreconditionResult::Proceed
             };
-            assert_eq!((verdict("if-match"), verdict("if-none-match")), (exists, !exists), "{current:?}");
+            assert_eq!((result("if-match"), result("if-none-match")), (exists, !exists), "{current:?}");
         }
         for current in [dated, nothing] {
             assert_eq!(

@@ -132,7 +132,7 @@ impl Request {
     }
 
     /// Creates a request for a target that is known to be valid.
-    pub(crate) fn for_target(method: Method, target: Target) -> Request {
+    pub(crate) fn with_target(method: Method, target: Target) -> Request {
         Request { method, target, ..Request::default() }
     }
 
@@ -486,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_and_a_password_are_those_of_one_url_and_never_shown_7617() {
+    fn a_user_and_a_password_are_those_of_one_url_and_never_shown_rfc7617() {
         let mut request = filled();
         request.set_url("http://joe:s%40cret@a/b?c").unwrap();
         let auth = request.basic_auth().unwrap();
@@ -510,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn the_host_comes_from_the_target_or_the_field_without_a_port_9112_3_3() {
+    fn the_host_comes_from_the_target_or_the_field_without_a_port_rfc9112_3_3() {
         for (url, field, expected) in [
             ("/", Some("a"), Some("a")),
             ("/", Some("A.b:80"), Some("A.b")),

@@ -36,7 +36,7 @@ impl Status {
 
     /// The status of an answer that was received: three digits of which the first is not zero.
     #[inline]
-    pub(crate) const fn received(code: u16) -> Option<Status> {
+    pub(crate) const fn from_received(code: u16) -> Option<Status> {
         match code {
             100..=999 => Some(Status(code)),
             _ => None,
@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_100_to_599_are_status_codes_15() {
+    fn only_100_to_599_are_status_codes_rfc9110_15() {
         for code in 0..=u16::MAX {
             let expected = (100..=599).contains(&code).then_some(code);
             assert_eq!(Status::new(code).map(Status::as_u16), expected);
@@ -240,10 +240,10 @@ mod tests {
     }
 
     #[test]
-    fn a_number_from_600_on_is_received_as_a_server_error_15() {
-        assert!((0..100).chain([1000]).all(|code| Status::received(code).is_none()));
+    fn a_number_from_600_on_is_received_as_a_server_error_rfc9110_15() {
+        assert!((0..100).chain([1000]).all(|code| Status::from_received(code).is_none()));
         for code in 600..=999 {
-            let status = Status::received(code).unwrap();
+            let status = Status::from_received(code).unwrap();
             assert!(status.is_server_error() && status != Status::INTERNAL_SERVER_ERROR);
             assert!(!status.is_informational() && !status.is_success() && !status.is_redirection());
             assert!(!status.is_client_error() && status.as_u16() == code);
@@ -254,7 +254,7 @@ mod tests {
     #[test]
     fn every_status_belongs_to_one_class() {
         for status in (100..=599).filter_map(Status::new) {
-            assert_eq!(Status::received(status.as_u16()), Some(status));
+            assert_eq!(Status::from_received(status.as_u16()), Some(status));
             let classes = [
                 status.is_informational(),
                 status.is_success(),

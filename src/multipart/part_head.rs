@@ -205,7 +205,7 @@ fn decoded(charset: &[u8], octets: Vec<u8>) -> Option<String> {
 /// `None` if an escape lacks its digits.
 fn percent_decoded(text: &[u8]) -> Option<Vec<u8>> {
     let text = str::from_utf8(text).ok().filter(|text| percent::is_well_formed(text))?;
-    Some(percent::decoded(text))
+    Some(percent::decode_octets(text))
 }
 
 #[cfg(test)]

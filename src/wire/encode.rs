@@ -90,7 +90,7 @@ pub(crate) fn request(
             out.extend_from_slice(part.as_bytes());
         }
     }
-    let resource = match (request.target().resource(request.method()), defaults.scheme) {
+    let resource = match (request.target().path_and_query(request.method()), defaults.scheme) {
         // To a proxy, a server as a whole is a URL without a path; the last proxy turns it into `*` (RFC 9112 §3.2.4).
         (["*", _], Some(_)) => ["", ""],
         (resource, _) => resource,

@@ -103,7 +103,7 @@ impl Proxy {
             }
             userinfo => {
                 let (user, password) = userinfo.split_once(':').unwrap_or((userinfo, ""));
-                proxy.with(&percent::decoded(user), &percent::decoded(password))
+                proxy.with(&percent::decode_octets(user), &percent::decode_octets(password))
             }
         }
     }

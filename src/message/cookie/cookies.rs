@@ -97,7 +97,11 @@ impl<'a> Cookies<'a> {
     /// Returns the octets of all names and values, in order, whether they are UTF-8 or not.
     pub fn octets(self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
         // A browser sends one line, but a proxy that speaks HTTP/2 may have split it (RFC 9113 §8.2.3).
-        self.headers.named(FieldName::COOKIE).flat_map(pieces).take(Cookies::PAIRS_MAX).filter_map(pair)
+        self.headers
+            .named(FieldName::COOKIE)
+            .flat_map(cookie_pairs)
+            .take(Cookies::PAIRS_MAX)
+            .filter_map(parse_pair)
     }
 
     /// Returns whether there are no cookies that are text.
@@ -113,7 +117,7 @@ impl fmt::Debug for Cookies<'_> {
 }
 
 /// The pieces between semicolons.
-fn pieces(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+fn cookie_pairs(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut start = 0;
     memchr::memchr_iter(b';', line).chain([line.len()]).map(move |end| {
         let piece = &line[start..end];
@@ -122,8 +126,8 @@ fn pieces(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-fn pair(piece: &[u8]) -> Option<(&[u8], &[u8])> {
-    match (trim(piece), memchr::memchr(b'=', trim(piece))) {
+fn parse_pair(pair: &[u8]) -> Option<(&[u8], &[u8])> {
+    match (trim(pair), memchr::memchr(b'=', trim(pair))) {
         (b"", _) => None,
         (pair, Some(equals)) => Some((&pair[..equals], &pair[equals + 1..])),
         (pair, None) => Some((b"", pair)),
@@ -151,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn cookies_are_pairs_between_semicolons_4_2() {
+    fn cookies_are_pairs_between_semicolons_rfc6265bis_4_2() {
         check(&[b"a=1"], &[("a", "1")]);
         check(&[b"a=1; b=2"], &[("a", "1"), ("b", "2")]);
         check(&[b"a=1; a=2; A=3"], &[("a", "1"), ("a", "2"), ("A", "3")]);

@@ -13,10 +13,10 @@ pub(super) fn parse(text: &[u8]) -> Option<SystemTime> {
     let (mut time, mut day, mut month, mut year) = (None, None, None, None);
     for word in text.split(is_delimiter) {
         // A word is the first of these that is still missing, in this order.
-        let _ = fill(&mut time, || time_of_day(word))
-            || fill(&mut day, || number(word, 1..=2))
-            || fill(&mut month, || month_number(word))
-            || fill(&mut year, || number(word, 2..=4));
+        let _ = read_if_missing(&mut time, || time_of_day(word))
+            || read_if_missing(&mut day, || number(word, 1..=2))
+            || read_if_missing(&mut month, || month_number(word))
+            || read_if_missing(&mut year, || number(word, 2..=4));
     }
     let year = match year? {
         year @ 70..=99 => year + 1900,
@@ -36,7 +36,7 @@ fn is_delimiter(octet: &u8) -> bool {
 }
 
 /// Reads a part that is still missing. Returns whether it was found.
-fn fill<T>(missing: &mut Option<T>, read: impl FnOnce() -> Option<T>) -> bool {
+fn read_if_missing<T>(missing: &mut Option<T>, read: impl FnOnce() -> Option<T>) -> bool {
     if missing.is_some() {
         return false;
     }
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn dates_are_read_in_any_order_5_1_1() {
+    fn dates_are_read_in_any_order_rfc6265bis_5_1_1() {
         let same = Some(784_111_777);
         check("Sun, 06 Nov 1994 08:49:37 GMT", same);
         check("Sunday, 06-Nov-94 08:49:37 GMT", same);
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_malformed_date_is_none_5_1_1() {
+    fn a_malformed_date_is_none_rfc6265bis_5_1_1() {
         let bad = [
             "",
             "0",

@@ -121,16 +121,17 @@ impl<'a> SetCookie<'a> {
     /// the cookie does not keep the promise of its prefix, such as `__Host-`; and if it has `SameSite=None` or
     /// `Partitioned` without `Secure`.
     pub fn check(&self) -> Result<(), InvalidCookie> {
-        let is_fit = |text: Option<&str>, rule: fn(&[u8]) -> bool| text.is_none_or(|it| rule(it.as_bytes()));
+        let is_valid =
+            |text: Option<&str>, rule: fn(&[u8]) -> bool| text.is_none_or(|it| rule(it.as_bytes()));
         let invalid: fn(Box<str>) -> InvalidCookie = if !is_token(self.name.as_bytes()) {
             InvalidCookie::Name
         } else if !is_value(self.value.as_bytes()) {
             InvalidCookie::Value
         } else if self.name.len() + self.value.len() > SetCookie::LEN_MAX {
             InvalidCookie::TooLong
-        } else if !is_fit(self.domain, is_domain) {
+        } else if !is_valid(self.domain, is_domain) {
             InvalidCookie::Domain
-        } else if !is_fit(self.path, is_path) {
+        } else if !is_valid(self.path, is_path) {
             InvalidCookie::Path
         } else if !self.keeps_prefix() {
             InvalidCookie::Prefix
@@ -310,8 +311,8 @@ fn is_domain(text: &[u8]) -> bool {
 
 /// Visible octets without `;`. User agents would replace a path that does not begin with `/`.
 fn is_path(text: &[u8]) -> bool {
-    let is_fit = |octet: &u8| octet.is_ascii_graphic() && *octet != b';';
-    text.first() == Some(&b'/') && text.len() <= ATTRIBUTE_MAX && text.iter().all(is_fit)
+    let is_valid = |octet: &u8| octet.is_ascii_graphic() && *octet != b';';
+    text.first() == Some(&b'/') && text.len() <= ATTRIBUTE_MAX && text.iter().all(is_valid)
 }
 
 /// The name of a cookie, as errors quote it.

@@ -45,7 +45,7 @@ fn date() -> SystemTime {
 }
 
 #[test]
-fn every_attribute_is_spelled_4_1_1() {
+fn every_attribute_is_spelled_rfc6265bis_4_1_1() {
     check(PLAIN, "a=b");
     check(SetCookie { value: "", ..PLAIN }, "a=");
     check(SetCookie { value: "\"b\"", ..PLAIN }, "a=\"b\"");
@@ -100,7 +100,7 @@ fn row_62_no_part_of_a_cookie_breaks_out() {
 }
 
 #[test]
-fn a_cookie_that_user_agents_would_drop_is_refused_5_7() {
+fn a_cookie_that_user_agents_would_drop_is_refused_rfc6265bis_5_7() {
     let (fits, long) = ("a".repeat(4095), "a".repeat(4096));
     assert_eq!(SetCookie { value: &fits, ..PLAIN }.check(), Ok(()));
     check_refused(SetCookie { value: &long, ..PLAIN }, InvalidCookie::TooLong);
@@ -126,7 +126,7 @@ fn a_cookie_that_user_agents_would_drop_is_refused_5_7() {
 }
 
 #[test]
-fn cookies_of_others_are_read_leniently_5_6() {
+fn cookies_of_others_are_read_leniently_rfc6265bis_5_6() {
     check_read("a=b", Some(PLAIN));
     check_read(" a\t= b ; ", Some(PLAIN));
     check_read("a=b=c", Some(SetCookie { value: "b=c", ..PLAIN }));
@@ -157,7 +157,7 @@ fn cookies_of_others_are_read_leniently_5_6() {
 }
 
 #[test]
-fn ages_are_digits_5_6_2() {
+fn ages_are_digits_rfc6265bis_5_6_2() {
     for (age, seconds) in [
         ("60", 60),
         ("0", 0),
@@ -177,7 +177,7 @@ fn ages_are_digits_5_6_2() {
 }
 
 #[test]
-fn a_malformed_cookie_is_ignored_5_6() {
+fn a_malformed_cookie_is_ignored_rfc6265bis_5_6() {
     for field in ["", ";", "=", " = ; Secure", "; a=b", "a=b\0", "a=b\r\nc", "a=\x7f", "a=b; Path=/\x01"] {
         check_read(field, None);
     }
@@ -188,7 +188,7 @@ fn a_malformed_cookie_is_ignored_5_6() {
 }
 
 #[test]
-fn sent_cookies_share_one_line_5_8_1() {
+fn sent_cookies_share_one_line_rfc6265bis_5_8_1() {
     let mut request = Request::default();
     request.headers.append("cookie", "a=1").expect("it is a field");
     request.headers.append("Cookie", "b=2").expect("it is a field");
@@ -198,7 +198,7 @@ fn sent_cookies_share_one_line_5_8_1() {
 }
 
 #[test]
-fn cookies_are_octets_5_6() {
+fn cookies_are_octets_rfc6265bis_5_6() {
     let check = |field: &'static [u8], expected: Option<(&[u8], &[u8])>| {
         let found = RawSetCookie::parse(field).map(|cookie| (cookie.name, cookie.value));
         assert_eq!(found, expected, "{}", field.escape_ascii());

@@ -50,7 +50,7 @@ impl FormBuf {
         self.begin_pair();
         encode(name.as_bytes(), &mut self.text);
         self.text.push('=');
-        value.lend(|value| encode(value, &mut self.text));
+        value.with_bytes(|value| encode(value, &mut self.text));
     }
 
     /// Sets the only value of `name`, in place of its first pair, or else at the end. Other pairs with this name are

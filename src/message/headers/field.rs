@@ -57,7 +57,7 @@ impl std::error::Error for InvalidField {}
 ///
 /// Fails if no field can have it.
 #[inline]
-pub(super) fn fit_value<'a>(name: &str, value: &'a [u8]) -> Result<&'a [u8], InvalidField> {
+pub(super) fn valid_value<'a>(name: &str, value: &'a [u8]) -> Result<&'a [u8], InvalidField> {
     let value = trim(value);
     if is_field_value(value) { Ok(value) } else { Err(invalid_value(name)) }
 }

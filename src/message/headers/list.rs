@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn members_are_trimmed_and_empty_ones_skipped_5_6_1_2() {
+    fn members_are_trimmed_and_empty_ones_skipped_rfc9110_5_6_1_2() {
         check("", &[]);
         check(" \t ", &[]);
         check(",, ,\t,", &[]);
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn commas_in_quoted_strings_do_not_split_5_6_4() {
+    fn commas_in_quoted_strings_do_not_split_rfc9110_5_6_4() {
         check(r#""a,b",c"#, &[r#""a,b""#, "c"]);
         check(r#"x="a,\",b" , c"#, &[r#"x="a,\",b""#, "c"]);
         check(r#""a\\",b"#, &[r#""a\\""#, "b"]);

@@ -19,7 +19,7 @@ pub(crate) use list::{members, trim};
 pub(crate) use name::{FieldName, NameHash, is_field_value, is_tchar, is_token, token_len};
 pub use value::FieldValue;
 
-use self::field::{FieldLine, fit_value, invalid_name};
+use self::field::{FieldLine, invalid_name, valid_value};
 use super::text::date;
 use super::{ImfDate, decimal};
 use crate::memory::{Arena, Reset, Span};
@@ -187,8 +187,8 @@ impl Headers {
         if !is_token(name.as_bytes()) {
             return Err(invalid_name(name));
         }
-        value.lend(|value| {
-            store(self, FieldName::new(name), fit_value(name, value)?);
+        value.with_bytes(|value| {
+            store(self, FieldName::new(name), valid_value(name, value)?);
             Ok(())
         })
     }
@@ -202,7 +202,7 @@ impl Headers {
     ///
     /// Fails if the value is not.
     pub(super) fn put_value(&mut self, name: FieldName<'_>, value: &str) -> Result<(), InvalidField> {
-        self.put(name, fit_value(name.as_str(), value.as_bytes())?);
+        self.put(name, valid_value(name.as_str(), value.as_bytes())?);
         Ok(())
     }
 
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_found_in_any_case_and_keep_theirs_5_1() {
+    fn names_are_found_in_any_case_and_keep_theirs_rfc9110_5_1() {
         let headers = headers(&[("Content-TYPE", "a/b"), ("X-Own", "1")]);
         assert_eq!(headers.get("content-type"), Some(&b"a/b"[..]));
         assert_eq!(headers.get("x-OWN"), Some(&b"1"[..]));
@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_or_value_that_would_break_a_line_is_an_error_5_5() {
+    fn a_name_or_value_that_would_break_a_line_is_an_error_rfc9110_5_5() {
         let mut headers = Headers::new();
         for name in ["", "a b", "a:", "a\r\n", "ä", "a\0"] {
             assert!(matches!(headers.set(name, "x"), Err(InvalidField::Name(_))), "{name:?}");

@@ -104,9 +104,9 @@ const TCHAR: &OctetSet = &OctetSet::ALPHANUMERIC.with(b"!#$%&'*+-.^_`|~");
 /// §5.5).
 #[inline]
 pub(crate) fn is_field_value(text: &[u8]) -> bool {
-    let is_fit = |octet| (octet >= b' ' && octet != 0x7f) || octet == b'\t';
+    let is_valid = |octet| (octet >= b' ' && octet != 0x7f) || octet == b'\t';
     // Without an early exit the compiler checks sixteen octets at once.
-    text.iter().fold(true, |fit, &octet| fit & is_fit(octet))
+    text.iter().fold(true, |valid, &octet| valid & is_valid(octet))
 }
 
 #[cfg(test)]
@@ -164,7 +164,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_tag_is_the_same_in_any_case_5_1() {
+    fn a_tag_is_the_same_in_any_case_rfc9110_5_1() {
         for name in USUAL.iter().copied().chain(FRAMING.map(FieldName::as_str)) {
             assert_eq!(
                 NameHash::new(name.as_bytes()),
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_tokens_5_6_2() {
+    fn names_are_tokens_rfc9110_5_6_2() {
         for name in ["a", "X-Own", "!#$%&'*+-.^_`|~09"] {
             assert!(is_token(name.as_bytes()), "{name}");
         }
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn values_hold_no_controls_5_5() {
+    fn values_hold_no_controls_rfc9110_5_5() {
         for value in ["", "a", "a\tb c", "\u{e9}", "!~"] {
             assert!(is_field_value(value.as_bytes()), "{value}");
         }

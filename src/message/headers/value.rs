@@ -9,13 +9,13 @@ use bytes::Bytes;
 /// Whether the bytes are valid in a field (RFC 9110 §5.5) is checked when they are set.
 pub trait FieldValue {
     /// Calls `then` with the bytes of the value.
-    fn lend<R>(&self, then: impl FnOnce(&[u8]) -> R) -> R;
+    fn with_bytes<R>(&self, then: impl FnOnce(&[u8]) -> R) -> R;
 }
 
 impl<V: FieldValue + ?Sized> FieldValue for &V {
     #[inline]
-    fn lend<R>(&self, then: impl FnOnce(&[u8]) -> R) -> R {
-        (**self).lend(then)
+    fn with_bytes<R>(&self, then: impl FnOnce(&[u8]) -> R) -> R {
+        (**self).with_bytes(then)
     }
 }
 
@@ -23,7 +23,7 @@ macro_rules! bytes_are_values {
     ($($type:ty),*) => {$(
         impl FieldValue for $type {
             #[inline]
-            fn lend<R>(&self, then: impl FnOnce(&[u8]) -> R) -> R {
+            fn with_bytes<R>(&self, then: impl FnOnce(&[u8]) -> R) -> R {
                 then(self.as_ref())
             }
         }
@@ -34,7 +34,7 @@ macro_rules! integers_are_values {
     ($($type:ty),*) => {$(
         impl FieldValue for $type {
             #[inline]
-            fn lend<R>(&self, then: impl FnOnce(&[u8]) -> R) -> R {
+            fn with_bytes<R>(&self, then: impl FnOnce(&[u8]) -> R) -> R {
                 then(itoa::Buffer::new().format(*self).as_bytes())
             }
         }
@@ -45,31 +45,31 @@ bytes_are_values!(str, String, Vec<u8>, [u8], Bytes);
 integers_are_values!(u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize);
 
 impl FieldValue for bool {
-    fn lend<R>(&self, then: impl FnOnce(&[u8]) -> R) -> R {
+    fn with_bytes<R>(&self, then: impl FnOnce(&[u8]) -> R) -> R {
         then(if *self { b"true" } else { b"false" })
     }
 }
 
 impl FieldValue for char {
-    fn lend<R>(&self, then: impl FnOnce(&[u8]) -> R) -> R {
+    fn with_bytes<R>(&self, then: impl FnOnce(&[u8]) -> R) -> R {
         then(self.encode_utf8(&mut [0; 4]).as_bytes())
     }
 }
 
 impl<const N: usize> FieldValue for [u8; N] {
-    fn lend<R>(&self, then: impl FnOnce(&[u8]) -> R) -> R {
+    fn with_bytes<R>(&self, then: impl FnOnce(&[u8]) -> R) -> R {
         then(self)
     }
 }
 
 impl FieldValue for Cow<'_, str> {
-    fn lend<R>(&self, then: impl FnOnce(&[u8]) -> R) -> R {
+    fn with_bytes<R>(&self, then: impl FnOnce(&[u8]) -> R) -> R {
         then(self.as_bytes())
     }
 }
 
 impl FieldValue for Cow<'_, [u8]> {
-    fn lend<R>(&self, then: impl FnOnce(&[u8]) -> R) -> R {
+    fn with_bytes<R>(&self, then: impl FnOnce(&[u8]) -> R) -> R {
         then(self)
     }
 }
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn bool_and_char_are_field_values_9110_5_5() {
+    fn bool_and_char_are_field_values_rfc9110_5_5() {
         check(true, Ok("true"));
         check(false, Ok("false"));
         check('c', Ok("c"));

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn other_hosts_are_refused_9112_3_2() {
+    fn other_hosts_are_refused_rfc9112_3_2() {
         let bad = [
             "a b",
             " a",
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_alone_names_no_host_9110_4_2_1() {
+    fn a_port_alone_names_no_host_rfc9110_4_2_1() {
         for (text, expected) in
             [("a", true), ("a:", true), ("[::1]:80", true), (":80", false), (":", false), ("", false)]
         {

@@ -24,7 +24,7 @@ impl Components {
     }
 
     pub(super) fn origin_form(target: &[u8]) -> Result<Components, InvalidTarget> {
-        let (path, query) = resource(target, 0)?;
+        let (path, query) = path_and_query(target, 0)?;
         Ok(Components { path, query, ..Components::default() })
     }
 
@@ -51,7 +51,7 @@ impl Components {
         let authority = &rest[..memchr::memchr2(b'/', b'?', rest).unwrap_or(rest.len())];
         parse_authority(authority)?;
         let authority = Span::from_slices(authority, target);
-        let (path, query) = resource(target, authority.end())?;
+        let (path, query) = path_and_query(target, authority.end())?;
         Ok(Components { form: TargetForm::Absolute, scheme: Some(scheme), authority, path, query })
     }
 }
@@ -62,7 +62,7 @@ fn parse_authority(text: &[u8]) -> Result<Authority<'_>, InvalidTarget> {
 }
 
 /// The path and the query of `target`, which begin at `start`.
-fn resource(target: &[u8], start: usize) -> Result<(Span, Span), InvalidTarget> {
+fn path_and_query(target: &[u8], start: usize) -> Result<(Span, Span), InvalidTarget> {
     let path_end = start + PATH.prefix_len(&target[start..]);
     let query_start = match target.get(path_end) {
         None => path_end,

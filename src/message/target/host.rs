@@ -19,7 +19,7 @@ pub(crate) fn uri_host(host: &str) -> Result<String, InvalidTarget> {
         let address = literal.strip_suffix(']').and_then(|address| address.parse::<Ipv6Addr>().ok());
         return Ok(format!("[{}]", address.ok_or(InvalidTarget::Authority)?));
     }
-    let name = idna::to_ascii(percent::decoded(host))?;
+    let name = idna::to_ascii(percent::decode_octets(host))?;
     if name.is_empty() || !NORMALIZED.contains_all(name.as_bytes()) {
         return Err(InvalidTarget::Authority);
     }
@@ -68,9 +68,9 @@ fn ipv4(name: &str) -> Option<Ipv4Addr> {
     let numbers = name.split('.').map(number).collect::<Option<Vec<u32>>>()?;
     let (last, front) = numbers.split_last()?;
     let free_bits = u32::BITS.checked_sub(8 * u32::try_from(front.len()).ok()?)?;
-    let is_fit = front.iter().all(|number| *number <= 255) && last.checked_shr(free_bits).unwrap_or(0) == 0;
+    let is_valid = front.iter().all(|number| *number <= 255) && last.checked_shr(free_bits).unwrap_or(0) == 0;
     let high = front.iter().fold(0, |high, number| high << 8 | number);
-    is_fit.then(|| Ipv4Addr::from(high.checked_shl(free_bits).unwrap_or(0) | last))
+    is_valid.then(|| Ipv4Addr::from(high.checked_shl(free_bits).unwrap_or(0) | last))
 }
 
 fn number(label: &str) -> Option<u32> {

@@ -187,7 +187,7 @@ impl Target {
         match text {
             "." | ".." => Err(InvalidTarget::Outside),
             plain if OctetSet::UNRESERVED.contains_all(plain.as_bytes()) => Ok(Cow::Borrowed(plain)),
-            text => Ok(Cow::Owned(percent::segment(text.as_bytes()))),
+            text => Ok(Cow::Owned(percent::encode_segment(text.as_bytes()))),
         }
     }
 
@@ -347,14 +347,14 @@ impl Target {
     #[inline]
     pub(super) fn path_for(&self, method: Method) -> &str {
         match (self.part(self.components.path), self.components.form) {
-            ("", TargetForm::Absolute) => self.resource(method)[0],
+            ("", TargetForm::Absolute) => self.path_and_query(method)[0],
             _ => self.path(),
         }
     }
 
     /// Path and query as they are sent to an origin, in up to two parts (RFC 9112 §3.2.1, §3.2.4).
-    pub(crate) fn resource(&self, method: Method) -> [&str; 2] {
-        match (self.resource_text(), method) {
+    pub(crate) fn path_and_query(&self, method: Method) -> [&str; 2] {
+        match (self.path_and_query_as_sent(), method) {
             ("", Method::Options) if self.components.form == TargetForm::Absolute => ["*", ""],
             // An empty path is the same as "/" (RFC 9110 §4.2.3).
             ("", _) => ["/", ""],
@@ -364,7 +364,7 @@ impl Target {
     }
 
     /// Path and query as they were sent.
-    fn resource_text(&self) -> &str {
+    fn path_and_query_as_sent(&self) -> &str {
         let start = match self.components.form {
             TargetForm::Absolute => self.components.authority.end(),
             TargetForm::Origin | TargetForm::Authority | TargetForm::Asterisk => 0,
@@ -439,7 +439,7 @@ pub enum TargetForm {
 
 /// Decodes a path, or a segment of one.
 pub(super) fn decode(raw: &str) -> Result<Cow<'_, str>, InvalidText> {
-    percent::decode(raw, Plus::Sign).map_err(|_| InvalidText::Path)
+    percent::decode(raw, Plus::Literal).map_err(|_| InvalidText::Path)
 }
 
 #[cfg(test)]
@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn origin_form_is_path_and_query_3_2_1() {
+    fn origin_form_is_path_and_query_rfc9112_3_2_1() {
         let origin = |path, query| Ok((TargetForm::Origin, None, None, path, query));
         check(Method::Get, "/", origin("/", ""));
         check(Method::Get, "/a/b;c=1", origin("/a/b;c=1", ""));
@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn absolute_form_has_scheme_and_host_3_2_2() {
+    fn absolute_form_has_scheme_and_host_rfc9112_3_2_2() {
         let absolute = |scheme, authority, path, query| {
             Ok((TargetForm::Absolute, Some(scheme), Some(authority), path, query))
         };
@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn absolute_form_needs_a_good_authority_9110_4_2() {
+    fn absolute_form_needs_a_good_authority_rfc9110_4_2() {
         let bad = [
             "http://",
             "http:///a",
@@ -530,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn authority_form_is_for_connect_only_3_2_3() {
+    fn authority_form_is_for_connect_only_rfc9112_3_2_3() {
         let authority = |host| Ok((TargetForm::Authority, None, Some(host), "", ""));
         check(Method::Connect, "h:443", authority("h:443"));
         check(Method::Connect, "[::1]:1", authority("[::1]:1"));
@@ -562,18 +562,18 @@ mod tests {
     }
 
     #[test]
-    fn asterisk_form_is_for_options_only_3_2_4() {
+    fn asterisk_form_is_for_options_only_rfc9112_3_2_4() {
         check(Method::Options, "*", Ok((TargetForm::Asterisk, None, None, "*", "")));
         check_refused(Method::Get, &["*", "", "foo", "?a", "#", "./a", " /", "\\"], InvalidTarget::Form);
         check_refused(Method::Options, &["**", "*/", "*?a", ""], InvalidTarget::Form);
     }
 
     #[test]
-    fn what_a_reader_could_take_for_an_end_is_refused_9112_3_2() {
+    fn what_a_reader_could_take_for_an_end_is_refused_rfc9112_3_2() {
         for char in ('\0'..='\u{ff}').chain(['\u{2028}', '\u{ff0f}', '\u{1f600}']) {
             let in_query = !char.is_control() && !matches!(char, ' ' | '#');
             let in_path = in_query && char != '\\';
-            for (before, is_fit) in [
+            for (before, is_valid) in [
                 ("/a", in_path),
                 ("/a?b", in_query),
                 ("http://h/", in_path),
@@ -582,7 +582,7 @@ mod tests {
             ] {
                 let target = format!("{before}{char}c");
                 let found = parsed(Method::Get, &target).map(|target| target.as_str().to_owned());
-                assert_eq!(found, if is_fit { Ok(target) } else { Err(InvalidTarget::Byte) }, "{char:?}");
+                assert_eq!(found, if is_valid { Ok(target) } else { Err(InvalidTarget::Byte) }, "{char:?}");
             }
         }
     }
@@ -719,7 +719,7 @@ mod tests {
         target.reset();
         assert_eq!((&target, target.as_str(), target.path()), (&Target::default(), "/", "/"));
         assert_eq!((target.authority(), target.query().is_empty()), (None, true));
-        assert_eq!(target.resource(Method::Options), ["/", ""]);
+        assert_eq!(target.path_and_query(Method::Options), ["/", ""]);
         assert!(target.text.capacity() >= 22);
         target.set_url(&format!("/{}", "a".repeat(TEXT_KEPT_MAX))).unwrap();
         target.reset();

@@ -20,7 +20,7 @@ pub(super) struct Url {
 impl Url {
     /// Reads an absolute URL, or a path with an optional query.
     pub(super) fn parse(url: &[u8]) -> Result<Url, InvalidTarget> {
-        let url = stripped(url);
+        let url = without_blanks(url);
         match (split_scheme(&url)?, url.first()) {
             (Some((scheme, rest)), _) => Url::absolute(scheme, rest),
             (None, Some(first)) if is_slash(first) => {
@@ -38,14 +38,14 @@ impl Url {
         let (Some(base_scheme), Some(authority)) = (base.scheme_kind(), base.authority()) else {
             return Err(InvalidTarget::Form);
         };
-        let reference = stripped(reference);
+        let reference = without_blanks(reference);
         let (scheme, rest) = match split_scheme(&reference)? {
             None => (base_scheme, &*reference),
             // Not an absolute URL: `http:a` is `a`, if the base has that scheme, too.
             Some((scheme, rest)) if scheme == base_scheme => (scheme, rest),
             Some((scheme, rest)) => return Url::absolute(scheme, rest).map(Url::with_path),
         };
-        let (path, query) = split_query(base.resource_text().as_bytes());
+        let (path, query) = split_query(base.path_and_query_as_sent().as_bytes());
         let folder = path.iter().rposition(is_slash).map_or(&b"/"[..], |slash| &path[..=slash]);
         let resource = match rest {
             [first, second, ..] if is_slash(first) && is_slash(second) => {
@@ -72,7 +72,7 @@ impl Url {
         let mut text = format!("{}://", scheme.as_str());
         let start = text.len();
         text.push_str(&host::uri_host(host)?);
-        if let Some(port) = other_port(port.unwrap_or_default(), scheme)? {
+        if let Some(port) = non_default_port(port.unwrap_or_default(), scheme)? {
             text.push_str(&format!(":{port}"));
         }
         let authority = Span::new(start, text.len() - start);
@@ -141,7 +141,7 @@ pub(super) fn parse_normalized(url: &str) -> Option<Components> {
     let is_rooted = path.first() == Some(&b'/') || (scheme.is_some() && end == 0);
     let is_exact = memchr::memchr2_iter(b'.', b'%', &resource[..end]).all(|at| {
         let is_first = at > 0 && at < path.len() && path[at - 1] == b'/';
-        let is_escape = || percent::escape(&resource[at..end]).is_some();
+        let is_escape = || percent::decode_escape(&resource[at..end]).is_some();
         (resource[at] == b'.' || is_escape()) && !(is_first && is_dot_segment(&path[at..]))
     });
     components.path = Span::new(start, path.len());
@@ -153,14 +153,14 @@ pub(super) fn parse_normalized(url: &str) -> Option<Components> {
 fn normalized_port_len(text: &str, scheme: Scheme) -> Option<usize> {
     let Some(text) = text.strip_prefix(':') else { return Some(0) };
     let digits = &text[..text.bytes().take_while(u8::is_ascii_digit).count()];
-    match other_port(digits, scheme) {
+    match non_default_port(digits, scheme) {
         Ok(Some(_)) if digits == "0" || !digits.starts_with('0') => Some(":".len() + digits.len()),
         _ => None,
     }
 }
 
 /// The port, if it is not the default.
-fn other_port(digits: &str, scheme: Scheme) -> Result<Option<u16>, InvalidTarget> {
+fn non_default_port(digits: &str, scheme: Scheme) -> Result<Option<u16>, InvalidTarget> {
     let port = port_number(digits.as_bytes()).ok_or(InvalidTarget::Authority)?;
     Ok(port.filter(|port| *port != scheme.port()))
 }
@@ -170,7 +170,7 @@ fn authorization(userinfo: &str) -> Result<Option<Box<str>>, InvalidTarget> {
     match userinfo.split_once(':').unwrap_or((userinfo, "")) {
         ("", "") => Ok(None),
         (user, password) => {
-            let basic = basic_credentials(&percent::decoded(user), &percent::decoded(password));
+            let basic = basic_credentials(&percent::decode_octets(user), &percent::decode_octets(password));
             Ok(Some(basic.map_err(|_| InvalidTarget::Userinfo)?.into()))
         }
     }
@@ -178,7 +178,7 @@ fn authorization(userinfo: &str) -> Result<Option<Box<str>>, InvalidTarget> {
 
 /// Without its fragment, and without what browsers drop: controls and spaces at both ends, tabs and ends of lines
 /// anywhere.
-fn stripped(url: &[u8]) -> Vec<u8> {
+fn without_blanks(url: &[u8]) -> Vec<u8> {
     let is_dropped = |octet: &u8| *octet <= b' ';
     let start = url.iter().take_while(|octet| is_dropped(octet)).count();
     let end = url.iter().rposition(|octet| !is_dropped(octet)).map_or(start, |last| last + 1);
@@ -213,7 +213,7 @@ fn append_path(path: &[u8], text: &mut String) {
     let (start, path) = (text.len(), path.split_first().map_or(path, |(_slash, path)| path));
     let mut segments = path.split(is_slash).peekable();
     while let Some(segment) = segments.next() {
-        let dots = dots(segment);
+        let dots = dot_count(segment);
         if dots == 2 {
             let parent = text[start..].rfind('/').map_or(start, |slash| start + slash);
             text.truncate(parent);
@@ -229,7 +229,7 @@ fn append_path(path: &[u8], text: &mut String) {
 }
 
 /// How many dots a segment consists of, escaped or not; 0 if there is anything else.
-fn dots(segment: &[u8]) -> usize {
+fn dot_count(segment: &[u8]) -> usize {
     let (mut rest, mut dots) = (segment, 0);
     while let [b'.', behind @ ..] | [b'%', b'2', b'e' | b'E', behind @ ..] = rest {
         (rest, dots) = (behind, dots + 1);
@@ -240,7 +240,7 @@ fn dots(segment: &[u8]) -> usize {
 /// Whether `path` begins with a segment `.` or `..`.
 fn is_dot_segment(path: &[u8]) -> bool {
     let segment = path.split(|octet| *octet == b'/').next().unwrap_or_default();
-    matches!(dots(segment), 1 | 2)
+    matches!(dot_count(segment), 1 | 2)
 }
 
 /// `pchar` without escapes (RFC 3986 §3.3).

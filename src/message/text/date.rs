@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn all_three_forms_of_a_date_are_read_5_6_7() {
+    fn all_three_forms_of_a_date_are_read_rfc9110_5_6_7() {
         check("Sun, 06 Nov 1994 08:49:37 GMT", Some(784_111_777));
         check("Sunday, 06-Nov-94 08:49:37 GMT", Some(784_111_777));
         check("Sun Nov  6 08:49:37 1994", Some(784_111_777));
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn any_other_form_is_no_date_5_6_7() {
+    fn any_other_form_is_no_date_rfc9110_5_6_7() {
         check("", None);
         check("784111777", None);
         check("Sun, 06 Nov 1994 08:49:37", None);

@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_is_digits_only_9110_8_6() {
+    fn a_number_is_digits_only_rfc9110_8_6() {
         for (text, expected) in
             [("0", Some(0)), ("00042", Some(42)), ("18446744073709551615", Some(u64::MAX))]
         {

@@ -100,10 +100,10 @@ fn signed(text: &[u8]) -> Option<i64> {
 /// Whether `text` is a decimal float as everyone reads it, with digits at both ends; `str::parse` accepts more.
 fn is_float(text: &[u8]) -> bool {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
-    let is_fit = |octet: &u8| octet.is_ascii_digit() || b".eE+-".contains(octet);
+    let is_valid = |octet: &u8| octet.is_ascii_digit() || b".eE+-".contains(octet);
     let ends = digits.first().zip(digits.last());
     ends.is_some_and(|(first, last)| first.is_ascii_digit() && last.is_ascii_digit())
-        && digits.iter().all(is_fit)
+        && digits.iter().all(is_valid)
 }
 
 #[cfg(test)]

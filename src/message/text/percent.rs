@@ -7,7 +7,7 @@ use super::octet_set::OctetSet;
 
 /// The octet that the escape at the front of `text` denotes, if there is one.
 #[inline]
-pub(in crate::message) fn escape(text: &[u8]) -> Option<u8> {
+pub(in crate::message) fn decode_escape(text: &[u8]) -> Option<u8> {
     match *text {
         [b'%', high, low, ..] => Some(hex_digit(high)? << 4 | hex_digit(low)?),
         _ => None,
@@ -17,7 +17,7 @@ pub(in crate::message) fn escape(text: &[u8]) -> Option<u8> {
 /// Decodes `text` once, without copying if it contains no escape. A malformed escape stands for itself.
 pub(in crate::message) fn decode(text: &str, plus: Plus) -> Result<Cow<'_, str>, FromUtf8Error> {
     let first = match plus {
-        Plus::Sign => memchr::memchr(b'%', text.as_bytes()),
+        Plus::Literal => memchr::memchr(b'%', text.as_bytes()),
         Plus::Space => memchr::memchr2(b'%', b'+', text.as_bytes()),
     };
     if first.is_none() {
@@ -29,9 +29,9 @@ pub(in crate::message) fn decode(text: &str, plus: Plus) -> Result<Cow<'_, str>,
 }
 
 /// The decoded octets of `text`, which is part of a URI and need not be UTF-8.
-pub(crate) fn decoded(text: &str) -> Vec<u8> {
+pub(crate) fn decode_octets(text: &str) -> Vec<u8> {
     let mut decoded = Vec::with_capacity(text.len());
-    decoded.extend(octets(text, Plus::Sign));
+    decoded.extend(octets(text, Plus::Literal));
     decoded
 }
 
@@ -39,7 +39,7 @@ pub(crate) fn decoded(text: &str) -> Vec<u8> {
 pub(in crate::message) fn octets(text: &str, plus: Plus) -> impl Iterator<Item = u8> {
     let mut rest = text.as_bytes();
     std::iter::from_fn(move || {
-        let (octet, used) = match (escape(rest), *rest.first()?) {
+        let (octet, used) = match (decode_escape(rest), *rest.first()?) {
             (Some(octet), _) => (octet, 3),
             (None, b'+') if plus == Plus::Space => (b' ', 1),
             (None, octet) => (octet, 1),
@@ -52,7 +52,7 @@ pub(in crate::message) fn octets(text: &str, plus: Plus) -> impl Iterator<Item =
 /// Whether each `%` is followed by two digits.
 pub(crate) fn is_well_formed(text: &str) -> bool {
     let text = text.as_bytes();
-    memchr::memchr_iter(b'%', text).all(|at| escape(&text[at..]).is_some())
+    memchr::memchr_iter(b'%', text).all(|at| decode_escape(&text[at..]).is_some())
 }
 
 /// Appends `octets` to `text`, escaped except for those in `plain`, which is ASCII.
@@ -67,7 +67,7 @@ pub(crate) fn encode(octets: &[u8], plain: &OctetSet, text: &mut String) {
 }
 
 /// Escapes `octets` as one segment of a path (RFC 3986 §3.3), except for those that are unreserved.
-pub(crate) fn segment(octets: &[u8]) -> String {
+pub(crate) fn encode_segment(octets: &[u8]) -> String {
     let mut segment = String::with_capacity(octets.len() + 8);
     encode(octets, &OctetSet::UNRESERVED, &mut segment);
     segment
@@ -77,7 +77,7 @@ pub(crate) fn segment(octets: &[u8]) -> String {
 pub(in crate::message) fn encode_once(octets: &[u8], plain: &OctetSet, text: &mut String) {
     let mut rest = octets;
     while let Some((octet, behind)) = rest.split_first() {
-        let kept = if escape(rest).is_some() { "%XX".len() } else { plain.prefix_len(rest) };
+        let kept = if decode_escape(rest).is_some() { "%XX".len() } else { plain.prefix_len(rest) };
         text.extend(rest[..kept].iter().copied().map(char::from));
         rest = match kept {
             0 => {
@@ -93,7 +93,7 @@ pub(in crate::message) fn encode_once(octets: &[u8], plain: &OctetSet, text: &mu
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::message) enum Plus {
     /// Itself, as everywhere in a URI.
-    Sign,
+    Literal,
     /// A space, as in `application/x-www-form-urlencoded`.
     Space,
 }
@@ -108,7 +108,7 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expected: &str) {
-        assert_eq!(decode(text, Plus::Sign).as_deref(), Ok(expected));
+        assert_eq!(decode(text, Plus::Literal).as_deref(), Ok(expected));
     }
 
     #[test]
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn octets_that_are_not_utf8_are_an_error() {
         for text in ["%ff", "%c3", "%c3%28", "%c0%af", "%ed%a0%80", "ok%80"] {
-            assert!(decode(text, Plus::Sign).is_err(), "{text}");
+            assert!(decode(text, Plus::Literal).is_err(), "{text}");
         }
     }
 
@@ -147,7 +147,7 @@ mod tests {
         let octets = Vec::from_iter(0..=u8::MAX);
         text.clear();
         encode(&octets, &OctetSet::UNRESERVED, &mut text);
-        assert!(super::octets(&text, Plus::Sign).eq(octets), "each comes back");
+        assert!(super::octets(&text, Plus::Literal).eq(octets), "each comes back");
     }
 
     #[test]
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn nothing_is_allocated_where_nothing_is_escaped() {
-        assert!(matches!(decode("a+b", Plus::Sign), Ok(Cow::Borrowed("a+b"))));
+        assert!(matches!(decode("a+b", Plus::Literal), Ok(Cow::Borrowed("a+b"))));
         assert!(matches!(decode("ab", Plus::Space), Ok(Cow::Borrowed("ab"))));
     }
 }

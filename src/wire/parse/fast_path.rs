@@ -61,7 +61,7 @@ pub(super) fn status_line(head: &[u8]) -> Option<StatusLine> {
         _ => return None,
     };
     let (code, rest) = rest.split_first_chunk::<3>()?;
-    let status = Status::received(decimal(code)?.try_into().ok()?)?;
+    let status = Status::from_received(decimal(code)?.try_into().ok()?)?;
     let reason = rest.strip_prefix(b" ")?;
     let rest = &reason[prefix_len(reason, unlike_text)..];
     rest.starts_with(b"\r\n").then_some(StatusLine {

@@ -114,7 +114,7 @@ fn parse<const N: usize>(
         Err(httparse::Error::Token | httparse::Error::Status) => return Err(WireError::StatusLine),
         Err(error) => return Err(head_error(error)),
     };
-    response.status = parsed.code.and_then(Status::received).ok_or(WireError::StatusLine)?;
+    response.status = parsed.code.and_then(Status::from_received).ok_or(WireError::StatusLine)?;
     let is_folded = folding == Folding::Read && is_folded(parsed.headers, &input[..len])?;
     record(parsed.headers, &input[..len], &mut response.headers)?;
     Ok(Some(ResponseHead { len, version: version(parsed.version), is_folded }))
