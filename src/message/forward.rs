@@ -2,7 +2,7 @@
 
 use super::percent;
 use super::{
-    FieldName, Headers, InvalidTarget, Method, Request, Response, Target, Version, members,
+    FRAMING_FIELDS, FieldName, Headers, InvalidTarget, Method, Request, Response, Target, Version,
     saturating_decimal,
 };
 
@@ -151,7 +151,7 @@ impl Request {
 
     /// Whether nothing tells of a body (RFC 9112 §6.3).
     fn has_no_content(&self) -> bool {
-        self.body.is_empty() && !FRAMING.iter().any(|name| self.headers.contains(name))
+        self.body.is_empty() && !FRAMING_FIELDS.iter().any(|name| self.headers.contains(name))
     }
 }
 
@@ -210,63 +210,6 @@ impl Response {
         self
     }
 }
-
-impl Headers {
-    /// The headers of a message that may go to the next hop. Those that frame the body are kept, since the same body
-    /// follows.
-    pub(crate) fn forwarded(&self) -> Headers {
-        self.forwarded_trailers(self)
-    }
-
-    /// The trailers of a message that may go to the next hop, by what its `headers` list.
-    pub(crate) fn forwarded_trailers(&self, headers: &Headers) -> Headers {
-        let mut onward = Headers::new();
-        onward.append_all_but(&HOP_BY_HOP, self);
-        onward.remove_listed(headers);
-        onward
-    }
-
-    /// Keeps only what may go to the next hop. Returns the lines of `connection`, by which the trailers are judged.
-    pub(crate) fn forward(&mut self) -> Headers {
-        let mut connection = Headers::new();
-        for line in self.named(FieldName::CONNECTION) {
-            connection.push(FieldName::CONNECTION, line);
-        }
-        for hop in HOP_BY_HOP {
-            self.remove(hop.as_str());
-        }
-        self.remove_listed(&connection);
-        connection
-    }
-
-    /// Removes the fields that the `connection` of these `headers` lists.
-    fn remove_listed(&mut self, headers: &Headers) {
-        // One pass over the options, instead of one for each field: a peer can list tens of thousands of them.
-        for option in headers.named(FieldName::CONNECTION).flat_map(members) {
-            if let Ok(option) = str::from_utf8(option)
-                && !FRAMING.iter().any(|framing| framing.eq_ignore_ascii_case(option))
-            {
-                self.remove(option);
-            }
-        }
-    }
-}
-
-/// Fields that frame the body. No peer has them removed, or the body would be lost with them.
-const FRAMING: [&str; 2] = ["content-length", "transfer-encoding"];
-
-/// Fields from one hop to the next only; `host` is set anew.
-const HOP_BY_HOP: [FieldName<'static>; 9] = [
-    FieldName::CONNECTION,
-    FieldName::EXPECT,
-    FieldName::HOST,
-    FieldName::KEEP_ALIVE,
-    FieldName::new("proxy-authenticate"),
-    FieldName::new("proxy-authorization"),
-    FieldName::new("proxy-connection"),
-    FieldName::TE,
-    FieldName::UPGRADE,
-];
 
 #[cfg(test)]
 mod tests {

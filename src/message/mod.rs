@@ -12,7 +12,7 @@ mod status;
 mod target;
 mod version;
 
-mod headers;
+mod fields;
 
 mod body;
 #[cfg(any(feature = "fs", feature = "multipart"))]
@@ -38,12 +38,12 @@ pub use charset::InvalidCharset;
 pub(crate) use content::ContentError;
 pub use cookie::{Cookies, InvalidCookie, RawSetCookie, SameSite, SetCookie};
 pub use credentials::BasicAuth;
-pub use form::{Form, FormBuf, FormPairs, InvalidForm, InvalidValue};
-pub(crate) use headers::{
-    CONTENT_FIELDS, FieldName, NameHash, Repeated, is_field_value, is_tchar, is_token, members, token_len,
-    trim,
+pub(crate) use fields::{
+    CONTENT_FIELDS, FRAMING_FIELDS, FieldName, NameHash, Repeated, is_field_value, is_tchar, is_token,
+    members, token_len, trim,
 };
-pub use headers::{FieldValue, Headers, HeadersIter, InvalidField};
+pub use fields::{FieldValue, Headers, HeadersIter, InvalidField};
+pub use form::{Form, FormBuf, FormPairs, InvalidForm, InvalidValue};
 pub use invalid_request::InvalidRequest;
 pub use method::{ExtensionMethod, InvalidMethod, Method};
 #[cfg(feature = "fs")]

@@ -5,8 +5,9 @@ use std::time::{Duration, SystemTime};
 
 use super::date;
 use crate::error::Excerpt;
-use crate::message::headers::is_field_value;
-use crate::message::{FieldName, Headers, ImfDate, OctetSet, is_token, saturating_decimal, trim};
+use crate::message::{
+    FieldName, Headers, ImfDate, OctetSet, is_field_value, is_token, saturating_decimal, trim,
+};
 
 /// A `Set-Cookie` field: a name, a value, and attributes that tell user agents how to treat the cookie.
 ///

@@ -1,28 +1,14 @@
 //! [`Headers`]: the field lines of one message, in order (RFC 9110 §5).
 
-mod append;
-mod content_fields;
-mod field;
-mod headers_iter;
-mod list;
-mod name;
-mod received;
-mod value;
-
 use std::fmt;
+use std::slice;
 use std::time::SystemTime;
 
-pub(crate) use content_fields::CONTENT_FIELDS;
-pub use field::InvalidField;
-pub use headers_iter::HeadersIter;
-pub(crate) use list::{members, trim};
-pub(crate) use name::{FieldName, NameHash, is_field_value, is_tchar, is_token, token_len};
-pub use value::FieldValue;
-
-use self::field::{FieldLine, invalid_name, valid_value};
-use super::text::date;
-use super::{ImfDate, decimal};
+use super::name::{FRAMING_FIELDS, FieldName, HOP_BY_HOP, NameHash, is_token};
+use super::value::{FieldValue, InvalidField, contains_token, invalid_name, members, valid_value};
 use crate::memory::{Arena, Reset, Span};
+use crate::message::text::date;
+use crate::message::{ImfDate, decimal};
 
 /// The fields of a message, in order, with their names in the case in which they were received or set.
 ///
@@ -84,6 +70,15 @@ impl Headers {
         self.store(name, value, Headers::push)
     }
 
+    /// Appends all lines of `other`, in order.
+    pub fn append_all(&mut self, other: &Headers) {
+        let Some(lines) = other.as_wire() else { return self.append_all_but(&[], other) };
+        let start = self.text.len();
+        self.text.extend(lines);
+        self.fields.extend(other.fields.iter().map(|field| field.shifted(start)));
+        self.present |= other.present;
+    }
+
     /// Sets a date field, such as `last-modified` (RFC 9110 §5.6.7), to the second.
     ///
     /// # Errors
@@ -137,7 +132,7 @@ impl Headers {
     /// Returns whether the comma-separated list in this field, over all its lines, has the member `token`, in any case
     /// (RFC 9110 §5.6.1).
     pub fn contains_token(&self, name: &str, token: &str) -> bool {
-        self.all(name).any(|value| list::contains_token(value, token.as_bytes()))
+        self.all(name).any(|value| contains_token(value, token.as_bytes()))
     }
 
     /// Returns all lines, in order.
@@ -201,7 +196,11 @@ impl Headers {
     /// # Errors
     ///
     /// Fails if the value is not.
-    pub(super) fn put_value(&mut self, name: FieldName<'_>, value: &str) -> Result<(), InvalidField> {
+    pub(in crate::message) fn put_value(
+        &mut self,
+        name: FieldName<'_>,
+        value: &str,
+    ) -> Result<(), InvalidField> {
         self.put(name, valid_value(name.as_str(), value.as_bytes())?);
         Ok(())
     }
@@ -278,7 +277,7 @@ impl Headers {
     }
 
     /// Appends a field that is known to be valid, with its value in pieces.
-    pub(super) fn push_joined(&mut self, name: FieldName<'_>, pieces: &[&str]) {
+    pub(in crate::message) fn push_joined(&mut self, name: FieldName<'_>, pieces: &[&str]) {
         let front = self.text.push_all([name.as_str().as_bytes(), b": "]);
         let value_start = self.text.len();
         pieces.iter().for_each(|piece| self.text.extend(piece.as_bytes()));
@@ -349,6 +348,94 @@ impl Headers {
     pub(crate) fn as_wire(&self) -> Option<&[u8]> {
         (!self.is_patched).then(|| self.text.as_slice())
     }
+
+    /// Appends the lines of `other` that have none of these names, in order.
+    pub(crate) fn append_all_but(&mut self, names: &[FieldName<'_>], other: &Headers) {
+        self.text.spare(other.text.len());
+        self.fields.reserve(other.fields.len());
+        let is_wanted = |field: &&FieldLine| !names.iter().any(|name| field.is(*name, &other.text));
+        for FieldLine { hash, name, value } in other.fields.iter().filter(is_wanted) {
+            self.push_line(*hash, &other.text[*name], &other.text[*value]);
+        }
+    }
+
+    /// Forgets all lines, before those of a received head are noted, whose bytes will be put into
+    /// [`Headers::text_mut`].
+    #[inline]
+    pub(crate) fn begin_received(&mut self) {
+        let Headers { text: _, fields, present, is_patched } = self;
+        fields.clear();
+        *present = 0;
+        *is_patched = true;
+    }
+
+    /// Notes where a line is.
+    #[inline]
+    pub(crate) fn push_received(&mut self, hash: NameHash, name: Span, value: Span) {
+        self.fields.push(FieldLine { hash, name, value });
+        self.present |= hash.bit();
+    }
+
+    /// Forgets the noted lines with such a value.
+    pub(crate) fn remove_received(&mut self, is_bad: impl Fn(Span) -> bool) {
+        self.fields.retain(|field| !is_bad(field.value));
+    }
+
+    /// The arena that the spans of [`Headers::push_received`] point into.
+    #[inline]
+    pub(crate) fn text_mut(&mut self) -> &mut Arena {
+        &mut self.text
+    }
+
+    /// Replaces line ends in values, and the blanks around them, with spaces (RFC 9112 §5.2).
+    pub(crate) fn unfold(&mut self) {
+        for field in &mut self.fields {
+            let mut unfolded = self.text[field.value].to_vec();
+            let is_blank = u8::is_ascii_whitespace;
+            let runs = unfolded.chunk_by_mut(|one, next| is_blank(one) == is_blank(next));
+            runs.filter(|run| run.contains(&b'\n')).for_each(|fold| fold.fill(b' '));
+            field.value = self.text.overwrite(field.value, &unfolded);
+        }
+    }
+
+    /// The headers of a message that may go to the next hop. Those that frame the body are kept, since the same body
+    /// follows.
+    pub(crate) fn forwarded(&self) -> Headers {
+        self.forwarded_trailers(self)
+    }
+
+    /// The trailers of a message that may go to the next hop, by what its `headers` list.
+    pub(crate) fn forwarded_trailers(&self, headers: &Headers) -> Headers {
+        let mut onward = Headers::new();
+        onward.append_all_but(&HOP_BY_HOP, self);
+        onward.remove_listed(headers);
+        onward
+    }
+
+    /// Keeps only what may go to the next hop. Returns the lines of `connection`, by which the trailers are judged.
+    pub(crate) fn forward(&mut self) -> Headers {
+        let mut connection = Headers::new();
+        for line in self.named(FieldName::CONNECTION) {
+            connection.push(FieldName::CONNECTION, line);
+        }
+        for hop in HOP_BY_HOP {
+            self.remove(hop.as_str());
+        }
+        self.remove_listed(&connection);
+        connection
+    }
+
+    /// Removes the fields that the `connection` of these `headers` lists.
+    fn remove_listed(&mut self, headers: &Headers) {
+        // One pass over the options, instead of one for each field: a peer can list tens of thousands of them.
+        for option in headers.named(FieldName::CONNECTION).flat_map(members) {
+            if let Ok(option) = str::from_utf8(option)
+                && !FRAMING_FIELDS.iter().any(|framing| framing.eq_ignore_ascii_case(option))
+            {
+                self.remove(option);
+            }
+        }
+    }
 }
 
 /// There are several lines with a name that should have one.
@@ -394,6 +481,63 @@ impl<'a> IntoIterator for &'a Headers {
 
     fn into_iter(self) -> HeadersIter<'a> {
         self.iter()
+    }
+}
+
+/// Iterates over the names and values of all lines of [`Headers`], in order.
+#[derive(Clone)]
+pub struct HeadersIter<'a> {
+    text: &'a Arena,
+    fields: slice::Iter<'a, FieldLine>,
+}
+
+impl<'a> HeadersIter<'a> {
+    #[inline]
+    fn new(text: &'a Arena, fields: &'a [FieldLine]) -> HeadersIter<'a> {
+        HeadersIter { text, fields: fields.iter() }
+    }
+}
+
+impl<'a> Iterator for HeadersIter<'a> {
+    type Item = (&'a str, &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let field = self.fields.next()?;
+        let name = str::from_utf8(&self.text[field.name]).expect("a field name is a token");
+        Some((name, &self.text[field.value]))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.fields.size_hint()
+    }
+}
+
+impl ExactSizeIterator for HeadersIter<'_> {}
+
+impl fmt::Debug for HeadersIter<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.clone().map(|(name, _)| name)).finish()
+    }
+}
+
+/// Where one field line is in the text of its [`Headers`].
+#[derive(Clone, Copy)]
+struct FieldLine {
+    hash: NameHash,
+    name: Span,
+    value: Span,
+}
+
+impl FieldLine {
+    #[inline]
+    fn is(&self, name: FieldName<'_>, text: &Arena) -> bool {
+        self.hash == name.hash() && name.is(&text[self.name])
+    }
+
+    /// This line in a text that has `len` more bytes in front.
+    #[inline]
+    fn shifted(self, len: usize) -> FieldLine {
+        FieldLine { name: self.name.shifted(len), value: self.value.shifted(len), ..self }
     }
 }
 
