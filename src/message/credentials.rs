@@ -1,11 +1,12 @@
-//! Credentials in the field `authorization` (RFC 9110 §11.6.2): [`BasicAuth`] (RFC 7617) and bearer tokens (RFC 6750).
+//! [`BasicAuth`] (RFC 7617) and bearer tokens (RFC 6750): credentials in the field `authorization` (RFC 9110 §11.6.2).
 
+use std::error::Error;
 use std::fmt;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 
-use super::{FieldName, InvalidCredentials, OctetSet, Request, basic_credentials};
+use super::OctetSet;
 
 /// The user-id and password of the scheme Basic (RFC 7617), as [`Request::basic_auth`] returns them.
 ///
@@ -21,140 +22,15 @@ pub struct BasicAuth {
     pub password: String,
 }
 
-impl Request {
-    /// Sets `authorization` to a user-id and a password, with the scheme Basic (RFC 7617), in UTF-8.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the user-id contains a colon, or either contains a control character.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use corehttp::Request;
-    ///
-    /// let mut request = Request::get("https://example.com/")?;
-    /// request.set_basic_auth("Aladdin", "open sesame")?;
-    /// assert_eq!(request.headers.text("authorization"), Some("Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[doc(alias = "basic_auth")]
-    pub fn set_basic_auth(&mut self, user_id: &str, password: &str) -> Result<(), InvalidCredentials> {
-        let value = basic_credentials(user_id.as_bytes(), password.as_bytes())?;
-        self.headers.put(AUTHORIZATION, value.as_bytes());
-        Ok(())
-    }
-
-    /// Sets `authorization` to a bearer token (RFC 6750), such as an OAuth 2.0 token or a JWT.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the token is empty, or contains anything but letters, digits and `-._~+/`, followed by any number of
-    /// `=`. For a server that issues other tokens, set the field with [`Headers::set`](crate::Headers::set).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use corehttp::Request;
-    ///
-    /// let mut request = Request::get("https://example.com/")?;
-    /// request.set_bearer_token("mF_9.B5f-4.1JqM")?;
-    /// assert_eq!(request.headers.text("authorization"), Some("Bearer mF_9.B5f-4.1JqM"));
-    /// assert!(request.set_bearer_token("two words").is_err());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[doc(alias = "bearer_auth")]
-    pub fn set_bearer_token(&mut self, token: &str) -> Result<(), InvalidCredentials> {
-        if !is_token68(token) {
-            return Err(InvalidCredentials::Token);
-        }
-        self.headers.put(AUTHORIZATION, format!("Bearer {token}").as_bytes());
-        Ok(())
-    }
-
-    /// Returns the user-id and password in `authorization`, if its scheme is Basic (RFC 7617), or else those of the URL.
-    /// Also returns `None` if they are malformed or not UTF-8, or if the field is repeated: the answer is a challenge in
-    /// each case.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use corehttp::{Context, Status};
-    ///
-    /// fn admin(ctx: &mut Context) -> corehttp::Result {
-    ///     match ctx.request.basic_auth() {
-    ///         Some(auth) if is_right(&auth.user_id, &auth.password) => ctx.response.set_text("Welcome!"),
-    ///         _ => {
-    ///             let challenge = r#"Basic realm="admin", charset="UTF-8""#;
-    ///             ctx.response.headers.set("www-authenticate", challenge)?;
-    ///             return Err(Status::UNAUTHORIZED.into());
-    ///         }
-    ///     }
-    ///     Ok(())
-    /// }
-    /// # fn is_right(user_id: &str, password: &str) -> bool { (user_id, password) == ("Ada", "secret") }
-    /// # let service = corehttp::Server::new().service(admin);
-    /// # let mut request = corehttp::Request::get("/")?;
-    /// # corehttp::block_on(async {
-    /// # assert_eq!(service.respond(request.clone()).await.status, Status::UNAUTHORIZED);
-    /// # request.set_basic_auth("Ada", "secret")?;
-    /// # assert_eq!(service.respond(request).await.body.bytes(), b"Welcome!");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # })??;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn basic_auth(&self) -> Option<BasicAuth> {
-        let octets = BASE64_STANDARD.decode(self.credentials("Basic")?).ok()?;
+impl BasicAuth {
+    /// The user-id and the password that the credentials of the scheme Basic stand for.
+    pub(super) fn parse(credentials: &str) -> Option<BasicAuth> {
+        let octets = BASE64_STANDARD.decode(credentials).ok()?;
         let text = String::from_utf8(octets).ok()?;
         let (user_id, password) = text.split_once(':')?;
         let is_good = !text.bytes().any(|octet| octet.is_ascii_control());
         is_good.then(|| BasicAuth { user_id: user_id.to_owned(), password: password.to_owned() })
     }
-
-    /// Returns the token in `authorization`, if its scheme is Bearer (RFC 6750 §2.1). Also returns `None` if it is
-    /// malformed, or if the field is repeated.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use corehttp::{Request, Status};
-    ///
-    /// fn user(request: &Request) -> Result<&'static str, Status> {
-    ///     match request.bearer_token() {
-    ///         Some("mF_9.B5f-4.1JqM") => Ok("Ada"),
-    ///         _ => Err(Status::UNAUTHORIZED),
-    ///     }
-    /// }
-    ///
-    /// let mut request = Request::get("/")?;
-    /// assert_eq!(user(&request), Err(Status::UNAUTHORIZED));
-    /// request.set_bearer_token("mF_9.B5f-4.1JqM")?;
-    /// assert_eq!(user(&request), Ok("Ada"));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn bearer_token(&self) -> Option<&str> {
-        self.credentials("Bearer").filter(|token| is_token68(token))
-    }
-
-    /// What follows `scheme`, which is compared in any case, in the only `authorization` field (RFC 9110 §11.4), or in
-    /// the one that stands for the user and the password of the URL.
-    fn credentials(&self, scheme: &str) -> Option<&str> {
-        let value = match self.headers.single(AUTHORIZATION).ok()? {
-            Some(value) => str::from_utf8(value).ok()?,
-            None => self.target().authorization()?,
-        };
-        let (found, credentials) = value.split_once(' ')?;
-        found.eq_ignore_ascii_case(scheme).then(|| credentials.trim_start_matches(' '))
-    }
-}
-
-const AUTHORIZATION: FieldName<'static> = FieldName::new("authorization");
-
-/// `token68` (RFC 9110 §11.2), which RFC 6750 calls `b64token`.
-fn is_token68(text: &str) -> bool {
-    static OCTET: OctetSet = OctetSet::UNRESERVED.with(b"+/");
-    let front = text.trim_end_matches('=').as_bytes();
-    !front.is_empty() && OCTET.contains_all(front)
 }
 
 impl fmt::Debug for BasicAuth {
@@ -163,9 +39,53 @@ impl fmt::Debug for BasicAuth {
     }
 }
 
+/// The value of `authorization` for the scheme Basic (RFC 7617 §2).
+pub(crate) fn basic_credentials(user_id: &[u8], password: &[u8]) -> Result<String, InvalidCredentials> {
+    if user_id.contains(&b':') {
+        return Err(InvalidCredentials::Colon);
+    }
+    let pair = [user_id, b":", password].concat();
+    if pair.iter().any(u8::is_ascii_control) {
+        return Err(InvalidCredentials::Control);
+    }
+    Ok(format!("Basic {}", BASE64_STANDARD.encode(pair)))
+}
+
+/// `token68` (RFC 9110 §11.2), which RFC 6750 calls `b64token`.
+pub(super) fn is_token68(text: &str) -> bool {
+    static OCTET: OctetSet = OctetSet::UNRESERVED.with(b"+/");
+    let front = text.trim_end_matches('=').as_bytes();
+    !front.is_empty() && OCTET.contains_all(front)
+}
+
+/// Why credentials cannot be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum InvalidCredentials {
+    /// The user-id contains a colon, which would end it (RFC 7617 §2).
+    Colon,
+    /// The user-id or the password contains a control character (RFC 7617 §2).
+    Control,
+    /// The token is empty, or not a `b64token` (RFC 6750 §2.1).
+    Token,
+}
+
+impl fmt::Display for InvalidCredentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            InvalidCredentials::Colon => "the user-id contains a colon",
+            InvalidCredentials::Control => "the user-id or the password contains a control character",
+            InvalidCredentials::Token => "the token is empty or malformed",
+        })
+    }
+}
+
+impl Error for InvalidCredentials {}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::Request;
     use InvalidCredentials as E;
 
     /// A request with these lines of `authorization`.

@@ -27,25 +27,38 @@ mod form;
 mod forward;
 mod precondition;
 
-mod text;
+mod date;
+#[cfg(any(feature = "multipart", all(windows, feature = "fs")))]
+mod file_name;
+mod from_text;
+mod octet_set;
+pub(crate) mod percent;
 
 pub use body::Body;
 pub(crate) use body::{BodyLength, BodySource, FileRange};
 #[cfg(any(feature = "fs", feature = "multipart"))]
 pub(crate) use body_chain::{BodyChain, ChainLink, multipart};
-pub use charset::InvalidCharset;
+pub use charset::{InvalidCharset, InvalidText};
 #[cfg(feature = "json")]
 pub(crate) use content::ContentError;
 pub use cookie::{Cookies, InvalidCookie, RawSetCookie, SameSite, SetCookie};
-pub use credentials::BasicAuth;
+pub(crate) use credentials::basic_credentials;
+use credentials::is_token68;
+pub use credentials::{BasicAuth, InvalidCredentials};
+pub(crate) use date::{ImfDate, month_number};
 pub(crate) use fields::{
     CONTENT_FIELDS, FRAMING_FIELDS, FieldName, NameHash, Repeated, is_field_value, is_tchar, is_token,
     members, token_len, trim,
 };
 pub use fields::{FieldValue, Headers, HeadersIter, InvalidField};
+#[cfg(any(feature = "multipart", all(windows, feature = "fs")))]
+pub(crate) use file_name::is_file_name;
 pub use form::{Form, FormBuf, FormPairs, InvalidForm, InvalidValue};
+pub use from_text::FromText;
+pub(crate) use from_text::{decimal, saturating_decimal};
 pub use invalid_request::InvalidRequest;
 pub use method::{ExtensionMethod, InvalidMethod, Method};
+pub(crate) use octet_set::OctetSet;
 #[cfg(feature = "fs")]
 pub(crate) use precondition::{PreconditionResult, Validators, evaluate_preconditions};
 pub use request::Request;
@@ -55,11 +68,5 @@ pub use status::{InvalidStatus, Status};
 pub(crate) use target::escape_resource;
 pub(crate) use target::{Authority, Scheme, port_number, split_port, uri_host};
 pub use target::{InvalidTarget, Target, TargetForm};
-#[cfg(any(feature = "multipart", all(windows, feature = "fs")))]
-pub(crate) use text::is_file_name;
-pub use text::{FromText, InvalidCredentials, InvalidText};
-pub(crate) use text::{
-    ImfDate, OctetSet, basic_credentials, decimal, month_number, percent, saturating_decimal,
-};
 pub use timings::Timings;
 pub use version::Version;

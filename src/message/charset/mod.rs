@@ -12,4 +12,4 @@ mod enabled;
 use disabled::decode;
 #[cfg(feature = "charset")]
 use enabled::decode;
-pub use invalid_charset::InvalidCharset;
+pub use invalid_charset::{InvalidCharset, InvalidText};

@@ -1,7 +1,6 @@
 //! State that a user agent keeps for a server (RFC 6265bis): how it is set, and how it is sent back.
 
 mod cookies;
-mod date;
 mod set_cookie;
 
 pub use cookies::Cookies;

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-use super::date;
 use crate::error::Excerpt;
+use crate::message::date;
 use crate::message::{
     FieldName, Headers, ImfDate, OctetSet, is_field_value, is_token, saturating_decimal, trim,
 };
@@ -184,7 +184,7 @@ impl<'a> SetCookie<'a> {
         }
         let (is, text) = (|known: &str| name.eq_ignore_ascii_case(known.as_bytes()), str::from_utf8(value));
         if is("Expires") {
-            self.expires = date::parse(value).or(self.expires);
+            self.expires = date::parse_cookie_date(value).or(self.expires);
         } else if is("Max-Age") {
             self.max_age = text.ok().and_then(parse_age).or(self.max_age);
         } else if is("Domain") {

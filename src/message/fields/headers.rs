@@ -7,8 +7,7 @@ use std::time::SystemTime;
 use super::name::{FRAMING_FIELDS, FieldName, HOP_BY_HOP, NameHash, is_token};
 use super::value::{FieldValue, InvalidField, contains_token, invalid_name, members, valid_value};
 use crate::memory::{Arena, Reset, Span};
-use crate::message::text::date;
-use crate::message::{ImfDate, decimal};
+use crate::message::{ImfDate, date, decimal};
 
 /// The fields of a message, in order, with their names in the case in which they were received or set.
 ///
@@ -168,7 +167,7 @@ impl Headers {
 
     /// Returns a date field, such as `if-modified-since`, in any of the three formats of RFC 9110 §5.6.7.
     pub fn date(&self, name: &str) -> Option<SystemTime> {
-        self.get(name).and_then(date::parse)
+        self.get(name).and_then(date::parse_http_date)
     }
 
     // A call by itself costs a short exchange 5% of its instructions, and a literal name is checked at compile time.

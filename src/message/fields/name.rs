@@ -10,6 +10,7 @@ pub(crate) struct FieldName<'a> {
 }
 
 impl<'a> FieldName<'a> {
+    pub(crate) const AUTHORIZATION: FieldName<'static> = FieldName::new("authorization");
     pub(crate) const CONNECTION: FieldName<'static> = FieldName::new("connection");
     pub(crate) const CONTENT_ENCODING: FieldName<'static> = FieldName::new("content-encoding");
     pub(crate) const CONTENT_LENGTH: FieldName<'static> = FieldName::new("content-length");

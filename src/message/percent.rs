@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 use std::string::FromUtf8Error;
 
-use super::octet_set::OctetSet;
+use super::OctetSet;
 
 /// The octet that the escape at the front of `text` denotes, if there is one.
 #[inline]
-pub(in crate::message) fn decode_escape(text: &[u8]) -> Option<u8> {
+pub(super) fn decode_escape(text: &[u8]) -> Option<u8> {
     match *text {
         [b'%', high, low, ..] => Some(hex_digit(high)? << 4 | hex_digit(low)?),
         _ => None,
@@ -15,7 +15,7 @@ pub(in crate::message) fn decode_escape(text: &[u8]) -> Option<u8> {
 }
 
 /// Decodes `text` once, without copying if it contains no escape. A malformed escape stands for itself.
-pub(in crate::message) fn decode(text: &str, plus: Plus) -> Result<Cow<'_, str>, FromUtf8Error> {
+pub(super) fn decode(text: &str, plus: Plus) -> Result<Cow<'_, str>, FromUtf8Error> {
     let first = match plus {
         Plus::Literal => memchr::memchr(b'%', text.as_bytes()),
         Plus::Space => memchr::memchr2(b'%', b'+', text.as_bytes()),
@@ -36,7 +36,7 @@ pub(crate) fn decode_octets(text: &str) -> Vec<u8> {
 }
 
 /// The decoded octets of `text`, one by one.
-pub(in crate::message) fn octets(text: &str, plus: Plus) -> impl Iterator<Item = u8> {
+pub(super) fn octets(text: &str, plus: Plus) -> impl Iterator<Item = u8> {
     let mut rest = text.as_bytes();
     std::iter::from_fn(move || {
         let (octet, used) = match (decode_escape(rest), *rest.first()?) {
@@ -74,7 +74,7 @@ pub(crate) fn encode_segment(octets: &[u8]) -> String {
 }
 
 /// As [`encode`], except that what is an escape already stays as it is. `plain` has no `%`.
-pub(in crate::message) fn encode_once(octets: &[u8], plain: &OctetSet, text: &mut String) {
+pub(super) fn encode_once(octets: &[u8], plain: &OctetSet, text: &mut String) {
     let mut rest = octets;
     while let Some((octet, behind)) = rest.split_first() {
         let kept = if decode_escape(rest).is_some() { "%XX".len() } else { plain.prefix_len(rest) };
@@ -91,7 +91,7 @@ pub(in crate::message) fn encode_once(octets: &[u8], plain: &OctetSet, text: &mu
 
 /// What a bare `+` means.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(in crate::message) enum Plus {
+pub(super) enum Plus {
     /// Itself, as everywhere in a URI.
     Literal,
     /// A space, as in `application/x-www-form-urlencoded`.
