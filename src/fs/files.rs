@@ -15,7 +15,7 @@ use super::path_lookup::{
 use super::response;
 use super::root::Root;
 use super::snapshot::Etag;
-use crate::message::{Headers, InvalidField, Method, Request, Status, escape_resource};
+use crate::message::{Headers, InvalidField, Method, OctetSet, Request, Status, percent};
 use crate::runtime::{BlockingLimit, spawn_blocking};
 use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 
@@ -413,7 +413,9 @@ fn as_directory(request: &Request) -> String {
         "" => format!("/{path}/"),
         query => format!("/{path}/?{query}"),
     };
-    escape_resource(target.as_bytes())
+    let mut escaped = String::with_capacity(target.len());
+    percent::encode(target.as_bytes(), &OctetSet::PATH_AND_QUERY, &mut escaped);
+    escaped
 }
 
 impl<N> fmt::Debug for Files<N> {

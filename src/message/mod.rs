@@ -9,7 +9,7 @@ mod response;
 
 mod method;
 mod status;
-mod target;
+mod uri;
 mod version;
 
 mod fields;
@@ -64,9 +64,7 @@ pub(crate) use precondition::{PreconditionResult, Validators, evaluate_precondit
 pub use request::Request;
 pub use response::Response;
 pub use status::{InvalidStatus, Status};
-#[cfg(any(feature = "fs", feature = "tower"))]
-pub(crate) use target::escape_resource;
-pub(crate) use target::{Authority, Scheme, port_number, split_port, uri_host};
-pub use target::{InvalidTarget, Target, TargetForm};
 pub use timings::Timings;
+pub(crate) use uri::{Authority, Scheme, port_number, split_port, uri_host};
+pub use uri::{InvalidTarget, Target, TargetForm};
 pub use version::Version;

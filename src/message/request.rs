@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::{
     BasicAuth, Body, BodyLength, Cookies, FieldName, Form, FormBuf, Headers, InvalidCookie,
     InvalidCredentials, InvalidField, InvalidForm, InvalidRequest, InvalidTarget, InvalidText, Method,
-    Target, Version, basic_credentials, cookie, is_token, is_token68, split_port, target,
+    Target, Version, basic_credentials, cookie, is_token, is_token68, split_port, uri,
 };
 use crate::memory::Reset;
 
@@ -216,7 +216,7 @@ impl Request {
     ///
     /// Fails if the escapes do not decode to UTF-8. In a handler, `?` turns that into 400.
     pub fn path_decoded(&self) -> Result<Cow<'_, str>, InvalidText> {
-        target::decode(self.path())
+        uri::decode_path(self.path())
     }
 
     /// Returns the query as a [`Form`], which decodes a pair only when it is looked up.

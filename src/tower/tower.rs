@@ -15,7 +15,7 @@ use tower_service::Service;
 use super::header_map::{append_header_map, to_header_map};
 use super::tower_body::{BodyPump, TowerBody};
 use crate::exchange::ExchangeError;
-use crate::message::{Headers, Request, Response, Status, Version, escape_resource};
+use crate::message::{Headers, OctetSet, Request, Response, Status, Version, percent};
 use crate::runtime::join_first;
 use crate::server::{BodyPlan, Context, Error, Handler, InvalidAnswer, Result, Writer};
 
@@ -151,7 +151,11 @@ fn to_http_request(ctx: &Context, body: TowerBody) -> http::Result<http::Request
 
 /// Converts the target to a URI. `Uri` refuses some octets that user agents do not escape.
 fn uri(target: &str) -> Result<Uri, InvalidUri> {
-    Uri::try_from(target).or_else(|_| Uri::try_from(escape_resource(target.as_bytes())))
+    Uri::try_from(target).or_else(|_| {
+        let mut escaped = String::with_capacity(target.len());
+        percent::encode(target.as_bytes(), &OctetSet::PATH_AND_QUERY, &mut escaped);
+        Uri::try_from(escaped)
+    })
 }
 
 impl<S> fmt::Debug for Tower<S> {

@@ -7,7 +7,7 @@ use crate::message::InvalidTarget;
 /// # Errors
 ///
 /// Fails if it is not ASCII.
-pub(in crate::message::target) fn to_ascii(name: Vec<u8>) -> Result<String, InvalidTarget> {
+pub(in crate::message::uri) fn to_ascii(name: Vec<u8>) -> Result<String, InvalidTarget> {
     let mut name = String::from_utf8(name).map_err(|_| InvalidTarget::Idna)?;
     match name.is_ascii() {
         true => {

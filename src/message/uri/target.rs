@@ -1,30 +1,13 @@
 //! [`Target`]: the target of a request, in one of four forms (RFC 9112 §3.2).
 
-mod authority;
-mod components;
-#[cfg(any(feature = "fs", feature = "tower"))]
-mod escape;
-mod host;
-mod idna;
-mod invalid_target;
-mod scheme;
-mod url;
-
 use std::borrow::Cow;
 use std::fmt;
 
-pub(crate) use authority::{Authority, port_number, split_port};
-#[cfg(any(feature = "fs", feature = "tower"))]
-pub(crate) use escape::escape_resource;
-pub(crate) use host::uri_host;
-pub use invalid_target::InvalidTarget;
-pub(crate) use scheme::Scheme;
-
-use self::components::{ASCII_PATH, ASCII_QUERY, Components};
-use self::url::Url;
-use super::percent::{self, Plus};
-use super::{Form, InvalidText, Method, OctetSet};
+use super::components::{ASCII_PATH, ASCII_QUERY, Components, InvalidTarget, Scheme, TargetForm, split_port};
+use super::url::{self, Url};
 use crate::memory::{Reset, Span, clear_cold};
+use crate::message::percent::{self, Plus};
+use crate::message::{Form, InvalidText, Method, OctetSet};
 
 /// The target of a request: what it is about, in one of [four forms](TargetForm). The default is `/`.
 ///
@@ -162,7 +145,10 @@ impl Target {
     /// ```
     #[doc(alias = "resolve")]
     pub fn join(&self, reference: impl AsRef<[u8]>) -> Result<Target, InvalidTarget> {
-        Url::join(self, reference.as_ref()).map(Target::from)
+        let (Some(scheme), Some(authority)) = (self.scheme_kind(), self.authority()) else {
+            return Err(InvalidTarget::Form);
+        };
+        Url::join(scheme, authority, self.path_and_query_as_sent(), reference.as_ref()).map(Target::from)
     }
 
     /// Escapes `text` so that it is one segment of a path, whatever is in it, and decodes to the same text.
@@ -296,7 +282,7 @@ impl Target {
     ///
     /// Fails if the decoded path is not UTF-8. In a handler, `?` turns that into 400.
     pub fn path_decoded(&self) -> Result<Cow<'_, str>, InvalidText> {
-        decode(self.path())
+        decode_path(self.path())
     }
 
     /// Returns the segments of the path, each decoded once. A decoded `/` or `..` stays within its segment.
@@ -333,7 +319,7 @@ impl Target {
     /// ```
     #[doc(alias = "path parameters")]
     pub fn segments(&self) -> impl Iterator<Item = Result<Cow<'_, str>, InvalidText>> {
-        self.path().strip_prefix('/').into_iter().flat_map(|path| path.split('/')).map(decode)
+        self.path().strip_prefix('/').into_iter().flat_map(|path| path.split('/')).map(decode_path)
     }
 
     /// Returns the query as a [`Form`].
@@ -345,7 +331,7 @@ impl Target {
     /// Returns the path of a request with this method. For OPTIONS, a URL without a path stands for the whole server
     /// (RFC 9110 §4.2.3).
     #[inline]
-    pub(super) fn path_for(&self, method: Method) -> &str {
+    pub(in crate::message) fn path_for(&self, method: Method) -> &str {
         match (self.part(self.components.path), self.components.form) {
             ("", TargetForm::Absolute) => self.path_and_query(method)[0],
             _ => self.path(),
@@ -423,307 +409,7 @@ impl From<Url> for Target {
     }
 }
 
-/// The four forms of RFC 9112 §3.2.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum TargetForm {
-    /// `/path?query`: the usual one (§3.2.1).
-    #[default]
-    Origin,
-    /// `http://host/path?query`: used in requests to a proxy (§3.2.2).
-    Absolute,
-    /// `host:port`: used with CONNECT (§3.2.3).
-    Authority,
-    /// `*`: used with OPTIONS for the server as a whole (§3.2.4).
-    Asterisk,
-}
-
 /// Decodes a path, or a segment of one.
-pub(super) fn decode(raw: &str) -> Result<Cow<'_, str>, InvalidText> {
+pub(in crate::message) fn decode_path(raw: &str) -> Result<Cow<'_, str>, InvalidText> {
     percent::decode(raw, Plus::Literal).map_err(|_| InvalidText::Path)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn parsed(method: Method, target: &str) -> Result<Target, InvalidTarget> {
-        let mut parsed = Target::default();
-        parsed.parse(&method, target).map(|()| parsed)
-    }
-
-    type Shape<'a> = (TargetForm, Option<&'a str>, Option<&'a str>, &'a str, &'a str);
-
-    #[track_caller]
-    fn check(method: Method, text: &str, expected: Result<Shape, InvalidTarget>) {
-        let found = parsed(method, text);
-        assert_eq!(found.as_ref().map(shape), expected.as_ref().copied(), "{method} {text:?}");
-        assert!(found.is_err() || found.is_ok_and(|target| target.as_str() == text));
-    }
-
-    fn shape(target: &Target) -> Shape<'_> {
-        (target.form(), target.scheme(), target.authority(), target.path(), target.query().raw())
-    }
-
-    #[track_caller]
-    fn check_refused(method: Method, targets: &[&str], reason: InvalidTarget) {
-        targets.iter().for_each(|text| check(method, text, Err(reason)));
-    }
-
-    #[test]
-    fn origin_form_is_path_and_query_rfc9112_3_2_1() {
-        let origin = |path, query| Ok((TargetForm::Origin, None, None, path, query));
-        check(Method::Get, "/", origin("/", ""));
-        check(Method::Get, "/a/b;c=1", origin("/a/b;c=1", ""));
-        check(Method::Get, "/a?", origin("/a", ""));
-        check(Method::Post, "/a?b=c?d/e", origin("/a", "b=c?d/e"));
-        check(Method::Options, "/a", origin("/a", ""));
-        check(Method::Get, "//host/../a", origin("//host/../a", ""));
-        check(Method::Get, "/%zz%?a[]=%", origin("/%zz%", "a[]=%"));
-        check(Method::Get, "/?a={b|c}^", origin("/", "a={b|c}^"));
-    }
-
-    #[test]
-    fn absolute_form_has_scheme_and_host_rfc9112_3_2_2() {
-        let absolute = |scheme, authority, path, query| {
-            Ok((TargetForm::Absolute, Some(scheme), Some(authority), path, query))
-        };
-        check(Method::Get, "http://a/b?c", absolute("http", "a", "/b", "c"));
-        check(Method::Get, "HTTPS://A:443", absolute("https", "A:443", "/", ""));
-        check(Method::Get, "http://a?b", absolute("http", "a", "/", "b"));
-        check(Method::Options, "http://[::1]:8080/", absolute("http", "[::1]:8080", "/", ""));
-        check(Method::Get, "http://a:/?http://b", absolute("http", "a:", "/", "http://b"));
-    }
-
-    #[test]
-    fn absolute_form_needs_a_good_authority_rfc9110_4_2() {
-        let bad = [
-            "http://",
-            "http:///a",
-            "http://?a",
-            "http://:80/",
-            "http://a:1:2/",
-            "http://a:65536/",
-            "http://a:+1/",
-            "http://[::1/",
-            "http://127.0.0.1[x]/",
-            "http://u@h/",
-            "http://u:p@h/",
-            "http://u\\0@h/",
-            "http://@h/",
-            "http://h.com\\\\admin",
-            "http://h.com\\admin/",
-            "http://h%/",
-            "http://%68/",
-            "http://h%2e/",
-            "http://caf%C3%A9:80/",
-            "http://h\0/",
-            "http://h com/",
-            "http://h#/",
-        ];
-        check_refused(Method::Get, &bad, InvalidTarget::Authority);
-        check_refused(
-            Method::Get,
-            &["ftp://a/", "a:80", "ws://a/", "://a", "httpx://a/"],
-            InvalidTarget::Scheme,
-        );
-        check_refused(Method::Get, &["http:a", "http:/a", "https:", "http:\\\\a"], InvalidTarget::Form);
-    }
-
-    #[test]
-    fn authority_form_is_for_connect_only_rfc9112_3_2_3() {
-        let authority = |host| Ok((TargetForm::Authority, None, Some(host), "", ""));
-        check(Method::Connect, "h:443", authority("h:443"));
-        check(Method::Connect, "[::1]:1", authority("[::1]:1"));
-        let bad = [
-            "",
-            "h",
-            "h:",
-            "h:0",
-            ":443",
-            "h:65536",
-            "h:44x",
-            "h:443/",
-            "u@h:443",
-            "%68:443",
-            "/",
-            "/a",
-            "*",
-            "http://h:443",
-            "http://h/",
-            "h:443?a",
-            "h :443",
-            "[::1]",
-            "[::1:443",
-            "h:443#",
-            "h:443\0",
-        ];
-        check_refused(Method::Connect, &bad, InvalidTarget::Authority);
-        check_refused(Method::Get, &["h:443", "[::1]:1"], InvalidTarget::Scheme);
-    }
-
-    #[test]
-    fn asterisk_form_is_for_options_only_rfc9112_3_2_4() {
-        check(Method::Options, "*", Ok((TargetForm::Asterisk, None, None, "*", "")));
-        check_refused(Method::Get, &["*", "", "foo", "?a", "#", "./a", " /", "\\"], InvalidTarget::Form);
-        check_refused(Method::Options, &["**", "*/", "*?a", ""], InvalidTarget::Form);
-    }
-
-    #[test]
-    fn what_a_reader_could_take_for_an_end_is_refused_rfc9112_3_2() {
-        for char in ('\0'..='\u{ff}').chain(['\u{2028}', '\u{ff0f}', '\u{1f600}']) {
-            let in_query = !char.is_control() && !matches!(char, ' ' | '#');
-            let in_path = in_query && char != '\\';
-            for (before, is_valid) in [
-                ("/a", in_path),
-                ("/a?b", in_query),
-                ("http://h/", in_path),
-                ("http://h/?", in_query),
-                ("http://h?", in_query),
-            ] {
-                let target = format!("{before}{char}c");
-                let found = parsed(Method::Get, &target).map(|target| target.as_str().to_owned());
-                assert_eq!(found, if is_valid { Ok(target) } else { Err(InvalidTarget::Byte) }, "{char:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_path_is_decoded_as_a_whole_or_by_segment() {
-        let target = parsed(Method::Get, "/a%20b/%2e%2E%2Fc/%%41/+/").unwrap();
-        assert_eq!(target.path_decoded().as_deref(), Ok("/a b/../c/%A/+/"));
-        assert!(target.segments().map(Result::unwrap).eq(["a b", "../c", "%A", "+", ""]));
-        let target = parsed(Method::Get, "/ok/%ff").unwrap();
-        assert_eq!(target.path_decoded(), Err(InvalidText::Path));
-        assert!(target.segments().eq([Ok("ok".into()), Err(InvalidText::Path)]));
-        assert_eq!(parsed(Method::Options, "*").unwrap().segments().count(), 0);
-        assert_eq!(parsed(Method::Connect, "h:1").unwrap().segments().count(), 0);
-        assert!(parsed(Method::Get, "http://h").unwrap().segments().map(Result::unwrap).eq([""]));
-    }
-
-    #[test]
-    fn a_url_loses_its_fragment_and_a_malformed_one_is_refused() {
-        let mut target = Target::default();
-        for (url, sent) in
-            [("http://a/b?c#d?e#f", "http://a/b?c"), ("/a#b", "/a"), ("https://a", "https://a")]
-        {
-            assert_eq!((target.set_url(url), target.as_str()), (Ok(()), sent));
-        }
-        let bad = [
-            "",
-            "#",
-            "*",
-            "a",
-            "a/b",
-            "a:80",
-            "http:",
-            "http://",
-            "http:///",
-            "ftp://a",
-            "http://a b/",
-            "http://a\0/",
-            "http://a:99999/",
-            "file:///etc",
-            "javascript:0",
-        ];
-        for url in bad {
-            assert!(target.set_url(url).is_err(), "{url:?}");
-            assert_eq!(target.as_str(), "https://a", "a refused URL changes nothing");
-        }
-    }
-
-    #[test]
-    fn a_query_is_replaced_and_escaped() {
-        for (url, query, sent) in [
-            ("/", "a=b", "/?a=b"),
-            ("/a?b", "c?d", "/a?c?d"),
-            ("/a?b", "", "/a"),
-            ("/a?", "", "/a"),
-            ("http://a", "b", "http://a?b"),
-            ("http://a/b?c", "d", "http://a/b?d"),
-        ] {
-            let mut target = parsed(Method::Get, url).unwrap();
-            assert_eq!(target.set_query(query), Ok(()));
-            assert_eq!((target.as_str(), target.query().raw()), (sent, query));
-            assert_eq!(target, parsed(Method::Get, sent).unwrap());
-        }
-        for (query, sent) in [
-            ("a b", "/?a%20b"),
-            ("a#b", "/?a%23b"),
-            ("a\r\nX: y", "/?a%0D%0AX:%20y"),
-            ("é\0\"<>\\^`{|}[]'", "/?%C3%A9%00%22%3C%3E%5C%5E%60%7B%7C%7D%5B%5D%27"),
-            ("a=%20%&b=%2", "/?a=%20%25&b=%252"),
-            ("a=b+c&d=/?:@", "/?a=b+c&d=/?:@"),
-        ] {
-            let mut target = parsed(Method::Get, "/?x").unwrap();
-            assert_eq!((target.set_query(query), target.as_str()), (Ok(()), sent));
-            assert_eq!(target.query().raw(), &sent["/?".len()..]);
-        }
-        let mut target = Target::default();
-        assert_eq!((target.set_query("a"), target.as_str(), target.path()), (Ok(()), "/?a", "/"));
-        for (method, text) in [(Method::Connect, "h:443"), (Method::Options, "*")] {
-            assert_eq!(parsed(method, text).unwrap().set_query("a"), Err(InvalidTarget::Form));
-        }
-    }
-
-    #[test]
-    fn a_segment_is_escaped_so_that_it_stays_one() {
-        for text in ["", "a", "a/b", "é", "100%", "%2F", "a b", "...", "..a", "a\\b?c#d", "\0\r\n"] {
-            let segment = Target::escape_segment(text).unwrap();
-            let mut target = Target::default();
-            target.set_url(&format!("http://h/x/{segment}?y")).unwrap();
-            assert!(target.segments().map(Result::unwrap).eq(["x", text]), "{text:?}");
-            assert_eq!(target.as_str(), format!("http://h/x/{segment}?y"), "nothing is left to be escaped");
-        }
-        for text in [".", ".."] {
-            assert_eq!(Target::escape_segment(text), Err(InvalidTarget::Outside));
-        }
-        assert!(matches!(Target::escape_segment("plain"), Ok(Cow::Borrowed("plain"))));
-    }
-
-    #[test]
-    fn targets_are_compared_as_they_are_spelled() {
-        let of = |text| parsed(Method::Get, text).unwrap();
-        assert_eq!(Target::default(), of("/"));
-        assert_eq!(of("http://a"), of("http://a"));
-        for (one, other) in [
-            ("/", "/?"),
-            ("/a", "/%61"),
-            ("/a", "/a/"),
-            ("/?", "/?a"),
-            ("http://a", "http://a/"),
-            ("http://a", "http://A"),
-            ("http://a", "https://a"),
-        ] {
-            assert_ne!(of(one), of(other));
-        }
-        assert_ne!(parsed(Method::Connect, "a:1").unwrap(), parsed(Method::Connect, "a:2").unwrap());
-        assert_ne!(parsed(Method::Options, "*").unwrap(), of("/*"));
-    }
-
-    #[test]
-    fn a_target_is_shown_as_it_is_spelled() {
-        for (method, text) in [
-            (Method::Get, "/%61?b"),
-            (Method::Get, "http://A/%"),
-            (Method::Connect, "a:1"),
-            (Method::Options, "*"),
-        ] {
-            let target = parsed(method, text).unwrap();
-            assert_eq!(format!("{target} {target:?}"), format!("{text} {text:?}"));
-        }
-    }
-
-    #[test]
-    fn a_reset_target_equals_a_new_one_and_keeps_its_memory() {
-        let mut target = parsed(Method::Get, "http://example.com/a?b").unwrap();
-        target.reset();
-        assert_eq!((&target, target.as_str(), target.path()), (&Target::default(), "/", "/"));
-        assert_eq!((target.authority(), target.query().is_empty()), (None, true));
-        assert_eq!(target.path_and_query(Method::Options), ["/", ""]);
-        assert!(target.text.capacity() >= 22);
-        target.set_url(&format!("/{}", "a".repeat(TEXT_KEPT_MAX))).unwrap();
-        target.reset();
-        target.shrink();
-        assert!((22..=TEXT_KEPT_MAX).contains(&target.text.capacity()));
-    }
 }

@@ -10,7 +10,7 @@ use crate::message::InvalidTarget;
 ///
 /// Fails if it is no internationalized name: not UTF-8, a character that no name has, or a label in Punycode that
 /// stands for none.
-pub(in crate::message::target) fn to_ascii(name: Vec<u8>) -> Result<String, InvalidTarget> {
+pub(in crate::message::uri) fn to_ascii(name: Vec<u8>) -> Result<String, InvalidTarget> {
     // Which octets of ASCII a host may have is checked for all names alike.
     let ascii = idna::domain_to_ascii_cow(&name, AsciiDenyList::EMPTY);
     ascii.map(|name| name.into_owned()).map_err(|_| InvalidTarget::Authority)

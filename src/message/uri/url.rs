@@ -1,10 +1,12 @@
-//! [`Url`]: a URL that people or pages wrote, on its way to a [`Target`] (WHATWG URL §4.4, RFC 3986 §3).
+//! [`Url`]: a URL that people or pages wrote, on its way to a [`Target`](super::Target) (WHATWG URL §3.5, §4.4).
 
-use super::components::Components;
-use super::{InvalidTarget, Scheme, Target, TargetForm, host, port_number, split_port};
+use std::fmt::{self, Write};
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use super::components::{Components, InvalidTarget, Scheme, TargetForm, port_number, split_port};
+use super::idna;
 use crate::memory::Span;
-use crate::message::percent;
-use crate::message::{OctetSet, basic_credentials};
+use crate::message::{OctetSet, basic_credentials, percent};
 
 /// A URL, read as browsers read it, and spelled as RFC 3986 requires.
 ///
@@ -33,11 +35,13 @@ impl Url {
         }
     }
 
-    /// Resolves a reference that was found at `base`, which is absolute.
-    pub(super) fn join(base: &Target, reference: &[u8]) -> Result<Url, InvalidTarget> {
-        let (Some(base_scheme), Some(authority)) = (base.scheme_kind(), base.authority()) else {
-            return Err(InvalidTarget::Form);
-        };
+    /// Resolves a reference that was found at a URL with this scheme, this authority, and this path and query.
+    pub(super) fn join(
+        base_scheme: Scheme,
+        authority: &str,
+        path_and_query: &str,
+        reference: &[u8],
+    ) -> Result<Url, InvalidTarget> {
         let reference = without_blanks(reference);
         let (scheme, rest) = match split_scheme(&reference)? {
             None => (base_scheme, &*reference),
@@ -45,7 +49,7 @@ impl Url {
             Some((scheme, rest)) if scheme == base_scheme => (scheme, rest),
             Some((scheme, rest)) => return Url::absolute(scheme, rest).map(Url::with_path),
         };
-        let (path, query) = split_query(base.path_and_query_as_sent().as_bytes());
+        let (path, query) = split_query(path_and_query.as_bytes());
         let folder = path.iter().rposition(is_slash).map_or(&b"/"[..], |slash| &path[..=slash]);
         let resource = match rest {
             [first, second, ..] if is_slash(first) && is_slash(second) => {
@@ -71,7 +75,7 @@ impl Url {
         let (host, port) = split_port(authority);
         let mut text = format!("{}://", scheme.as_str());
         let start = text.len();
-        text.push_str(&host::uri_host(host)?);
+        text.push_str(&uri_host(host)?);
         if let Some(port) = non_default_port(port.unwrap_or_default(), scheme)? {
             text.push_str(&format!(":{port}"));
         }
@@ -124,7 +128,7 @@ pub(super) fn parse_normalized(url: &str) -> Option<Components> {
     };
     let mut components = Components::default();
     if let Some(scheme) = scheme {
-        let host_len = host::normalized_len(rest)?;
+        let host_len = normalized_host_len(rest)?;
         let len = host_len + normalized_port_len(&rest[host_len..], scheme)?;
         let authority = Span::new(url.len() - rest.len(), len);
         components = Components { form: TargetForm::Absolute, scheme: Some(scheme), authority, ..components };
@@ -243,6 +247,97 @@ fn is_dot_segment(path: &[u8]) -> bool {
     matches!(dot_count(segment), 1 | 2)
 }
 
+/// The only spelling of `host`: a name in lower case and in ASCII, an IPv4 address as four decimal numbers (`127.1`,
+/// `0x7f000001` and `2130706433` are the loopback address to browsers, to curl and to most resolvers), an IPv6 address as
+/// in RFC 5952.
+///
+/// # Errors
+///
+/// Fails if it is neither a name nor an address.
+pub(crate) fn uri_host(host: &str) -> Result<String, InvalidTarget> {
+    if let Some(literal) = host.strip_prefix('[') {
+        let address = literal.strip_suffix(']').and_then(|address| address.parse::<Ipv6Addr>().ok());
+        return Ok(format!("[{}]", address.ok_or(InvalidTarget::Authority)?));
+    }
+    let name = idna::to_ascii(percent::decode_octets(host))?;
+    if name.is_empty() || !NORMALIZED_HOST.contains_all(name.as_bytes()) {
+        return Err(InvalidTarget::Authority);
+    }
+    match ends_in_number(&name) {
+        true => Ok(ipv4(&name).ok_or(InvalidTarget::Authority)?.to_string()),
+        false => Ok(name),
+    }
+}
+
+/// The length of the host at the front of `text`, if it is there in its only spelling.
+fn normalized_host_len(text: &str) -> Option<usize> {
+    if let Some(literal) = text.strip_prefix('[') {
+        let (literal, _) = literal.split_once(']')?;
+        let address = literal.parse::<Ipv6Addr>().ok()?;
+        return is_displayed_as(address, literal).then_some(literal.len() + "[]".len());
+    }
+    let host = &text[..NORMALIZED_HOST.prefix_len(text.as_bytes())];
+    let may_be_number = matches!(host.as_bytes().last(), Some(b'0'..=b'9' | b'a'..=b'f' | b'x' | b'.'));
+    let is_normalized = match may_be_number && ends_in_number(host) {
+        // Without leading zeros, and with four numbers.
+        true => host.parse::<Ipv4Addr>().is_ok(),
+        // A label in Punycode may stand for nothing.
+        false => memchr::memchr(b'-', host.as_bytes()).is_none() || !host.contains("xn--"),
+    };
+    (is_normalized && !host.is_empty()).then_some(host.len())
+}
+
+/// The octets of a `reg-name` (RFC 3986 §3.2.2), in lower case and without escapes. Browsers take `"`, `` ` ``, `{` and `}`
+/// as well; no resolver finds such a name.
+static NORMALIZED_HOST: OctetSet = OctetSet::URI_PLAIN.without(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ");
+
+/// Whether a name is meant as an IPv4 address (WHATWG URL §3.5): its last label is a number, as in no name of DNS (RFC
+/// 1123 §2.1).
+fn ends_in_number(name: &str) -> bool {
+    let name = name.strip_suffix('.').unwrap_or(name);
+    let label = name.rsplit('.').next().unwrap_or_default().as_bytes();
+    match label {
+        [b'0', b'x', digits @ ..] => digits.iter().all(u8::is_ascii_hexdigit),
+        digits => !digits.is_empty() && digits.iter().all(u8::is_ascii_digit),
+    }
+}
+
+/// One to four numbers, each in decimal, octal or hexadecimal, of which the last fills what is left of the address.
+fn ipv4(name: &str) -> Option<Ipv4Addr> {
+    let name = name.strip_suffix('.').unwrap_or(name);
+    let numbers = name.split('.').map(number).collect::<Option<Vec<u32>>>()?;
+    let (last, front) = numbers.split_last()?;
+    let free_bits = u32::BITS.checked_sub(8 * u32::try_from(front.len()).ok()?)?;
+    let is_valid = front.iter().all(|number| *number <= 255) && last.checked_shr(free_bits).unwrap_or(0) == 0;
+    let high = front.iter().fold(0, |high, number| high << 8 | number);
+    is_valid.then(|| Ipv4Addr::from(high.checked_shl(free_bits).unwrap_or(0) | last))
+}
+
+fn number(label: &str) -> Option<u32> {
+    let (digits, radix) = match label.as_bytes() {
+        [] => return None,
+        [b'0', b'x', digits @ ..] => (digits, 16),
+        [b'0', digits @ ..] => (digits, 8),
+        digits => (digits, 10),
+    };
+    digits.iter().try_fold(0_u32, |number, digit| {
+        number.checked_mul(radix)?.checked_add(char::from(*digit).to_digit(radix)?)
+    })
+}
+
+/// Whether `value` is displayed as `text`. Nothing is allocated.
+fn is_displayed_as(value: impl fmt::Display, text: &str) -> bool {
+    struct Unmatched<'a>(&'a str);
+    impl Write for Unmatched<'_> {
+        fn write_str(&mut self, shown: &str) -> fmt::Result {
+            self.0 = self.0.strip_prefix(shown).ok_or(fmt::Error)?;
+            Ok(())
+        }
+    }
+    let mut rest = Unmatched(text);
+    write!(rest, "{value}").is_ok() && rest.0.is_empty()
+}
+
 /// `pchar` without escapes (RFC 3986 §3.3).
 static SEGMENT: OctetSet = OctetSet::URI_PLAIN.with(b":@");
 
@@ -251,6 +346,3 @@ pub(super) static QUERY: OctetSet = OctetSet::URI_PLAIN.with(b":@/?").without(b"
 
 static NORMALIZED_PATH: OctetSet = OctetSet::URI_PLAIN.with(b":@/%");
 static NORMALIZED_QUERY: OctetSet = OctetSet::URI_PLAIN.with(b":@/?%").without(b"'");
-
-#[cfg(test)]
-mod tests;

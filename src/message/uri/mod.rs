@@ -1,0 +1,16 @@
+//! What a request is for (RFC 9112 §3.2), and the URLs and references that it is made of (RFC 3986, WHATWG URL).
+
+mod components;
+mod target;
+mod url;
+
+mod idna;
+
+pub(crate) use components::{Authority, Scheme, port_number, split_port};
+pub use components::{InvalidTarget, TargetForm};
+pub use target::Target;
+pub(super) use target::decode_path;
+pub(crate) use url::uri_host;
+
+#[cfg(test)]
+mod tests;
