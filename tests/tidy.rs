@@ -50,7 +50,7 @@ const WORDS: &[(&str, &[&str], &str)] = &[
     // `get_mut` is what the collections of std call it, and `get_as` is `get`, typed.
     (
         "fn get_",
-        &["src/server/context/extensions.rs", "src/message/form/mod.rs", "src/message/cookie/cookies.rs"],
+        &["src/server/context/extensions.rs", "src/message/form.rs", "src/message/cookie.rs"],
         "a getter is named after what it gets",
     ),
     ("super::super", &[], "climbing hides which floor is reached"),

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::{InvalidCookie, RawSetCookie, SameSite, SetCookie, quoted};
-use crate::message::{Request, Response};
+use super::{Cookies, InvalidCookie, RawSetCookie, SameSite, SetCookie, quoted};
+use crate::message::{Headers, InvalidForm, Request, Response};
 
 /// `cookie` is spelled as `expected`, and read back as it was.
 #[track_caller]
@@ -221,4 +221,87 @@ fn cookies_are_octets_rfc6265bis_5_6() {
     let attributes = SetCookie { path: Some("/"), ..unkept.attributes };
     let kept = RawSetCookie { attributes, ..unkept };
     assert!(!unkept.keeps_prefix() && kept.keeps_prefix());
+}
+
+#[track_caller]
+fn check_cookies(lines: &[&[u8]], expected: &[(&str, &str)]) {
+    let mut headers = Headers::new();
+    headers.append("accept", "x=y").unwrap();
+    lines.iter().for_each(|line| headers.append("Cookie", *line).unwrap());
+    let cookies = Cookies::new(&headers);
+    assert_eq!(Vec::from_iter(cookies.iter()), expected);
+    assert_eq!(cookies.is_empty(), expected.is_empty());
+    for (name, _) in expected {
+        let values = expected.iter().filter(|(other, _)| other == name).map(|(_, value)| *value);
+        assert!(cookies.all(name).eq(values.clone()) && values.take(1).eq(cookies.get(name)));
+        assert!(cookies.contains(name));
+    }
+    assert!(!cookies.contains("absent"));
+}
+
+#[test]
+fn cookies_are_pairs_between_semicolons_rfc6265bis_4_2() {
+    check_cookies(&[b"a=1"], &[("a", "1")]);
+    check_cookies(&[b"a=1; b=2"], &[("a", "1"), ("b", "2")]);
+    check_cookies(&[b"a=1; a=2; A=3"], &[("a", "1"), ("a", "2"), ("A", "3")]);
+    check_cookies(&[b"a=b=c; d="], &[("a", "b=c"), ("d", "")]);
+    check_cookies(&[b"a=1", b"b=2; c=3"], &[("a", "1"), ("b", "2"), ("c", "3")]);
+}
+
+#[test]
+fn cookies_beyond_the_grammar_are_read_as_browsers_send_them() {
+    check_cookies(&[b"a=1;b=2 ;\t;; c=3;"], &[("a", "1"), ("b", "2"), ("c", "3")]);
+    check_cookies(&[b"a=\"1 2\"; b=\"x; c=y\""], &[("a", "\"1 2\""), ("b", "\"x"), ("c", "y\"")]);
+    check_cookies(&[b"a=1, b=2"], &[("a", "1, b=2")]);
+    check_cookies(&["näme=välue; a={\"b\":1}".as_bytes()], &[("näme", "välue"), ("a", "{\"b\":1}")]);
+    check_cookies(&[b"alone; =nameless; ="], &[("", "alone"), ("", "nameless"), ("", "")]);
+    check_cookies(&[b"a=%3B\\x; $Version=1"], &[("a", "%3B\\x"), ("$Version", "1")]);
+}
+
+#[test]
+fn an_absent_value_is_none_and_a_malformed_one_an_error() {
+    let mut headers = Headers::new();
+    headers
+        .set("cookie", "page=12; size=; sort=up; far=+5; twice=1; twice=x; quoted=\"1\"; on=true")
+        .unwrap();
+    let cookies = Cookies::new(&headers);
+    assert_eq!((cookies.get_as::<u32>("page"), cookies.get_as::<u8>("twice")), (Ok(Some(12)), Ok(Some(1))));
+    assert_eq!((cookies.get_as::<bool>("on"), cookies.get_as::<u32>("Page")), (Ok(Some(true)), Ok(None)));
+    for name in ["size", "sort", "far", "quoted", "on"] {
+        assert!(matches!(cookies.get_as::<u32>(name), Err(InvalidForm::Value(_))), "{name}");
+    }
+}
+
+#[test]
+fn empty_and_unreadable_pieces_are_skipped() {
+    check_cookies(&[], &[]);
+    check_cookies(&[b""], &[]);
+    check_cookies(&[b";", b" ; \t;"], &[]);
+    check_cookies(&[b"a=\xff; b=2; \xc3=3"], &[("b", "2")]);
+}
+
+#[test]
+fn octets_that_are_not_utf8_are_found_as_such() {
+    let mut headers = Headers::new();
+    headers.set("cookie", b"a=\xff; b=2; \xc3=3; a=4; \xfe").unwrap();
+    let cookies = Cookies::new(&headers);
+    let all: [(&[u8], &[u8]); 5] =
+        [(b"a", b"\xff"), (b"b", b"2"), (b"\xc3", b"3"), (b"a", b"4"), (b"", b"\xfe")];
+    assert!(cookies.octets().eq(all));
+    assert_eq!(
+        ["a", "b", "", "c"].map(|name| cookies.bytes(name)),
+        [Some(&b"\xff"[..]), Some(b"2"), Some(b"\xfe"), None]
+    );
+    assert_eq!((cookies.get("a"), cookies.iter().count()), (Some("4"), 2));
+}
+
+#[test]
+fn pieces_beyond_the_bound_are_not_looked_at() {
+    let line = |pieces: usize| format!("{}; last=1", vec!["a=1"; pieces - 1].join("; "));
+    for (pieces, expected) in [(1024, Some("1")), (1025, None), (5000, None)] {
+        let mut headers = Headers::new();
+        headers.set("cookie", line(pieces)).unwrap();
+        assert_eq!(Cookies::new(&headers).get("last"), expected, "{pieces}");
+        assert_eq!(Cookies::new(&headers).iter().count(), pieces.min(1024));
+    }
 }

@@ -1,13 +1,144 @@
-//! [`SetCookie`]: a cookie as a server sets it (RFC 6265bis §4.1, §5.6).
+//! [`Cookies`] and [`SetCookie`]: state that a user agent keeps for a server (RFC 6265bis), as it is sent back and set.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-use crate::error::Excerpt;
-use crate::message::date;
-use crate::message::{
-    FieldName, Headers, ImfDate, OctetSet, is_field_value, is_token, saturating_decimal, trim,
+use super::date;
+use super::{
+    FieldName, FromText, Headers, ImfDate, InvalidForm, OctetSet, is_field_value, is_token,
+    saturating_decimal, trim,
 };
+use crate::error::Excerpt;
+
+/// A view of the cookies of a request.
+///
+/// It accepts what browsers send, which is more than the standard lets a server set. A value ends at the next `;`, and
+/// may contain spaces, commas and quotes. Quotes around a value are part of it, as they are for browsers, and nothing
+/// is decoded. A piece without `=` is a value without a name. BodyChain that are not UTF-8 are skipped, as no server that
+/// uses [`SetCookie`](crate::SetCookie) has set them, except by [`Cookies::bytes`] and [`Cookies::octets`].
+///
+/// Only the first [`Cookies::PAIRS_MAX`] pieces are looked at; browsers send back fewer than 200.
+///
+/// # Examples
+///
+/// ```
+/// use corehttp::Request;
+///
+/// let mut request = Request::get("/")?;
+/// request.headers.set("cookie", "sid=8f14e45f; theme=dark; theme=light")?;
+/// assert_eq!(request.cookies().get("sid"), Some("8f14e45f"));
+/// assert_eq!(request.cookies().get("SID"), None);
+/// assert_eq!(request.cookies().get_as::<u32>("visits")?, None);
+/// assert!(request.cookies().all("theme").eq(["dark", "light"]));
+/// assert_eq!(request.cookies().iter().count(), 3);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy)]
+pub struct Cookies<'a> {
+    headers: &'a Headers,
+}
+
+impl<'a> Cookies<'a> {
+    /// How many pieces are looked at: 1,024.
+    pub const PAIRS_MAX: usize = 1024;
+
+    pub(super) fn new(headers: &'a Headers) -> Cookies<'a> {
+        Cookies { headers }
+    }
+
+    /// Returns whether there is a cookie with this name.
+    pub fn contains(self, name: &str) -> bool {
+        self.get(name).is_some()
+    }
+
+    /// Returns the value of the first cookie with this name, which is case-sensitive.
+    ///
+    /// Of several with one name, browsers send those with longer paths first.
+    pub fn get(self, name: &str) -> Option<&'a str> {
+        self.all(name).next()
+    }
+
+    /// Returns the value of the first cookie with this name as a number, a `bool`, or any other type that is
+    /// [`FromText`]; `None` if there is no such cookie.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`InvalidForm::Value`] if the value is not a `T`; an empty one usually is not. In a handler, `?`
+    /// turns that into 400. As a browser sends a bad cookie again each time, `.unwrap_or_default()` is kinder if the
+    /// value is not essential.
+    pub fn get_as<T: FromText>(self, name: &str) -> Result<Option<T>, InvalidForm> {
+        self.get(name)
+            .map(|value| T::from_text(value).ok_or_else(|| InvalidForm::for_value::<T>(name)))
+            .transpose()
+    }
+
+    /// Returns the values of all cookies with this name, in order.
+    pub fn all(self, name: &str) -> impl Iterator<Item = &'a str> {
+        self.iter().filter(move |(found, _)| *found == name).map(|(_, value)| value)
+    }
+
+    /// Returns all names and values, in order.
+    pub fn iter(self) -> impl Iterator<Item = (&'a str, &'a str)> {
+        self.octets()
+            .filter_map(|(name, value)| Some((str::from_utf8(name).ok()?, str::from_utf8(value).ok()?)))
+    }
+
+    /// Returns the octets of the first cookie with this name, whose value need not be UTF-8 (RFC 6265bis §5.6).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::Request;
+    ///
+    /// let mut request = Request::get("/")?;
+    /// request.headers.set("cookie", b"name=caf\xe9")?;
+    /// assert_eq!(request.cookies().bytes("name"), Some(&b"caf\xe9"[..]));
+    /// assert_eq!(request.cookies().get("name"), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn bytes(self, name: &str) -> Option<&'a [u8]> {
+        self.octets().find(|(found, _)| *found == name.as_bytes()).map(|(_, value)| value)
+    }
+
+    /// Returns the octets of all names and values, in order, whether they are UTF-8 or not.
+    pub fn octets(self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+        // A browser sends one line, but a proxy that speaks HTTP/2 may have split it (RFC 9113 §8.2.3).
+        self.headers
+            .named(FieldName::COOKIE)
+            .flat_map(cookie_pairs)
+            .take(Cookies::PAIRS_MAX)
+            .filter_map(parse_pair)
+    }
+
+    /// Returns whether there are no cookies that are text.
+    pub fn is_empty(self) -> bool {
+        self.iter().next().is_none()
+    }
+}
+
+impl fmt::Debug for Cookies<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+/// The pieces between semicolons.
+fn cookie_pairs(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut start = 0;
+    memchr::memchr_iter(b';', line).chain([line.len()]).map(move |end| {
+        let piece = &line[start..end];
+        start = end + 1;
+        piece
+    })
+}
+
+fn parse_pair(pair: &[u8]) -> Option<(&[u8], &[u8])> {
+    match (trim(pair), memchr::memchr(b'=', trim(pair))) {
+        (b"", _) => None,
+        (pair, Some(equals)) => Some((&pair[..equals], &pair[equals + 1..])),
+        (pair, None) => Some((b"", pair)),
+    }
+}
 
 /// A `Set-Cookie` field: a name, a value, and attributes that tell user agents how to treat the cookie.
 ///
@@ -154,7 +285,7 @@ impl<'a> SetCookie<'a> {
     }
 
     /// Appends the field, which was checked.
-    pub(in crate::message) fn append_to(&self, headers: &mut Headers) {
+    pub(super) fn append_to(&self, headers: &mut Headers) {
         let mut digits = itoa::Buffer::new();
         let max_age = self.max_age.map(|age| digits.format(age.as_secs()));
         let expires = self.expires.map(ImfDate::new);
@@ -295,7 +426,7 @@ fn parse_age(text: &str) -> Option<Duration> {
 }
 
 /// `*cookie-octet / ( DQUOTE *cookie-octet DQUOTE )`
-pub(in crate::message) fn is_value(text: &[u8]) -> bool {
+pub(super) fn is_value(text: &[u8]) -> bool {
     static OCTET: OctetSet = OctetSet::ALPHANUMERIC.with(b"!#$%&'()*+-./:<=>?@[]^_`{|}~");
     match text {
         [b'"', inner @ .., b'"'] => OCTET.contains_all(inner),
@@ -318,7 +449,7 @@ fn is_path(text: &[u8]) -> bool {
 
 /// The name of a cookie, as errors quote it.
 #[cold]
-pub(in crate::message) fn quoted(name: &str) -> Box<str> {
+pub(super) fn quoted(name: &str) -> Box<str> {
     Excerpt(name).to_string().into()
 }
 
@@ -365,3 +496,6 @@ impl fmt::Display for InvalidCookie {
 }
 
 impl std::error::Error for InvalidCookie {}
+
+#[cfg(test)]
+mod tests;
