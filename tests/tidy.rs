@@ -297,7 +297,9 @@ fn reasons(file: &File) -> Vec<String> {
 }
 
 fn folders_without_door(files: &[File]) -> Vec<String> {
-    let folders = files.iter().filter_map(|file| file.path.rsplit_once('/')).map(|(folder, _)| folder);
+    // A file may have its tests, and nothing else, in a folder of its name.
+    let products = files.iter().filter(|file| !file.path.ends_with("/tests.rs"));
+    let folders = products.filter_map(|file| file.path.rsplit_once('/')).map(|(folder, _)| folder);
     let inner: BTreeSet<&str> = folders.filter(|folder| *folder != "src").collect();
     let has_door = |folder: &str| files.iter().any(|file| file.path == format!("{folder}/mod.rs"));
     inner
@@ -422,7 +424,7 @@ fn files(dir: &str) -> Vec<File> {
     for entry in fs::read_dir(dir).expect("tests run where the crate is") {
         let entry = entry.expect("a folder can be read");
         let path = format!("{dir}/{}", entry.file_name().display());
-        if path.ends_with("/target") {
+        if path.starts_with("benches/") && path.ends_with("/target") {
             // What a crate in `benches` built is not ours.
             continue;
         }

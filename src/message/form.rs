@@ -338,6 +338,10 @@ impl<N: AsRef<str>, V: FieldValue> FromIterator<(N, V)> for FormBuf {
     }
 }
 
+/// The media type of a form. It has no parameters; some clients send a charset, which means nothing, since it is always
+/// UTF-8.
+pub(super) const FORM_TYPE: &[u8] = b"application/x-www-form-urlencoded";
+
 /// Why a form cannot be read, or a value in a form or a cookie is not of the requested type.
 ///
 /// In a handler, `?` turns it into the right status: see [`InvalidForm::owed`].

@@ -1,9 +1,8 @@
-//! How messages are forwarded: a request to an origin, and its response back (RFC 9110 §7.6).
+//! [`Request::target_to`]: how a request is forwarded to an origin (RFC 9110 §7.6).
 
 use super::percent;
 use super::{
-    FRAMING_FIELDS, FieldName, Headers, InvalidTarget, Method, Request, Response, Target, Version,
-    saturating_decimal,
+    FRAMING_FIELDS, FieldName, Headers, InvalidTarget, Method, Request, Target, Version, saturating_decimal,
 };
 
 impl Request {
@@ -180,41 +179,10 @@ fn segments(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.split(|octet| matches!(octet, b'/' | b'\\'))
 }
 
-impl Response {
-    /// Returns this response as a gateway or proxy forwards it: without the fields that the server meant for its
-    /// connection only, in headers and trailers (RFC 9110 §7.6.1).
-    ///
-    /// Without this, a forwarded response carries those fields along: a `connection: close` of its server, for one,
-    /// would close the connection to the peer.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use corehttp::Response;
-    ///
-    /// let mut response = Response::new();
-    /// response.set_text("Hello");
-    /// response.headers.set("connection", "close, x-only-here")?;
-    /// response.headers.set("x-only-here", 1)?;
-    /// response.headers.set("etag", "\"1\"")?;
-    /// let response = response.forwarded();
-    /// assert_eq!(response.body.bytes(), b"Hello");
-    /// assert!(response.headers.contains("etag") && response.headers.contains("content-type"));
-    /// assert!(!response.headers.contains("connection") && !response.headers.contains("x-only-here"));
-    /// # Ok::<(), corehttp::InvalidField>(())
-    /// ```
-    #[must_use = "the response that was given is gone, and this is what is left of it"]
-    pub fn forwarded(mut self) -> Response {
-        let connection = self.headers.forward();
-        self.trailers = self.trailers.forwarded_trailers(&connection);
-        self
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::Status;
+    use crate::message::{Response, Status};
 
     /// A request and a response with these lines are forwarded with the `expected` names only.
     #[track_caller]
@@ -464,9 +432,9 @@ mod tests {
     }
 
     fn received(method: Method, target: &str) -> Request {
-        let mut target = Target::default();
-        target.parse(&method, target).unwrap();
-        Request::with_target(method, target)
+        let mut parsed = Target::default();
+        parsed.parse(&method, target).unwrap();
+        Request::with_target(method, parsed)
     }
 
     #[test]

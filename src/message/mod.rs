@@ -17,7 +17,6 @@ mod fields;
 mod body;
 #[cfg(any(feature = "fs", feature = "multipart"))]
 mod body_chain;
-mod timings;
 
 mod charset;
 mod content;
@@ -39,13 +38,14 @@ pub(crate) use body::{BodyLength, BodySource, FileRange};
 #[cfg(any(feature = "fs", feature = "multipart"))]
 pub(crate) use body_chain::{BodyChain, ChainLink, multipart};
 pub use charset::{InvalidCharset, InvalidText};
-#[cfg(feature = "json")]
 pub(crate) use content::ContentError;
 pub use cookie::{Cookies, InvalidCookie, RawSetCookie, SameSite, SetCookie};
 pub(crate) use credentials::basic_credentials;
 use credentials::is_token68;
 pub use credentials::{BasicAuth, InvalidCredentials};
-pub(crate) use date::{ImfDate, month_number};
+pub(crate) use date::ImfDate;
+#[cfg(feature = "fs")]
+pub(crate) use date::month_number;
 pub(crate) use fields::{
     CONTENT_FIELDS, FRAMING_FIELDS, FieldName, NameHash, Repeated, is_field_value, is_tchar, is_token,
     members, token_len, trim,
@@ -62,9 +62,8 @@ pub(crate) use octet_set::OctetSet;
 #[cfg(feature = "fs")]
 pub(crate) use precondition::{PreconditionResult, Validators, evaluate_preconditions};
 pub use request::Request;
-pub use response::Response;
+pub use response::{Response, Timings};
 pub use status::{InvalidStatus, Status};
-pub use timings::Timings;
 pub(crate) use uri::{Authority, Scheme, port_number, split_port, uri_host};
 pub use uri::{InvalidTarget, Target, TargetForm};
 pub use version::Version;

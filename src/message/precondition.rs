@@ -1,82 +1,8 @@
-//! [`Response::preconditions_hold`]: conditional requests (RFC 9110 §13).
+//! [`evaluate_preconditions`]: conditional requests (RFC 9110 §13).
 
 use std::time::SystemTime;
 
-use super::{CONTENT_FIELDS, FieldName, Headers, Method, Request, Response, Status};
-use crate::memory::Reset;
-
-impl Response {
-    /// Evaluates the preconditions of `request` against the `etag` and `last-modified` of this response, in the order
-    /// of RFC 9110 §13.2.2. Returns whether all of them hold. If so, answer the request as if it had none.
-    ///
-    /// Otherwise this response becomes the whole answer: a 304 if the peer has already stored what it asks for, or a
-    /// 412 if the resource is not in the state that the peer requires. Neither has content. A 412 also loses
-    /// `cache-control` and `expires`, which were meant for the content.
-    ///
-    /// A weak etag never matches `if-match` (§13.1.1), and `Compress` makes the etags of what it compresses weak.
-    ///
-    /// A response without either field stands for something that does not exist yet, so `if-none-match: *` holds. If
-    /// the status is not 2xx, and for CONNECT, OPTIONS and TRACE, everything holds (§13.2.1). `if-range` is not
-    /// evaluated here: only files have ranges, and they evaluate their preconditions themselves.
-    ///
-    /// # Examples
-    ///
-    /// A page that is rendered only for clients that have not seen it, and changed only by clients that have:
-    ///
-    /// ```
-    /// use std::sync::Mutex;
-    /// use corehttp::{Context, Method, Request, Server, Status};
-    ///
-    /// let page = Mutex::new((1, String::from("first draft")));
-    /// let service = Server::new().service(move |ctx: &mut Context| {
-    ///     let Context { request, response, .. } = ctx;
-    ///     let mut page = page.lock().unwrap();
-    ///     response.headers.set("etag", format!("\"{}\"", page.0))?;
-    ///     if !response.preconditions_hold(request) {
-    ///         return Ok(()); // 304 or 412
-    ///     }
-    ///     if request.method() == Method::Put {
-    ///         *page = (page.0 + 1, request.body.text()?.to_owned());
-    ///         response.headers.set("etag", format!("\"{}\"", page.0))?;
-    ///     }
-    ///     response.set_text(&page.1);
-    ///     corehttp::Result::Ok(())
-    /// });
-    /// # corehttp::block_on(async {
-    /// let mut get = Request::get("/")?;
-    /// get.headers.set("if-none-match", "\"1\"")?;
-    /// assert_eq!(service.respond(get).await.status, Status::NOT_MODIFIED);
-    ///
-    /// let mut put = Request::new(Method::Put, "/")?;
-    /// put.headers.set("if-match", "\"1\"")?;
-    /// assert_eq!(service.respond(put.clone()).await.status, Status::OK);
-    /// assert_eq!(service.respond(put).await.status, Status::PRECONDITION_FAILED);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # })??;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[doc(alias("if-none-match", "if-match", "if-modified-since", "if-unmodified-since"))]
-    #[must_use = "if they do not hold, the answer is complete, and nothing may be changed"]
-    pub fn preconditions_hold(&mut self, request: &Request) -> bool {
-        if !self.status.is_success() {
-            return true;
-        }
-        let modified = self.headers.date("last-modified");
-        match evaluate_preconditions(request, Validators { etag: self.headers.first(ETAG), modified }) {
-            PreconditionResult::Proceed => return true,
-            PreconditionResult::NotModified => self.set_not_modified(),
-            PreconditionResult::Failed => {
-                self.status = Status::PRECONDITION_FAILED;
-                self.body.clear();
-                self.headers.remove_each(&CONTENT_FIELDS);
-                // A cache would answer others with the refusal for as long as with the content (RFC 9111 §3).
-                self.headers.remove_each(&["cache-control", "expires"]);
-                self.trailers.reset();
-            }
-        }
-        false
-    }
-}
+use super::{FieldName, Headers, Method, Request};
 
 /// The validators of a representation, which distinguish its states (RFC 9110 §8.8). Without any, there is none.
 #[derive(Clone, Copy, Debug)]
@@ -125,7 +51,6 @@ pub(crate) fn evaluate_preconditions(request: &Request, current: Validators<'_>)
     }
 }
 
-const ETAG: FieldName<'static> = FieldName::new("etag");
 const IF_MATCH: FieldName<'static> = FieldName::new("if-match");
 const IF_MODIFIED_SINCE: FieldName<'static> = FieldName::new("if-modified-since");
 const IF_NONE_MATCH: FieldName<'static> = FieldName::new("if-none-match");
@@ -198,6 +123,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::message::{Response, Status};
 
     const ETAG: &str = "\"v1\"";
     const MODIFIED: &str = "Sun, 06 Nov 1994 08:49:37 GMT";

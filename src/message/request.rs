@@ -4,10 +4,12 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 
+use super::content::{decode_text, essence};
+use super::form::FORM_TYPE;
 use super::{
-    BasicAuth, Body, BodyLength, Cookies, FieldName, Form, FormBuf, Headers, InvalidCookie,
-    InvalidCredentials, InvalidField, InvalidForm, InvalidRequest, InvalidTarget, InvalidText, Method,
-    Target, Version, basic_credentials, cookie, is_token, is_token68, split_port, uri,
+    BasicAuth, Body, BodyLength, ContentError, Cookies, FieldName, Form, FormBuf, Headers, InvalidCharset,
+    InvalidCookie, InvalidCredentials, InvalidField, InvalidForm, InvalidRequest, InvalidTarget, InvalidText,
+    Method, Target, Version, basic_credentials, cookie, is_token, is_token68, split_port, uri,
 };
 use crate::memory::Reset;
 
@@ -253,6 +255,32 @@ impl Request {
     /// ```
     pub fn text(&self) -> Result<&str, InvalidText> {
         self.body.text().map_err(|_| InvalidText::Content)
+    }
+
+    /// Returns the content as text, decoded from the charset that `content-type` names, which is UTF-8 if it names none.
+    ///
+    /// The body must have been received, as for [`Request::form`]. A byte order mark is removed; it counts more than the
+    /// name of a charset. Other charsets than UTF-8, those that browsers read, need the feature `charset`. What a page
+    /// names in a `<meta>` is not read.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the content is not text in that charset, which is then 400 in a handler with `?`, or if the charset is
+    /// not known, which is 415.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::Context;
+    ///
+    /// fn shout(ctx: &mut Context) -> corehttp::Result {
+    ///     let Context { request, response, .. } = ctx;
+    ///     response.set_text(request.text_decoded()?.to_uppercase());
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn text_decoded(&self) -> Result<Cow<'_, str>, InvalidCharset> {
+        decode_text(&self.headers, self.body.bytes()).map_err(InvalidCharset::of_request)
     }
 
     /// Returns the content as an `application/x-www-form-urlencoded` form.
@@ -521,6 +549,21 @@ impl Request {
         self.authority().map(|authority| split_port(authority).0)
     }
 
+    /// Returns the content, if it is of a type that `is_type` accepts by its [`essence`].
+    pub(crate) fn content_of(&self, is_type: impl FnOnce(&[u8]) -> bool) -> Result<&[u8], ContentError> {
+        match self.headers.single(FieldName::CONTENT_TYPE) {
+            Ok(Some(content_type)) if is_type(essence(content_type)) => {}
+            _ => return Err(ContentError::MediaType),
+        }
+        if self.headers.codings().next().is_some() {
+            return Err(ContentError::Coding);
+        }
+        if self.is_unread() {
+            return Err(ContentError::NotReceived);
+        }
+        Ok(self.body.bytes())
+    }
+
     /// Whether there is content that is not here: a stream, or content that was announced but has not been received.
     pub(crate) fn is_unread(&self) -> bool {
         let is_coming = self.headers.content_length().is_some_and(|len| len > 0);
@@ -535,10 +578,6 @@ impl Request {
         (&mut self.method, &mut self.target, &mut self.version)
     }
 }
-
-/// The media type of a form. It has no parameters; some clients send a charset, which means nothing, since it is always
-/// UTF-8.
-const FORM_TYPE: &[u8] = b"application/x-www-form-urlencoded";
 
 impl Reset for Request {
     fn reset(&mut self) {

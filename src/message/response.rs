@@ -1,11 +1,16 @@
 //! [`Response`]: a status, with headers, a body and trailers (RFC 9110 §6, §15).
 
+use std::borrow::Cow;
 use std::str::Utf8Error;
+use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::content::decode_text;
+use super::precondition::{PreconditionResult, Validators, evaluate_preconditions};
 use super::{
-    Body, CONTENT_FIELDS, FieldName, Headers, InvalidCookie, InvalidField, SetCookie, Status, Timings,
+    Body, CONTENT_FIELDS, FieldName, Headers, InvalidCharset, InvalidCookie, InvalidField, Request,
+    SetCookie, Status,
 };
 use crate::memory::{Reset, clear_cold};
 
@@ -139,6 +144,34 @@ impl Response {
         self.body.text()
     }
 
+    /// Returns the content as text, decoded from the charset that `content-type` names, which is UTF-8 if it names none.
+    ///
+    /// A byte order mark is removed; it counts more than the name of a charset. Other charsets than UTF-8, those that
+    /// browsers read, need the feature `charset`. What a page names in a `<meta>` is not read.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the content is not text in that charset, or if the charset is not known. In a handler, `?` turns that
+    /// into 500, because it is not the peer's fault.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::Response;
+    ///
+    /// let mut response = Response::new(); // or one that a client received
+    /// response.set_shared("text/plain; charset=ISO-8859-1", &b"caf\xe9"[..])?;
+    /// match response.text_decoded() {
+    ///     Ok(text) => assert_eq!(text, "café"), // with the feature `charset`
+    ///     Err(error) => assert_eq!(error.charset(), "ISO-8859-1"),
+    /// }
+    /// # Ok::<(), corehttp::InvalidField>(())
+    /// ```
+    #[doc(alias = "text_with_charset")]
+    pub fn text_decoded(&self) -> Result<Cow<'_, str>, InvalidCharset> {
+        decode_text(&self.headers, self.body.bytes())
+    }
+
     /// Makes this a redirection of the peer to `location` (RFC 9110 §15.4), and removes the content, the fields that describe it, and
     /// trailers.
     ///
@@ -184,6 +217,109 @@ impl Response {
     /// Returns how long each phase of the exchange took; all zero if no client has received this response.
     pub fn timings(&self) -> Timings {
         self.timings.as_deref().copied().unwrap_or_default()
+    }
+
+    /// Evaluates the preconditions of `request` against the `etag` and `last-modified` of this response, in the order
+    /// of RFC 9110 §13.2.2. Returns whether all of them hold. If so, answer the request as if it had none.
+    ///
+    /// Otherwise this response becomes the whole answer: a 304 if the peer has already stored what it asks for, or a
+    /// 412 if the resource is not in the state that the peer requires. Neither has content. A 412 also loses
+    /// `cache-control` and `expires`, which were meant for the content.
+    ///
+    /// A weak etag never matches `if-match` (§13.1.1), and `Compress` makes the etags of what it compresses weak.
+    ///
+    /// A response without either field stands for something that does not exist yet, so `if-none-match: *` holds. If
+    /// the status is not 2xx, and for CONNECT, OPTIONS and TRACE, everything holds (§13.2.1). `if-range` is not
+    /// evaluated here: only files have ranges, and they evaluate their preconditions themselves.
+    ///
+    /// # Examples
+    ///
+    /// A page that is rendered only for clients that have not seen it, and changed only by clients that have:
+    ///
+    /// ```
+    /// use std::sync::Mutex;
+    /// use corehttp::{Context, Method, Request, Server, Status};
+    ///
+    /// let page = Mutex::new((1, String::from("first draft")));
+    /// let service = Server::new().service(move |ctx: &mut Context| {
+    ///     let Context { request, response, .. } = ctx;
+    ///     let mut page = page.lock().unwrap();
+    ///     response.headers.set("etag", format!("\"{}\"", page.0))?;
+    ///     if !response.preconditions_hold(request) {
+    ///         return Ok(()); // 304 or 412
+    ///     }
+    ///     if request.method() == Method::Put {
+    ///         *page = (page.0 + 1, request.body.text()?.to_owned());
+    ///         response.headers.set("etag", format!("\"{}\"", page.0))?;
+    ///     }
+    ///     response.set_text(&page.1);
+    ///     corehttp::Result::Ok(())
+    /// });
+    /// # corehttp::block_on(async {
+    /// let mut get = Request::get("/")?;
+    /// get.headers.set("if-none-match", "\"1\"")?;
+    /// assert_eq!(service.respond(get).await.status, Status::NOT_MODIFIED);
+    ///
+    /// let mut put = Request::new(Method::Put, "/")?;
+    /// put.headers.set("if-match", "\"1\"")?;
+    /// assert_eq!(service.respond(put.clone()).await.status, Status::OK);
+    /// assert_eq!(service.respond(put).await.status, Status::PRECONDITION_FAILED);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })??;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("if-none-match", "if-match", "if-modified-since", "if-unmodified-since"))]
+    #[must_use = "if they do not hold, the answer is complete, and nothing may be changed"]
+    pub fn preconditions_hold(&mut self, request: &Request) -> bool {
+        if !self.status.is_success() {
+            return true;
+        }
+        let modified = self.headers.date("last-modified");
+        match evaluate_preconditions(
+            request,
+            Validators { etag: self.headers.first(FieldName::ETAG), modified },
+        ) {
+            PreconditionResult::Proceed => return true,
+            PreconditionResult::NotModified => self.set_not_modified(),
+            PreconditionResult::Failed => {
+                self.status = Status::PRECONDITION_FAILED;
+                self.body.clear();
+                self.headers.remove_each(&CONTENT_FIELDS);
+                // A cache would answer others with the refusal for as long as with the content (RFC 9111 §3).
+                self.headers.remove_each(&["cache-control", "expires"]);
+                self.trailers.reset();
+            }
+        }
+        false
+    }
+
+    /// Returns this response as a gateway or proxy forwards it: without the fields that the server meant for its
+    /// connection only, in headers and trailers (RFC 9110 §7.6.1).
+    ///
+    /// Without this, a forwarded response carries those fields along: a `connection: close` of its server, for one,
+    /// would close the connection to the peer.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::Response;
+    ///
+    /// let mut response = Response::new();
+    /// response.set_text("Hello");
+    /// response.headers.set("connection", "close, x-only-here")?;
+    /// response.headers.set("x-only-here", 1)?;
+    /// response.headers.set("etag", "\"1\"")?;
+    /// let response = response.forwarded();
+    /// assert_eq!(response.body.bytes(), b"Hello");
+    /// assert!(response.headers.contains("etag") && response.headers.contains("content-type"));
+    /// assert!(!response.headers.contains("connection") && !response.headers.contains("x-only-here"));
+    /// # Ok::<(), corehttp::InvalidField>(())
+    /// ```
+    #[must_use = "the response that was given is gone, and this is what is left of it"]
+    pub fn forwarded(mut self) -> Response {
+        let connection = self.headers.forward();
+        self.trailers = self.trailers.forwarded_trailers(&connection);
+        self
     }
 
     /// Removes the content, and the fields that describe it or follow it.
@@ -232,5 +368,38 @@ impl Reset for Response {
         self.headers.shrink();
         self.body.shrink();
         self.trailers.shrink();
+    }
+}
+
+/// How long each phase of an exchange took. A phase that did not happen took no time.
+///
+/// If redirects were followed, or a request was sent again because its connection was stale, these are the times of the
+/// last request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Timings {
+    /// Waiting for a place among the connections of the host.
+    pub queue: Duration,
+    /// Looking up the host's addresses.
+    pub resolve: Duration,
+    /// Connecting, including the time that a proxy takes.
+    pub connect: Duration,
+    /// The TLS handshake.
+    pub tls: Duration,
+    /// Sending the request.
+    pub send: Duration,
+    /// Waiting, from the last byte of the request to the end of the answer's head; from the request's first byte, if
+    /// the head is read while the request is still being sent ([`Call::split`](crate::Call::split)).
+    pub wait: Duration,
+    /// Receiving the body, if it was buffered.
+    pub receive: Duration,
+    /// Whether the connection had been used before.
+    pub reused: bool,
+}
+
+impl Timings {
+    /// Returns the sum of all phases.
+    pub fn total(&self) -> Duration {
+        let Timings { queue, resolve, connect, tls, send, wait, receive, reused: _ } = *self;
+        queue + resolve + connect + tls + send + wait + receive
     }
 }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::invalid_charset::CharsetError;
 
 /// Checks `content`, if its charset is UTF-8, or ASCII, which is a part of it.
-pub(super) fn decode<'a>(label: &[u8], content: &'a [u8]) -> Result<Cow<'a, str>, CharsetError> {
+pub(in crate::message) fn decode<'a>(label: &[u8], content: &'a [u8]) -> Result<Cow<'a, str>, CharsetError> {
     let is = |names: &[&str]| names.iter().any(|name| label.eq_ignore_ascii_case(name.as_bytes()));
     let is_utf8 = is(&["utf-8", "utf8"]) || (is(&["us-ascii", "ascii"]) && content.is_ascii());
     if !is_utf8 {

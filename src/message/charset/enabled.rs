@@ -7,7 +7,7 @@ use encoding_rs::Encoding;
 use super::invalid_charset::CharsetError;
 
 /// Decodes `content` from the charset with this `label`, or that of its byte order mark.
-pub(super) fn decode<'a>(label: &[u8], content: &'a [u8]) -> Result<Cow<'a, str>, CharsetError> {
+pub(in crate::message) fn decode<'a>(label: &[u8], content: &'a [u8]) -> Result<Cow<'a, str>, CharsetError> {
     let encoding = Encoding::for_label(label).ok_or(UNKNOWN)?;
     let (encoding, mark_len) = Encoding::for_bom(content).unwrap_or((encoding, 0));
     let text = encoding.decode_without_bom_handling_and_without_replacement(&content[mark_len..]);

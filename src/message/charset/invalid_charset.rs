@@ -17,7 +17,7 @@ pub struct InvalidCharset {
 
 /// What is wrong with content in a charset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CharsetError {
+pub(in crate::message) enum CharsetError {
     /// It is not text in this charset.
     Malformed,
     /// The charset cannot be read, for this reason.
@@ -25,13 +25,13 @@ pub(super) enum CharsetError {
 }
 
 impl InvalidCharset {
-    pub(super) fn new(charset: &[u8], error: CharsetError) -> InvalidCharset {
+    pub(in crate::message) fn new(charset: &[u8], error: CharsetError) -> InvalidCharset {
         let charset = &charset[..charset.len().min(LABEL_MAX)];
         InvalidCharset { charset: String::from_utf8_lossy(charset).into(), error, is_of_request: false }
     }
 
     /// This error, of the content of a request.
-    pub(super) fn of_request(self) -> InvalidCharset {
+    pub(in crate::message) fn of_request(self) -> InvalidCharset {
         InvalidCharset { is_of_request: true, ..self }
     }
 

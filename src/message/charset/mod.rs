@@ -1,6 +1,5 @@
 //! Content as text, in the charset that its type names (RFC 9110 §8.3.2).
 
-mod content_text;
 mod invalid_charset;
 
 #[cfg(not(feature = "charset"))]
@@ -9,7 +8,7 @@ mod disabled;
 mod enabled;
 
 #[cfg(not(feature = "charset"))]
-use disabled::decode;
+pub(super) use disabled::decode;
 #[cfg(feature = "charset")]
-use enabled::decode;
+pub(super) use enabled::decode;
 pub use invalid_charset::{InvalidCharset, InvalidText};

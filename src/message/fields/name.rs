@@ -17,6 +17,7 @@ impl<'a> FieldName<'a> {
     pub(crate) const CONTENT_TYPE: FieldName<'static> = FieldName::new("content-type");
     pub(crate) const COOKIE: FieldName<'static> = FieldName::new("cookie");
     pub(crate) const DATE: FieldName<'static> = FieldName::new("date");
+    pub(crate) const ETAG: FieldName<'static> = FieldName::new("etag");
     pub(crate) const EXPECT: FieldName<'static> = FieldName::new("expect");
     pub(crate) const HOST: FieldName<'static> = FieldName::new("host");
     pub(crate) const KEEP_ALIVE: FieldName<'static> = FieldName::new("keep-alive");

@@ -25,7 +25,9 @@ use crate::message::{Form, InvalidText, Method, OctetSet};
 /// | controls and spaces around a URL, tabs and ends of lines anywhere, a fragment | nothing |
 /// | `HTTP:\\Example.COM:80\a`, `http:example.com/a`, `http:///example.com/a` | `http://example.com/a` |
 /// | `/a/./b/../c`, `/a/%2e%2E/c` | `/a/c`, `/c` |
-/// | a space, `"`, `<`, `>`, `[`, `]`, `^`, `` ` ``, `{`, `\|`, `}`, a control, an octet beyond ASCII, a `%` without two digits | its escape, in UTF-8: `/é` is `/%C3%A9`, `/100%` is `/100%25` |
+/// | a space, `"`, `<`, `>`, `[`, `]`, `^`, `` ` ``, `{`, `\|`, `}`, a control | its escape: `/a b` is `/a%20b` |
+/// | an octet beyond ASCII | its escape, in UTF-8: `/é` is `/%C3%A9` |
+/// | a `%` without two digits | its escape: `/100%` is `/100%25` |
 /// | in a query, `\` and `'` | `%5C`, `%27` |
 /// | `http://bücher.example/` | `http://xn--bcher-kva.example/`, with the feature `idna`; without it, an error |
 /// | `http://0x7f.1/`, `http://2130706433/`, `http://%31%32%37.1/` | `http://127.0.0.1/` |
@@ -412,4 +414,24 @@ impl From<Url> for Target {
 /// Decodes a path, or a segment of one.
 pub(in crate::message) fn decode_path(raw: &str) -> Result<Cow<'_, str>, InvalidText> {
     percent::decode(raw, Plus::Literal).map_err(|_| InvalidText::Path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reset_target_equals_a_new_one_and_keeps_its_memory() {
+        let mut target = Target::default();
+        target.parse(&Method::Get, "http://example.com/a?b").unwrap();
+        target.reset();
+        assert_eq!((&target, target.as_str(), target.path()), (&Target::default(), "/", "/"));
+        assert_eq!((target.authority(), target.query().is_empty()), (None, true));
+        assert_eq!(target.path_and_query(Method::Options), ["/", ""]);
+        assert!(target.text.capacity() >= 22);
+        target.set_url(&format!("/{}", "a".repeat(TEXT_KEPT_MAX))).unwrap();
+        target.reset();
+        target.shrink();
+        assert!((22..=TEXT_KEPT_MAX).contains(&target.text.capacity()));
+    }
 }

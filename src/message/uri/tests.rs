@@ -4,8 +4,7 @@ use std::borrow::Cow;
 
 use super::url::{Url, parse_normalized};
 use super::{InvalidTarget, Target, TargetForm};
-use crate::memory::Reset;
-use crate::message::{InvalidText, Method, OctetSet, percent};
+use crate::message::{InvalidText, Method, OctetSet, basic_credentials, percent};
 
 fn parsed(method: Method, target: &str) -> Result<Target, InvalidTarget> {
     let mut parsed = Target::default();
@@ -270,20 +269,6 @@ fn a_target_is_shown_as_it_is_spelled() {
         let target = parsed(method, text).unwrap();
         assert_eq!(format!("{target} {target:?}"), format!("{text} {text:?}"));
     }
-}
-
-#[test]
-fn a_reset_target_equals_a_new_one_and_keeps_its_memory() {
-    let mut target = parsed(Method::Get, "http://example.com/a?b").unwrap();
-    target.reset();
-    assert_eq!((&target, target.as_str(), target.path()), (&Target::default(), "/", "/"));
-    assert_eq!((target.authority(), target.query().is_empty()), (None, true));
-    assert_eq!(target.path_and_query(Method::Options), ["/", ""]);
-    assert!(target.text.capacity() >= 22);
-    target.set_url(&format!("/{}", "a".repeat(TEXT_KEPT_MAX))).unwrap();
-    target.reset();
-    target.shrink();
-    assert!((22..=TEXT_KEPT_MAX).contains(&target.text.capacity()));
 }
 
 /// The target of `url`.
