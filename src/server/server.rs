@@ -152,8 +152,9 @@ impl Server {
     /// often the probe is repeated. A peer that leaves several probes in a row unanswered (nine on Linux) is considered
     /// gone, and its connection fails.
     ///
-    /// Use it for connections that may be silent for long: one that was [upgraded](Context::upgrade) has no other time
-    /// limit. Default: no probes (RFC 9293 §3.8.4). Counted in whole seconds, clamped to between 1 and 32,767.
+    /// Use it for connections that may be silent for long: one that was [upgraded](crate::Context::upgrade) has no
+    /// other time limit. Default: no probes (RFC 9293 §3.8.4). Counted in whole seconds, clamped to between 1 and
+    /// 32,767.
     pub fn tcp_keepalive(mut self, silence: impl Into<Option<Duration>>) -> Server {
         self.launch.listen.keepalive = silence.into().map(Keepalive::every);
         self
@@ -186,9 +187,10 @@ impl Server {
     /// from `nc -N`, some health checks, and scripts. Default: yes.
     ///
     /// A peer that closes the whole connection looks the same until something is sent to it. So with `true`, the work
-    /// that a [`Context::forward`] or a service of tower does for such a peer goes on until a write fails. With `false`,
-    /// that work ends at once and the connection is closed without an answer, as hyper does by default and nginx as a
-    /// proxy. A reset always ends it. Handlers that wait for [`Context::peer_closed`] decide for themselves.
+    /// that a [`Context::forward`](crate::Context::forward) or a service of tower does for such a peer goes on until a
+    /// write fails. With `false`, that work ends at once and the connection is closed without an answer, as hyper does
+    /// by default and nginx as a proxy. A reset always ends it. Handlers that wait for
+    /// [`Context::peer_closed`](crate::Context::peer_closed) decide for themselves.
     pub fn half_close(mut self, half_close: bool) -> Server {
         self.settings.bounds.half_close = if half_close { HalfClose::Waits } else { HalfClose::Gone };
         self
@@ -199,8 +201,9 @@ impl Server {
     ///
     /// The function is not called for a handler that fails with a bare [`Status`](crate::Status), which is an answer
     /// like any other unless it cuts one off; for a peer that got an error and then closes before the end of its body;
-    /// or for connections that are cut when the grace period of a stop is over ([`ServerCounts::cut`]). The function
-    /// runs on the core where the error happened, so it should return quickly.
+    /// or for connections that are cut when the grace period of a stop is over
+    /// ([`ServerCounts::cut`](crate::ServerCounts::cut)). The function runs on the core where the error happened, so it
+    /// should return quickly.
     pub fn on_error(mut self, on_error: impl Fn(&Refusal<'_>) + Send + Sync + 'static) -> Server {
         self.settings.on_error = Some(Arc::new(on_error));
         self
