@@ -84,9 +84,16 @@ impl<L: Locality> Conn<L> {
         room: &mut [u8],
         limit: Duration,
     ) -> Poll<Result<usize, ConnError>> {
-        if let Some(all) = self.shared_waker(cx) {
-            return self.poll_read(&mut Context::from_waker(&all), room, limit);
-        }
+        self.with_waker(cx, |conn, cx| conn.read_or_wait(cx, room, limit))
+    }
+
+    #[inline]
+    fn read_or_wait(
+        &mut self,
+        cx: &mut Context<'_>,
+        room: &mut [u8],
+        limit: Duration,
+    ) -> Poll<Result<usize, ConnError>> {
         match self.transport.poll_read(cx, room) {
             Poll::Ready(Ok(0)) if self.io_state().is_reset => {
                 Poll::Ready(Err(ConnError::Io(io::ErrorKind::ConnectionReset.into())))
@@ -108,11 +115,13 @@ impl<L: Locality> Conn<L> {
         cx: &mut Context<'_>,
         limit: Duration,
     ) -> Poll<Result<(), ConnError>> {
-        if let Some(all) = self.shared_waker(cx) {
-            return self.poll_flush(&mut Context::from_waker(&all), limit);
-        }
+        self.with_waker(cx, |conn, cx| conn.flush_or_wait(cx, limit))
+    }
+
+    #[inline]
+    fn flush_or_wait(&mut self, cx: &mut Context<'_>, limit: Duration) -> Poll<Result<(), ConnError>> {
         while !self.write_buffer().is_empty() {
-            ready!(self.poll_send(cx, &[], limit))?;
+            ready!(self.send_or_wait(cx, &[], limit))?;
         }
         while self.transport.has_unsent() && self.poll_write_tls(cx)?.is_pending() {
             ready!(self.poll_space(cx, limit, |conn| conn.transport.write_to_kernel(&[])))?;
@@ -140,9 +149,15 @@ impl<L: Locality> Conn<L> {
         body: &[u8],
         limit: Duration,
     ) -> Poll<Result<usize, ConnError>> {
-        if let Some(all) = self.shared_waker(cx) {
-            return self.poll_send(&mut Context::from_waker(&all), body, limit);
-        }
+        self.with_waker(cx, |conn, cx| conn.send_or_wait(cx, body, limit))
+    }
+
+    fn send_or_wait(
+        &mut self,
+        cx: &mut Context<'_>,
+        body: &[u8],
+        limit: Duration,
+    ) -> Poll<Result<usize, ConnError>> {
         loop {
             if self.transport.has_unsent() {
                 let _ = self.poll_write_tls(cx)?;
@@ -250,9 +265,16 @@ impl<L: Locality> Conn<L> {
         range: Range<u64>,
         limit: Duration,
     ) -> Poll<Result<u64, ConnError>> {
-        if let Some(all) = self.shared_waker(cx) {
-            return self.poll_send_file(&mut Context::from_waker(&all), file, range, limit);
-        }
+        self.with_waker(cx, |conn, cx| conn.send_file_or_wait(cx, file, range, limit))
+    }
+
+    fn send_file_or_wait(
+        &mut self,
+        cx: &mut Context<'_>,
+        file: &File,
+        range: Range<u64>,
+        limit: Duration,
+    ) -> Poll<Result<u64, ConnError>> {
         let count = match self.transport.poll_send_file(cx, file, range.clone()) {
             Poll::Ready(sent) => sent.map_err(|error| self.note_write_error(error))?,
             Poll::Pending => {
@@ -280,9 +302,10 @@ impl<L: Locality> Conn<L> {
         cx: &mut Context<'_>,
         limit: Duration,
     ) -> Poll<Result<(), ConnError>> {
-        if let Some(all) = self.shared_waker(cx) {
-            return self.poll_shutdown(&mut Context::from_waker(&all), limit);
-        }
+        self.with_waker(cx, |conn, cx| conn.shutdown_or_wait(cx, limit))
+    }
+
+    fn shutdown_or_wait(&mut self, cx: &mut Context<'_>, limit: Duration) -> Poll<Result<(), ConnError>> {
         loop {
             match self.transport.poll_shutdown(cx) {
                 Poll::Ready(shut) => return Poll::Ready(shut.map_err(ConnError::Io)),
@@ -303,7 +326,20 @@ impl<L: Locality> Conn<L> {
         self.timer.poll_expired(cx, slot, limit).map(|()| ConnError::TimedOut)
     }
 
-    /// The waker to wait with instead, if there is a waker set and `cx` does not have its waker already.
+    /// Polls the connection with the waker of its waker set, which `cx` joins, or without a set with `cx` itself.
+    #[inline]
+    fn with_waker<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        poll: impl FnOnce(&mut Self, &mut Context<'_>) -> T,
+    ) -> T {
+        match self.shared_waker(cx) {
+            Some(waker) => poll(self, &mut Context::from_waker(&waker)),
+            None => poll(self, cx),
+        }
+    }
+
+    /// The waker of the waker set, if there is a set, and `cx` does not have its waker already.
     #[inline]
     fn shared_waker(&self, cx: &Context<'_>) -> Option<Waker> {
         self.io_state.as_ref()?.wakers.as_ref()?.register(cx.waker())
