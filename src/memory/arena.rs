@@ -5,11 +5,11 @@ use std::ops::{Index, Range};
 /// Bytes that are appended, read through [`Span`]s or from the front, and all forgotten at once, while the memory
 /// stays.
 ///
-/// The room behind the content is initialized too, so that a socket can read into it without `unsafe`. Its zeros are
-/// written only once, when the arena grows.
+/// The spare capacity behind the content is initialized too, so that a socket can read into it without `unsafe`. Its
+/// zeros are written only once, when the arena grows.
 #[derive(Default)]
 pub(crate) struct Arena {
-    /// What has been consumed, the content, and the spare room, in this order.
+    /// The consumed bytes, the content, and the spare capacity, in this order.
     bytes: Vec<u8>,
     /// Where the content starts. At most `end`.
     start: usize,
@@ -30,7 +30,7 @@ impl Arena {
     #[inline]
     pub(crate) fn extend(&mut self, part: &[u8]) {
         let end = self.end + part.len();
-        // A range in bounds also means that there is room.
+        // A range in bounds also means that the capacity suffices.
         match self.bytes.get_mut(self.end..end) {
             Some(room) => {
                 room.copy_from_slice(part);
@@ -61,15 +61,15 @@ impl Arena {
         span
     }
 
-    /// Returns the room behind the content, at least `least` bytes. What is written there becomes content with
+    /// Returns the spare capacity behind the content, at least `least` bytes. Bytes written there become content with
     /// [`Arena::commit`].
     #[inline]
     pub(crate) fn spare(&mut self, least: usize) -> &mut [u8] {
         self.spare_within(least, usize::MAX)
     }
 
-    /// Returns the room behind the content as [`Arena::spare`] does, where at most `most` bytes are to come: the arena
-    /// does not grow beyond that.
+    /// Returns the spare capacity as [`Arena::spare`] does. At most `most` bytes are still to come, so the arena does
+    /// not grow beyond those.
     #[inline]
     pub(crate) fn spare_within(&mut self, least: usize, most: usize) -> &mut [u8] {
         if self.bytes.len() - self.end < least.min(most) {
@@ -80,12 +80,16 @@ impl Arena {
 
     /// Writes `part` over the front of `old`, which must be at least as long.
     pub(crate) fn overwrite(&mut self, old: Span, part: &[u8]) -> Span {
+        debug_assert!(
+            part.len() <= old.len() && old.end() <= self.end,
+            "the old bytes have room for the new"
+        );
         let start = old.range().start;
         self.bytes[old.range()][..part.len()].copy_from_slice(part);
         Span::new(start, part.len())
     }
 
-    /// Makes the first `count` bytes of the spare room part of the content.
+    /// Makes the first `count` bytes of the spare capacity part of the content.
     #[inline]
     pub(crate) fn commit(&mut self, count: usize) {
         assert!(count <= self.bytes.len() - self.end, "only what was offered can have been filled");
@@ -108,7 +112,7 @@ impl Arena {
         }
     }
 
-    /// Moves the content to the front, so that the room of what was consumed can be used again. This invalidates spans.
+    /// Moves the content to the front, so that the capacity of consumed bytes can be used again. Spans become invalid.
     pub(crate) fn compact(&mut self) {
         if self.start > 0 {
             self.bytes.copy_within(self.start..self.end, 0);
@@ -134,7 +138,7 @@ impl Arena {
         self.start == self.end
     }
 
-    /// How much the content may grow to until other memory must be found.
+    /// The length to which the content may grow without a new allocation.
     pub(crate) fn capacity(&self) -> usize {
         self.bytes.len()
     }
@@ -144,8 +148,8 @@ impl Arena {
         &self.bytes[self.start..self.end]
     }
 
-    /// Doubles the memory, so that content which grows step by step is not moved at each step, but allocates no more
-    /// than is to come.
+    /// Doubles the capacity, so that content which grows step by step is not moved at each step, but allocates no more
+    /// than the `most` bytes that are still to come.
     #[cold]
     fn make_room(&mut self, least: usize, most: usize) {
         let needed = self.end.checked_add(least).expect("an arena fits memory");
@@ -160,7 +164,7 @@ impl Index<Span> for Arena {
 
     #[inline]
     fn index(&self, span: Span) -> &[u8] {
-        // Not the spare room behind it: that holds what an earlier message left.
+        // The spare capacity is out of bounds, since it still has bytes of an earlier message.
         &self.bytes[..self.end][span.range()]
     }
 }
@@ -176,8 +180,8 @@ impl Clone for Arena {
     }
 }
 
-/// Refers to bytes of one arena without borrowing it. It means nothing once that arena was cleared, so it never leaves
-/// the crate.
+/// Refers to bytes of one arena without borrowing it. A span is invalid once its arena was cleared, so spans never
+/// leave the crate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Span {
     start: u32,
@@ -253,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn spare_room_counts_once_it_was_filled() {
+    fn spare_bytes_count_once_they_were_committed() {
         let mut arena = Arena::default();
         arena.spare(3)[..3].copy_from_slice(b"abc");
         assert_eq!(arena.as_slice(), b"");
@@ -275,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn room_is_doubled_up_to_what_is_still_to_come() {
+    fn capacity_is_doubled_up_to_the_bytes_still_to_come() {
         let mut arena = Arena::default();
         for (filled, least, most, room) in [
             (0, 100, 1000, 100),
@@ -298,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn consumed_bytes_become_room_when_the_rest_has_moved() {
+    fn consumed_bytes_become_spare_when_the_rest_has_moved() {
         let mut arena = Arena::default();
         arena.extend(b"usedrest");
         let room = arena.spare(0).len();
@@ -312,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn shrinking_keeps_what_is_left_of_the_content() {
+    fn shrinking_keeps_the_rest_of_the_content() {
         let mut arena = Arena::default();
         arena.extend(&[7; 200]);
         arena.consume(150);

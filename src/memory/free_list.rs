@@ -4,10 +4,10 @@ use std::cell::{Cell, RefCell};
 
 /// An object that can be used again.
 pub(crate) trait Reset {
-    /// Makes it equal to a new one, except that it keeps its memory.
+    /// Makes the object equal to a new one, except that it keeps its memory.
     fn reset(&mut self);
 
-    /// Frees memory that only rare messages need.
+    /// Frees memory that only large messages need.
     fn shrink(&mut self);
 }
 
@@ -16,9 +16,9 @@ pub(crate) trait Reset {
 /// Memory is freed after a burst: a regular [`FreeList::trim`] drops half of the objects that were not needed since the
 /// last one, and shrinks the rest.
 pub(crate) struct FreeList<T> {
-    // Boxed, so that taking and giving moves a pointer and not the object.
+    // Boxed, so that taking and giving move a pointer and not the object.
     free: RefCell<Vec<Box<T>>>,
-    /// The smallest number of free objects since the last trim. That many were not needed.
+    /// The smallest number of free objects since the last trim, which is how many were not needed.
     unneeded: Cell<usize>,
 }
 
@@ -29,7 +29,7 @@ impl<T> Default for FreeList<T> {
 }
 
 impl<T: Reset> FreeList<T> {
-    /// Takes the object that was given back last, or else a new one.
+    /// Takes the object that was given back last, or else a `new` one.
     #[inline]
     pub(crate) fn take(&self, new: impl FnOnce() -> Box<T>) -> Box<T> {
         let mut free = self.free.borrow_mut();
@@ -56,21 +56,22 @@ impl<T: Reset> FreeList<T> {
     pub(crate) fn trim(&self) -> bool {
         let mut free = self.free.borrow_mut();
         let surplus = self.unneeded.get().div_ceil(2);
-        // The ones at the front have waited longest.
+        // The objects at the front have waited longest.
         free.drain(..surplus);
         free.iter_mut().for_each(|object| object.shrink());
         let kept = free.len();
+        debug_assert!(surplus <= self.unneeded.get(), "only objects that were not needed are dropped");
         free.shrink_to(2 * kept.max(STEADY));
         self.unneeded.set(kept);
         kept > 0
     }
 }
 
-/// This many places in the list are kept for good, so that an ordinary core does not allocate again after each trim.
+/// The capacity that the list keeps for good, so that an ordinary core does not allocate again after each trim.
 const STEADY: usize = 8;
 
-/// A few objects of one thread, last in, first out. Unlike a [`FreeList`] it holds objects of several
-/// kinds, and so few that it needs no trimming: an object too many replaces the oldest.
+/// A few objects of one thread, last in, first out. Unlike a [`FreeList`], a cache holds objects of several kinds, and
+/// so few that it needs no trimming: one too many replaces the oldest.
 pub(crate) struct LocalCache<T> {
     kept: RefCell<Vec<T>>,
 }
@@ -80,28 +81,28 @@ impl<T> LocalCache<T> {
         LocalCache { kept: RefCell::new(Vec::new()) }
     }
 
-    /// Takes the object given last of those that `suits` accepts.
+    /// Takes the object that was given last among those that `suits` accepts.
     pub(crate) fn take(&self, suits: impl Fn(&T) -> bool) -> Option<T> {
         let mut kept = self.kept.borrow_mut();
         let at = kept.iter().rposition(suits)?;
         Some(kept.remove(at))
     }
 
-    /// Keeps `object`, which was reset. If there are too many, the oldest one is dropped.
+    /// Keeps `object`, which the caller has reset. If there are too many objects, the oldest one is dropped.
     pub(crate) fn give(&self, object: T) {
         let mut kept = self.kept.borrow_mut();
         let surplus = (kept.len() == KEPT_MAX).then(|| kept.remove(0));
         kept.push(object);
+        debug_assert!(kept.len() <= KEPT_MAX);
         // Dropped last, because the drop may itself give objects to this cache.
         drop((kept, surplus));
     }
 }
 
-/// How many objects are kept. A core works on one thing at a time, so only work that is interleaved needs more than
-/// one.
+/// The capacity of a cache. A core works on one message at a time, so only interleaved work needs more than one object.
 const KEPT_MAX: usize = 4;
 
-/// Drops what is in `place`, which is usually nothing.
+/// Clears an option that is usually `None` already.
 #[inline]
 pub(crate) fn clear_cold<T>(place: &mut Option<T>) {
     if place.is_some() {
@@ -109,7 +110,7 @@ pub(crate) fn clear_cold<T>(place: &mut Option<T>) {
     }
 }
 
-/// A function of its own, or the compiler would put the code that drops on the way of those who have nothing to drop.
+/// A separate function, or the compiler would inline the drop glue into the hot path.
 #[cold]
 #[inline(never)]
 fn empty<T>(place: &mut Option<T>) {

@@ -2,8 +2,8 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-// A panic under a lock poisons it for all other threads. Here every change under a lock leaves its value whole, so they
-// can go on: one request that failed must not fail all others.
+// A panic under a lock poisons it for all other threads. In this crate every change under a lock leaves its value
+// whole, so poison is ignored: one request that panicked must not fail all others.
 
 /// Locks `mutex`.
 #[inline]

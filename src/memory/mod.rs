@@ -1,6 +1,6 @@
 //! Floor 0: memory that is filled, emptied all at once, and filled again; and locks around memory that threads share.
 //!
-//! Nothing here knows what the bytes mean.
+//! Nothing in this folder depends on the meaning of the bytes.
 
 mod arena;
 mod free_list;

@@ -1,4 +1,5 @@
-//! [`Address`]: where to listen; [`PeerAddr`]: where a connection comes from; [`Peer`]: that, and its number.
+//! [`Address`]: where to listen; [`PeerAddr`]: where a connection comes from; [`Peer`]: that address, with the
+//! connection's number.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, TcpListener};

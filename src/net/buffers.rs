@@ -2,12 +2,12 @@
 
 use crate::memory::{Arena, Reset};
 
-/// Bytes that have arrived, read from the front. The memory is used again.
+/// Bytes that have arrived, read from the front. The memory is reused.
 #[derive(Default)]
 pub(crate) struct ReadBuffer {
     arena: Arena,
-    /// Whether the last read filled all the room it was offered, so that there is probably more. This is not forgotten
-    /// with the message: where much arrived, the next message is probably large too.
+    /// Whether the last read filled the whole buffer, so that there is probably more. The flag survives a reset: where
+    /// much arrived, the next message is probably large too.
     full: bool,
 }
 
@@ -29,15 +29,16 @@ impl ReadBuffer {
         self.arena.consume(count);
     }
 
-    /// Room for a socket to read into: more than usually arrives at once, so that a single read takes all of it.
+    /// The spare capacity for a socket to read into: more than usually arrives at once, so that a single read takes all
+    /// of it.
     pub(super) fn room(&mut self) -> &mut [u8] {
         self.arena.compact();
         let least = if self.full { READ_MAX } else { READ_SIZE };
-        // What is unread is the start of something, and room for twice as much probably suffices for all of it.
+        // Unread bytes are the start of a message, for the rest of which twice as much probably suffices.
         self.arena.spare(least.saturating_sub(self.arena.len()).max(READ_SIZE / 2))
     }
 
-    /// Adds `count` bytes that were read into the room.
+    /// Adds `count` bytes that were read into [`ReadBuffer::room`].
     #[inline]
     pub(super) fn filled(&mut self, count: usize) {
         self.arena.commit(count);
@@ -49,14 +50,14 @@ impl ReadBuffer {
         self.arena.extend(bytes);
     }
 
-    /// Takes what has not been read, with its memory. If there is nothing, the memory stays here: a connection that was
-    /// handed over may live for days, and needs none of it.
+    /// Takes the unread bytes with their memory. If there are none, the memory stays: a connection that was handed over
+    /// may live for days, and needs none of it.
     pub(crate) fn take_unread(&mut self) -> ReadBuffer {
         if self.is_empty() { ReadBuffer::default() } else { std::mem::take(self) }
     }
 
-    /// Moves the first `count` unread bytes to `text`, which is cleared first. They are copied: if the two exchanged
-    /// their memory, a new text would keep all of it, and the next read would need other memory.
+    /// Copies the first `count` unread bytes to `text`, which is cleared first, and consumes them. If the two swapped
+    /// their memory instead, a new text would keep all of it, and the next read would have to allocate.
     #[inline]
     pub(crate) fn move_to(&mut self, text: &mut Arena, count: usize) {
         text.clear();
@@ -64,9 +65,10 @@ impl ReadBuffer {
         self.consume(count);
     }
 
-    /// Moves all unread bytes to `content`, which is empty. If there are many, the two exchange their memory instead of
-    /// copying, unless most of one would be unused, or the other is more than twice as large.
+    /// Moves all unread bytes to `content`, which is empty. If there are many, the two swap their memory instead of
+    /// copying, unless most of the buffer's would be unused, or the content's is more than twice as large.
     pub(crate) fn move_all_to(&mut self, content: &mut Arena) {
+        debug_assert!(content.is_empty(), "memory is traded for empty memory");
         let (count, capacity) = (self.arena.len(), self.arena.capacity());
         if count >= TRADED_MIN && count >= capacity / 2 && content.capacity() / 2 <= capacity {
             std::mem::swap(&mut self.arena, content);
@@ -77,11 +79,11 @@ impl ReadBuffer {
     }
 }
 
-/// The least room for a read: the heads of dozens of small requests.
+/// The least capacity for a read: the heads of dozens of small requests.
 const READ_SIZE: usize = 8 << 10;
-/// The room for a read where much arrives: 64 KiB of content, with their head or the framing of their chunks.
+/// The capacity for a read where much arrives: 64 KiB of content, with their head or the framing of their chunks.
 const READ_MAX: usize = 68 << 10;
-/// Copying less than this is as fast as providing other memory for the next read.
+/// Copying less than this is as fast as allocating memory for the next read.
 const TRADED_MIN: usize = 16 << 10;
 /// How much memory a read buffer keeps.
 const READ_KEPT_MAX: usize = READ_MAX;
@@ -101,7 +103,7 @@ impl Reset for ReadBuffer {
 #[derive(Default)]
 pub(crate) struct WriteBuffer {
     bytes: Vec<u8>,
-    /// How many of them have already been written.
+    /// How many of the bytes have already been written.
     written: usize,
 }
 
@@ -111,7 +113,7 @@ impl WriteBuffer {
         self.bytes.is_empty()
     }
 
-    /// How many bytes are waiting.
+    /// How many bytes wait.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.bytes.len() - self.written
@@ -128,6 +130,7 @@ impl WriteBuffer {
     }
 
     pub(super) fn advance(&mut self, count: usize) {
+        debug_assert!(count <= self.len(), "only waiting bytes can have been written");
         self.written += count;
         if self.written == self.bytes.len() {
             self.bytes.clear();
@@ -137,7 +140,8 @@ impl WriteBuffer {
         }
     }
 
-    /// Moves what waits to the front, once that is less than what was written: a peer may never catch up.
+    /// Moves the waiting bytes to the front, once they are fewer than the written ones: a slow peer may never let the
+    /// buffer run empty.
     #[cold]
     fn compact(&mut self) {
         self.bytes.drain(..self.written);
@@ -211,7 +215,8 @@ mod tests {
         check_room(&[READ_SIZE, READ_MAX, READ_MAX], READ_MAX);
     }
 
-    /// After `len` bytes behind a head were moved to a body with room for `room`, the body has the `expected` memory.
+    /// After `len` bytes behind a head were moved to a body with a capacity of `room`, the body has the `expected`
+    /// memory.
     #[track_caller]
     fn check_moved(len: usize, room: usize, expected: Whose) {
         let (mut buffer, mut content) = (filled(b"head"), Arena::default());
@@ -263,10 +268,10 @@ mod tests {
         assert_eq!(buffer.unread(), b"restnew");
     }
 
-    /// What had been written was once kept until nothing waited any more, so an endless answer to a peer that was always
-    /// a little behind filled the memory.
+    /// Written bytes must be freed even while others wait: an endless answer to a peer that is always a little behind
+    /// would fill the memory.
     #[test]
-    fn a_peer_that_is_always_behind_does_not_grow_the_output() {
+    fn a_peer_that_is_always_behind_does_not_grow_the_write_buffer() {
         for (behind, piece) in [(1, 1), (3, 2), (64 << 10, 1500), (1 << 10, 64 << 10)] {
             let (mut write_buffer, mut octets) = (WriteBuffer::default(), (0..=250).cycle());
             write_buffer.bytes().extend(octets.by_ref().take(behind));

@@ -21,14 +21,14 @@ use super::{
 pub(crate) struct Conn<L: Locality = Local> {
     pub(crate) transport: Transport<L::Boxed>,
     timer: L::Timer,
-    /// Lent to the connection while it is busy, so that an idle one is small.
+    /// Present while the connection is busy, so that an idle one is small.
     io_state: Option<Box<IoState>>,
 }
 
 /// Why a connection failed.
 #[derive(Debug)]
 pub(crate) enum ConnError {
-    /// A time limit was exceeded.
+    /// A wait has taken longer than its limit.
     TimedOut,
     Io(io::Error),
 }
@@ -38,7 +38,7 @@ impl<L: Locality> Conn<L> {
         Conn { transport, timer, io_state: None }
     }
 
-    /// Exchanges the connection's I/O state for another one.
+    /// Swaps the connection's I/O state with that of its owner, when the connection becomes busy or idle.
     #[inline]
     pub(crate) fn swap_io_state(&mut self, io_state: &mut Option<Box<IoState>>) {
         std::mem::swap(&mut self.io_state, io_state);
@@ -61,7 +61,7 @@ impl<L: Locality> Conn<L> {
         self.io_state.get_or_insert_with(new_io_state)
     }
 
-    /// Reads once into `input`. See [`Conn::poll_read`].
+    /// Reads once into `input`, with the outcome of [`Conn::poll_read`].
     #[inline]
     pub(crate) fn poll_fill(
         &mut self,
@@ -74,7 +74,7 @@ impl<L: Locality> Conn<L> {
         Poll::Ready(Ok(count))
     }
 
-    /// Reads once into `room`. Returns 0 at the end, when the peer will send no more.
+    /// Reads once into `room`. Returns 0 at the end of the stream.
     ///
     /// The time limit applies to all calls together, until [`Conn::disarm`] ends the wait.
     #[inline]
@@ -108,7 +108,7 @@ impl<L: Locality> Conn<L> {
         }
     }
 
-    /// Writes all of the write buffer. `limit` is for the time without progress.
+    /// Writes the whole write buffer. `limit` bounds the time without progress.
     #[inline]
     pub(crate) fn poll_flush(
         &mut self,
@@ -129,7 +129,7 @@ impl<L: Locality> Conn<L> {
         // A boxed transport may hold bytes back, too.
         match self.transport.poll_flush(cx) {
             Poll::Ready(flushed) => {
-                // To have nothing to flush is no progress of a write that waits, such as one of a file.
+                // Without a pending flush, a write may be waiting, such as one of a file, and its time goes on.
                 if std::mem::take(&mut self.io_state().is_flushing) {
                     self.disarm(TimerSlot::Write);
                 }
@@ -142,7 +142,8 @@ impl<L: Locality> Conn<L> {
         }
     }
 
-    /// Writes the write buffer followed by `body`, as much as goes at once. Returns how much of the body was written.
+    /// Writes the write buffer followed by `body`, as much as the transport takes at once. Returns how much of the body
+    /// was written.
     pub(crate) fn poll_send(
         &mut self,
         cx: &mut Context<'_>,
@@ -175,7 +176,7 @@ impl<L: Locality> Conn<L> {
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(self.note_write_error(error))),
                 Poll::Pending => match ready!(self.poll_space(cx, limit, |conn| conn.write_to_kernel(body)))?
                 {
-                    // Now TLS has room.
+                    // TLS has written records, and can take new content now.
                     0 => continue,
                     count => count as usize,
                 },
@@ -184,9 +185,10 @@ impl<L: Locality> Conn<L> {
             self.end_wait();
             let IoState { write_buffer, traffic, .. } = self.io_state();
             traffic.sent += count as u64;
-            let of_output = count.min(write_buffer.len());
-            write_buffer.advance(of_output);
-            return Poll::Ready(Ok(count - of_output));
+            let buffered = count.min(write_buffer.len());
+            write_buffer.advance(buffered);
+            debug_assert!(count - buffered <= body.len(), "no more is written than there was");
+            return Poll::Ready(Ok(count - buffered));
         }
     }
 
@@ -197,8 +199,8 @@ impl<L: Locality> Conn<L> {
         self.io_state().progress.end_wait();
     }
 
-    /// Waits for the peer to take more of what is written. Ready with the outcome of `write` if the system takes more than
-    /// the runtime has noticed, or with a fault when the peer has taken nothing for `limit` (`WriteProgress`).
+    /// Waits for space in the system's send buffer. Ready with the outcome of `write` if the kernel takes bytes before
+    /// the runtime has noticed, or with an error when the peer has taken nothing for `limit` (`WriteProgress`).
     fn poll_space(
         &mut self,
         cx: &mut Context<'_>,
@@ -208,7 +210,7 @@ impl<L: Locality> Conn<L> {
         let Some(buffer_len) = self.transport.send_buffer_len() else {
             return self.poll_expired(cx, TimerSlot::Write, limit).map(Err);
         };
-        // While a part is waited for, it has its time.
+        // The timer of a part that has begun already runs.
         let mut part = match self.io_state().progress.is_waiting() {
             true => limit,
             false => self.begin_part(limit),
@@ -224,7 +226,7 @@ impl<L: Locality> Conn<L> {
                 }
             }
             let IoState { traffic, sent_before, progress, .. } = self.io_state();
-            // Bytes that do not fit into the buffer of the system have been taken.
+            // Bytes beyond the capacity of the system's buffer have reached the peer.
             if !progress.goes_on((*sent_before + traffic.sent).saturating_sub(buffer_len)) {
                 return Poll::Ready(Err(ConnError::TimedOut));
             }
@@ -239,15 +241,15 @@ impl<L: Locality> Conn<L> {
         self.io_state().progress.begin_part(now, limit)
     }
 
-    /// Writes what the system takes of the write buffer, or else of `body`, whether or not the runtime has noticed that it does.
-    /// Of TLS, those are the bytes that it holds back.
+    /// Writes some of the write buffer, or else of `body`, straight to the kernel, whether or not the runtime has
+    /// noticed space. A TLS connection writes the records that it holds back instead.
     fn write_to_kernel(&mut self, body: &[u8]) -> io::Result<u64> {
         let write_buffer = &self.io_state.get_or_insert_with(new_io_state).write_buffer;
         let bytes = if write_buffer.is_empty() { body } else { write_buffer.waiting() };
         self.transport.write_to_kernel(bytes)
     }
 
-    /// Sends what TLS holds back. A peer that takes some of it is not one that takes nothing.
+    /// Writes the records that TLS holds back. Each record that the peer takes ends the wait.
     #[cold]
     fn poll_write_tls(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ConnError>> {
         while self.transport.has_unsent() {
@@ -257,7 +259,7 @@ impl<L: Locality> Conn<L> {
         Poll::Ready(Ok(()))
     }
 
-    /// Moves some of a range of `file` to the peer, and returns how much. The write buffer must have been flushed.
+    /// Moves some of a range of `file` to the peer, and returns how much. The write buffer must be empty.
     pub(super) fn poll_send_file(
         &mut self,
         cx: &mut Context<'_>,
@@ -275,6 +277,7 @@ impl<L: Locality> Conn<L> {
         range: Range<u64>,
         limit: Duration,
     ) -> Poll<Result<u64, ConnError>> {
+        debug_assert!(self.write_buffer().is_empty(), "a file follows the head");
         let count = match self.transport.poll_send_file(cx, file, range.clone()) {
             Poll::Ready(sent) => sent.map_err(|error| self.note_write_error(error))?,
             Poll::Pending => {
@@ -282,13 +285,14 @@ impl<L: Locality> Conn<L> {
                 ready!(self.poll_space(cx, limit, send))?
             }
         };
+        debug_assert!(count <= range.end - range.start, "no more is sent than the range");
         self.end_wait();
         self.io_state().traffic.sent += count;
         Poll::Ready(Ok(count))
     }
 
-    /// The fault of a failed write. The operating system reports a reset only once, and a later read would see an end
-    /// of stream instead; so the reset is noted. TLS needs no note, since it marks its end itself.
+    /// Notes a reset that a write has met, and returns the error. The operating system reports a reset only once, and a
+    /// later read would see an end of stream instead. TLS needs no note, since it marks its end itself (RFC 8446 §6.1).
     #[cold]
     fn note_write_error(&mut self, error: io::Error) -> ConnError {
         let is_plain = !matches!(self.transport, Transport::Tls(_));
@@ -296,7 +300,7 @@ impl<L: Locality> Conn<L> {
         ConnError::Io(error)
     }
 
-    /// Tells the peer that nothing more will be sent.
+    /// Closes the sending half.
     pub(crate) fn poll_shutdown(
         &mut self,
         cx: &mut Context<'_>,
@@ -314,7 +318,7 @@ impl<L: Locality> Conn<L> {
         }
     }
 
-    /// Ready with a fault when the wait in this slot has taken longer than `limit`.
+    /// Ready with an error when the wait in this slot has taken longer than `limit`.
     #[inline]
     pub(crate) fn poll_expired(
         &mut self,
@@ -345,8 +349,8 @@ impl<L: Locality> Conn<L> {
         self.io_state.as_ref()?.wakers.as_ref()?.register(cx.waker())
     }
 
-    /// Makes a waker set once a second waker waits. It has displaced the first, which nobody would wake, so both are woken to
-    /// ask again, as a waker set.
+    /// Makes a waker set once a second waker waits. The second waker has displaced the first in the socket, so both
+    /// tasks are woken to poll again, as members of the set.
     #[inline]
     fn share_wakers(&mut self, waker: &Waker) {
         if let Some(io_state) = &mut self.io_state
@@ -383,21 +387,21 @@ impl<L: Locality> Conn<L> {
         std::mem::take(traffic)
     }
 
-    /// Splits the connection into transport and timer, to be taken over.
+    /// Splits the connection into transport and timer, when it is handed over.
     pub(crate) fn into_parts(self) -> (Transport<L::Boxed>, L::Timer) {
         (self.transport, self.timer)
     }
 }
 
-/// Rarely made: a connection that wakes from its rest is lent one.
+/// Cold, since the owner of a connection swaps its own I/O state in before the connection is used.
 #[cold]
 fn new_io_state() -> Box<IoState> {
     Box::default()
 }
 
-/// Charges what was moved to the task's budget. tokio allows 128 calls before a task must yield, and one call may move
-/// a hundred bytes or a megabyte; so a large one counts as several. Once the budget is used up, the next read or write
-/// is pending, and the task is woken after all others had their turn.
+/// Charges moved bytes to tokio's budget of the task. tokio allows 128 calls before a task must yield, and one call may
+/// move a hundred bytes or a megabyte; so a large transfer counts as several calls. Once the budget is used up, the
+/// next read or write is pending, and tokio wakes the task after all others.
 #[inline]
 fn charge_budget(cx: &mut Context<'_>, count: usize) {
     for _ in 0..count / BYTES_PER_CALL {
@@ -408,19 +412,19 @@ fn charge_budget(cx: &mut Context<'_>, count: usize) {
     }
 }
 
-/// How many bytes count as one call. 128 of them are 2 MiB.
+/// How many bytes count as one call. 128 calls are 2 MiB.
 const BYTES_PER_CALL: usize = 16 << 10;
 
 impl Conn<Sendable> {
-    /// Begins a wait in this slot that is over at `until`, unless one has begun.
+    /// Begins a wait in this slot that expires at `until`, unless one has begun.
     pub(crate) fn arm(&mut self, slot: TimerSlot, until: Instant) {
         self.timer.arm(slot, until);
     }
 }
 
 impl Conn {
-    /// Notes that a handler may use the connection, and wait for it with several wakers. Until then one task waits, even
-    /// if its waker changes.
+    /// Lets a handler wait for the connection with several wakers. Without this call one task waits, even if its waker
+    /// changes.
     #[inline]
     pub(crate) fn share(&mut self) {
         self.io_state().is_shared = true;
@@ -442,7 +446,7 @@ impl Conn {
         self.timer.waited(slot, limit)
     }
 
-    /// Who is at the other end.
+    /// The address of the peer, and the number of the connection.
     pub(crate) fn peer(&self) -> Peer {
         self.timer.peer()
     }
@@ -450,13 +454,13 @@ impl Conn {
 
 /// The differences between the connections of a server and those of a client.
 pub(crate) trait Locality {
-    /// A stream that the application supplied.
+    /// The box of a stream that the application supplied.
     type Boxed: AnyStream;
     /// The timer for its waits.
     type Timer: Timer;
 
-    /// Whether more of a body is read only once everything written has been sent. A server must not pile up answers for
-    /// a peer that does not read them; a client must read the answer even if the server does not read the request.
+    /// Whether more of a body is read only once the write buffer has been flushed. A server must not pile up answers
+    /// for a peer that does not read them; a client must read the answer even if the server does not read the request.
     const FLUSHES_BEFORE_READ: bool;
 }
 
@@ -494,7 +498,7 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_millis(200);
 
-    /// A connection whose socket takes no more, and its peer.
+    /// A connection whose socket buffer is full, and its peer.
     async fn full() -> (Conn<Sendable>, UnixStream) {
         let (near, far) = UnixStream::pair().unwrap();
         near.writable().await.unwrap();
@@ -509,7 +513,7 @@ mod tests {
         Builder::new_current_thread().enable_all().build().unwrap().block_on(future);
     }
 
-    /// The runtime reports room only when there is much, so that such a peer was cut off.
+    /// The runtime reports space only when there is much, and such a peer must not be cut off.
     #[test]
     fn a_peer_that_takes_little_takes_something() {
         block_on(async {

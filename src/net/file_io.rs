@@ -15,17 +15,17 @@ use tokio::task::{JoinHandle, spawn_blocking, yield_now};
 
 use super::{Conn, ConnError, Locality, socket};
 
-/// A range of a file on its way to a socket, without passing through the memory of the program.
+/// A range of a file on its way to a socket, without a copy through the memory of the program.
 ///
-/// Waiting for a disk would block the whole core. So before a piece is sent, it is checked whether it is in memory; if
-/// not, another thread loads it.
+/// Waiting for a disk would block the whole core. So before a piece is sent, the sender checks whether it is in the
+/// page cache; if not, another thread reads it ahead.
 pub(crate) struct FileSender {
     file: Arc<File>,
-    /// What remains to be sent.
+    /// The bytes that remain to be sent.
     range: Range<u64>,
-    /// The file is known to be in memory up to here.
+    /// The file is known to be in the page cache up to here.
     cached_until: u64,
-    /// The file is sent up to here before other tasks have their turn.
+    /// The task yields once the file has been sent up to here.
     yield_at: u64,
     readahead: Option<JoinHandle<io::Result<()>>>,
     has_begun: bool,
@@ -37,13 +37,13 @@ impl FileSender {
         FileSender { file, range, cached_until, yield_at, readahead: None, has_begun: false }
     }
 
-    /// Waits until the next piece is in memory, and other tasks have had their turn: a peer that reads as fast as it is
-    /// sent to would otherwise keep the core to itself until the end of the file.
+    /// Waits until the next piece is in the page cache. Yields to other tasks now and then: a peer that reads as fast
+    /// as it is sent to would otherwise keep the core to itself until the end of the file.
     pub(crate) fn poll_readahead(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.range.start >= self.yield_at {
             self.yield_at = self.range.start.saturating_add(YIELD_EVERY);
-            // `yield_now` wakes the task only after the operating system was asked for events; a task that woke itself
-            // would run before them.
+            // `yield_now` wakes the task only after the runtime has polled the system for events; a task that woke
+            // itself would run before them.
             let _ = pin!(yield_now()).poll(cx);
             return Poll::Pending;
         }
@@ -63,13 +63,14 @@ impl FileSender {
         Poll::Ready(Ok(()))
     }
 
-    /// Sends some of what is in memory, and returns how much: 0 if the file has shrunk.
+    /// Sends some of the cached bytes, and returns how much: 0 if the file has shrunk.
     pub(crate) fn poll_send<L: Locality>(
         &mut self,
         cx: &mut Context<'_>,
         conn: &mut Conn<L>,
         limit: Duration,
     ) -> Poll<Result<u64, ConnError>> {
+        debug_assert!(self.range.start < self.cached_until, "a piece was cached before it is sent");
         let cached = self.range.start..self.cached_until;
         let count = ready!(conn.poll_send_file(cx, &self.file, cached, limit))?;
         self.range.start += count;
@@ -87,28 +88,28 @@ impl FileSender {
     }
 }
 
-/// How much is sent in one call. A socket takes less, and the rest needs no further check.
+/// How much is checked at once. A socket takes less, and the rest needs no further check.
 const PIECE: u64 = YIELD_EVERY;
 
-/// How much is sent before other tasks have their turn.
+/// How much is sent before the task yields.
 const YIELD_EVERY: u64 = 2 << 20;
 
-/// How much is loaded at once from a disk.
+/// How much is read ahead at once from a disk.
 const READAHEAD: u64 = 1 << 20;
 
-/// A range of a file, read chunk by chunk on the runtime's threads for blocking work.
+/// A range of a file, read in chunks on the runtime's threads for blocking work.
 ///
-/// It yields exactly as many bytes as the range has, or fails: growth of the file is ignored, and shrinking is an
-/// error.
+/// The reader yields exactly as many bytes as the range has, or fails: growth of the file is ignored, and shrinking is
+/// an error.
 pub(crate) struct FileReader {
     file: Arc<File>,
-    /// What remains to be read.
+    /// The bytes that remain to be read.
     range: Range<u64>,
     chunk: Chunk,
 }
 
 enum Chunk {
-    /// Present, with the number of bytes taken from it.
+    /// Read, with the number of bytes taken from it.
     Ready(Vec<u8>, usize),
     Reading(JoinHandle<io::Result<Vec<u8>>>),
 }
@@ -118,7 +119,7 @@ impl FileReader {
         FileReader { file, range, chunk: Chunk::Ready(Vec::new(), 0) }
     }
 
-    /// Takes a chunk that was read.
+    /// Makes a chunk that was read the current one.
     fn take(&mut self, bytes: io::Result<Vec<u8>>) -> io::Result<()> {
         self.chunk = Chunk::Ready(Vec::new(), 0);
         let bytes = bytes?;
@@ -143,7 +144,7 @@ impl FileReader {
     }
 }
 
-/// How many bytes are read at once: enough to make the detour through another thread negligible.
+/// How many bytes are read at once: enough to make the cost of another thread negligible.
 const CHUNK_LEN: usize = 64 << 10;
 
 impl AsyncRead for FileReader {
@@ -198,7 +199,7 @@ mod tests {
     use crate::net::conn::Local;
     use crate::net::{DeadlineTable, TimerSlot, Transport};
 
-    /// A piece is in memory, whether it was there before or a thread has fetched it.
+    /// A piece is cached before it is sent, whether it was already or a thread has read it ahead.
     #[test]
     fn a_piece_is_in_memory_before_it_is_sent() {
         let mut file = tempfile::tempfile().unwrap();
@@ -210,7 +211,7 @@ mod tests {
             let mut sender = FileSender::new(file.clone(), range.clone());
             runtime.block_on(poll_fn(|cx| sender.poll_readahead(cx))).unwrap();
             assert!(sender.cached_until > range.start && sender.cached_until <= range.end, "{range:?}");
-            // As if the piece had not been in memory, and a thread had fetched it.
+            // As if the piece had not been cached, and a thread had read it ahead.
             let mut sender = FileSender::new(file.clone(), range.clone());
             let piece = sender.piece(READAHEAD);
             let warm = file.clone();
@@ -223,7 +224,7 @@ mod tests {
         }
     }
 
-    /// A range up to the largest offset there is once kept the core busy for ever.
+    /// A range up to the largest offset must end with an error, and not in an endless loop.
     #[cfg(unix)]
     #[test]
     fn a_range_that_no_file_can_hold_is_an_error() {
@@ -236,12 +237,12 @@ mod tests {
     }
 
     #[test]
-    fn other_tasks_have_their_turn_between_the_pieces_of_a_file() {
+    fn the_task_yields_between_the_pieces_of_a_file() {
         let mut sender = FileSender::new(Arc::new(tempfile::tempfile().unwrap()), 5..6 << 20);
-        // Some file systems, such as tmpfs, do not tell what is in memory.
+        // Some file systems, such as tmpfs, do not report which pages are cached.
         sender.cached_until = sender.range.end;
         let mut cx = Context::from_waker(std::task::Waker::noop());
-        // How much was sent, and whether the sender goes on without a pause.
+        // How much was sent, and whether the sender goes on without yielding.
         for (sent, goes_on) in [
             (0, true),
             (YIELD_EVERY / 2, true),
@@ -260,7 +261,7 @@ mod tests {
         }
     }
 
-    /// A peer that reads slowly makes progress: the time of a wait that is over ends no later one.
+    /// A peer that reads slowly makes progress: the deadline of an earlier wait must not end a later one.
     #[cfg(target_os = "linux")]
     #[test]
     fn a_wait_is_over_once_a_part_was_sent() {
@@ -270,7 +271,7 @@ mod tests {
         let runtime = Builder::new_current_thread().enable_io().build().unwrap();
         runtime.block_on(async {
             let (near, mut far) = tokio::net::UnixStream::pair().unwrap();
-            // Not every runtime knows that of a new socket.
+            // Some runtimes assume a new socket to be writable only after an event.
             near.writable().await.unwrap();
             let deadline = DeadlineTable::swept().timer(Default::default());
             let mut conn = Conn::<Local>::new(Transport::Unix(near), deadline);

@@ -1,9 +1,9 @@
-//! [`IoState`]: what a connection needs only while it is busy: its write buffer, counts of bytes, whether its peer takes what
-//! is written ([`WriteProgress`]), and who waits for it ([`WakerSet`]).
+//! [`IoState`]: the state that a connection needs only while it is busy: its write buffer, counts of bytes, the
+//! progress of its writes ([`WriteProgress`]), and the wakers of its tasks ([`WakerSet`]).
 //!
-//! A runtime reports room in a socket's buffer once a third of it is free, for which a slow peer has to read megabytes.
-//! The system itself takes more as soon as the peer has acknowledged anything. So the wait has parts, and each of them
-//! ends with another write.
+//! A runtime reports space in a socket's buffer once a third of it is free, for which a slow peer has to read
+//! megabytes. The kernel itself takes more as soon as the peer has acknowledged anything. So the wait for space has
+//! parts, and each part ends with another write.
 
 use std::mem;
 use std::sync::{Arc, Mutex};
@@ -13,22 +13,22 @@ use std::time::Duration;
 use super::WriteBuffer;
 use crate::memory::{Reset, clear_cold, lock};
 
-/// What a connection needs only while it is busy.
+/// The state that a connection needs only while it is busy.
 #[derive(Default)]
 pub(crate) struct IoState {
     pub(super) write_buffer: WriteBuffer,
     pub(super) traffic: Traffic,
     /// Whether a write failed because the peer reset the connection.
     pub(super) is_reset: bool,
-    /// Whether a flush of the transport is waited for.
+    /// Whether a flush of the transport is pending.
     pub(super) is_flushing: bool,
-    /// Whether a handler may have the connection, and parts of it wait with different wakers.
+    /// Whether a handler may use the connection, whose parts may wait with different wakers.
     pub(super) is_shared: bool,
-    /// Those who wait, if they have different wakers.
+    /// The wakers of all tasks that wait, if there are several.
     pub(super) wakers: Option<Arc<WakerSet>>,
     /// How many bytes were sent before those of `traffic`.
     pub(super) sent_before: u64,
-    /// Whether the peer takes what is written.
+    /// Whether the peer takes the bytes that are written.
     pub(super) progress: WriteProgress,
 }
 
@@ -64,19 +64,19 @@ impl Reset for IoState {
     }
 }
 
-/// Whether the peer takes what is written, as far as that is known when a write has waited for long.
+/// Whether the peer has taken bytes while a write has waited for long.
 #[derive(Default)]
 pub(super) struct WriteProgress {
     wait: Option<Wait>,
-    /// How many bytes the peer had taken when the time of a wait was over last.
+    /// How many bytes the peer had taken when a wait last reached its limit.
     taken: u64,
 }
 
-/// A wait for the peer to take more.
+/// A wait for space in the send buffer.
 struct Wait {
-    /// When it began, in milliseconds on the clock of the connection.
+    /// The start of the wait, in milliseconds on the clock of the connection.
     since: u64,
-    /// Whether its time is over with the part that has begun.
+    /// Whether the limit is reached at the end of the current part.
     is_last: bool,
 }
 
@@ -87,7 +87,7 @@ impl WriteProgress {
         self.wait = None;
     }
 
-    /// Begins the next part of the wait, `now`. Returns how long it may take, of `limit` in all.
+    /// Begins the next part of the wait, `now`. Returns how long the part may take, of `limit` in all.
     pub(super) fn begin_part(&mut self, now: u64, limit: Duration) -> Duration {
         let wait = self.wait.get_or_insert(Wait { since: now, is_last: false });
         let left = limit.saturating_sub(Duration::from_millis(now.saturating_sub(wait.since)));
@@ -101,38 +101,39 @@ impl WriteProgress {
         self.wait.is_some()
     }
 
-    /// Whether the wait goes on behind a part in which the peer, which has taken `taken` bytes in all, took nothing. A
-    /// peer that has taken much since a limit was reached last has the limit once more: some read a lot at once and pause
-    /// then, such as `curl --limit-rate` for up to 100 s.
+    /// Whether the wait goes on after a part in which the peer, which has taken `taken` bytes in all, took nothing. A
+    /// peer that has taken much since a limit was last reached has the limit once more: some peers read a lot at once
+    /// and then pause, such as `curl --limit-rate` for up to 100 s.
     pub(super) fn goes_on(&mut self, taken: u64) -> bool {
         if self.wait.as_ref().is_some_and(|wait| !wait.is_last) {
             return true;
         }
         let has_taken_much = taken.saturating_sub(self.taken) >= BURST;
         if has_taken_much {
+            debug_assert!(taken >= self.taken, "a count only grows");
             (self.wait, self.taken) = (None, taken);
         }
         has_taken_much
     }
 }
 
-/// A peer that takes nothing any more is given up at the end of the limit if it has taken nothing since the wait began,
-/// and up to a part later otherwise. With more parts, that would be sooner.
+/// A peer that stops taking bytes is given up at the end of the limit if it has taken nothing since the wait began, and
+/// up to a part later otherwise.
 const PARTS: u32 = 4;
 
 /// More than a peer that has never read holds in its buffer.
 const BURST: u64 = 256 << 10;
 
-/// Wakes all who wait for one connection.
+/// Wakes all tasks that wait for one connection.
 ///
-/// A socket and a deadline table know one waker each, that of whoever asked last, and as a rule all who ask are one task. But a
-/// handler may poll its parts with wakers of their own, as `FuturesUnordered` does, and while it waits, the server sends
-/// what it has written. Then whoever was not the last to ask would wait for ever.
+/// A socket and a deadline table keep one waker each, that of the last poll, and as a rule all polls are of one task.
+/// But a handler may poll its parts with wakers of their own, as `FuturesUnordered` does, while the server sends the
+/// bytes that it has written. Then all but the last to poll would wait for ever.
 #[derive(Default)]
 pub(super) struct WakerSet(Mutex<Vec<Waker>>);
 
 impl WakerSet {
-    /// Adds `waker`, and returns the one that wakes all, to wait with instead; `None` if `waker` is that one.
+    /// Adds `waker`, and returns the waker of the set, to wait with instead; `None` if `waker` is that one.
     #[cold]
     pub(super) fn register(self: &Arc<WakerSet>, waker: &Waker) -> Option<Waker> {
         let all = Waker::from(self.clone());
@@ -149,9 +150,10 @@ impl WakerSet {
         if waiting.iter().any(|known| known.will_wake(waker)) {
             return;
         }
-        // Somebody makes a waker for each poll. Nobody waits in vain if all are woken now.
+        // The handler seems to make a waker for each poll. All are woken, so that no task waits in vain.
         let stale = if waiting.len() < WAKERS_MAX { Vec::new() } else { mem::take(&mut *waiting) };
         waiting.push(waker.clone());
+        debug_assert!(waiting.len() <= WAKERS_MAX);
         drop(waiting);
         stale.into_iter().for_each(Waker::wake);
     }
@@ -164,7 +166,7 @@ impl Wake for WakerSet {
     }
 }
 
-/// More than a handler has parts: if more wait, such as for the peer to leave, they wake each other for ever.
+/// More than a handler has parts. If more tasks wait, such as for the peer to leave, they wake each other all the time.
 const WAKERS_MAX: usize = 1024;
 
 #[cfg(test)]
@@ -214,14 +216,14 @@ mod tests {
     }
 
     #[test]
-    fn all_who_have_joined_are_woken_once() {
+    fn all_registered_wakers_are_woken_once() {
         let (set, counts) = (Arc::new(WakerSet::default()), [(); 3].map(|()| Arc::new(Count::default())));
         let woken = || counts.each_ref().map(|count| count.0.load(Ordering::SeqCst));
         let wakers = counts.clone().map(Waker::from);
         let all = set.register(&wakers[0]).expect("the waker of all");
         set.register(&wakers[1]);
         set.register(&wakers[1]);
-        // What waits for all is no further one.
+        // The waker of the set itself is not added.
         assert!(set.register(&all).is_none());
         all.wake_by_ref();
         assert_eq!(woken(), [1, 1, 0]);
@@ -230,9 +232,9 @@ mod tests {
         assert_eq!(woken(), [1, 1, 1]);
     }
 
-    /// More than sixteen once were, as if all but the last had been of earlier polls.
+    /// Many tasks may wait at once, and none of them is taken for a waker of an earlier poll.
     #[test]
-    fn many_who_wait_are_not_woken_by_each_other() {
+    fn many_wakers_do_not_wake_each_other() {
         let (set, counts) = (Arc::new(WakerSet::default()), [(); 500].map(|()| Arc::new(Count::default())));
         for count in counts.iter().chain(&counts) {
             set.register(&count.clone().into());

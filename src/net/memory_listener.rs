@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 
 use crate::memory::lock;
 
-/// One end of a connection in memory. It can be used on any thread.
+/// One end of a connection in memory. Either end can be used on any thread.
 pub type MemoryStream = DuplexStream;
 
 /// Accepts connections in memory. For a server it is an [`Address`](crate::Address) like any other.
@@ -32,9 +32,9 @@ pub type MemoryStream = DuplexStream;
 /// let mut far = listener.accept().await;
 ///
 /// near.write_all(b"hello").await?;
-/// let mut heard = [0; 5];
-/// far.read_exact(&mut heard).await?;
-/// assert_eq!(&heard, b"hello");
+/// let mut received = [0; 5];
+/// far.read_exact(&mut received).await?;
+/// assert_eq!(&received, b"hello");
 /// # Ok(())
 /// # }
 /// ```
@@ -66,7 +66,7 @@ impl MemoryListener {
     }
 }
 
-/// Whoever waits for connections. When it is dropped, its task is forgotten, even if no connection ever comes.
+/// Waits for connections for one task. Its drop removes the waker of the task, even if no connection ever comes.
 #[derive(Debug)]
 pub(crate) struct MemoryAcceptor {
     listener: MemoryListener,
@@ -114,7 +114,7 @@ impl MemoryConnector {
 const STREAM_BYTES: usize = 64 * 1024;
 const BACKLOG_MAX: usize = 1024;
 
-/// What the clones of a listener share. Dropping it closes the queue.
+/// Shared by the clones of a listener. Its drop closes the queue.
 #[derive(Debug, Default)]
 struct OpenListener {
     queue: Arc<Queue>,
@@ -129,8 +129,8 @@ impl Drop for OpenListener {
 /// Connections on their way from the connectors to the listeners.
 #[derive(Debug)]
 struct Queue {
-    /// A permit for each free place; closed with the listener. It wakes tasks, so it is not used under the lock of
-    /// `backlog`, since a waker may do anything.
+    /// A permit for each free place; closed with the listener. The semaphore wakes tasks, so it is not used under the
+    /// lock of `backlog`, since a waker may do anything.
     free_places: Semaphore,
     backlog: Mutex<Backlog>,
 }
@@ -138,7 +138,7 @@ struct Queue {
 #[derive(Debug, Default)]
 struct Backlog {
     waiting: VecDeque<MemoryStream>,
-    /// The tasks that wait for one, by the numbers of their acceptors.
+    /// The tasks that wait for a connection, by the numbers of their acceptors.
     acceptors: BTreeMap<u64, Waker>,
     last_number: u64,
     is_closed: bool,
@@ -151,7 +151,8 @@ impl Queue {
             return Err(io::ErrorKind::ConnectionRefused.into());
         }
         backlog.waiting.push_back(stream);
-        // All are woken, since a single one might be cancelled before it accepts.
+        debug_assert!(backlog.waiting.len() <= BACKLOG_MAX, "each waiting connection has a permit");
+        // All tasks are woken, since a single one might be cancelled before it accepts.
         let acceptors = mem::take(&mut backlog.acceptors);
         drop(backlog);
         acceptors.into_values().for_each(Waker::wake);
@@ -228,9 +229,9 @@ mod tests {
         let echo = thread::spawn(move || {
             block_on(async {
                 let mut stream = listener.accept().await;
-                let mut heard = Vec::new();
-                stream.read_to_end(&mut heard).await.unwrap();
-                stream.write_all(&heard).await.unwrap();
+                let mut received = Vec::new();
+                stream.read_to_end(&mut received).await.unwrap();
+                stream.write_all(&received).await.unwrap();
             });
         });
         block_on(async {
@@ -284,7 +285,7 @@ mod tests {
         }
     }
 
-    /// A waker may do anything: one that connects or accepts at once once waited for itself.
+    /// A waker may do anything: one that connects or accepts at once would wait for itself under the lock.
     #[test]
     fn no_task_is_woken_under_the_lock() {
         let leave: [fn(MemoryListener); 2] = [|listener| drop(listener.acceptor().accept_now()), drop];
@@ -307,7 +308,7 @@ mod tests {
         }
     }
 
-    /// Each of them was once kept until the next connection came, and with it all that its task had held.
+    /// A waker that stayed until the next connection would keep all memory of its task.
     #[test]
     fn a_task_that_no_longer_accepts_is_forgotten() {
         let listener = MemoryListener::new();

@@ -1,4 +1,4 @@
-//! What sockets are asked of the system: [`Keepalive`] probes (RFC 9293 §3.8.4), and to send files.
+//! System calls on sockets: [`Keepalive`] probes (RFC 9293 §3.8.4), and sendfile.
 
 use std::io;
 use std::time::Duration;
@@ -22,7 +22,7 @@ impl Keepalive {
     }
 }
 
-/// What systems accept: whole seconds, and on Linux no more than this.
+/// Systems accept whole seconds, and Linux no more than this.
 const LEAST: Duration = Duration::from_secs(1);
 const MOST: Duration = Duration::from_secs(i16::MAX as u64);
 
@@ -53,21 +53,21 @@ mod imp {
 
     pub(in crate::net) const SENDS_FILES: bool = true;
 
-    /// Moves some of a range of `file` to `socket`, and returns how much. Fails with `InvalidInput` if that is impossible with
-    /// this file, or with any.
+    /// Moves some of a range of `file` to `socket`, and returns how much. Fails with `InvalidInput` if the system
+    /// cannot send this file, or any.
     pub(in crate::net) fn send(socket: &impl AsFd, file: &File, range: Range<u64>) -> io::Result<u64> {
         let mut offset = range.start;
         let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
         whole(|| sendfile(socket, file, Some(&mut offset), len))
     }
 
-    /// The outcome of `call`, which is made again if a signal cuts it off. That happens even where it need not wait, and the
-    /// system makes it again by itself only if the signal's handler has asked for that.
+    /// The outcome of `call`, which is repeated if a signal interrupts it. Even a call that need not wait can be
+    /// interrupted, and the system restarts it by itself only if the signal's handler was installed with `SA_RESTART`.
     pub(super) fn whole(call: impl FnMut() -> Result<usize, Errno>) -> io::Result<u64> {
         retry_on_intr(call).map(|sent| sent as u64).map_err(refusal)
     }
 
-    /// A sandbox that does not know the call refuses all files.
+    /// A sandbox that forbids the call fails it for all files.
     pub(super) fn refusal(errno: Errno) -> io::Error {
         match errno {
             Errno::NOSYS | Errno::PERM => Errno::INVAL.into(),
@@ -75,17 +75,18 @@ mod imp {
         }
     }
 
-    /// Whether a range of `file` can be read without waiting, judging by some of its pages.
+    /// Whether a range of `file` can be read without waiting, judging by a sample of its pages.
     pub(in crate::net) fn is_cached(file: &File, range: Range<u64>) -> bool {
         let mut probes = range.clone().step_by(PROBE).chain([range.end.saturating_sub(1)]);
         probes.all(|at| preadv2(file, &mut [IoSliceMut::new(&mut [0])], at, ReadWriteFlags::NOWAIT).is_ok())
     }
 
-    /// Waits until a range of `file` is in memory.
+    /// Reads a range of `file` into the page cache.
     pub(in crate::net) fn read_ahead(file: &File, range: Range<u64>) -> io::Result<()> {
-        // Only advice: if it fails, the reads below are slower.
+        // Advice only: if it fails, the reads below are slower.
         let _ = fadvise(file, range.start, NonZero::new(range.end - range.start), Advice::WillNeed);
-        // Kernels before 4.6, and some sandboxes, do not know preadv2(2), by which no file is in memory.
+        // Without preadv2(2), as in kernels before 4.6 and in some sandboxes, every range counts as not cached, and is
+        // read here.
         range.step_by(PAGE).try_for_each(|at| file.read_at(&mut [0], at).map(drop))
     }
 
@@ -147,7 +148,8 @@ mod tests {
         }
     }
 
-    /// A file is read instead if it is `InvalidInput`. A sandbox once had each large file cut off at its head.
+    /// With `InvalidInput`, the file is read and written instead. Any other error would cut an answer off behind its
+    /// head.
     #[test]
     fn a_sandbox_that_forbids_the_call_refuses_the_file() {
         for (errno, expected) in [
@@ -161,7 +163,7 @@ mod tests {
         }
     }
 
-    /// A program may be sent signals all the time, such as by a profiler. Each of them could once cut off a download.
+    /// A profiler sends signals all the time, and none of them may cut off a download.
     #[test]
     fn a_call_that_a_signal_cuts_off_is_made_again() {
         let mut outcomes = [Err(Errno::INTR), Err(Errno::INTR), Ok(5)].into_iter();

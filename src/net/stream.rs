@@ -9,7 +9,7 @@ pub(crate) trait Stream: AsyncRead + AsyncWrite {}
 
 impl<T: AsyncRead + AsyncWrite> Stream for T {}
 
-/// Such a stream in a box, which may or may not be `Send`.
+/// A boxed [`Stream`], which may or may not be `Send`.
 pub(crate) trait AnyStream: Unpin {
     fn as_stream(&mut self) -> Pin<&mut dyn Stream>;
 

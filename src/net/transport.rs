@@ -1,4 +1,4 @@
-//! [`Transport`]: what carries the bytes of a connection; [`Rewind`]: one whose first bytes were already read.
+//! [`Transport`]: the carrier of a connection's bytes; [`Rewind`]: a transport whose first bytes were already read.
 
 use std::fs::File;
 use std::future::poll_fn;
@@ -21,10 +21,10 @@ use super::memory_listener::MemoryStream;
 use super::tls::TlsStream;
 use super::{AnyStream, ReadBuffer, Stream, delegate_write, socket};
 
-/// What carries the bytes of a connection, bound to the runtime that it was opened in.
+/// The carrier of a connection's bytes, bound to the runtime that it was opened in.
 ///
-/// Whoever exchanges messages polls the socket, and never uses `try_read` and the like: only polling notices that a short
-/// transfer has used up the readiness, and everything else pays for it with a system call that reports "not now".
+/// Messages are exchanged by polling the socket, and never by `try_read` and the like: only a poll clears the readiness
+/// after a short transfer, and anything else pays for it with a system call that fails with `WouldBlock`.
 #[derive(Default)]
 pub(crate) enum Transport<B = Pin<Box<dyn Stream>>> {
     /// Closed. All operations fail with `NotConnected`.
@@ -53,7 +53,8 @@ impl<B: AnyStream> Transport<B> {
         read.map_ok(|()| buf.filled().len())
     }
 
-    /// Whether there is nothing to read, not even the end. If there is, a byte of it is lost.
+    /// Whether the runtime has noticed nothing to read, not even the end. If there is something, one byte of it is
+    /// lost.
     pub(crate) fn is_quiet_in_runtime(&mut self) -> bool {
         match self {
             Transport::Tls(stream) => stream.poll_app_data(Transport::poll_read_runtime).is_pending(),
@@ -61,10 +62,10 @@ impl<B: AnyStream> Transport<B> {
         }
     }
 
-    /// Reads what the runtime has noticed.
+    /// Reads bytes that the runtime has noticed.
     fn poll_read_runtime(&mut self, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self {
-            // Nobody is to be woken, and what was not noticed takes no system call.
+            // A `try_read` registers no waker, and without readiness makes no system call.
             Transport::Tcp(stream) => unless_blocked(stream.try_read_buf(buf)),
             #[cfg(unix)]
             Transport::Unix(stream) => unless_blocked(stream.try_read_buf(buf)),
@@ -84,7 +85,7 @@ impl<B: AnyStream> Transport<B> {
         self.stream()?.poll_write_vectored(cx, parts)
     }
 
-    /// Makes sure that what was written leaves. Sockets and memory need no flush; other streams may hold bytes back.
+    /// Sends all written bytes. Sockets and memory need no flush; other streams may hold bytes back.
     pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Transport::Tcp(_) | Transport::Memory(_) => Poll::Ready(Ok(())),
@@ -101,7 +102,8 @@ impl<B: AnyStream> Transport<B> {
         self.stream()?.poll_shutdown(cx)
     }
 
-    /// Says that this is the end, if that takes no waiting (RFC 9112 §9.8). The others say so when they are dropped.
+    /// Closes the sending half of TLS and of boxed streams, if that takes no waiting (RFC 9112 §9.8). Other transports
+    /// end when they are dropped.
     pub(crate) fn try_shutdown(&mut self) {
         if let Transport::Tls(_) | Transport::Boxed(_) = self {
             // If this fails, the peer is gone.
@@ -109,8 +111,7 @@ impl<B: AnyStream> Transport<B> {
         }
     }
 
-    /// Waits without a buffer until a read may succeed. Returns `None` for a kind that cannot do this, and has to be
-    /// read to know.
+    /// Waits without a buffer until a read may succeed. Returns `None` for a transport that can only be read.
     ///
     /// A read may still be pending afterwards, since a fresh socket is assumed to be readable until tried.
     pub(crate) fn poll_read_ready(&self, cx: &mut Context<'_>) -> Option<Poll<io::Result<()>>> {
@@ -125,7 +126,7 @@ impl<B: AnyStream> Transport<B> {
         }
     }
 
-    /// Sends some of what is held back until the next flush.
+    /// Writes some of the TLS records that are held back until the next flush.
     pub(super) fn poll_write_tls(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Transport::Tls(stream) => stream.poll_write_tls(cx),
@@ -133,7 +134,7 @@ impl<B: AnyStream> Transport<B> {
         }
     }
 
-    /// Whether something written is held back until the next flush.
+    /// Whether TLS records are held back until the next flush.
     #[inline]
     pub(super) fn has_unsent(&self) -> bool {
         match self {
@@ -142,17 +143,18 @@ impl<B: AnyStream> Transport<B> {
         }
     }
 
-    /// Whether a socket has received bytes that its runtime has not noticed yet.
+    /// Whether the kernel has bytes for the socket, even if the runtime has not noticed them yet.
     pub(crate) fn has_kernel_input(&self) -> bool {
         self.socket().is_some_and(|socket| matches!(socket.peek(&mut [MaybeUninit::uninit()]), Ok(1..)))
     }
 
-    /// As [`Transport::is_quiet_in_runtime`], with what a runtime has not noticed yet.
+    /// As [`Transport::is_quiet_in_runtime`], but reads from the kernel, which may have bytes that the runtime has not
+    /// noticed yet.
     pub(crate) fn is_quiet_in_kernel(&mut self) -> bool {
         self.poll_read_kernel(&mut ReadBuf::new(&mut [0])).is_pending()
     }
 
-    /// Reads what the system has for a socket, noticed or not. Of TLS it only tells that there is something.
+    /// Reads the bytes that the kernel has for a socket. For TLS, ready with an error if there is content or an end.
     fn poll_read_kernel(&mut self, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if let Transport::Tls(stream) = self {
             let noise = stream.poll_app_data(Transport::poll_read_kernel);
@@ -163,8 +165,8 @@ impl<B: AnyStream> Transport<B> {
         unless_blocked(read.inspect(|count| buf.advance(*count)))
     }
 
-    /// Writes what the system takes, whether or not the runtime has noticed that it takes any. Of TLS those are the bytes
-    /// that it holds back, and none of `bytes`.
+    /// Writes straight to the kernel, whether or not the runtime has noticed space. TLS writes the records that it
+    /// holds back, and none of `bytes`.
     pub(super) fn write_to_kernel(&mut self, bytes: &[u8]) -> io::Result<u64> {
         if let Transport::Tls(stream) = self {
             return stream.write_tls(|carrier, bytes| carrier.write_to_kernel(bytes)).map(|()| 0);
@@ -173,7 +175,7 @@ impl<B: AnyStream> Transport<B> {
         (&*socket).write(bytes).map(|count| count as u64)
     }
 
-    /// How many bytes the system keeps for a socket until its peer has taken them.
+    /// The capacity of the buffer in which the system keeps bytes until the peer has taken them.
     pub(super) fn send_buffer_len(&self) -> Option<u64> {
         self.socket()?.send_buffer_size().ok().map(|len| len as u64)
     }
@@ -202,7 +204,7 @@ impl<B: AnyStream> Transport<B> {
         }
     }
 
-    /// Whether the operating system can move files to this transport by itself.
+    /// Whether the operating system can move files to this transport by itself (sendfile).
     pub(crate) fn sends_files(&self) -> bool {
         match self {
             Transport::Tcp(_) => socket::SENDS_FILES,
@@ -212,7 +214,7 @@ impl<B: AnyStream> Transport<B> {
         }
     }
 
-    /// Moves what the system takes of a range of `file`, whether or not the runtime has noticed that it takes any.
+    /// Moves some of a range of `file` straight to the kernel's buffer, whether or not the runtime has noticed space.
     pub(super) fn send_file_to_kernel(&self, file: &File, range: Range<u64>) -> io::Result<u64> {
         match self {
             Transport::Tcp(stream) => socket::send(stream, file, range),
@@ -261,7 +263,7 @@ impl<B: AnyStream> Transport<B> {
         }
     }
 
-    /// The address of the other end, as long as the system knows it.
+    /// The address of the other end, while the socket is connected.
     pub(crate) fn peer_addr(&self) -> Option<SocketAddr> {
         match self {
             Transport::Tcp(stream) => stream.peer_addr().ok(),
@@ -270,7 +272,7 @@ impl<B: AnyStream> Transport<B> {
         }
     }
 
-    /// Detaches it from its runtime, to be attached to another.
+    /// Detaches the transport from its runtime, to be attached to another.
     ///
     /// # Errors
     ///
@@ -300,13 +302,13 @@ impl<B: AnyStream> Transport<B> {
     }
 }
 
-/// Polls once, and waits for nothing. This is done outside of tokio's budget, since to a task that has used up its budget,
-/// tokio reports that all sockets are pending.
+/// Polls once, without waiting. The poll is outside of tokio's budget, since a task that has used up its budget finds
+/// all sockets pending.
 fn poll_now<T>(poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Poll<T> {
     pin!(unconstrained(poll_fn(poll))).poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// The outcome of a read that waits for nothing.
+/// The outcome of a read that does not wait.
 fn unless_blocked(read: io::Result<usize>) -> Poll<io::Result<()>> {
     match read {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Poll::Pending,
@@ -358,7 +360,7 @@ pub(crate) enum DetachedTransport {
 }
 
 impl DetachedTransport {
-    /// Attaches it to the current runtime.
+    /// Attaches the transport to the current runtime.
     pub(crate) fn attach(self) -> io::Result<Transport> {
         match self {
             DetachedTransport::Tcp(stream) => TcpStream::from_std(stream).map(Transport::Tcp),

@@ -10,12 +10,12 @@ use std::net::{IpAddr, Ipv6Addr};
 pub(crate) enum UriHost<'a> {
     /// An IPv4 address, or an IPv6 address with or without brackets.
     Address(IpAddr),
-    /// A name to look up. It is not empty, not too long, and no resolver takes it for an address.
+    /// A name to look up: not empty, not too long, and no resolver takes it for an address.
     Name(&'a str),
 }
 
 impl<'a> UriHost<'a> {
-    /// Parses a host, and tells addresses from names.
+    /// Parses a host, and distinguishes addresses from names.
     ///
     /// # Errors
     ///
@@ -44,7 +44,7 @@ const _: () = assert!(NAME_BYTES_MAX < u8::MAX as usize, "with its dot it fits S
 /// `gen-delims` (RFC 3986 §2.2), and `\`, which some take for a `/`. Text with one of them is more than a host.
 const DELIMITERS: &[u8] = b":/?#[]@\\";
 
-/// Whether the last label is a number. That is never so in DNS names (RFC 1123 §2.1), but in addresses.
+/// Whether the last label is a number, which is so in addresses, but never in DNS names (RFC 1123 §2.1).
 fn ends_in_number(name: &str) -> bool {
     let label = name.rsplit('.').next().unwrap_or_default().as_bytes();
     match label {

@@ -40,8 +40,8 @@ fn lost(error: JoinError) -> io::Error {
     }
 }
 
-/// One permit per core, since more would only compete for the cores. Each kind of work has its own seats, so that work
-/// that waits for a disk does not keep another kind from going on.
+/// One permit per core, since more threads would only compete for the cores. Each kind of work has a limit of its own,
+/// so that work that waits for a disk does not hold up another kind.
 #[allow(dead_code, reason = "multipart alone limits nothing")]
 pub(crate) struct BlockingLimit(LazyLock<Semaphore>);
 
@@ -51,7 +51,7 @@ impl BlockingLimit {
         BlockingLimit(LazyLock::new(|| Semaphore::new(available_cores())))
     }
 
-    /// Does `work` by [`spawn_blocking()`], once a permit is free.
+    /// Runs `work` by [`spawn_blocking()`], once a permit is free.
     ///
     /// # Errors
     ///
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn work_is_finished_though_nobody_waits_for_it() {
+    fn work_is_finished_though_its_future_was_dropped() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let (done, heard) = mpsc::channel();
         runtime.block_on(async { drop(spawn_blocking(move || done.send(()))) });
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_gives_its_seat_back() {
+    fn a_panic_releases_its_permit() {
         static LIMIT: BlockingLimit = BlockingLimit::new();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         for _ in 0..2 * available_cores() {

@@ -26,12 +26,12 @@ pub(crate) fn available_cores() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get)
 }
 
-/// Runs the future that `work` returns to its end, on a thread and in a runtime of its own. When it ends, so do all
-/// tasks it spawned.
+/// Runs the future that `work` returns to its end, on a thread and in a runtime of its own. When the future ends, so do
+/// all tasks that it spawned.
 ///
 /// # Errors
 ///
-/// Fails if the thread cannot be started. If the runtime cannot, the thread returns the error.
+/// Fails if the thread cannot be started. If the runtime cannot be built, the thread returns the error.
 pub(crate) fn block_on_core<W, F, T>(
     index: usize,
     pinning: Pinning,
@@ -55,7 +55,7 @@ pub(crate) fn spawn<T: 'static>(task: impl Future<Output = T> + 'static) -> task
     task::spawn_local(task)
 }
 
-/// Pins this thread to a core. If that is impossible, the thread runs unpinned.
+/// Pins this thread to a core. If that fails, the thread runs unpinned.
 fn pin(index: usize) {
     let cores = core_affinity::get_core_ids().unwrap_or_default();
     if let Some(core) = cores.get(index % cores.len().max(1)) {
@@ -63,19 +63,20 @@ fn pin(index: usize) {
     }
 }
 
-/// How much a task has done since it last yielded, for tasks that may never be kept waiting by what they poll: a source
-/// that is always ready, and a peer that reads as fast, would keep the core to themselves.
+/// How much a task has processed since it last yielded. A task whose source is always ready and whose peer reads as
+/// fast would never be pending, and would keep the core to itself; tokio's own budget counts only its own resources.
 #[derive(Debug, Default)]
 pub(crate) struct Budget {
     done: usize,
 }
 
 impl Budget {
-    /// Ready, unless the turn is over. Then all other tasks run first, including those that the operating system has
-    /// news for.
+    /// Ready, unless the budget is used up. Then all other tasks run first, including those whose sockets have become
+    /// ready.
     ///
-    /// A task that merely woke itself would run again at once if it is alone in the queue, and a runtime asks the
-    /// system for news only once in many turns; new connections would wait for all of these. `yield_now` makes it ask.
+    /// A task that merely woke itself would run again at once if it is alone in the queue, and a runtime polls the
+    /// system for events only once in many rounds of its queue; new connections would wait for all of these. After
+    /// `yield_now` the runtime polls for events first.
     pub(crate) fn poll_proceed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.done < DONE_MAX {
             return Poll::Ready(());
@@ -85,13 +86,13 @@ impl Budget {
         Poll::Pending
     }
 
-    /// Notes that `bytes` were processed.
+    /// Charges `bytes` that were processed.
     pub(crate) fn spend(&mut self, bytes: usize) {
         self.done += bytes;
     }
 }
 
-/// How many bytes are processed in one turn.
+/// The budget in bytes.
 const DONE_MAX: usize = 256 << 10;
 
 /// The current tokio runtime.
@@ -104,7 +105,7 @@ impl Handle {
         runtime::Handle::try_current().ok().map(Handle)
     }
 
-    /// Returns its id, which no other living runtime has.
+    /// Returns the runtime's id, which no other living runtime has.
     pub(crate) fn id(&self) -> Id {
         self.0.id()
     }
@@ -115,7 +116,7 @@ impl Handle {
     }
 }
 
-/// Runs `future` to its end, where there is no runtime: in a small program, a test or a build script.
+/// Runs `future` to its end outside of a runtime: in a small program, a test or a build script.
 ///
 /// Each call makes a tokio runtime of its own, and the connections that a client opened in it end with it. So requests
 /// that should share connections belong in one future. As on the core of a server, `tokio::task::spawn_local` works.

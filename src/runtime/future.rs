@@ -7,21 +7,21 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// A future that is used again: it makes one output after the other, each from an input. It is allocated once, and
-/// while it is at rest it can change hands.
+/// A future that is allocated once and makes one output after the other, each from an input. Between an output and the
+/// next input, the future is idle and may serve another owner.
 pub(crate) struct ReusableFuture<I, O> {
     future: Pin<Box<dyn Future<Output = Infallible>>>,
     cells: Rc<Cells<I, O>>,
 }
 
-/// What a future is given, and what it has made.
+/// The input and the output, shared with the future that takes the one and sets the other.
 struct Cells<I, O> {
     input: Cell<Option<I>>,
     output: Cell<Option<O>>,
 }
 
 impl<I: 'static, O: 'static> ReusableFuture<I, O> {
-    /// A future that makes outputs as `work` does. While it is at rest, it holds nothing but that.
+    /// Makes outputs by calling `work`. An idle future holds nothing but `work`.
     pub(crate) fn new<F: Future<Output = O>>(work: impl Fn(I) -> F + 'static) -> ReusableFuture<I, O> {
         let cells = Rc::new(Cells { input: Cell::default(), output: Cell::default() });
         let shared = cells.clone();
@@ -29,19 +29,21 @@ impl<I: 'static, O: 'static> ReusableFuture<I, O> {
             loop {
                 let input = poll_fn(|_| shared.input.take().map_or(Poll::Pending, Poll::Ready)).await;
                 let output = work(input).await;
-                shared.output.set(Some(output));
+                let untaken = shared.output.replace(Some(output));
+                debug_assert!(untaken.is_none(), "each output is taken before the next is made");
             }
         });
         ReusableFuture { future, cells }
     }
 
-    /// Gives it an input. It must be at rest.
+    /// Sets the next input. The future must be idle.
     #[inline]
     pub(crate) fn start(&self, input: I) {
-        self.cells.input.set(Some(input));
+        let pending = self.cells.input.replace(Some(input));
+        debug_assert!(pending.is_none(), "the future is idle");
     }
 
-    /// Ready when the output is made, and the future at rest.
+    /// Ready with the output, after which the future is idle.
     #[inline]
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<O> {
         match self.future.as_mut().poll(cx) {
@@ -51,15 +53,15 @@ impl<I: 'static, O: 'static> ReusableFuture<I, O> {
     }
 }
 
-/// Makes a future that few exchanges need. It is boxed, or the future that awaits it would have room for it; and it is
-/// made here, or each poll of that one would set up a stack with room for it, over several pages.
+/// Boxes a future that few exchanges need, or the future that awaits it would be larger by its size. `make` is called
+/// in a function of its own, or each poll of the awaiting future would set up a stack frame for it, over several pages.
 #[cold]
 #[inline(never)]
 pub(crate) fn boxed<F: Future>(make: impl FnOnce() -> F) -> Pin<Box<F>> {
     Box::pin(make())
 }
 
-/// Waits for the first of two. If both are ready, that is `one`.
+/// Waits for the first of two futures. If both are ready, `one` wins.
 pub(crate) async fn select<T>(one: impl Future<Output = T>, other: impl Future<Output = T>) -> T {
     let (mut one, mut other) = (pin!(one), pin!(other));
     poll_fn(|cx| match one.as_mut().poll(cx) {
@@ -69,7 +71,7 @@ pub(crate) async fn select<T>(one: impl Future<Output = T>, other: impl Future<O
     .await
 }
 
-/// Awaits `first`, and polls `second` meanwhile. Fails if either does. The end of `second` is not awaited.
+/// Awaits `first`, and polls `second` meanwhile. Fails if either future does. The end of `second` is not awaited.
 pub(crate) async fn join_first<T, E>(
     first: impl Future<Output = Result<T, E>>,
     second: impl Future<Output = Result<(), E>>,

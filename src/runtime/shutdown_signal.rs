@@ -1,12 +1,12 @@
-//! [`shutdown_signal`]: what asks the process to end.
+//! [`shutdown_signal`]: waits for the signal that ends the process.
 
 use std::io;
 
-/// Completes when the process is asked to end: on Unix by SIGINT, which Ctrl-C sends, or by SIGTERM, which service managers
-/// send before they kill; on other systems by Ctrl-C. It is meant for [`Server::on_stop`](crate::Server::on_stop).
+/// Completes when the process receives a signal to end: on Unix SIGINT, which Ctrl-C sends, or SIGTERM, which service
+/// managers send before they kill; on other systems Ctrl-C. Meant for [`Server::on_stop`](crate::Server::on_stop).
 ///
-/// Once it has been polled, these signals no longer end the process by themselves. It needs a tokio runtime with I/O
-/// enabled, such as those that a server makes.
+/// Once the future has been polled, these signals no longer end the process by themselves. A tokio runtime with I/O
+/// enabled is needed, such as those that a server makes.
 ///
 /// # Errors
 ///

@@ -9,7 +9,7 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// Returns `from` plus `wait`, capped at what is as good as never.
+/// Returns `from` plus `wait`, which is capped at a century.
 pub(crate) fn later(from: Instant, wait: Duration) -> Instant {
     from + wait.min(FAR)
 }

@@ -19,7 +19,7 @@ use crate::net::UriHost;
 
 /// Looks up the addresses of names.
 ///
-/// A client asks it for names only, never for addresses, and keeps its answers for a while: see
+/// A client resolves names only, never addresses, and caches the results for a while: see
 /// [`ClientBuilder::resolver`](crate::ClientBuilder::resolver). The addresses are tried in order, alternating between
 /// the two families (RFC 8305 §4), so the better family should come first. Within a family, each connection begins with
 /// the next address of the kind that comes first (global, private, link-local or loopback), so that connections spread
@@ -51,8 +51,8 @@ use crate::net::UriHost;
 /// # }
 /// ```
 pub trait Resolver: Send + Sync + 'static {
-    /// Looks up `name`, which is in lower case, not empty, and consists of visible ASCII characters. It ends with a dot
-    /// if it was written with one.
+    /// Looks up `name`, which is in lower case, not empty, and consists of visible ASCII characters. A final dot is
+    /// kept.
     ///
     /// # Errors
     ///
@@ -60,8 +60,8 @@ pub trait Resolver: Send + Sync + 'static {
     fn resolve(&self, name: &str) -> impl Future<Output = io::Result<Vec<IpAddr>>> + Send;
 
     /// Looks up `name` as [`Resolver::resolve`] does, and returns for how long the addresses are valid, if that is
-    /// known (RFC 1035 §3.2.1): the client keeps them for no longer, and never for longer than it is set to. This is
-    /// what the client calls. The default returns no such time.
+    /// known (RFC 1035 §3.2.1): the client keeps them for no longer, and never for longer than it is set to. The client
+    /// calls only this method. Its default returns no such time.
     ///
     /// # Errors
     ///
@@ -101,11 +101,11 @@ impl<R: Resolver> AnyResolver for R {
     }
 }
 
-/// A bounded cache of what a [`Resolver`] returned. It can be shared by all threads and runtimes.
+/// A bounded cache of the results of a [`Resolver`], for all threads and runtimes.
 ///
-/// Concurrent callers with the same unknown name share one look-up. It runs within the first of them; if that one is
-/// cancelled, the next one starts a new look-up, and so does whoever comes more than a second later. A failure is
-/// returned to all who wait for it, and is not cached.
+/// Concurrent callers with the same unknown name share one query, which runs within the first caller. If that caller is
+/// cancelled, the next one starts a new query, and so does a caller that comes more than a second later. A failure is
+/// returned to all callers that wait for it, and is not cached.
 pub(crate) struct DnsCache {
     resolver: Box<dyn AnyResolver>,
     keep: Duration,
@@ -117,7 +117,7 @@ pub(crate) struct DnsCache {
 pub(crate) struct Addresses {
     /// In the resolver's order: at least one, none of them twice.
     pub(super) found: Arc<[IpAddr]>,
-    /// How many connections asked for them before.
+    /// How many connections were opened with this name before: the offset in the round-robin.
     rotation: usize,
 }
 
@@ -129,7 +129,8 @@ impl Addresses {
 }
 
 impl DnsCache {
-    /// Keeps each answer of `resolver` for `keep`. With zero nothing is kept, but concurrent look-ups are still shared.
+    /// Caches each result of `resolver` for `keep`. With zero nothing is cached, but concurrent queries are still
+    /// shared.
     pub(crate) fn new(resolver: impl Resolver, keep: Duration) -> DnsCache {
         DnsCache { resolver: Box::new(resolver), keep: keep.min(KEEP_MAX), known: Mutex::default() }
     }
@@ -138,7 +139,7 @@ impl DnsCache {
     ///
     /// # Errors
     ///
-    /// Fails with `InvalidInput` if it is neither, without a look-up; with `NotFound` if the name has no address; and
+    /// Fails with `InvalidInput` if `host` is neither, without a query; with `NotFound` if the name has no address; and
     /// with the error of the resolver.
     pub(crate) async fn resolve(&self, host: &str) -> io::Result<Addresses> {
         let name = match UriHost::parse(host)? {
@@ -151,7 +152,7 @@ impl DnsCache {
         Ok(Addresses { found, rotation })
     }
 
-    /// Forgets that `host` has these addresses, which cannot be reached. Newer ones are kept.
+    /// Removes these addresses of `host`, which cannot be reached, from the cache. Newer ones are kept.
     pub(crate) fn forget(&self, host: &str, addresses: &Addresses) {
         let (mut known, name) = (lock(&self.known), host.to_ascii_lowercase());
         let result = known.get(&*name).and_then(|entry| entry.query.get());
@@ -162,8 +163,8 @@ impl DnsCache {
         }
     }
 
-    /// The look-up of `name` that is already running, that has an answer which is still valid, or that is to be run; and
-    /// how many have joined one before.
+    /// The query for `name` that is already running, that has a result which is still valid, or that the caller is to
+    /// run; and how many callers have joined one before.
     fn join(&self, name: &str) -> (Arc<SharedQuery>, usize) {
         let (mut known, now) = (lock(&self.known), Instant::now());
         if let Some(entry) = known.get_mut(name) {
@@ -179,6 +180,7 @@ impl DnsCache {
         if make_room(&mut known) {
             known.insert(name.into(), entry);
         }
+        debug_assert!(known.len() <= NAMES_MAX, "the cache is bounded");
         (query, 0)
     }
 
@@ -189,7 +191,7 @@ impl DnsCache {
         };
         let result = result.map_err(Failure::from);
         let mut known = lock(&self.known);
-        // A later look-up of the same name may have been noted instead, for lack of room or of patience.
+        // A later query for the same name may be in the cache instead, if the cache was full or this query took long.
         let entry = known.get_mut(name).filter(|entry| !entry.query.initialized());
         match (entry, &result) {
             (Some(entry), Ok(_)) => {
@@ -208,26 +210,26 @@ impl Default for DnsCache {
     }
 }
 
-/// How long an answer is kept by default: the operating system does not say how long it may be.
+/// How long a result is cached by default: the operating system does not report how long it is valid.
 const KEEP: Duration = Duration::from_secs(60);
 
-/// As good as for ever, and yet within the range of clocks.
+/// A century, which is within the range of clocks.
 const KEEP_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
-/// How long others join a look-up that has no answer yet. The future in which it runs may never be polled again.
+/// How long callers join a query that has no result yet. The future in which the query runs may never be polled again.
 const JOIN_MAX: Duration = Duration::from_secs(1);
 
 const NAMES_MAX: usize = 1024;
 
-/// More than a client could try within its time limit.
+/// More addresses than a client could try within its time limit.
 const ADDRESSES_MAX: usize = 64;
 
-/// What is known about one name.
+/// The cache entry of one name.
 struct Entry {
     query: Arc<SharedQuery>,
-    /// Until when others join the look-up, or, once it has an answer, until when that is valid.
+    /// Until when callers join the query, or, once it has a result, until when that is valid.
     good_until: Instant,
-    /// How many have joined after the first.
+    /// How many callers have joined after the first.
     rotation: usize,
 }
 
@@ -258,7 +260,7 @@ fn make_room(known: &mut HashMap<Box<str>, Entry>) -> bool {
     least.is_some_and(|name| known.remove(&name).is_some())
 }
 
-/// The addresses worth trying of those that a resolver returned.
+/// The addresses of a resolver's result that are worth trying.
 fn addresses(found: Vec<IpAddr>) -> io::Result<Arc<[IpAddr]>> {
     let mut addresses = Vec::with_capacity(found.len().min(ADDRESSES_MAX));
     for address in found {
@@ -269,10 +271,11 @@ fn addresses(found: Vec<IpAddr>) -> io::Result<Arc<[IpAddr]>> {
     if addresses.is_empty() {
         return Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address"));
     }
+    debug_assert!(addresses.len() <= ADDRESSES_MAX);
     Ok(addresses.into())
 }
 
-/// The error of a failed look-up, for all who waited for it.
+/// The error of a failed query, for all callers that waited for it.
 #[derive(Clone, Debug)]
 struct Failure(Arc<io::Error>);
 
@@ -313,7 +316,7 @@ mod tests {
 
     use super::*;
 
-    /// Answers the first question for a name with one address, the second with two, and so on, after a while each.
+    /// Answers the first query for a name with one address, the second with two, and so on, after a while each.
     #[derive(Clone)]
     struct ScriptedResolver {
         asked: Arc<Mutex<BTreeMap<String, u8>>>,
@@ -360,7 +363,7 @@ mod tests {
         Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(test);
     }
 
-    /// Looks `name` up in a task, which has begun when this returns.
+    /// Looks `name` up in a task, which has begun when this function returns.
     async fn ask(names: &Arc<DnsCache>, name: &'static str) -> JoinHandle<io::Result<Addresses>> {
         let names = names.clone();
         let asks = tokio::spawn(async move { names.resolve(name).await });
@@ -413,7 +416,7 @@ mod tests {
         });
     }
 
-    /// Says for how many seconds an address is valid, which is also its last octet; not for the name `a`.
+    /// Returns for how many seconds an address is valid, which is also its last octet; not for the name `a`.
     struct Brief(u8);
 
     impl Resolver for Brief {
@@ -498,9 +501,9 @@ mod tests {
         });
     }
 
-    /// A name was once out of reach for as long as somebody held the future of its look-up without polling it.
+    /// A name must not be out of reach while a future is held that began its query and is not polled.
     #[test]
-    fn a_look_up_that_nobody_drives_is_not_waited_for_by_those_who_come_later() {
+    fn a_query_that_is_not_polled_does_not_hold_up_later_callers() {
         run(async {
             let (script, names) = script();
             let mut held = Box::pin(names.resolve("a"));
@@ -534,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_told_to_all_who_wait_and_is_not_kept() {
+    fn a_failure_is_returned_to_all_waiting_callers_and_is_not_cached() {
         run(async {
             let (script, names) = script();
             script.fails.store(true, Ordering::Relaxed);

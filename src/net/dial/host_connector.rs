@@ -24,19 +24,19 @@ use super::race::Unreachable;
 use super::race::race;
 use crate::net::{ConnError, Keepalive, MemoryConnector, Stream, Transport};
 
-/// How connections are opened. Clones share the names that were looked up.
+/// Settings for connections that are opened. Clones share one cache of names.
 #[derive(Clone, Default)]
 pub(crate) struct HostConnector {
     pub(crate) network: Network,
     pub(crate) dns: Arc<DnsCache>,
-    /// The local address of TCP connections. By default the operating system chooses. Only hosts of its family can be
-    /// reached.
+    /// The local address of TCP connections. By default the operating system chooses. With an address, only hosts of
+    /// its family can be reached.
     pub(crate) local_address: Option<IpAddr>,
     /// Whether the operating system probes silent servers, and how often.
     pub(crate) keepalive: Option<Keepalive>,
 }
 
-/// What connections are opened over.
+/// The network over which hosts are reached.
 #[derive(Clone, Default)]
 pub(crate) enum Network {
     /// The host's name is looked up, and its addresses race (RFC 8305 §4, §5).
@@ -57,14 +57,14 @@ impl Network {
     }
 }
 
-/// How long each step of a dial may take, or took. `Duration::MAX` is no limit.
+/// How long each step may take, or took. `Duration::MAX` is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DialTimes {
     pub(crate) resolve: Duration,
     pub(crate) connect: Duration,
 }
 
-/// The step of a dial that failed.
+/// The step that failed.
 #[derive(Debug)]
 pub(crate) enum DialError {
     Resolve(ConnError),
@@ -74,12 +74,12 @@ pub(crate) enum DialError {
 impl HostConnector {
     /// Opens a connection to `host` as written in a URL: a name, or an address.
     ///
-    /// Only TCP to a name needs a look-up; otherwise that step takes no time.
+    /// Only TCP needs a look-up; on other networks that step takes no time.
     ///
     /// # Errors
     ///
-    /// Says which step failed or took too long. A name whose addresses cannot be reached is forgotten, since its host
-    /// may have moved.
+    /// Fails with the step that failed or took too long. A name whose addresses cannot be reached is removed from the
+    /// cache, since its host may have moved.
     pub(crate) async fn connect(
         &self,
         host: &str,
@@ -98,7 +98,7 @@ impl HostConnector {
         Ok((transport, DialTimes { resolve, connect }))
     }
 
-    /// Looks up the addresses of `host`, and measures how long that takes; for use with a proxy.
+    /// Looks up the addresses of `host` for a proxy, and measures how long the look-up takes.
     ///
     /// # Errors
     ///
@@ -141,20 +141,20 @@ impl HostConnector {
         if let Some(keepalive) = self.keepalive {
             keepalive.set(&SockRef::from(&socket))?;
         }
-        other_than(address, socket.connect(address).await?)
+        refuse_self(address, socket.connect(address).await?)
     }
 }
 
-/// `stream`, unless both its ends are at `address`. TCP connects a socket to itself if the port that it dials happens
-/// to be its own, which means that nobody listens there.
-fn other_than(address: SocketAddr, stream: TcpStream) -> io::Result<TcpStream> {
+/// Returns `stream`, unless both its ends are at `address`. TCP connects a socket to itself if the dialed port happens
+/// to be its own local port (simultaneous open), which means that no server listens there.
+fn refuse_self(address: SocketAddr, stream: TcpStream) -> io::Result<TcpStream> {
     match stream.local_addr()? == address {
         true => Err(io::ErrorKind::ConnectionRefused.into()),
         false => Ok(stream),
     }
 }
 
-/// Awaits `wait` for at most `limit`, and measures how long that takes.
+/// Awaits `wait` for at most `limit`, and measures how long it takes.
 pub(crate) async fn timed<F: Future>(limit: Duration, wait: F) -> (Option<F::Output>, Duration) {
     let start = Instant::now();
     let output = timeout(limit, wait).await.ok();
@@ -172,12 +172,12 @@ async fn step<T>(
     }
 }
 
-/// Connects as soon as there is room in the backlog.
+/// Connects as soon as the backlog has a free place.
 #[cfg(unix)]
 async fn connect_unix(path: &Path) -> io::Result<UnixStream> {
     loop {
         match UnixStream::connect(path).await {
-            // There is no way to wait for room but to try again.
+            // A full backlog cannot be waited for, so the connect is repeated.
             Err(full) if full.kind() == io::ErrorKind::WouldBlock => sleep(BACKLOG_DELAY).await,
             Err(cause) => {
                 let address = format!("unix:{}", path.display());
@@ -191,7 +191,7 @@ async fn connect_unix(path: &Path) -> io::Result<UnixStream> {
 #[cfg(unix)]
 const BACKLOG_DELAY: Duration = Duration::from_millis(5);
 
-/// An address without the brackets that it has in a URL.
+/// An address without its brackets in a URL.
 fn bare(host: &str) -> &str {
     host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
 }
@@ -226,8 +226,7 @@ pub trait Dialer: Send + Sync + 'static {
     /// The stream that carries the bytes.
     type Stream: AsyncRead + AsyncWrite + Send + 'static;
 
-    /// Connects to `host`, which is a name or an address without brackets. If this takes too long, the future is
-    /// dropped.
+    /// Connects to `host`, which is a name or an address without brackets. A future that takes too long is dropped.
     ///
     /// # Errors
     ///
@@ -265,7 +264,7 @@ mod tests {
     use super::*;
     use crate::net::{MemoryListener, Resolver};
 
-    /// Compiles if `future` may move between threads, as all futures of the client may.
+    /// Compiles if `future` is `Send`, as all futures of the client are.
     fn sent<F: Future + Send>(future: F) -> F {
         future
     }
@@ -293,7 +292,7 @@ mod tests {
         HostConnector { dns: Arc::new(DnsCache::new(Letters, Duration::MAX)), ..HostConnector::default() }
     }
 
-    /// Connects to a peer that says which host and port was asked for. Never connects to port 0.
+    /// Connects to a peer that sends back the host and the port. Never connects to port 0.
     struct Parrot;
 
     impl Dialer for Parrot {
@@ -383,7 +382,7 @@ mod tests {
         });
     }
 
-    /// A client that dialed a dead port of this machine again and again once heard its own request as an answer.
+    /// A client that dials a dead port of this machine again and again must not read its own request as an answer.
     #[test]
     fn a_connection_to_itself_counts_as_refused() {
         block_on(async {
@@ -392,10 +391,10 @@ mod tests {
             socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
             let address = socket.local_addr().unwrap();
             let itself = socket.connect(address).await.unwrap();
-            let refused = other_than(address, itself).unwrap_err();
+            let refused = refuse_self(address, itself).unwrap_err();
             assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
             let address = far.local_addr().unwrap();
-            other_than(address, TcpStream::connect(address).await.unwrap()).unwrap();
+            refuse_self(address, TcpStream::connect(address).await.unwrap()).unwrap();
         });
     }
 

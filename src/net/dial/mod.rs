@@ -1,4 +1,4 @@
-//! Opens connections to hosts: names are looked up, their addresses race, or another way leads there.
+//! Opens connections to hosts: looks names up, races their addresses, or leaves it to a dialer of the application.
 
 mod race;
 

@@ -20,7 +20,7 @@ use crate::error::write_error;
 ///
 /// # Errors
 ///
-/// Fails if all attempts did, with the most telling error and its address. Fails with `NotFound` if there is no
+/// Fails if all attempts failed, with the most specific error and its address; and with `NotFound` if there is no
 /// address.
 pub(super) async fn race<T, F>(
     mut addresses: VecDeque<SocketAddr>,
@@ -52,7 +52,7 @@ const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 /// The addresses in `found` with the two families alternating, beginning with the family of the first (RFC 8305 §4).
 ///
 /// Resolvers put the family first that this machine can use (RFC 6724), which is usually IPv6. Within each family, the
-/// addresses that are as good as its first take turns at being the first.
+/// addresses of the same scope as its first are rotated.
 pub(super) fn interleaved(found: &[IpAddr], rotation: usize) -> impl Iterator<Item = IpAddr> {
     let family = found.first().is_some_and(IpAddr::is_ipv6);
     let (mut first, mut second): (Vec<_>, Vec<_>) =
@@ -100,21 +100,21 @@ where
 #[derive(Debug, Default)]
 struct Failures {
     count: usize,
-    /// The first of the most telling errors.
-    telling: Option<(SocketAddr, io::Error)>,
+    /// The first of the most specific errors.
+    specific: Option<(SocketAddr, io::Error)>,
 }
 
 impl Failures {
     fn note(&mut self, address: SocketAddr, error: io::Error) {
         self.count += 1;
-        let known = self.telling.as_ref().map(|(_, known)| weight(known));
+        let known = self.specific.as_ref().map(|(_, known)| weight(known));
         if known < Some(weight(&error)) {
-            self.telling = Some((address, error));
+            self.specific = Some((address, error));
         }
     }
 }
 
-/// How much an error tells about the host. That this machine has no IPv6, for example, tells nothing.
+/// How specific an error is to the host. An error such as a missing IPv6 route is this machine's.
 fn weight(error: &io::Error) -> u8 {
     match error.kind() {
         io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset => 3,
@@ -126,7 +126,7 @@ fn weight(error: &io::Error) -> u8 {
 
 impl From<Failures> for io::Error {
     fn from(failures: Failures) -> io::Error {
-        match failures.telling {
+        match failures.specific {
             Some((address, cause)) => {
                 Unreachable { address: address.to_string(), others: failures.count - 1, cause }.into()
             }
@@ -138,10 +138,10 @@ impl From<Failures> for io::Error {
     }
 }
 
-/// None of the addresses of a host could be reached.
+/// The error of a host of which no address could be reached.
 #[derive(Debug)]
 pub(super) struct Unreachable {
-    /// One of them.
+    /// One of the addresses.
     pub(super) address: String,
     pub(super) others: usize,
     pub(super) cause: io::Error,
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_telling_failure_is_reported() {
+    fn the_most_specific_failure_is_reported() {
         let (refused, no_way, late) = (Kind::ConnectionRefused, Kind::NetworkUnreachable, Kind::TimedOut);
         check(&[(V6, 5, Err(refused))], Err(refused), &[0], 0);
         check(&[(V6, 0, Err(no_way)), (V4, 5, Err(refused))], Err(refused), &[0, 0], 0);
@@ -272,7 +272,7 @@ mod tests {
         }
     }
 
-    /// All connections once went to the first address of a name.
+    /// Connections must not all go to the first address of a name.
     #[test]
     fn each_turn_begins_with_another_address_of_the_same_family_and_scope() {
         for (found, firsts) in [

@@ -1,4 +1,5 @@
-//! [`BoundSocket`]: a listening socket that does not belong to a core yet; [`PortClaim`]: keeps its port from others.
+//! [`BoundSocket`]: a listening socket that does not belong to a core yet; [`PortClaim`]: keeps its port from other
+//! servers.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -23,7 +24,8 @@ use crate::net::{Address, Keepalive, MemoryListener};
 
 /// Whether the kernel spreads connections over several listeners on one port.
 ///
-/// Elsewhere `SO_REUSEPORT` is missing, or the last one to bind gets all connections. There, one core accepts for all.
+/// On other systems `SO_REUSEPORT` is missing, or the last socket to bind gets all connections; there, one core accepts
+/// for all.
 pub(super) const KERNEL_BALANCES: bool = cfg!(any(target_os = "linux", target_os = "android"));
 
 /// How to listen.
@@ -37,7 +39,7 @@ pub(crate) struct ListenOptions {
     pub(crate) share_port: bool,
     /// Whether the operating system probes silent peers, and how often.
     pub(crate) keepalive: Option<Keepalive>,
-    /// The mode of the files of Unix sockets, if the umask does not decide it.
+    /// The mode of the files of Unix sockets, instead of the umask's.
     #[cfg(unix)]
     pub(crate) unix_mode: Option<u32>,
 }
@@ -59,19 +61,19 @@ impl Default for ListenOptions {
 #[derive(Debug)]
 pub(crate) enum BoundSocket {
     Tcp(TcpListener, ListenOptions, Option<PortClaim>),
-    /// Opened by the application, so it is unknown whether another socket may listen on the same port.
+    /// A socket that the application opened, so it is unknown whether another socket may listen on the same port.
     Given(TcpListener, ListenOptions),
-    /// With its file, if this server created it.
+    /// A Unix socket, with its file if this server created it.
     #[cfg(unix)]
     Unix(Option<SocketFile>, UnixListener),
     Memory(MemoryListener),
 }
 
 impl BoundSocket {
-    /// Takes `address`, with one socket, or one for each address of a name.
+    /// Binds `address`, with one socket, or one for each address of a name.
     ///
-    /// Where other servers may share the address, peers can connect only after [`BoundSocket::listen`], or peers of those
-    /// servers would wait for a core that may never be ready. Elsewhere they can at once.
+    /// Where other servers may share the address, peers can connect only after [`BoundSocket::listen`], or peers of
+    /// those servers would wait for a core that may never be ready. Otherwise peers can connect at once.
     ///
     /// # Errors
     ///
@@ -89,7 +91,7 @@ impl BoundSocket {
         bound.map_err(|cause| cannot_listen(address, &cause))
     }
 
-    /// Another listener on the same address, for another core; `None` where the cores must share this one.
+    /// Binds another socket to the same address, for another core. Returns `None` where the cores must share this one.
     pub(crate) fn sibling(&self) -> io::Result<Option<Self>> {
         match self {
             BoundSocket::Tcp(listener, options, _) if KERNEL_BALANCES => {
@@ -105,7 +107,7 @@ impl BoundSocket {
         }
     }
 
-    /// Lets peers connect, if they cannot yet.
+    /// Starts to listen, unless the socket already does.
     ///
     /// # Errors
     ///
@@ -130,7 +132,8 @@ impl BoundSocket {
     }
 }
 
-/// Usually only the text of an `io::Error` is displayed, so it states both the address and the cause.
+/// The error of an address. Programs usually display only the text of an `io::Error`, so the text has both the address
+/// and the cause.
 fn cannot_listen(address: &Address, cause: &io::Error) -> io::Error {
     io::Error::new(cause.kind(), format!("cannot listen on {address}: {cause}"))
 }
@@ -157,6 +160,7 @@ fn bind_host(name: &str, options: ListenOptions) -> io::Result<Vec<BoundSocket>>
             Err(error) => return Err(error),
         }
     }
+    debug_assert!(bound.iter().all(|listener| listener.local_addr().is_some()), "only TCP has names");
     if bound.is_empty() { Err(absent) } else { Ok(bound) }
 }
 
@@ -178,7 +182,7 @@ fn bind_tcp(address: SocketAddr, options: ListenOptions) -> io::Result<BoundSock
     Ok(BoundSocket::Tcp(listener, options, claim))
 }
 
-/// Whether a socket can be bound to a port that others have bound.
+/// Whether the port may be shared with the sockets of other servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PortUse {
     Exclusive,
@@ -207,7 +211,7 @@ fn take_tcp(listener: &TcpListener, options: ListenOptions) -> io::Result<BoundS
 #[cfg(unix)]
 fn take_unix(listener: &UnixListener, options: ListenOptions) -> io::Result<BoundSocket> {
     let listener = listener.try_clone()?;
-    // Fails on a socket of another family. It would listen, and each connection would be dropped.
+    // Fails on a socket of another family, which would listen, but whose connections would all be dropped.
     listener.local_addr()?;
     take(SockRef::from(&listener), options)?;
     Ok(BoundSocket::Unix(None, listener))
@@ -215,7 +219,7 @@ fn take_unix(listener: &UnixListener, options: ListenOptions) -> io::Result<Boun
 
 fn take(socket: SockRef<'_>, options: ListenOptions) -> io::Result<()> {
     socket.set_nonblocking(true)?;
-    // It most likely listens already, and then only the backlog changes.
+    // The socket most likely listens already, and then only the backlog changes.
     socket.listen(options.backlog)
 }
 
@@ -227,7 +231,8 @@ fn take_address(address: SocketAddr, options: ListenOptions, port_use: PortUse) 
         socket.set_only_v6(!options.dual_stack)?;
     }
     if cfg!(unix) {
-        // Without it, a restart would have to wait for TIME_WAIT. On Windows it would let others steal the port.
+        // Without `SO_REUSEADDR`, a restart would have to wait for TIME_WAIT. On Windows the option would let others
+        // steal the port.
         socket.set_reuse_address(true)?;
     }
     if port_use == PortUse::Shared {
@@ -235,10 +240,10 @@ fn take_address(address: SocketAddr, options: ListenOptions, port_use: PortUse) 
     }
     socket.bind(&address.into())?;
     // Lets the other cores bind, and also a server that takes over from this one: both listen until the old one stops,
-    // and no peer is turned away in between.
+    // so that no peer is refused in between.
     share_port(&socket)?;
     if !(options.share_port && KERNEL_BALANCES) {
-        // Until it listens, others can still bind.
+        // Other sockets can bind the port until this one listens.
         socket.listen(options.backlog)?;
     }
     Ok(socket.into())
@@ -276,10 +281,10 @@ const EAFNOSUPPORT: i32 = match () {
     () => 47, // macOS and the BSDs
 };
 
-/// Keeps a port from servers that would share it, as long as this exists.
+/// Keeps a port from servers that would share it, until it is dropped.
 ///
 /// The listeners of a server's cores share a port by `SO_REUSEPORT`. The kernel then admits any socket of the same user
-/// that has this option, and does not report whose sockets are there. So a server that shares nothing also binds
+/// that has this option, and does not report whose sockets are bound. So a server that shares nothing also binds
 /// abstract Unix sockets, named after its address and its port. Such names belong to one network namespace, as a port
 /// does, and are free again when the process ends.
 #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -290,15 +295,15 @@ pub(crate) struct PortClaim(
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 impl PortClaim {
-    /// Claims the port of `address`. A name that cannot be taken, as in a process that may open no Unix socket, or the
-    /// port's if another server of its own address has it, is left out: the port is bound all the same.
+    /// Claims the port of `address`. A name that cannot be bound is left out, as in a process that may open no Unix
+    /// socket, or if another server on another address has the name of the port: the port is bound all the same.
     fn new(address: SocketAddr) -> Option<Self> {
         let claim = |holder| UnixDatagram::bind_addr(&name(holder).ok()?).ok();
         Some(Self([claim(canonical(address).to_string()), claim(address.port().to_string())]))
     }
 
-    /// Whether a server has claimed the port of `address`, there or at an address that overlaps: all do with those that
-    /// stand for every address.
+    /// Whether a server has claimed the port of `address`, at this address or at one that overlaps it, as all addresses
+    /// overlap the unspecified ones.
     fn exists(address: SocketAddr) -> bool {
         let (address, port) = (canonical(address), address.port());
         let is_claimed = |holder| UnixDatagram::unbound()?.connect_addr(&name(holder)?);
@@ -311,7 +316,7 @@ impl PortClaim {
     }
 }
 
-/// `::ffff:a.b.c.d` is `a.b.c.d`.
+/// Maps `::ffff:a.b.c.d` to `a.b.c.d`.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
@@ -322,7 +327,7 @@ fn name(holder: String) -> io::Result<UnixAddr> {
     UnixAddr::from_abstract_name(format!("corehttp/{holder}"))
 }
 
-/// Needless where no port is shared, and never made there.
+/// Where no port is shared, there is no claim.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 #[derive(Debug)]
 pub(crate) enum PortClaim {}
@@ -372,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn the_port_of_somebody_else_is_an_error_that_names_it() {
+    fn the_port_of_another_server_is_an_error_that_names_it() {
         let theirs = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = theirs.local_addr().unwrap().to_string();
         let error = bind(&address).unwrap_err();

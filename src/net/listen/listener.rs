@@ -13,7 +13,7 @@ use super::bound_socket::{BoundSocket, PortClaim, set_up};
 use super::socket_file::SocketFile;
 use crate::net::{Keepalive, MemoryAcceptor, PeerAddr, Transport};
 
-/// A [`BoundSocket`] socket, in the runtime that accepts from it.
+/// A [`BoundSocket`] in the runtime that accepts from it.
 #[derive(Debug)]
 pub(crate) enum Listener {
     Tcp(
@@ -33,7 +33,7 @@ pub(crate) enum Listener {
 pub(crate) type Accepted = (Transport, PeerAddr);
 
 impl Listener {
-    /// Attaches the socket to the current runtime, and lets peers connect.
+    /// Attaches the socket to the current runtime, and starts to listen.
     pub(crate) fn open(bound: BoundSocket) -> io::Result<Self> {
         bound.listen()?;
         Ok(match bound {
@@ -67,9 +67,9 @@ impl Listener {
         }))
     }
 
-    /// Takes a connection that is already waiting, so that a server that stops can serve the peers that came in time.
+    /// Accepts a connection that already waits, so that a server which stops can serve the peers that came in time.
     ///
-    /// This asks the kernel and not tokio, whose cached readiness may be older than the connection.
+    /// The kernel's backlog is read, and not tokio's cached readiness, which may be older than the connection.
     pub(crate) fn accept_now(&self) -> Option<Accepted> {
         loop {
             match self.try_accept() {
@@ -104,7 +104,7 @@ impl Listener {
 
 fn tcp(stream: TcpStream, keepalive: Option<Keepalive>) -> Transport {
     if !OPTIONS_ARE_INHERITED {
-        // This fails only on a connection that is already dead, which its first read will report.
+        // The options cannot be set only on a connection that is already dead, which its first read will report.
         let _ = set_up(&SockRef::from(&stream), keepalive);
     }
     Transport::Tcp(stream)
@@ -112,7 +112,7 @@ fn tcp(stream: TcpStream, keepalive: Option<Keepalive>) -> Transport {
 
 const OPTIONS_ARE_INHERITED: bool = cfg!(any(target_os = "linux", target_os = "android"));
 
-/// How to react to an error of [`Listener::poll_accept`].
+/// The reaction to an error of [`Listener::poll_accept`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AcceptReaction {
     /// One connection died before it was accepted: accept the next.
@@ -256,7 +256,7 @@ mod tests {
         }
     }
 
-    /// As many connections wait as `waiting` says, and all can be used, though the runtime has not polled its sockets.
+    /// Checks that `waiting` connections wait, and that all can be used, though the runtime has not polled its sockets.
     async fn check_drain(listener: &Listener, waiting: usize) {
         let drained: Vec<Accepted> = std::iter::from_fn(|| listener.accept_now()).collect();
         assert_eq!(drained.len(), waiting);

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
-/// The file of a Unix domain socket. It is removed when this is dropped, unless another file has taken its place.
+/// The file of a Unix domain socket, removed on drop unless another file has taken its place.
 ///
-/// It must be dropped before the listener: an open socket keeps the inode, so that its number cannot have been reused
-/// for another file.
+/// A `SocketFile` must be dropped before its listener: an open socket keeps the inode, so that the inode's number
+/// cannot have been reused for another file.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
@@ -25,7 +25,8 @@ impl SocketFile {
     ///
     /// # Errors
     ///
-    /// Fails with `AddrInUse` if another process listens there, or if the file is not a socket. It is then left alone.
+    /// Fails with `AddrInUse` if another process listens on the path, or if the file is not a socket. The file is then
+    /// left alone.
     pub(super) fn bind(path: &Path, backlog: i32, mode: Option<u32>) -> io::Result<(Self, UnixListener)> {
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         let address = SockAddr::unix(path)?;
@@ -37,9 +38,9 @@ impl SocketFile {
             }
             bound => bound?,
         }
-        // From here on, the file is removed if anything fails.
+        // From this line on, the file is removed if anything fails.
         let file = Self { path: path::absolute(path)?, inode: inode(path)? };
-        // Nobody can connect before the socket listens, so the mode that the umask left lets no one in meanwhile.
+        // No peer can connect before the socket listens, so the umask's mode grants no access in the meantime.
         if let Some(mode) = mode {
             fs::set_permissions(path, Permissions::from_mode(mode))?;
         }
@@ -58,9 +59,9 @@ impl Drop for SocketFile {
     }
 }
 
-/// Holds a lock on a directory while a socket in it is bound, since a socket that is bound and does not listen yet
-/// looks like one whose owner has died. If the lock cannot be had, or not in time, the bind goes on without it: a tool
-/// may hold the lock for as long as the server that it started runs.
+/// Locks the directory of `path` while a socket in it is bound, since a socket that is bound and does not listen yet
+/// looks like one whose owner has died. If the lock cannot be taken in time, the bind goes on without it: a tool may
+/// hold the lock for as long as the server that it started runs.
 fn lock_directory(path: &Path) -> Option<File> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let directory = File::open(directory.unwrap_or(Path::new("."))).ok()?;
@@ -76,8 +77,8 @@ fn lock_directory(path: &Path) -> Option<File> {
 const LOCK_ATTEMPTS: u32 = 250;
 const LOCK_PAUSE: Duration = Duration::from_millis(1);
 
-/// Whether the owner of a socket has died. Only a refused connection proves it: a full backlog means that it lives, and
-/// a denied permission means nothing.
+/// Whether the owner of a socket has died. Only a refused connection is a proof: a full backlog means that the owner
+/// lives, and a denied permission means nothing.
 fn is_stale(path: &Path, address: &SockAddr) -> io::Result<bool> {
     if !fs::symlink_metadata(path)?.file_type().is_socket() {
         return Ok(false);
@@ -135,7 +136,7 @@ mod tests {
         UnixStream::connect(path).unwrap();
     }
 
-    /// A server that had bound the path but did not listen yet was once taken for dead, and replaced.
+    /// A server that has bound the path but does not listen yet must not be taken for dead, and replaced.
     #[test]
     fn of_many_that_replace_a_stale_socket_one_gets_it() {
         for round in 0..100 {

@@ -1,7 +1,7 @@
-//! [`DeadlineTable`]: the time limits of all connections of a core; and [`TableTimer`]: those of one of them.
+//! [`DeadlineTable`]: the deadlines of all connections of a core; [`TableTimer`]: those of one connection.
 //!
-//! A tokio timer costs a queue operation for each request, and a wake-up when it is the next to fire. A deadline here
-//! is one number in a table, which a task of the core scans four times a second.
+//! A tokio timer costs a queue operation for each request, and a wake-up of the core when it is the next to fire. A
+//! deadline in this table is one number, and a task of the core scans the table four times a second.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -18,20 +18,20 @@ use crate::net::Peer;
 
 /// The deadlines of one core's connections.
 pub(crate) struct DeadlineTable {
-    /// In milliseconds. Only [`DeadlineTable::sweep`] advances it, so a core that was held up does not time out its
-    /// connections for that.
+    /// The clock in milliseconds. Only [`DeadlineTable::sweep`] advances it, so that a core which was held up does not
+    /// time out its connections for that.
     now: Cell<u64>,
     entries: RefCell<Entries>,
     stopping: Cell<bool>,
-    /// Notified when the first connection comes, when the last one goes, and when the server stops.
+    /// Notified when the first connection comes, when the last connection goes, and when the server stops.
     first: Notify,
     last: Notify,
     stopped: Notify,
     mode: Mode,
 }
 
-/// A table in pages that never move. If it grew by doubling, up to half of it would be unused, and every connection has
-/// an entry.
+/// A table in pages that never move. A table that grows by doubling would be up to half unused, and every connection
+/// has an entry.
 #[derive(Default)]
 struct Entries {
     pages: Vec<Page>,
@@ -39,8 +39,8 @@ struct Entries {
 }
 
 struct Page {
-    /// No wait in this page will expire before this. So a sweep need not look at every entry, which would hold up a core
-    /// that has many connections.
+    /// A lower bound of all deadlines in this page. With it a sweep can skip the page; looking at every entry would
+    /// hold up a core that has many connections.
     earliest: Deadline,
     entries: Box<[Entry; PAGE]>,
 }
@@ -49,8 +49,8 @@ const PAGE: usize = 64;
 
 #[derive(Default)]
 struct Entry {
-    /// Rarely needed, so it is in the table, which is packed, and not in the connection's task, whose size is rounded
-    /// up.
+    /// Rarely needed, so the peer is in the table, which is packed, and not in the connection's task, whose size is
+    /// rounded up.
     peer: Peer,
     deadlines: Deadlines,
     waker: Option<Waker>,
@@ -60,19 +60,19 @@ struct Entry {
 
 /// How expired deadlines are found.
 enum Mode {
-    /// A task of the core calls [`DeadlineTable::tick`] for ever.
+    /// A task of the core calls [`DeadlineTable::tick`] in an endless loop.
     Swept,
-    /// Each connection sets a timer. This is for runtimes that are not ours.
+    /// Each connection has a tokio timer, as on runtimes that this crate did not start.
     Sleeps { epoch: Instant },
 }
 
 impl DeadlineTable {
-    /// For a core on which a task calls [`DeadlineTable::tick`] for ever.
+    /// A table for a core on which a task calls [`DeadlineTable::tick`] in an endless loop.
     pub(crate) fn swept() -> Rc<DeadlineTable> {
         DeadlineTable::new(Mode::Swept)
     }
 
-    /// For any other runtime.
+    /// A table for any other runtime.
     pub(crate) fn with_sleeps() -> Rc<DeadlineTable> {
         DeadlineTable::new(Mode::Sleeps { epoch: Instant::now() })
     }
@@ -124,7 +124,7 @@ impl DeadlineTable {
         }
     }
 
-    /// Wakes all connections, which learn the reason from [`DeadlineTable::is_stopping`].
+    /// Wakes all connections, which then check [`DeadlineTable::is_stopping`].
     pub(crate) fn stop(&self) {
         self.stopping.set(true);
         self.stopped.notify_waiters();
@@ -157,7 +157,8 @@ impl DeadlineTable {
         }
     }
 
-    /// When a wait that begins `now` expires. Never early, and up to two ticks late if the table is swept.
+    /// The deadline of a wait that begins `now`. A wait never expires early, and up to two ticks late if the table is
+    /// swept.
     fn deadline(&self, now: Deadline, limit: Duration) -> Deadline {
         let slack = match self.mode {
             Mode::Swept => millis(TICK),
@@ -167,8 +168,8 @@ impl DeadlineTable {
     }
 }
 
-/// The tasks that wait in `entries`. They are woken once the table is no longer locked: a waker of another runtime may do
-/// anything, such as to poll a connection at once, or to drop one.
+/// The wakers in `entries`. The caller wakes them once the table is no longer borrowed: a waker of another runtime may
+/// do anything, such as poll a connection at once, or drop one.
 fn waiting_wakers<'a>(entries: impl Iterator<Item = &'a Entry>) -> Vec<Waker> {
     entries.filter_map(|entry| entry.waker.clone()).collect()
 }
@@ -186,7 +187,12 @@ impl Entries {
             let entries = Box::new(std::array::from_fn(|_| Entry::default()));
             self.pages.push(Page { earliest: Deadline::default(), entries });
         }
-        self.free.pop().expect("a page was added")
+        let entry = self.free.pop().expect("a page was added");
+        debug_assert!(
+            (entry as usize) < self.pages.len() * PAGE && self.at(entry).waker.is_none(),
+            "a free entry is reset"
+        );
+        entry
     }
 
     #[inline]
@@ -194,7 +200,7 @@ impl Entries {
         &mut self.pages[entry as usize / PAGE].entries[entry as usize % PAGE]
     }
 
-    /// Begins the wait in this slot, unless it has begun. Returns when it expires.
+    /// Begins the wait in this slot, unless it has begun. Returns its deadline.
     #[inline]
     fn arm(&mut self, entry: u32, slot: TimerSlot, deadline: impl FnOnce() -> Deadline) -> Deadline {
         let page = &mut self.pages[entry as usize / PAGE];
@@ -207,37 +213,38 @@ impl Entries {
         self.pages.iter().flat_map(|page| page.entries.iter())
     }
 
-    /// The entries in which a wait has expired since `last`. One that has expired before may have no waiter any more.
+    /// The entries in which a wait has expired since `last`. A task may no longer wait for a deadline that expired
+    /// before.
     fn due(&mut self, last: Deadline, now: Deadline) -> impl Iterator<Item = &Entry> {
         let pages = self.pages.iter_mut().filter(move |page| page.earliest <= now);
-        let entries = pages.flat_map(move |page| page.looked_through(now));
+        let entries = pages.flat_map(move |page| page.scanned(now));
         entries.filter(move |entry| entry.deadlines.next(last) <= now)
     }
 
-    /// How many are taken.
+    /// How many entries are taken.
     fn len(&self) -> usize {
         self.pages.len() * PAGE - self.free.len()
     }
 }
 
 impl Page {
-    /// Finds out anew when the first wait will expire, since others may have ended, and returns the entries.
-    fn looked_through(&mut self, now: Deadline) -> impl Iterator<Item = &Entry> {
+    /// Computes the earliest deadline after `now` again, since waits may have ended, and returns the entries.
+    fn scanned(&mut self, now: Deadline) -> impl Iterator<Item = &Entry> {
         self.earliest = self.entries.iter().map(|entry| entry.deadlines.next(now)).min().unwrap_or_default();
         self.entries.iter()
     }
 }
 
-/// The time limits of one connection. Frees its place in the table when it is dropped.
+/// The deadlines of one connection. Frees its entry in the table when it is dropped.
 pub(crate) struct TableTimer {
     table: Rc<DeadlineTable>,
     entry: u32,
-    /// The slots in which there may be a wait. Most waits never begin, and then the table need not be touched.
+    /// The slots in which a wait may have begun. Most waits never begin, and then the table need not be touched.
     armed: [bool; SLOTS],
 }
 
 impl Timer for TableTimer {
-    // Not inlined: many places may have to wait, and few do.
+    // Not inlined, since many places may have to wait, and few do.
     /// The task is also woken by [`DeadlineTable::stop`].
     #[inline(never)]
     fn poll_expired(&mut self, cx: &mut Context<'_>, slot: TimerSlot, limit: Duration) -> Poll<()> {
@@ -257,7 +264,8 @@ impl Timer for TableTimer {
                 (!is_known || !entry.sleep.is_set(next)).then_some((epoch, next))
             }
         };
-        // The last waker of a task may take along what the task holds, and another connection may be among it.
+        // The drop of a task's last waker drops the task, and with it perhaps another connection, which borrows the
+        // table.
         drop(entries);
         drop(replaced);
         if let Some((epoch, next)) = sleep {
@@ -279,20 +287,20 @@ impl Timer for TableTimer {
         }
     }
 
-    /// The clock stands still while the core is held up.
+    /// The clock of a swept table stands still while the core is held up.
     fn now(&self) -> u64 {
         self.table.now()
     }
 }
 
 impl TableTimer {
-    /// Ends a wait that has begun. Separate, since most have not.
+    /// Ends a wait that has begun. A separate function, since most waits have not.
     #[inline(never)]
     fn end_wait(&self, slot: TimerSlot) {
         self.table.entries.borrow_mut().at(self.entry).deadlines.disarm(slot);
     }
 
-    /// Takes the timer out of the table meanwhile, since setting the timer drops its old waker, which may do anything.
+    /// Sets the tokio timer while it is out of the table, since its old waker is dropped, which may do anything.
     #[inline(never)]
     fn set_sleep(&self, cx: &mut Context<'_>, epoch: Instant, next: Deadline) {
         let mut sleep = std::mem::take(&mut self.table.entries.borrow_mut().at(self.entry).sleep);
@@ -306,11 +314,11 @@ impl TableTimer {
         self.armed[slot as usize]
     }
 
-    /// For how long the wait in this slot, which may take `limit`, has gone on: two ticks more or less, if the table is
+    /// How long the wait in this slot, which may take `limit`, has lasted: two ticks more or less, if the table is
     /// swept.
     pub(crate) fn waited(&self, slot: TimerSlot, limit: Duration) -> Duration {
         let began_now = self.table.deadline(Deadline(self.table.now()), limit);
-        let deadline = self.table.entries.borrow_mut().at(self.entry).deadlines.of(slot);
+        let deadline = self.table.entries.borrow_mut().at(self.entry).deadlines.get(slot);
         Duration::from_millis(began_now.0.saturating_sub(deadline.0))
     }
 
@@ -327,6 +335,7 @@ impl Drop for TableTimer {
     fn drop(&mut self) {
         let mut entries = self.table.entries.borrow_mut();
         let left = std::mem::take(entries.at(self.entry));
+        debug_assert!(entries.len() > 0, "an entry is freed once");
         entries.free.push(self.entry);
         let is_last = entries.len() == 0;
         drop(entries);
@@ -348,7 +357,7 @@ mod tests {
 
     thread_local! {
         static SHARED: RefCell<Option<Rc<DeadlineTable>>> = const { RefCell::new(None) };
-        /// How often the table was locked when a waker was woken or dropped.
+        /// How often the table was borrowed when a waker was woken or dropped.
         static LOCKED_OUT: Cell<usize> = const { Cell::new(0) };
     }
 
@@ -358,7 +367,7 @@ mod tests {
     impl Foreign {
         fn come_back() {
             let table = SHARED.with_borrow(Option::clone).expect("the test shares it");
-            // A panic would be lost, as tokio catches those of wakers that its timers drop.
+            // A panic would be lost, as tokio catches panics of wakers that its timers drop.
             LOCKED_OUT.set(LOCKED_OUT.get() + usize::from(table.entries.try_borrow_mut().is_err()));
         }
     }
@@ -396,7 +405,7 @@ mod tests {
         }
     }
 
-    /// Notes that it was woken.
+    /// A waker that notes its wake.
     #[derive(Default)]
     struct Bell(AtomicBool);
 
@@ -406,7 +415,7 @@ mod tests {
         }
     }
 
-    /// One that had expired with nobody waiting any more once woke its handler four times a second.
+    /// A deadline that has expired must not wake its handler again at every tick.
     #[test]
     fn a_sweep_wakes_all_that_are_due_once_and_no_others() {
         let table = DeadlineTable::swept();

@@ -1,17 +1,17 @@
-//! [`Timer`]: the time limits of a connection; [`Deadlines`]: when each of its waits expires.
+//! [`Timer`]: the waits of a connection; [`Deadlines`]: when each of them expires.
 
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The time limits of one connection.
+/// The waits of one connection, each with a deadline.
 pub(crate) trait Timer {
     /// Ready when the wait in this slot, which began with the first call since [`Timer::disarm`], has taken longer than
-    /// `limit`. The task is woken then.
+    /// `limit`. The task is woken at that time.
     fn poll_expired(&mut self, cx: &mut Context<'_>, slot: TimerSlot, limit: Duration) -> Poll<()>;
 
-    /// The waker of whoever waited last, if it is another one.
+    /// The waker of the last poll, if it is not `waker`.
     fn other_waker(&self, waker: &Waker) -> Option<Waker>;
 
     /// Ends the wait in this slot.
@@ -21,7 +21,7 @@ pub(crate) trait Timer {
     fn now(&self) -> u64;
 }
 
-/// What a connection can wait for simultaneously.
+/// The waits that a connection can have at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TimerSlot {
     Read,
@@ -32,12 +32,12 @@ pub(crate) enum TimerSlot {
 
 pub(super) const SLOTS: usize = 3;
 
-/// When each wait of a connection expires.
+/// The deadline of each wait of a connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Deadlines([Deadline; SLOTS]);
 
 impl Deadlines {
-    /// When the wait in this slot expires. If it has only begun, `deadline` determines that.
+    /// The deadline of the wait in this slot, set to `deadline` if the wait begins now.
     #[inline]
     pub(super) fn arm(&mut self, slot: TimerSlot, deadline: impl FnOnce() -> Deadline) -> Deadline {
         let armed = &mut self.0[slot as usize];
@@ -52,22 +52,22 @@ impl Deadlines {
         self.0[slot as usize] = UNARMED;
     }
 
-    pub(super) fn of(&self, slot: TimerSlot) -> Deadline {
+    pub(super) fn get(&self, slot: TimerSlot) -> Deadline {
         self.0[slot as usize]
     }
 
-    /// Returns when the next wait ends. A wait that has ended by `now` has rung, and may have no waiter any more.
+    /// Returns the earliest deadline after `now`. Earlier ones have expired, and a task may no longer wait for them.
     pub(super) fn next(&self, now: Deadline) -> Deadline {
         self.0.into_iter().filter(|deadline| *deadline > now).min().unwrap_or(UNARMED)
     }
 }
 
-/// When a wait expires, in milliseconds on the owner's clock.
+/// A moment in milliseconds on the clock of its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Deadline(pub(super) u64);
 
 impl Deadline {
-    /// The same time as an instant, on a clock that was zero at `epoch`. `None` means never.
+    /// The same moment as an instant, on a clock that was zero at `epoch`. `None` means never.
     pub(super) fn on(self, epoch: Instant) -> Option<Instant> {
         epoch.checked_add(Duration::from_millis(self.0)).filter(|_| self < FAR)
     }

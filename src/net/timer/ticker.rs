@@ -6,23 +6,25 @@ use tokio::time::sleep;
 
 use self::imp::SystemTimer;
 
-/// Waits between the ticks of a core, without a timer of tokio's if the operating system has one to spare.
+/// Waits between the ticks of a core, with a timer of the operating system where there is one, and else with a tokio
+/// timer.
 ///
-/// While tokio has a timer, each wait for events has a time limit, so the kernel sets a timer and cancels it again. That
-/// takes most of a microsecond of each request that finds the core asleep.
+/// While a tokio timer is set, each wait for events has a timeout, so the kernel sets a timer and cancels it again.
+/// Both take most of a microsecond of each request that finds the core asleep.
 #[derive(Default)]
 pub(crate) struct Ticker {
     timer: Option<SystemTimer>,
 }
 
 impl Ticker {
-    /// To be called in the runtime of the core.
+    /// Makes the ticker of a core, in the core's runtime.
     pub(crate) fn of_system() -> Ticker {
         Ticker { timer: SystemTimer::new().ok() }
     }
 
     /// Waits for `duration`, which must not be zero.
     pub(super) async fn wait(&mut self, duration: Duration) {
+        debug_assert!(!duration.is_zero(), "zero stops a timer");
         if let Some(timer) = &mut self.timer {
             match timer.wait(duration).await {
                 Ok(()) => return,
@@ -45,7 +47,7 @@ mod imp {
     use tokio::io::AsyncReadExt;
     use tokio::net::unix::pipe::Receiver;
 
-    /// Read as a pipe is: when it has expired there is something to read, and that is how often.
+    /// Read as a pipe: once the timer has expired, the number of its expirations can be read.
     pub(super) struct SystemTimer(Receiver);
 
     impl SystemTimer {
@@ -55,12 +57,12 @@ mod imp {
             Receiver::from_owned_fd_unchecked(timer).map(SystemTimer)
         }
 
-        /// Waits for `duration`, which must not be zero: that would stop the timer.
+        /// Waits for `duration`, which must not be zero, since zero stops the timer.
         pub(super) async fn wait(&mut self, duration: Duration) -> io::Result<()> {
             let never = Timespec::default();
             let once = Timespec::try_from(duration).map_err(|_| Errno::INVAL)?;
             let setting = Itimerspec { it_interval: never, it_value: once };
-            // If it has expired already, that is forgotten.
+            // Setting the timer discards an earlier expiration.
             timerfd_settime(&self.0, TimerfdTimerFlags::empty(), &setting)?;
             self.0.read_u64_le().await?;
             Ok(())
@@ -100,7 +102,7 @@ mod tests {
         let millis = Duration::from_millis;
         for mut ticker in [Ticker::of_system(), Ticker::default()] {
             for pause in [millis(0), millis(70), millis(0)] {
-                // What expires while nobody waits is no tick of the next wait.
+                // A timer that expires between two waits is no tick of the second.
                 let mut cx = Context::from_waker(Waker::noop());
                 assert!(pin!(ticker.wait(millis(20))).poll(&mut cx).is_pending());
                 tokio::time::sleep(pause).await;

@@ -1,4 +1,5 @@
-//! [`TokioTimer`]: the time limits of a connection that is not tied to a core; [`LazySleep`]: a timer that is rarely reset.
+//! [`TokioTimer`]: the deadlines of a connection that is not tied to a core; [`LazySleep`]: a tokio timer that is
+//! rarely reset.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -10,14 +11,14 @@ use tokio::time::{Instant, Sleep};
 
 use super::deadlines::{Deadline, Deadlines, Timer, TimerSlot, millis};
 
-/// Times the waits of one connection with a single timer, which stays with it from message to message.
+/// The deadlines of one connection, with a single tokio timer that is reused from message to message.
 pub(crate) struct TokioTimer {
     epoch: Instant,
     deadlines: Deadlines,
     sleep: LazySleep,
     /// The task that the timer wakes.
     waker: Option<Waker>,
-    /// The runtime of the timer. Once that has ended, the timer cannot even be polled.
+    /// The runtime of the tokio timer. Once that runtime has ended, a poll of the timer panics.
     runtime: Option<Id>,
 }
 
@@ -63,7 +64,8 @@ impl Timer for TokioTimer {
         self.poll(cx, deadline)
     }
 
-    /// The halves of a call wake each other, and one task after the other may use a client's connection.
+    /// Always `None`: the halves of a call wake each other, and a client's connection is used by one task after the
+    /// other.
     #[inline]
     fn other_waker(&self, _: &Waker) -> Option<Waker> {
         None
@@ -79,26 +81,31 @@ impl Timer for TokioTimer {
     }
 }
 
-/// A timer that wakes a task at a deadline, or a little earlier. If the deadline moves to a later time, the timer is
-/// left as it is until it fires: a busy connection moves its deadline with each message, usually before the timer would
-/// have fired.
+/// A tokio timer that wakes a task at a deadline, or a little earlier. If the deadline moves to a later time, the timer
+/// is left as it is until it fires: a busy connection moves its deadline with each message, usually before the timer
+/// would have fired.
 #[derive(Default)]
 pub(super) struct LazySleep {
     sleep: Option<Pin<Box<Sleep>>>,
-    /// When the timer fires, or less than a millisecond before. The timer knows this too, but is elsewhere in memory.
+    /// When the timer fires, or less than a millisecond before. A copy of the timer's own deadline, which is elsewhere
+    /// in memory.
     fires_at: Deadline,
 }
 
 impl LazySleep {
-    /// Whether it will fire by `deadline`, for the task that set it last.
+    /// Whether the timer will fire by `deadline`, for the task that set it last.
     pub(super) fn is_set(&self, deadline: Deadline) -> bool {
         self.fires_at <= deadline && self.sleep.as_ref().is_some_and(|sleep| !sleep.is_elapsed())
     }
 
     /// Wakes the task at `next`, on a clock that was zero at `epoch`.
     pub(super) fn set(&mut self, cx: &mut Context<'_>, epoch: Instant, next: Deadline) {
+        debug_assert!(
+            self.sleep.is_some() || self.fires_at == Deadline::default(),
+            "without a timer none is set"
+        );
         let Some(fires_at) = next.on(epoch) else {
-            // If it still fires for an earlier wait, it wakes this task from now on.
+            // A timer that is still set for an earlier wait wakes this task from now on.
             if let Some(sleep) = &mut self.sleep {
                 let _ = poll(sleep, cx);
             }
@@ -110,7 +117,7 @@ impl LazySleep {
             self.fires_at = next;
         }
         while poll(sleep, cx).is_ready() {
-            // The caller has seen that the deadline is not reached, but clocks are read in whole milliseconds.
+            // The caller has checked that the deadline is not reached, but clocks are read in whole milliseconds.
             let later = fires_at.max(Instant::now() + Duration::from_millis(1));
             sleep.as_mut().reset(later);
             self.fires_at = Deadline(millis(later.saturating_duration_since(epoch)));
@@ -118,7 +125,7 @@ impl LazySleep {
     }
 }
 
-/// Polls a timer even if the task has used up its budget: one that is set but not polled wakes no task.
+/// Polls a timer outside of tokio's budget: a timer that is set but not polled wakes no task.
 fn poll(sleep: &mut Pin<Box<Sleep>>, cx: &mut Context<'_>) -> Poll<()> {
     Pin::new(&mut unconstrained(sleep.as_mut())).poll(cx)
 }
@@ -200,7 +207,7 @@ mod tests {
         );
     }
 
-    /// A handler that gives up a read and then writes was once woken a thousand times a second.
+    /// A handler that gives up a read and then writes must not be woken again and again by the deadline of the read.
     async fn check_given_up(mut timer: impl Timer) {
         let (second, mut polls) = (Duration::from_secs(1), 0);
         poll_fn(|cx| {
@@ -233,7 +240,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_task_that_waits_now_is_woken_whichever_set_the_sleep() {
+    async fn the_task_that_waits_now_is_woken_whichever_task_set_the_sleep() {
         let limits = [1, 4, 5, 6].map(Duration::from_secs);
         for first in limits.into_iter().chain([Duration::MAX]) {
             for second in limits.into_iter().chain([Duration::MAX]) {

@@ -18,18 +18,18 @@ pub enum TlsError {
     Host,
     /// The certificate of the peer is not trusted, or a required one is missing.
     Certificate(Box<dyn StdError + Send + Sync>),
-    /// The peer ended the handshake with an alert: it did not accept us.
+    /// The peer ended the handshake with an alert: it did not accept this side.
     Refused(Box<dyn StdError + Send + Sync>),
     /// The peer began with plain text, such as HTTP without TLS. A server answers it with 400.
     PlainText,
-    /// The peer does not speak TLS, broke its rules, or has no version, cipher or protocol in common with us.
+    /// The peer does not speak TLS, broke its rules, or has no version, cipher or protocol in common with this side.
     Protocol(Box<dyn StdError + Send + Sync>),
     /// The connection failed, or was closed during the handshake.
     Io(io::Error),
 }
 
 impl TlsError {
-    /// A copy, for another request that waited for the same connection. The source becomes text.
+    /// Copies the error, for another request that waited for the same connection. The source becomes text.
     pub(crate) fn duplicate(&self) -> TlsError {
         match self {
             TlsError::Unavailable => TlsError::Unavailable,
@@ -42,7 +42,7 @@ impl TlsError {
         }
     }
 
-    /// Converts it to an error of the standard library.
+    /// Converts the error to one of the standard library.
     pub(crate) fn as_io(&self) -> io::Error {
         io::Error::new(self.kind(), format!("{self:#}"))
     }

@@ -1,6 +1,6 @@
 //! TLS (RFC 8446), with one interface whether or not the feature `tls` is on.
 //!
-//! What a connection needs of TLS is in `enabled`, and in `disabled` as types without a value. rustls does the work.
+//! The interface of a connection to TLS is in `enabled`, by rustls, and in `disabled` as types without a value.
 
 mod error;
 

@@ -1,5 +1,5 @@
-//! [`Carrier`]: what carries a secure connection; it notices a peer that begins with plain HTTP (RFC 8446 §5.1). And who is to
-//! blame for a handshake that fails (RFC 8446 §6.2).
+//! [`Carrier`]: the transport below a secure connection, which detects a peer that begins with plain HTTP (RFC 8446
+//! §5.1); and the [`TlsError`] of a handshake that fails (RFC 8446 §6.2).
 
 use std::error::Error as StdError;
 use std::io::{self, IoSlice};
@@ -11,18 +11,18 @@ use tokio_rustls::rustls::{CertificateError, Error, OtherError};
 
 use crate::net::tls::TlsError;
 
-/// What carries a secure connection.
+/// The transport below a secure connection.
 pub(super) struct Carrier<C> {
     pub(super) inner: C,
     opening: Opening,
 }
 
-/// How the peer began.
+/// The first octet that the peer sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Opening {
     Awaited,
     Record,
-    /// With an octet that begins a line of text, and no record of TLS.
+    /// An octet that begins a line of text, and no TLS record.
     Text,
 }
 
@@ -31,7 +31,7 @@ impl<C> Carrier<C> {
         Carrier { inner, opening: Opening::Awaited }
     }
 
-    /// The error of a handshake that has failed with `error`.
+    /// The error of a handshake that failed with `error`: plain text, if the peer sent some.
     pub(super) fn blame(&self, error: TlsError) -> TlsError {
         match (error, self.opening) {
             (TlsError::Protocol(_), Opening::Text) => TlsError::PlainText,
@@ -61,7 +61,7 @@ impl<C: AsyncRead + Unpin> AsyncRead for Carrier<C> {
 }
 
 impl<C: AsyncWrite + Unpin> AsyncWrite for Carrier<C> {
-    /// An alert would garble the answer to a peer that began with text, so it is dropped.
+    /// Drops what TLS writes to a peer that began with text: an alert would garble the HTTP answer.
     #[inline]
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self.opening {
@@ -96,11 +96,11 @@ impl<C: AsyncWrite + Unpin> AsyncWrite for Carrier<C> {
 }
 
 impl TlsError {
-    /// Determines who is to blame for a failed handshake. Errors of rustls are wrapped in an `io::Error`.
+    /// Classifies the error of a failed handshake by the side at fault. Errors of rustls are wrapped in an `io::Error`.
     pub(super) fn of(error: io::Error) -> TlsError {
         let cause = match error.downcast::<Error>() {
             Ok(cause) => cause,
-            // A message is longer than rustls allows.
+            // rustls refused a message for its length.
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 return TlsError::Protocol(error.into());
             }
@@ -115,7 +115,7 @@ impl TlsError {
     }
 }
 
-/// What it means that rustls-webpki refuses a certificate, where rustls has only the name of its error.
+/// Explains an error of rustls-webpki, of which rustls displays only the name.
 fn explained(error: &Error) -> Option<&'static str> {
     let Error::InvalidCertificate(CertificateError::Other(OtherError(other))) = error else { return None };
     match other.downcast_ref()? {

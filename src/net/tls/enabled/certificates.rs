@@ -1,5 +1,6 @@
-//! [`TlsRoots`]: the certificate authorities that one side trusts (RFC 5280 §6.1.1); [`TlsIdentity`]: a certificate, and the key
-//! that proves it (RFC 8446 §4.4.2); [`CertResolver`]: which of a server's identities a peer is shown (RFC 6066 §3).
+//! [`TlsRoots`]: the certificate authorities that one side trusts (RFC 5280 §6.1.1); [`TlsIdentity`]: a certificate
+//! with its private key (RFC 8446 §4.4.2); [`CertResolver`]: selects an identity by the host that a peer names (RFC
+//! 6066 §3).
 
 use std::collections::HashMap;
 use std::fmt;
@@ -33,9 +34,10 @@ use crate::memory::{read_lock, write_lock};
 ///
 /// # Self-signed certificates
 ///
-/// A self-signed certificate is its own root: whoever trusts it can be shown it. But it must not say that it is an
-/// authority, as the ones of `openssl req -x509` do by default. An authority signs for others, and a server or a client
-/// that shows it as its own certificate is refused. This makes a certificate for tests that both sides accept:
+/// A self-signed certificate is its own root, so that a side which trusts it accepts it. But it must not be marked as
+/// an authority, as the certificates of `openssl req -x509` are by default. An authority signs for others, and a server
+/// or a client that shows it as its own certificate is refused. The following command makes a certificate for tests
+/// that both sides accept:
 ///
 /// ```text
 /// openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30 -subj /CN=localhost \
@@ -58,8 +60,8 @@ impl TlsRoots {
 
     /// Loads the authorities that this machine trusts, including its administrator's own.
     ///
-    /// This reads files, so it may take some milliseconds. Certificates that cannot be parsed are ignored, as long as
-    /// one is left.
+    /// Files are read, which may take some milliseconds. Certificates that cannot be parsed are ignored, as long as one
+    /// is left.
     ///
     /// # Errors
     ///
@@ -227,13 +229,13 @@ impl fmt::Debug for TlsIdentity {
 
 /// The identities of a server, which can be replaced while handshakes are in progress.
 pub(super) struct CertResolver {
-    /// Locked only to be copied or exchanged, and never while waiting for a peer.
+    /// Locked only to be copied or replaced, and never while waiting for a peer.
     table: RwLock<Arc<CertTable>>,
 }
 
 /// The identities at one time.
 pub(super) struct CertTable {
-    /// For peers that name no host, or one that no certificate is for.
+    /// The identity for peers that name no host, or a host without a certificate.
     default: TlsIdentity,
     others: Vec<TlsIdentity>,
     by_name: HashMap<String, Vec<Arc<CertifiedKey>>>,
@@ -283,14 +285,15 @@ impl CertTable {
         CertTable::new(self.default.clone(), others.collect())
     }
 
-    /// The first identity that is for `name` and has a key that the peer can use, or else the best alternative.
+    /// The first identity for `name` with a key that the peer can use, or else the first for `name`, or else the
+    /// default.
     fn choose(&self, name: Option<&str>, schemes: &[SignatureScheme]) -> Arc<CertifiedKey> {
         let named = || name.into_iter().flat_map(|name| self.named(name));
         let usable = named().find(|key| key.key.choose_scheme(schemes).is_some());
         usable.or_else(|| named().next()).unwrap_or(&self.default.key).clone()
     }
 
-    /// The identities for exactly this host, and then those for any host in its domain (RFC 9525 §6.3).
+    /// The identities for exactly this host, and then those with a wildcard for its domain (RFC 9525 §6.3).
     fn named(&self, name: &str) -> impl Iterator<Item = &Arc<CertifiedKey>> {
         let name = name.to_ascii_lowercase();
         let any = name.split_once('.').and_then(|(_, domain)| self.by_name.get(&format!("*.{domain}")));
@@ -304,8 +307,8 @@ mod tests {
 
     use super::*;
 
-    /// The certificate for exactly this host comes first, and one for any host in its domain last. That one was once not
-    /// shown to a peer that could use no other.
+    /// The certificate for exactly this host comes first, and a wildcard last, which must still be shown to a peer that
+    /// can use no other.
     #[test]
     fn a_host_shows_the_first_of_its_identities_that_the_peer_can_use() {
         let identity = |name: &str, algorithm| {

@@ -88,8 +88,8 @@ impl ClientTls {
         self
     }
 
-    /// **Gives up what TLS is for.** With the settings behind this method, anybody on the way can read and change what
-    /// is sent.
+    /// **Gives up the protection of TLS.** With the settings behind this method, an attacker on the way can read and
+    /// change all messages.
     pub fn dangerous(self) -> DangerousClientTls {
         DangerousClientTls { tls: self }
     }
@@ -128,20 +128,20 @@ pub struct DangerousClientTls {
 }
 
 impl DangerousClientTls {
-    /// **Accepts any certificate**, even if it is expired, self-signed, revoked or another host's, of X.509 v1, or with a
-    /// key that could not be [verified](ClientTls#certificates). Nothing of it is checked. A server with a key on P-521, of
-    /// Ed448 or for PSS only has to speak TLS 1.3. Passwords, cookies and bodies go to whoever intercepts the connection.
-    /// No production system needs this, and a test with a certificate of its own is better served by
-    /// [`ClientTls::roots`].
+    /// **Accepts any certificate**, even if it is expired, self-signed, revoked or another host's, of X.509 v1, or with
+    /// a key that could not be [verified](ClientTls#certificates). Nothing in the certificate is checked. A server with
+    /// a key on P-521, of Ed448 or for PSS only has to speak TLS 1.3. Passwords, cookies and bodies go to any attacker
+    /// who intercepts the connection. No production system needs this method, and a test with a certificate of its own
+    /// is better served by [`ClientTls::roots`].
     #[doc(alias = "danger_accept_invalid_certs")]
     pub fn accept_any_certificate(self) -> ClientTls {
         ClientTls { host_check: HostCheck::Skip, ..self.tls }
     }
 }
 
-/// Accepts any certificate, without reading it, and any signature: whoever intercepts a connection has a key of their own
-/// to sign with, so that a signature proves nothing once the certificate does not. So X.509 v1 and keys that ring cannot
-/// verify are accepted as well.
+/// Accepts any certificate, without reading it, and any signature: an attacker in between has a key to sign with, so
+/// that a signature proves nothing if the certificate proves nothing. X.509 v1 and keys that ring cannot verify are
+/// accepted as well.
 #[derive(Debug)]
 struct AcceptAny;
 
@@ -175,7 +175,7 @@ impl ServerCertVerifier for AcceptAny {
         Ok(HandshakeSignatureValid::assertion())
     }
 
-    /// The schemes of RFC 8446 §4.2.3, or a server whose key fits no other would have nothing to sign with.
+    /// All schemes of RFC 8446 §4.2.3, or a server whose key fits only one that is missing could not sign.
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         vec![
             SignatureScheme::ED25519,
@@ -241,7 +241,7 @@ impl TlsConnector {
     ///
     /// # Errors
     ///
-    /// Fails if the host is another one or is not trusted, if it refuses us, or if the connection fails.
+    /// Fails if the peer is another host or is not trusted, if it refuses the client, or if the connection fails.
     pub(crate) async fn connect<C: AsyncRead + AsyncWrite + Unpin>(
         &self,
         host: HostName,

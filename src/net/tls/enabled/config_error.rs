@@ -1,4 +1,4 @@
-//! [`TlsConfigError`]: what is wrong with a certificate, a key or roots that were to be used.
+//! [`TlsConfigError`]: why a certificate, a key or roots cannot be used.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -9,7 +9,7 @@ use tokio_rustls::rustls::pki_types::pem;
 
 use crate::error::write_error;
 
-/// What is wrong with a certificate, a key or roots that were to be used.
+/// Why a certificate, a key or roots cannot be used.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum TlsConfigError {
@@ -44,7 +44,7 @@ impl TlsConfigError {
 }
 
 impl From<pem::Error> for TlsConfigError {
-    /// Never shows the text, which may be that of a key.
+    /// The text itself is never part of the error, since it may be a key.
     fn from(error: pem::Error) -> TlsConfigError {
         TlsConfigError::Pem(match error {
             pem::Error::IllegalSectionStart { .. } => {

@@ -123,7 +123,7 @@ impl ServerTls {
             .with_client_cert_verifier(self.client_auth.verifier(roots));
         let mut config = config.with_cert_resolver(self.resolver.clone());
         config.alpn_protocols = alpn();
-        // Without randomness there can be no tickets, and every handshake will fail and say why.
+        // Without randomness there can be no tickets, and every handshake will fail with that error.
         if let Ok(ticketer) = Ticketer::new() {
             config.ticketer = ticketer;
         }
@@ -138,7 +138,7 @@ pub(crate) struct TlsAcceptor {
     cached: Arc<RwLock<CachedConfig>>,
 }
 
-/// A configuration of rustls, and the roots that it was made with.
+/// A configuration of rustls, and the roots that it was built with.
 struct CachedConfig {
     config: Arc<ServerConfig>,
     roots: Option<TlsRoots>,
@@ -151,8 +151,8 @@ impl TlsAcceptor {
         Handshake(accept.into_fallible())
     }
 
-    /// The current configuration. It is made anew, including its tickets, when the roots have changed: a resumed
-    /// session shows no certificate again, and the one that it showed may lead to the old roots.
+    /// The current configuration. When the roots have changed, the configuration is built again, including its ticket
+    /// keys: a resumed session shows no certificate again, and the earlier one may lead to the old roots.
     fn config(&self) -> Arc<ServerConfig> {
         let roots = self.tls.roots();
         let cached = read_lock(&self.cached);
@@ -161,7 +161,7 @@ impl TlsAcceptor {
         }
         drop(cached);
         let mut cached = write_lock(&self.cached);
-        // They may have been replaced again while this waited.
+        // The roots may have been replaced again while this thread waited for the lock.
         let roots = self.tls.roots();
         if !cached.has_roots(roots.as_ref()) {
             *cached = CachedConfig::new(&self.tls, roots);
@@ -175,7 +175,7 @@ impl CachedConfig {
         CachedConfig { config: Arc::new(tls.config(roots.as_ref())), roots }
     }
 
-    /// Whether it was made with a clone of these roots. Their contents are not compared.
+    /// Whether the configuration was built with a clone of these roots. The contents are not compared.
     fn has_roots(&self, roots: Option<&TlsRoots>) -> bool {
         match (&self.roots, roots) {
             (None, None) => true,
@@ -189,8 +189,8 @@ impl CachedConfig {
 pub(crate) struct Handshake<C>(FallibleAccept<Carrier<C>>);
 
 impl<C: AsyncRead + AsyncWrite + Unpin> Handshake<C> {
-    /// Ready with a secure stream, or with the bare carrier, on which the peer was told what is wrong, unless it speaks
-    /// plain HTTP. Must not be polled again after that.
+    /// Ready with a secure stream, or with the error and the bare transport, on which an alert was sent unless the peer
+    /// speaks plain HTTP. Must not be polled again after that.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<TlsStream<C>, (TlsError, C)>> {
         Pin::new(&mut self.0).poll(cx).map(|shaken| match shaken {
             Ok(stream) => Ok(TlsStream(stream.into())),

@@ -1,4 +1,4 @@
-//! [`TlsSession`]: what a handshake agreed on, and who the peer is; and what both sides offer: cryptography, versions, protocol.
+//! [`TlsSession`]: the result of a handshake; and the cryptography, versions and protocol that both sides offer.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub enum TlsVersion {
     Tls13,
 }
 
-/// What a handshake agreed on, and who the peer is.
+/// The result of a handshake: its parameters, and the identity of the peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TlsSession {
@@ -26,7 +26,7 @@ pub struct TlsSession {
     pub version: TlsVersion,
     /// The host that the peer asked for, in lower case, if it did (RFC 6066 §3).
     pub server_name: Option<String>,
-    /// Whether it continues an earlier session, in which the peer was verified (RFC 8446 §2.2).
+    /// Whether the session continues an earlier one, in which the peer was verified (RFC 8446 §2.2).
     pub resumed: bool,
     /// The verified certificate of the peer and those that lead to a root, as DER. Empty if the peer was not asked for
     /// one, or showed none.
@@ -54,7 +54,8 @@ impl TlsSession {
     }
 }
 
-/// The cryptography of each configuration. The default would be that of the process, which others may have chosen.
+/// The cryptography of each configuration. The default of rustls is that of the process, which another crate may have
+/// set.
 pub(super) fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }

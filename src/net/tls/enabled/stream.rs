@@ -16,8 +16,8 @@ use crate::net::Stream;
 
 /// A connection that a handshake has made secure.
 ///
-/// Reading fails with [`UnexpectedEof`](std::io::ErrorKind::UnexpectedEof) if the connection ends without the peer
-/// saying so: anybody on the way could have cut it (RFC 8446 §6.1).
+/// Reading fails with [`UnexpectedEof`](std::io::ErrorKind::UnexpectedEof) if the connection ends without a
+/// `close_notify` alert: an attacker on the way could have cut it (RFC 8446 §6.1).
 pub(crate) struct TlsStream<C>(pub(super) tokio_rustls::TlsStream<Carrier<C>>);
 
 impl<C: AsyncRead + AsyncWrite + Unpin> TlsStream<C> {
@@ -25,9 +25,9 @@ impl<C: AsyncRead + AsyncWrite + Unpin> TlsStream<C> {
         Pin::<&mut tokio_rustls::TlsStream<Carrier<C>>>::new(&mut self.0)
     }
 
-    /// Takes in what the peer tells only TLS, such as tickets, and is ready when there is more than that: content, or
-    /// the end. Also after [`TLS_ONLY_MAX`] bytes, since a peer could go on for ever. What was heard may then be lost.
-    /// `read` reads from the carrier.
+    /// Processes records without content, such as session tickets, and is ready when there is content, or the end; also
+    /// after [`TLS_ONLY_MAX`] bytes, since a peer could send such records for ever. Content may be lost once ready.
+    /// `read` reads from the transport below.
     pub(crate) fn poll_app_data(
         &mut self,
         mut read: impl FnMut(&mut C, &mut ReadBuf<'_>) -> Poll<io::Result<()>>,
@@ -47,7 +47,7 @@ impl<C: AsyncRead + AsyncWrite + Unpin> TlsStream<C> {
         Poll::Ready(())
     }
 
-    /// Has the carrier take some of what has been written.
+    /// Writes some of the pending records to the transport below.
     pub(crate) fn poll_write_tls(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let write =
             |carrier: &mut C, parts: &[IoSlice<'_>]| match Pin::new(carrier).poll_write_vectored(cx, parts) {
@@ -60,7 +60,7 @@ impl<C: AsyncRead + AsyncWrite + Unpin> TlsStream<C> {
         }
     }
 
-    /// Has the carrier take some of what has been written, by `write`.
+    /// Writes some of the pending records with `write`.
     pub(crate) fn write_tls(
         &mut self,
         mut write: impl FnMut(&mut C, &[u8]) -> io::Result<u64>,
@@ -83,17 +83,17 @@ impl<C: AsyncRead + AsyncWrite + Unpin> TlsStream<C> {
 }
 
 impl<C> TlsStream<C> {
-    /// The connection that carries it.
+    /// The transport below.
     pub(crate) fn carrier(&self) -> &C {
         &self.0.get_ref().0.inner
     }
 
-    /// Whether there is something to read, including the end, even if the carrier brings nothing more.
+    /// Whether TLS has content or an end to read, without reading from the transport below.
     pub(crate) fn has_unread(&self) -> bool {
         !self.0.get_ref().1.wants_read()
     }
 
-    /// Whether something written has not been taken by the carrier yet.
+    /// Whether records are pending that the transport below has not taken yet.
     pub(crate) fn has_unsent(&self) -> bool {
         self.0.get_ref().1.wants_write()
     }
@@ -103,7 +103,7 @@ impl<C> TlsStream<C> {
     }
 }
 
-/// Has the carrier take some of what waits inside of TLS.
+/// Writes some of the pending records with `write`.
 fn write_records<C, T: DerefMut<Target = ConnectionCommon<S>>, S: SideData>(
     (carrier, tls): (&mut C, &mut T),
     write: impl FnMut(&mut C, &[IoSlice<'_>]) -> io::Result<usize>,
@@ -114,7 +114,7 @@ fn write_records<C, T: DerefMut<Target = ConnectionCommon<S>>, S: SideData>(
     }
 }
 
-/// A carrier that is written to by one that does not wait.
+/// A transport as a blocking writer, as rustls expects it.
 struct Sink<'a, C, F> {
     carrier: &'a mut C,
     write: F,
@@ -134,7 +134,7 @@ impl<C, F: FnMut(&mut C, &[IoSlice<'_>]) -> io::Result<usize>> Write for Sink<'_
     }
 }
 
-/// Has TLS take what one read of its carrier brings. Returns how much that was.
+/// Processes the bytes of one read. Returns how many there were.
 fn poll_read_tls<C, T: DerefMut<Target = ConnectionCommon<S>>, S: SideData>(
     (carrier, tls): (&mut C, &mut T),
     read: &mut impl FnMut(&mut C, &mut ReadBuf<'_>) -> Poll<io::Result<()>>,
@@ -144,7 +144,7 @@ fn poll_read_tls<C, T: DerefMut<Target = ConnectionCommon<S>>, S: SideData>(
     ready!(read(carrier, &mut room))?;
     let mut received = room.filled();
     loop {
-        // Also when there was nothing, which is the end.
+        // An empty read is passed on too, since it is the end.
         if tls.read_tls(&mut received)? == 0 {
             return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
         }
@@ -155,5 +155,5 @@ fn poll_read_tls<C, T: DerefMut<Target = ConnectionCommon<S>>, S: SideData>(
     }
 }
 
-/// How much of what only TLS is told is taken from a resting connection: more than all tickets of a server.
+/// How many bytes of records without content are processed on an idle connection: more than all tickets of a server.
 const TLS_ONLY_MAX: usize = 32 << 10;

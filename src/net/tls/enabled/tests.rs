@@ -73,7 +73,7 @@ fn session(far: &Transport) -> TlsSession {
 }
 
 /// The error of a handshake with its cause, or `ok`.
-fn told<T>(end: Result<T, TlsError>) -> String {
+fn outcome<T>(end: Result<T, TlsError>) -> String {
     match end {
         Ok(_) => "ok".into(),
         Err(error) => format!("{error}: {}", std::error::Error::source(&error).unwrap()),
@@ -111,16 +111,16 @@ async fn a_host_has_to_prove_that_it_is_the_one() {
     ] {
         let (server, client) = (ServerTls::new(shown.clone()), ClientTls::new().roots(roots(&ours)));
         let (near, far) = shake(&server, &client, host).await;
-        let near = told(near);
+        let near = outcome(near);
         match expected {
-            "" => assert_eq!((near.as_str(), told(far).as_str()), ("ok", "ok"), "{host} {shown:?}"),
+            "" => assert_eq!((near.as_str(), outcome(far).as_str()), ("ok", "ok"), "{host} {shown:?}"),
             expected => {
                 assert!(near.starts_with(distrusted) && near.contains(expected), "{host} {shown:?}: {near}");
-                assert!(matches!(far, Err(TlsError::Refused(_))), "{host} {shown:?}: {}", told(far));
+                assert!(matches!(far, Err(TlsError::Refused(_))), "{host} {shown:?}: {}", outcome(far));
             }
         }
         let (near, _) = shake(&server, &client.dangerous().accept_any_certificate(), host).await;
-        assert_eq!(told(near), "ok", "{host} {shown:?}");
+        assert_eq!(outcome(near), "ok", "{host} {shown:?}");
     }
 }
 
@@ -162,9 +162,9 @@ async fn client_certificates_are_asked_for_or_required() {
         match expected {
             Ok(count) => assert_eq!(session(&far.unwrap()).certificates.len(), count, "{server:?} {shown:?}"),
             Err(expected) => {
-                let told = told(far);
+                let told = outcome(far);
                 assert!(told.contains("is not trusted") && told.contains(expected), "{told}");
-                // In TLS 1.3 the client learns of it with its first read.
+                // In TLS 1.3 the client finds the alert with its first read.
                 let heard = near.unwrap().read_u8().await.unwrap_err();
                 assert!(heard.to_string().contains("received fatal alert"), "{heard}");
             }
@@ -208,7 +208,7 @@ async fn roots_are_replaced_and_sessions_with_them() {
     assert_eq!(session(&far.unwrap()).certificates.len(), 0, "nobody is asked");
 }
 
-/// A server that was started with one handle once showed the certificate that another handle was given.
+/// A server that was started with one handle must not show the certificate that was set on another.
 #[test]
 fn an_added_identity_is_for_one_handle_alone() {
     let one = ServerTls::new(identity(&self_signed(&["a.example"])));
@@ -264,8 +264,7 @@ async fn sessions_are_resumed_in_the_newest_version() {
     }
 }
 
-/// Tickets are an answer to nothing. But a server that never stopped sending them kept the client's thread for as long as
-/// it liked.
+/// Tickets are no unexpected answer. But a server that never stops sending them must not occupy the client's thread.
 #[tokio::test]
 async fn a_connection_stays_quiet_under_some_tickets_but_not_under_many() {
     let authority = Authority::new("ours");
@@ -281,7 +280,7 @@ async fn a_connection_stays_quiet_under_some_tickets_but_not_under_many() {
         );
         let mut near = Near::Tls(Box::new(near.unwrap()));
         assert_eq!(near.is_quiet_in_runtime(), is_quiet_in_runtime, "{tickets} tickets");
-        // The first bytes after them arrive, and are the end of the silence.
+        // The first bytes of content arrive after the tickets.
         let mut far = far.unwrap();
         far.write_all(b"hello").await.unwrap();
         far.flush().await.unwrap();
@@ -289,10 +288,9 @@ async fn a_connection_stays_quiet_under_some_tickets_but_not_under_many() {
     }
 }
 
-/// A client that computed between two requests dropped a good connection over a word that was meant for TLS alone, and
-/// had to shake hands again.
+/// A client that computes between two requests must not drop a good connection because of records without content.
 #[tokio::test]
-async fn a_connection_stays_silent_under_what_only_tls_is_told() {
+async fn a_connection_stays_quiet_while_records_without_content_arrive() {
     let authority = Authority::new("ours");
     let connector = ClientTls::new().roots(roots(&authority)).connector();
     let mut config = ServerTls::new(identity(&authority.issue(&["a.example"]))).config(None);
@@ -306,7 +304,7 @@ async fn a_connection_stays_silent_under_what_only_tls_is_told() {
         let (near, far) = tokio::join!(connector.connect(host, Near::Tcp(near)), acceptor.accept(far));
         let (mut near, mut far) = (Near::Tls(Box::new(near.unwrap())), far.unwrap());
         assert!(near.is_quiet_in_kernel());
-        // All of it leaves at once (RFC 8446 §4.6.3).
+        // All records leave at once (RFC 8446 §4.6.3).
         let (_, tls) = far.get_mut();
         tls.refresh_traffic_keys().unwrap();
         tls.writer().write_all(said.as_bytes()).unwrap();
@@ -319,7 +317,7 @@ async fn a_connection_stays_silent_under_what_only_tls_is_told() {
             waits();
         }
         assert_eq!(near.is_quiet_in_kernel(), is_quiet_in_kernel, "{said:?}, {ends}");
-        // An end that is not announced is noticed, too.
+        // An end without an alert is noticed, too.
         drop(far);
         while near.is_quiet_in_kernel() {
             waits();
@@ -328,7 +326,7 @@ async fn a_connection_stays_silent_under_what_only_tls_is_told() {
 }
 
 #[tokio::test]
-async fn a_peer_that_speaks_no_tls_is_told_apart_from_one_that_leaves() {
+async fn a_peer_that_speaks_no_tls_is_distinguished_from_one_that_leaves() {
     let connector = ClientTls::new().connector();
     for said in [
         "HTTP/1.1 400 Bad Request\r\n\r\n",
@@ -402,7 +400,7 @@ fn a_host_has_to_be_one_that_a_certificate_can_be_for() {
 fn an_invalid_identity_is_refused() {
     let (one, other) = (self_signed(&["a.example"]), self_signed(&["a.example"]));
     let both = format!("{}{}", one.key, one.chain);
-    // As many keep it in a variable. What was wrong with it was once told with all of the key.
+    // A key on one line, as many keep it in a variable. The error must not contain the key.
     let line: String = one.key.lines().collect();
     for (chain, key, expected) in [
         (&one.chain, &line, "Err(Pem(\"a section does not end with a line of its own\"))"),
