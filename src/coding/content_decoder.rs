@@ -189,7 +189,7 @@ pub(crate) struct ContentDecoder {
     decoders: DecoderChain,
     /// The piece that was decoded last.
     piece: Arena,
-    /// The part of it that is lent.
+    /// The part of the piece that is current.
     start: usize,
     end: usize,
     /// How much of the current input has been decoded.
@@ -208,14 +208,15 @@ impl ContentDecoder {
         ContentDecoder { decoders, piece, start: 0, end: 0, decoded: 0, limit, left: limit, failed: None }
     }
 
-    /// Decodes on, and returns how many bytes are lent until the next call. 0 means that all of `input` was decoded:
-    /// the next call needs new input, unless [`ContentDecoder::end`] says that the content is complete.
+    /// Decodes on, and returns the length of the current part, which stays until the next call. 0 means that all of
+    /// `input` was decoded: the next call needs new input, unless [`ContentDecoder::end`] says that the content is
+    /// complete.
     ///
     /// # Errors
     ///
     /// Fails if the content is corrupt, or larger than allowed; all further calls fail too.
     pub(crate) fn pull(&mut self, input: &[u8]) -> Result<usize, CodingError> {
-        // What was lent has been read.
+        // The current part has been read.
         self.start = self.end;
         if self.start == self.piece.len() {
             self.failed = self.refill(input).err();
@@ -224,12 +225,12 @@ impl ContentDecoder {
         self.failed.map_or(Ok(self.end - self.start), Err)
     }
 
-    /// The bytes that are lent.
+    /// The current part.
     pub(crate) fn piece(&self) -> &[u8] {
         &self.piece.as_slice()[self.start..self.end]
     }
 
-    /// Shortens what is lent to the first `count` bytes. The others will be lent again.
+    /// Shortens the current part to its first `count` bytes. The others become the next one.
     pub(crate) fn truncate_piece(&mut self, count: usize) {
         self.end = self.start + count;
     }

@@ -22,11 +22,11 @@ pub(crate) struct Incoming {
     pub(crate) trailers: Headers,
     pub(crate) expectation: Expectation,
     body: BodyDecoder,
-    /// How many bytes of the input are lent to the reader, which has read them when it asks for more.
+    /// The length of the current chunk, at the front of the input. The next call for a chunk consumes it.
     chunk_len: usize,
-    /// How many bytes after them are data too, which the reader did not take yet.
+    /// How many bytes behind the chunk are data too, which the reader has not taken yet.
     after_chunk: usize,
-    /// Whether any of the body was lent.
+    /// Whether the reader has had any of the body.
     has_read_any: bool,
     /// How many bytes of the body were read and discarded.
     discarded: usize,
@@ -148,7 +148,7 @@ impl Incoming {
             || memmem::find(&input[self.parsed_len.saturating_sub(3)..], b"\r\n\r\n").is_some()
     }
 
-    /// Receives the next piece of the body. Returns its length, at the front of the input, where it is lent until the
+    /// Receives the next piece of the body. Returns its length, at the front of the input, where it stays until the
     /// next call; 0 at the end.
     pub(crate) fn poll_chunk<L: Locality>(
         &mut self,
@@ -167,8 +167,9 @@ impl Incoming {
         }
     }
 
-    /// Lends the next piece as [`Incoming::poll_chunk`] does, if it is a chunk that has already arrived. Many may have
-    /// arrived at once, and the checks of a wait take longer than finding the next one. Returns whether there was one.
+    /// Makes the next piece the current one, as [`Incoming::poll_chunk`] does, if it is a chunk that has already
+    /// arrived. Many may have arrived at once, and the checks of a wait take longer than finding the next one. Returns
+    /// whether there was one.
     #[inline]
     pub(crate) fn next_arrived_chunk(&mut self, limits: &Limits) -> bool {
         self.consume_chunk();
@@ -182,13 +183,14 @@ impl Incoming {
         self.chunk_len > 0
     }
 
-    /// The bytes that the last [`Incoming::poll_chunk`] lent.
+    /// The current chunk.
     pub(crate) fn chunk(&self) -> &[u8] {
         &self.input.unread()[..self.chunk_len]
     }
 
-    /// Shortens what is lent to the first `count` bytes. The others will be lent again.
+    /// Shortens the current chunk to its first `count` bytes. The others become the next chunk.
     pub(crate) fn truncate_chunk(&mut self, count: usize) {
+        debug_assert!(count <= self.chunk_len && self.after_chunk == 0, "a chunk is only shortened");
         self.after_chunk = self.chunk_len - count;
         self.chunk_len = count;
     }
@@ -318,7 +320,7 @@ impl Incoming {
         Poll::Pending
     }
 
-    /// Drops what has arrived, even what is lent.
+    /// Drops all input, even the current chunk.
     pub(crate) fn drop_input(&mut self) {
         (self.chunk_len, self.after_chunk) = (0, 0);
         self.input.reset();
@@ -343,12 +345,12 @@ impl Incoming {
         Poll::Ready(Ok(count))
     }
 
-    /// Notes that the end of the body is no longer known.
+    /// Notes that the end of the body is unknown, so that no further message can follow.
     pub(crate) fn poison(&mut self) {
         self.expectation = Expectation::Poisoned;
     }
 
-    /// Whether the whole body has been received. Its last piece may still be lent.
+    /// Whether the whole body has been received. Its last piece may still be the current chunk.
     #[inline]
     pub(crate) fn is_read(&self) -> bool {
         matches!(self.body, BodyDecoder::Done) && self.after_chunk == 0
@@ -388,7 +390,7 @@ impl Incoming {
         }
     }
 
-    /// Takes back what was lent, which has been read.
+    /// Consumes the current chunk, which the reader has read.
     #[inline]
     pub(crate) fn consume_chunk(&mut self) {
         self.input.consume(std::mem::take(&mut self.chunk_len));

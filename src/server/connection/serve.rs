@@ -68,8 +68,8 @@ async fn exchanges<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<
         if ctx.persists() && !ctx.is_read() {
             poll_fn(|cx| poll_drain(ctx, cx)).await;
         }
-        // After a handler that read exactly as much as there was, the last piece is still on loan. An idle connection
-        // must not lend.
+        // After a handler that read exactly as much as there was, the last chunk is still current. An idle connection
+        // has none.
         ctx.incoming.get_mut().consume_chunk();
         let next = ctx.next_step();
         if next != NextStep::KeepAlive || ctx.incoming.get_mut().input.is_empty() {

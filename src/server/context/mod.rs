@@ -129,7 +129,7 @@ pub struct Context {
     pub(super) conn: SharedConn,
     /// The place that the connection left, once it was taken over.
     pub(super) upgraded: Option<Box<UpgradedHandle>>,
-    /// What a busy connection borrows. It is here while there is no connection to lend it to.
+    /// The I/O state of the connection while it is busy; kept in the context while the context has no connection.
     io_state: Option<Box<IoState>>,
     pub(super) info: ExchangeInfo,
     pub(super) shared: Rc<CoreState>,

@@ -26,7 +26,7 @@ pub struct Reader<'a> {
     incoming: &'a mut Incoming,
     conn: &'a SharedConn,
     bounds: &'a Bounds,
-    /// How much of a body that was buffered has been read, and how much of it is lent.
+    /// How much of a buffered body has been read, and the length of the current piece behind that.
     buffered: usize,
     chunk_len: usize,
     decoder: Option<Box<ContentDecoder>>,
@@ -124,14 +124,14 @@ impl<'a> Reader<'a> {
     /// [`Context::peer_gone`](super::Context::peer_gone) does.
     pub(crate) async fn peer_gone(&mut self) -> Result {
         if self.decoder.is_none() {
-            // What was lent has been read, and would count as what is kept meanwhile.
+            // The current chunk has been read, and would count as input that is kept meanwhile.
             self.incoming.consume_chunk();
         }
         let left = poll_fn(|cx| poll_peer_gone(cx, self.conn, self.incoming, self.bounds)).await;
         Err(io::Error::from(left).into())
     }
 
-    /// Lends the next piece, if it has already arrived and need not be decoded. Returns whether it did.
+    /// Makes the next piece the current one, if it has already arrived and need not be decoded. Returns whether it did.
     #[inline]
     fn next_arrived_chunk(&mut self) -> bool {
         self.decoder.is_none()
@@ -140,7 +140,7 @@ impl<'a> Reader<'a> {
             && self.incoming.next_arrived_chunk(&self.bounds.limits)
     }
 
-    /// Lends the next piece until the next call. Returns its length, 0 at the end.
+    /// Makes the next piece the current one, until the next call. Returns its length, 0 at the end.
     fn poll_chunk(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<usize>> {
         // A little input may decode to a lot.
         ready!(self.budget.poll_proceed(cx));
@@ -168,12 +168,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The bytes that are lent.
+    /// The current piece.
     fn piece(&self) -> &[u8] {
         self.decoder.as_ref().map_or(self.received(), |decoder| decoder.piece())
     }
 
-    /// Shortens what is lent to the first `count` bytes. The others will be lent again.
+    /// Shortens the current piece to its first `count` bytes. The others become the next piece.
     fn truncate_piece(&mut self, count: usize) {
         match (&mut self.decoder, self.chunk_len) {
             (Some(decoder), _) => decoder.truncate_piece(count),
@@ -182,7 +182,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Lends the next piece as it was sent: from the buffered body, or else as it arrives.
+    /// Makes the next piece, as it was sent, the current one: from the buffered body, or else as it arrives.
     fn poll_received(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<usize, ExchangeError>> {
         self.buffered += self.chunk_len;
         let most = if self.decoder.is_some() { DECODED_PER_STEP } else { usize::MAX };
@@ -201,7 +201,7 @@ impl<'a> Reader<'a> {
         chunk
     }
 
-    /// The piece that is lent, as it was sent.
+    /// The current piece, as it was sent.
     fn received(&self) -> &[u8] {
         match self.chunk_len {
             0 => self.incoming.chunk(),
