@@ -199,7 +199,7 @@
 //! | secure connections, with feature `tls` | `Server::tls`, `ServerTls`, `TlsIdentity`, `TlsSession` |
 //! | redirects, such as from http to https | [`Response::set_redirect`], [`Request::host`] |
 //! | preconditions: 304 and 412 for clients that stored an earlier answer | [`Response::preconditions_hold`] |
-//! | other protocols | [`Context::upgrade`], [`Context::tunnel`] |
+//! | other protocols | [`Context::upgrade`], [`Context::accept_tunnel`] |
 //! | testing a handler | [`Service::respond`] |
 //! | connections that you accept yourself, or in memory | [`Service::serve_connection`], [`Service::stop`], [`MemoryListener`] |
 //!
@@ -220,7 +220,7 @@
 //! |---|---|---|
 //! | forms, queries and cookies | [`Form`], [`FormBuf`], [`Cookies`], [`SetCookie`] | `forms` |
 //! | cookies that a client keeps, with feature `jar` | [`ClientBuilder::cookies`], `jar::Jar` | `jar` |
-//! | JSON, with feature `json` | `Request::json`, `Response::set_json`, `Request::set_json`, `Response::set_json` | `json` |
+//! | JSON, with feature `json` | `Request::json`, `Response::json`, `Request::set_json`, `Response::set_json` | `json` |
 //! | uploads, with feature `multipart` | `multipart::Multipart`, `multipart::Form` | `upload` |
 //! | files of a directory or inside the program, with feature `fs` | `Files`, `Context::send_file` | `files` |
 //! | text in its charset, in others than UTF-8 with feature `charset` | [`Request::text_decoded`], [`Response::text_decoded`] | |
@@ -274,8 +274,8 @@ mod tower;
 
 pub use client::{
     Answer, Balancer, BalancerBuilder, Call, CallReader, CallWriter, Client, ClientBuilder, ClientCause,
-    ClientError, ClientPhase, ClientTimeouts, CookieStore, Host, HostChoice, HostCounts, InvalidProxy,
-    Pipeline, PipelineBuilder, Proxies, Proxy, Redirects, SocksError, SocksReply, Tunnel,
+    ClientError, ClientPhase, ClientTimeouts, ClientUpgraded, CookieStore, Host, HostChoice, HostCounts,
+    InvalidProxy, Pipeline, PipelineBuilder, Proxies, Proxy, Redirects, SocksError, SocksReply,
 };
 pub use coding::{Coding, CodingError, Flush};
 #[cfg(feature = "compress")]

@@ -11,7 +11,7 @@ use super::exchange::{ExchangeSpec, Progress};
 use super::pool::PooledConn;
 use super::pool::{CheckoutMiss, Pool, PoolPermit};
 use super::redirect::{self, RedirectTaint};
-use super::{Answer, Call, Client, ClientCause, ClientError, ClientPhase, Tunnel};
+use super::{Answer, Call, Client, ClientCause, ClientError, ClientPhase, ClientUpgraded};
 use crate::exchange::Expectation;
 use crate::memory::Reset;
 use crate::message::{
@@ -254,7 +254,7 @@ impl Client {
         pool: Option<Arc<Pool>>,
         request: &Request,
         response: &mut Response,
-    ) -> Result<Tunnel, ClientError> {
+    ) -> Result<ClientUpgraded, ClientError> {
         let deadline = self.deadline();
         let answered = self
             .attempt(pool, (request, RedirectTaint::SameOrigin), ExpectField::Keep, response, deadline)
@@ -263,7 +263,7 @@ impl Client {
         if response.status == Status::SWITCHING_PROTOCOLS
             && is_requested_upgrade(&response.headers, &request.headers)
         {
-            return Ok(Tunnel::new(pooled));
+            return Ok(ClientUpgraded::new(pooled));
         }
         let refused =
             pooled.error(ClientPhase::Wait, ClientCause::Upgrade).with_url(request.target().as_str());

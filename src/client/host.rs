@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::pool::Pool;
-use super::{Answer, Call, Client, ClientError, Tunnel, origin};
+use super::{Answer, Call, Client, ClientError, ClientUpgraded, origin};
 use crate::memory::Reset;
 use crate::message::{InvalidRequest, Request, Response};
 
@@ -88,7 +88,11 @@ impl Host {
     /// # Errors
     ///
     /// As [`Client::upgrade`], or if the request is for another origin.
-    pub async fn upgrade(&self, request: &Request, response: &mut Response) -> Result<Tunnel, ClientError> {
+    pub async fn upgrade(
+        &self,
+        request: &Request,
+        response: &mut Response,
+    ) -> Result<ClientUpgraded, ClientError> {
         let pool = self.pool(request).inspect_err(|_| response.reset())?;
         let upgraded = self.client.send_upgrade(Some(pool), request, response).await;
         upgraded.map_err(|error| error.with_origin(&self.key))

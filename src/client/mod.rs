@@ -22,7 +22,7 @@ mod answer;
 mod call;
 mod host;
 mod outcome_recorder;
-mod tunnel;
+mod upgraded;
 
 mod balance;
 mod pipeline;
@@ -46,7 +46,7 @@ pub use pipeline::{Pipeline, PipelineBuilder};
 pub use redirect::Redirects;
 pub use route::{InvalidProxy, Proxies, Proxy, SocksError, SocksReply};
 pub use settings::{ClientBuilder, ClientTimeouts};
-pub use tunnel::Tunnel;
+pub use upgraded::ClientUpgraded;
 
 use self::pool::Pool;
 use self::pool::Pools;
@@ -290,7 +290,11 @@ impl Client {
     /// As [`Client::get`], or with [`ClientCause::Upgrade`] if the answer is not 101, or switches to a protocol that
     /// the request does not ask for. That answer is then in `response`, even if it is a redirect. Its body, which
     /// usually says why, is received as by [`Client::send`]; if it does not arrive whole, or is too large, it is empty.
-    pub async fn upgrade(&self, request: &Request, response: &mut Response) -> Result<Tunnel, ClientError> {
+    pub async fn upgrade(
+        &self,
+        request: &Request,
+        response: &mut Response,
+    ) -> Result<ClientUpgraded, ClientError> {
         self.send_upgrade(None, request, response).await
     }
 

@@ -367,7 +367,7 @@ mod over_tls {
             assert_eq!(login, "Basic am9lOnB3");
             let port: u16 = request.target().as_str().rsplit(':').next().unwrap().parse()?;
             let mut origin = TcpStream::connect(("127.0.0.1", port)).await?;
-            let mut peer = ctx.tunnel().await?;
+            let mut peer = ctx.accept_tunnel().await?;
             Ok(copy_bidirectional(&mut peer, &mut origin).await.map(drop)?)
         };
         server.start(with_plan(|_| BodyPlan::Tunnel, answer)).unwrap()

@@ -636,7 +636,7 @@ fn a_connection_that_was_handed_to_nobody_is_closed_9110_7_8() {
     let hands_over = async |ctx: &mut Context| {
         let second = Duration::from_secs(1);
         let given_up = match ctx.request.method() {
-            Method::Connect => timeout(second, ctx.tunnel()).await.is_err(),
+            Method::Connect => timeout(second, ctx.accept_tunnel()).await.is_err(),
             _ => timeout(second, ctx.upgrade("x")).await.is_err(),
         };
         assert!(given_up, "nobody reads what it is told");

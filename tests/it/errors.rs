@@ -43,7 +43,7 @@ async fn app(ctx: &mut Context) -> corehttp::Result {
         "/path/%ff" => _ = ctx.request.path_decoded()?,
         "/upgrade" => _ = ctx.upgrade("echo").await?,
         "/protocol" => _ = ctx.upgrade("an echo\r\n").await?,
-        "/tunnel" => _ = ctx.tunnel().await?,
+        "/tunnel" => _ = ctx.accept_tunnel().await?,
         "/hints" => ctx.informational(Status::OK, &Headers::new()).await?,
         "/coded" => ctx.decode_body_up_to(9).await?,
         #[cfg(feature = "multipart")]

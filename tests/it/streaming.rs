@@ -578,7 +578,7 @@ mod failing {
                 ctx.duplex().await.err(),
                 ctx.informational(Status::EARLY_HINTS, &Headers::new()).await.err(),
                 ctx.upgrade("x").await.err(),
-                ctx.tunnel().await.err(),
+                ctx.accept_tunnel().await.err(),
             ] {
                 assert_eq!(reason(&error.unwrap()), InvalidAnswer::Sent);
             }
@@ -962,7 +962,7 @@ mod upgrade {
         let tells = async |ctx: &mut Context| -> corehttp::Result {
             ctx.response.status = Status::GONE;
             let mut io = match ctx.request.method() {
-                Method::Connect => ctx.tunnel().await?,
+                Method::Connect => ctx.accept_tunnel().await?,
                 _ => ctx.upgrade("echo").await?,
             };
             Ok(io.write_all(ctx.response.status.to_string().as_bytes()).await?)
@@ -1117,7 +1117,7 @@ mod tunnel {
 
     async fn tunnel(ctx: &mut Context) -> corehttp::Result {
         let target = ctx.request.authority().unwrap_or_default().to_owned();
-        let Ok(mut io) = ctx.tunnel().await else { return Ok(ctx.response.set_text("no tunnel")) };
+        let Ok(mut io) = ctx.accept_tunnel().await else { return Ok(ctx.response.set_text("no tunnel")) };
         io.write_all(target.as_bytes()).await?;
         let (mut read, mut write) = tokio::io::split(io);
         tokio::io::copy(&mut read, &mut write).await?;
@@ -1163,7 +1163,7 @@ mod tunnel {
     #[test]
     fn a_tunnel_that_was_not_asked_for_is_400() {
         let served = Served::new(async |ctx: &mut Context| -> corehttp::Result {
-            let error = ctx.tunnel().await.unwrap_err();
+            let error = ctx.accept_tunnel().await.unwrap_err();
             assert_eq!(reason(&error), InvalidAnswer::Tunnel);
             Err(error.into())
         });
@@ -1199,7 +1199,7 @@ mod tunnel {
         for plan in [BodyPlan::Tunnel, BodyPlan::Buffer] {
             let served = Served::new(with_plan(
                 move |_| plan,
-                async |ctx: &mut Context| -> corehttp::Result { Ok(drop(ctx.tunnel().await?)) },
+                async |ctx: &mut Context| -> corehttp::Result { Ok(drop(ctx.accept_tunnel().await?)) },
             ));
             for (content, status_of_a_tunnel) in [
                 ("content-length: 5\r\n\r\nhello", 400),

@@ -11,7 +11,7 @@ use crate::client::cause::{ClientCause, ClientPhase};
 use crate::client::error::ClientError;
 use crate::client::outcome_recorder::{InFlightGuard, OutcomeRecorder};
 use crate::client::redirect::Redirects;
-use crate::client::tunnel::Tunnel;
+use crate::client::upgraded::ClientUpgraded;
 use crate::client::{Client, origin};
 use crate::exchange::ExchangeError;
 use crate::memory::{Reset, read_lock, write_lock};
@@ -136,13 +136,17 @@ impl Balancer {
     /// Sends `request` to one of the hosts, and hands the connection over if the host agrees to the upgrade, as
     /// [`Client::upgrade`] does.
     ///
-    /// The request counts as pending until the [`Tunnel`] is dropped.
+    /// The request counts as pending until the [`ClientUpgraded`] is dropped.
     ///
     /// # Errors
     ///
     /// As [`Client::upgrade`]; also with [`ClientCause::Origin`] if the target is more than a path, and with
     /// [`ClientCause::NoHost`] if there is no host.
-    pub async fn upgrade(&self, request: &Request, response: &mut Response) -> Result<Tunnel, ClientError> {
+    pub async fn upgrade(
+        &self,
+        request: &Request,
+        response: &mut Response,
+    ) -> Result<ClientUpgraded, ClientError> {
         let mut attempt = self.0.assign(request).inspect_err(|_| response.reset())?;
         loop {
             match attempt.member.host.upgrade(request, response).await {

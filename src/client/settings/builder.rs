@@ -166,7 +166,7 @@ impl ClientBuilder {
     /// often the probe is repeated. A server that leaves several probes in a row no_response (nine on Linux) is
     /// considered gone, and its connection fails.
     ///
-    /// Use it for connections that may be silent for long: a [`Tunnel`](crate::Tunnel) has no other time limit.
+    /// Use it for connections that may be silent for long: a [`ClientUpgraded`](crate::ClientUpgraded) has no other time limit.
     /// Default: no probes (RFC 9293 §3.8.4). Counted in whole seconds, clamped to between 1 and 32,767.
     pub fn tcp_keepalive(mut self, silence: impl Into<Option<Duration>>) -> Self {
         self.settings.dial.keepalive = silence.into().map(Keepalive::every);

@@ -16,13 +16,13 @@ use crate::wire::encode;
 
 /// A connection that was handed over: bytes in both directions, and no longer HTTP.
 ///
-/// Made by [`Context::upgrade`] and [`Context::tunnel`]. Reading begins with what the peer has already sent. There are
+/// Made by [`Context::upgrade`] and [`Context::accept_tunnel`]. Reading begins with what the peer has already sent. There are
 /// no timeouts except those that you set.
 ///
 /// Flush what you have written before you wait for the peer: over TLS, the end of it may still be held back.
 ///
 /// Dropping it closes the connection. Until then it counts as one of the server's connections, even if it outlives the
-/// handler.
+/// handler. The client's side of such a connection is a [`ClientUpgraded`](crate::ClientUpgraded), which is [`Send`].
 pub struct Upgraded {
     stream: Rewind<Pin<Box<dyn Stream>>>,
     /// The last field, since the connection must be closed before it is no longer counted.
@@ -67,7 +67,7 @@ impl Context {
     /// Fails if the connection does, or with an [`InvalidAnswer`] if the request is not a CONNECT or has content, which
     /// a CONNECT must not have (either is answered with 400 if the error is passed on with `?`), or if an answer has
     /// already been sent.
-    pub async fn tunnel(&mut self) -> io::Result<Upgraded> {
+    pub async fn accept_tunnel(&mut self) -> io::Result<Upgraded> {
         self.check_unsent()?;
         // Another reader of the same bytes might take that content for the first bytes of the tunnel.
         if !self.info.request_info.is_connect || !self.incoming.get_mut().is_read() {

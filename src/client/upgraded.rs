@@ -1,4 +1,4 @@
-//! [`Tunnel`]: a connection that speaks another protocol from here on (RFC 9110 §7.8).
+//! [`ClientUpgraded`]: a connection that speaks another protocol from here on (RFC 9110 §7.8).
 
 use std::fmt;
 use std::pin::Pin;
@@ -13,30 +13,34 @@ use crate::net::{Rewind, Stream, delegate_stream};
 /// no timeouts except those that you set, and the connection no longer takes a place in the pool. Dropping it closes
 /// the connection.
 ///
+/// The server's side of such a connection is an [`Upgraded`](crate::Upgraded).
+///
 /// Flush what you have written before you wait for the server: over TLS, the end of it may still be held back.
-pub struct Tunnel {
+pub struct ClientUpgraded {
     stream: Rewind<Pin<Box<dyn Stream + Send>>>,
     /// What a balancer counts until it is dropped.
     in_flight: Option<InFlightGuard>,
 }
 
-impl Tunnel {
-    pub(super) fn new(pooled: PooledConn) -> Tunnel {
+impl ClientUpgraded {
+    pub(super) fn new(pooled: PooledConn) -> ClientUpgraded {
         let (conn, early) = pooled.into_parts();
         let (transport, _timer) = conn.into_parts();
-        Tunnel { stream: Rewind::new(transport, early), in_flight: None }
+        ClientUpgraded { stream: Rewind::new(transport, early), in_flight: None }
     }
 
-    /// This tunnel, which is `pending` until it is dropped.
-    pub(super) fn with_guard(self, in_flight: InFlightGuard) -> Tunnel {
-        Tunnel { in_flight: Some(in_flight), ..self }
+    /// This connection, which counts as `pending` until it is dropped.
+    pub(super) fn with_guard(self, in_flight: InFlightGuard) -> ClientUpgraded {
+        ClientUpgraded { in_flight: Some(in_flight), ..self }
     }
 }
 
-delegate_stream!(Tunnel, stream);
+delegate_stream!(ClientUpgraded, stream);
 
-impl fmt::Debug for Tunnel {
+impl fmt::Debug for ClientUpgraded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tunnel").field("is_counted", &self.in_flight.is_some()).finish_non_exhaustive()
+        f.debug_struct("ClientUpgraded")
+            .field("is_counted", &self.in_flight.is_some())
+            .finish_non_exhaustive()
     }
 }
