@@ -160,7 +160,7 @@ fn expect_chunks(ctx: &mut Context) {
 }
 
 async fn write_chunks(ctx: &mut Context) -> corehttp::Result {
-    let mut writer = ctx.stream().await?;
+    let mut writer = ctx.body_writer().await?;
     for _ in 0..CHUNKS {
         writer.write_all(PIECE.as_bytes()).await?;
     }

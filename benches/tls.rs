@@ -20,7 +20,9 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::Duration;
 
-use corehttp::{Answer, Client, ClientTls, Request, Response, Server, ServerTls, TlsIdentity, block_on};
+use corehttp::{
+    Client, ClientTls, Request, Response, ResponseReader, Server, ServerTls, TlsIdentity, block_on,
+};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
@@ -86,13 +88,13 @@ fn measure(name: &str) {
 }
 
 /// Has one request answered on each of so many new connections.
-async fn open(client: &Client, address: SocketAddr) -> Vec<Answer> {
+async fn open(client: &Client, address: SocketAddr) -> Vec<ResponseReader> {
     let mut opening = JoinSet::new();
     for _ in 0..BATCH {
         let client = client.clone();
         opening.spawn(async move {
             let request = Request::get(&format!("https://{address}/")).expect("a good URL");
-            client.stream(&request, &mut Response::new()).await.expect("an answer")
+            client.open_response(&request, &mut Response::new()).await.expect("an answer")
         });
     }
     opening.join_all().await

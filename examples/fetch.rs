@@ -35,7 +35,7 @@ fn fetch(method: &str, url: &str, body: Option<&str>, is_verbose: bool) -> Resul
     }
     corehttp::block_on(async {
         let (client, mut response) = (Client::new(), Response::new());
-        let mut answer = client.stream(&request, &mut response).await?;
+        let mut answer = client.open_response(&request, &mut response).await?;
         let mut out = io::stdout().lock();
         writeln!(out, "{}", response.status)?;
         for (name, value) in &response.headers {

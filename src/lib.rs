@@ -139,7 +139,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A body that is too large for memory is read piece by piece with [`Client::stream`], and written piece by piece with
+//! A body that is too large for memory is read piece by piece with [`Client::open_response`], and written piece by piece with
 //! [`Client::open`]. A [`ClientError`] says in which phase an exchange failed, and whether any of the request was sent.
 //!
 //! # On the open internet
@@ -186,7 +186,7 @@
 //! |---|---|
 //! | where to listen, on how many cores, how to stop | [`Server`], [`Running`] |
 //! | state of each core, without locks | [`Server::run_per_core`] |
-//! | bodies that are too large for memory | [`BodyPlan`], [`Context::body_reader`], [`Context::stream`], [`Context::duplex`] |
+//! | bodies that are too large for memory | [`BodyPlan`], [`Context::body_reader`], [`Context::body_writer`], [`Context::duplex`] |
 //! | how much peers may send, and how long they and handlers may take | [`Limits`], [`Timeouts`] |
 //! | who the peer is, and who the client behind a proxy is | [`Context::peer_addr`], [`Context::client_ip`] |
 //! | how a handler fails, and what the peer is told | [`Error`] |
@@ -207,7 +207,7 @@
 //! |---|---|
 //! | connections, redirects, name look-ups, default fields | [`Client`], [`ClientBuilder`] |
 //! | a single host, one of several hosts, many requests at once | [`Client::host`], [`Balancer`], [`Pipeline`] |
-//! | bodies read or written piece by piece, or both at once | [`Client::stream`], [`Client::open`], [`Call::split`] |
+//! | bodies read or written piece by piece, or both at once | [`Client::open_response`], [`Client::open`], [`Call::split`] |
 //! | interim answers, such as 103 | [`CallReader::informational`] |
 //! | links in an answer, and other references | [`Target::join`] |
 //! | how long an exchange may take, and how long it took | [`ClientTimeouts`], [`Response::timings`] |
@@ -225,7 +225,7 @@
 //! | files of a directory or inside the program, with feature `fs` | `Files`, `Context::send_file` | `files` |
 //! | text in its charset, in others than UTF-8 with feature `charset` | [`Request::text_decoded`], [`Response::text_decoded`] | |
 //! | compressed answers of a server, with feature `compress` | `Compress`, [`Coding`] | `compress` |
-//! | compressed requests | [`Context::decode_body`], [`Reader::decoded`] | `compress` |
+//! | compressed requests | [`Context::decode_body`], [`BodyReader::decoded`] | `compress` |
 //! | Basic credentials and bearer tokens | [`Request::basic_auth`], [`Request::bearer_token`] | |
 //! | compressed answers that a client receives | [`ClientBuilder::decode`] | |
 //! | server-sent events of a server | [`Context::events`], [`Events`], [`Event`] | `events` |
@@ -273,9 +273,9 @@ mod sse;
 mod tower;
 
 pub use client::{
-    Answer, Balancer, BalancerBuilder, Call, CallReader, CallWriter, Client, ClientBuilder, ClientCause,
-    ClientError, ClientPhase, ClientTimeouts, ClientUpgraded, CookieStore, Host, HostChoice, HostCounts,
-    InvalidProxy, Pipeline, PipelineBuilder, Proxies, Proxy, Redirects, SocksError, SocksReply,
+    Balancer, BalancerBuilder, Call, CallReader, CallWriter, Client, ClientBuilder, ClientCause, ClientError,
+    ClientPhase, ClientTimeouts, ClientUpgraded, CookieStore, Host, HostChoice, HostCounts, InvalidProxy,
+    Pipeline, PipelineBuilder, Proxies, Proxy, Redirects, ResponseReader, SocksError, SocksReply,
 };
 pub use coding::{Coding, CodingError, Flush};
 #[cfg(feature = "compress")]
@@ -302,10 +302,10 @@ pub use net::{
 };
 pub use runtime::{block_on, shutdown_signal};
 pub use server::{
-    Around, AsyncHandler, BodyPlan, BoxHandler, Cause, Context, Error, ErrorCounts, Extensions, Handler,
-    IntoHandler, InvalidAnswer, Outcome, PlainHandler, Reader, Refusal, RefusalCause, Result, Running,
-    Server, ServerCore, ServerCounts, ServerStats, Service, SignalOutcome, Transform, TransformAction,
-    Upgraded, WithPlan, Writer, around, with_plan,
+    Around, AsyncHandler, BodyPlan, BodyReader, BodyWriter, BoxHandler, Cause, Context, Error, ErrorCounts,
+    Extensions, Handler, IntoHandler, InvalidAnswer, Outcome, PlainHandler, Refusal, RefusalCause, Result,
+    Running, Server, ServerCore, ServerCounts, ServerStats, Service, SignalOutcome, Transform,
+    TransformAction, Upgraded, WithPlan, around, with_plan,
 };
 pub use sse::{Event, EventReader, Events, InvalidEvent};
 #[cfg(feature = "tower")]

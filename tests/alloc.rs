@@ -240,7 +240,7 @@ fn reading_a_stream_in_many_pieces_allocates_nothing() {
 #[test]
 fn writing_a_stream_allocates_nothing() {
     let writes = async |ctx: &mut Context| -> corehttp::Result {
-        let mut out = ctx.stream().await?;
+        let mut out = ctx.body_writer().await?;
         out.write_all(b"hello, ").await?;
         out.flush().await?;
         out.write_all(b"world").await?;
@@ -292,7 +292,7 @@ fn compressing_allocates_nothing() {
     let streams = async move |ctx: &mut Context| -> corehttp::Result {
         ctx.response.headers.set("content-type", "text/html")?;
         ctx.response.trailers.set("x-end", 1)?;
-        let mut out = ctx.stream().await?;
+        let mut out = ctx.body_writer().await?;
         for part in page.as_bytes().chunks(1000) {
             out.write_all(part).await?;
             out.flush().await?;

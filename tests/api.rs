@@ -369,7 +369,7 @@ mod services {
         let streams = async |ctx: &mut Context| -> corehttp::Result {
             let mut request_body = Vec::new();
             ctx.body_reader().read_to_end(&mut request_body).await?;
-            let mut out = ctx.stream().await?;
+            let mut out = ctx.body_writer().await?;
             out.write_all(b"you said ").await?;
             out.flush().await?;
             out.write_all(&request_body).await?;
@@ -537,7 +537,7 @@ mod programs {
 
     async fn streams_out(ctx: &mut Context) -> corehttp::Result {
         ctx.response.headers.set("content-type", "text/event-stream")?;
-        let mut out = ctx.stream().await?;
+        let mut out = ctx.body_writer().await?;
         let since = out.request.query().get("since").unwrap_or_default();
         out.write_all(since.as_bytes()).await?;
         out.flush().await?;
@@ -605,7 +605,7 @@ mod programs {
 mod clients {
     use super::*;
 
-    use corehttp::{Answer, Call, Client, ClientError, ClientTimeouts, Host, Redirects};
+    use corehttp::{Call, Client, ClientError, ClientTimeouts, Host, Redirects, ResponseReader};
 
     type Asked = Result<(), Box<dyn StdError>>;
 
@@ -676,7 +676,7 @@ mod clients {
             .build();
         with_parrot(async |_, url| {
             let (request, mut response, mut all) = (Request::new("GET", url)?, Response::new(), Vec::new());
-            let mut body = client.stream(&request, &mut response).await?;
+            let mut body = client.open_response(&request, &mut response).await?;
             while let Some(chunk) = body.chunk().await? {
                 all.extend_from_slice(chunk);
             }
@@ -719,22 +719,22 @@ mod clients {
         is_send_and_sync::<Host>();
         is_send_and_sync::<ClientError>();
         fn is_owned<T: Send + 'static>() {}
-        is_owned::<Answer>();
+        is_owned::<ResponseReader>();
         is_owned::<Call>();
         let (client, request, mut response) = (Client::new(), Request::default(), Response::new());
         is_send(client.get(""));
         is_send(client.send(&request, &mut response));
-        is_send(client.stream(&request, &mut response));
+        is_send(client.open_response(&request, &mut response));
         is_send(client.open(&request));
         is_send(client.upgrade(&request, &mut response));
         let host = client.host("http://a").unwrap();
         is_send(host.send(&request, &mut response));
-        is_send(host.stream(&request, &mut response));
+        is_send(host.open_response(&request, &mut response));
         is_send(host.open(&request));
         is_send(host.upgrade(&request, &mut response));
         let balancer = client.balance(["http://a"]).unwrap().build();
         is_send(balancer.send(&request, &mut response));
-        is_send(balancer.stream(&request, &mut response));
+        is_send(balancer.open_response(&request, &mut response));
         is_send(balancer.open(&request));
         is_send(balancer.upgrade(&request, &mut response));
         is_send(client.pipeline("http://a").unwrap().build().send(&request, &mut response));

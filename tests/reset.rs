@@ -207,7 +207,7 @@ async fn probe(ctx: &mut Context) -> corehttp::Result {
         ctx.response.body.set_bytes(found);
         return Ok(());
     }
-    let mut out = ctx.stream().await?;
+    let mut out = ctx.body_writer().await?;
     out.write_all(found.as_bytes()).await?;
     Ok(out.finish().await?)
 }
@@ -251,12 +251,12 @@ async fn end(ctx: &mut Context) -> corehttp::Result {
         "/hints" => ctx.informational(Status::EARLY_HINTS, &Headers::clone(&ctx.response.headers)).await?,
         "/none" => ctx.response.status = Status::NO_CONTENT,
         "/stream" => {
-            let mut out = ctx.stream().await?;
+            let mut out = ctx.body_writer().await?;
             out.write_all(b"streamed").await?;
             out.finish().await?;
         }
         "/half" => {
-            let mut out = ctx.stream().await?;
+            let mut out = ctx.body_writer().await?;
             out.write_all(b"half").await?;
         }
         "/upgrade" => drop(ctx.upgrade("x").await?),

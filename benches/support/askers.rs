@@ -89,7 +89,7 @@ impl Asker {
             Asker::Stream(client, request) => {
                 let (mut response, mut body) = (Response::new(), Vec::new());
                 for _ in 0..exchanges {
-                    let mut stream = client.stream(request, &mut response).await.expect("an answer");
+                    let mut stream = client.open_response(request, &mut response).await.expect("an answer");
                     body.clear();
                     while let Some(chunk) = stream.chunk().await.expect("a body") {
                         body.extend_from_slice(chunk);

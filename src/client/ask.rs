@@ -11,7 +11,7 @@ use super::exchange::{ExchangeSpec, Progress};
 use super::pool::PooledConn;
 use super::pool::{CheckoutMiss, Pool, PoolPermit};
 use super::redirect::{self, RedirectTaint};
-use super::{Answer, Call, Client, ClientCause, ClientError, ClientPhase, ClientUpgraded};
+use super::{Call, Client, ClientCause, ClientError, ClientPhase, ClientUpgraded, ResponseReader};
 use crate::exchange::Expectation;
 use crate::memory::Reset;
 use crate::message::{
@@ -61,10 +61,10 @@ impl Client {
         pool: Option<Arc<Pool>>,
         request: &Request,
         response: &mut Response,
-    ) -> Result<Answer, ClientError> {
+    ) -> Result<ResponseReader, ClientError> {
         let mut pooled = self.exchange(pool, request, response).await?;
         pooled.note_target(final_target(request, response));
-        Ok(Answer::new(pooled))
+        Ok(ResponseReader::new(pooled))
     }
 
     /// Adds to `error` what `request` was for, and the time limit that was exceeded.

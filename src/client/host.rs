@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::pool::Pool;
-use super::{Answer, Call, Client, ClientError, ClientUpgraded, origin};
+use super::{Call, Client, ClientError, ClientUpgraded, ResponseReader, origin};
 use crate::memory::Reset;
 use crate::message::{InvalidRequest, Request, Response};
 
@@ -62,12 +62,16 @@ impl Host {
         sent.map_err(|error| error.with_origin(&self.key))
     }
 
-    /// Sends `request`, and receives the head of the answer into `response`, as [`Client::stream`] does.
+    /// Sends `request`, and receives the head of the answer into `response`, as [`Client::open_response`] does.
     ///
     /// # Errors
     ///
-    /// As [`Client::stream`], or if the request is for another origin.
-    pub async fn stream(&self, request: &Request, response: &mut Response) -> Result<Answer, ClientError> {
+    /// As [`Client::open_response`], or if the request is for another origin.
+    pub async fn open_response(
+        &self,
+        request: &Request,
+        response: &mut Response,
+    ) -> Result<ResponseReader, ClientError> {
         let pool = self.pool(request).inspect_err(|_| response.reset())?;
         let answered = self.client.exchange_head(Some(pool), request, response).await;
         answered.map_err(|error| error.with_origin(&self.key))

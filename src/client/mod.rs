@@ -18,10 +18,10 @@ mod cookie_exchange;
 mod cookie_store;
 mod redirect;
 
-mod answer;
 mod call;
 mod host;
 mod outcome_recorder;
+mod response_reader;
 mod upgraded;
 
 mod balance;
@@ -35,7 +35,6 @@ use std::fmt;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-pub use answer::Answer;
 pub use balance::{Balancer, BalancerBuilder, HostChoice, HostCounts};
 pub use call::{Call, CallReader, CallWriter};
 pub use cause::{ClientCause, ClientPhase};
@@ -44,6 +43,7 @@ pub use error::ClientError;
 pub use host::Host;
 pub use pipeline::{Pipeline, PipelineBuilder};
 pub use redirect::Redirects;
+pub use response_reader::ResponseReader;
 pub use route::{InvalidProxy, Proxies, Proxy, SocksError, SocksReply};
 pub use settings::{ClientBuilder, ClientTimeouts};
 pub use upgraded::ClientUpgraded;
@@ -241,7 +241,7 @@ impl Client {
     }
 
     /// Sends `request`, and receives the head of the answer into `response`. The body is read from the returned
-    /// [`Answer`], as it arrives.
+    /// [`ResponseReader`], as it arrives.
     ///
     /// The part of the answer that arrives before the request has been sent completely is buffered, up to
     /// [`ClientBuilder::body_max`]. For a server that may answer with more than that while it still reads, use
@@ -251,7 +251,11 @@ impl Client {
     ///
     /// As [`Client::get`].
     #[doc(alias = "download")]
-    pub async fn stream(&self, request: &Request, response: &mut Response) -> Result<Answer, ClientError> {
+    pub async fn open_response(
+        &self,
+        request: &Request,
+        response: &mut Response,
+    ) -> Result<ResponseReader, ClientError> {
         self.exchange_head(None, request, response).await
     }
 

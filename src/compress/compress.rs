@@ -41,8 +41,8 @@ use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 ///
 /// # Streams
 ///
-/// What a handler writes with [`Context::stream`], and what the source of a body yields, is compressed as it passes. It
-/// is flushed with [`Writer::flush`](crate::Writer::flush), or when the source has no more for now, so server-sent
+/// What a handler writes with [`Context::body_writer`], and what the source of a body yields, is compressed as it passes. It
+/// is flushed with [`BodyWriter::flush`](crate::BodyWriter::flush), or when the source has no more for now, so server-sent
 /// events arrive at once. Each open stream holds an encoder: about 300 KiB for `gzip`, and 1 to 2 MiB for the others, or
 /// up to 8 MiB for `br` if much is written without a flush. A [transform](Context::transform) that outer middleware has
 /// put into the context receives the compressed content.

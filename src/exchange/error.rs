@@ -30,7 +30,7 @@ pub enum ExchangeError {
     /// The application's content is not as long as it announced.
     Length,
     /// The handler returned without finishing the answer that it streamed, for example with
-    /// [`Writer::finish`](crate::Writer::finish).
+    /// [`BodyWriter::finish`](crate::BodyWriter::finish).
     Unfinished,
     /// The application's source of a streamed body failed.
     Source(io::Error),

@@ -10,7 +10,7 @@ use tokio::io::AsyncWrite;
 use crate::client::{Call, ClientError};
 use crate::message::{Headers, Response, Status};
 use crate::runtime::join_first;
-use crate::server::{Context, Error, Outcome, Reader, Result, Writer};
+use crate::server::{BodyReader, BodyWriter, Context, Error, Outcome, Result};
 
 impl Context {
     /// Forwards the request's body through `call`, and answers with the response. Both bodies flow at the same time,
@@ -121,7 +121,7 @@ impl Context {
             return Err(error);
         }
         if !pump.is_wanted() {
-            relay(&call, &connection_options, self.stream().await?).await?;
+            relay(&call, &connection_options, self.body_writer().await?).await?;
         } else {
             let (body, out) = self.duplex().await?;
             let mut body = body.skip_buffered();
@@ -141,7 +141,7 @@ async fn next_interim(call: &RefCell<Call>) -> Result<bool> {
 
 /// Forwards the body of the response to the peer, and its trailers, except those that its `connection_options` name
 /// (RFC 9110 §7.6.1).
-async fn relay(call: &RefCell<Call>, connection_options: &Headers, mut out: Writer<'_>) -> Result {
+async fn relay(call: &RefCell<Call>, connection_options: &Headers, mut out: BodyWriter<'_>) -> Result {
     loop {
         let chunk = async { poll_fn(|cx| call.borrow_mut().poll_chunk(cx)).await.map_err(gateway_error) };
         // A server that pauses may have sent all that its client waits for, so nothing is held back.
@@ -181,14 +181,14 @@ impl Pump<'_> {
     }
 
     /// Runs until all that is still to come of `body` has been sent, or the server reads no more of it.
-    async fn run(&mut self, body: &mut Reader<'_>) -> Result {
-        self.run_until(async |_: &mut Reader<'_>| pending().await, body).await
+    async fn run(&mut self, body: &mut BodyReader<'_>) -> Result {
+        self.run_until(async |_: &mut BodyReader<'_>| pending().await, body).await
     }
 
     /// Runs as [`Pump::run`] does, and then waits until the peer closes, which is an error. The rest of the body is
     /// discarded, since many peers read no answer before they have sent the whole request.
-    async fn run_and_watch(&mut self, body: &mut Reader<'_>) -> Result {
-        self.run_until(async |body: &mut Reader<'_>| body.peer_gone().await, body).await?;
+    async fn run_and_watch(&mut self, body: &mut BodyReader<'_>) -> Result {
+        self.run_until(async |body: &mut BodyReader<'_>| body.peer_gone().await, body).await?;
         while let Ok(Some(_)) = body.chunk().await {}
         body.peer_gone().await
     }
@@ -201,8 +201,8 @@ impl Pump<'_> {
     /// Runs until `gone` fails because the peer is gone, which is awaited while the server behind takes no data.
     async fn run_until(
         &mut self,
-        gone: impl AsyncFn(&mut Reader<'_>) -> Result,
-        body: &mut Reader<'_>,
+        gone: impl AsyncFn(&mut BodyReader<'_>) -> Result,
+        body: &mut BodyReader<'_>,
     ) -> Result {
         while self.is_wanted() {
             while self.sent < self.chunk.len() {

@@ -90,7 +90,7 @@ impl Body {
     /// connection closes. The first send takes the source, which clones of this body share.
     ///
     /// `tokio_util::io::StreamReader` makes a source of whatever yields chunks, such as a channel. A handler can also
-    /// write the chunks itself, with [`Context::stream`](crate::Context::stream).
+    /// write the chunks itself, with [`Context::body_writer`](crate::Context::body_writer).
     pub fn set_stream(&mut self, source: impl AsyncRead + Send + 'static, len: Option<u64>) {
         let source: BodySource = Box::pin(source);
         self.set_unbuffered(Unbuffered::Stream {

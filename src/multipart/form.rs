@@ -24,12 +24,12 @@ use crate::runtime::random_token;
 /// use corehttp::multipart::Form;
 ///
 /// let mut form = Form::new();
-/// form.text("title", "A cat")?;
-/// form.file("photo", "cat.jpg", "image/jpeg", &b"..."[..])?;
+/// form.append_text("title", "A cat")?;
+/// form.append_file("photo", "cat.jpg", "image/jpeg", &b"..."[..])?;
 /// let mut request = Request::post("http://example.com/upload")?;
-/// form.attach(&mut request)?;
+/// request.set_multipart(form)?;
 /// assert!(request.headers.content_type().unwrap().starts_with("multipart/form-data; boundary="));
-/// assert!(request.body.text()?.contains("name=\"photo\"; filename=\"cat.jpg\"\r\n"));
+/// assert!(request.text()?.contains("name=\"photo\"; filename=\"cat.jpg\"\r\n"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Default)]
@@ -45,22 +45,22 @@ impl Form {
         Form::default()
     }
 
-    /// Adds a text field.
+    /// Appends a text field.
     ///
     /// # Errors
     ///
     /// Fails if the name contains a control character other than CR, LF and HTAB.
-    pub fn text(&mut self, name: &str, text: &str) -> Result<(), InvalidField> {
+    pub fn append_text(&mut self, name: &str, text: &str) -> Result<(), InvalidField> {
         self.push(name, None, &Headers::new(), ChainLink::Bytes(Bytes::copy_from_slice(text.as_bytes())))
     }
 
-    /// Adds a file from memory. The bytes are copied once, by [`Form::attach`], unless the form contains a stream.
+    /// Appends a file from memory. The bytes are copied once, by [`Request::set_multipart`], unless the form contains a stream.
     ///
     /// # Errors
     ///
-    /// Fails if a name is invalid, as for [`Form::text`], or the content type contains a control character other than
-    /// HTAB.
-    pub fn file(
+    /// Fails if a name is invalid, as for [`Form::append_text`], or the content type contains a control character other
+    /// than HTAB.
+    pub fn append_file(
         &mut self,
         name: &str,
         file_name: &str,
@@ -70,15 +70,15 @@ impl Form {
         self.push(name, Some(file_name), &content_type_field(content_type)?, ChainLink::Bytes(bytes.into()))
     }
 
-    /// Adds a file that is read while it is sent.
+    /// Appends a file that is read while it is sent.
     ///
     /// If the length of all such files is given, the length of the body is known; a source that yields more or less
     /// then fails the request.
     ///
     /// # Errors
     ///
-    /// As [`Form::file`].
-    pub fn stream(
+    /// As [`Form::append_file`].
+    pub fn append_stream(
         &mut self,
         name: &str,
         file_name: &str,
@@ -90,14 +90,15 @@ impl Form {
         self.push(name, Some(file_name), &content_type_field(content_type)?, content)
     }
 
-    /// Adds a part with `fields` of its own, such as a content type without a file name, which many APIs want beside a
-    /// file (RFC 7578 §4.4). The content is bytes or a stream, as [`Form::file`] and [`Form::stream`] take them.
+    /// Appends a part with `fields` of its own, such as a content type without a file name, which many APIs want beside a
+    /// file (RFC 7578 §4.4). The content is bytes or a stream, as [`Form::append_file`] and [`Form::append_stream`] take
+    /// them.
     ///
     /// The form writes `content-disposition` itself; one among the fields is left out.
     ///
     /// # Errors
     ///
-    /// Fails if a name is invalid, as for [`Form::text`].
+    /// Fails if a name is invalid, as for [`Form::append_text`].
     ///
     /// # Examples
     ///
@@ -107,14 +108,14 @@ impl Form {
     ///
     /// let (mut form, mut fields) = (Form::new(), Headers::new());
     /// fields.set("content-type", "application/json")?;
-    /// form.part("metadata", None, &fields, r#"{"title":"A cat"}"#)?;
-    /// form.file("photo", "cat.jpg", "image/jpeg", &b"..."[..])?;
+    /// form.append_part("metadata", None, &fields, r#"{"title":"A cat"}"#)?;
+    /// form.append_file("photo", "cat.jpg", "image/jpeg", &b"..."[..])?;
     /// let mut request = Request::post("http://example.com/upload")?;
-    /// form.attach(&mut request)?;
-    /// assert!(request.body.text()?.contains("name=\"metadata\"\r\ncontent-type: application/json\r\n\r\n{"));
+    /// request.set_multipart(form)?;
+    /// assert!(request.text()?.contains("name=\"metadata\"\r\ncontent-type: application/json\r\n\r\n{"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn part(
+    pub fn append_part(
         &mut self,
         name: &str,
         file_name: Option<&str>,
@@ -125,13 +126,7 @@ impl Form {
     }
 
     /// Makes the form the body of `request`, and sets the content type.
-    ///
-    /// A form without streams becomes bytes, which can be sent more than once.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the operating system provides no randomness.
-    pub fn attach(self, request: &mut Request) -> io::Result<()> {
+    pub(super) fn write_to(self, request: &mut Request) -> io::Result<()> {
         let boundary = random_token()?;
         let content_type = format!("multipart/form-data; boundary={boundary}");
         request.headers.set("content-type", content_type).map_err(io::Error::other)?;

@@ -8,10 +8,11 @@ use tokio::io::AsyncRead;
 
 use super::boundary::Boundary;
 use super::error::{MultipartError, MultipartLimits};
+use super::form::Form;
 use super::parser::{Parser, body_too_large};
 use super::part::Part;
 use crate::message::{Headers, Request};
-use crate::server::{Context, Reader};
+use crate::server::{BodyReader, Context};
 
 /// Reads a body part by part, as it arrives.
 ///
@@ -95,7 +96,7 @@ impl Context {
     ///
     /// Fails if the body is not `multipart/form-data` (415) with a boundary (400), has a content coding (415), or
     /// announces a length beyond the limit (413).
-    pub fn multipart(&mut self) -> Result<Multipart<Reader<'_>>, MultipartError> {
+    pub fn multipart(&mut self) -> Result<Multipart<BodyReader<'_>>, MultipartError> {
         self.multipart_within(MultipartLimits::default())
     }
 
@@ -107,7 +108,7 @@ impl Context {
     pub fn multipart_within(
         &mut self,
         limits: MultipartLimits,
-    ) -> Result<Multipart<Reader<'_>>, MultipartError> {
+    ) -> Result<Multipart<BodyReader<'_>>, MultipartError> {
         let body = self.body_reader();
         let headers = &body.request.headers;
         reject_coded(headers)?;
@@ -135,6 +136,17 @@ impl Request {
         reject_coded(&self.headers)?;
         let parts = Multipart::of(self.body.bytes(), &self.headers, limits)?;
         if self.is_unread() { Err(MultipartError::Unread) } else { Ok(parts) }
+    }
+
+    /// Makes `form` the content, and sets the content type.
+    ///
+    /// A form without streams becomes bytes, which can be sent more than once.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the operating system provides no randomness.
+    pub fn set_multipart(&mut self, form: Form) -> io::Result<()> {
+        form.write_to(self)
     }
 }
 

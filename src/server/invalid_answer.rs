@@ -9,7 +9,7 @@ use crate::message::Status;
 
 /// Why a request cannot be answered the way the handler tries to.
 ///
-/// The error is inside the [`io::Error`] of [`Context::stream`], [`Context::upgrade`] and similar methods, so passing
+/// The error is inside the [`io::Error`] of [`Context::body_writer`], [`Context::upgrade`] and similar methods, so passing
 /// the error on with `?` results in the right status. To inspect it:
 ///
 /// ```
@@ -29,7 +29,7 @@ use crate::message::Status;
 /// }
 /// ```
 ///
-/// [`Context::stream`]: crate::Context::stream
+/// [`Context::body_writer`]: crate::Context::body_writer
 /// [`Context::upgrade`]: crate::Context::upgrade
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]

@@ -30,7 +30,7 @@ mod error;
 mod invalid_answer;
 mod refusal;
 
-pub use context::{Context, Extensions, Reader, Transform, TransformAction, Upgraded, Writer};
+pub use context::{BodyReader, BodyWriter, Context, Extensions, Transform, TransformAction, Upgraded};
 pub use error::{Cause, Error, Result};
 pub use handler::{AsyncHandler, BodyPlan, BoxHandler, Handler, IntoHandler, Outcome, PlainHandler};
 pub use invalid_answer::InvalidAnswer;

@@ -132,7 +132,7 @@ impl<H: Handler> Service<H> {
     /// [`Service::respond_from`] has another address.
     ///
     /// The response is as the handler left it: without the fields that are computed when an answer is sent, and with
-    /// its content even if the request is a HEAD. Content that the handler writes with [`Context::stream`] becomes the
+    /// its content even if the request is a HEAD. Content that the handler writes with [`Context::body_writer`] becomes the
     /// body, up to the point where an answer would have been aborted; in answer to a HEAD, it is dropped.
     ///
     /// # Examples
@@ -155,7 +155,7 @@ impl<H: Handler> Service<H> {
     /// ```
     ///
     /// [`Context::buffer_body`]: super::Context::buffer_body
-    /// [`Context::stream`]: super::Context::stream
+    /// [`Context::body_writer`]: super::Context::body_writer
     #[doc(alias = "oneshot")]
     pub async fn respond(&self, request: Request) -> Response {
         self.respond_from(PeerAddr::Memory, request).await

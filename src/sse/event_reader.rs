@@ -10,7 +10,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use super::event::Event;
 use crate::message::saturating_decimal;
 
-/// Reads events as they come, for instance from an [`Answer`](crate::Answer) (HTML §9.2.6).
+/// Reads events as they come, for instance from an [`ResponseReader`](crate::ResponseReader) (HTML §9.2.6).
 ///
 /// # Examples
 ///
@@ -26,7 +26,7 @@ use crate::message::saturating_decimal;
 ///     let mut delay = Duration::from_secs(3);
 ///     loop {
 ///         // If the server cannot be reached now, it may be later.
-///         if let Ok(answer) = client.stream(&request, &mut response).await {
+///         if let Ok(answer) = client.open_response(&request, &mut response).await {
 ///             if response.status != Status::OK {
 ///                 return Err(response.status.into());
 ///             }

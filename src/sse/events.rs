@@ -8,7 +8,7 @@ use tokio::io::AsyncWriteExt;
 
 use super::event::{Event, comment};
 use crate::runtime;
-use crate::server::{Context, Writer};
+use crate::server::{BodyWriter, Context};
 
 /// An answer that is a stream of events, each sent at once, for the `EventSource` of a web page.
 ///
@@ -39,7 +39,7 @@ pub struct Events<'a> {
     /// How long [`Events::wait`] waits before it sends a comment, which shows proxies that the connection is alive. At
     /// least one second. Default: 15 s.
     pub keep_alive: Duration,
-    out: Writer<'a>,
+    out: BodyWriter<'a>,
     /// The event that is being sent, and how much of it has been.
     buffer: Vec<u8>,
     sent: usize,
@@ -54,7 +54,7 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// As [`Context::stream`].
+    /// As [`Context::body_writer`].
     pub async fn events(&mut self) -> io::Result<Events<'_>> {
         let headers = &mut self.response.headers;
         headers.set("content-type", "text/event-stream").map_err(io::Error::other)?;
@@ -62,7 +62,7 @@ impl Context {
         if !headers.contains("x-accel-buffering") {
             headers.set("x-accel-buffering", "no").map_err(io::Error::other)?;
         }
-        Ok(Events { keep_alive: KEEP_ALIVE, out: self.stream().await?, buffer: Vec::new(), sent: 0 })
+        Ok(Events { keep_alive: KEEP_ALIVE, out: self.body_writer().await?, buffer: Vec::new(), sent: 0 })
     }
 }
 

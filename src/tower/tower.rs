@@ -17,7 +17,7 @@ use super::tower_body::{BodyPump, TowerBody};
 use crate::exchange::ExchangeError;
 use crate::message::{Headers, OctetSet, Request, Response, Status, Version, percent};
 use crate::runtime::join_first;
-use crate::server::{BodyPlan, Context, Error, Handler, InvalidAnswer, Result, Writer};
+use crate::server::{BodyPlan, BodyWriter, Context, Error, Handler, InvalidAnswer, Result};
 
 /// A service of tower as a [`Handler`]: a `Router` of axum, for instance, with its routing, extractors and JSON, and
 /// with the middleware of tower-http, such as CORS and tracing.
@@ -197,7 +197,7 @@ where
         false => set_length(response, exact)?,
     }
     if !pump.is_body_wanted() {
-        return relay(body, first_frame, ctx.stream().await?).await;
+        return relay(body, first_frame, ctx.body_writer().await?).await;
     }
     let (reader, out) = ctx.duplex().await?;
     pump.run_beside(&mut reader.skip_buffered(), relay(body, first_frame, out)).await
@@ -225,7 +225,7 @@ fn set_whole(response: &mut Response, length: Option<u64>, data: Bytes) -> Resul
 async fn relay<B>(
     mut body: Pin<&mut B>,
     mut first_frame: Option<Frame<B::Data>>,
-    mut out: Writer<'_>,
+    mut out: BodyWriter<'_>,
 ) -> Result
 where
     B: Body<Error: Into<Box<dyn StdError + Send + Sync>>>,
@@ -250,7 +250,7 @@ where
 }
 
 /// Returns the next frame of `body`. While the body pauses, all earlier frames are flushed, and the peer is watched.
-async fn next<B>(mut body: Pin<&mut B>, out: &mut Writer<'_>) -> Result<Option<Frame<B::Data>>>
+async fn next<B>(mut body: Pin<&mut B>, out: &mut BodyWriter<'_>) -> Result<Option<Frame<B::Data>>>
 where
     B: Body<Error: Into<Box<dyn StdError + Send + Sync>>>,
 {
@@ -262,7 +262,7 @@ where
     join_first(async { frame.await.transpose().map_err(Error::other) }, pause).await
 }
 
-async fn write(out: &mut Writer<'_>, mut data: impl Buf) -> Result {
+async fn write(out: &mut BodyWriter<'_>, mut data: impl Buf) -> Result {
     while data.has_remaining() {
         let count = data.chunk().len();
         out.write_all(data.chunk()).await?;

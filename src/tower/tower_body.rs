@@ -15,7 +15,7 @@ use super::header_map::to_header_map;
 use crate::exchange::ExchangeError;
 use crate::memory::lock;
 use crate::runtime::{join_first, select};
-use crate::server::{Context, Reader, Result};
+use crate::server::{BodyReader, Context, Result};
 use crate::wire::WireError;
 
 /// The body of a request that a [`Tower`](super::Tower) passes to its service.
@@ -104,7 +104,7 @@ impl BodyPump {
     /// Awaits `work`, and meanwhile sends the frames of `body` that it polls for. Fails once the peer is gone.
     pub(super) async fn run_beside<T>(
         &self,
-        body: &mut Reader<'_>,
+        body: &mut BodyReader<'_>,
         work: impl Future<Output = Result<T>>,
     ) -> Result<T> {
         let mut work = pin!(work);
@@ -118,7 +118,7 @@ impl BodyPump {
     }
 
     /// Sends the next frame, once the service polls for it.
-    async fn send_next(&self, body: &mut Reader<'_>) -> Result {
+    async fn send_next(&self, body: &mut BodyReader<'_>) -> Result {
         let Some(channel) = &self.0 else { return body.peer_gone().await };
         join_first(poll_fn(|cx| channel.poll_requested(cx).map(Ok)), body.peer_gone()).await?;
         channel.send(next_frame(body).await);
@@ -135,7 +135,7 @@ impl Drop for BodyPump {
 }
 
 /// Reads the next frame: data, or else the trailers.
-async fn next_frame(body: &mut Reader<'_>) -> NextFrame {
+async fn next_frame(body: &mut BodyReader<'_>) -> NextFrame {
     match body.chunk().await {
         Ok(Some(chunk)) => return Some(Ok(Frame::data(Bytes::copy_from_slice(chunk)))),
         Ok(None) => {}

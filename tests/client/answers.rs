@@ -358,7 +358,7 @@ async fn trailers_that_must_not_be_there_are_discarded_7_1_2() {
         let (client, mut response) = (stage.client(), Response::new());
         client.send(&get(), &mut response).await.unwrap();
         assert!(response.trailers.iter().map(|(name, _)| name).eq(["x-sum", "x-b"]), "{response:?}");
-        let mut answer = client.stream(&get(), &mut response).await.unwrap();
+        let mut answer = client.open_response(&get(), &mut response).await.unwrap();
         assert_eq!(answer.chunk().await.unwrap(), Some(&b"ok"[..]));
         assert_eq!(answer.chunk().await.unwrap(), None);
         assert_eq!(answer.trailers().len(), 2, "{lines}");

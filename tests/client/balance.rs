@@ -498,7 +498,7 @@ fn a_streamed_answer_counts_until_it_is_read() {
         paused(async {
             let balancer = Hosts::new(&ALL_WELL[..1]).balance().build();
             let (request, mut response) = (Request::get("/").unwrap(), Response::new());
-            let mut answer = balancer.stream(&request, &mut response).await.unwrap();
+            let mut answer = balancer.open_response(&request, &mut response).await.unwrap();
             assert_eq!(counts(&balancer), [(1, 1, 0, 0)]);
             if is_read {
                 assert_eq!(answer.chunk().await.unwrap(), Some(&b"a"[..]));
@@ -507,7 +507,7 @@ fn a_streamed_answer_counts_until_it_is_read() {
                 drop(answer);
             }
             assert_eq!(counts(&balancer), [(0, 1, 0, 0)], "{is_read}");
-            let head = balancer.stream(&Request::head("/").unwrap(), &mut response).await.unwrap();
+            let head = balancer.open_response(&Request::head("/").unwrap(), &mut response).await.unwrap();
             assert_eq!(counts(&balancer), [(0, 2, 0, 0)], "there is no body to wait for");
             drop(head);
         });
@@ -515,7 +515,7 @@ fn a_streamed_answer_counts_until_it_is_read() {
     paused(async {
         let balancer = Hosts::new(&[("a", Refusing), ("b", Well(200))]).balance().retry_elsewhere().build();
         let mut response = Response::new();
-        let mut answer = balancer.stream(&Request::get("/").unwrap(), &mut response).await.unwrap();
+        let mut answer = balancer.open_response(&Request::get("/").unwrap(), &mut response).await.unwrap();
         assert_eq!(answer.chunk().await.unwrap(), Some(&b"b"[..]));
         assert_eq!(counts(&balancer), [(0, 0, 1, 1), (1, 1, 0, 0)]);
     });

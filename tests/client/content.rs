@@ -44,7 +44,7 @@ async fn check(coding: &str, content: &[u8], expected: Result<&[u8], CodingError
     let (mut request, mut response) = (Request::get(&server.url).unwrap(), Response::new());
     let whole = client.send(&request, &mut response).await.map(|()| response.body.bytes().to_vec());
     let streamed = async {
-        let (mut answer, mut all) = (client.stream(&request, &mut response).await?, Vec::new());
+        let (mut answer, mut all) = (client.open_response(&request, &mut response).await?, Vec::new());
         while let Some(piece) = answer.chunk().await? {
             all.extend_from_slice(piece);
         }
@@ -115,7 +115,7 @@ async fn decoded_content_is_no_larger_than_a_body_may_be() {
         }
         let (mut response, mut all) = (Response::new(), Vec::new());
         let request = Request::get(&server.url).unwrap();
-        let mut answer = client.stream(&request, &mut response).await.unwrap();
+        let mut answer = client.open_response(&request, &mut response).await.unwrap();
         answer.read_to_end(&mut all).await.unwrap();
         assert_eq!(all.len(), 1000);
     }
@@ -153,7 +153,7 @@ async fn content_without_end_that_decodes_to_nothing_is_an_error() {
     let client = stage.builder().decode(1 << 20).build();
     let (request, mut response) = (Request::get("http://a/").unwrap(), Response::new());
     let whole = client.send(&request, &mut response).await;
-    let mut answer = client.stream(&request, &mut response).await.unwrap();
+    let mut answer = client.open_response(&request, &mut response).await.unwrap();
     for received in [whole, answer.chunk().await.map(drop)] {
         let error = received.unwrap_err();
         assert!(matches!(error.cause(), ClientCause::Coding(CodingError::TooLarge(1048576))), "{error:#}");
@@ -219,7 +219,7 @@ async fn a_decoded_answer_loses_the_digests_behind_its_content_9530_4() {
         let request = Request::get(&server.url).unwrap();
         client.send(&request, &mut response).await.unwrap();
         let whole = response.trailers.clone();
-        let mut answer = client.stream(&request, &mut response).await.unwrap();
+        let mut answer = client.open_response(&request, &mut response).await.unwrap();
         while answer.chunk().await.unwrap().is_some() {}
         for trailers in [&whole, answer.trailers()] {
             let has = ["content-digest", "x-own"].map(|name| trailers.contains(name));
@@ -344,7 +344,7 @@ async fn content_is_decoded_wherever_packets_end() {
         let packets = vec![wire[..cut].to_vec(), wire[cut..].to_vec()];
         let client = Client::builder().dialer(Drips(packets)).decode(1 << 20).build();
         let (request, mut response) = (get(), Response::new());
-        let mut answer = client.stream(&request, &mut response).await.unwrap();
+        let mut answer = client.open_response(&request, &mut response).await.unwrap();
         let (mut all, mut some) = (Vec::new(), [0; 30]);
         loop {
             assert_eq!(answer.read(&mut []).await.unwrap(), 0, "it takes nothing");
@@ -410,7 +410,7 @@ async fn decoding_a_lot_gives_way_to_other_tasks() {
     let (whole, in_whole) = pauses(client.send(&request, &mut response)).await;
     whole.unwrap();
     let streamed = async {
-        let (mut answer, mut len) = (client.stream(&request, &mut response).await.unwrap(), 0);
+        let (mut answer, mut len) = (client.open_response(&request, &mut response).await.unwrap(), 0);
         while let Some(piece) = answer.chunk().await.unwrap() {
             len += piece.len();
         }
@@ -450,7 +450,7 @@ async fn decoding_a_lot_to_nothing_gives_way_to_other_tasks() {
             match is_streamed {
                 false => client.send(&request, &mut response).await.unwrap(),
                 true => {
-                    let mut answer = client.stream(&request, &mut response).await.unwrap();
+                    let mut answer = client.open_response(&request, &mut response).await.unwrap();
                     assert!(answer.chunk().await.unwrap().is_none());
                 }
             }

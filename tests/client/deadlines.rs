@@ -5,7 +5,7 @@ use std::future::pending;
 use std::io;
 use std::time::Duration;
 
-use corehttp::{Answer, Client, ClientTimeouts, EventReader, Request, Response};
+use corehttp::{Client, ClientTimeouts, EventReader, Request, Response, ResponseReader};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -52,8 +52,8 @@ async fn ends_in_time(what: &str, mut step: impl AsyncFnMut() -> io::Result<()>)
     assert!((TOTAL..TOTAL + 10 * PAUSE).contains(&took), "{what}: {took:?}");
 }
 
-async fn answer(client: &Client) -> Answer {
-    client.stream(&get(), &mut Response::new()).await.unwrap()
+async fn answer(client: &Client) -> ResponseReader {
+    client.open_response(&get(), &mut Response::new()).await.unwrap()
 }
 
 /// A flood kept each read ready, and the limit was only looked at by one that had to wait.
@@ -66,10 +66,11 @@ async fn the_total_time_ends_a_read_although_there_is_always_data() {
     let mut read = answer(&client).await;
     ends_in_time("AsyncRead", async || read.read(&mut [0; 100]).await.map(drop)).await;
     let host = client.host("http://a").unwrap();
-    let mut streamed = host.stream(&get(), &mut Response::new()).await.unwrap();
+    let mut streamed = host.open_response(&get(), &mut Response::new()).await.unwrap();
     ends_in_time("host", async || Ok(streamed.chunk().await.map(drop)?)).await;
     let balancer = client.balance(["http://a"]).unwrap().build();
-    let mut streamed = balancer.stream(&Request::get("/").unwrap(), &mut Response::new()).await.unwrap();
+    let mut streamed =
+        balancer.open_response(&Request::get("/").unwrap(), &mut Response::new()).await.unwrap();
     ends_in_time("balancer", async || Ok(streamed.chunk().await.map(drop)?)).await;
     let (_writer, mut reader) = client.open(&get()).await.unwrap().split();
     reader.head(&mut Response::new()).await.unwrap();

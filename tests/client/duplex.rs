@@ -85,7 +85,7 @@ async fn an_answer_is_read_while_its_request_is_sent() {
     client.send(&request, &mut response).await.unwrap();
     assert!(response.body.bytes() == request.body.bytes());
     request.body.set_stream(tokio::io::repeat(b'x').take(1 << 20), Some(1 << 20));
-    let (mut answer, mut size) = (client.stream(&request, &mut response).await.unwrap(), 0);
+    let (mut answer, mut size) = (client.open_response(&request, &mut response).await.unwrap(), 0);
     while let Some(chunk) = answer.chunk().await.unwrap() {
         size += chunk.len();
     }
@@ -797,7 +797,7 @@ async fn hello_before_the_end(
         }
         Way::Streamed => {
             request.body.set_stream(tokio::io::repeat(0), None);
-            let mut answer = client.stream(&request, &mut response).await?;
+            let mut answer = client.open_response(&request, &mut response).await?;
             let mut body = String::new();
             while let Some(chunk) = answer.chunk().await? {
                 body.push_str(str::from_utf8(chunk).unwrap());

@@ -370,7 +370,7 @@ async fn of_a_body_that_is_cut_malformed_or_late() {
         let client = beginning(begun, waits).client();
         check(ask(&client, URL).await, &format!("{RECEIVING}{why}"));
         let mut response = Response::new();
-        let mut answer = client.stream(&request(Method::Get, URL), &mut response).await.unwrap();
+        let mut answer = client.open_response(&request(Method::Get, URL), &mut response).await.unwrap();
         let end = loop {
             match answer.chunk().await {
                 Ok(Some(_)) => {}
@@ -389,7 +389,8 @@ async fn of_a_body_that_is_cut_malformed_or_late() {
     call.write_all(b"secret").await.unwrap();
     let mut answer = call.finish(&mut Response::new()).await.unwrap();
     while let Ok(Some(_)) = answer.chunk().await {}
-    let mut answer = host.stream(&request(Method::Get, "/b?secret"), &mut Response::new()).await.unwrap();
+    let mut answer =
+        host.open_response(&request(Method::Get, "/b?secret"), &mut Response::new()).await.unwrap();
     answer.chunk().await.unwrap();
     check(answer.chunk().await, &format!("{RECEIVING}: the whole exchange took longer than 2 s"));
 }

@@ -823,7 +823,7 @@ async fn each_event_is_forwarded_at_once_though_it_is_compressed() {
     let mut request = Request::get(&format!("http://{}/", running.local_addr())).unwrap();
     request.headers.set("accept-encoding", "gzip").unwrap();
     let (client, mut response) = (Client::builder().decode(1 << 20).build(), Response::new());
-    let mut answer = client.stream(&request, &mut response).await.unwrap();
+    let mut answer = client.open_response(&request, &mut response).await.unwrap();
     for number in 0..3 {
         let event = answer.chunk().await.unwrap().map(<[u8]>::to_vec);
         assert_eq!(event, Some(format!("data: {number}\n\n").into_bytes()));

@@ -224,7 +224,7 @@ async fn call(client: &Client, step: &Step) -> Option<End> {
         Manner::Cancels(polls) => cancelled_after(polls, client.send(&request, &mut response)).await,
         Manner::Streams => Some(stream(client, &request, &mut response).await),
         Manner::Leaves => {
-            if let Ok(mut answer) = client.stream(&request, &mut response).await {
+            if let Ok(mut answer) = client.open_response(&request, &mut response).await {
                 let _ = answer.chunk().await;
             }
             None
@@ -239,7 +239,7 @@ async fn call(client: &Client, step: &Step) -> Option<End> {
 
 /// Reads the content in pieces, into `response`.
 async fn stream(client: &Client, request: &Request, response: &mut Response) -> Result<(), ClientError> {
-    let (mut answer, mut content) = (client.stream(request, response).await?, Vec::new());
+    let (mut answer, mut content) = (client.open_response(request, response).await?, Vec::new());
     while let Some(piece) = answer.chunk().await? {
         content.extend_from_slice(piece);
     }

@@ -80,7 +80,9 @@ fn check(answer: impl AsRef<[u8]>, closes: bool, fate: Fate) {
         }
         // Whoever reads piece by piece never comes to an end that looks good.
         let mut response = Response::new();
-        if let (Refused | Cut, Ok(mut pieces)) = (fate, stage.client().stream(&get(), &mut response).await) {
+        if let (Refused | Cut, Ok(mut pieces)) =
+            (fate, stage.client().open_response(&get(), &mut response).await)
+        {
             let end = loop {
                 match timeout(Duration::from_secs(100), pieces.chunk()).await.expect("it ends") {
                     Ok(Some(_)) => {}

@@ -52,12 +52,12 @@ async fn check(answer: &[u8], end: End, expected: ErrorKind) {
     let row = (answer.escape_ascii().to_string(), end);
     let sent = client.send(&request, &mut response).await.map_err(io::Error::from);
     assert_eq!(sent.unwrap_err().kind(), expected, "send: {row:?}");
-    let mut read = client.stream(&request, &mut response).await.unwrap();
+    let mut read = client.open_response(&request, &mut response).await.unwrap();
     for again in 0..2 {
         let failed = read.read_to_end(&mut Vec::new()).await.unwrap_err();
         assert_eq!(failed.kind(), expected, "AsyncRead, {again}: {row:?}");
     }
-    let mut read = client.stream(&request, &mut response).await.unwrap();
+    let mut read = client.open_response(&request, &mut response).await.unwrap();
     let failed = loop {
         if let Err(error) = read.chunk().await {
             break error;
@@ -68,7 +68,7 @@ async fn check(answer: &[u8], end: End, expected: ErrorKind) {
     half.head(&mut response).await.unwrap();
     let failed = half.read_to_end(&mut Vec::new()).await.unwrap_err();
     assert_eq!(failed.kind(), expected, "half: {row:?}");
-    let mut events = EventReader::new(client.stream(&request, &mut response).await.unwrap());
+    let mut events = EventReader::new(client.open_response(&request, &mut response).await.unwrap());
     let failed = loop {
         if let Err(error) = events.event().await {
             break error;

@@ -11,8 +11,8 @@ use std::thread;
 use std::time::Duration;
 
 use corehttp::{
-    Answer, Client, ClientBuilder, ClientCause, ClientError, ClientPhase, ClientTimeouts, Dialer,
-    ExchangeError, MemoryListener, Method, Request, Response,
+    Client, ClientBuilder, ClientCause, ClientError, ClientPhase, ClientTimeouts, Dialer, ExchangeError,
+    MemoryListener, Method, Request, Response, ResponseReader,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
 use tokio::sync::{Notify, Semaphore};
@@ -80,7 +80,7 @@ async fn a_server_that_closes_at_random_is_never_noticed() {
 async fn the_connection_that_was_used_last_is_used_first() {
     let client = numbered().client();
     let mut response = Response::new();
-    let mut held = client.stream(&get(), &mut response).await.unwrap();
+    let mut held = client.open_response(&get(), &mut response).await.unwrap();
     assert_eq!((number(&client).await, client.idle(), client.busy()), ("1".into(), 1, 1));
     assert_eq!(held.chunk().await.unwrap(), Some(&b"0"[..]));
     assert_eq!(held.chunk().await.unwrap(), None);
@@ -95,8 +95,8 @@ async fn the_connection_that_was_used_last_is_used_first() {
 async fn callers_that_find_no_place_wait_in_turn() {
     let stage = numbered();
     let (client, mut response) = (stage.builder().connections_per_host_max(2).build(), Response::new());
-    let first = client.stream(&get(), &mut response).await.unwrap();
-    let mut second = client.stream(&get(), &mut response).await.unwrap();
+    let first = client.open_response(&get(), &mut response).await.unwrap();
+    let mut second = client.open_response(&get(), &mut response).await.unwrap();
     let (mut tasks, (order, mut served)) = (JoinSet::new(), tokio::sync::mpsc::unbounded_channel());
     for turn in 0..5 {
         let (client, order) = (client.clone(), order.clone());
@@ -130,7 +130,7 @@ async fn a_caller_waits_for_a_place_only_so_long() {
     ] {
         let client = set(numbered().builder().connections_per_host_max(1), queue).build();
         let mut response = Response::new();
-        let held = client.stream(&get(), &mut response).await.unwrap();
+        let held = client.open_response(&get(), &mut response).await.unwrap();
         let start = tokio::time::Instant::now();
         let error = ask(&client, &get()).await.unwrap_err();
         assert_eq!((error.phase(), error.is_timeout(), error.is_sent()), (ClientPhase::Queue, true, false));
@@ -170,7 +170,7 @@ async fn one_task_watches_all_connections_that_rest() {
     let (client, mut held) = (numbered().client(), Vec::new());
     for _ in 0..MANY {
         let mut response = Response::new();
-        held.push(client.stream(&get(), &mut response).await.unwrap());
+        held.push(client.open_response(&get(), &mut response).await.unwrap());
     }
     assert_eq!((client.busy(), client.idle(), tasks()), (MANY, 0, MANY));
     for mut answer in held {
@@ -188,7 +188,7 @@ async fn each_origin_has_connections_and_places_of_its_own_9110_4_3_1() {
     for url in ["http://a/", "http://a:81/", "http://b/", "http://b.a/", "http://127.0.0.1/", "http://[::1]/"]
     {
         let mut response = Response::new();
-        held.push(client.stream(&Request::get(url).unwrap(), &mut response).await.unwrap());
+        held.push(client.open_response(&Request::get(url).unwrap(), &mut response).await.unwrap());
     }
     assert_eq!((client.busy(), stage.dialed().len()), (6, 6));
     drop(held);
@@ -209,7 +209,7 @@ async fn busy_connections_are_counted_whatever_the_bound() {
         let (client, mut response) =
             (numbered().builder().connections_per_host_max(most).build(), Response::new());
         assert_eq!((number(&client).await, client.busy(), client.idle()), ("0".into(), 0, 1), "{most}");
-        let _held = client.stream(&get(), &mut response).await.unwrap();
+        let _held = client.open_response(&get(), &mut response).await.unwrap();
         assert_eq!((client.busy(), client.idle()), (1, 0), "{most}");
     }
 }
@@ -778,7 +778,7 @@ fn a_request_that_moves_to_another_runtime_takes_no_connection_along() {
         let (server, first, second) = (serves.block_on(Scripted::always(OK)), here(), here());
         let client = Client::builder().connections_per_host_max(1).build();
         let (request, mut response) = (Request::get(&server.url).unwrap(), Response::new());
-        let mut held = first.block_on(client.stream(&request, &mut response)).unwrap();
+        let mut held = first.block_on(client.open_response(&request, &mut response)).unwrap();
         let mut moves = pin!(ask(&client, &request));
         assert!(
             first.block_on(async { poll_fn(|cx| Poll::Ready(moves.as_mut().poll(cx))).await }).is_pending()
@@ -813,7 +813,7 @@ fn an_answer_can_be_read_after_its_runtime_has_ended() {
         peer.say("k").await
     });
     let (request, mut response) = (get(), Response::new());
-    let mut answer = corehttp::block_on(client.stream(&request, &mut response)).unwrap().unwrap();
+    let mut answer = corehttp::block_on(client.open_response(&request, &mut response)).unwrap().unwrap();
     let mut body = Vec::new();
     corehttp::block_on(async {
         while let Some(chunk) = answer.chunk().await.unwrap() {
@@ -829,7 +829,7 @@ fn an_answer_can_be_read_after_its_runtime_has_ended() {
     }));
     let client = Client::new();
     let request = Request::get(&server.url).unwrap();
-    let mut answer = corehttp::block_on(client.stream(&request, &mut response)).unwrap().unwrap();
+    let mut answer = corehttp::block_on(client.open_response(&request, &mut response)).unwrap().unwrap();
     let read = corehttp::block_on(async {
         let mut body = Vec::new();
         while let Some(chunk) = answer.chunk().await? {
@@ -953,7 +953,7 @@ fn a_stream_may_use_its_client_when_it_is_dropped() {
 
 /// Dials streams of which the first to be dropped reads an answer to its end.
 #[derive(Clone, Default)]
-struct ReadingDialer(Arc<Mutex<Option<Answer>>>);
+struct ReadingDialer(Arc<Mutex<Option<ResponseReader>>>);
 
 impl Dialer for ReadingDialer {
     type Stream = Rigged;
@@ -977,7 +977,7 @@ fn a_connection_that_comes_to_rest_while_its_runtime_ends_is_closed() {
     let dialer = ReadingDialer::default();
     let client = Client::builder().dialer(dialer.clone()).build();
     corehttp::block_on(async {
-        let answer = client.stream(&get(), &mut Response::new()).await.unwrap();
+        let answer = client.open_response(&get(), &mut Response::new()).await.unwrap();
         assert_eq!(ask(&client, &get()).await.unwrap().0, 200);
         assert_eq!((client.idle(), client.busy()), (1, 1));
         *dialer.0.lock().unwrap() = Some(answer);
@@ -1056,7 +1056,7 @@ async fn ask_by(way: Way, client: Client) -> Result<(), ClientError> {
     let (mut request, mut response) = (Request::get("http://a/way").unwrap(), Response::new());
     match way {
         Way::Stream => {
-            let mut answer = client.stream(&request, &mut response).await?;
+            let mut answer = client.open_response(&request, &mut response).await?;
             while answer.chunk().await?.is_some() {}
         }
         Way::Open => {
@@ -1116,7 +1116,7 @@ async fn row_85_every_way_to_ask_frees_its_place_when_dropped() {
 async fn a_caller_dropped_in_the_queue_is_skipped() {
     let (stage, mut response) = (numbered(), Response::new());
     let client = stage.builder().connections_per_host_max(1).build();
-    let held = client.stream(&get(), &mut response).await.unwrap();
+    let held = client.open_response(&get(), &mut response).await.unwrap();
     let waits = || {
         let client = client.clone();
         tokio::spawn(async move { ask(&client, &get()).await.unwrap() })

@@ -95,7 +95,7 @@ async fn an_answer_tells_the_url_that_redirects_led_to() {
         assert_eq!(response.url.as_deref(), Some(expected), "{location}");
         client.send(&get("http://a/end"), &mut response).await.unwrap();
         assert_eq!(response.url, None, "{location}");
-        client.stream(&get("http://a/"), &mut response).await.unwrap();
+        client.open_response(&get("http://a/"), &mut response).await.unwrap();
         assert_eq!(response.url.as_deref(), Some(expected), "{location}");
         let own = client.redirects(Redirects::Return);
         own.send(&get("http://a/"), &mut response).await.unwrap();
@@ -517,7 +517,7 @@ async fn after_a_redirect_an_error_says_that_the_request_was_sent() {
                 (expected, true),
                 "{status} {location:?}: {error:?}"
             );
-            let error = client.stream(&ask, &mut response).await.map(drop).unwrap_err();
+            let error = client.open_response(&ask, &mut response).await.map(drop).unwrap_err();
             assert_eq!(
                 (error.phase(), error.is_sent()),
                 (expected, true),
@@ -636,6 +636,6 @@ async fn the_last_answer_has_nothing_of_the_redirects() {
         assert_eq!((response.status.as_u16(), response.body.bytes()), (200, &b"ok"[..]));
         assert_eq!((response.headers.len(), response.trailers.len()), (1, 0));
     }
-    let mut answer = client.stream(&get("http://a/"), &mut response).await.unwrap();
+    let mut answer = client.open_response(&get("http://a/"), &mut response).await.unwrap();
     assert_eq!((answer.chunk().await.unwrap(), stage.dialed().len()), (Some(&b"ok"[..]), 1));
 }

@@ -197,7 +197,7 @@ async fn a_trace_has_no_content_and_tells_no_secrets_9110_9_3_8() {
         let mut request = Request::new(Method::Trace, "http://a/").unwrap();
         set(&mut request);
         refuse(client.send(&request, &mut response).await, &format!("send {number}"));
-        refuse(client.stream(&request, &mut response).await.map(drop), &format!("stream {number}"));
+        refuse(client.open_response(&request, &mut response).await.map(drop), &format!("stream {number}"));
         refuse(client.upgrade(&request, &mut response).await.map(drop), &format!("upgrade {number}"));
         refuse(host.send(&request, &mut response).await, &format!("host {number}"));
         if number < 2 {
@@ -325,11 +325,11 @@ async fn a_request_that_is_refused_leaves_no_answer_behind() {
         response.set_text("of another answer");
         let refused = match way {
             0 => host.send(&elsewhere, &mut response).await,
-            1 => host.stream(&elsewhere, &mut response).await.map(drop),
+            1 => host.open_response(&elsewhere, &mut response).await.map(drop),
             2 => host.upgrade(&elsewhere, &mut response).await.map(drop),
             3 => pipeline.send(&elsewhere, &mut response).await,
             4 => balancer.send(&elsewhere, &mut response).await,
-            5 => balancer.stream(&elsewhere, &mut response).await.map(drop),
+            5 => balancer.open_response(&elsewhere, &mut response).await.map(drop),
             _ => balancer.upgrade(&elsewhere, &mut response).await.map(drop),
         };
         assert!(matches!(refused.unwrap_err().cause(), ClientCause::Origin), "{way}");
@@ -577,7 +577,8 @@ async fn a_refused_expectation_is_dropped_and_the_request_sent_again_9110_10_1_1
         // Through a host as well, and piece by piece.
         let mut request = expecting();
         set(&mut request);
-        let mut answer = client.host("http://a").unwrap().stream(&request, &mut response).await.unwrap();
+        let mut answer =
+            client.host("http://a").unwrap().open_response(&request, &mut response).await.unwrap();
         assert_eq!(answer.chunk().await.unwrap(), Some(&b"hello"[..]));
     }
 }

@@ -42,7 +42,7 @@ async fn check(client: &Client, base: &str) {
             post = large(&format!("{base}/echo"), is_stream).0;
             post.headers.set("expect", "100-continue").unwrap();
             let mut response = Response::new();
-            let mut answer = client.stream(&post, &mut response).await.unwrap();
+            let mut answer = client.open_response(&post, &mut response).await.unwrap();
             let mut heard = String::new();
             answer.read_to_string(&mut heard).await.unwrap();
             assert!(heard == body);
@@ -226,7 +226,7 @@ async fn a_proxy_written_by_hand_streams_both_ways() {
             call.write_all(chunk).await?;
         }
         let mut answer = call.finish(&mut ctx.response).await?;
-        let mut out = ctx.stream().await?;
+        let mut out = ctx.body_writer().await?;
         while let Some(chunk) = answer.chunk().await? {
             out.write_all(chunk).await?;
         }

@@ -29,7 +29,7 @@ async fn a_body_is_read_as_it_comes_and_then_its_connection_is_kept() {
         for cut in 0..=wire.len() {
             let (stage, mut response) = (cutting(wire, cut), Response::new());
             let client = stage.client();
-            let mut answer = client.stream(&get(), &mut response).await.unwrap();
+            let mut answer = client.open_response(&get(), &mut response).await.unwrap();
             assert_eq!((response.status.as_u16(), response.body.len(), client.busy()), (200, 0, 1));
             let mut body = Vec::new();
             while let Some(chunk) = answer.chunk().await.unwrap() {
@@ -39,7 +39,7 @@ async fn a_body_is_read_as_it_comes_and_then_its_connection_is_kept() {
             assert_eq!((&body[..], client.idle(), client.busy()), (&b"hello"[..], 1, 0), "cut at {cut}");
             assert_eq!(answer.trailers().text("x-sum"), (wire == CHUNKED).then_some("1"));
             assert_eq!(answer.chunk().await.unwrap(), None, "it stays at its end");
-            let mut answer = client.stream(&get(), &mut response).await.unwrap();
+            let mut answer = client.open_response(&get(), &mut response).await.unwrap();
             let (mut some, mut all) = ([0; 2], String::new());
             assert_eq!(answer.read(&mut []).await.unwrap(), 0);
             answer.read_exact(&mut some).await.unwrap();
@@ -59,7 +59,7 @@ async fn an_answer_without_a_body_gives_its_connection_back_at_once() {
     ] {
         let (client, mut response) = (Stage::always(wire).client(), Response::new());
         let mut answer =
-            client.stream(&Request::new(method, "http://a/").unwrap(), &mut response).await.unwrap();
+            client.open_response(&Request::new(method, "http://a/").unwrap(), &mut response).await.unwrap();
         assert_eq!((client.idle(), client.busy()), (1, 0));
         assert_eq!(answer.chunk().await.unwrap(), None);
     }
@@ -75,7 +75,7 @@ async fn row_84_an_answer_that_is_dropped_half_way_closes_its_connection() {
                 peer.hear_all().await
             });
             let (client, mut response) = (stage.client(), Response::new());
-            let mut answer = client.stream(&get(), &mut response).await.unwrap();
+            let mut answer = client.open_response(&get(), &mut response).await.unwrap();
             for _ in 0..reads {
                 assert!(answer.chunk().await.unwrap().is_some());
             }
@@ -95,13 +95,13 @@ async fn row_84_an_answer_that_is_dropped_half_way_closes_its_connection() {
 async fn an_answer_that_is_dropped_at_its_last_byte_gives_its_connection_back() {
     for (most, idle) in [(4, 0), (5, 1), (6, 1)] {
         let (client, mut response) = (Stage::always(SIZED).client(), Response::new());
-        let mut answer = client.stream(&get(), &mut response).await.unwrap();
+        let mut answer = client.open_response(&get(), &mut response).await.unwrap();
         assert_eq!(answer.read(&mut vec![0; most]).await.unwrap(), most.min(5));
         drop(answer);
         assert_eq!((client.idle(), client.busy()), (idle, 0), "{most}");
     }
     let (client, mut response) = (Stage::always(SIZED).client(), Response::new());
-    let mut answer = client.stream(&get(), &mut response).await.unwrap();
+    let mut answer = client.open_response(&get(), &mut response).await.unwrap();
     assert_eq!(answer.chunk().await.unwrap(), Some(&b"hello"[..]));
     drop(answer);
     assert_eq!((client.idle(), client.busy()), (1, 0));
@@ -120,7 +120,7 @@ async fn a_streamed_body_that_broke_stays_an_error() {
             peer.say(wire).await
         });
         let (client, mut response) = (stage.client(), Response::new());
-        let mut answer = client.stream(&get(), &mut response).await.unwrap();
+        let mut answer = client.open_response(&get(), &mut response).await.unwrap();
         let error = loop {
             match answer.chunk().await {
                 Ok(chunk) => assert!(chunk.is_some(), "{wire:?} has no end"),
@@ -282,7 +282,7 @@ async fn an_upgrade_has_to_be_asked_for_and_granted_9110_7_8() {
     }
     let switches = Stage::always(SWITCHING);
     let client = switches.client();
-    let error = client.stream(&get(), &mut response).await.unwrap_err();
+    let error = client.open_response(&get(), &mut response).await.unwrap_err();
     assert!(matches!(error.cause(), ClientCause::Upgrade), "{error:?}");
     let error = client.open(&post()).await.unwrap().finish(&mut response).await.unwrap_err();
     assert!(matches!(error.cause(), ClientCause::Upgrade), "{error:?}");
@@ -292,7 +292,7 @@ async fn an_upgrade_has_to_be_asked_for_and_granted_9110_7_8() {
     let client = exact.client();
     assert_eq!(ask(&client, &upgrade()).await.unwrap().0, 101);
     assert_eq!((client.idle(), client.busy()), (0, 0), "a connection that speaks something else is not kept");
-    drop(client.stream(&upgrade(), &mut response).await.unwrap());
+    drop(client.open_response(&upgrade(), &mut response).await.unwrap());
     let call = client.open(&upgrade()).await.unwrap();
     drop(call.finish(&mut response).await.unwrap());
     assert_eq!((client.idle(), client.busy(), exact.dialed().len()), (0, 0, 3));
@@ -412,7 +412,7 @@ async fn bodies_larger_than_all_buffers_are_streamed_both_ways() {
     });
     let (client, mut request, mut response) = (stage.client(), post(), Response::new());
     request.body.set_stream(repeat(b'x').take(LARGE), Some(LARGE));
-    let mut answer = client.stream(&request, &mut response).await.unwrap();
+    let mut answer = client.open_response(&request, &mut response).await.unwrap();
     let mut read = 0;
     while let Some(chunk) = answer.chunk().await.unwrap() {
         assert!(chunk.len() <= 256 << 10);
@@ -438,7 +438,7 @@ async fn an_answer_that_is_not_read_holds_the_server_back() {
         }
     });
     let (client, mut response) = (stage.client(), Response::new());
-    let mut answer = client.stream(&get(), &mut response).await.unwrap();
+    let mut answer = client.open_response(&get(), &mut response).await.unwrap();
     assert!(answer.chunk().await.unwrap().is_some());
     tokio::time::sleep(Duration::from_secs(60)).await;
     let most = *written.borrow();

@@ -112,7 +112,7 @@ async fn a_streamed_body_has_the_same_timeouts() {
     {
         let client = dripping(SIZED, drop, SECOND).builder().timeout(total).build();
         let (mut response, start) = (Response::new(), Instant::now());
-        let mut answer = client.stream(&get(), &mut response).await.unwrap();
+        let mut answer = client.open_response(&get(), &mut response).await.unwrap();
         let error = loop {
             match answer.chunk().await {
                 Ok(chunk) => assert!(chunk.is_some()),
@@ -126,7 +126,7 @@ async fn a_streamed_body_has_the_same_timeouts() {
     }
     let slow_reader = Stage::always("HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nslow").client();
     let mut response = Response::new();
-    let mut answer = slow_reader.stream(&get(), &mut response).await.unwrap();
+    let mut answer = slow_reader.open_response(&get(), &mut response).await.unwrap();
     sleep(1000 * SECOND).await;
     assert_eq!(answer.chunk().await.unwrap(), Some(&b"slow"[..]), "a caller may read late");
     sleep(1000 * SECOND).await;
@@ -426,7 +426,7 @@ async fn an_answer_that_comes_early_was_not_waited_for() {
     };
     client.send(&request, &mut response).await.unwrap();
     assert_eq!(seconds(&response), [3, 0, 4]);
-    let mut answer = client.stream(&request, &mut response).await.unwrap();
+    let mut answer = client.open_response(&request, &mut response).await.unwrap();
     assert_eq!(seconds(&response), [3, 0, 0]);
     while answer.chunk().await.unwrap().is_some() {}
     request.headers.set("content-length", 1 << 20).unwrap();

@@ -1,6 +1,6 @@
-use corehttp::{Context, Reader, Server};
+use corehttp::{Context, BodyReader, Server};
 
-fn keep(_: Reader<'static>) {}
+fn keep(_: BodyReader<'static>) {}
 
 fn handler(ctx: &mut Context) {
     keep(ctx.body_reader());

@@ -280,7 +280,7 @@ fn unchanged(ctx: &mut Context) {
 /// As a gateway forwards it. Such an answer once kept its strong tag.
 async fn streams_unchanged(ctx: &mut Context) -> corehttp::Result {
     unchanged(ctx);
-    Ok(ctx.stream().await?.finish().await?)
+    Ok(ctx.body_writer().await?.finish().await?)
 }
 
 /// With the length of the answer to GET.
@@ -399,7 +399,7 @@ const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n";
 async fn streams(ctx: &mut Context) -> corehttp::Result {
     ctx.response.headers.set("content-type", "text/html")?;
     ctx.response.headers.set("content-length", page().len())?;
-    let mut out = ctx.stream().await?;
+    let mut out = ctx.body_writer().await?;
     for line in page().split_inclusive('\n') {
         out.write_all(line.as_bytes()).await?;
     }
@@ -529,7 +529,7 @@ fn flushed_content_arrives_at_once() {
     let may_go_on = Arc::new(tokio::sync::Mutex::new(may_go_on));
     let writes = async move |ctx: &mut Context| -> corehttp::Result {
         ctx.response.headers.set("content-type", "text/event-stream")?;
-        let mut out = ctx.stream().await?;
+        let mut out = ctx.body_writer().await?;
         for _ in 0..3 {
             out.write_all(b"data: ").await?;
             out.write_all(b"tick\n\n").await?;
@@ -621,7 +621,7 @@ fn a_transform_sees_the_head_and_all_that_is_written() {
                 if is_around {
                     ctx.response.headers.set("x-around", 1)?;
                 }
-                let mut out = ctx.stream().await?;
+                let mut out = ctx.body_writer().await?;
                 out.flush().await?;
                 for word in words {
                     out.write_all(word.as_bytes()).await?;
@@ -652,7 +652,7 @@ fn a_transform_sees_the_head_and_all_that_is_written() {
 fn nothing_follows_the_end_or_the_error_of_a_transform() {
     let handler = |word: &'static str| {
         let page = async move |ctx: &mut Context| -> corehttp::Result {
-            let mut out = ctx.stream().await?;
+            let mut out = ctx.body_writer().await?;
             out.write_all(b"one").await?;
             let ended =
                 if word.is_empty() { out.shutdown().await } else { out.write_all(word.as_bytes()).await };
@@ -676,7 +676,7 @@ fn nothing_follows_the_end_or_the_error_of_a_transform() {
 fn trailers_describe_the_coded_content_9530_4() {
     let page = async |ctx: &mut Context| -> corehttp::Result {
         ctx.response.headers.set("content-type", "text/html")?;
-        let (mut trailers, mut out) = (Headers::new(), ctx.stream().await?);
+        let (mut trailers, mut out) = (Headers::new(), ctx.body_writer().await?);
         trailers.set("content-digest", "x")?;
         trailers.set("x-own", "x")?;
         out.write_all(page().as_bytes()).await?;
@@ -740,7 +740,7 @@ fn an_outer_transform_gets_the_coded_content() {
         if around == "around" {
             ctx.response.headers.set("x-around", 1)?;
         }
-        let mut out = ctx.stream().await?;
+        let mut out = ctx.body_writer().await?;
         for word in ["one ", "two ", "three"] {
             out.write_all(word.as_bytes()).await?;
             out.flush().await?;
@@ -775,7 +775,7 @@ fn an_endless_stream_gives_others_their_turn() {
             return Ok(());
         }
         ctx.response.headers.set("content-type", "text/plain")?;
-        let mut out = ctx.stream().await?;
+        let mut out = ctx.body_writer().await?;
         loop {
             out.write_all(&[b'a'; 16 << 10]).await?;
             PIECES.fetch_add(1, Relaxed);

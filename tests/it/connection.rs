@@ -59,7 +59,7 @@ async fn answer(ctx: &mut Context, path: &str, saw: &str) -> corehttp::Result {
             if path == "/written-sized" {
                 response.headers.set("content-length", saw.len())?;
             }
-            let mut out = ctx.stream().await?;
+            let mut out = ctx.body_writer().await?;
             // An empty chunk would be the last one.
             out.write_all(b"").await?;
             out.write_all(saw.as_bytes()).await?;
@@ -68,7 +68,7 @@ async fn answer(ctx: &mut Context, path: &str, saw: &str) -> corehttp::Result {
         }
         "/written-204" | "/written-205" | "/written-304" => {
             response.status = Status::new(path[9..].parse()?).unwrap();
-            let mut out = ctx.stream().await?;
+            let mut out = ctx.body_writer().await?;
             out.write_all(saw.as_bytes()).await?;
             out.finish().await?;
         }

@@ -32,7 +32,7 @@ impl Handler for App {
                 ctx.body_reader().chunk().await?;
                 ctx.response.set_text("fine");
             }
-            "/streamed" => return Ok(ctx.stream().await?.finish().await?),
+            "/streamed" => return Ok(ctx.body_writer().await?.finish().await?),
             "/large" => ctx.response.body.set_bytes(vec![b'a'; LARGE]),
             "/large/file" => {
                 let file = tempfile::tempfile()?;
@@ -40,7 +40,7 @@ impl Handler for App {
                 ctx.response.body.file(Arc::new(file), 0..LARGE as u64);
             }
             "/large/stream" => {
-                let mut out = ctx.stream().await?;
+                let mut out = ctx.body_writer().await?;
                 out.write_all(&vec![b'a'; LARGE]).await?;
                 return Ok(out.finish().await?);
             }
@@ -130,7 +130,7 @@ fn a_body_is_not_read_on_behind_what_was_discarded() {
     let app = with_plan(
         |_| BodyPlan::Stream,
         async |ctx: &mut Context| -> corehttp::Result {
-            let mut out = ctx.stream().await?;
+            let mut out = ctx.body_writer().await?;
             out.write_all(&vec![b'a'; LARGE]).await?;
             out.finish().await?;
             let read = ctx.body_reader().chunk().await.map(|chunk| chunk.map(<[u8]>::len));
@@ -260,7 +260,7 @@ fn a_peer_that_reads_slowly_gets_all_of_its_answer() {
             "/file" => ctx.response.body.file(file.clone(), 0..LEN as u64),
             "/bytes" => ctx.response.body.set_bytes(vec![0; LEN]),
             _ => {
-                let mut out = ctx.stream().await?;
+                let mut out = ctx.body_writer().await?;
                 out.write_all(&vec![0; LEN]).await?;
                 out.finish().await?;
             }

@@ -33,7 +33,7 @@ async fn app(ctx: &mut Context) -> corehttp::Result {
         "/hangs" => std::future::pending().await,
         "/unfinished" => {
             ctx.response.headers.set("content-length", 9)?;
-            ctx.stream().await?.write_all(b"half").await?;
+            ctx.body_writer().await?.write_all(b"half").await?;
         }
         "/source" => ctx.response.body.set_stream(&b"half"[..], Some(9)),
         "/reads" => _ = ctx.body_reader().read_to_end(&mut Vec::new()).await?,

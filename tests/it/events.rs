@@ -217,7 +217,7 @@ fn a_peer_that_asked_for_the_head_and_is_gone_is_an_error() {
         }
     };
     let writes = async |ctx: &mut Context| -> corehttp::Result {
-        let mut out = ctx.stream().await?;
+        let mut out = ctx.body_writer().await?;
         loop {
             out.write_all(b"tick").await?;
             sleep(Duration::from_millis(1)).await;
@@ -300,7 +300,7 @@ fn a_reader_follows_a_stream_from_one_connection_to_the_next_html_9_2_4() {
     let reads = async {
         let (client, mut count) = (Client::new(), 0);
         for _ in 0..3 {
-            let mut events = EventReader::new(client.stream(&request, &mut response).await.unwrap());
+            let mut events = EventReader::new(client.open_response(&request, &mut response).await.unwrap());
             loop {
                 let event = tokio::select! {
                     biased;

@@ -117,7 +117,7 @@ mod errors {
             let fails = move |_: &mut Context| -> corehttp::Result { Err(early.into()) };
             let streams = async move |ctx: &mut Context| -> corehttp::Result {
                 ctx.response.status = early;
-                let mut out = ctx.stream().await?;
+                let mut out = ctx.body_writer().await?;
                 out.write_all(b"text").await?;
                 Ok(out.finish().await?)
             };
@@ -151,7 +151,7 @@ mod errors {
         let served = Served::with(
             |server| refusals.of(server),
             async |ctx: &mut Context| -> corehttp::Result {
-                let mut out = ctx.stream().await?;
+                let mut out = ctx.body_writer().await?;
                 out.write_all(b"half").await?;
                 out.flush().await?;
                 Err(Error::new(Status::CONFLICT, "secret"))
@@ -309,7 +309,7 @@ mod panics {
                 resume_unwind(Box::new("without a trace"))
             }
             "/streaming" => {
-                let mut out = ctx.stream().await?;
+                let mut out = ctx.body_writer().await?;
                 out.write_all(b"half").await?;
                 out.flush().await?;
                 resume_unwind(Box::new("without a trace"))
@@ -431,7 +431,7 @@ mod panics {
             }
             "/streamed" => {
                 *transform = Some(Box::new(Fragile));
-                let mut out = ctx.stream().await?;
+                let mut out = ctx.body_writer().await?;
                 out.write_all(b"well").await?;
                 out.finish().await?;
             }
@@ -774,7 +774,7 @@ mod peer_closed {
     fn a_writer_hears_that_its_peer_has_left() {
         let (sender, ends) = channel();
         let served = Served::new(streaming(async move |ctx: &mut Context| -> corehttp::Result {
-            let mut out = ctx.stream().await?;
+            let mut out = ctx.body_writer().await?;
             out.write_all(b"begun").await?;
             out.peer_closed().await;
             sender.send("closed").unwrap();
@@ -797,7 +797,7 @@ mod peer_closed {
         let done = Arc::new(Semaphore::new(0));
         let work = done.clone();
         let served = Served::new(async move |ctx: &mut Context| -> corehttp::Result {
-            let mut out = ctx.stream().await?;
+            let mut out = ctx.body_writer().await?;
             out.write_all(b"begun").await?;
             tokio::select! {
                 () = out.peer_closed() => out.write_all(b"closed").await?,
@@ -1148,7 +1148,7 @@ mod informational {
                     "{code}"
                 );
             }
-            ctx.stream().await?.finish().await?;
+            ctx.body_writer().await?.finish().await?;
             assert!(
                 ctx.informational(Status::EARLY_HINTS, &Headers::new()).await.is_err(),
                 "the answer has left"

@@ -333,7 +333,7 @@ impl Handler for Application {
             "Missing" => return Err(Status::NOT_FOUND.into()),
             "Panics" => panic_quietly(),
             "Breaks" => {
-                let mut out = ctx.stream().await?;
+                let mut out = ctx.body_writer().await?;
                 out.write_all(tag.as_bytes()).await?;
                 out.flush().await?;
                 panic_quietly();
@@ -373,7 +373,7 @@ async fn send_back(ctx: &mut Context, tag: &str) -> corehttp::Result {
         content.extend_from_slice(chunk);
     }
     let echo = echo(tag, &content, body.trailers());
-    let mut out = ctx.stream().await?;
+    let mut out = ctx.body_writer().await?;
     for piece in echo.as_bytes().chunks(1000) {
         out.write_all(piece).await?;
     }

@@ -140,7 +140,7 @@ async fn app(ctx: &mut Context) -> Result {
         ctx.response.headers.set("asked", "HEAD")?;
     }
     if ctx.request.path().len() == 4 {
-        let mut out = ctx.stream().await?;
+        let mut out = ctx.body_writer().await?;
         out.write_all(b"fi").await?;
         out.flush().await?;
         out.write_all(b"ne").await?;
@@ -452,7 +452,7 @@ async fn panics(ctx: &mut Context) -> Result {
         "/later" => tokio::task::yield_now().await,
         "/while-reading" => drop(ctx.body_reader().chunk().await?),
         "/while-writing" => {
-            let mut out = ctx.stream().await?;
+            let mut out = ctx.body_writer().await?;
             out.write_all(b"half").await?;
             out.flush().await?;
         }

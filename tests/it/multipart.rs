@@ -852,7 +852,7 @@ mod written {
 
     fn attached(form: Form) -> Request {
         let mut request = Request::post("http://a/").unwrap();
-        form.attach(&mut request).unwrap();
+        request.set_multipart(form).unwrap();
         request
     }
 
@@ -890,8 +890,8 @@ mod written {
         ];
         let mut form = Form::new();
         for name in names {
-            form.text(name, name).unwrap();
-            form.file(name, name, "text/plain", name.as_bytes().to_vec()).unwrap();
+            form.append_text(name, name).unwrap();
+            form.append_file(name, name, "text/plain", name.as_bytes().to_vec()).unwrap();
         }
         let expected: Found = names
             .iter()
@@ -905,8 +905,8 @@ mod written {
     #[test]
     fn names_are_escaped_as_by_browsers_but_for_backslashes() {
         let mut form = Form::new();
-        form.text("a\"\r\n%22", "1").unwrap();
-        form.file("f", "\\\"\n.txt", "text/plain", &b"2"[..]).unwrap();
+        form.append_text("a\"\r\n%22", "1").unwrap();
+        form.append_file("f", "\\\"\n.txt", "text/plain", &b"2"[..]).unwrap();
         let request = attached(form);
         let boundary = request.headers.content_type().unwrap().split_once("boundary=").unwrap().1;
         let expected = format!(
@@ -922,15 +922,15 @@ mod written {
     fn a_part_may_have_fields_of_its_own_rfc7578_4_4() {
         let (mut form, mut fields) = (Form::new(), Headers::new());
         fields.set("content-type", "application/json").unwrap();
-        form.part("json", None, &fields, r#"{"a":1}"#).unwrap();
+        form.append_part("json", None, &fields, r#"{"a":1}"#).unwrap();
         fields.set("x-own", b"caf\xe9").unwrap();
         fields.set("Content-Disposition", "attachment; name=evil").unwrap();
-        form.part("file", Some("a.json"), &fields, vec![b'2'; 3]).unwrap();
+        form.append_part("file", Some("a.json"), &fields, vec![b'2'; 3]).unwrap();
         let mut body = Body::new();
         body.set_stream(&b"streamed"[..], Some(8));
-        form.part("stream", None, &Headers::new(), body).unwrap();
-        form.text("text", "4").unwrap();
-        let refused = form.part("a\0", None, &fields, "").unwrap_err();
+        form.append_part("stream", None, &Headers::new(), body).unwrap();
+        form.append_text("text", "4").unwrap();
+        let refused = form.append_part("a\0", None, &fields, "").unwrap_err();
         assert!(matches!(refused, InvalidField::Value(_)), "{refused}");
         let mut request = attached(form);
         let length = request.body.known_len().unwrap();
@@ -982,16 +982,19 @@ mod written {
     fn names_and_types_cannot_break_out() {
         let mut form = Form::new();
         for name in ["a\0", "\x07", "\x7f"] {
-            assert!(matches!(form.text(name, ""), Err(InvalidField::Value(_))), "{name:?}");
-            assert!(matches!(form.file("a", name, "a/b", ""), Err(InvalidField::Value(_))), "{name:?}");
+            assert!(matches!(form.append_text(name, ""), Err(InvalidField::Value(_))), "{name:?}");
+            assert!(
+                matches!(form.append_file("a", name, "a/b", ""), Err(InvalidField::Value(_))),
+                "{name:?}"
+            );
         }
         for content_type in ["a/b\r\nx: y", "a/b\n", "\0"] {
             assert!(
-                matches!(form.file("a", "b", content_type, ""), Err(InvalidField::Value(_))),
+                matches!(form.append_file("a", "b", content_type, ""), Err(InvalidField::Value(_))),
                 "{content_type:?}"
             );
             assert!(matches!(
-                form.stream("a", "b", content_type, &b""[..], None),
+                form.append_stream("a", "b", content_type, &b""[..], None),
                 Err(InvalidField::Value(_))
             ));
         }
@@ -1009,12 +1012,12 @@ mod written {
         let refusals = Refusals::default();
         let answer = move |ctx: &mut Context| -> corehttp::Result {
             let mut form = Form::new();
-            form.text("t", "text")?;
+            form.append_text("t", "text")?;
             for (content, len) in streams {
-                form.stream("s", "f", "a/b", content.as_bytes(), *len)?;
+                form.append_stream("s", "f", "a/b", content.as_bytes(), *len)?;
             }
             let mut request = Request::get("/")?;
-            form.attach(&mut request)?;
+            request.set_multipart(form)?;
             ctx.response.headers.set("content-type", request.headers.content_type().unwrap_or_default())?;
             ctx.response.body = request.body;
             Ok(())
@@ -1062,10 +1065,10 @@ mod written {
         let url = format!("http://{}/", served.addr());
         let check = |content: &'static [u8], len: Option<u64>| {
             let mut form = Form::new();
-            form.text("text", "hello").unwrap();
-            form.stream("s", "f", "a/b", content, len).unwrap();
+            form.append_text("text", "hello").unwrap();
+            form.append_stream("s", "f", "a/b", content, len).unwrap();
             let mut request = Request::post(&url).unwrap();
-            form.attach(&mut request).unwrap();
+            request.set_multipart(form).unwrap();
             let mut response = Response::new();
             corehttp::block_on(Client::new().send(&request, &mut response)).unwrap().unwrap();
             let (length, heard) = response.body.text().unwrap().split_once(';').unwrap();

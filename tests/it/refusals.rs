@@ -37,7 +37,7 @@ async fn app(ctx: &mut Context) -> corehttp::Result {
         }
         "/panics" => panic!("as told"),
         "/cut" => {
-            let mut out = ctx.stream().await?;
+            let mut out = ctx.body_writer().await?;
             out.write_all(b"half of").await?;
             return Err(std::io::Error::other("as told").into());
         }

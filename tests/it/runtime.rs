@@ -567,7 +567,7 @@ fn counts(set: impl FnOnce(Server) -> Server, talk: impl FnOnce(&Served)) -> Ser
             "/panic" => std::panic::resume_unwind(Box::new("quietly")),
             "/read" => drop(ctx.body_reader().read_to_end(&mut Vec::new()).await?),
             "/write" => {
-                let mut out = ctx.stream().await?;
+                let mut out = ctx.body_writer().await?;
                 loop {
                     out.write_all(&[0; 1 << 16]).await?;
                 }

@@ -120,7 +120,7 @@ fn what_a_stream_holds_back_leaves_while_the_handler_waits() {
     paused(async {
         let (mut near, far) = tokio::io::duplex(16);
         let service = Server::new().service(async |ctx: &mut Context| -> corehttp::Result {
-            let mut out = ctx.stream().await?;
+            let mut out = ctx.body_writer().await?;
             out.write_all(b"news").await?;
             pending().await
         });
@@ -249,7 +249,7 @@ fn without_a_connection_the_peer_waits_for_its_answer() {
 fn a_connection_that_fails_under_a_handler_has_ended_early() {
     run(async {
         let endless = async |ctx: &mut Context| -> corehttp::Result {
-            let mut out = ctx.stream().await?;
+            let mut out = ctx.body_writer().await?;
             loop {
                 out.write_all(b"and so on").await?;
                 out.flush().await?;
@@ -274,7 +274,7 @@ fn a_connection_that_its_handler_ends_has_ended_early() {
                     std::panic::resume_unwind(Box::new("quietly"));
                 }
                 let is_bare = ctx.request.path() == "/cuts-barely";
-                ctx.stream().await?.write_all(b"half of it").await?;
+                ctx.body_writer().await?.write_all(b"half of it").await?;
                 Err(if is_bare { Status::NOT_FOUND.into() } else { io::Error::other("as told").into() })
             });
             let (mut near, serving) = connect(&service);

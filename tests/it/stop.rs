@@ -290,7 +290,7 @@ fn an_answer_that_is_cut_does_not_look_whole() {
     let gate = Gate::new();
     let inner = gate.clone();
     let served = Served::new(async move |ctx: &mut Context| -> corehttp::Result {
-        let mut out = ctx.stream().await?;
+        let mut out = ctx.body_writer().await?;
         out.write_all(b"half").await?;
         out.flush().await?;
         inner.pass().await;
@@ -399,7 +399,7 @@ fn a_signal_gives_no_more_than_its_grace() {
 #[test]
 fn a_writer_sees_that_the_server_stops() {
     let served = Served::new(async |ctx: &mut Context| -> corehttp::Result {
-        let mut out = ctx.stream().await?;
+        let mut out = ctx.body_writer().await?;
         out.write_all(if out.is_stopping() { b"stopping" } else { b"going on" }).await?;
         out.flush().await?;
         while !out.is_stopping() {
@@ -428,7 +428,7 @@ fn a_handler_that_waits_sees_that_the_server_stops() {
                 ctx.response.set_text("stopping");
             }
             "/streamed" => {
-                let mut out = ctx.stream().await?;
+                let mut out = ctx.body_writer().await?;
                 out.write_all(b"going on").await?;
                 stopping.await;
                 out.write_all(b", and done").await?;

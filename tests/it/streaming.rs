@@ -226,7 +226,7 @@ mod writing {
             if let Some(len) = len {
                 ctx.response.headers.set("content-length", len)?;
             }
-            let mut out = ctx.stream().await?;
+            let mut out = ctx.body_writer().await?;
             out.write_all(b"hello").await?;
             Ok(out.finish().await?)
         };
@@ -235,7 +235,7 @@ mod writing {
             if let Some(len) = len {
                 ctx.response.headers.set("content-length", len)?;
             }
-            let mut out = ctx.stream().await?;
+            let mut out = ctx.body_writer().await?;
             AsyncWriteExt::write_all(&mut out, b"hello").await?;
             AsyncWriteExt::flush(&mut out).await?;
             Ok(out.shutdown().await?)
@@ -308,7 +308,7 @@ mod writing {
         let going = go.clone();
         let served = Served::new(async move |ctx: &mut Context| -> corehttp::Result {
             ctx.response.headers.set("content-type", "text/event-stream")?;
-            let mut out = ctx.stream().await?;
+            let mut out = ctx.body_writer().await?;
             going.notified().await;
             for event in ["data: 1\n\n", "data: 2\n\n"] {
                 out.write_all(event.as_bytes()).await?;
@@ -351,7 +351,7 @@ mod writing {
         let (written, sourced) = (large.clone(), large.clone());
         let writes = Served::new(async move |ctx: &mut Context| -> corehttp::Result {
             ctx.response.headers.set("content-length", written.len())?;
-            let mut out = ctx.stream().await?;
+            let mut out = ctx.body_writer().await?;
             out.write_all(&written[..1_000_000]).await?;
             out.write_all(&written[1_000_000..]).await?;
             Ok(out.finish().await?)
@@ -490,7 +490,7 @@ mod failing {
     /// The answer of a handler that writes `parts` under a length of 5, and then finishes or not.
     async fn write(ctx: &mut Context, parts: &[&str], finish: bool) -> corehttp::Result {
         ctx.response.headers.set("content-length", 5)?;
-        let mut out = ctx.stream().await?;
+        let mut out = ctx.body_writer().await?;
         for part in parts {
             out.write_all(part.as_bytes()).await?;
         }
@@ -509,7 +509,7 @@ mod failing {
         // Though the length was right before.
         let overlooked = async |ctx: &mut Context| -> corehttp::Result {
             ctx.response.headers.set("content-length", 5)?;
-            let mut out = ctx.stream().await?;
+            let mut out = ctx.body_writer().await?;
             out.write_all(b"hello").await?;
             out.write_all(b"secret").await.unwrap_err();
             Ok(out.finish().await?)
@@ -520,7 +520,7 @@ mod failing {
     #[test]
     fn a_writer_that_is_not_finished_cuts_the_answer() {
         check(async |ctx: &mut Context| write(ctx, &["half"], false).await, UNFINISHED);
-        check(async |ctx: &mut Context| drop(ctx.stream().await), UNFINISHED);
+        check(async |ctx: &mut Context| drop(ctx.body_writer().await), UNFINISHED);
         let fails = async |ctx: &mut Context| -> corehttp::Result {
             write(ctx, &["half"], false).await?;
             Err(Status::NOT_FOUND.into())
@@ -528,7 +528,7 @@ mod failing {
         check(fails, "the handler failed: 404 Not Found");
         check(
             async |ctx: &mut Context| -> corehttp::Result {
-                let mut out = ctx.stream().await?;
+                let mut out = ctx.body_writer().await?;
                 out.write_all(b"half").await?;
                 Ok(out.flush().await?)
             },
@@ -540,11 +540,11 @@ mod failing {
     #[test]
     fn what_fails_after_the_end_of_an_answer_does_not_cut_it() {
         let late = async |ctx: &mut Context| -> corehttp::Result {
-            ctx.stream().await?.finish().await?;
+            ctx.body_writer().await?.finish().await?;
             Err(corehttp::Error::new(Status::CONFLICT, "late"))
         };
         let leaving = async |ctx: &mut Context| -> corehttp::Result {
-            let mut out = ctx.stream().await?;
+            let mut out = ctx.body_writer().await?;
             out.flush().await?;
             out.peer_closed().await;
             Ok(out.write_all(b"dropped").await?)
@@ -571,10 +571,10 @@ mod failing {
         let served = Served::new(async |ctx: &mut Context| -> corehttp::Result {
             ctx.informational(Status::EARLY_HINTS, &Headers::new()).await?;
             assert!(!ctx.has_answered());
-            ctx.stream().await?.finish().await?;
+            ctx.body_writer().await?.finish().await?;
             assert!(ctx.has_answered());
             for error in [
-                ctx.stream().await.err(),
+                ctx.body_writer().await.err(),
                 ctx.duplex().await.err(),
                 ctx.informational(Status::EARLY_HINTS, &Headers::new()).await.err(),
                 ctx.upgrade("x").await.err(),
@@ -658,7 +658,7 @@ mod trailers {
         check(
             async |ctx: &mut Context| -> corehttp::Result {
                 ctx.response.trailers.set("x-other", 1)?;
-                let mut out = ctx.stream().await?;
+                let mut out = ctx.body_writer().await?;
                 out.write_all(b"hello").await?;
                 Ok(out.finish_with(&sum()).await?)
             },
@@ -668,7 +668,7 @@ mod trailers {
         check(
             async |ctx: &mut Context| -> corehttp::Result {
                 ctx.response.trailers = sum();
-                let mut out = ctx.stream().await?;
+                let mut out = ctx.body_writer().await?;
                 out.write_all(b"hello").await?;
                 Ok(out.finish().await?)
             },
@@ -879,9 +879,9 @@ mod expectation {
         let fields = ["content-length: 27", "transfer-encoding: chunked"];
         let fails = |_: &mut Context| -> corehttp::Result { Err(Status::FORBIDDEN.into()) };
         let streams =
-            async |ctx: &mut Context| -> corehttp::Result { Ok(ctx.stream().await?.finish().await?) };
+            async |ctx: &mut Context| -> corehttp::Result { Ok(ctx.body_writer().await?.finish().await?) };
         let reads_late = async |ctx: &mut Context| -> corehttp::Result {
-            ctx.stream().await?.finish().await?;
+            ctx.body_writer().await?.finish().await?;
             let _ = ctx.body_reader().chunk().await;
             Ok(())
         };
@@ -1179,7 +1179,7 @@ mod tunnel {
                 ctx.response.headers.set("content-length", 9)?;
                 match ctx.request.headers.text("x-way") {
                     Some("stream") => {
-                        let mut out = ctx.stream().await?;
+                        let mut out = ctx.body_writer().await?;
                         out.write_all(b"no tunnel").await?;
                         Ok(out.finish().await?)
                     }
@@ -1257,7 +1257,7 @@ mod unread {
                 Way::Ignores => Ok(()),
                 Way::ReadsAByte => Ok(_ = ctx.body_reader().read(&mut [0]).await?),
                 Way::Fails => Err(Status::GONE.into()),
-                Way::Streams => Ok(ctx.stream().await?.finish().await?),
+                Way::Streams => Ok(ctx.body_writer().await?.finish().await?),
                 Way::Panics => std::panic::resume_unwind(Box::new("without a trace")),
                 Way::Refuses => unreachable!("it was refused"),
             }

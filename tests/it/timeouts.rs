@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use corehttp::{
-    BodyPlan, Context, Flush, IntoHandler, Response, Server, Timeouts, Transform, TransformAction, Writer,
-    with_plan,
+    BodyPlan, BodyWriter, Context, Flush, IntoHandler, Response, Server, Timeouts, Transform,
+    TransformAction, with_plan,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
 use tokio::task::yield_now;
@@ -424,7 +424,7 @@ const MUCH: usize = 1 << 20;
 fn a_write_without_progress_is_cut_off() {
     let buffered = |ctx: &mut Context| ctx.response.body.set_bytes(vec![b'x'; MUCH]);
     let streamed = async |ctx: &mut Context| -> corehttp::Result {
-        let mut out = ctx.stream().await?;
+        let mut out = ctx.body_writer().await?;
         let error = out.write_all(&vec![b'x'; MUCH]).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         Err(error.into())
@@ -457,7 +457,7 @@ fn a_body_is_never_whole_once_a_write_has_failed() {
         if coded.is_some() {
             ctx.transform = Some(Box::new(Held(Vec::new(), 0)));
         }
-        let (mut out, piece) = (ctx.stream().await?, [b'x'; 20_000]);
+        let (mut out, piece) = (ctx.body_writer().await?, [b'x'; 20_000]);
         let timed_out =
             |failed: io::Result<()>| assert_eq!(failed.unwrap_err().kind(), io::ErrorKind::TimedOut);
         let mut written = Ok(());
@@ -502,7 +502,7 @@ impl Transform for Held {
 fn a_flush_that_failed_leaves_no_part_of_a_chunk() {
     let stubborn = async |ctx: &mut Context| -> corehttp::Result {
         ctx.transform = Some(Box::new(Held(Vec::new(), usize::MAX)));
-        let mut out = ctx.stream().await?;
+        let mut out = ctx.body_writer().await?;
         for _ in 0..2 {
             out.write_all(&[b'x'; 20_000]).await?;
             assert_eq!(out.flush().await.unwrap_err().kind(), io::ErrorKind::TimedOut);
@@ -601,14 +601,14 @@ impl Wake for Own {
 /// with a waker of its own was once not, and waited for ever.
 #[test]
 fn parts_of_a_handler_with_wakers_of_their_own_go_on() {
-    async fn write(mut out: Writer<'_>, pieces: usize) -> io::Result<()> {
+    async fn write(mut out: BodyWriter<'_>, pieces: usize) -> io::Result<()> {
         for _ in 0..pieces {
             out.write_all(&[b'x'; 10_000]).await?;
         }
         out.finish().await
     }
     let one = async |ctx: &mut Context| -> corehttp::Result {
-        let out = ctx.stream().await?;
+        let out = ctx.body_writer().await?;
         Ok(apart(write(out, 6)).await?)
     };
     // What waits is sent at once when the peer reads, which it does before the server writes again, or after.
@@ -617,7 +617,7 @@ fn parts_of_a_handler_with_wakers_of_their_own_go_on() {
             for _ in 0..turns {
                 yield_now().await;
             }
-            let out = ctx.stream().await?;
+            let out = ctx.body_writer().await?;
             Ok(apart(write(out, 60)).await?)
         }
     };
@@ -684,7 +684,7 @@ fn a_connection_that_is_polled_with_ever_new_wakers_waits_in_peace() {
 #[test]
 fn a_part_of_a_handler_with_a_waker_of_its_own_is_cut_off_too() {
     let stalled = async |ctx: &mut Context| -> corehttp::Result {
-        let mut out = ctx.stream().await?;
+        let mut out = ctx.body_writer().await?;
         let writing = async {
             loop {
                 out.write_all(&[b'x'; 10_000]).await?;
@@ -768,7 +768,7 @@ fn a_handler_that_takes_too_long_is_dropped_rfc9110_15_6_4() {
 fn a_late_handler_that_has_begun_its_answer_is_cut_off() {
     let limited = Timeouts { handler: Some(Duration::from_secs(5)), ..defaults() };
     let half = async |ctx: &mut Context| -> corehttp::Result {
-        let mut out = ctx.stream().await?;
+        let mut out = ctx.body_writer().await?;
         out.write_all(b"half").await?;
         out.flush().await?;
         pending().await
@@ -858,7 +858,7 @@ fn a_wait_that_is_over_wakes_no_task() {
 #[test]
 fn a_flush_that_is_over_ends_no_later_write() {
     let pauses = async |ctx: &mut Context| -> corehttp::Result {
-        let mut out = ctx.stream().await?;
+        let mut out = ctx.body_writer().await?;
         out.flush().await?;
         pass(40).await;
         out.write_all(&[b'x'; 10_000]).await?;

@@ -352,7 +352,7 @@ fn only_a_whole_answer_ends_with_close_notify() {
     let secured = Secured::new();
     let served = secured.serve(async |ctx: &mut Context| -> corehttp::Result {
         ctx.response.headers.set("connection", "close")?;
-        let mut out = ctx.stream().await?;
+        let mut out = ctx.body_writer().await?;
         out.write_all(b"half").await?;
         out.flush().await?;
         Err(io::Error::other("no more"))?
@@ -758,7 +758,7 @@ async fn read_slowly(
 fn written_content_leaves_while_the_handler_waits() {
     let pause = Duration::from_secs(3600);
     let busy = async move |ctx: &mut Context| -> corehttp::Result {
-        let mut out = ctx.stream().await?;
+        let mut out = ctx.body_writer().await?;
         out.write_all(&[b'x'; 200_000]).await?;
         sleep(pause).await;
         Ok(out.finish().await?)
@@ -830,7 +830,7 @@ fn a_peer_that_closes_its_sending_half_is_answered_rfc9112_9_6() {
 fn a_peer_that_reads_nothing_is_cut_off_at_the_limit() {
     let secured = Secured::new();
     let streamed = async |ctx: &mut Context| -> corehttp::Result {
-        let mut out = ctx.stream().await?;
+        let mut out = ctx.body_writer().await?;
         loop {
             out.write_all(&[b'x'; 100_000]).await?;
         }

@@ -33,7 +33,7 @@ fn a_streamed_answer_leaves_in_one_write_if_nobody_waits() {
     for (pieces, size) in [(0, 0), (1, 1), (64, 31), (16, 4096), (3, 16 << 10)] {
         let piece = "x".repeat(size);
         let wired = Wired::new(async move |ctx: &mut Context| -> corehttp::Result {
-            let mut writer = ctx.stream().await?;
+            let mut writer = ctx.body_writer().await?;
             for _ in 0..pieces {
                 writer.write_all(piece.as_bytes()).await?;
             }
@@ -48,7 +48,7 @@ fn a_streamed_answer_leaves_in_one_write_if_nobody_waits() {
 #[test]
 fn written_content_leaves_when_the_handler_waits_or_flushes() {
     let waits = async |ctx: &mut Context| -> corehttp::Result {
-        let mut writer = ctx.stream().await?;
+        let mut writer = ctx.body_writer().await?;
         tokio::time::sleep(Duration::from_secs(1)).await;
         writer.write_all(b"one").await?;
         writer.write_all(b"two").await?;
@@ -57,7 +57,7 @@ fn written_content_leaves_when_the_handler_waits_or_flushes() {
     };
     check_writes(Wired::new(waits), &[0, "3\r\none\r\n3\r\ntwo\r\n".len(), "0\r\n\r\n".len()]);
     let flushes = async |ctx: &mut Context| -> corehttp::Result {
-        let mut writer = ctx.stream().await?;
+        let mut writer = ctx.body_writer().await?;
         writer.flush().await?;
         writer.write_all(b"one").await?;
         writer.flush().await?;
@@ -71,7 +71,7 @@ fn written_content_leaves_when_the_handler_waits_or_flushes() {
 fn a_long_stream_leaves_in_large_but_bounded_writes() {
     let piece = "x".repeat(10_000);
     let wired = Wired::new(async move |ctx: &mut Context| -> corehttp::Result {
-        let mut writer = ctx.stream().await?;
+        let mut writer = ctx.body_writer().await?;
         for _ in 0..100 {
             writer.write_all(piece.as_bytes()).await?;
         }

@@ -118,7 +118,7 @@ fn a_connection_that_never_waits_moves_only_so_much_a_turn() {
         Ok(())
     };
     let write = async |ctx: &mut Context| -> corehttp::Result {
-        let mut out = ctx.stream().await?;
+        let mut out = ctx.body_writer().await?;
         loop {
             out.write_all(&[b'x'; 64 << 10]).await?;
         }
@@ -138,7 +138,7 @@ fn a_handler_whose_content_is_dropped_takes_turns() {
     let written = Rc::<Cell<usize>>::default();
     let count = Rc::clone(&written);
     let endless = async move |ctx: &mut Context| -> corehttp::Result {
-        let mut out = ctx.stream().await?;
+        let mut out = ctx.body_writer().await?;
         while count.get() < 100 * MOST {
             out.write_all(&[b'x'; 4 << 10]).await?;
             count.set(count.get() + (4 << 10));

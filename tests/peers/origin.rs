@@ -43,7 +43,7 @@ async fn answer(ctx: &mut Context) -> corehttp::Result {
         path => {
             let count = path.strip_prefix("/large/").and_then(usize::from_text);
             let count = count.ok_or_else(|| io::Error::other("the test asks for what there is"))?;
-            let mut out = ctx.stream().await?;
+            let mut out = ctx.body_writer().await?;
             let piece = [b'x'; 1 << 14];
             for sent in (0..count).step_by(piece.len()) {
                 out.write_all(&piece[..piece.len().min(count - sent)]).await?;

@@ -5,12 +5,12 @@ use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use super::member::{HealthCheck, HealthPolicy, HostChoice, HostCounts, Member, RandomPairs};
-use crate::client::answer::Answer;
 use crate::client::call::Call;
 use crate::client::cause::{ClientCause, ClientPhase};
 use crate::client::error::ClientError;
 use crate::client::outcome_recorder::{InFlightGuard, OutcomeRecorder};
 use crate::client::redirect::Redirects;
+use crate::client::response_reader::ResponseReader;
 use crate::client::upgraded::ClientUpgraded;
 use crate::client::{Client, origin};
 use crate::exchange::ExchangeError;
@@ -98,15 +98,19 @@ impl Balancer {
     }
 
     /// Sends `request` to one of the hosts, and receives the head of the answer into `response`. The request counts as
-    /// pending until the body has been read from the [`Answer`].
+    /// pending until the body has been read from the [`ResponseReader`].
     ///
     /// # Errors
     ///
     /// As [`Balancer::send`].
-    pub async fn stream(&self, request: &Request, response: &mut Response) -> Result<Answer, ClientError> {
+    pub async fn open_response(
+        &self,
+        request: &Request,
+        response: &mut Response,
+    ) -> Result<ResponseReader, ClientError> {
         let mut attempt = self.0.assign(request).inspect_err(|_| response.reset())?;
         loop {
-            match attempt.member.host.stream(request, response).await {
+            match attempt.member.host.open_response(request, response).await {
                 Ok(answer) => return Ok(answer.with_guard(Some(self.0.record_response(attempt, response)))),
                 Err(error) => attempt = self.0.retry_elsewhere(attempt, request, error)?,
             }

@@ -21,7 +21,7 @@ use self::half::Half;
 use super::cookie_exchange::CookieExchange;
 use super::outcome_recorder::OutcomeRecorder;
 use super::pool::PooledConn;
-use super::{Answer, ClientError};
+use super::{ClientError, ResponseReader};
 use crate::memory::Reset;
 use crate::message::{Headers, Response};
 
@@ -121,7 +121,7 @@ impl Call {
     ///
     /// Fails if there was less data than the `content-length` that was set, if a write has failed, or if no answer
     /// arrives.
-    pub async fn finish(mut self, response: &mut Response) -> Result<Answer, ClientError> {
+    pub async fn finish(mut self, response: &mut Response) -> Result<ResponseReader, ClientError> {
         let trailers = std::mem::take(&mut self.trailers);
         self.finish_with(&trailers, response).await
     }
@@ -136,7 +136,7 @@ impl Call {
         mut self,
         trailers: &Headers,
         response: &mut Response,
-    ) -> Result<Answer, ClientError> {
+    ) -> Result<ResponseReader, ClientError> {
         let pooled = &mut self.pooled;
         pooled.end(trailers)?;
         pooled.exchange.progress.drop_interim();
@@ -147,7 +147,7 @@ impl Call {
         let answered = poll_fn(|cx| pooled.poll_answer(cx, None, response)).await;
         self.recorder.record_failure(answered)?;
         self.complete_head(response)?;
-        Ok(Answer::new(self.pooled).with_guard(self.recorder.into_guard()))
+        Ok(ResponseReader::new(self.pooled).with_guard(self.recorder.into_guard()))
     }
 
     /// Splits the call into two halves, so that the answer can be read while the body is written.

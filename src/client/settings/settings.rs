@@ -100,7 +100,7 @@ pub struct ClientTimeouts {
     /// All bytes after the head count, even those in its packet, and the time in which the client waits for more. Bytes
     /// that complete the body are never refused, so a late body that comes whole is good.
     ///
-    /// A body that is read in pieces ([`Client::stream`](crate::Client::stream), [`Client::open`](crate::Client::open))
+    /// A body that is read in pieces ([`Client::open_response`](crate::Client::open_response), [`Client::open`](crate::Client::open))
     /// has no minimal rate, because streams of events are slow by nature.
     pub receive_rate_min: u64,
 }

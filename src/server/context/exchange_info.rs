@@ -92,7 +92,7 @@ impl Context {
         self.info.arrived
     }
 
-    /// Returns whether the answer has begun, for example with [`Context::stream`](super::Context::stream) or
+    /// Returns whether the answer has begun, for example with [`Context::body_writer`](super::Context::body_writer) or
     /// [`Context::forward`](super::Context::forward). From then on it is too late to change the response.
     #[doc(alias("headers_sent", "is_committed"))]
     pub fn has_answered(&self) -> bool {
@@ -123,7 +123,7 @@ impl Context {
     ///
     /// async fn ticks(ctx: &mut Context) -> corehttp::Result {
     ///     let mut stopping = pin!(ctx.stopping());
-    ///     let mut out = ctx.stream().await?;
+    ///     let mut out = ctx.body_writer().await?;
     ///     loop {
     ///         tokio::select! {
     ///             () = &mut stopping => break,

@@ -8,7 +8,7 @@ use std::task::Poll;
 
 use super::peer_closed::{poll_peer_closed, poll_peer_gone};
 use super::transform_writer::TransformWriter;
-use super::{Context, Reader, TransformAction, UnreadBody, Writer};
+use super::{BodyReader, BodyWriter, Context, TransformAction, UnreadBody};
 use crate::exchange::{Expectation, Incoming, poll_flush};
 use crate::message::{BodyLength, Headers, Status, Version};
 use crate::server::{InvalidAnswer, Result};
@@ -16,7 +16,7 @@ use crate::wire::encode;
 
 /// Conversation with the peer, while the handler runs.
 impl Context {
-    /// Returns a [`Reader`], which reads the request's body as it arrives. If the body was buffered, it reads the
+    /// Returns a [`BodyReader`], which reads the request's body as it arrives. If the body was buffered, it reads the
     /// buffer.
     ///
     /// What the handler leaves unread is read and discarded afterwards, or while the answer waits for its peer. Beyond
@@ -43,9 +43,9 @@ impl Context {
     ///     Server::bind("127.0.0.1:8080").run(with_plan(|_| BodyPlan::Stream, save))
     /// }
     /// ```
-    pub fn body_reader(&mut self) -> Reader<'_> {
+    pub fn body_reader(&mut self) -> BodyReader<'_> {
         let Context { request, incoming, conn, shared, .. } = self;
-        Reader::new(request, incoming.get_mut(), conn, &shared.bounds)
+        BodyReader::new(request, incoming.get_mut(), conn, &shared.bounds)
     }
 
     /// Receives the rest of a body that the plan was to stream: its bytes into `ctx.request.body`, and its trailers
@@ -119,13 +119,13 @@ impl Context {
         Ok(buffered?)
     }
 
-    /// Begins the answer, and returns a [`Writer`] for its body.
+    /// Begins the answer, and returns a [`BodyWriter`] for its body.
     ///
     /// The head leaves with the first bytes of the body, or as soon as the handler waits for something;
-    /// [`Writer::flush`] sends it at once.
+    /// [`BodyWriter::flush`] sends it at once.
     ///
     /// The body is sent in chunks, or with the `content-length` that was set. To an HTTP/1.0 peer, a body without a
-    /// length ends when the connection closes. If the body is not [finished](Writer::finish), the connection is
+    /// length ends when the connection closes. If the body is not [finished](BodyWriter::finish), the connection is
     /// aborted.
     ///
     /// The rest of the request's body may be discarded from here on, because many peers take nothing of an answer before
@@ -143,7 +143,7 @@ impl Context {
     ///
     /// async fn squares(ctx: &mut Context) -> corehttp::Result {
     ///     ctx.response.headers.set("content-type", "text/csv")?;
-    ///     let mut out = ctx.stream().await?;
+    ///     let mut out = ctx.body_writer().await?;
     ///     for n in 1..=1000u64 {
     ///         out.write_all(format!("{n},{}\n", n * n).as_bytes()).await?;
     ///     }
@@ -154,20 +154,20 @@ impl Context {
     /// # assert!(response.body.text()?.ends_with("\n1000,1000000\n"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub async fn stream(&mut self) -> io::Result<Writer<'_>> {
+    pub async fn body_writer(&mut self) -> io::Result<BodyWriter<'_>> {
         let action = self.begin_stream(UnreadBody::Discard)?;
         let (mut writer, incoming) = self.writer(action);
         writer.incoming = Some(incoming);
         Ok(writer)
     }
 
-    /// Begins the answer, and returns a [`Reader`] for the request's body and a [`Writer`] for the answer's, to use
-    /// both at the same time. See [`Context::stream`].
+    /// Begins the answer, and returns a [`BodyReader`] for the request's body and a [`BodyWriter`] for the answer's, to use
+    /// both at the same time. See [`Context::body_writer`].
     ///
     /// # Errors
     ///
-    /// As [`Context::stream`], or if the connection fails.
-    pub async fn duplex(&mut self) -> io::Result<(Reader<'_>, Writer<'_>)> {
+    /// As [`Context::body_writer`], or if the connection fails.
+    pub async fn duplex(&mut self) -> io::Result<(BodyReader<'_>, BodyWriter<'_>)> {
         if self.incoming.get_mut().expectation == Expectation::Continue {
             // A peer that has begun to send the body, or has sent it, does not wait for 100.
             if self.incoming.get_mut().input.is_empty() && !self.is_read() {
@@ -177,7 +177,7 @@ impl Context {
         }
         let action = self.begin_stream(UnreadBody::Keep)?;
         let (writer, incoming) = self.writer(action);
-        Ok((Reader::new(writer.request, incoming.get_mut(), writer.conn, writer.bounds), writer))
+        Ok((BodyReader::new(writer.request, incoming.get_mut(), writer.conn, writer.bounds), writer))
     }
 
     /// Sends an interim answer, such as 103 with `link` fields (RFC 9110 §15.2, RFC 8297). A peer that speaks HTTP/1.0
@@ -205,7 +205,7 @@ impl Context {
     /// this. See [`Server::half_close`](crate::Server::half_close).
     ///
     /// Use it alongside work that is pointless once the peer is gone, because a handler that does not write would not
-    /// notice otherwise. A handler that streams uses [`Writer::peer_closed`].
+    /// notice otherwise. A handler that streams uses [`BodyWriter::peer_closed`].
     ///
     /// What the peer sends meanwhile is kept, up to 64 KiB. A close that comes after more than that is not noticed.
     ///
@@ -270,12 +270,15 @@ impl Context {
     }
 
     /// Returns the writer, once the head was written, and what its reader would read from.
-    fn writer(&mut self, action: TransformAction) -> (Writer<'_>, &mut RefCell<Incoming>) {
+    fn writer(&mut self, action: TransformAction) -> (BodyWriter<'_>, &mut RefCell<Incoming>) {
         let Context { request, response, transform, transformed, incoming, outgoing, conn, shared, .. } =
             self;
         let transform = transform.as_deref_mut().filter(|_| action == TransformAction::Apply);
         let transform = transform.map(|transform| TransformWriter::new(transform, transformed));
-        (Writer::new(request, &mut response.trailers, transform, outgoing, conn, &shared.bounds), incoming)
+        (
+            BodyWriter::new(request, &mut response.trailers, transform, outgoing, conn, &shared.bounds),
+            incoming,
+        )
     }
 
     pub(super) async fn flush(&self) -> io::Result<()> {

@@ -11,9 +11,9 @@ mod response_head;
 #[cfg(feature = "tower")]
 mod tower;
 
-mod reader;
+mod body_reader;
+mod body_writer;
 mod upgraded;
-mod writer;
 
 mod extensions;
 mod transform;
@@ -25,14 +25,14 @@ use std::fmt;
 use std::rc::Rc;
 use std::task::{self, Poll, ready};
 
+pub use body_reader::BodyReader;
+pub use body_writer::BodyWriter;
 pub use extensions::Extensions;
 pub(super) use next_step::{CloseMode, NextStep};
-pub use reader::Reader;
 pub(super) use response_head::UnreadBody;
 pub use transform::{Transform, TransformAction};
 pub use upgraded::Upgraded;
 pub(super) use upgraded::UpgradedHandle;
-pub use writer::Writer;
 
 use self::exchange_info::ExchangeInfo;
 use super::core_state::CoreState;
@@ -60,7 +60,7 @@ use crate::wire::RequestInfo;
 /// # let _ = corehttp::Server::new().service(greet);
 /// ```
 ///
-/// A body that is too large for memory is read with [`Context::body_reader`], and written with [`Context::stream`].
+/// A body that is too large for memory is read with [`Context::body_reader`], and written with [`Context::body_writer`].
 ///
 /// A path, a field, or JSON that borrows its texts is a view of the request. While one is in use, the context as a whole
 /// cannot be lent on, neither to a function nor to one of its methods (error E0502). There are three ways around that:
@@ -115,7 +115,7 @@ use crate::wire::RequestInfo;
 pub struct Context {
     /// The request. It includes the body, unless the handler planned to stream it (see [`BodyPlan`](crate::BodyPlan)).
     pub request: Request,
-    /// The answer, unless the handler sends it itself, for example with [`Context::stream`].
+    /// The answer, unless the handler sends it itself, for example with [`Context::body_writer`].
     pub response: Response,
     /// Values that middleware passes on to the handlers it wraps.
     pub extensions: Extensions,

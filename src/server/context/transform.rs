@@ -92,7 +92,7 @@ use crate::message::{Headers, Response};
 /// # let service = Server::new().service(Log(BoxHandler::new(async |ctx: &mut Context| -> Result {
 /// #     match ctx.request.path() {
 /// #         "/streamed" => {
-/// #             let mut out = ctx.stream().await?;
+/// #             let mut out = ctx.body_writer().await?;
 /// #             out.write_all(b"Hel").await?;
 /// #             out.write_all(b"lo").await?;
 /// #             out.finish().await?;

@@ -183,7 +183,7 @@ async fn ask(balancer: &Balancer, way: Way) -> Option<String> {
             sent.ok()?.ok()?;
             return Some(response.body.text().unwrap().to_owned());
         }
-        Way::Streams => balancer.stream(&request, &mut response).await.ok()?,
+        Way::Streams => balancer.open_response(&request, &mut response).await.ok()?,
         Way::Opens => balancer.open(&request).await.ok()?.finish(&mut response).await.ok()?,
     };
     sleep(HALF).await;

@@ -147,7 +147,7 @@ impl Handler for Application {
         }
         SEEN.with_borrow_mut(|seen| seen.push(note(&ctx.request, &content, &trailers)));
         if way == b'w' {
-            let mut out = ctx.stream().await?;
+            let mut out = ctx.body_writer().await?;
             for piece in content.chunks(7) {
                 out.write_all(piece).await?;
                 out.flush().await?;

@@ -39,7 +39,7 @@ async fn respond(ctx: &mut Context) -> corehttp::Result {
 
 async fn download(ctx: &mut Context) -> corehttp::Result {
     ctx.response.headers.set("content-type", "text/plain")?;
-    let mut writer = ctx.stream().await?;
+    let mut writer = ctx.body_writer().await?;
     for _ in 0..PIECES {
         writer.write_all(&PIECE_BYTES).await?;
     }

@@ -1,4 +1,4 @@
-//! [`Writer`]: an answer's body, written piece by piece (RFC 9112 §7.1).
+//! [`BodyWriter`]: an answer's body, written piece by piece (RFC 9112 §7.1).
 
 use std::cell::RefCell;
 use std::fmt;
@@ -21,13 +21,13 @@ use crate::server::Result;
 
 /// The body of an answer, written piece by piece. The head is sent with it.
 ///
-/// Made by [`Context::stream`](super::Context::stream) and [`Context::duplex`](super::Context::duplex). Small writes
-/// are gathered until [`Writer::flush`], until there are enough of them, or until the handler waits for something. If
+/// Made by [`Context::body_writer`](super::Context::body_writer) and [`Context::duplex`](super::Context::duplex). Small writes
+/// are gathered until [`BodyWriter::flush`], until there are enough of them, or until the handler waits for something. If
 /// the peer reads slowly, writes have to wait. A [`Transform`](super::Transform), for example one that compresses, may
-/// hold the content back until [`Writer::flush`]. Once a write has failed, all others fail, too, and the answer cannot
+/// hold the content back until [`BodyWriter::flush`]. Once a write has failed, all others fail, too, and the answer cannot
 /// be finished: otherwise the peer would not notice that something is missing. What is written in answer to HEAD is
 /// dropped. Such writes fail once the head was sent and the peer has closed the connection, or its sending half.
-pub struct Writer<'a> {
+pub struct BodyWriter<'a> {
     /// The request that is being answered.
     pub request: &'a Request,
     /// The trailers of the response.
@@ -35,14 +35,14 @@ pub struct Writer<'a> {
     transform: Option<TransformWriter<'a>>,
     outgoing: &'a mut Outgoing,
     pub(super) conn: &'a SharedConn,
-    /// What the peer sends, unless a [`Reader`](super::Reader) reads it.
+    /// What the peer sends, unless a [`BodyReader`](super::BodyReader) reads it.
     pub(super) incoming: Option<&'a RefCell<Incoming>>,
     pub(super) bounds: &'a Bounds,
     /// How much was dropped.
     budget: Budget,
 }
 
-impl<'a> Writer<'a> {
+impl<'a> BodyWriter<'a> {
     pub(super) fn new(
         request: &'a Request,
         trailers: &'a mut Headers,
@@ -50,8 +50,8 @@ impl<'a> Writer<'a> {
         outgoing: &'a mut Outgoing,
         conn: &'a SharedConn,
         bounds: &'a Bounds,
-    ) -> Writer<'a> {
-        Writer {
+    ) -> BodyWriter<'a> {
+        BodyWriter {
             request,
             trailers,
             transform,
@@ -95,17 +95,17 @@ impl<'a> Writer<'a> {
     /// # Errors
     ///
     /// Fails if there was less data than the `content-length` that was set, if a write has failed, or as
-    /// [`Writer::flush`].
+    /// [`BodyWriter::flush`].
     pub async fn finish(mut self) -> io::Result<()> {
         poll_fn(|cx| self.poll_end(cx)).await
     }
 
-    /// Ends the body as [`Writer::finish`] does, with these trailer fields (RFC 9110 §6.5), which replace those of the
+    /// Ends the body as [`BodyWriter::finish`] does, with these trailer fields (RFC 9110 §6.5), which replace those of the
     /// response. A body that is not sent in chunks is sent without them.
     ///
     /// # Errors
     ///
-    /// As [`Writer::finish`].
+    /// As [`BodyWriter::finish`].
     pub async fn finish_with(self, trailers: &Headers) -> io::Result<()> {
         self.trailers.clear();
         self.trailers.append_all(trailers);
@@ -129,7 +129,7 @@ impl<'a> Writer<'a> {
     /// use tokio::sync::mpsc::Receiver;
     ///
     /// async fn follow(ctx: &mut Context, mut news: Receiver<String>) -> corehttp::Result {
-    ///     let mut out = ctx.stream().await?;
+    ///     let mut out = ctx.body_writer().await?;
     ///     loop {
     ///         let line = tokio::select! {
     ///             line = news.recv() => line,
@@ -179,7 +179,7 @@ impl<'a> Writer<'a> {
             ready!(self.poll_drop(cx))?;
             self.budget.spend(data.len());
         }
-        let Writer { transform, outgoing, conn, bounds, .. } = self;
+        let BodyWriter { transform, outgoing, conn, bounds, .. } = self;
         let mut conn = conn.borrow_mut();
         let Some(conn) = conn.as_mut() else { return taken_over() };
         match transform {
@@ -197,7 +197,7 @@ impl<'a> Writer<'a> {
         if self.outgoing.is_empty() {
             ready!(self.poll_drop(cx))?;
         }
-        let Writer { transform, outgoing, conn, bounds, .. } = self;
+        let BodyWriter { transform, outgoing, conn, bounds, .. } = self;
         let mut conn = conn.borrow_mut();
         let Some(conn) = conn.as_mut() else { return taken_over() };
         if let Some(transform) = transform {
@@ -238,7 +238,7 @@ impl<'a> Writer<'a> {
     }
 
     fn poll_last(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
-        let Writer { trailers, transform, outgoing, conn, bounds, .. } = self;
+        let BodyWriter { trailers, transform, outgoing, conn, bounds, .. } = self;
         let mut conn = conn.borrow_mut();
         let Some(conn) = conn.as_mut() else { return taken_over() };
         if let Some(transform) = transform {
@@ -255,7 +255,7 @@ fn taken_over<T>() -> Poll<io::Result<T>> {
     Poll::Ready(Err(io::ErrorKind::NotConnected.into()))
 }
 
-impl AsyncWrite for Writer<'_> {
+impl AsyncWrite for BodyWriter<'_> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut task::Context<'_>,
@@ -268,14 +268,14 @@ impl AsyncWrite for Writer<'_> {
         self.poll_sent(cx)
     }
 
-    /// Ends the body, as [`Writer::finish`] does.
+    /// Ends the body, as [`BodyWriter::finish`] does.
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         self.poll_end(cx)
     }
 }
 
-impl fmt::Debug for Writer<'_> {
+impl fmt::Debug for BodyWriter<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Writer").field("request", &self.request).finish_non_exhaustive()
+        f.debug_struct("BodyWriter").field("request", &self.request).finish_non_exhaustive()
     }
 }

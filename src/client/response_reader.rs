@@ -1,4 +1,4 @@
-//! [`Answer`]: the body of a response, read as it arrives (RFC 9112 §6).
+//! [`ResponseReader`]: the body of a response, read as it arrives (RFC 9112 §6).
 
 use std::fmt;
 use std::future::poll_fn;
@@ -16,7 +16,7 @@ use crate::message::Headers;
 
 /// The body of a response, read as it arrives. If you read slowly, the server has to wait.
 ///
-/// Made by [`Client::stream`](super::Client::stream) and [`Call::finish`](super::Call::finish). Once the body has been
+/// Made by [`Client::open_response`](super::Client::open_response) and [`Call::finish`](super::Call::finish). Once the body has been
 /// read to its end, the connection is free for other requests. If the answer is dropped before that, the connection is
 /// closed.
 ///
@@ -37,7 +37,7 @@ use crate::message::Headers;
 ///     mut file: impl AsyncWrite + Unpin, // such as tokio::fs::File
 /// ) -> Result<usize, Box<dyn std::error::Error>> {
 ///     let mut response = Response::new();
-///     let mut answer = client.stream(&Request::get(url)?, &mut response).await?;
+///     let mut answer = client.open_response(&Request::get(url)?, &mut response).await?;
 ///     if !response.status.is_success() {
 ///         return Err(response.status.into());
 ///     }
@@ -57,7 +57,7 @@ use crate::message::Headers;
 /// # assert_eq!(size, 5);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Answer {
+pub struct ResponseReader {
     state: State,
     trailers: Headers,
 }
@@ -71,10 +71,11 @@ enum State {
     Broken(ClientError),
 }
 
-impl Answer {
-    pub(super) fn new(pooled: PooledConn) -> Answer {
+impl ResponseReader {
+    pub(super) fn new(pooled: PooledConn) -> ResponseReader {
         let is_read = pooled.exchange.incoming.is_read();
-        let mut answer = Answer { state: State::Open(Box::new(pooled), None), trailers: Headers::new() };
+        let mut answer =
+            ResponseReader { state: State::Open(Box::new(pooled), None), trailers: Headers::new() };
         if is_read {
             answer.release();
         }
@@ -82,7 +83,7 @@ impl Answer {
     }
 
     /// Keeps `pending` until the body has been read.
-    pub(super) fn with_guard(mut self, in_flight: Option<InFlightGuard>) -> Answer {
+    pub(super) fn with_guard(mut self, in_flight: Option<InFlightGuard>) -> ResponseReader {
         if let State::Open(_, guard) = &mut self.state {
             *guard = in_flight;
         }
@@ -135,7 +136,7 @@ impl Answer {
 }
 
 /// A wait for the next piece. While the caller waits for none, the time does not count against the server.
-struct PauseOnDrop<'a>(&'a mut Answer);
+struct PauseOnDrop<'a>(&'a mut ResponseReader);
 
 impl Drop for PauseOnDrop<'_> {
     fn drop(&mut self) {
@@ -145,7 +146,7 @@ impl Drop for PauseOnDrop<'_> {
     }
 }
 
-impl Drop for Answer {
+impl Drop for ResponseReader {
     /// A caller who knows where the body ends need not read beyond its last byte.
     fn drop(&mut self) {
         if let State::Open(pooled, _) = &self.state
@@ -156,7 +157,7 @@ impl Drop for Answer {
     }
 }
 
-impl AsyncRead for Answer {
+impl AsyncRead for ResponseReader {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -172,8 +173,8 @@ impl AsyncRead for Answer {
     }
 }
 
-impl fmt::Debug for Answer {
+impl fmt::Debug for ResponseReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Answer").field("trailers", &self.trailers).finish_non_exhaustive()
+        f.debug_struct("ResponseReader").field("trailers", &self.trailers).finish_non_exhaustive()
     }
 }

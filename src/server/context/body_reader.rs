@@ -1,4 +1,4 @@
-//! [`Reader`]: a request's body, read as it arrives (RFC 9112 §6).
+//! [`BodyReader`]: a request's body, read as it arrives (RFC 9112 §6).
 
 use std::fmt;
 use std::future::poll_fn;
@@ -20,7 +20,7 @@ use crate::server::Result;
 ///
 /// Made by [`Context::body_reader`](super::Context::body_reader) and [`Context::duplex`](super::Context::duplex). The
 /// first read sends `100 Continue` to a peer that waits for it (RFC 9110 §10.1.1).
-pub struct Reader<'a> {
+pub struct BodyReader<'a> {
     /// The request whose body is read.
     pub request: &'a Request,
     incoming: &'a mut Incoming,
@@ -33,14 +33,14 @@ pub struct Reader<'a> {
     budget: Budget,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> BodyReader<'a> {
     pub(super) fn new(
         request: &'a Request,
         incoming: &'a mut Incoming,
         conn: &'a SharedConn,
         bounds: &'a Bounds,
-    ) -> Reader<'a> {
-        Reader {
+    ) -> BodyReader<'a> {
+        BodyReader {
             request,
             incoming,
             conn,
@@ -79,14 +79,14 @@ impl<'a> Reader<'a> {
     ///     Ok(())
     /// }
     /// ```
-    pub fn decoded(mut self, limit: usize) -> io::Result<Reader<'a>> {
+    pub fn decoded(mut self, limit: usize) -> io::Result<BodyReader<'a>> {
         let decoders = DecoderChain::from_headers(&self.request.headers, limit)?.unwrap_or_default();
         self.decoder = Some(Box::new(ContentDecoder::new(decoders, limit)));
         Ok(self)
     }
 
     /// Skips what was buffered of the body.
-    pub(crate) fn skip_buffered(mut self) -> Reader<'a> {
+    pub(crate) fn skip_buffered(mut self) -> BodyReader<'a> {
         self.buffered = self.request.body.len();
         self
     }
@@ -95,7 +95,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     ///
-    /// Fails if the body is cut short, malformed or too slow, or as [`Reader::decoded`] says. The end of the body is
+    /// Fails if the body is cut short, malformed or too slow, or as [`BodyReader::decoded`] says. The end of the body is
     /// then never reached, unless the peer was only slow, and you read on.
     pub async fn chunk(&mut self) -> io::Result<Option<&[u8]>> {
         if !self.next_arrived_chunk() {
@@ -216,16 +216,16 @@ fn discarded() -> ExchangeError {
 }
 
 /// A wait for the next piece. If it is given up, the time until the next wait is not the peer's fault.
-struct Wait<'w, 'a>(&'w mut Reader<'a>);
+struct Wait<'w, 'a>(&'w mut BodyReader<'a>);
 
 impl Drop for Wait<'_, '_> {
     fn drop(&mut self) {
-        let Reader { incoming, conn, .. } = &mut *self.0;
+        let BodyReader { incoming, conn, .. } = &mut *self.0;
         conn.borrow_mut().iter_mut().for_each(|conn| incoming.pause(conn));
     }
 }
 
-impl AsyncRead for Reader<'_> {
+impl AsyncRead for BodyReader<'_> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut task::Context<'_>,
@@ -239,8 +239,8 @@ impl AsyncRead for Reader<'_> {
     }
 }
 
-impl fmt::Debug for Reader<'_> {
+impl fmt::Debug for BodyReader<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reader").field("request", &self.request).finish_non_exhaustive()
+        f.debug_struct("BodyReader").field("request", &self.request).finish_non_exhaustive()
     }
 }
