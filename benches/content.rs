@@ -78,7 +78,7 @@ fn cookies(criterion: &mut Criterion) {
 /// Question: what does it cost to set a cookie, checks and all, and to read what a server has set?
 fn set_cookie(criterion: &mut Criterion) {
     let mut response = Response::new();
-    let cookie = SetCookie::session("__Host-sid", "8f14e45fceea167a5a36dedd4bea2543");
+    let cookie = SetCookie::new_session("__Host-sid", "8f14e45fceea167a5a36dedd4bea2543");
     let row = Row { group: "set-cookie", bytes: SET_COOKIE.len(), allocations: 0 };
     row.bench(criterion, "set", || {
         response.headers.clear();

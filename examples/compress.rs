@@ -54,7 +54,7 @@ fn page(lines: usize) -> String {
 async fn events(ctx: &mut Context) -> corehttp::Result {
     let mut events = ctx.events().await?;
     for number in 1..=10 {
-        events.send(Event { id: Some(&number.to_string()), ..Event::data("tick") }).await?;
+        events.send(Event { id: Some(&number.to_string()), ..Event::new("tick") }).await?;
         events.wait(tokio::time::sleep(Duration::from_secs(1))).await?;
     }
     Ok(events.finish().await?)

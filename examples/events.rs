@@ -39,7 +39,7 @@ async fn ticks(ctx: &mut Context) -> corehttp::Result {
             () = &mut stopping => break,
         };
         let (id, data) = (number.to_string(), format!("tick {number}\nand its second line"));
-        events.send(Event { id: Some(&id), event: Some("tick"), ..Event::data(&data) }).await?;
+        events.send(Event { id: Some(&id), event: Some("tick"), ..Event::new(&data) }).await?;
     }
     Ok(events.finish().await?)
 }

@@ -24,7 +24,7 @@ fn main() -> corehttp::Result {
         files.handle(ctx).await
     };
     let server = Server::bind(address).on_stop(shutdown_signal(), Duration::from_secs(10));
-    let running = server.on_error(|refusal| eprintln!("{refusal}")).start(handler.into_handler())?;
+    let running = server.on_error(|report| eprintln!("{report}")).start(handler.into_handler())?;
     println!("listening on {running}");
     running.wait()
 }

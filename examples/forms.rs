@@ -88,7 +88,7 @@ fn sign_in(sessions: &Sessions, ctx: &mut Context) -> corehttp::Result {
     let remember = form.get_as("remember")?.unwrap_or(false);
     let token = sessions.begin(&name)?;
     let max_age = remember.then_some(Duration::from_secs(30 * 86_400));
-    response.set_cookie(&SetCookie { max_age, ..SetCookie::session(COOKIE, &token) })?;
+    response.set_cookie(&SetCookie { max_age, ..SetCookie::new_session(COOKIE, &token) })?;
     Ok(response.set_redirect(Status::SEE_OTHER, "/")?)
 }
 
@@ -97,7 +97,7 @@ fn sign_out(sessions: &Sessions, ctx: &mut Context) -> corehttp::Result {
     if let Some(token) = request.cookies().get(COOKIE) {
         sessions.end(token);
     }
-    response.set_cookie(&SetCookie::session(COOKIE, "").removal())?;
+    response.set_cookie(&SetCookie::new_session(COOKIE, "").removal())?;
     Ok(response.set_redirect(Status::SEE_OTHER, "/")?)
 }
 

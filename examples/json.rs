@@ -100,7 +100,7 @@ fn explain(response: &mut Response, error: &Error) -> corehttp::Result {
         detail: Option<String>,
     }
 
-    let (status, cause) = (error.owed(), error.cause().map(ToString::to_string));
+    let (status, cause) = (error.status(), error.cause().map(ToString::to_string));
     if status.is_server_error() {
         eprintln!("{error:?}");
     }

@@ -55,7 +55,7 @@ impl Proxy {
                 ctx.response = response.forwarded();
                 return Ok(());
             }
-            Err(error) => return Err(Error::new(error.owed(), error)),
+            Err(error) => return Err(Error::new(error.status(), error)),
         };
         ctx.response = response.forwarded();
         let mut front = ctx.upgrade("websocket").await?;

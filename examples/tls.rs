@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use corehttp::{
-    Client, ClientTls, Context, Refusal, Server, ServerTls, TlsIdentity, TlsRoots, shutdown_signal,
+    Client, ClientTls, Context, ErrorReport, Server, ServerTls, TlsIdentity, TlsRoots, shutdown_signal,
 };
 
 fn main() -> corehttp::Result {
@@ -23,7 +23,7 @@ fn main() -> corehttp::Result {
     };
     let running = Server::bind(address)
         .tls(tls)
-        .on_error(|refusal: &Refusal| eprintln!("{refusal}"))
+        .on_error(|report: &ErrorReport| eprintln!("{report}"))
         .on_stop(shutdown_signal(), Duration::from_secs(10))
         .start(greet)?;
     println!("listening on {running}");

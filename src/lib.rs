@@ -90,7 +90,7 @@
 //!     let visits = request.cookies().get("visits").unwrap_or("no");
 //!     response.set_text(format!("Hello, {name}! {visits} visits, page {page}"));
 //!     // Fails if the cookie could break out of its field, or if a browser would drop it.
-//!     response.set_cookie(&SetCookie::session("__Host-sid", "8f14e45f"))?;
+//!     response.set_cookie(&SetCookie::new_session("__Host-sid", "8f14e45f"))?;
 //!     Ok(())
 //! }
 //! # let service = corehttp::Server::new().service(sign_in);
@@ -194,7 +194,7 @@
 //! | paths with parameters | [`Target::segments`] |
 //! | middleware, access logs, routers | [`Handler`], [`around`], [`Extensions`], [`Transform`], [`BoxHandler`] |
 //! | apps of axum, and other services of tower, with feature `tower` | `Tower`, `TowerBody` |
-//! | gateways: answers that come from another server | [`Request::target_to`], [`Context::forward`], [`ClientError::owed`] |
+//! | gateways: answers that come from another server | [`Request::target_to`], [`Context::forward`], [`ClientError::status`] |
 //! | gateways that leave a prefix of the path out | [`Request::target_below`] |
 //! | secure connections, with feature `tls` | `Server::tls`, `ServerTls`, `TlsIdentity`, `TlsSession` |
 //! | redirects, such as from http to https | [`Response::set_redirect`], [`Request::host`] |
@@ -302,10 +302,10 @@ pub use net::{
 };
 pub use runtime::{block_on, shutdown_signal};
 pub use server::{
-    Around, AsyncHandler, BodyPlan, BodyReader, BodyWriter, BoxHandler, Cause, Context, Error, ErrorCounts,
-    Extensions, Handler, IntoHandler, InvalidAnswer, Outcome, PlainHandler, Refusal, RefusalCause, Result,
-    Running, Server, ServerCore, ServerCounts, ServerStats, Service, SignalOutcome, Transform,
-    TransformAction, Upgraded, WithPlan, around, with_plan,
+    Around, AsyncHandler, BodyPlan, BodyReader, BodyWriter, BoxHandler, Context, Error, ErrorCause,
+    ErrorCounts, ErrorReport, Extensions, Handler, IntoError, IntoHandler, IntoIoResult, IntoResult,
+    InvalidResponse, PlainHandler, Result, Running, Server, ServerCore, ServerCounts, ServerStats, Service,
+    Transform, TransformAction, Upgraded, WithPlan, around, with_plan,
 };
 pub use sse::{Event, EventReader, Events, InvalidEvent};
 #[cfg(feature = "tower")]

@@ -148,7 +148,7 @@ fn reading_forms_and_cookies_allocates_nothing() {
         );
         assert_eq!((form.len(), query.all("tag").count(), cookies.all("theme").count()), (3, 2, 2));
         assert!(form.iter().take(2).all(|(_, value)| !value.is_empty()));
-        let session = SetCookie::session("sid", cookies.get("sid").unwrap_or_default());
+        let session = SetCookie::new_session("sid", cookies.get("sid").unwrap_or_default());
         response.set_cookie(&SetCookie { max_age: Some(Duration::from_secs(60)), ..session })?;
         response.set_cookie(&session.removal())?;
         response.set_text("all read");

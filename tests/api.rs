@@ -13,9 +13,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use corehttp::{
-    Body, BodyPlan, BoxHandler, Context, Error, ExchangeError, Handler, Headers, IntoHandler, InvalidAnswer,
-    Limits, MemoryListener, Method, Outcome, PeerAddr, Phase, Request, Response, Running, Server, Service,
-    Status, Timeouts, WireError, with_plan,
+    Body, BodyPlan, BoxHandler, Context, Error, ExchangeError, Handler, Headers, IntoHandler, IntoResult,
+    InvalidResponse, Limits, MemoryListener, Method, PeerAddr, Phase, Request, Response, Running, Server,
+    Service, Status, Timeouts, WireError, with_plan,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::runtime::Builder;
@@ -249,7 +249,7 @@ mod starting {
         let running = Server::bind("127.0.0.1:0")
             .limits(Limits { body_max: 64 << 20, ..Limits::default() })
             .timeouts(Timeouts { idle: Duration::from_secs(30), ..Timeouts::default() })
-            .on_error(|refusal| eprintln!("{refusal}"))
+            .on_error(|report| eprintln!("{report}"))
             .start(|ctx: &mut Context| ctx.response.set_text("Hello, World!"))?;
         let addr = running.local_addr();
         assert!(addr.ip().is_loopback() && addr.port() != 0);
@@ -391,7 +391,7 @@ mod errors {
     #[track_caller]
     fn check(fail: impl Fn() -> corehttp::Result, owed: u16, text: &str) {
         let error = fail().unwrap_err();
-        assert_eq!((error.owed().as_u16(), error.to_string().as_str()), (owed, text));
+        assert_eq!((error.status().as_u16(), error.to_string().as_str()), (owed, text));
         let error: Box<dyn StdError> = error.into();
         assert_eq!(error.to_string(), text);
     }
@@ -486,7 +486,7 @@ mod errors {
 
     #[test]
     fn an_invalid_answer_owes_its_status() {
-        use InvalidAnswer::{Detached, Protocol, Sent, Status, Tunnel, Unread, Upgrade};
+        use InvalidResponse::{Detached, Protocol, Sent, Status, Tunnel, Unread, Upgrade};
         let owed = [(Upgrade("own".into()), 426), (Tunnel, 400)];
         let own_fault =
             [Detached, Protocol("``".into()), Sent, Status(777), Unread].map(|answer| (answer, 500));
@@ -522,7 +522,7 @@ mod errors {
             text.parse()
         }
         assert_eq!((number("7").unwrap(), narrow("7").unwrap()), (7, 7));
-        assert_eq!(number("x").unwrap_err().owed(), Status::INTERNAL_SERVER_ERROR);
+        assert_eq!(number("x").unwrap_err().status(), Status::INTERNAL_SERVER_ERROR);
     }
 }
 
@@ -752,7 +752,7 @@ mod clients {
 fn public_types_keep_their_traits() {
     fn is_send_and_sync<T: Send + Sync + 'static>() {}
     fn is_clone<T: Clone>() {}
-    fn is_outcome<T: Outcome>() {}
+    fn is_outcome<T: IntoResult>() {}
     is_send_and_sync::<Request>();
     is_send_and_sync::<Response>();
     is_send_and_sync::<Headers>();

@@ -182,7 +182,7 @@ mod errors {
     #[track_caller]
     fn check(fail: fn() -> corehttp::Result, status: u16, text: &str) {
         let error = fail().unwrap_err();
-        assert_eq!((error.owed().as_u16(), error.to_string().as_str()), (status, text));
+        assert_eq!((error.status().as_u16(), error.to_string().as_str()), (status, text));
         assert_eq!(get(move |_: &mut Context| fail(), "/").status, status);
     }
 
@@ -208,7 +208,7 @@ mod errors {
         assert_eq!(boxed_for_one_thread().map_err(text).unwrap_err().to_string(), "one thread");
         check(|| None.ok_or(Status::NOT_FOUND)?, 404, "404 Not Found");
         let bad = |error: anyhow::Error| Error::new(Status::BAD_REQUEST, error);
-        assert_eq!(Err::<(), _>(anyhow::anyhow!("x")).map_err(bad).unwrap_err().owed(), 400);
+        assert_eq!(Err::<(), _>(anyhow::anyhow!("x")).map_err(bad).unwrap_err().status(), 400);
     }
 
     #[test]

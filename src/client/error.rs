@@ -316,12 +316,12 @@ impl ClientError {
     ///     let mut onward = ctx.request.target_to("http://backend:8080")?;
     ///     onward.body = std::mem::take(&mut ctx.request.body);
     ///     let asked = client.send(&onward, &mut ctx.response).await; // fields that middleware has set are lost
-    ///     asked.map_err(|error| Error::new(error.owed(), error))?;
+    ///     asked.map_err(|error| Error::new(error.status(), error))?;
     ///     ctx.response = std::mem::take(&mut ctx.response).forwarded();
     ///     Ok(())
     /// }
     /// ```
-    pub fn owed(&self) -> Status {
+    pub fn status(&self) -> Status {
         match &self.0.cause {
             ClientCause::Request(InvalidRequest::Content) => Status::BAD_REQUEST,
             ClientCause::LengthRequired => Status::LENGTH_REQUIRED,

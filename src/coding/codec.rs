@@ -107,7 +107,7 @@ pub enum CodingError {
 
 impl CodingError {
     /// Returns the status that a peer who sent such content is answered with.
-    pub fn owed(self) -> Status {
+    pub fn status(self) -> Status {
         match self {
             CodingError::Corrupt | CodingError::Incomplete => Status::BAD_REQUEST,
             CodingError::Unknown | CodingError::TooMany => Status::UNSUPPORTED_MEDIA_TYPE,

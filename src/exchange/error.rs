@@ -100,14 +100,14 @@ impl ExchangeError {
     }
 
     /// Returns the status with which the peer is answered, if it can still be answered.
-    pub fn owed(&self) -> Option<Status> {
+    pub fn status(&self) -> Option<Status> {
         match self {
             ExchangeError::Incomplete => Some(Status::BAD_REQUEST),
             ExchangeError::PeerClosed | ExchangeError::Io(_) => None,
             ExchangeError::TimedOut(Phase::Head | Phase::Body, _) => Some(Status::REQUEST_TIMEOUT),
             ExchangeError::TimedOut(Phase::Handler, _) => Some(Status::SERVICE_UNAVAILABLE),
             ExchangeError::TimedOut(Phase::Handshake | Phase::Write, _) => None,
-            ExchangeError::Wire(error, _) => Some(error.owed()),
+            ExchangeError::Wire(error, _) => Some(error.status()),
             ExchangeError::Length | ExchangeError::Unfinished | ExchangeError::Source(_) => {
                 Some(Status::INTERNAL_SERVER_ERROR)
             }

@@ -123,13 +123,13 @@ impl Files {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let service = Server::new().service(Files::embedded(SITE));
+    /// let service = Server::new().service(Files::from_embedded(SITE));
     /// let response = service.respond(Request::get("/assets/site.css")?).await;
     /// assert_eq!(response.headers.content_type(), Some("text/css; charset=utf-8"));
     /// # Ok(())
     /// # }
     /// ```
-    pub fn embedded(files: &[(&'static str, &'static [u8])]) -> Files {
+    pub fn from_embedded(files: &[(&'static str, &'static [u8])]) -> Files {
         Files::from_root(Root::from_embedded(files))
     }
 
@@ -158,7 +158,7 @@ impl<N> Files<N> {
     /// Serves another directory for requests to `host`: a name or an address, IPv6 in brackets, without a port.
     ///
     /// Hosts without a directory of their own get the first one. To serve them nothing, begin with
-    /// `Files::embedded(&[])`.
+    /// `Files::from_embedded(&[])`.
     ///
     /// # Errors
     ///
@@ -300,11 +300,11 @@ impl<N> Files<N> {
     ///
     /// static SITE: &[(&str, &[u8])] = &[("index.html", b"<h1>hi</h1>"), ("app.js", b"render()")];
     ///
-    /// let page = Files::embedded(SITE).rewrite(|request| { // or `Files::new("public")?`
+    /// let page = Files::from_embedded(SITE).rewrite(|request| { // or `Files::new("public")?`
     ///     let is_route = !request.path().rsplit('/').next().is_some_and(|name| name.contains('.'));
     ///     is_route.then(|| "/index.html".into())
     /// });
-    /// let files = Files::embedded(SITE).not_found(page);
+    /// let files = Files::from_embedded(SITE).not_found(page);
     /// # let service = Server::new().service(files);
     /// # corehttp::block_on(async {
     /// # for (path, length) in [("/", 11), ("/users/7", 11), ("/users/", 11), ("/v1.2/x?a.b", 11), ("/app.js", 8)] {

@@ -10,7 +10,7 @@ use tokio::io::AsyncWrite;
 use crate::client::{Call, ClientError};
 use crate::message::{Headers, Response, Status};
 use crate::runtime::join_first;
-use crate::server::{BodyReader, BodyWriter, Context, Error, Outcome, Result};
+use crate::server::{BodyReader, BodyWriter, Context, Error, IntoResult, Result};
 
 impl Context {
     /// Forwards the request's body through `call`, and answers with the response. Both bodies flow at the same time,
@@ -33,10 +33,10 @@ impl Context {
     /// # Errors
     ///
     /// Fails if the call cannot be opened or the server behind fails, with 504 if it took too long and otherwise 502
-    /// ([`ClientError::owed`](crate::ClientError::owed)); if the peer is gone
+    /// ([`ClientError::status`](crate::ClientError::status)); if the peer is gone
     /// ([`ExchangeError::PeerClosed`](crate::ExchangeError::PeerClosed)); or if the request's body is cut short,
     /// malformed or too slow. If an answer has already been sent, even in part, it fails with
-    /// [`InvalidAnswer::Sent`](crate::InvalidAnswer::Sent) and does not await the call, so a handler that tries again
+    /// [`InvalidResponse::Sent`](crate::InvalidResponse::Sent) and does not await the call, so a handler that tries again
     /// sends no request in vain.
     ///
     /// # Examples
@@ -84,7 +84,7 @@ impl Context {
     ///     ctx.forward_with(api.open(&onward), change).await
     /// }
     /// ```
-    pub async fn forward_with<O: Outcome>(
+    pub async fn forward_with<O: IntoResult>(
         &mut self,
         call: impl IntoFuture<Output = Result<Call, ClientError>>,
         change: impl FnOnce(&mut Response) -> O,
@@ -249,5 +249,5 @@ impl Pump<'_> {
 
 /// The error of a handler whose server behind fails: the client's, with the status of a gateway.
 fn gateway_error(error: ClientError) -> Error {
-    Error::new(error.owed(), error)
+    Error::new(error.status(), error)
 }

@@ -33,11 +33,11 @@ impl Jar {
 
     /// Creates an empty jar with the usual bounds.
     pub fn new() -> Jar {
-        Jar::bounded(Jar::PER_SITE_MAX, Jar::COOKIES_MAX)
+        Jar::with_bounds(Jar::PER_SITE_MAX, Jar::COOKIES_MAX)
     }
 
     /// Creates an empty jar for at most `per_site_max` cookies of one site, and `cookies_max` in total.
-    pub fn bounded(per_site_max: usize, cookies_max: usize) -> Jar {
+    pub fn with_bounds(per_site_max: usize, cookies_max: usize) -> Jar {
         Jar { store: Mutex::new(Store::bounded(per_site_max, cookies_max)) }
     }
 

@@ -21,7 +21,7 @@
 //! let jar = Jar::new();
 //! let sign_in = Request::post("https://www.example.com/sign-in")?;
 //! let mut response = Response::new();
-//! response.set_cookie(&SetCookie { domain: Some("example.com"), ..SetCookie::session("sid", "8f14e45f") })?;
+//! response.set_cookie(&SetCookie { domain: Some("example.com"), ..SetCookie::new_session("sid", "8f14e45f") })?;
 //! jar.store(sign_in.target(), &response.headers);
 //!
 //! let mut next = Request::get("https://shop.example.com/basket")?;

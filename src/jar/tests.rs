@@ -385,7 +385,7 @@ fn bounds_of_any_size_work() {
         (usize::MAX, 1, 1),
         (usize::MAX, usize::MAX, 3),
     ] {
-        let (jar, request) = (Jar::bounded(per_site_max, cookies_max), request("https://a.com/"));
+        let (jar, request) = (Jar::with_bounds(per_site_max, cookies_max), request("https://a.com/"));
         for name in ["a", "b", "c"] {
             jar.set(request.target(), &SetCookie::new(name, "1")).expect("it may be set");
         }

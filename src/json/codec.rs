@@ -158,7 +158,7 @@ impl Body {
 
 /// Why the content of a request cannot be read as JSON.
 ///
-/// In a handler, `?` turns it into the right status: see [`InvalidJson::owed`].
+/// In a handler, `?` turns it into the right status: see [`InvalidJson::status`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum InvalidJson {
@@ -177,11 +177,11 @@ pub enum InvalidJson {
 
 impl InvalidJson {
     /// Returns the status that the peer is answered with (RFC 9110 §15.5.1, §15.5.16, §15.5.21, §15.6.1).
-    pub fn owed(&self) -> Status {
-        *self.status()
+    pub fn status(&self) -> Status {
+        *self.status_ref()
     }
 
-    fn status(&self) -> &'static Status {
+    fn status_ref(&self) -> &'static Status {
         match self {
             InvalidJson::ContentType | InvalidJson::ContentCoding => &Status::UNSUPPORTED_MEDIA_TYPE,
             InvalidJson::Unread => &Status::INTERNAL_SERVER_ERROR,
@@ -207,7 +207,7 @@ impl fmt::Display for InvalidJson {
 impl Error for InvalidJson {
     /// The status, which makes `?` in a handler answer with it.
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        Some(self.status())
+        Some(self.status_ref())
     }
 }
 

@@ -92,7 +92,8 @@ mod tests {
                 let decoded = request.text_decoded();
                 assert_eq!(decoded.as_deref().ok(), expected, "{content_type} {content:?}");
                 assert!(
-                    decoded.is_ok() || decoded.is_err_and(|error| error.owed() == Some(Status::BAD_REQUEST))
+                    decoded.is_ok()
+                        || decoded.is_err_and(|error| error.status() == Some(Status::BAD_REQUEST))
                 );
             }
         }
@@ -107,7 +108,7 @@ mod tests {
         }
         let (of_request, of_server) =
             (request.text_decoded().unwrap_err(), response.text_decoded().unwrap_err());
-        assert_eq!((of_request.owed(), of_server.owed()), (Some(Status::UNSUPPORTED_MEDIA_TYPE), None));
+        assert_eq!((of_request.status(), of_server.status()), (Some(Status::UNSUPPORTED_MEDIA_TYPE), None));
         for error in [of_request, of_server] {
             assert!(error.to_string().contains("`x-yyy") && error.charset().len() == 40, "{error}");
         }

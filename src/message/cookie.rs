@@ -153,7 +153,7 @@ fn parse_pair(pair: &[u8]) -> Option<(&[u8], &[u8])> {
 /// use corehttp::{Response, SetCookie};
 ///
 /// let mut response = Response::new();
-/// let session = SetCookie::session("__Host-sid", "8f14e45f");
+/// let session = SetCookie::new_session("__Host-sid", "8f14e45f");
 /// response.set_cookie(&SetCookie { max_age: Some(Duration::from_secs(3600)), ..session })?;
 /// assert_eq!(
 ///     response.headers.text("set-cookie"),
@@ -214,7 +214,7 @@ impl<'a> SetCookie<'a> {
 
     /// Creates a cookie with the attributes that a session should have: for all paths, over `https` only, hidden from
     /// scripts, and [`SameSite::Lax`].
-    pub fn session(name: &'a str, value: &'a str) -> SetCookie<'a> {
+    pub fn new_session(name: &'a str, value: &'a str) -> SetCookie<'a> {
         SetCookie {
             path: Some("/"),
             secure: true,

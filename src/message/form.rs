@@ -344,7 +344,7 @@ pub(super) const FORM_TYPE: &[u8] = b"application/x-www-form-urlencoded";
 
 /// Why a form cannot be read, or a value in a form or a cookie is not of the requested type.
 ///
-/// In a handler, `?` turns it into the right status: see [`InvalidForm::owed`].
+/// In a handler, `?` turns it into the right status: see [`InvalidForm::status`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum InvalidForm {
@@ -377,7 +377,7 @@ pub struct InvalidValue {
 
 impl InvalidForm {
     /// Returns the status that the peer is answered with (RFC 9110 §15.5.1, §15.5.16, §15.6.1).
-    pub fn owed(&self) -> Status {
+    pub fn status(&self) -> Status {
         match self {
             InvalidForm::ContentType | InvalidForm::ContentCoding => Status::UNSUPPORTED_MEDIA_TYPE,
             InvalidForm::Unread => Status::INTERNAL_SERVER_ERROR,

@@ -11,7 +11,7 @@ use crate::wire::WireDetail;
 /// How a body broke the rules of `multipart/form-data`, or a limit of [`MultipartLimits`](super::MultipartLimits).
 ///
 /// The error is inside the [`io::Error`] that reading parts returns, unless the body itself could not be read. A
-/// handler that passes it on with `?` answers with [the status it owes](MultipartError::owed).
+/// handler that passes it on with `?` answers with [the status it owes](MultipartError::status).
 ///
 /// Parts are named by their number, from 1, or by the quoted beginning of their name; limits with their value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -56,8 +56,8 @@ pub enum MultipartError {
 
 impl MultipartError {
     /// Returns the status that a peer who sent such a body is answered with (RFC 9110 §15.5).
-    pub fn owed(&self) -> Status {
-        *self.status()
+    pub fn status(&self) -> Status {
+        *self.status_ref()
     }
 
     /// The error of a file name that is not plain.
@@ -65,7 +65,7 @@ impl MultipartError {
         MultipartError::FileName(Excerpt(name).to_string().into())
     }
 
-    fn status(&self) -> &'static Status {
+    fn status_ref(&self) -> &'static Status {
         use MultipartError as E;
         match self {
             E::Unread => &Status::INTERNAL_SERVER_ERROR,
@@ -111,7 +111,7 @@ impl fmt::Display for MultipartError {
 impl Error for MultipartError {
     /// The status, which makes `?` in a handler answer with it.
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        Some(self.status())
+        Some(self.status_ref())
     }
 }
 

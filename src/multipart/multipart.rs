@@ -47,7 +47,11 @@ impl<R: AsyncRead + Unpin> Multipart<R> {
     /// # Errors
     ///
     /// As [`Context::multipart`](crate::Context::multipart), but a content coding in `headers` is not looked at.
-    pub fn of(source: R, headers: &Headers, limits: MultipartLimits) -> Result<Multipart<R>, MultipartError> {
+    pub fn from_headers(
+        source: R,
+        headers: &Headers,
+        limits: MultipartLimits,
+    ) -> Result<Multipart<R>, MultipartError> {
         let boundary = Boundary::of(headers)?;
         // Before a byte is read, and before `100 Continue` invites the peer to send any.
         if headers.content_length().is_some_and(|length| length > limits.bytes_max) {
@@ -112,7 +116,7 @@ impl Context {
         let body = self.body_reader();
         let headers = &body.request.headers;
         reject_coded(headers)?;
-        Multipart::of(body, headers, limits)
+        Multipart::from_headers(body, headers, limits)
     }
 }
 
@@ -134,7 +138,7 @@ impl Request {
     /// As [`Request::multipart`].
     pub fn multipart_within(&self, limits: MultipartLimits) -> Result<Multipart<&[u8]>, MultipartError> {
         reject_coded(&self.headers)?;
-        let parts = Multipart::of(self.body.bytes(), &self.headers, limits)?;
+        let parts = Multipart::from_headers(self.body.bytes(), &self.headers, limits)?;
         if self.is_unread() { Err(MultipartError::Unread) } else { Ok(parts) }
     }
 

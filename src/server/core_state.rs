@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::refusal::Refusal;
+use super::error_report::ErrorReport;
 use super::stats::CoreStats;
 use crate::exchange::{Bounds, Clock};
 use crate::net::tls::TlsAcceptor;
@@ -34,12 +34,12 @@ impl CoreState {
 
     /// Counts a refusal, and passes it to the application's `on_error`.
     #[cold]
-    pub(super) fn report(&self, refusal: Refusal<'_>) {
-        self.stats.count_error(&refusal.cause);
+    pub(super) fn report(&self, report: ErrorReport<'_>) {
+        self.stats.count_error(&report.cause);
         // A panic of the application's function, or of the cause when it is dropped, must end neither the exchange nor
         // the core.
         let _ = catch_unwind(AssertUnwindSafe(move || {
-            self.on_error.iter().for_each(|on_error| on_error(&refusal));
+            self.on_error.iter().for_each(|on_error| on_error(&report));
         }));
     }
 
@@ -62,4 +62,4 @@ pub(super) struct ServerSettings {
 }
 
 /// The function of [`Server::on_error`](super::Server::on_error).
-pub(super) type OnError = Arc<dyn Fn(&Refusal<'_>) + Send + Sync>;
+pub(super) type OnError = Arc<dyn Fn(&ErrorReport<'_>) + Send + Sync>;

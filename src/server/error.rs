@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::io;
 
-use super::invalid_answer::InvalidAnswer;
+use super::invalid_response::InvalidResponse;
 use crate::coding::CodingError;
 use crate::error::write_causes;
 use crate::exchange::ExchangeError;
@@ -16,7 +16,7 @@ pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 
 /// An error of a handler: the status to answer with, and a cause that the peer does not see.
 ///
-/// Any [`std::error::Error`] converts into one with `?` (see [`Cause`]), and is answered with 500. Many errors of this
+/// Any [`std::error::Error`] converts into one with `?` (see [`IntoError`]), and is answered with 500. Many errors of this
 /// crate choose a better status:
 ///
 /// - 400 for a body that was cut short, a path or a body that is not UTF-8, a malformed form, or a path that leads out
@@ -29,7 +29,7 @@ pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 /// [`source`](StdError::source), which with the crate thiserror is a field `#[source] Status`. Other causes, such as a
 /// `Box<dyn Error + Send + Sync>`, an `anyhow::Error` or a string, convert with [`Error::other`] or [`Error::new`]. A
 /// failed request to another server is answered with 500 like any other error; a gateway answers with what
-/// [`ClientError::owed`](crate::ClientError::owed) returns.
+/// [`ClientError::status`](crate::ClientError::status) returns.
 ///
 /// `Error` does not implement [`std::error::Error`] itself, because that would rule out the conversion from all other
 /// errors. An `Error` converts into a `Box<dyn Error>`, which a `main` function may return, and through that into an
@@ -47,8 +47,8 @@ pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 ///     text.parse().map_err(|error| Error::new(Status::BAD_REQUEST, error))
 /// }
 ///
-/// assert_eq!(page("").unwrap_err().owed(), Status::NOT_FOUND);
-/// assert_eq!(page("x").unwrap_err().owed(), Status::BAD_REQUEST);
+/// assert_eq!(page("").unwrap_err().status(), Status::NOT_FOUND);
+/// assert_eq!(page("x").unwrap_err().status(), Status::BAD_REQUEST);
 /// ```
 ///
 /// An error type of your own that is not a [`std::error::Error`] can implement the conversion:
@@ -75,8 +75,8 @@ pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 ///     Err(Denied::Database(std::io::Error::other("gone")).into())
 /// }
 ///
-/// assert_eq!(enter("").unwrap_err().owed(), Status::FORBIDDEN);
-/// assert_eq!(enter("Ada").unwrap_err().owed(), Status::SERVICE_UNAVAILABLE);
+/// assert_eq!(enter("").unwrap_err().status(), Status::FORBIDDEN);
+/// assert_eq!(enter("Ada").unwrap_err().status(), Status::SERVICE_UNAVAILABLE);
 /// ```
 pub struct Error(Kind);
 
@@ -89,7 +89,7 @@ enum Kind {
 }
 
 struct Caused {
-    owed: Status,
+    status: Status,
     cause: Box<dyn StdError + Send + Sync>,
 }
 
@@ -99,7 +99,7 @@ const _: () =
 impl Error {
     /// Creates an error with the `status` to answer with, and its `cause`.
     pub fn new(status: Status, cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Error {
-        Error(Kind::Caused(Box::new(Caused { owed: status, cause: cause.into() })))
+        Error(Kind::Caused(Box::new(Caused { status, cause: cause.into() })))
     }
 
     /// Creates an error from a `cause` that `?` does not convert, because it is no [`std::error::Error`]: a string, a
@@ -135,15 +135,15 @@ impl Error {
         let cause = cause.into();
         match cause.downcast_ref::<Status>() {
             Some(status) => Error(Kind::Plain(*status)),
-            None => Error::new(owed(&*cause).unwrap_or(Status::INTERNAL_SERVER_ERROR), cause),
+            None => Error::new(status(&*cause).unwrap_or(Status::INTERNAL_SERVER_ERROR), cause),
         }
     }
 
     /// Returns the status that the peer is answered with.
-    pub fn owed(&self) -> Status {
+    pub fn status(&self) -> Status {
         match &self.0 {
             Kind::Plain(status) => *status,
-            Kind::Caused(caused) => caused.owed,
+            Kind::Caused(caused) => caused.status,
         }
     }
 
@@ -154,12 +154,12 @@ impl Error {
 
     /// Whether the peer could not be read from or written to, so that it cannot be answered either.
     pub(super) fn is_connection_lost(&self) -> bool {
-        self.downcast_cause().is_some_and(|error: &ExchangeError| error.owed().is_none())
+        self.downcast_cause().is_some_and(|error: &ExchangeError| error.status().is_none())
     }
 
     /// Whether the request is at fault, or its peer, and not the handler.
     pub(super) fn is_peer_fault(&self) -> bool {
-        self.cause().is_some() && self.owed().is_client_error() || self.is_connection_lost()
+        self.cause().is_some() && self.status().is_client_error() || self.is_connection_lost()
     }
 
     /// The cause, if it is an `E`, also inside an [`io::Error`]: the error of a read or a write that the handler passes
@@ -179,7 +179,7 @@ impl Error {
     }
 }
 
-impl<E: Cause> From<E> for Error {
+impl<E: IntoError> From<E> for Error {
     #[inline]
     fn from(error: E) -> Error {
         match (&error as &dyn StdError).downcast_ref::<Status>() {
@@ -200,25 +200,25 @@ impl<E: Cause> From<E> for Error {
     note = "what is not `Send`, such as a `Box<dyn Error>`, can be passed on as text: \
             `.map_err(|error| corehttp::Error::other(error.to_string()))?`"
 )]
-pub trait Cause: StdError + Send + Sync + 'static {}
+pub trait IntoError: StdError + Send + Sync + 'static {}
 
 // Without this attribute, the compiler would print that `std::error::Error` is missing, which cannot be implemented for
 // a string.
 #[diagnostic::do_not_recommend]
-impl<E: StdError + Send + Sync + 'static> Cause for E {}
+impl<E: StdError + Send + Sync + 'static> IntoError for E {}
 
 /// The status that an error itself chooses, also inside an [`io::Error`].
-fn owed(error: &(dyn StdError + 'static)) -> Option<Status> {
+fn status(error: &(dyn StdError + 'static)) -> Option<Status> {
     let choices: [fn(&(dyn StdError + 'static)) -> Option<Status>; 10] = [
-        |error| owed(error.downcast_ref::<io::Error>()?.get_ref()?),
-        |error| Some(error.downcast_ref::<ExchangeError>()?.owed().unwrap_or(CLIENT_CLOSED_REQUEST)),
-        |error| error.downcast_ref::<InvalidTarget>()?.owed(),
-        |error| Some(error.downcast_ref::<InvalidAnswer>()?.owed()),
-        |error| Some(error.downcast_ref::<WireError>()?.owed()),
-        |error| Some(error.downcast_ref::<CodingError>()?.owed()),
-        |error| Some(error.downcast_ref::<InvalidForm>()?.owed()),
-        |error| Some(error.downcast_ref::<InvalidText>()?.owed()),
-        |error| error.downcast_ref::<InvalidCharset>()?.owed(),
+        |error| status(error.downcast_ref::<io::Error>()?.get_ref()?),
+        |error| Some(error.downcast_ref::<ExchangeError>()?.status().unwrap_or(CLIENT_CLOSED_REQUEST)),
+        |error| error.downcast_ref::<InvalidTarget>()?.status(),
+        |error| Some(error.downcast_ref::<InvalidResponse>()?.status()),
+        |error| Some(error.downcast_ref::<WireError>()?.status()),
+        |error| Some(error.downcast_ref::<CodingError>()?.status()),
+        |error| Some(error.downcast_ref::<InvalidForm>()?.status()),
+        |error| Some(error.downcast_ref::<InvalidText>()?.status()),
+        |error| error.downcast_ref::<InvalidCharset>()?.status(),
         // Only the immediate source: deeper ones may be about another message than the request that is answered.
         |error| error.source()?.downcast_ref::<Status>().copied(),
     ];
@@ -232,7 +232,7 @@ impl fmt::Display for Error {
     /// The cause, or else the status. `{:#}` also writes the causes of the cause, but not the status that one of them
     /// has chosen, since that is the answer.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(cause) = self.cause() else { return write!(f, "{}", self.owed()) };
+        let Some(cause) = self.cause() else { return write!(f, "{}", self.status()) };
         write!(f, "{cause}")?;
         match cause.source() {
             Some(source) if f.alternate() && !source.is::<Status>() => write_causes(f, Some(source)),

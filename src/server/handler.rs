@@ -72,8 +72,8 @@ use crate::message::{Request, Status};
 ///         let outcome = self.0.handle(ctx).await;
 ///         let (status, note) = match &outcome {
 ///             Ok(()) => (ctx.response.status, ""),
-///             Err(_) if ctx.has_answered() => (ctx.response.status, "cut off"),
-///             Err(error) => (error.owed(), ""),
+///             Err(_) if ctx.has_responded() => (ctx.response.status, "cut off"),
+///             Err(error) => (error.status(), ""),
 ///         };
 ///         println!("{} {request} {} {:?} {note}", ctx.peer_addr(), status.as_u16(), ctx.arrived().elapsed());
 ///         outcome
@@ -90,7 +90,7 @@ use crate::message::{Request, Status};
 /// head, or a body that is too large to be buffered; the end of a handler that panics or exceeds
 /// [`Timeouts::handler`](crate::Timeouts::handler); and whether an answer that is not streamed arrives, because it is
 /// sent later. [`Server::on_error`](crate::Server::on_error) is called for these, and also for errors that middleware
-/// has seen: a log of all requests skips [`RefusalCause::Handler`](crate::RefusalCause::Handler) there.
+/// has seen: a log of all requests skips [`ErrorCause::Handler`](crate::ErrorCause::Handler) there.
 ///
 /// Middleware that buffers bodies itself also sees those that cannot be received, and the fields that it has set are
 /// kept: see [`Context::buffer_body`]. Middleware that needs to see panics, or to keep its fields in spite of one,
@@ -157,7 +157,7 @@ pub trait Handler: ErasedHandler + 'static {
     ///
     /// # Errors
     ///
-    /// An error is answered with its [status](super::Error::owed), and with the reason of that status as text. The
+    /// An error is answered with its [status](super::Error::status), and with the reason of that status as text. The
     /// fields that were set stay, except those that describe content. To say more, put an answer into `ctx.response`
     /// and return `Ok`. Once the head has been sent, an error aborts the connection or, if the answer is already
     /// complete, closes it.
@@ -249,7 +249,7 @@ impl<H: Handler> IntoHandler<kind::Implements> for H {
 impl<F, R> IntoHandler<(kind::Plain, R)> for F
 where
     F: Fn(&mut Context) -> R + 'static,
-    R: Outcome,
+    R: IntoResult,
 {
     type Handler = PlainHandler<F>;
 
@@ -261,7 +261,7 @@ where
 impl<F, R> IntoHandler<(kind::Async, R)> for F
 where
     F: AsyncFn(&mut Context) -> R + 'static,
-    R: Outcome,
+    R: IntoResult,
 {
     type Handler = AsyncHandler<F>;
 
@@ -277,7 +277,7 @@ pub struct PlainHandler<F>(F);
 impl<F, R> Handler for PlainHandler<F>
 where
     F: Fn(&mut Context) -> R + 'static,
-    R: Outcome,
+    R: IntoResult,
 {
     #[inline]
     async fn handle(&self, ctx: &mut Context) -> Result {
@@ -292,7 +292,7 @@ pub struct AsyncHandler<F>(F);
 impl<F, R> Handler for AsyncHandler<F>
 where
     F: AsyncFn(&mut Context) -> R + 'static,
-    R: Outcome,
+    R: IntoResult,
 {
     #[inline]
     async fn handle(&self, ctx: &mut Context) -> Result {
@@ -301,7 +301,7 @@ where
 }
 
 /// The return type of a function that handles requests: `()` or [`Result`].
-pub trait Outcome {
+pub trait IntoResult {
     /// Converts the value to a result.
     ///
     /// # Errors
@@ -310,14 +310,14 @@ pub trait Outcome {
     fn into_result(self) -> Result;
 }
 
-impl Outcome for () {
+impl IntoResult for () {
     #[inline]
     fn into_result(self) -> Result {
         Ok(())
     }
 }
 
-impl Outcome for Result {
+impl IntoResult for Result {
     #[inline]
     fn into_result(self) -> Result {
         self

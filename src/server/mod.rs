@@ -27,18 +27,18 @@ mod handler;
 mod middleware;
 
 mod error;
-mod invalid_answer;
-mod refusal;
+mod error_report;
+mod invalid_response;
 
 pub use context::{BodyReader, BodyWriter, Context, Extensions, Transform, TransformAction, Upgraded};
-pub use error::{Cause, Error, Result};
-pub use handler::{AsyncHandler, BodyPlan, BoxHandler, Handler, IntoHandler, Outcome, PlainHandler};
-pub use invalid_answer::InvalidAnswer;
+pub use error::{Error, IntoError, Result};
+pub use error_report::{ErrorCause, ErrorReport};
+pub use handler::{AsyncHandler, BodyPlan, BoxHandler, Handler, IntoHandler, IntoResult, PlainHandler};
+pub use invalid_response::InvalidResponse;
 pub use launch::ServerCore;
 pub use middleware::{Around, WithPlan, around, with_plan};
-pub use refusal::{Refusal, RefusalCause};
 pub use running::Running;
 pub use server::Server;
 pub use service::Service;
 pub use stats::{ErrorCounts, ServerCounts, ServerStats};
-pub use stop::SignalOutcome;
+pub use stop::IntoIoResult;

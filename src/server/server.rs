@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use super::core_state::ServerSettings;
 use super::error::Result;
+use super::error_report::ErrorReport;
 use super::handler::IntoHandler;
 use super::launch::{CORES_MAX, LaunchOptions, ServerCore, launch};
-use super::refusal::Refusal;
 use super::running::Running;
 use super::service::Service;
-use super::stop::SignalOutcome;
+use super::stop::IntoIoResult;
 use crate::exchange::{HalfClose, Timeouts};
 use crate::message::Headers;
 use crate::net::{Address, Keepalive};
@@ -39,7 +39,7 @@ use crate::wire::Limits;
 ///     Server::bind("[::]:8080")
 ///         .limits(Limits { body_max: 64 << 20, ..Limits::default() })
 ///         .timeouts(Timeouts { idle: Duration::from_secs(30), ..Timeouts::default() })
-///         .on_error(|refusal| eprintln!("{refusal}"))
+///         .on_error(|report| eprintln!("{report}"))
 ///         .run(|ctx: &mut Context| ctx.response.set_text("Hello, World!"))
 /// }
 /// ```
@@ -204,7 +204,7 @@ impl Server {
     /// or for connections that are cut when the grace period of a stop is over
     /// ([`ServerCounts::cut`](crate::ServerCounts::cut)). The function runs on the core where the error happened, so it
     /// should return quickly.
-    pub fn on_error(mut self, on_error: impl Fn(&Refusal<'_>) + Send + Sync + 'static) -> Server {
+    pub fn on_error(mut self, on_error: impl Fn(&ErrorReport<'_>) + Send + Sync + 'static) -> Server {
         self.settings.on_error = Some(Arc::new(on_error));
         self
     }
@@ -230,7 +230,7 @@ impl Server {
     #[doc(alias = "with_graceful_shutdown")]
     pub fn on_stop(
         mut self,
-        signal: impl Future<Output: SignalOutcome> + Send + 'static,
+        signal: impl Future<Output: IntoIoResult> + Send + 'static,
         grace: Duration,
     ) -> Server {
         self.launch.on_stop = Some((Box::pin(async { signal.await.into_result() }), grace));

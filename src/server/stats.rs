@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::refusal::RefusalCause;
+use super::error_report::ErrorCause;
 use crate::exchange::{ExchangeError, Phase};
 
 /// The counts of a server so far, for each core and in total.
@@ -118,21 +118,21 @@ pub struct ErrorCounts {
 
 impl ErrorCounts {
     /// A count of one, of the kind of `cause`.
-    fn single(cause: &RefusalCause) -> ErrorCounts {
+    fn single(cause: &ErrorCause) -> ErrorCounts {
         let mut one = ErrorCounts::default();
         let count = match cause {
-            RefusalCause::Exchange(error) => one.exchange_count(error),
+            ErrorCause::Exchange(error) => one.exchange_count(error),
             // An error that the handler got from a read or a write, and passed on, is one of the connection and not of
             // the handler.
-            RefusalCause::Handler(error) => match error.downcast_cause() {
+            ErrorCause::Handler(error) => match error.downcast_cause() {
                 Some(error) => one.exchange_count(error),
                 None if error.is_peer_fault() => &mut one.rejected,
                 None => &mut one.handler,
             },
-            RefusalCause::Panic => &mut one.panic,
-            RefusalCause::Plan => &mut one.plan,
-            RefusalCause::Connections(_) | RefusalCause::ConnectionsOfPeer(_) => &mut one.overload,
-            RefusalCause::Tls(_) => &mut one.tls,
+            ErrorCause::Panic => &mut one.panic,
+            ErrorCause::Plan => &mut one.plan,
+            ErrorCause::Connections(_) | ErrorCause::ConnectionsOfPeer(_) => &mut one.overload,
+            ErrorCause::Tls(_) => &mut one.tls,
         };
         *count = 1;
         one
@@ -213,7 +213,7 @@ pub(super) struct CoreStats {
 
 impl CoreStats {
     /// Counts an error, by its kind.
-    pub(super) fn count_error(&self, cause: &RefusalCause) {
+    pub(super) fn count_error(&self, cause: &ErrorCause) {
         self.count(ErrorCounts::single(cause));
     }
 

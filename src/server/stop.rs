@@ -12,7 +12,7 @@ pub(super) type Signal = Pin<Box<dyn Future<Output = io::Result<()>> + Send>>;
 
 /// The output of a signal to stop (see [`Server::on_stop`](crate::Server::on_stop)): `()`, or an [`io::Result`] such as
 /// that of [`shutdown_signal`](crate::shutdown_signal).
-pub trait SignalOutcome {
+pub trait IntoIoResult {
     /// Converts the output to a result.
     ///
     /// # Errors
@@ -21,13 +21,13 @@ pub trait SignalOutcome {
     fn into_result(self) -> io::Result<()>;
 }
 
-impl SignalOutcome for () {
+impl IntoIoResult for () {
     fn into_result(self) -> io::Result<()> {
         Ok(())
     }
 }
 
-impl SignalOutcome for io::Result<()> {
+impl IntoIoResult for io::Result<()> {
     fn into_result(self) -> io::Result<()> {
         self
     }

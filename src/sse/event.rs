@@ -10,7 +10,7 @@ use std::time::Duration;
 /// ```
 /// use corehttp::Event;
 ///
-/// let plain = Event::data("two\nlines");
+/// let plain = Event::new("two\nlines");
 /// let full = Event { id: Some("7"), event: Some("tick"), ..plain };
 /// # assert_eq!((plain.id, full.data), (None, Some("two\nlines")));
 /// ```
@@ -29,7 +29,7 @@ pub struct Event<'a> {
 
 impl<'a> Event<'a> {
     /// Creates an event with `data`, and nothing else.
-    pub fn data(data: &'a str) -> Event<'a> {
+    pub fn new(data: &'a str) -> Event<'a> {
         Event { data: Some(data), ..Event::default() }
     }
 
@@ -132,28 +132,25 @@ mod tests {
         };
         check(full, Ok("retry: 1500\nid: 7\nevent: tick\ndata: x\n\n"));
         check(Event { id: Some(""), ..Event::default() }, Ok("id: \n\n"));
-        check(Event::data(""), Ok("data: \n\n"));
-        check(Event::data(" x: \u{e9}\0"), Ok("data:  x: \u{e9}\0\n\n"));
+        check(Event::new(""), Ok("data: \n\n"));
+        check(Event::new(" x: \u{e9}\0"), Ok("data:  x: \u{e9}\0\n\n"));
         check(Event::default(), Ok("\n"));
     }
 
     #[test]
     fn data_of_many_lines_cannot_break_out_html_9_2_6() {
-        check(Event::data("a\nb"), Ok("data: a\ndata: b\n\n"));
-        check(Event::data("a\r\nb\rc"), Ok("data: a\ndata: b\ndata: c\n\n"));
-        check(Event::data("\n"), Ok("data: \ndata: \n\n"));
-        check(
-            Event::data("a\n\nevent: own\n\n"),
-            Ok("data: a\ndata: \ndata: event: own\ndata: \ndata: \n\n"),
-        );
-        check(Event::data("\n\r"), Ok("data: \ndata: \ndata: \n\n"));
+        check(Event::new("a\nb"), Ok("data: a\ndata: b\n\n"));
+        check(Event::new("a\r\nb\rc"), Ok("data: a\ndata: b\ndata: c\n\n"));
+        check(Event::new("\n"), Ok("data: \ndata: \n\n"));
+        check(Event::new("a\n\nevent: own\n\n"), Ok("data: a\ndata: \ndata: event: own\ndata: \ndata: \n\n"));
+        check(Event::new("\n\r"), Ok("data: \ndata: \ndata: \n\n"));
     }
 
     #[test]
     fn ids_and_types_are_one_line_html_9_2_6() {
         for text in ["\n", "\r", "\r\n", "a\nb", "a\rdata: x", "\0", "a\0", "a\n\ndata: own\n\n"] {
-            check(Event { id: Some(text), ..Event::data("x") }, Err(InvalidEvent::Id));
-            check(Event { event: Some(text), ..Event::data("x") }, Err(InvalidEvent::Event));
+            check(Event { id: Some(text), ..Event::new("x") }, Err(InvalidEvent::Id));
+            check(Event { event: Some(text), ..Event::new("x") }, Err(InvalidEvent::Event));
         }
     }
 

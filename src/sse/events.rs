@@ -24,7 +24,7 @@ use crate::server::{BodyWriter, Context};
 /// async fn ticks(ctx: &mut Context) -> corehttp::Result {
 ///     let mut events = ctx.events().await?;
 ///     for count in 0.. {
-///         events.send(Event::data(&format!("tick {count}"))).await?;
+///         events.send(Event::new(&format!("tick {count}"))).await?;
 ///         events.wait(tokio::time::sleep(Duration::from_secs(1))).await?;
 ///     }
 ///     Ok(events.finish().await?)
@@ -123,7 +123,7 @@ impl Events<'_> {
     ///     loop {
     ///         tokio::select! {
     ///             news = news.recv() => match news {
-    ///                 Some(text) => events.send(Event::data(&text)).await?,
+    ///                 Some(text) => events.send(Event::new(&text)).await?,
     ///                 None => return Ok(events.finish().await?),
     ///             },
     ///             () = events.peer_closed() => return Err(ExchangeError::PeerClosed.into()),

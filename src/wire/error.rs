@@ -70,7 +70,7 @@ pub enum WireError {
 
 impl WireError {
     /// Returns the status with which such a request is answered (RFC 9110 §15.5, §15.6).
-    pub fn owed(self) -> Status {
+    pub fn status(self) -> Status {
         use WireError as E;
         match self {
             E::RequestLineTooLong => Status::URI_TOO_LONG,

@@ -483,7 +483,7 @@ async fn an_answer_that_is_cut_short_is_an_error_at_every_byte_8() {
             let expected = if is_between { "Closed" } else { "Incomplete" };
             assert_eq!(found, expected, "{wire:?} ends at {end}: {error:#}");
             assert!(!error.is_timeout() && error.is_sent());
-            assert_eq!(error.owed(), Status::BAD_GATEWAY);
+            assert_eq!(error.status(), Status::BAD_GATEWAY);
             assert_eq!(io::Error::from(error).kind(), io::ErrorKind::UnexpectedEof);
         }
     }

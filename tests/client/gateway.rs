@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use corehttp::{
-    BodyPlan, Client, ClientTimeouts, Context, Handler, InvalidAnswer, Request, Response, Server, Service,
+    BodyPlan, Client, ClientTimeouts, Context, Handler, InvalidResponse, Request, Response, Server, Service,
     Status, with_plan,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
@@ -499,9 +499,9 @@ async fn no_request_is_made_once_an_answer_has_begun() {
     let stage = closing_behind("HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nok");
     let client = stage.client();
     let gateway = async move |ctx: &mut Context| {
-        assert!(!ctx.has_answered() && pass(&client, ctx).await.is_err() && ctx.has_answered());
+        assert!(!ctx.has_responded() && pass(&client, ctx).await.is_err() && ctx.has_responded());
         let again = pass(&client, ctx).await.unwrap_err();
-        assert_eq!(again.cause().unwrap().to_string(), InvalidAnswer::Sent.to_string());
+        assert_eq!(again.cause().unwrap().to_string(), InvalidResponse::Sent.to_string());
         Err(again)
     };
     let heard = receive_all_of(&Server::new().service(gateway), "GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;

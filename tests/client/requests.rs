@@ -658,7 +658,7 @@ async fn a_server_of_1_0_is_sent_no_chunks_6_1() {
     for error in refused.map(Result::unwrap_err) {
         assert!(matches!(error.cause(), ClientCause::LengthRequired), "{error:#}");
         assert_eq!(
-            (error.phase(), error.is_sent(), error.owed().as_u16()),
+            (error.phase(), error.is_sent(), error.status().as_u16()),
             (ClientPhase::Prepare, false, 411)
         );
     }

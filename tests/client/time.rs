@@ -36,7 +36,7 @@ async fn check(client: &Client, request: &Request, phase: ClientPhase, seconds: 
     let error = ask(client, request).await.unwrap_err();
     let waited = start.elapsed();
     assert_eq!((error.phase(), error.is_timeout()), (phase, true), "{error:?}");
-    assert_eq!(error.owed(), Status::GATEWAY_TIMEOUT);
+    assert_eq!(error.status(), Status::GATEWAY_TIMEOUT);
     // Timers count in milliseconds, and may be one late.
     let late = waited.checked_sub(seconds * SECOND).unwrap_or(Duration::MAX);
     assert!(late <= Duration::from_millis(3), "{phase:?}: {waited:?}");

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use corehttp::{
-    BodyPlan, Context, Error, Form, Headers, InvalidAnswer, Limits, Request, Response, Server, SetCookie,
+    BodyPlan, Context, Error, Form, Headers, InvalidResponse, Limits, Request, Response, Server, SetCookie,
     Status, Timeouts, with_plan,
 };
 use tokio::io::AsyncReadExt;
@@ -107,8 +107,8 @@ fn check(wire: &str, then: Then, expected: &str) {
     let lines = Arc::new(Mutex::new(Vec::new()));
     let told = lines.clone();
     let server = |server: Server| {
-        settings(server).on_error(move |refusal| {
-            let texts = [format!("{refusal}"), format!("{:?}", refusal.cause)];
+        settings(server).on_error(move |report| {
+            let texts = [format!("{report}"), format!("{:?}", report.cause)];
             assert!(!texts.concat().contains("secret"), "{texts:?}");
             told.lock().unwrap().push(texts[0].clone());
         })
@@ -429,9 +429,7 @@ fn of_connections() {
     let told = lines.clone();
     let limits = Limits { connections_max: 0, ..Limits::default() };
     let served = Served::with(
-        |server| {
-            server.limits(limits).on_error(move |refusal| told.lock().unwrap().push(refusal.to_string()))
-        },
+        |server| server.limits(limits).on_error(move |report| told.lock().unwrap().push(report.to_string())),
         app,
     );
     let peer = served.connect();
@@ -511,7 +509,7 @@ fn of_values() {
         &Request::default().append_cookie("a", "se cret").unwrap_err(),
         "the value of the cookie `a` contains a byte that must be encoded",
     );
-    check_text(&io::Error::from(InvalidAnswer::Sent), "the answer has been sent already");
+    check_text(&io::Error::from(InvalidResponse::Sent), "the answer has been sent already");
 }
 
 #[test]
@@ -538,7 +536,7 @@ fn of_files() {
     if cfg!(target_os = "linux") {
         check_text(&error, "cannot open /nowhere/public: No such file or directory (os error 2)");
     }
-    let error = Files::embedded(&[]).cache_control("*", "se\ncret").unwrap_err();
+    let error = Files::from_embedded(&[]).cache_control("*", "se\ncret").unwrap_err();
     check_text(&error, "the value of the field cache-control contains a control character");
 }
 

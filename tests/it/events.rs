@@ -103,15 +103,15 @@ fn nothing_of_an_invalid_event_is_sent() {
     let sends = async |ctx: &mut Context| -> corehttp::Result {
         let mut out = ctx.events().await?;
         for event in [
-            Event { id: Some("a\n\ndata: own"), ..Event::data("x") },
-            Event { event: Some("a\r"), ..Event::data("x") },
-            Event { id: Some("\0"), ..Event::data("x") },
+            Event { id: Some("a\n\ndata: own"), ..Event::new("x") },
+            Event { event: Some("a\r"), ..Event::new("x") },
+            Event { id: Some("\0"), ..Event::new("x") },
         ] {
             let refused = out.send(event).await.unwrap_err();
             assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
             assert!(refused.get_ref().unwrap().downcast_ref::<InvalidEvent>().is_some());
         }
-        out.send(Event::data("good")).await?;
+        out.send(Event::new("good")).await?;
         Ok(out.finish().await?)
     };
     let served = Served::with(|server| refusals.of(server), sends);
@@ -127,7 +127,7 @@ fn each_event_leaves_at_once_and_the_connection_persists() {
     let served = Served::new(async move |ctx: &mut Context| -> corehttp::Result {
         let mut out = ctx.events().await?;
         for number in ["0", "1", "2"] {
-            out.send(Event::data(number)).await?;
+            out.send(Event::new(number)).await?;
             // Nothing more is sent until the peer has received the event.
             out.wait(received.notified()).await?;
         }
@@ -158,7 +158,7 @@ fn comments_keep_a_connection_alive_while_nothing_happens() {
                     "waited"
                 });
                 let waited = waited.await?;
-                out.send(Event::data(waited)).await?;
+                out.send(Event::new(waited)).await?;
                 Ok(out.finish().await?)
             });
             let peer = async {
@@ -187,7 +187,7 @@ fn a_peer_that_is_gone_is_an_error() {
     let endless = async |ctx: &mut Context| -> corehttp::Result {
         let mut out = ctx.events().await?;
         loop {
-            out.send(Event::data("tick")).await?;
+            out.send(Event::new("tick")).await?;
             tokio::task::yield_now().await;
         }
     };
@@ -212,7 +212,7 @@ fn a_peer_that_asked_for_the_head_and_is_gone_is_an_error() {
     let flushes = async |ctx: &mut Context| -> corehttp::Result {
         let mut out = ctx.events().await?;
         loop {
-            out.send(Event::data("tick")).await?;
+            out.send(Event::new("tick")).await?;
             sleep(Duration::from_millis(1)).await;
         }
     };
@@ -248,7 +248,7 @@ fn a_silent_stream_notices_that_its_peer_has_left() {
         let refusals = Refusals::default();
         let waits = async |ctx: &mut Context| -> corehttp::Result {
             let mut out = ctx.events().await?;
-            out.send(Event::data("begun")).await?;
+            out.send(Event::new("begun")).await?;
             out.peer_closed().await;
             Err(ExchangeError::PeerClosed.into())
         };
@@ -269,7 +269,7 @@ fn the_handler_gets_the_last_event_id_html_9_2_4() {
     let tells = async |ctx: &mut Context| -> corehttp::Result {
         let mut out = ctx.events().await?;
         let last = format!("{:?}", out.last_id());
-        out.send(Event::data(&last)).await?;
+        out.send(Event::new(&last)).await?;
         Ok(out.finish().await?)
     };
     let served = Served::new(tells);
@@ -289,7 +289,7 @@ fn a_reader_follows_a_stream_from_one_connection_to_the_next_html_9_2_4() {
             let id = number.to_string();
             let (id, retry) = (Some(id.as_str()), Some(Duration::from_millis(number)));
             out.comment("no event").await?;
-            out.send(Event { id, retry, ..Event::data("of two\nlines") }).await?;
+            out.send(Event { id, retry, ..Event::new("of two\nlines") }).await?;
             out.comment("").await?;
         }
         Ok(out.finish().await?)
@@ -337,10 +337,10 @@ fn an_event_stream_sees_that_the_server_stops() {
     let until_stopping = async |ctx: &mut Context| -> corehttp::Result {
         let mut out = ctx.events().await?;
         while !out.is_stopping() {
-            out.send(Event::data("tick")).await?;
+            out.send(Event::new("tick")).await?;
             tokio::task::yield_now().await;
         }
-        out.send(Event::data("last")).await?;
+        out.send(Event::new("last")).await?;
         Ok(out.finish().await?)
     };
     let served = Served::new(until_stopping);
@@ -362,12 +362,12 @@ fn a_cancelled_event_is_still_sent_whole() {
         let service = Server::new().service(async move |ctx: &mut Context| -> corehttp::Result {
             let mut out = ctx.events().await?;
             for _ in 0..3 {
-                let sending = out.send(Event { id: Some("1"), ..Event::data(&data) });
+                let sending = out.send(Event { id: Some("1"), ..Event::new(&data) });
                 assert!(timeout(Duration::from_secs(1), sending).await.is_err(), "nobody reads");
                 assert!(timeout(Duration::from_secs(1), out.comment("no event")).await.is_err());
             }
             if !is_last {
-                out.send(Event::data("last")).await?;
+                out.send(Event::new("last")).await?;
             }
             Ok(out.finish().await?)
         });

@@ -343,7 +343,7 @@ mod paths {
             assert_eq!(status(&heard), expected, "{host} {path}");
         }
         assert_eq!(status(&served.ask(get("http://b.example/two", ""))), 200, "an absolute target wins");
-        let only = Files::embedded(&[]).host("b", two.path()).unwrap();
+        let only = Files::from_embedded(&[]).host("b", two.path()).unwrap();
         assert_eq!(status(&Served::new(only).ask(get("/two", ""))), 404);
     }
 
@@ -599,7 +599,7 @@ mod answers {
         let (root, served) = served();
         let path = root.path().join("empty.html");
         let chosen = Served::new(async move |ctx: &mut Context| ctx.send_file(&path).await);
-        let embedded = Served::new(Files::embedded(&[("empty.html", b"")]));
+        let embedded = Served::new(Files::from_embedded(&[("empty.html", b"")]));
         for served in [&served, &chosen, &embedded] {
             let whole = served.ask(get("/empty.html", ""));
             let etag = field(&whole, "etag").unwrap();
@@ -1050,7 +1050,7 @@ mod answers {
             (".env", b"secret"),
             ("docs/a/b", b""),
         ];
-        let served = Served::new(Files::embedded(SITE).precompressed().listing());
+        let served = Served::new(Files::from_embedded(SITE).precompressed().listing());
         for (target, expected) in [
             ("/", 200),
             ("/index.html", 200),
@@ -1490,7 +1490,7 @@ mod listings {
         let shown = (0..10_000).map(|number| format!("most/{number}"));
         let paths = names.chain(hidden).chain(shown).map(|path| &*path.leak());
         let site = Vec::from_iter(paths.map(|path| (path, &b"1"[..])));
-        let served = Served::new(Files::embedded(&site).listing());
+        let served = Served::new(Files::from_embedded(&site).listing());
         for (target, summary) in [
             ("/all/", "<p>0 directories, 10000 files, 9.8 KiB, and more that are not shown</p>"),
             ("/most/", "<p>0 directories, 10000 files, 9.8 KiB</p>"),

@@ -145,7 +145,7 @@ fn cookies_are_read_and_set_on_the_wire() {
         let Context { request, response, .. } = ctx;
         let visits: u32 = request.cookies().get("visits").and_then(|text| text.parse().ok()).unwrap_or(0);
         response.set_cookie(&SetCookie::new("visits", &(visits + 1).to_string()))?;
-        response.set_cookie(&SetCookie::session("__Host-sid", "x"))?;
+        response.set_cookie(&SetCookie::new_session("__Host-sid", "x"))?;
         let evil = request.cookies().get("echo").unwrap_or("fine");
         Ok(response.set_cookie(&SetCookie::new("echo", evil))?)
     });

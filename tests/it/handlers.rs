@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use corehttp::{
-    BodyPlan, Context, Error, Flush, Handler, Headers, IntoHandler, InvalidAnswer, PeerAddr, Request,
+    BodyPlan, Context, Error, Flush, Handler, Headers, IntoHandler, InvalidResponse, PeerAddr, Request,
     Response, Server, ServerCore, Status, Timeouts, Transform, TransformAction, around, with_plan,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
@@ -1144,7 +1144,7 @@ mod informational {
                 let refused = ctx.informational(status, &Headers::new()).await.unwrap_err();
                 assert_eq!(
                     refused.get_ref().unwrap().downcast_ref(),
-                    Some(&InvalidAnswer::Status(code)),
+                    Some(&InvalidResponse::Status(code)),
                     "{code}"
                 );
             }

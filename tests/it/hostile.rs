@@ -164,7 +164,7 @@ struct Fate {
     refused: Option<u16>,
 }
 
-/// All of the answers are well formed, every request that was seen has one, and nothing follows a refusal.
+/// All of the answers are well formed, every request that was seen has one, and nothing follows a report.
 #[track_caller]
 fn fate<H: Handler>(wired: &Wired<H>, packets: &[&[u8]], then: Then) -> Fate {
     let mut heard = wired.ask(packets, then);

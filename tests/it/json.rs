@@ -149,7 +149,7 @@ fn json_replaces_whatever_was_the_content() {
     assert_eq!((request.body.bytes(), request.json::<Note>().unwrap().stars), (NOTE.as_bytes(), 1));
     request.body.set_stream(NOTE.as_bytes(), None);
     assert!(matches!(request.json::<Note>(), Err(InvalidJson::Unread)));
-    assert_eq!(InvalidJson::Unread.owed(), Status::INTERNAL_SERVER_ERROR);
+    assert_eq!(InvalidJson::Unread.status(), Status::INTERNAL_SERVER_ERROR);
 }
 
 #[test]

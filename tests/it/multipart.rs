@@ -784,7 +784,7 @@ mod saved {
                 matches!(multipart_error(&error), Some(MultipartError::FileName(_))),
                 "{name:?}: {error}"
             );
-            assert_eq!(corehttp::Error::from(error).owed(), Status::BAD_REQUEST, "{name:?}");
+            assert_eq!(corehttp::Error::from(error).status(), Status::BAD_REQUEST, "{name:?}");
         }
         assert_eq!(fs::read_to_string(dir.path().join("here")).unwrap(), "old");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);

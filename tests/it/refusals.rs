@@ -15,9 +15,9 @@ struct Told(Arc<Mutex<Vec<String>>>);
 impl Told {
     fn by(&self, server: Server) -> Server {
         let told = self.0.clone();
-        server.on_error(move |refusal| {
-            let line = format!("{}.{} {refusal}", refusal.connection_id, refusal.exchange_number);
-            let secrets = [&line, &format!("{refusal:?}")].map(|text| text.contains("secret"));
+        server.on_error(move |report| {
+            let line = format!("{}.{} {report}", report.connection_id, report.exchange_number);
+            let secrets = [&line, &format!("{report:?}")].map(|text| text.contains("secret"));
             assert_eq!(secrets, [false, false], "{line}");
             told.lock().unwrap().push(line);
         })

@@ -145,7 +145,7 @@ fn handlers_and_operators_see_the_peer_that_the_caller_names() {
         let seen: Arc<Mutex<Vec<String>>> = Arc::default();
         let (heard, shown) = (seen.clone(), seen.clone());
         let server =
-            Server::new().on_error(move |refusal| heard.lock().unwrap().push(refusal.peer.to_string()));
+            Server::new().on_error(move |report| heard.lock().unwrap().push(report.peer.to_string()));
         let service = server.service(move |ctx: &mut Context| {
             shown.lock().unwrap().push(ctx.peer_addr().to_string());
         });

@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use corehttp::{
-    BodyPlan, Context, Request, Running, Server, ServerCore, SignalOutcome, Status, Timeouts, with_plan,
+    BodyPlan, Context, IntoIoResult, Request, Running, Server, ServerCore, Status, Timeouts, with_plan,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc::unbounded_channel;
@@ -372,7 +372,7 @@ fn a_signal_that_fails_stops_the_server_with_its_error() {
 
 /// Checks that a server with this signal stops, with this error or with none.
 #[track_caller]
-fn check_signal(signal: impl Future<Output: SignalOutcome> + Send + 'static, expected: Option<&str>) {
+fn check_signal(signal: impl Future<Output: IntoIoResult> + Send + 'static, expected: Option<&str>) {
     let server = Server::bind("127.0.0.1:0").cores(2).on_stop(signal, LONG);
     let running = server.start(|ctx: &mut Context| ctx.response.set_text("fine")).unwrap();
     let end = running.wait().map_err(|error| error.to_string()).err();

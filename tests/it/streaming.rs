@@ -8,7 +8,7 @@ use std::task::{self, Poll};
 use std::time::Duration;
 
 use corehttp::{
-    Body, BodyPlan, Context, Handler, Headers, IntoHandler, InvalidAnswer, Method, Request, Server, Status,
+    Body, BodyPlan, Context, Handler, Headers, IntoHandler, InvalidResponse, Method, Request, Server, Status,
     Timeouts, with_plan,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
@@ -22,8 +22,8 @@ use super::support::{
 const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 
 /// The reason that `error` tells why an answer cannot be sent.
-fn reason(error: &io::Error) -> InvalidAnswer {
-    error.get_ref().unwrap().downcast_ref::<InvalidAnswer>().unwrap().clone()
+fn reason(error: &io::Error) -> InvalidResponse {
+    error.get_ref().unwrap().downcast_ref::<InvalidResponse>().unwrap().clone()
 }
 
 /// A request whose body is framed by `field`.
@@ -570,9 +570,9 @@ mod failing {
     fn an_answer_is_sent_once() {
         let served = Served::new(async |ctx: &mut Context| -> corehttp::Result {
             ctx.informational(Status::EARLY_HINTS, &Headers::new()).await?;
-            assert!(!ctx.has_answered());
+            assert!(!ctx.has_responded());
             ctx.body_writer().await?.finish().await?;
-            assert!(ctx.has_answered());
+            assert!(ctx.has_responded());
             for error in [
                 ctx.body_writer().await.err(),
                 ctx.duplex().await.err(),
@@ -580,7 +580,7 @@ mod failing {
                 ctx.upgrade("x").await.err(),
                 ctx.accept_tunnel().await.err(),
             ] {
-                assert_eq!(reason(&error.unwrap()), InvalidAnswer::Sent);
+                assert_eq!(reason(&error.unwrap()), InvalidResponse::Sent);
             }
             Ok(ctx.response.set_text("too late"))
         });
@@ -1025,8 +1025,8 @@ mod upgrade {
     #[test]
     fn an_upgrade_that_cannot_be_says_why() {
         #[track_caller]
-        fn check(protocol: &'static str, asked: &str, expected: InvalidAnswer) {
-            let owed = expected.owed().as_u16();
+        fn check(protocol: &'static str, asked: &str, expected: InvalidResponse) {
+            let owed = expected.status().as_u16();
             let served = Served::new(streaming(async move |ctx: &mut Context| -> corehttp::Result {
                 let error = ctx.upgrade(protocol).await.unwrap_err();
                 assert_eq!((error.kind(), reason(&error)), (io::ErrorKind::InvalidInput, expected.clone()));
@@ -1037,15 +1037,15 @@ mod upgrade {
         }
         for protocol in ["", "/", "echo/", "/echo", "a/b/c", "h2c, echo", "echo ", "e\r\nx: y", "\u{e9}"] {
             let quoted = format!("`{}`", protocol.escape_debug());
-            check(protocol, ASKED, InvalidAnswer::Protocol(quoted.clone().into()));
-            check(protocol, GET, InvalidAnswer::Protocol(quoted.into()));
+            check(protocol, ASKED, InvalidResponse::Protocol(quoted.clone().into()));
+            check(protocol, GET, InvalidResponse::Protocol(quoted.into()));
         }
         check(
             "echo",
             &ASKED.replace("\r\n\r\n", "\r\ncontent-length: 5\r\n\r\nhello"),
-            InvalidAnswer::Unread,
+            InvalidResponse::Unread,
         );
-        check("echo", GET, InvalidAnswer::Upgrade("echo".into()));
+        check("echo", GET, InvalidResponse::Upgrade("echo".into()));
     }
 
     #[test]
@@ -1164,7 +1164,7 @@ mod tunnel {
     fn a_tunnel_that_was_not_asked_for_is_400() {
         let served = Served::new(async |ctx: &mut Context| -> corehttp::Result {
             let error = ctx.accept_tunnel().await.unwrap_err();
-            assert_eq!(reason(&error), InvalidAnswer::Tunnel);
+            assert_eq!(reason(&error), InvalidResponse::Tunnel);
             Err(error.into())
         });
         assert_eq!(status(&served.ask(GET)), 400);

@@ -187,9 +187,9 @@ impl Refusals {
     /// Has `server` report them here.
     pub fn of(&self, server: Server) -> Server {
         let seen = self.0.clone();
-        server.on_error(move |refusal| {
-            let status = refusal.status.map_or(0, Status::as_u16);
-            seen.lock().unwrap().push((status, refusal.cause.to_string()));
+        server.on_error(move |report| {
+            let status = report.status.map_or(0, Status::as_u16);
+            seen.lock().unwrap().push((status, report.cause.to_string()));
         })
     }
 

@@ -41,7 +41,7 @@ impl InvalidCharset {
     }
 
     /// The status that the peer is answered with, if it is to blame.
-    pub(crate) fn owed(&self) -> Option<Status> {
+    pub(crate) fn status(&self) -> Option<Status> {
         let status = match self.error {
             CharsetError::Malformed => Status::BAD_REQUEST,
             CharsetError::Unknown(_) => Status::UNSUPPORTED_MEDIA_TYPE,
@@ -79,7 +79,7 @@ pub enum InvalidText {
 
 impl InvalidText {
     /// Returns the status that the peer is answered with: 400 (RFC 9110 §15.5.1).
-    pub fn owed(self) -> Status {
+    pub fn status(self) -> Status {
         Status::BAD_REQUEST
     }
 }

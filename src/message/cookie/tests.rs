@@ -57,11 +57,15 @@ fn every_attribute_is_spelled_rfc6265bis_4_1_1() {
     check(SetCookie { same_site: Some(SameSite::Strict), ..PLAIN }, "a=b; SameSite=Strict");
     check(SetCookie { secure: true, partitioned: true, ..PLAIN }, "a=b; Secure; Partitioned");
     check(
-        SetCookie { domain: Some("a.b"), same_site: Some(SameSite::None), ..SetCookie::session("a", "b") },
+        SetCookie {
+            domain: Some("a.b"),
+            same_site: Some(SameSite::None),
+            ..SetCookie::new_session("a", "b")
+        },
         "a=b; Domain=a.b; Path=/; Secure; HttpOnly; SameSite=None",
     );
     check(
-        SetCookie::session("__Host-a", "b").removal(),
+        SetCookie::new_session("__Host-a", "b").removal(),
         "__Host-a=; Max-Age=0; Expires=Thu, 01 Jan 1970 00:00:00 GMT; Path=/; Secure; HttpOnly; SameSite=Lax",
     );
 }
@@ -111,7 +115,7 @@ fn a_cookie_that_user_agents_would_drop_is_refused_rfc6265bis_5_7() {
         check_refused(SetCookie { name, ..PLAIN }, InvalidCookie::Prefix);
     }
     for name in ["__Host-a", "__HOST-a", "__host-"] {
-        let good = SetCookie::session(name, "b");
+        let good = SetCookie::new_session(name, "b");
         assert_eq!(good.check(), Ok(()));
         check_refused(SetCookie { secure: false, ..good }, InvalidCookie::Prefix);
         check_refused(SetCookie { domain: Some("a.b"), ..good }, InvalidCookie::Prefix);

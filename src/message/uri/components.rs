@@ -266,7 +266,7 @@ pub enum InvalidTarget {
 
 impl InvalidTarget {
     /// The status that the peer is answered with, if the peer is to blame.
-    pub(crate) fn owed(self) -> Option<Status> {
+    pub(crate) fn status(self) -> Option<Status> {
         match self {
             InvalidTarget::Outside => Some(Status::BAD_REQUEST),
             InvalidTarget::Prefix => Some(Status::NOT_FOUND),

@@ -14,8 +14,8 @@ use crate::message::Status;
 use crate::net::{Conn, PeerAddr};
 use crate::runtime;
 use crate::server::connection::reject;
+use crate::server::error_report::{ErrorCause, ErrorReport, Refused};
 use crate::server::handler::Handler;
-use crate::server::refusal::{Refusal, RefusalCause, Refused};
 use crate::server::stats::{CoreStats, OpenGuard};
 use crate::server::worker::Worker;
 use crate::wire::Limits;
@@ -56,10 +56,10 @@ impl ConnectionLimiter {
 
     /// Counts a connection of `peer`, unless a limit is reached. Returns the key that the connection is counted under,
     /// for [`ConnectionLimiter::release`].
-    fn acquire(&self, peer: PeerAddr) -> Result<Option<Box<IpAddr>>, RefusalCause> {
+    fn acquire(&self, peer: PeerAddr) -> Result<Option<Box<IpAddr>>, ErrorCause> {
         if self.totals.open.fetch_add(1, Relaxed) >= self.connections_max {
             self.totals.open.fetch_sub(1, Relaxed);
-            return Err(RefusalCause::Connections(self.connections_max as usize));
+            return Err(ErrorCause::Connections(self.connections_max as usize));
         }
         let (Some(max), Some(peer)) = (self.per_peer_max, peer.bucket()) else { return Ok(None) };
         let mut peers = lock(&self.totals.peers);
@@ -69,7 +69,7 @@ impl ConnectionLimiter {
         drop(peers);
         if is_one_too_many {
             self.release(Some(peer));
-            return Err(RefusalCause::ConnectionsOfPeer(max));
+            return Err(ErrorCause::ConnectionsOfPeer(max));
         }
         Ok(Some(Box::new(peer)))
     }
@@ -130,7 +130,7 @@ impl Drop for ConnectionPermit {
 pub(super) struct RejectedConnection {
     limiter: Rc<ConnectionLimiter>,
     open: OpenGuard,
-    cause: RefusalCause,
+    cause: ErrorCause,
 }
 
 impl RejectedConnection {
@@ -140,13 +140,13 @@ impl RejectedConnection {
         if limiter.rejecting.get() == REJECTING_MAX || worker.shared.acceptor.is_some() {
             // In a flood, that many answers are not worth their cost. Nor is a handshake, without which a secure peer
             // could not read an answer.
-            worker.shared.report(Refusal::of_connection(conn.peer(), cause));
+            worker.shared.report(ErrorReport::of_connection(conn.peer(), cause));
             return;
         }
         limiter.rejecting.set(limiter.rejecting.get() + 1);
         runtime::spawn(async move {
             let status = match cause {
-                RefusalCause::ConnectionsOfPeer(_) => Status::TOO_MANY_REQUESTS,
+                ErrorCause::ConnectionsOfPeer(_) => Status::TOO_MANY_REQUESTS,
                 _ => Status::SERVICE_UNAVAILABLE,
             };
             reject(&worker, conn, Refused::new(status, cause)).await;
@@ -175,7 +175,7 @@ mod tests {
         let limiter = ConnectionLimiter::new(totals.clone(), stats, &limits);
         let peer = PeerAddr::Tcp(([127, 0, 0, 1], 1).into());
         let permit = limiter.acquire(peer).expect("there is room");
-        assert!(matches!(limiter.acquire(peer), Err(RefusalCause::ConnectionsOfPeer(1))));
+        assert!(matches!(limiter.acquire(peer), Err(ErrorCause::ConnectionsOfPeer(1))));
         assert_eq!((totals.open.load(Relaxed), lock(&totals.peers).len()), (1, 1));
         limiter.release(permit.map(|peer| *peer));
         assert_eq!((totals.open.load(Relaxed), lock(&totals.peers).len()), (0, 0));

@@ -4,7 +4,7 @@ use std::ops::{Deref, DerefMut};
 use std::thread;
 
 use crate::server::worker::Worker;
-use crate::server::{Context, Handler, RefusalCause};
+use crate::server::{Context, ErrorCause, Handler};
 
 /// A context that goes back to its free list, whatever becomes of the task that holds it.
 pub(super) struct ContextGuard<'w, H: Handler> {
@@ -52,7 +52,7 @@ impl<H: Handler> Drop for ContextGuard<'_, H> {
         if thread::panicking() {
             // Say, a handler ran out of time, and a value it held panicked when it was dropped. A second panic would
             // abort the process, so none may escape from here.
-            context.report(None, RefusalCause::Panic);
+            context.report(None, ErrorCause::Panic);
             context.drop_all_user_values();
         }
         self.worker.give_context(context);

@@ -19,7 +19,7 @@ use crate::exchange::ExchangeError;
 use crate::message::{Body, Request, Response};
 use crate::net::Conn;
 use crate::server::context::CloseMode;
-use crate::server::refusal::Refused;
+use crate::server::error_report::Refused;
 use crate::server::worker::Worker;
 use crate::server::{Context, Handler};
 

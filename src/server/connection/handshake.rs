@@ -11,10 +11,10 @@ use super::refuse::reject;
 use crate::exchange::{ExchangeError, Phase};
 use crate::message::Status;
 use crate::net::{Conn, TimerSlot, TlsError, Transport};
+use crate::server::error_report::Refused;
 use crate::server::job::JobOutcome;
-use crate::server::refusal::Refused;
 use crate::server::worker::Worker;
-use crate::server::{Handler, Refusal, RefusalCause};
+use crate::server::{ErrorCause, ErrorReport, Handler};
 
 /// Makes a new connection secure, within the time of its first head.
 pub(super) async fn secure<H: Handler>(worker: Rc<Worker<H>>, mut conn: Conn) -> JobOutcome {
@@ -44,20 +44,20 @@ pub(super) async fn secure<H: Handler>(worker: Rc<Worker<H>>, mut conn: Conn) ->
         HandshakeOutcome::TimedOut => {
             let error = ExchangeError::TimedOut(Phase::Handshake, limit.into());
             let served = error.as_io();
-            worker.shared.report(Refusal::of_connection(peer, error.into()));
+            worker.shared.report(ErrorReport::of_connection(peer, error.into()));
             JobOutcome::Closed(Err(served))
         }
         HandshakeOutcome::Failed(TlsError::PlainText, transport) => {
             conn.transport = transport;
             let served = TlsError::PlainText.as_io();
-            let cause = RefusalCause::Tls(TlsError::PlainText);
+            let cause = ErrorCause::Tls(TlsError::PlainText);
             reject(&worker, conn, Refused::new(Status::BAD_REQUEST, cause)).await;
             JobOutcome::Closed(Err(served))
         }
         HandshakeOutcome::Failed(error, transport) => {
             conn.transport = transport;
             let served = error.as_io();
-            worker.shared.report(Refusal::of_connection(peer, RefusalCause::Tls(error)));
+            worker.shared.report(ErrorReport::of_connection(peer, ErrorCause::Tls(error)));
             let mut guard = ContextGuard::new(&worker, worker.take_context());
             guard.attach(&mut Some(conn), 0);
             shutdown_and_linger(&mut guard).await;

@@ -10,9 +10,9 @@ use crate::memory::Reset;
 use crate::message::{FieldName, Status};
 use crate::net::{Conn, TlsError};
 use crate::server::context::{CloseMode, UnreadBody};
-use crate::server::refusal::Refused;
+use crate::server::error_report::Refused;
 use crate::server::worker::Worker;
-use crate::server::{Context, Error, Handler, RefusalCause};
+use crate::server::{Context, Error, ErrorCause, Handler};
 
 /// Writes the answer to a refused peer, unless part of another answer has been sent. Returns how to close, and how the
 /// connection ended.
@@ -20,8 +20,8 @@ use crate::server::{Context, Error, Handler, RefusalCause};
 pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (CloseMode, io::Result<()>) {
     let Refused { status, cause } = refused;
     let failed = match &cause {
-        RefusalCause::Exchange(error) => Some(error),
-        RefusalCause::Handler(error) => error.downcast_cause(),
+        ErrorCause::Exchange(error) => Some(error),
+        ErrorCause::Handler(error) => error.downcast_cause(),
         _ => None,
     };
     let result = failed.map_or_else(|| io::Error::other("the handler failed"), ExchangeError::as_io);
@@ -34,8 +34,8 @@ pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (CloseMode, io::Res
         ctx.stop_persisting();
         set_status_and_text(ctx, status);
         match cause {
-            RefusalCause::Connections(_) => ctx.response.headers.put(FieldName::RETRY_AFTER, RETRY_AFTER),
-            RefusalCause::Tls(TlsError::PlainText) => ctx.response.set_text(PLAIN_HTTP),
+            ErrorCause::Connections(_) => ctx.response.headers.put(FieldName::RETRY_AFTER, RETRY_AFTER),
+            ErrorCause::Tls(TlsError::PlainText) => ctx.response.set_text(PLAIN_HTTP),
             _ => {}
         }
         ctx.write_head(ctx.response.body.declared_length(), UnreadBody::Discard);
@@ -65,14 +65,14 @@ pub(in crate::server) async fn reject<H: Handler>(worker: &Worker<H>, conn: Conn
 pub(super) fn answer_plan(ctx: &mut Context, status: Status) {
     let status = final_status(status);
     set_status_and_text(ctx, status);
-    ctx.report(Some(status), RefusalCause::Plan);
+    ctx.report(Some(status), ErrorCause::Plan);
 }
 
 /// Turns the response into the answer to a handler's error. Fields that middleware has set stay, except those that
 /// describe content that is not sent.
 pub(super) fn answer_error(ctx: &mut Context, error: Error) {
     ctx.response.remove_content();
-    let status = final_status(error.owed());
+    let status = final_status(error.status());
     set_status_and_text(ctx, status);
     if error.is_unknown_coding() {
         // The peer should learn which codings would have been accepted (RFC 9110 §15.5.16).
@@ -80,7 +80,7 @@ pub(super) fn answer_error(ctx: &mut Context, error: Error) {
     }
     // An error without a cause is an answer like any other, and is not reported.
     if error.cause().is_some() {
-        ctx.report(Some(status), RefusalCause::Handler(error));
+        ctx.report(Some(status), ErrorCause::Handler(error));
     }
 }
 
@@ -91,8 +91,8 @@ pub(super) fn check_status(ctx: &mut Context) {
     }
 }
 
-fn final_status(owed: Status) -> Status {
-    if owed.is_informational() { Status::INTERNAL_SERVER_ERROR } else { owed }
+fn final_status(status: Status) -> Status {
+    if status.is_informational() { Status::INTERNAL_SERVER_ERROR } else { status }
 }
 
 /// Says no more than the status does: nothing that the peer sent is reflected.

@@ -12,9 +12,9 @@ use crate::message::Status;
 use crate::net::{Conn, Peer, Timer, TimerSlot};
 use crate::server::context::{SharedConn, UnreadBody};
 use crate::server::core_state::CoreState;
-use crate::server::refusal::Refused;
+use crate::server::error_report::Refused;
 use crate::server::worker::Worker;
-use crate::server::{Context, Handler, RefusalCause, Result};
+use crate::server::{Context, ErrorCause, Handler, Result};
 
 /// What a handler did with a request.
 pub(super) enum HandlerOutcome {
@@ -63,8 +63,8 @@ fn send_before(conn: &mut Conn, shared: &CoreState, cx: &mut task::Context<'_>) 
 pub(super) fn report_failure(ctx: &mut Context, outcome: HandlerOutcome) {
     let cause = match outcome {
         HandlerOutcome::Refused(_) | HandlerOutcome::Returned(Ok(())) => return,
-        HandlerOutcome::Returned(Err(error)) => RefusalCause::Handler(error),
-        HandlerOutcome::Panicked => RefusalCause::Panic,
+        HandlerOutcome::Returned(Err(error)) => ErrorCause::Handler(error),
+        HandlerOutcome::Panicked => ErrorCause::Panic,
         HandlerOutcome::TimedOut(limit) => ExchangeError::TimedOut(Phase::Handler, limit.into()).into(),
     };
     ctx.report(None, cause);
@@ -79,14 +79,14 @@ pub(super) fn finalize_response(ctx: &mut Context, outcome: HandlerOutcome) -> R
         (HandlerOutcome::Returned(Ok(())), false) if ctx.outgoing.is_whole() => return Ok(()),
         (HandlerOutcome::Returned(Ok(())), false) => return Err(ExchangeError::Unfinished.into()),
         (HandlerOutcome::Returned(Err(error)), true) if error.is_connection_lost() => {
-            return Err(Refused::unanswered(RefusalCause::Handler(error)));
+            return Err(Refused::unanswered(ErrorCause::Handler(error)));
         }
         (HandlerOutcome::Returned(Err(error)), true) => refuse::answer_error(ctx, error),
         (HandlerOutcome::Returned(Err(error)), false) => {
-            return Err(Refused::unanswered(RefusalCause::Handler(error)));
+            return Err(Refused::unanswered(ErrorCause::Handler(error)));
         }
         (HandlerOutcome::Panicked, _) => {
-            return Err(Refused::new(Status::INTERNAL_SERVER_ERROR, RefusalCause::Panic));
+            return Err(Refused::new(Status::INTERNAL_SERVER_ERROR, ErrorCause::Panic));
         }
         (HandlerOutcome::TimedOut(limit), _) => {
             return Err(ExchangeError::TimedOut(Phase::Handler, limit.into()).into());

@@ -15,10 +15,10 @@ use crate::exchange::{ExchangeError, Expectation, HeadOutcome};
 use crate::message::{FieldName, Status, Version};
 use crate::runtime::{boxed, yield_now};
 use crate::server::context::{CloseMode, NextStep};
+use crate::server::error_report::Refused;
 use crate::server::job::{Job, JobOutcome};
-use crate::server::refusal::Refused;
 use crate::server::worker::Worker;
-use crate::server::{BodyPlan, Context, Handler, RefusalCause, Result};
+use crate::server::{BodyPlan, Context, ErrorCause, Handler, Result};
 
 /// Does a job for a connection.
 pub(super) async fn run<H: Handler>((worker, job): (Rc<Worker<H>>, Job)) -> JobOutcome {
@@ -119,7 +119,7 @@ pub(super) enum Plan {
 /// Lets the handler decide by the head what is done with the request.
 pub(super) fn plan<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<Plan, Box<Refused>> {
     let decided = catch_unwind(AssertUnwindSafe(|| worker.handler.on_head(&ctx.request)));
-    let decided = decided.map_err(|_| Refused::new(Status::INTERNAL_SERVER_ERROR, RefusalCause::Panic))?;
+    let decided = decided.map_err(|_| Refused::new(Status::INTERNAL_SERVER_ERROR, ErrorCause::Panic))?;
     Ok(match (ctx.info.request_info.is_connect, decided) {
         (_, BodyPlan::Refuse(status)) => Plan::Refuse(status),
         (true, BodyPlan::Tunnel) => Plan::Call,
@@ -134,7 +134,7 @@ pub(super) fn plan<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<
 
 /// Sends what is left of the answer. The body's source belongs to the application, and may panic as a handler may.
 pub(super) fn poll_send(ctx: &mut Context, cx: &mut task::Context<'_>) -> Poll<Result<(), Box<Refused>>> {
-    let panicked = |_| Poll::Ready(Err(Refused::unanswered(RefusalCause::Panic)));
+    let panicked = |_| Poll::Ready(Err(Refused::unanswered(ErrorCause::Panic)));
     catch_unwind(AssertUnwindSafe(|| ctx.poll_send(cx))).unwrap_or_else(panicked)
 }
 

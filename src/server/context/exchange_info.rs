@@ -75,7 +75,7 @@ impl Context {
     }
 
     /// Returns the number of the connection, unique within this server. With [`Context::exchange_number`] it identifies
-    /// the request, in logs for example; a [`Refusal`](crate::Refusal) has both, too.
+    /// the request, in logs for example; a [`ErrorReport`](crate::ErrorReport) has both, too.
     #[doc(alias = "request id")]
     pub fn connection_id(&self) -> u64 {
         self.peer().id
@@ -95,7 +95,7 @@ impl Context {
     /// Returns whether the answer has begun, for example with [`Context::body_writer`](super::Context::body_writer) or
     /// [`Context::forward`](super::Context::forward). From then on it is too late to change the response.
     #[doc(alias("headers_sent", "is_committed"))]
-    pub fn has_answered(&self) -> bool {
+    pub fn has_responded(&self) -> bool {
         !self.outgoing.is_unsent()
     }
 

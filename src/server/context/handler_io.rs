@@ -11,7 +11,7 @@ use super::transform_writer::TransformWriter;
 use super::{BodyReader, BodyWriter, Context, TransformAction, UnreadBody};
 use crate::exchange::{Expectation, Incoming, poll_flush};
 use crate::message::{BodyLength, Headers, Status, Version};
-use crate::server::{InvalidAnswer, Result};
+use crate::server::{InvalidResponse, Result};
 use crate::wire::encode;
 
 /// Conversation with the peer, while the handler runs.
@@ -134,7 +134,7 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// Fails with an [`InvalidAnswer`] if an answer has already been sent, or if the status is 1xx.
+    /// Fails with an [`InvalidResponse`] if an answer has already been sent, or if the status is 1xx.
     ///
     /// # Examples
     ///
@@ -185,13 +185,13 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// Fails if the connection does, or with an [`InvalidAnswer`] if the status is 101 or not 1xx, or if a final answer
+    /// Fails if the connection does, or with an [`InvalidResponse`] if the status is 101 or not 1xx, or if a final answer
     /// has already been sent.
     #[doc(alias = "early_hints")]
     pub async fn informational(&mut self, status: Status, fields: &Headers) -> io::Result<()> {
         self.check_unsent()?;
         if !status.is_informational() || status == Status::SWITCHING_PROTOCOLS {
-            return Err(InvalidAnswer::Status(status.as_u16()).into());
+            return Err(InvalidResponse::Status(status.as_u16()).into());
         }
         if self.info.request_info.version == Version::Http10 || self.info.detached {
             return Ok(());
@@ -240,7 +240,7 @@ impl Context {
     }
 
     pub(crate) fn check_unsent(&self) -> io::Result<()> {
-        if self.outgoing.is_unsent() { Ok(()) } else { Err(InvalidAnswer::Sent.into()) }
+        if self.outgoing.is_unsent() { Ok(()) } else { Err(InvalidResponse::Sent.into()) }
     }
 
     pub(super) fn write(&self, encode: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
@@ -253,7 +253,7 @@ impl Context {
     fn begin_stream(&mut self, unread: UnreadBody) -> io::Result<TransformAction> {
         self.check_unsent()?;
         if self.response.status.is_informational() {
-            return Err(InvalidAnswer::Status(self.response.status.as_u16()).into());
+            return Err(InvalidResponse::Status(self.response.status.as_u16()).into());
         }
         let Context { transform, response, .. } = self;
         let action =

@@ -36,8 +36,8 @@ pub(super) use upgraded::UpgradedHandle;
 
 use self::exchange_info::ExchangeInfo;
 use super::core_state::CoreState;
-use super::refusal::Refused;
-use super::{Refusal, RefusalCause};
+use super::error_report::Refused;
+use super::{ErrorCause, ErrorReport};
 use crate::exchange::{ExchangeError, HeadOutcome, Incoming, Outgoing, poll_flush};
 use crate::memory::{Reset, clear_cold};
 use crate::message::{Method, Request, Response, Status};
@@ -298,7 +298,7 @@ impl Context {
 
     /// Counts a refusal, and passes it to the application's `on_error`. If the connection of an exchange that was
     /// reported fails afterwards, that is no news.
-    pub(super) fn report(&mut self, status: Option<Status>, cause: RefusalCause) {
+    pub(super) fn report(&mut self, status: Option<Status>, cause: ErrorCause) {
         let Peer { addr: peer, id: connection_id } = self.peer();
         let (exchange_number, request) = match (self.info.number, self.info.is_head_refused) {
             (number, true) => (number + 1, None),
@@ -306,10 +306,10 @@ impl Context {
             (number, false) => (number, Some(&self.request)),
         };
         let last = self.info.reported.replace((connection_id, exchange_number));
-        if matches!(cause, RefusalCause::Exchange(_)) && last == self.info.reported {
+        if matches!(cause, ErrorCause::Exchange(_)) && last == self.info.reported {
             return;
         }
-        self.shared.report(Refusal { status, peer, connection_id, exchange_number, request, cause });
+        self.shared.report(ErrorReport { status, peer, connection_id, exchange_number, request, cause });
     }
 }
 

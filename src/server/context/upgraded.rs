@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use super::Context;
 use crate::message::{FieldName, Status, Version, is_token};
 use crate::net::{Conn, Peer, ReadBuffer, Rewind, Stream, TableTimer, delegate_stream};
-use crate::server::InvalidAnswer;
+use crate::server::InvalidResponse;
 use crate::wire::encode;
 
 /// A connection that was handed over: bytes in both directions, and no longer HTTP.
@@ -36,7 +36,7 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// Fails if the connection does, or with an [`InvalidAnswer`] if the request does not ask to be upgraded to
+    /// Fails if the connection does, or with an [`InvalidResponse`] if the request does not ask to be upgraded to
     /// `protocol`, if its body was not read, if `protocol` is malformed, or if an answer has already been sent. If the
     /// handler passes the error on with `?`, a request that does not ask for the upgrade is answered with 426 and an
     /// `upgrade` field that names the protocol.
@@ -44,7 +44,7 @@ impl Context {
     pub async fn upgrade(&mut self, protocol: &str) -> io::Result<Upgraded> {
         self.check_unsent()?;
         if !protocol.splitn(2, '/').all(|part| is_token(part.as_bytes())) {
-            return Err(InvalidAnswer::of_protocol(protocol).into());
+            return Err(InvalidResponse::of_protocol(protocol).into());
         }
         let headers = &self.request.headers;
         let asked = self.info.request_info.version == Version::Http11
@@ -53,7 +53,7 @@ impl Context {
         if !asked {
             // An answer of 426 must name the protocol (RFC 9110 §15.5.22).
             self.response.headers.put(FieldName::UPGRADE, protocol.as_bytes());
-            return Err(InvalidAnswer::Upgrade(protocol.into()).into());
+            return Err(InvalidResponse::Upgrade(protocol.into()).into());
         }
         self.response.headers.remove(FieldName::UPGRADE.as_str());
         self.hand_over(Some(protocol)).await
@@ -64,22 +64,22 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// Fails if the connection does, or with an [`InvalidAnswer`] if the request is not a CONNECT or has content, which
+    /// Fails if the connection does, or with an [`InvalidResponse`] if the request is not a CONNECT or has content, which
     /// a CONNECT must not have (either is answered with 400 if the error is passed on with `?`), or if an answer has
     /// already been sent.
     pub async fn accept_tunnel(&mut self) -> io::Result<Upgraded> {
         self.check_unsent()?;
         // Another reader of the same bytes might take that content for the first bytes of the tunnel.
         if !self.info.request_info.is_connect || !self.incoming.get_mut().is_read() {
-            return Err(InvalidAnswer::Tunnel.into());
+            return Err(InvalidResponse::Tunnel.into());
         }
         self.hand_over(None).await
     }
 
     async fn hand_over(&mut self, protocol: Option<&str>) -> io::Result<Upgraded> {
         match (self.info.detached, self.incoming.get_mut().is_read()) {
-            (true, _) => return Err(InvalidAnswer::Detached.into()),
-            (false, false) => return Err(InvalidAnswer::Unread.into()),
+            (true, _) => return Err(InvalidResponse::Detached.into()),
+            (false, false) => return Err(InvalidResponse::Unread.into()),
             (false, true) => {}
         }
         let headers = &self.response.headers;

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::Context;
-use crate::server::RefusalCause;
+use crate::server::ErrorCause;
 
 impl Context {
     /// Drops what the application has put into the exchange, which is over. (The source of a streamed body was dropped
@@ -26,7 +26,7 @@ impl Context {
     pub(in crate::server) fn drop_all_user_values(&mut self) {
         // A value that panics is gone by then, so each round has fewer of them.
         while catch_unwind(AssertUnwindSafe(|| self.clear_user_values())).is_err() {
-            self.report(None, RefusalCause::Panic);
+            self.report(None, ErrorCause::Panic);
             self.stop_persisting();
         }
     }

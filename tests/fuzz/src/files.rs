@@ -68,7 +68,7 @@ fn servers() -> ([Wired<Files>; 2], TempDir) {
     symlink("../secret", root.join("link")).unwrap();
     symlink("..", root.join("up")).unwrap();
     // Files are read on other threads, for which a clock that jumps ahead would not wait.
-    let served = [Files::new(root).unwrap(), Files::embedded(SITE)].map(|files| {
+    let served = [Files::new(root).unwrap(), Files::from_embedded(SITE)].map(|files| {
         let runtime = Builder::new_current_thread().enable_time().build().unwrap();
         Wired::on(runtime, Server::new(), files.index(["index.html"]).listing())
     });

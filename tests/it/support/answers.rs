@@ -100,7 +100,7 @@ pub fn check_answers(heard: &str, handled: usize, expected: &[&str], wire: impl 
 }
 
 /// Checks that the oracle reads of `wire` what a table expects of it: for each request what a handler that reads all of
-/// it notes, or the status of a refusal.
+/// it notes, or the status of a report.
 #[track_caller]
 pub fn check_expected(wire: &[u8], expected: &[&str], note: &dyn Fn(&Request) -> String) {
     let (seen, refused) = match expected {

@@ -1,4 +1,4 @@
-//! [`InvalidAnswer`]: why a request cannot be answered in the way that the handler tries (RFC 9110 §7.8, §9.3.6, §15.2).
+//! [`InvalidResponse`]: why a request cannot be answered in the way that the handler tries (RFC 9110 §7.8, §9.3.6, §15.2).
 
 use std::error::Error;
 use std::fmt;
@@ -13,13 +13,13 @@ use crate::message::Status;
 /// the error on with `?` results in the right status. To inspect it:
 ///
 /// ```
-/// use corehttp::{Context, InvalidAnswer};
+/// use corehttp::{Context, InvalidResponse};
 /// use tokio::io::AsyncWriteExt;
 ///
 /// async fn echo(ctx: &mut Context) -> corehttp::Result {
 ///     let upgraded = ctx.upgrade("echo").await;
 ///     let reason = upgraded.as_ref().err().and_then(|error| error.get_ref()?.downcast_ref());
-///     if let Some(InvalidAnswer::Upgrade(_)) = reason {
+///     if let Some(InvalidResponse::Upgrade(_)) = reason {
 ///         ctx.response.set_text("Here is an echo, for those who ask to be upgraded to it.");
 ///         return Ok(());
 ///     }
@@ -33,7 +33,7 @@ use crate::message::Status;
 /// [`Context::upgrade`]: crate::Context::upgrade
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum InvalidAnswer {
+pub enum InvalidResponse {
     /// An answer has already been sent.
     Sent,
     /// This status does not fit: a final answer must not be 1xx, and an interim answer must be 1xx but not 101.
@@ -50,53 +50,53 @@ pub enum InvalidAnswer {
     Detached,
 }
 
-impl InvalidAnswer {
+impl InvalidResponse {
     /// The error of a protocol whose name is malformed.
     #[cold]
-    pub(in crate::server) fn of_protocol(name: &str) -> InvalidAnswer {
-        InvalidAnswer::Protocol(Excerpt(name).to_string().into())
+    pub(in crate::server) fn of_protocol(name: &str) -> InvalidResponse {
+        InvalidResponse::Protocol(Excerpt(name).to_string().into())
     }
 
     /// Returns the status that the peer is answered with: 426 (RFC 9110 §15.5.22) if it did not ask for the upgrade,
     /// 400 if it did not properly ask for a tunnel, and 500 if the handler is at fault.
-    pub fn owed(&self) -> Status {
+    pub fn status(&self) -> Status {
         match self {
-            InvalidAnswer::Upgrade(_) => Status::UPGRADE_REQUIRED,
-            InvalidAnswer::Tunnel => Status::BAD_REQUEST,
-            InvalidAnswer::Sent
-            | InvalidAnswer::Status(_)
-            | InvalidAnswer::Protocol(_)
-            | InvalidAnswer::Unread
-            | InvalidAnswer::Detached => Status::INTERNAL_SERVER_ERROR,
+            InvalidResponse::Upgrade(_) => Status::UPGRADE_REQUIRED,
+            InvalidResponse::Tunnel => Status::BAD_REQUEST,
+            InvalidResponse::Sent
+            | InvalidResponse::Status(_)
+            | InvalidResponse::Protocol(_)
+            | InvalidResponse::Unread
+            | InvalidResponse::Detached => Status::INTERNAL_SERVER_ERROR,
         }
     }
 }
 
-impl fmt::Display for InvalidAnswer {
+impl fmt::Display for InvalidResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = match self {
-            InvalidAnswer::Sent => "the answer has been sent already",
-            InvalidAnswer::Status(status) => {
+            InvalidResponse::Sent => "the answer has been sent already",
+            InvalidResponse::Status(status) => {
                 return write!(f, "the status {status} does not fit the kind of answer");
             }
-            InvalidAnswer::Upgrade(protocol) => {
+            InvalidResponse::Upgrade(protocol) => {
                 return write!(f, "the peer did not ask for the upgrade to {protocol}");
             }
-            InvalidAnswer::Protocol(name) => {
+            InvalidResponse::Protocol(name) => {
                 return write!(f, "the name {name} of the protocol to upgrade to is malformed");
             }
-            InvalidAnswer::Tunnel => "the peer did not ask for a tunnel, or sent content as well",
-            InvalidAnswer::Unread => "the body was not read",
-            InvalidAnswer::Detached => "there is no connection to hand over",
+            InvalidResponse::Tunnel => "the peer did not ask for a tunnel, or sent content as well",
+            InvalidResponse::Unread => "the body was not read",
+            InvalidResponse::Detached => "there is no connection to hand over",
         };
         f.write_str(text)
     }
 }
 
-impl Error for InvalidAnswer {}
+impl Error for InvalidResponse {}
 
-impl From<InvalidAnswer> for io::Error {
-    fn from(error: InvalidAnswer) -> io::Error {
+impl From<InvalidResponse> for io::Error {
+    fn from(error: InvalidResponse) -> io::Error {
         io::Error::new(io::ErrorKind::InvalidInput, error)
     }
 }

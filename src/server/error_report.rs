@@ -1,4 +1,4 @@
-//! [`Refusal`]: which peer was refused, and why; and [`Refused`], one that is still to be answered.
+//! [`ErrorReport`]: which exchange or connection failed or was refused, and why; and [`Refused`], one that is still to be answered.
 
 use std::fmt;
 
@@ -16,18 +16,18 @@ use crate::net::{Peer, PeerAddr, TlsError};
 /// # Examples
 ///
 /// ```
-/// use corehttp::{Context, Refusal, Server};
+/// use corehttp::{Context, ErrorReport, Server};
 ///
-/// fn log(refusal: &Refusal) {
-///     let id = refusal.request.and_then(|request| request.headers.text("x-request-id"));
-///     eprintln!("{}.{} {id:?} {refusal}", refusal.connection_id, refusal.exchange_number);
+/// fn log(report: &ErrorReport) {
+///     let id = report.request.and_then(|request| request.headers.text("x-request-id"));
+///     eprintln!("{}.{} {id:?} {report}", report.connection_id, report.exchange_number);
 /// }
 ///
 /// let server = Server::new().on_error(log);
 /// # let _ = server.service(|ctx: &mut Context| ctx.response.set_text("hi"));
 /// ```
 #[non_exhaustive]
-pub struct Refusal<'a> {
+pub struct ErrorReport<'a> {
     /// The status of the answer. `None` if the peer was not answered: because the connection was gone or not yet
     /// secure, because at least part of an answer had been sent, or because very many connections were refused at once.
     pub status: Option<Status>,
@@ -41,13 +41,13 @@ pub struct Refusal<'a> {
     /// gone.
     pub request: Option<&'a Request>,
     /// The cause.
-    pub cause: RefusalCause,
+    pub cause: ErrorCause,
 }
 
-/// Why a peer was refused.
+/// Why an exchange or a connection failed or was refused.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum RefusalCause {
+pub enum ErrorCause {
     /// The exchange failed: the peer or the connection is at fault, or the handler took too long or left its answer
     /// incomplete.
     Exchange(ExchangeError),
@@ -67,15 +67,15 @@ pub enum RefusalCause {
     ConnectionsOfPeer(usize),
 }
 
-impl Refusal<'_> {
-    /// The refusal of a connection that carried no exchange, and gets no answer.
-    pub(in crate::server) fn of_connection(peer: Peer, cause: RefusalCause) -> Refusal<'static> {
+impl ErrorReport<'_> {
+    /// The report of a refused connection that carried no exchange, and gets no answer.
+    pub(in crate::server) fn of_connection(peer: Peer, cause: ErrorCause) -> ErrorReport<'static> {
         let Peer { addr: peer, id: connection_id } = peer;
-        Refusal { status: None, peer, connection_id, exchange_number: 0, request: None, cause }
+        ErrorReport { status: None, peer, connection_id, exchange_number: 0, request: None, cause }
     }
 }
 
-impl fmt::Display for Refusal<'_> {
+impl fmt::Display for ErrorReport<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.status {
             Some(status) => write!(f, "{status} to {}", self.peer)?,
@@ -90,9 +90,9 @@ impl fmt::Display for Refusal<'_> {
     }
 }
 
-impl fmt::Debug for Refusal<'_> {
+impl fmt::Debug for ErrorReport<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Refusal")
+        f.debug_struct("ErrorReport")
             .field("status", &self.status)
             .field("peer", &self.peer)
             .field("connection_id", &self.connection_id)
@@ -111,19 +111,19 @@ fn path_or_target(request: &Request) -> &str {
     }
 }
 
-impl fmt::Display for RefusalCause {
+impl fmt::Display for ErrorCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            RefusalCause::Exchange(error) => write!(f, "{error:#}"),
-            RefusalCause::Tls(error) => write!(f, "{error:#}"),
-            RefusalCause::Handler(error) if error.is_peer_fault() => write!(f, "{error:#}"),
-            RefusalCause::Handler(error) => write!(f, "the handler failed: {error:#}"),
-            RefusalCause::Panic => f.write_str("the handler panicked"),
-            RefusalCause::Plan => f.write_str("the handler refused the request by its head"),
-            RefusalCause::Connections(max) => {
+            ErrorCause::Exchange(error) => write!(f, "{error:#}"),
+            ErrorCause::Tls(error) => write!(f, "{error:#}"),
+            ErrorCause::Handler(error) if error.is_peer_fault() => write!(f, "{error:#}"),
+            ErrorCause::Handler(error) => write!(f, "the handler failed: {error:#}"),
+            ErrorCause::Panic => f.write_str("the handler panicked"),
+            ErrorCause::Plan => f.write_str("the handler refused the request by its head"),
+            ErrorCause::Connections(max) => {
                 write!(f, "the server has {max} connections, as many as it may have (`connections_max`)")
             }
-            RefusalCause::ConnectionsOfPeer(max) => {
+            ErrorCause::ConnectionsOfPeer(max) => {
                 write!(
                     f,
                     "the peer has {max} connections, as many as it may have (`connections_per_peer_max`)"
@@ -133,9 +133,9 @@ impl fmt::Display for RefusalCause {
     }
 }
 
-impl From<ExchangeError> for RefusalCause {
-    fn from(error: ExchangeError) -> RefusalCause {
-        RefusalCause::Exchange(error)
+impl From<ExchangeError> for ErrorCause {
+    fn from(error: ExchangeError) -> ErrorCause {
+        ErrorCause::Exchange(error)
     }
 }
 
@@ -144,19 +144,19 @@ impl From<ExchangeError> for RefusalCause {
 pub(in crate::server) struct Refused {
     /// `None` if the peer is not answered, because it is gone, or has received part of another answer.
     pub(in crate::server) status: Option<Status>,
-    pub(in crate::server) cause: RefusalCause,
+    pub(in crate::server) cause: ErrorCause,
 }
 
 impl Refused {
     // Boxed, because it is rare, and the results that hold it are moved for every request.
     #[cold]
-    pub(in crate::server) fn new(status: Status, cause: RefusalCause) -> Box<Refused> {
+    pub(in crate::server) fn new(status: Status, cause: ErrorCause) -> Box<Refused> {
         Box::new(Refused { status: Some(status), cause })
     }
 
     /// A refusal that comes too late to be answered.
     #[cold]
-    pub(in crate::server) fn unanswered(cause: RefusalCause) -> Box<Refused> {
+    pub(in crate::server) fn unanswered(cause: ErrorCause) -> Box<Refused> {
         Box::new(Refused { status: None, cause })
     }
 }
@@ -164,6 +164,6 @@ impl Refused {
 impl From<ExchangeError> for Box<Refused> {
     #[cold]
     fn from(error: ExchangeError) -> Box<Refused> {
-        Box::new(Refused { status: error.owed(), cause: RefusalCause::Exchange(error) })
+        Box::new(Refused { status: error.status(), cause: ErrorCause::Exchange(error) })
     }
 }
