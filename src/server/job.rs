@@ -3,7 +3,7 @@
 use std::io;
 
 use super::Context;
-use super::context::UpgradedHandle;
+use super::upgraded::UpgradedHandle;
 use crate::net::Conn;
 
 /// What keeps a connection busy. Small, since it passes from hand to hand.

@@ -21,7 +21,13 @@ mod accept;
 mod connection;
 mod job;
 
+mod exchange;
+mod shared_conn;
+mod upgraded;
+
 mod context;
+#[cfg(feature = "tower")]
+mod tower;
 
 mod handler;
 mod middleware;
@@ -30,7 +36,7 @@ mod error;
 mod error_report;
 mod invalid_response;
 
-pub use context::{BodyReader, BodyWriter, Context, Extensions, Transform, TransformAction, Upgraded};
+pub use context::{BodyReader, BodyWriter, Context, Extensions, Transform, TransformAction};
 pub use error::{Error, IntoError, Result};
 pub use error_report::{ErrorCause, ErrorReport};
 pub use handler::{AsyncHandler, BodyPlan, BoxHandler, Handler, IntoHandler, IntoResult, PlainHandler};
@@ -42,3 +48,4 @@ pub use server::Server;
 pub use service::Service;
 pub use stats::{ErrorCounts, ServerCounts, ServerStats};
 pub use stop::IntoIoResult;
+pub use upgraded::Upgraded;

@@ -26,9 +26,10 @@ impl Context {
     /// Returns the session that the handshake has agreed on; `None` if the connection is not secure, or was taken over.
     /// Each call assembles the session anew.
     pub fn tls(&self) -> Option<TlsSession> {
-        match &self.conn.borrow().as_ref()?.transport {
+        let session = self.exchange.conn.with(|conn| match &conn.transport {
             Transport::Tls(stream) => Some(stream.session()),
             _ => None,
-        }
+        });
+        session.flatten()
     }
 }

@@ -4,39 +4,45 @@ use std::future::poll_fn;
 use std::task::{self, Poll, ready};
 use std::time::Duration;
 
+use crate::exchange::{ExchangeError, Phase, Timeouts};
 use crate::memory::Reset;
-use crate::net::{Conn, ConnError, TimerSlot, Transport};
+use crate::net::{Conn, TimerSlot, Transport};
 use crate::server::Context;
-use crate::server::context::CloseMode;
+use crate::server::exchange::{CloseMode, Exchange};
+use crate::server::shared_conn::SharedConn;
 
 /// Ends the connection. Any wait for the peer is bounded.
 pub(super) async fn close(ctx: &mut Context, mode: CloseMode) {
+    let Context { exchange, response, .. } = &mut *ctx;
     match mode {
-        CloseMode::Now => ctx.close_now(),
+        CloseMode::Now => {
+            exchange.conn.with(|conn| conn.transport.try_shutdown());
+        }
         CloseMode::Graceful | CloseMode::Linger => {
-            let sent = poll_fn(|cx| ctx.poll_send(cx)).await.is_ok()
-                && poll_fn(|cx| ctx.poll_flush(cx)).await.is_ok();
-            let shut = sent && poll_fn(|cx| ctx.poll_shutdown(cx)).await.is_ok();
-            if shut && (mode == CloseMode::Linger || ctx.has_unread_tls()) {
+            let sent = poll_fn(|cx| exchange.poll_send(cx, response)).await.is_ok()
+                && poll_fn(|cx| exchange.poll_flush(cx)).await.is_ok();
+            let shut = sent && poll_fn(|cx| poll_shutdown(exchange, cx)).await.is_ok();
+            if shut && (mode == CloseMode::Linger || has_unread_tls(&exchange.conn)) {
                 // Many peers may linger at once, so none keeps what its exchange needed.
-                ctx.reset_exchange();
+                ctx.begin_next();
                 ctx.shrink();
-                ctx.incoming.take();
-                poll_fn(|cx| ctx.poll_linger(cx)).await;
+                ctx.exchange.incoming.take();
+                poll_fn(|cx| poll_linger(&ctx.exchange.conn, cx)).await;
             }
         }
         CloseMode::Reset => {
             // Earlier answers are complete, and are sent if that takes no waiting.
-            poll_fn(|cx| Poll::Ready(ctx.poll_flush(cx).is_ready())).await;
-            ctx.reset_transport();
+            poll_fn(|cx| Poll::Ready(exchange.poll_flush(cx).is_ready())).await;
+            // The peer cannot mistake what was sent for the whole answer.
+            exchange.conn.with(|conn| conn.transport.reset());
         }
     }
 }
 
 /// Ends a connection that carried no exchange, and gives the peer time to read why.
-pub(super) async fn shutdown_and_linger(ctx: &mut Context) {
-    if poll_fn(|cx| ctx.poll_shutdown(cx)).await.is_ok() {
-        poll_fn(|cx| ctx.poll_linger(cx)).await;
+pub(super) async fn shutdown_and_linger(exchange: &mut Exchange) {
+    if poll_fn(|cx| poll_shutdown(exchange, cx)).await.is_ok() {
+        poll_fn(|cx| poll_linger(&exchange.conn, cx)).await;
     }
 }
 
@@ -82,59 +88,51 @@ const NEXT_REQUEST_GRACE: Duration = Duration::from_millis(250);
 /// How much of what nobody wants is read at once.
 const DISCARDED_AT_ONCE: usize = 16 << 10;
 
-/// The steps of closing.
-impl Context {
-    /// Resets the connection, so that the peer cannot mistake what was sent for the whole answer.
-    fn reset_transport(&mut self) {
-        self.conn.borrow().iter().for_each(|conn| conn.transport.reset());
-    }
-
-    fn close_now(&mut self) {
-        self.conn.borrow_mut().iter_mut().for_each(|conn| conn.transport.try_shutdown());
-    }
-
-    fn poll_shutdown(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<(), ConnError>> {
-        let limit = self.shared.bounds.timeouts.write;
-        let mut conn = self.conn.borrow_mut();
-        let Some(conn) = &mut *conn else { return Poll::Ready(Ok(())) };
-        ready!(conn.poll_shutdown(cx, limit))?;
+/// Closes the sending half.
+fn poll_shutdown(exchange: &mut Exchange, cx: &mut task::Context<'_>) -> Poll<Result<(), ExchangeError>> {
+    let Exchange { conn, incoming, .. } = exchange;
+    conn.poll(|conn, bounds| {
+        let limit = bounds.timeouts.write;
+        let shut = ready!(conn.poll_shutdown(cx, limit));
+        shut.map_err(ExchangeError::during(Phase::Write, limit))?;
         for slot in [TimerSlot::Read, TimerSlot::Write, TimerSlot::Total] {
             conn.disarm(slot);
         }
-        self.incoming.get_mut().reset();
+        incoming.get_mut().reset();
         Poll::Ready(Ok(()))
-    }
+    })
+}
 
-    /// Whether a secure peer has said something since its last request, such as that it ends (RFC 8446 §6.1). Closing
-    /// before that is read would cause a reset, as if the peer were still sending.
-    fn has_unread_tls(&self) -> bool {
-        let conn = self.conn.borrow();
-        conn.iter().any(|Conn { transport, .. }| {
-            matches!(transport, Transport::Tls(_)) && transport.has_kernel_input()
-        })
-    }
+/// Whether a secure peer has sent something since its last request, such as that it ends (RFC 8446 §6.1). Closing
+/// before that is read would cause a reset, as if the peer were still sending.
+fn has_unread_tls(conn: &SharedConn) -> bool {
+    let is_unread =
+        |conn: &mut Conn| matches!(conn.transport, Transport::Tls(_)) && conn.transport.has_kernel_input();
+    conn.with(is_unread).unwrap_or_default()
+}
 
-    /// Reads and discards what the peer still sends, until it closes too, or its time is over.
-    fn poll_linger(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
-        let Context { conn, shared, .. } = self;
-        let mut conn = conn.borrow_mut();
-        let Some(conn) = &mut *conn else { return Poll::Ready(()) };
-        let (timeouts, mut room) = (&shared.bounds.timeouts, [0; DISCARDED_AT_ONCE]);
-        loop {
-            // Checked before each read: a peer that sends all the time never makes a read wait.
-            if conn.poll_expired(cx, TimerSlot::Total, timeouts.linger).is_ready() {
-                return Poll::Ready(());
-            }
-            match conn.poll_read(cx, &mut room, timeouts.linger_idle) {
-                Poll::Ready(Ok(1..)) => {}
-                Poll::Ready(_) => return Poll::Ready(()),
-                Poll::Pending if conn.is_stopping() => {
-                    return conn.poll_expired(cx, TimerSlot::Write, FIRST_REQUEST_GRACE).map(drop);
-                }
-                Poll::Pending => return Poll::Pending,
-            }
-            conn.disarm(TimerSlot::Read);
-            conn.disarm(TimerSlot::Write);
+/// Discards what the peer still sends, until it closes too, or its time is over.
+fn poll_linger(conn: &SharedConn, cx: &mut task::Context<'_>) -> Poll<()> {
+    let timeouts = &conn.bounds().timeouts;
+    conn.with(|conn| poll_discard(conn, timeouts, cx)).unwrap_or(Poll::Ready(()))
+}
+
+fn poll_discard(conn: &mut Conn, timeouts: &Timeouts, cx: &mut task::Context<'_>) -> Poll<()> {
+    let mut room = [0; DISCARDED_AT_ONCE];
+    loop {
+        // Checked before each read: a peer that sends all the time never makes a read wait.
+        if conn.poll_expired(cx, TimerSlot::Total, timeouts.linger).is_ready() {
+            return Poll::Ready(());
         }
+        match conn.poll_read(cx, &mut room, timeouts.linger_idle) {
+            Poll::Ready(Ok(1..)) => {}
+            Poll::Ready(_) => return Poll::Ready(()),
+            Poll::Pending if conn.is_stopping() => {
+                return conn.poll_expired(cx, TimerSlot::Write, FIRST_REQUEST_GRACE).map(drop);
+            }
+            Poll::Pending => return Poll::Pending,
+        }
+        conn.disarm(TimerSlot::Read);
+        conn.disarm(TimerSlot::Write);
     }
 }

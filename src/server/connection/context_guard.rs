@@ -1,6 +1,7 @@
-//! [`ContextGuard`]: a context in use.
+//! [`ContextGuard`]: a context in use, and how the values that the application left in it are dropped.
 
 use std::ops::{Deref, DerefMut};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
 use crate::server::worker::Worker;
@@ -41,20 +42,48 @@ impl<H: Handler> DerefMut for ContextGuard<'_, H> {
 impl<H: Handler> Drop for ContextGuard<'_, H> {
     fn drop(&mut self) {
         let Some(mut context) = self.context.take() else { return };
-        let Context { outgoing, conn, shared, .. } = &mut *context;
-        if let Some(conn) = &mut *conn.borrow_mut() {
-            shared.count_traffic(conn);
-            if !outgoing.is_unsent() && !outgoing.is_whole() {
-                // A peer that is cut off in the middle of an answer must not mistake it for the whole.
-                conn.transport.reset();
-            }
-        }
+        context.exchange.abandon();
         if thread::panicking() {
             // Say, a handler ran out of time, and a value it held panicked when it was dropped. A second panic would
             // abort the process, so none may escape from here.
-            context.report(None, ErrorCause::Panic);
-            context.drop_all_user_values();
+            let Context { exchange, request, .. } = &mut *context;
+            exchange.report(request, None, ErrorCause::Panic);
+            drop_all_user_values(&mut context);
         }
         self.worker.give_context(context);
     }
+}
+
+/// Drops what the application has put into the exchange, which is over. (The source of a streamed body was dropped
+/// once it had been sent.)
+#[inline]
+pub(super) fn drop_user_values(ctx: &mut Context) {
+    let Context { request, response, extensions, transform, .. } = ctx;
+    let has_user_values = !extensions.is_empty()
+        || transform.is_some()
+        || request.body.is_unbuffered()
+        || response.body.is_unbuffered();
+    if has_user_values {
+        drop_all_user_values(ctx);
+    }
+}
+
+/// Drops everything that the application has put into the exchange. A panic is reported like one of the handler,
+/// and makes this answer, which is good and must arrive, the last one.
+#[inline(never)]
+pub(super) fn drop_all_user_values(ctx: &mut Context) {
+    // A value that panics is gone by then, so each round has fewer of them.
+    while catch_unwind(AssertUnwindSafe(|| clear_user_values(ctx))).is_err() {
+        ctx.exchange.report(&ctx.request, None, ErrorCause::Panic);
+        ctx.exchange.stop_persisting();
+    }
+}
+
+fn clear_user_values(ctx: &mut Context) {
+    let Context { request, response, extensions, transform, exchange } = ctx;
+    extensions.clear();
+    *transform = None;
+    request.body.clear();
+    response.body.clear();
+    exchange.outgoing.drop_source();
 }

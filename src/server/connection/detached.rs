@@ -11,15 +11,14 @@ use std::task::{self, Poll};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
 use super::close::close;
-use super::context_guard::ContextGuard;
-use super::refuse::refuse;
-use super::run_handler::{HandlerOutcome, finalize_response, run_handler};
-use super::serve::{Plan, note_expectation, plan, poll_send};
+use super::context_guard::{ContextGuard, drop_user_values};
+use super::handler_outcome::{HandlerOutcome, finalize_response, refuse};
+use super::serve::{Plan, note_expectation, plan, poll_send, run_handler};
 use crate::exchange::ExchangeError;
 use crate::message::{Body, Request, Response};
 use crate::net::Conn;
-use crate::server::context::CloseMode;
 use crate::server::error_report::Refused;
+use crate::server::exchange::CloseMode;
 use crate::server::worker::Worker;
 use crate::server::{Context, Handler};
 
@@ -32,7 +31,9 @@ pub(in crate::server) async fn respond<H: Handler>(
     let written = Rc::default();
     worker.shared.clock.refresh();
     let mut guard = ContextGuard::new(worker, worker.take_context());
-    guard.detach(request, connect(CaptureStream { written: Rc::clone(&written) }));
+    let ctx = &mut *guard;
+    ctx.request = request;
+    ctx.exchange.begin_detached(connect(CaptureStream { written: Rc::clone(&written) }), &ctx.request);
     let mode = match answer(worker, &mut guard).await {
         Ok(()) => CloseMode::Graceful,
         // There is no peer to linger for: the capture stream has already received all that was written.
@@ -43,7 +44,7 @@ pub(in crate::server) async fn respond<H: Handler>(
     };
     close(&mut guard, mode).await;
     let mut response = mem::take(&mut guard.response);
-    guard.drop_user_values();
+    drop_user_values(&mut guard);
     let written = written.take();
     if !written.is_empty() {
         response.body.set_bytes(written);
@@ -53,23 +54,23 @@ pub(in crate::server) async fn respond<H: Handler>(
 
 /// Produces the answer, as for a request on a connection.
 async fn answer<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<(), Box<Refused>> {
-    note_expectation(ctx)?;
-    let plan = plan(worker, ctx)?;
+    note_expectation(&mut ctx.exchange, &ctx.request)?;
+    let plan = plan(worker, &mut ctx.exchange, &ctx.request)?;
     let body_max = if let Plan::Buffer(body_max) = plan { body_max } else { usize::MAX };
-    let conn = ctx.conn.clone();
+    let conn = ctx.exchange.conn.clone();
     let outcome = match plan {
         Plan::Refuse(status) => HandlerOutcome::Refused(status),
         Plan::Buffer(_) | Plan::Call => {
             receive(&mut ctx.request.body, body_max).await?;
-            run_handler(worker, &conn, pin!(async { worker.handler.handle(ctx).await })).await
+            run_handler(&conn, pin!(async { worker.handler.handle(ctx).await })).await
         }
     };
     finalize_response(ctx, outcome)?;
     poll_fn(|cx| poll_send(ctx, cx)).await
 }
 
-/// Receives the body as bytes, since over a connection it would arrive as bytes too. A stream is read to one byte beyond
-/// `body_max`.
+/// Receives the body as bytes, since over a connection it would arrive as bytes too. A stream is read to one byte
+/// beyond `body_max`.
 async fn receive(body: &mut Body, body_max: usize) -> Result<(), ExchangeError> {
     if let Some(source) = body.take_source() {
         let (most, mut content) = ((body_max as u64).saturating_add(1), Vec::new());

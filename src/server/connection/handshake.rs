@@ -7,7 +7,7 @@ use std::task::Poll;
 
 use super::close::{poll_stop_new, shutdown_and_linger};
 use super::context_guard::ContextGuard;
-use super::refuse::reject;
+use super::handler_outcome::reject;
 use crate::exchange::{ExchangeError, Phase};
 use crate::message::Status;
 use crate::net::{Conn, TimerSlot, TlsError, Transport};
@@ -59,8 +59,8 @@ pub(super) async fn secure<H: Handler>(worker: Rc<Worker<H>>, mut conn: Conn) ->
             let served = error.as_io();
             worker.shared.report(ErrorReport::of_connection(peer, ErrorCause::Tls(error)));
             let mut guard = ContextGuard::new(&worker, worker.take_context());
-            guard.attach(&mut Some(conn), 0);
-            shutdown_and_linger(&mut guard).await;
+            guard.exchange.attach(&mut Some(conn), 0);
+            shutdown_and_linger(&mut guard.exchange).await;
             JobOutcome::Closed(Err(served))
         }
     }

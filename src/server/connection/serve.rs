@@ -2,21 +2,23 @@
 
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{self, Poll, ready};
 
 use super::close::close;
-use super::context_guard::ContextGuard;
+use super::context_guard::{ContextGuard, drop_user_values};
+use super::handler_outcome::{HandlerOutcome, finalize_response, refuse, report_failure};
 use super::handshake::secure;
-use super::refuse::refuse;
-use super::run_handler::{HandlerOutcome, finalize_response, report_failure, run_handler};
 use crate::exchange::{ExchangeError, Expectation, HeadOutcome};
-use crate::message::{FieldName, Status, Version};
+use crate::message::{FieldName, Request, Status, Version};
+use crate::net::{Conn, Peer, Timer, TimerSlot};
 use crate::runtime::{boxed, yield_now};
-use crate::server::context::{CloseMode, NextStep};
+use crate::server::core_state::CoreState;
 use crate::server::error_report::Refused;
+use crate::server::exchange::{CloseMode, Exchange, NextStep};
 use crate::server::job::{Job, JobOutcome};
+use crate::server::shared_conn::SharedConn;
 use crate::server::worker::Worker;
 use crate::server::{BodyPlan, Context, ErrorCause, Handler, Result};
 
@@ -33,76 +35,79 @@ pub(super) async fn run<H: Handler>((worker, job): (Rc<Worker<H>>, Job)) -> JobO
         Err(refused) => refuse(&mut guard, *refused),
     };
     close(&mut guard, mode).await;
-    JobOutcome::Closed(served.map(|()| guard.upgraded.take()))
+    JobOutcome::Closed(served.map(|()| guard.exchange.upgraded.take()))
 }
 
 /// Answers requests until no bytes of a further one have arrived.
 async fn exchanges<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<NextStep, Box<Refused>> {
-    let (conn, mut unsent) = (ctx.conn.clone(), 0);
+    let (conn, mut unsent) = (ctx.exchange.conn.clone(), 0);
     loop {
-        match poll_fn(|cx| ctx.poll_head(cx)).await? {
+        let Context { request, exchange, .. } = ctx;
+        match poll_fn(|cx| exchange.poll_head(cx, request)).await? {
             HeadOutcome::Closed | HeadOutcome::Idle => return Ok(NextStep::Close(CloseMode::Now)),
-            HeadOutcome::Complete => ctx.note_request(),
+            HeadOutcome::Complete => exchange.note_request(request),
         }
-        note_expectation(ctx)?;
-        let plan = plan(worker, ctx)?;
+        note_expectation(exchange, request)?;
+        let plan = plan(worker, exchange, request)?;
         if let Plan::Buffer(body_max) = plan {
-            poll_fn(|cx| ctx.poll_body(cx, body_max)).await?;
+            poll_fn(|cx| exchange.poll_body(cx, request, body_max)).await?;
         }
         let outcome = match plan {
             Plan::Refuse(status) => HandlerOutcome::Refused(status),
             Plan::Buffer(_) | Plan::Call => {
-                run_handler(worker, &conn, pin!(async { worker.handler.handle(ctx).await })).await
+                run_handler(&conn, pin!(async { worker.handler.handle(ctx).await })).await
             }
         };
-        if conn.borrow().is_none() {
-            ctx.drop_user_values();
+        if conn.is_none() {
+            drop_user_values(ctx);
             report_failure(ctx, outcome);
             return Ok(NextStep::Close(CloseMode::Now));
         }
         finalize_response(ctx, outcome)?;
-        if !ctx.copy_body() {
+        if !ctx.exchange.copy_body(&ctx.response.body) {
             poll_fn(|cx| poll_send(ctx, cx)).await?;
         }
-        ctx.drop_user_values();
-        if ctx.persists() && !ctx.is_read() {
+        drop_user_values(ctx);
+        let exchange = &mut ctx.exchange;
+        if exchange.persists() && !exchange.is_read() {
             poll_fn(|cx| poll_drain(ctx, cx)).await;
         }
+        let exchange = &mut ctx.exchange;
         // After a handler that read exactly as much as there was, the last chunk is still current. An idle connection
         // has none.
-        ctx.incoming.get_mut().consume_chunk();
-        let next = ctx.next_step();
-        if next != NextStep::KeepAlive || ctx.incoming.get_mut().input.is_empty() {
-            poll_fn(|cx| ctx.poll_flush(cx)).await?;
+        exchange.incoming.get_mut().consume_chunk();
+        let next = exchange.next_step();
+        if next != NextStep::KeepAlive || exchange.incoming.get_mut().input.is_empty() {
+            poll_fn(|cx| exchange.poll_flush(cx)).await?;
             return Ok(next);
         }
         unsent += 1;
-        if ctx.must_flush(unsent) {
-            poll_fn(|cx| ctx.poll_flush(cx)).await?;
+        if exchange.must_flush(unsent) {
+            poll_fn(|cx| exchange.poll_flush(cx)).await?;
             unsent = 0;
             // A peer that pipelines endlessly must not keep the core to itself.
             yield_now().await;
         }
-        ctx.reset_exchange();
+        ctx.begin_next();
     }
 }
 
 /// Notes what the peer expects before it sends its body (RFC 9110 §10.1.1).
 #[inline]
-pub(super) fn note_expectation(ctx: &mut Context) -> Result<(), Box<Refused>> {
-    match ctx.request.headers.may_have(FieldName::EXPECT) {
-        true => read_expectation(ctx),
+pub(super) fn note_expectation(exchange: &mut Exchange, request: &Request) -> Result<(), Box<Refused>> {
+    match request.headers.may_have(FieldName::EXPECT) {
+        true => read_expectation(exchange, request),
         false => Ok(()),
     }
 }
 
 #[cold]
-fn read_expectation(ctx: &mut Context) -> Result<(), Box<Refused>> {
-    if ctx.info.request_info.version == Version::Http10 {
+fn read_expectation(exchange: &mut Exchange, request: &Request) -> Result<(), Box<Refused>> {
+    if exchange.info.request_info.version == Version::Http10 {
         return Ok(());
     }
-    ctx.incoming.get_mut().expectation =
-        Expectation::from_headers(&ctx.request.headers).map_err(ExchangeError::from)?;
+    exchange.incoming.get_mut().expectation =
+        Expectation::from_headers(&request.headers).map_err(ExchangeError::from)?;
     Ok(())
 }
 
@@ -117,15 +122,19 @@ pub(super) enum Plan {
 }
 
 /// Lets the handler decide by the head what is done with the request.
-pub(super) fn plan<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<Plan, Box<Refused>> {
-    let decided = catch_unwind(AssertUnwindSafe(|| worker.handler.on_head(&ctx.request)));
+pub(super) fn plan<H: Handler>(
+    worker: &Worker<H>,
+    exchange: &mut Exchange,
+    request: &Request,
+) -> Result<Plan, Box<Refused>> {
+    let decided = catch_unwind(AssertUnwindSafe(|| worker.handler.on_head(request)));
     let decided = decided.map_err(|_| Refused::new(Status::INTERNAL_SERVER_ERROR, ErrorCause::Panic))?;
-    Ok(match (ctx.info.request_info.is_connect, decided) {
+    Ok(match (exchange.info.request_info.is_connect, decided) {
         (_, BodyPlan::Refuse(status)) => Plan::Refuse(status),
         (true, BodyPlan::Tunnel) => Plan::Call,
         // A handler that did not plan for a tunnel would answer 200, which opens one (RFC 9110 §9.3.6).
         (true, _) => Plan::Refuse(Status::NOT_IMPLEMENTED),
-        (false, _) if ctx.is_read() && !ctx.info.detached => Plan::Call,
+        (false, _) if exchange.is_read() && !exchange.info.detached => Plan::Call,
         (false, BodyPlan::Stream) => Plan::Call,
         (false, BodyPlan::Buffer | BodyPlan::Tunnel) => Plan::Buffer(worker.shared.bounds.limits.body_max),
         (false, BodyPlan::BufferUpTo(body_max)) => Plan::Buffer(body_max),
@@ -135,27 +144,60 @@ pub(super) fn plan<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<
 /// Sends what is left of the answer. The body's source belongs to the application, and may panic as a handler may.
 pub(super) fn poll_send(ctx: &mut Context, cx: &mut task::Context<'_>) -> Poll<Result<(), Box<Refused>>> {
     let panicked = |_| Poll::Ready(Err(Refused::unanswered(ErrorCause::Panic)));
-    catch_unwind(AssertUnwindSafe(|| ctx.poll_send(cx))).unwrap_or_else(panicked)
+    let Context { exchange, response, .. } = ctx;
+    catch_unwind(AssertUnwindSafe(|| exchange.poll_send(cx, response))).unwrap_or_else(panicked)
 }
 
 /// Reads what the handler left of the body, so that another request can follow it. A separate function, since few
 /// handlers leave any.
 #[inline(never)]
 fn poll_drain(ctx: &mut Context, cx: &mut task::Context<'_>) -> Poll<()> {
-    match ready!(ctx.poll_drain(cx)) {
+    let Context { exchange, request, response, .. } = ctx;
+    match ready!(exchange.poll_drain(cx)) {
         Ok(true) => {}
-        Ok(false) => ctx.stop_persisting(),
+        Ok(false) => exchange.stop_persisting(),
         // The answer is good and must arrive, whatever is wrong with the part of the body that the handler did not
         // read.
         Err(error) => {
-            let status = ctx.response.status;
+            let status = response.status;
             let is_refused = status.is_client_error() || status.is_server_error();
             // A peer that was refused should send no more (RFC 9112 §9.5).
             if !(is_refused && matches!(error, ExchangeError::Incomplete)) {
-                ctx.report(None, error.into());
+                exchange.report(request, None, error.into());
             }
-            ctx.stop_persisting();
+            exchange.stop_persisting();
         }
     }
     Poll::Ready(())
+}
+
+/// Runs the handler, confining its panics and enforcing its time limit.
+///
+/// The handler's future must be created inside the first poll, as `async { worker.handler.handle(ctx).await }` does: a
+/// handler may do its work, and panic, when it creates its future. Since the caller pins it, the future is also created
+/// where it stays, and a large one is not copied.
+pub(super) fn run_handler(
+    conn: &SharedConn,
+    mut handling: Pin<&mut impl Future<Output = Result>>,
+) -> impl Future<Output = HandlerOutcome> {
+    let (shared, mut timer) = (conn.shared(), None);
+    poll_fn(move |cx| match catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(cx))) {
+        Err(_) => Poll::Ready(HandlerOutcome::Panicked),
+        Ok(Poll::Ready(result)) => Poll::Ready(HandlerOutcome::Returned(result)),
+        Ok(Poll::Pending) => {
+            conn.with(|conn| send_before(conn, shared, cx));
+            let Some(limit) = shared.bounds.timeouts.handler else { return Poll::Pending };
+            let timer = timer.get_or_insert_with(|| shared.deadlines.timer(Peer::default()));
+            timer.poll_expired(cx, TimerSlot::Total, limit).map(|()| HandlerOutcome::TimedOut(limit))
+        }
+    })
+}
+
+/// Sends earlier answers, which must not wait for a handler that waits. If that fails, the next write reports it.
+fn send_before(conn: &mut Conn, shared: &CoreState, cx: &mut task::Context<'_>) {
+    if !conn.has_sent_all() {
+        drop(conn.poll_flush(cx, shared.bounds.timeouts.write));
+    }
+    // Counted now, since an answer may be streamed for days.
+    shared.count_traffic(conn);
 }

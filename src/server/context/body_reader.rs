@@ -8,13 +8,12 @@ use std::task::{self, Poll, ready};
 
 use tokio::io::{AsyncRead, ReadBuf};
 
-use super::SharedConn;
-use super::peer_closed::poll_peer_gone;
-use crate::coding::{ContentDecoder, DECODED_PER_STEP, DecoderChain};
-use crate::exchange::{Bounds, ExchangeError, Incoming};
-use crate::message::{Headers, Request};
+use crate::coding::{CodingError, ContentDecoder, DECODED_PER_STEP, DecoderChain};
+use crate::exchange::{ExchangeError, Incoming};
+use crate::message::{Body, Headers, Request};
 use crate::runtime::Budget;
 use crate::server::Result;
+use crate::server::shared_conn::SharedConn;
 
 /// A request's body, read as it arrives. If the handler reads slowly, the peer has to wait.
 ///
@@ -25,7 +24,6 @@ pub struct BodyReader<'a> {
     pub request: &'a Request,
     incoming: &'a mut Incoming,
     conn: &'a SharedConn,
-    bounds: &'a Bounds,
     /// How much of a buffered body has been read, and the length of the current piece behind that.
     buffered: usize,
     chunk_len: usize,
@@ -38,13 +36,11 @@ impl<'a> BodyReader<'a> {
         request: &'a Request,
         incoming: &'a mut Incoming,
         conn: &'a SharedConn,
-        bounds: &'a Bounds,
     ) -> BodyReader<'a> {
         BodyReader {
             request,
             incoming,
             conn,
-            bounds,
             buffered: 0,
             chunk_len: 0,
             decoder: None,
@@ -95,8 +91,8 @@ impl<'a> BodyReader<'a> {
     ///
     /// # Errors
     ///
-    /// Fails if the body is cut short, malformed or too slow, or as [`BodyReader::decoded`] says. The end of the body is
-    /// then never reached, unless the peer was only slow, and you read on.
+    /// Fails if the body is cut short, malformed or too slow, or as [`BodyReader::decoded`] says. The end of the body
+    /// is then never reached, unless the peer was only slow, and you read on.
     pub async fn chunk(&mut self) -> io::Result<Option<&[u8]>> {
         if !self.next_arrived_chunk() {
             let wait = Wait(self);
@@ -127,8 +123,8 @@ impl<'a> BodyReader<'a> {
             // The current chunk has been read, and would count as input that is kept meanwhile.
             self.incoming.consume_chunk();
         }
-        let left = poll_fn(|cx| poll_peer_gone(cx, self.conn, self.incoming, self.bounds)).await;
-        Err(io::Error::from(left).into())
+        let gone = poll_fn(|cx| self.conn.poll_peer_gone(cx, self.incoming)).await;
+        Err(io::Error::from(gone).into())
     }
 
     /// Makes the next piece the current one, if it has already arrived and need not be decoded. Returns whether it did.
@@ -137,7 +133,7 @@ impl<'a> BodyReader<'a> {
         self.decoder.is_none()
             && self.request.body.is_empty()
             && !self.incoming.has_discarded()
-            && self.incoming.next_arrived_chunk(&self.bounds.limits)
+            && self.incoming.next_arrived_chunk(&self.conn.bounds().limits)
     }
 
     /// Makes the next piece the current one, until the next call. Returns its length, 0 at the end.
@@ -190,10 +186,10 @@ impl<'a> BodyReader<'a> {
         if self.chunk_len > 0 {
             return Poll::Ready(Ok(self.chunk_len));
         }
-        let chunk = match self.conn.borrow_mut().as_mut() {
-            _ if self.incoming.has_discarded() => Poll::Ready(Err(discarded())),
-            Some(conn) => self.incoming.poll_chunk(cx, conn, self.bounds),
-            None => Poll::Ready(Ok(0)),
+        let chunk = match (self.incoming.has_discarded(), self.conn.is_none()) {
+            (true, _) => Poll::Ready(Err(discarded())),
+            (false, true) => Poll::Ready(Ok(0)),
+            (false, false) => self.conn.poll(|conn, bounds| self.incoming.poll_chunk(cx, conn, bounds)),
         };
         if matches!(chunk, Poll::Ready(Err(_))) {
             self.incoming.poison();
@@ -221,7 +217,7 @@ struct Wait<'w, 'a>(&'w mut BodyReader<'a>);
 impl Drop for Wait<'_, '_> {
     fn drop(&mut self) {
         let BodyReader { incoming, conn, .. } = &mut *self.0;
-        conn.borrow_mut().iter_mut().for_each(|conn| incoming.pause(conn));
+        conn.with(|conn| incoming.pause(conn));
     }
 }
 
@@ -244,3 +240,25 @@ impl fmt::Debug for BodyReader<'_> {
         f.debug_struct("BodyReader").field("request", &self.request).finish_non_exhaustive()
     }
 }
+
+/// Decodes the whole of a body that is in memory, yielding to other tasks now and then: a small input may decode to a
+/// lot, and much input may decode to nothing and still take time.
+pub(super) async fn decode(mut decoders: DecoderChain, coded: &[u8]) -> Result<Body, CodingError> {
+    let (mut body, mut budget) = (Body::new(), Budget::default());
+    let content = body.receive();
+    for mut piece in coded.chunks(PIECE) {
+        budget.spend(piece.len());
+        loop {
+            poll_fn(|cx| budget.poll_proceed(cx)).await;
+            match decoders.pull(&mut piece, content)? {
+                0 => break,
+                count => budget.spend(count),
+            }
+        }
+    }
+    decoders.end()?;
+    Ok(body)
+}
+
+/// How many bytes are decoded in one step.
+const PIECE: usize = 16 << 10;

@@ -9,24 +9,24 @@ use std::task::{self, Poll, ready};
 
 use tokio::io::AsyncWrite;
 
-use super::SharedConn;
-use super::peer_closed::{poll_peer_closed, poll_peer_gone};
-use super::transform_writer::TransformWriter;
+use super::transform::{Transform, TransformAction, TransformWriter};
 use crate::coding::Flush;
-use crate::exchange::{Bounds, ExchangeError, Incoming, Outgoing, poll_flush};
-use crate::message::{Headers, Request};
-use crate::net::Conn;
+use crate::exchange::{ExchangeError, Incoming, Outgoing, poll_flush};
+use crate::message::{BodyLength, Headers, Request, Response, Status};
 use crate::runtime::Budget;
-use crate::server::Result;
+use crate::server::exchange::{Exchange, UnreadBody};
+use crate::server::shared_conn::SharedConn;
+use crate::server::{InvalidResponse, Result};
 
 /// The body of an answer, written piece by piece. The head is sent with it.
 ///
-/// Made by [`Context::body_writer`](super::Context::body_writer) and [`Context::duplex`](super::Context::duplex). Small writes
-/// are gathered until [`BodyWriter::flush`], until there are enough of them, or until the handler waits for something. If
-/// the peer reads slowly, writes have to wait. A [`Transform`](super::Transform), for example one that compresses, may
-/// hold the content back until [`BodyWriter::flush`]. Once a write has failed, all others fail, too, and the answer cannot
-/// be finished: otherwise the peer would not notice that something is missing. What is written in answer to HEAD is
-/// dropped. Such writes fail once the head was sent and the peer has closed the connection, or its sending half.
+/// Made by [`Context::body_writer`](super::Context::body_writer) and [`Context::duplex`](super::Context::duplex). Small
+/// writes are gathered until [`BodyWriter::flush`], until there are enough of them, or until the handler waits for
+/// something. If the peer reads slowly, writes have to wait. A [`Transform`](super::Transform), for example one that
+/// compresses, may hold the content back until [`BodyWriter::flush`]. Once a write has failed, all others fail, too,
+/// and the answer cannot be finished: otherwise the peer would not notice that something is missing. What is written in
+/// answer to HEAD is dropped. Such writes fail once the head was sent and the peer has closed the connection, or its
+/// sending half.
 pub struct BodyWriter<'a> {
     /// The request that is being answered.
     pub request: &'a Request,
@@ -37,30 +37,37 @@ pub struct BodyWriter<'a> {
     pub(super) conn: &'a SharedConn,
     /// What the peer sends, unless a [`BodyReader`](super::BodyReader) reads it.
     pub(super) incoming: Option<&'a RefCell<Incoming>>,
-    pub(super) bounds: &'a Bounds,
     /// How much was dropped.
     budget: Budget,
 }
 
 impl<'a> BodyWriter<'a> {
-    pub(super) fn new(
+    /// Writes the head, and returns the writer of the body, with what a reader of the request would read from.
+    pub(super) fn begin(
         request: &'a Request,
-        trailers: &'a mut Headers,
-        transform: Option<TransformWriter<'a>>,
-        outgoing: &'a mut Outgoing,
-        conn: &'a SharedConn,
-        bounds: &'a Bounds,
-    ) -> BodyWriter<'a> {
-        BodyWriter {
-            request,
-            trailers,
-            transform,
-            outgoing,
-            conn,
-            incoming: None,
-            bounds,
-            budget: Budget::default(),
+        response: &'a mut Response,
+        mut transform: Option<&'a mut dyn Transform>,
+        exchange: &'a mut Exchange,
+        unread: UnreadBody,
+    ) -> io::Result<(BodyWriter<'a>, &'a mut RefCell<Incoming>)> {
+        if response.status.is_informational() {
+            return Err(InvalidResponse::Status(response.status.as_u16()).into());
         }
+        let action =
+            transform.as_mut().map_or(TransformAction::Bypass, |transform| transform.begin(response));
+        let content = match (response.status, response.headers.content_length()) {
+            // A length that was given is that of another answer (RFC 9110 §8.6).
+            (Status::NOT_MODIFIED, _) => BodyLength::NoContent,
+            (_, Some(given)) => BodyLength::Known(given),
+            (_, None) => BodyLength::Unknown,
+        };
+        exchange.write_head(response, content, unread);
+        let Exchange { incoming, outgoing, conn, transformed, .. } = exchange;
+        // A body that is not sent, such as that of a HEAD, need not be transformed.
+        let transform = transform.filter(|_| action == TransformAction::Apply && !outgoing.is_empty());
+        let transform = transform.map(|transform| TransformWriter::new(transform, transformed));
+        let (trailers, budget) = (&mut response.trailers, Budget::default());
+        Ok((BodyWriter { request, trailers, transform, outgoing, conn, incoming: None, budget }, incoming))
     }
 
     /// Writes all of `data`. If the future is dropped, it is unknown how much of it was written.
@@ -100,8 +107,8 @@ impl<'a> BodyWriter<'a> {
         poll_fn(|cx| self.poll_end(cx)).await
     }
 
-    /// Ends the body as [`BodyWriter::finish`] does, with these trailer fields (RFC 9110 §6.5), which replace those of the
-    /// response. A body that is not sent in chunks is sent without them.
+    /// Ends the body as [`BodyWriter::finish`] does, with these trailer fields (RFC 9110 §6.5), which replace those of
+    /// the response. A body that is not sent in chunks is sent without them.
     ///
     /// # Errors
     ///
@@ -114,7 +121,7 @@ impl<'a> BodyWriter<'a> {
 
     /// Returns whether the server is about to stop, as [`Context::is_stopping`](super::Context::is_stopping) does.
     pub fn is_stopping(&self) -> bool {
-        self.conn.borrow().as_ref().is_some_and(Conn::is_stopping)
+        self.conn.with(|conn| conn.is_stopping()).unwrap_or_default()
     }
 
     /// Waits until the peer has closed the connection, or its sending half, as
@@ -143,7 +150,7 @@ impl<'a> BodyWriter<'a> {
     /// ```
     pub async fn peer_closed(&self) {
         match self.incoming {
-            Some(incoming) => poll_fn(|cx| poll_peer_closed(cx, self.conn, &mut incoming.borrow_mut())).await,
+            Some(incoming) => poll_fn(|cx| self.conn.poll_peer_closed(cx, &mut incoming.borrow_mut())).await,
             None => pending().await,
         }
     }
@@ -152,16 +159,16 @@ impl<'a> BodyWriter<'a> {
     /// [`Context::peer_gone`](super::Context::peer_gone) does.
     pub(crate) async fn peer_gone(&self) -> Result {
         let Some(incoming) = self.incoming else { return pending().await };
-        let left = poll_fn(|cx| poll_peer_gone(cx, self.conn, &mut incoming.borrow_mut(), self.bounds)).await;
-        Err(io::Error::from(left).into())
+        let gone = poll_fn(|cx| self.conn.poll_peer_gone(cx, &mut incoming.borrow_mut())).await;
+        Err(io::Error::from(gone).into())
     }
 
     /// Takes all of `data`, if it should be gathered. Returns whether it did.
     #[inline]
     fn try_buffer(&mut self, data: &[u8]) -> bool {
-        match (&self.transform, self.conn.borrow_mut().as_mut()) {
-            (None, Some(conn)) => self.outgoing.try_buffer(conn, data),
-            _ => false,
+        match self.transform {
+            None => self.conn.with(|conn| self.outgoing.try_buffer(conn, data)).unwrap_or_default(),
+            Some(_) => false,
         }
     }
 
@@ -179,13 +186,11 @@ impl<'a> BodyWriter<'a> {
             ready!(self.poll_drop(cx))?;
             self.budget.spend(data.len());
         }
-        let BodyWriter { transform, outgoing, conn, bounds, .. } = self;
-        let mut conn = conn.borrow_mut();
-        let Some(conn) = conn.as_mut() else { return taken_over() };
-        match transform {
+        let BodyWriter { transform, outgoing, conn, .. } = self;
+        conn.poll(|conn, bounds| match transform {
             Some(transform) => transform.poll_write(cx, outgoing, conn, data, bounds),
             None => outgoing.poll_write(cx, conn, data, bounds).map_err(io::Error::from),
-        }
+        })
     }
 
     fn poll_sent(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
@@ -197,22 +202,22 @@ impl<'a> BodyWriter<'a> {
         if self.outgoing.is_empty() {
             ready!(self.poll_drop(cx))?;
         }
-        let BodyWriter { transform, outgoing, conn, bounds, .. } = self;
-        let mut conn = conn.borrow_mut();
-        let Some(conn) = conn.as_mut() else { return taken_over() };
-        if let Some(transform) = transform {
-            ready!(transform.poll_flush(cx, outgoing, conn, Flush::Now, bounds))?;
-        }
-        poll_flush(cx, conn, bounds).map_err(io::Error::from)
+        let BodyWriter { transform, outgoing, conn, .. } = self;
+        conn.poll(|conn, bounds| {
+            if let Some(transform) = transform {
+                ready!(transform.poll_flush(cx, outgoing, conn, Flush::Now, bounds))?;
+            }
+            poll_flush(cx, conn, bounds).map_err(io::Error::from)
+        })
     }
 
     /// Ready when what is written may be dropped. Dropped writes meet neither the pace of the peer nor its end: without
     /// this, a handler that writes forever would keep the core to itself, and never learn that its peer has left.
     fn poll_drop(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.budget.poll_proceed(cx));
-        let is_answered = self.conn.borrow().as_ref().is_some_and(Conn::has_sent_all);
+        let is_answered = self.conn.with(|conn| conn.has_sent_all()).unwrap_or_default();
         match self.incoming.filter(|_| is_answered) {
-            Some(incoming) if poll_peer_closed(cx, self.conn, &mut incoming.borrow_mut()).is_ready() => {
+            Some(incoming) if self.conn.poll_peer_closed(cx, &mut incoming.borrow_mut()).is_ready() => {
                 Poll::Ready(Err(ExchangeError::PeerClosed.into()))
             }
             _ => Poll::Ready(Ok(())),
@@ -226,10 +231,9 @@ impl<'a> BodyWriter<'a> {
         written: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
         let Some(incoming) = self.incoming.filter(|_| written.is_pending()) else { return written };
-        let mut conn = self.conn.borrow_mut();
-        let Some(conn) = conn.as_mut() else { return written };
-        let failed = ready!(incoming.borrow_mut().poll_discard(cx, conn, self.bounds));
-        Poll::Ready(Err(failed.into()))
+        self.conn
+            .poll(|conn, bounds| incoming.borrow_mut().poll_discard(cx, conn, bounds).map(Err))
+            .map_err(io::Error::from)
     }
 
     fn poll_end(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
@@ -238,21 +242,16 @@ impl<'a> BodyWriter<'a> {
     }
 
     fn poll_last(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
-        let BodyWriter { trailers, transform, outgoing, conn, bounds, .. } = self;
-        let mut conn = conn.borrow_mut();
-        let Some(conn) = conn.as_mut() else { return taken_over() };
-        if let Some(transform) = transform {
-            ready!(transform.poll_flush(cx, outgoing, conn, Flush::End, bounds))?;
-            transform.end(trailers);
-        }
-        outgoing.finish(conn, trailers, bounds)?;
-        poll_flush(cx, conn, bounds).map_err(io::Error::from)
+        let BodyWriter { trailers, transform, outgoing, conn, .. } = self;
+        conn.poll(|conn, bounds| {
+            if let Some(transform) = transform {
+                ready!(transform.poll_flush(cx, outgoing, conn, Flush::End, bounds))?;
+                transform.end(trailers);
+            }
+            outgoing.finish(conn, trailers, bounds)?;
+            poll_flush(cx, conn, bounds).map_err(io::Error::from)
+        })
     }
-}
-
-/// The connection was taken over.
-fn taken_over<T>() -> Poll<io::Result<T>> {
-    Poll::Ready(Err(io::ErrorKind::NotConnected.into()))
 }
 
 impl AsyncWrite for BodyWriter<'_> {

@@ -1,44 +1,16 @@
-//! [`Context::client_ip`]: who the client is, if a proxy connects for it (RFC 9110 §3.7).
+//! [`client_ip`]: the address of the client, if a proxy connects for it (RFC 9110 §3.7).
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use super::Context;
 use crate::message::{Headers, trim};
 use crate::net::PeerAddr;
 
-impl Context {
-    /// Returns the IP address of the client, even behind your own proxies: `is_proxy` says which addresses are theirs.
-    ///
-    /// If the peer is not a proxy, it is the client. If it is one, or is connected through a Unix socket, the client is
-    /// the last address in the request's `x-forwarded-for` fields that is not a proxy's: each proxy appends the address
-    /// that connected to it, and anything before that may be made up. If all of the addresses are proxies', the first
-    /// one is the client's; without the field, the peer is the client.
-    ///
-    /// So let your proxies append to that field, as nginx does with `$proxy_add_x_forwarded_for`. Let `is_proxy` accept
-    /// no address from which others, too, can send requests: whoever is taken for a proxy can claim any address.
-    ///
-    /// Returns `None` if the address is not known: the peer has none, or a proxy has written something that is not an
-    /// address.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use corehttp::{Context, Status};
-    ///
-    /// fn greet(ctx: &mut Context) -> corehttp::Result {
-    ///     let client = ctx.client_ip(|ip| ip.is_loopback()).ok_or(Status::FORBIDDEN)?;
-    ///     ctx.response.set_text(format!("Hello, {client}!"));
-    ///     Ok(())
-    /// }
-    /// # let _ = corehttp::Server::new().service(greet);
-    /// ```
-    #[doc(alias("realip_remote_addr", "x-forwarded-for", "real ip"))]
-    pub fn client_ip(&self, is_proxy: impl Fn(IpAddr) -> bool) -> Option<IpAddr> {
-        client_ip(self.peer_addr(), &self.request.headers, is_proxy)
-    }
-}
-
-fn client_ip(peer: PeerAddr, fields: &Headers, is_proxy: impl Fn(IpAddr) -> bool) -> Option<IpAddr> {
+/// See [`Context::client_ip`](super::Context::client_ip).
+pub(super) fn client_ip(
+    peer: PeerAddr,
+    fields: &Headers,
+    is_proxy: impl Fn(IpAddr) -> bool,
+) -> Option<IpAddr> {
     let is_claim_taken = peer.ip().map_or(peer == PeerAddr::Unix, &is_proxy);
     if !is_claim_taken {
         return peer.ip();

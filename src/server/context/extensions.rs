@@ -88,12 +88,12 @@ impl Extensions {
     }
 
     #[inline]
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::server) fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 
     #[inline]
-    pub(super) fn clear(&mut self) {
+    pub(in crate::server) fn clear(&mut self) {
         // One by one: if two of them panicked while being dropped together, the process would abort.
         while let Some(value) = self.values.pop() {
             drop(value);

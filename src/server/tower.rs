@@ -1,4 +1,4 @@
-//! What the framing of an exchange tells before its bodies are there, for a service of tower.
+//! What a service of tower needs to know of an exchange before its bodies are there.
 
 use super::Context;
 
@@ -6,11 +6,11 @@ impl Context {
     /// Returns how many bytes of the request's body have not been read, if that is known.
     pub(crate) fn unread_len(&mut self) -> Option<u64> {
         let buffered = self.request.body.len() as u64;
-        self.incoming.get_mut().length_left().map(|left| buffered + left)
+        self.exchange.incoming.get_mut().length_left().map(|left| buffered + left)
     }
 
-    /// Whether the peer asked for the head of the answer alone.
+    /// Whether the peer has asked for the head of the answer alone.
     pub(crate) fn is_head_request(&self) -> bool {
-        self.info.request_info.is_head
+        self.exchange.info.request_info.is_head
     }
 }

@@ -1,0 +1,125 @@
+//! [`Connection`]: the life of one connection: it waits, is served, and waits again (RFC 9112 §9).
+
+use std::io;
+use std::rc::Rc;
+use std::task::{self, Poll, ready};
+
+use super::close::poll_stop;
+use super::serve;
+use crate::net::{Conn, TimerSlot};
+use crate::server::job::{Job, JobOutcome};
+use crate::server::upgraded::UpgradedHandle;
+use crate::server::worker::{JobFuture, Worker};
+use crate::server::{Context, Handler};
+
+/// One connection, as its task holds it. An idle connection holds all of this, so there is little of it.
+pub(in crate::server) struct Connection<H: Handler> {
+    worker: Rc<Worker<H>>,
+    /// The connection, while it waits.
+    idle: Option<Conn>,
+    /// The job that serves it, while it is busy.
+    job: Option<Box<JobFuture<H>>>,
+    /// How many exchanges it has carried.
+    number: u64,
+    /// The place that the connection left, if it was taken over.
+    upgraded: Option<Box<UpgradedHandle>>,
+}
+
+impl<H: Handler> Connection<H> {
+    pub(in crate::server) fn new(worker: Rc<Worker<H>>, conn: Conn) -> Connection<H> {
+        let mut connection = Connection { worker, idle: None, job: None, number: 0, upgraded: None };
+        match connection.worker.shared.acceptor {
+            Some(_) => connection.begin(Job::Handshake(Box::new(conn))),
+            None => connection.idle = Some(conn),
+        }
+        connection
+    }
+
+    /// Serves until the connection closes, or is taken over.
+    ///
+    /// # Errors
+    ///
+    /// What ended the connection early. The peer has already been told, if that was possible.
+    pub(in crate::server) fn poll_serve(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        // Time has passed since the last poll, if only in the queue of the core.
+        self.worker.shared.clock.mark_stale();
+        loop {
+            if let Some(job) = &mut self.job {
+                let outcome = ready!(job.poll(cx));
+                if let Some(served) = self.end(outcome) {
+                    return Poll::Ready(served);
+                }
+            }
+            let Some(mut context) = ready!(self.poll_wake(cx)) else {
+                self.idle.iter_mut().for_each(|conn| conn.transport.try_shutdown());
+                return Poll::Ready(Ok(()));
+            };
+            context.exchange.attach(&mut self.idle, self.number);
+            self.begin(Job::Exchanges(context));
+        }
+    }
+
+    /// Serves until the connection is closed, even if it was taken over. Its errors have been reported.
+    pub(in crate::server) fn poll_closed(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
+        if self.upgraded.is_none() {
+            let _ = ready!(self.poll_serve(cx));
+        }
+        self.upgraded.as_mut().map_or(Poll::Ready(()), |upgraded| upgraded.poll_dropped(cx))
+    }
+
+    fn begin(&mut self, job: Job) {
+        let future = self.worker.take_job_future(|| JobFuture::new(serve::run));
+        future.start((self.worker.clone(), job));
+        self.job = Some(future);
+    }
+
+    /// Returns how the connection ended, if it did.
+    fn end(&mut self, outcome: JobOutcome) -> Option<io::Result<()>> {
+        if let Some(future) = self.job.take() {
+            self.worker.give_job_future(future);
+        }
+        match outcome {
+            JobOutcome::Secured(conn) => self.idle = Some(*conn),
+            JobOutcome::Idle(mut context) => {
+                self.number = context.exchange.release(&mut self.idle);
+                self.worker.give_context(context);
+            }
+            JobOutcome::Closed(served) => return Some(served.map(|upgraded| self.upgraded = upgraded)),
+        }
+        None
+    }
+
+    /// Waits for the first bytes of a request, holding no memory meanwhile. `None` if the connection is over.
+    fn poll_wake(&mut self, cx: &mut task::Context<'_>) -> Poll<Option<Box<Context>>> {
+        let Connection { worker, idle: Some(conn), number, .. } = self else { return Poll::Ready(None) };
+        let timeouts = &worker.shared.bounds.timeouts;
+        let limit = if *number == 0 { timeouts.head } else { timeouts.idle };
+        // A connection that is polled again was woken, most likely by arriving bytes; reading tells.
+        if !conn.is_waiting(TimerSlot::Read)
+            && matches!(conn.transport.poll_read_ready(cx), Some(Poll::Pending))
+        {
+            return match conn.poll_expired(cx, TimerSlot::Read, limit) {
+                Poll::Ready(_) => Poll::Ready(None),
+                Poll::Pending => poll_stop(conn, *number, limit, cx).map(|()| None),
+            };
+        }
+        // A transport that cannot tell whether it is readable also ends up here: only a read can tell, and it borrows a
+        // context.
+        let mut context = worker.take_context();
+        let woken = context.exchange.poll_first_bytes(cx, conn, limit);
+        if let Poll::Ready(true) = woken {
+            // Before the clock is read, so that what is stored here has reached memory when the connection is moved.
+            conn.disarm(TimerSlot::Total);
+            if *number > 0 {
+                conn.disarm(TimerSlot::Read);
+            }
+            worker.shared.clock.refresh();
+            return Poll::Ready(Some(context));
+        }
+        worker.give_context(context);
+        match woken {
+            Poll::Ready(_) => Poll::Ready(None),
+            Poll::Pending => poll_stop(conn, *number, limit, cx).map(|()| None),
+        }
+    }
+}

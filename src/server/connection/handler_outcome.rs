@@ -1,0 +1,154 @@
+//! [`HandlerOutcome`]: how a handler ended, and the response that follows from that or from a refusal (RFC 9110 §15.5,
+//! §15.6).
+
+use std::io;
+use std::time::Duration;
+
+use super::close::close;
+use super::context_guard::{ContextGuard, drop_all_user_values};
+use crate::coding::ACCEPTED;
+use crate::exchange::{ExchangeError, Phase};
+use crate::memory::Reset;
+use crate::message::{FieldName, Status};
+use crate::net::{Conn, TlsError};
+use crate::server::error_report::Refused;
+use crate::server::exchange::{CloseMode, UnreadBody};
+use crate::server::worker::Worker;
+use crate::server::{Context, Error, ErrorCause, Handler, Result};
+
+/// What a handler did with a request.
+pub(super) enum HandlerOutcome {
+    /// It was not called, since it had refused the request by its head.
+    Refused(Status),
+    Returned(Result),
+    Panicked,
+    /// It took longer than this.
+    TimedOut(Duration),
+}
+
+/// Reports how the handler failed, if it did, where the peer can no longer be answered.
+pub(super) fn report_failure(ctx: &mut Context, outcome: HandlerOutcome) {
+    let cause = match outcome {
+        HandlerOutcome::Refused(_) | HandlerOutcome::Returned(Ok(())) => return,
+        HandlerOutcome::Returned(Err(error)) => ErrorCause::Handler(error),
+        HandlerOutcome::Panicked => ErrorCause::Panic,
+        HandlerOutcome::TimedOut(limit) => ExchangeError::TimedOut(Phase::Handler, limit.into()).into(),
+    };
+    ctx.exchange.report(&ctx.request, None, cause);
+}
+
+/// Turns what the handler left into an answer that can be sent.
+#[inline]
+pub(super) fn finalize_response(ctx: &mut Context, outcome: HandlerOutcome) -> Result<(), Box<Refused>> {
+    match (outcome, ctx.exchange.outgoing.is_unsent()) {
+        (HandlerOutcome::Refused(status), _) => answer_plan(ctx, status),
+        (HandlerOutcome::Returned(Ok(())), true) => check_status(ctx),
+        (HandlerOutcome::Returned(Ok(())), false) if ctx.exchange.outgoing.is_whole() => return Ok(()),
+        (HandlerOutcome::Returned(Ok(())), false) => return Err(ExchangeError::Unfinished.into()),
+        (HandlerOutcome::Returned(Err(error)), true) if error.is_connection_lost() => {
+            return Err(Refused::unanswered(ErrorCause::Handler(error)));
+        }
+        (HandlerOutcome::Returned(Err(error)), true) => answer_error(ctx, error),
+        (HandlerOutcome::Returned(Err(error)), false) => {
+            return Err(Refused::unanswered(ErrorCause::Handler(error)));
+        }
+        (HandlerOutcome::Panicked, _) => {
+            return Err(Refused::new(Status::INTERNAL_SERVER_ERROR, ErrorCause::Panic));
+        }
+        (HandlerOutcome::TimedOut(limit), _) => {
+            return Err(ExchangeError::TimedOut(Phase::Handler, limit.into()).into());
+        }
+    }
+    let content = ctx.response.body.declared_length();
+    ctx.exchange.write_head(&ctx.response, content, UnreadBody::Discard);
+    Ok(())
+}
+
+/// Turns the response into the answer to a request that the handler has refused by its head.
+#[cold]
+pub(super) fn answer_plan(ctx: &mut Context, status: Status) {
+    let status = final_status(status);
+    set_status_and_text(ctx, status);
+    ctx.exchange.report(&ctx.request, Some(status), ErrorCause::Plan);
+}
+
+/// Turns the response into the answer to a handler's error. Fields that middleware has set stay, except those that
+/// describe content that is not sent.
+pub(super) fn answer_error(ctx: &mut Context, error: Error) {
+    ctx.response.remove_content();
+    let status = final_status(error.status());
+    set_status_and_text(ctx, status);
+    if error.is_unknown_coding() {
+        // The peer should learn which codings would have been accepted (RFC 9110 §15.5.16).
+        ctx.response.headers.put(FieldName::new("accept-encoding"), ACCEPTED.as_bytes());
+    }
+    // An error without a cause is an answer like any other, and is not reported.
+    if error.cause().is_some() {
+        ctx.exchange.report(&ctx.request, Some(status), ErrorCause::Handler(error));
+    }
+}
+
+/// A status of 1xx is not final (RFC 9110 §15.2), so it is a mistake of the handler.
+pub(super) fn check_status(ctx: &mut Context) {
+    if ctx.response.status.is_informational() {
+        answer_error(ctx, Error::new(Status::INTERNAL_SERVER_ERROR, "a final status of 1xx"));
+    }
+}
+
+/// Writes the answer to a refused peer, unless part of another answer has been sent. Returns how to close, and how the
+/// connection ended.
+#[cold]
+pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (CloseMode, io::Result<()>) {
+    let Refused { status, cause } = refused;
+    let failed = match &cause {
+        ErrorCause::Exchange(error) => Some(error),
+        ErrorCause::Handler(error) => error.downcast_cause(),
+        _ => None,
+    };
+    let result = failed.map_or_else(|| io::Error::other("the handler failed"), ExchangeError::as_io);
+    drop_all_user_values(ctx);
+    let answered = status.filter(|_| ctx.exchange.outgoing.is_unsent()).map(final_status);
+    if let Some(status) = answered {
+        // A timeout, for one, comes without anything that would have refreshed the clock.
+        ctx.exchange.conn.shared().clock.refresh();
+        ctx.response.reset();
+        ctx.exchange.stop_persisting();
+        set_status_and_text(ctx, status);
+        match cause {
+            ErrorCause::Connections(_) => ctx.response.headers.put(FieldName::RETRY_AFTER, RETRY_AFTER),
+            ErrorCause::Tls(TlsError::PlainText) => ctx.response.set_text(PLAIN_HTTP),
+            _ => {}
+        }
+        let content = ctx.response.body.declared_length();
+        ctx.exchange.write_head(&ctx.response, content, UnreadBody::Discard);
+    }
+    ctx.exchange.report(&ctx.request, answered, cause);
+    // What went wrong after the end of an answer must not take the answer away.
+    let is_whole = answered.is_some() || ctx.exchange.outgoing.is_over();
+    (if is_whole { CloseMode::Linger } else { CloseMode::Reset }, Err(result))
+}
+
+/// Such a peer is mostly a person with a browser, who has typed `http` for `https`.
+const PLAIN_HTTP: &str = "This port speaks HTTPS, and the request came in plain HTTP.";
+
+/// Seconds until one of so many connections is likely to have closed.
+const RETRY_AFTER: &[u8] = b"1";
+
+/// Refuses a connection before its first request, and ends it.
+pub(in crate::server) async fn reject<H: Handler>(worker: &Worker<H>, conn: Conn, refused: Box<Refused>) {
+    let mut guard = ContextGuard::new(worker, worker.take_context());
+    guard.exchange.attach(&mut Some(conn), 0);
+    let (mode, _) = refuse(&mut guard, *refused);
+    close(&mut guard, mode).await;
+}
+
+fn final_status(status: Status) -> Status {
+    if status.is_informational() { Status::INTERNAL_SERVER_ERROR } else { status }
+}
+
+/// Says no more than the status does: nothing that the peer sent is reflected.
+fn set_status_and_text(ctx: &mut Context, status: Status) {
+    ctx.response.status = status;
+    ctx.response.set_text(status.reason());
+    ctx.response.trailers.reset();
+}

@@ -1,0 +1,591 @@
+//! [`Context`]: one exchange, as its handler sees it.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::future::poll_fn;
+use std::io;
+use std::mem;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::time::Instant;
+
+use super::body_reader::{BodyReader, decode};
+use super::body_writer::BodyWriter;
+use super::client_ip::client_ip;
+use super::extensions::Extensions;
+use super::transform::Transform;
+use crate::coding::{CODED_CONTENT_FIELDS, DecoderChain};
+use crate::exchange::{Expectation, Incoming};
+use crate::memory::{Reset, clear_cold};
+use crate::message::{FieldName, Headers, Request, Response, Status, Version, is_token};
+use crate::net::PeerAddr;
+use crate::server::core_state::CoreState;
+use crate::server::exchange::{Exchange, UnreadBody};
+use crate::server::upgraded::Upgraded;
+use crate::server::{InvalidResponse, Result};
+use crate::wire::encode;
+
+/// One exchange: a request, its response, and the connection between client and server.
+///
+/// A handler borrows it. Whatever is in its response when the handler returns is the answer:
+///
+/// ```
+/// use corehttp::{Context, Status};
+///
+/// fn greet(ctx: &mut Context) -> corehttp::Result {
+///     let Context { request, response, .. } = ctx; // so that one can be read while the other is written
+///     let name = request.query().get("name").ok_or(Status::BAD_REQUEST)?;
+///     response.set_text(format!("Hello, {name}!"));
+///     Ok(())
+/// }
+/// # let _ = corehttp::Server::new().service(greet);
+/// ```
+///
+/// A body that is too large for memory is read with [`Context::body_reader`], and written with
+/// [`Context::body_writer`].
+///
+/// A path, a field, or JSON that borrows its texts is a view of the request. While one is in use, the context as a
+/// whole cannot be lent on, neither to a function nor to one of its methods (error E0502). There are three ways around
+/// that:
+///
+/// ```
+/// use corehttp::{Context, Response};
+///
+/// async fn answer(ctx: &mut Context, name: &str) -> corehttp::Result {
+///     ctx.response.set_text(format!("Hello, {name}!"));
+///     Ok(())
+/// }
+///
+/// async fn with_a_copy(ctx: &mut Context) -> corehttp::Result {
+///     let name = ctx.request.path()[1..].to_owned(); // a number, by `parse`, is a copy, too
+///     answer(ctx, &name).await
+/// }
+///
+/// async fn with_the_parts(ctx: &mut Context) {
+///     let Context { request, response, .. } = ctx;
+///     let write = async |response: &mut Response, name: &str| response.set_text(format!("Hello, {name}!"));
+///     write(response, &request.path()[1..]).await;
+/// }
+///
+/// async fn with_the_request_taken_out(ctx: &mut Context) -> corehttp::Result {
+///     let request = std::mem::take(&mut ctx.request);
+///     let outcome = answer(ctx, &request.path()[1..]).await;
+///     ctx.request = request; // so that its memory is used again
+///     outcome
+/// }
+/// # let check = |response: Response| assert_eq!(response.body.text(), Ok("Hello, Ada!"));
+/// # let server = corehttp::Server::new;
+/// # corehttp::block_on(async {
+/// #     let request = || corehttp::Request::get("/Ada").unwrap();
+/// #     check(server().service(with_a_copy).respond(request()).await);
+/// #     check(server().service(with_the_parts).respond(request()).await);
+/// #     check(server().service(with_the_request_taken_out).respond(request()).await);
+/// # }).unwrap();
+/// ```
+///
+/// Everything in it is reused for the next exchange, so a view of the request cannot be kept longer. The compiler sees
+/// to that:
+///
+/// ```compile_fail
+/// use corehttp::{Context, Server};
+///
+/// let kept = std::sync::Mutex::new(Vec::new());
+/// Server::bind("127.0.0.1:8080").run(move |ctx: &mut Context| {
+///     kept.lock().unwrap().push(ctx.request.path());
+/// });
+/// ```
+#[doc(alias = "RequestCtx")]
+pub struct Context {
+    /// The request. It includes the body, unless the handler planned to stream it (see [`BodyPlan`](crate::BodyPlan)).
+    pub request: Request,
+    /// The answer, unless the handler sends it itself, for example with [`Context::body_writer`].
+    pub response: Response,
+    /// Values that middleware passes on to the handlers it wraps.
+    pub extensions: Extensions,
+    /// What changes the answer on its way to the peer, if the handler streams it. Set by middleware.
+    pub transform: Option<Box<dyn Transform>>,
+    /// The connection, and both sides of the exchange on it.
+    pub(in crate::server) exchange: Exchange,
+}
+
+/// For the connection's loop.
+impl Context {
+    pub(in crate::server) fn new(shared: Rc<CoreState>) -> Box<Context> {
+        Box::new(Context {
+            request: Request::default(),
+            response: Response::default(),
+            extensions: Extensions::default(),
+            transform: None,
+            exchange: Exchange::new(shared),
+        })
+    }
+
+    /// Forgets the exchange, to be ready for the next head.
+    pub(in crate::server) fn begin_next(&mut self) {
+        self.request.reset();
+        self.response.reset();
+        self.exchange.begin_next();
+    }
+}
+
+/// Conversation with the peer, while the handler runs.
+impl Context {
+    /// Returns a [`BodyReader`], which reads the request's body as it arrives. If the body was buffered, it reads the
+    /// buffer.
+    ///
+    /// What the handler leaves unread is read and discarded afterwards, or while the answer waits for its peer. Beyond
+    /// [`Limits::drain_max`](crate::Limits::drain_max), the connection is closed after the answer.
+    ///
+    /// # Examples
+    ///
+    /// A file that is uploaded with PUT or POST. The plan lets the handler start before the body has arrived:
+    ///
+    /// ```no_run
+    /// use corehttp::{BodyPlan, Context, Server, with_plan};
+    /// use tokio::io::AsyncWriteExt;
+    ///
+    /// async fn save(ctx: &mut Context) -> corehttp::Result {
+    ///     let mut file = tokio::fs::File::create("/var/tmp/upload").await?;
+    ///     let mut body = ctx.body_reader();
+    ///     while let Some(chunk) = body.chunk().await? {
+    ///         file.write_all(chunk).await?;
+    ///     }
+    ///     Ok(file.flush().await?)
+    /// }
+    ///
+    /// fn main() -> corehttp::Result {
+    ///     Server::bind("127.0.0.1:8080").run(with_plan(|_| BodyPlan::Stream, save))
+    /// }
+    /// ```
+    pub fn body_reader(&mut self) -> BodyReader<'_> {
+        let Context { request, exchange: Exchange { incoming, conn, .. }, .. } = self;
+        BodyReader::new(request, incoming.get_mut(), conn)
+    }
+
+    /// Receives the rest of a body that the plan was to stream: its bytes into `ctx.request.body`, and its trailers
+    /// into `ctx.request.trailers`. A body that has already been received stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the body is cut short, malformed, too slow, or larger than
+    /// [`Limits::body_max`](crate::Limits::body_max).
+    ///
+    /// # Examples
+    ///
+    /// A guard that cannot decide by the head alone, because it needs the address of the peer or has to wait for an
+    /// answer. It receives no body in vain:
+    ///
+    /// ```
+    /// use corehttp::{BodyPlan, Context, Handler, Request, Result, Status};
+    /// # async fn may_ask(_: corehttp::PeerAddr) -> bool { true }
+    ///
+    /// struct Guarded<H>(H);
+    ///
+    /// impl<H: Handler> Handler for Guarded<H> {
+    ///     fn on_head(&self, request: &Request) -> BodyPlan {
+    ///         match self.0.on_head(request) {
+    ///             BodyPlan::Buffer | BodyPlan::BufferUpTo(_) => BodyPlan::Stream, // `handle` buffers it
+    ///             plan => plan,
+    ///         }
+    ///     }
+    ///
+    ///     async fn handle(&self, ctx: &mut Context) -> Result {
+    ///         if !may_ask(ctx.peer_addr()).await {
+    ///             return Err(Status::TOO_MANY_REQUESTS.into());
+    ///         }
+    ///         match self.0.on_head(&ctx.request) {
+    ///             BodyPlan::Buffer => ctx.buffer_body().await?,
+    ///             BodyPlan::BufferUpTo(most) => ctx.buffer_body_up_to(most).await?,
+    ///             _ => {}
+    ///         }
+    ///         self.0.handle(ctx).await
+    ///     }
+    /// }
+    /// # let echo = corehttp::BoxHandler::new(|ctx: &mut Context| {
+    /// #     std::mem::swap(&mut ctx.response.body, &mut ctx.request.body);
+    /// # });
+    /// # let service = corehttp::Server::new().service(Guarded(echo));
+    /// # let mut request = Request::post("/")?;
+    /// # request.body.set_bytes("body");
+    /// # assert_eq!(corehttp::block_on(service.respond(request))?.body.bytes(), b"body");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn buffer_body(&mut self) -> io::Result<()> {
+        self.buffer_body_up_to(self.exchange.conn.bounds().limits.body_max).await
+    }
+
+    /// Receives the rest of a body as [`Context::buffer_body`] does, up to `most` bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Context::buffer_body`], or if the body is larger than that.
+    pub async fn buffer_body_up_to(&mut self, most: usize) -> io::Result<()> {
+        let Context { request, exchange, .. } = self;
+        let buffered = poll_fn(|cx| exchange.poll_body(cx, request, most)).await;
+        let incoming = exchange.incoming.get_mut();
+        match buffered {
+            // A reader that has come to the end before has left them behind.
+            Ok(()) if request.trailers.is_empty() => {
+                mem::swap(&mut request.trailers, &mut incoming.trailers);
+            }
+            Ok(()) => {}
+            Err(_) => incoming.poison(),
+        }
+        Ok(buffered?)
+    }
+
+    /// Begins the answer, and returns a [`BodyWriter`] for its body.
+    ///
+    /// The head leaves with the first bytes of the body, or as soon as the handler waits for something;
+    /// [`BodyWriter::flush`] sends it at once.
+    ///
+    /// The body is sent in chunks, or with the `content-length` that was set. To an HTTP/1.0 peer, a body without a
+    /// length ends when the connection closes. If the body is not [finished](BodyWriter::finish), the connection is
+    /// aborted.
+    ///
+    /// The rest of the request's body may be discarded from here on, because many peers take nothing of an answer
+    /// before they have sent all of their request; to read it is then an error. [`Context::duplex`] is for handlers
+    /// that read it while they write.
+    ///
+    /// # Errors
+    ///
+    /// Fails with an [`InvalidResponse`] if an answer has already been sent, or if the status is 1xx.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::Context;
+    ///
+    /// async fn squares(ctx: &mut Context) -> corehttp::Result {
+    ///     ctx.response.headers.set("content-type", "text/csv")?;
+    ///     let mut out = ctx.body_writer().await?;
+    ///     for n in 1..=1000u64 {
+    ///         out.write_all(format!("{n},{}\n", n * n).as_bytes()).await?;
+    ///     }
+    ///     Ok(out.finish().await?)
+    /// }
+    /// # let service = corehttp::Server::new().service(squares);
+    /// # let response = corehttp::block_on(service.respond(corehttp::Request::get("/")?))?;
+    /// # assert!(response.body.text()?.ends_with("\n1000,1000000\n"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn body_writer(&mut self) -> io::Result<BodyWriter<'_>> {
+        let (mut writer, incoming) = self.writer(UnreadBody::Discard)?;
+        writer.incoming = Some(incoming);
+        Ok(writer)
+    }
+
+    /// Begins the answer, and returns a [`BodyReader`] for the request's body and a [`BodyWriter`] for the answer's, to
+    /// use both at the same time. See [`Context::body_writer`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Context::body_writer`], or if the connection fails.
+    pub async fn duplex(&mut self) -> io::Result<(BodyReader<'_>, BodyWriter<'_>)> {
+        let incoming = self.exchange.incoming.get_mut();
+        if incoming.expectation == Expectation::Continue {
+            // A peer that has begun to send the body, or has sent it, does not wait for 100.
+            if incoming.input.is_empty() && !incoming.is_read() {
+                self.informational(Status::CONTINUE, &Headers::new()).await?;
+            }
+            self.exchange.incoming.get_mut().expectation = Expectation::None;
+        }
+        let (writer, incoming) = self.writer(UnreadBody::Keep)?;
+        Ok((BodyReader::new(writer.request, incoming.get_mut(), writer.conn), writer))
+    }
+
+    /// Sends an interim answer, such as 103 with `link` fields (RFC 9110 §15.2, RFC 8297). A peer that speaks HTTP/1.0
+    /// gets none.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the connection does, or with an [`InvalidResponse`] if the status is 101 or not 1xx, or if a final
+    /// answer has already been sent.
+    #[doc(alias = "early_hints")]
+    pub async fn informational(&mut self, status: Status, fields: &Headers) -> io::Result<()> {
+        self.check_unsent()?;
+        if !status.is_informational() || status == Status::SWITCHING_PROTOCOLS {
+            return Err(InvalidResponse::Status(status.as_u16()).into());
+        }
+        let Exchange { info, .. } = &self.exchange;
+        if info.request_info.version == Version::Http10 || info.detached {
+            return Ok(());
+        }
+        self.exchange.write(|out| encode::interim(out, status, fields, None))?;
+        self.exchange.flush().await
+    }
+
+    /// Waits until the peer has closed the connection, or its sending half, which looks the same: a peer that closes
+    /// only that half still waits for its answer (RFC 9112 §9.6), so answer it, if only in short, or do not wait for
+    /// this. See [`Server::half_close`](crate::Server::half_close).
+    ///
+    /// Use it alongside work that is pointless once the peer is gone, because a handler that does not write would not
+    /// notice otherwise. A handler that streams uses [`BodyWriter::peer_closed`].
+    ///
+    /// What the peer sends meanwhile is kept, up to 64 KiB. A close that comes after more than that is not noticed.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::Context;
+    /// # async fn work() -> String { String::new() }
+    ///
+    /// async fn report(ctx: &mut Context) {
+    ///     tokio::select! {
+    ///         report = work() => ctx.response.set_text(report),
+    ///         () = ctx.peer_closed() => {} // no answer would arrive
+    ///     }
+    /// }
+    /// # let _ = corehttp::Server::new().service(report);
+    /// ```
+    pub async fn peer_closed(&self) {
+        let Exchange { conn, incoming, .. } = &self.exchange;
+        poll_fn(|cx| conn.poll_peer_closed(cx, &mut incoming.borrow_mut())).await;
+    }
+
+    /// Fails once the peer does not wait for an answer any more.
+    pub(crate) async fn peer_gone(&self) -> Result {
+        let Exchange { conn, incoming, .. } = &self.exchange;
+        let gone = poll_fn(|cx| conn.poll_peer_gone(cx, &mut incoming.borrow_mut())).await;
+        Err(io::Error::from(gone).into())
+    }
+
+    /// Whether the peer expects `100 Continue`, by the fields of the request (RFC 9110 §10.1.1).
+    pub(crate) fn expects_continue(&self) -> bool {
+        Expectation::from_headers(&self.request.headers) == Ok(Expectation::Continue)
+    }
+
+    pub(crate) fn check_unsent(&self) -> io::Result<()> {
+        if self.exchange.outgoing.is_unsent() { Ok(()) } else { Err(InvalidResponse::Sent.into()) }
+    }
+
+    /// Writes the head, and returns the writer, and what its reader would read from.
+    fn writer(&mut self, unread: UnreadBody) -> io::Result<(BodyWriter<'_>, &mut RefCell<Incoming>)> {
+        self.check_unsent()?;
+        let Context { request, response, transform, exchange, .. } = self;
+        BodyWriter::begin(request, response, transform.as_deref_mut(), exchange, unread)
+    }
+
+    /// Decodes the request's body, undoing its content codings such as `gzip`, and removes the fields that described
+    /// the coded form: `content-encoding`, `content-length` and digests.
+    ///
+    /// A body without codings stays as it is. If the plan was to stream the body, it is received first.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the content is corrupt or cut short (answered with 400 if passed on with `?`), if it exceeds
+    /// [`Limits::body_max`](crate::Limits::body_max) when decoded (413), or if a coding is unknown (415, with the known
+    /// ones in `accept-encoding`). After an error, or if the future is dropped, the body is left as it was received.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::{Context, Result};
+    ///
+    /// async fn save(ctx: &mut Context) -> Result {
+    ///     ctx.decode_body().await?;
+    ///     println!("{} bytes", ctx.request.body.len());
+    ///     Ok(())
+    /// }
+    /// ```
+    pub async fn decode_body(&mut self) -> io::Result<()> {
+        self.decode_body_up_to(self.exchange.conn.bounds().limits.body_max).await
+    }
+
+    /// Decodes the request's body as [`Context::decode_body`] does, up to `limit` bytes of decoded content.
+    ///
+    /// # Errors
+    ///
+    /// As [`Context::decode_body`].
+    pub async fn decode_body_up_to(&mut self, limit: usize) -> io::Result<()> {
+        let decoders = DecoderChain::from_headers(&self.request.headers, limit)?;
+        self.buffer_body().await?;
+        let Some(decoders) = decoders else { return Ok(()) };
+        self.request.body = decode(decoders, self.request.body.bytes()).await?;
+        self.request.headers.remove_each(&CODED_CONTENT_FIELDS);
+        self.request.trailers.remove_each(&CODED_CONTENT_FIELDS);
+        Ok(())
+    }
+
+    /// Switches to `protocol` (RFC 9110 §7.8): answers 101 with the response's fields, and hands the connection over,
+    /// for use in the handler or elsewhere on the same core.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the connection does, or with an [`InvalidResponse`] if the request does not ask to be upgraded to
+    /// `protocol`, if its body was not read, if `protocol` is malformed, or if an answer has already been sent. If the
+    /// handler passes the error on with `?`, a request that does not ask for the upgrade is answered with 426 and an
+    /// `upgrade` field that names the protocol.
+    #[doc(alias = "hijack")]
+    pub async fn upgrade(&mut self, protocol: &str) -> io::Result<Upgraded> {
+        self.check_unsent()?;
+        if !protocol.splitn(2, '/').all(|part| is_token(part.as_bytes())) {
+            return Err(InvalidResponse::of_protocol(protocol).into());
+        }
+        let headers = &self.request.headers;
+        let asked = self.exchange.info.request_info.version == Version::Http11
+            && headers.contains_token("connection", "upgrade")
+            && headers.contains_token("upgrade", protocol);
+        if !asked {
+            // An answer of 426 must name the protocol (RFC 9110 §15.5.22).
+            self.response.headers.put(FieldName::UPGRADE, protocol.as_bytes());
+            return Err(InvalidResponse::Upgrade(protocol.into()).into());
+        }
+        self.response.headers.remove(FieldName::UPGRADE.as_str());
+        self.exchange.hand_over(&mut self.response, Some(protocol)).await
+    }
+
+    /// Accepts a CONNECT request (RFC 9110 §9.3.6): answers 200 with the response's fields, and hands the connection
+    /// over.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the connection does, or with an [`InvalidResponse`] if the request is not a CONNECT or has content,
+    /// which a CONNECT must not have (either is answered with 400 if the error is passed on with `?`), or if an answer
+    /// has already been sent.
+    pub async fn accept_tunnel(&mut self) -> io::Result<Upgraded> {
+        self.check_unsent()?;
+        // Another reader of the same bytes might take that content for the first bytes of the tunnel.
+        if !self.exchange.info.request_info.is_connect || !self.exchange.is_read() {
+            return Err(InvalidResponse::Tunnel.into());
+        }
+        self.exchange.hand_over(&mut self.response, None).await
+    }
+
+    /// Returns the address of the peer that connected. Behind a proxy that is the proxy's address: see
+    /// [`Context::client_ip`].
+    #[doc(alias("remote_addr", "ConnectInfo"))]
+    pub fn peer_addr(&self) -> PeerAddr {
+        self.exchange.peer().addr
+    }
+
+    /// Returns the local address that the peer connected to; `None` if the connection is not TCP, was taken over, or is
+    /// served by a [`Service`](crate::Service).
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        self.exchange.conn.with(|conn| conn.transport.local_addr()).flatten()
+    }
+
+    /// Returns the number of the connection, unique within this server. With [`Context::exchange_number`] it identifies
+    /// the request, in logs for example; an [`ErrorReport`](crate::ErrorReport) has both, too.
+    #[doc(alias = "request id")]
+    pub fn connection_id(&self) -> u64 {
+        self.exchange.peer().id
+    }
+
+    /// Returns the number of this exchange on its connection, counted from 1.
+    pub fn exchange_number(&self) -> u64 {
+        self.exchange.info.number
+    }
+
+    /// Returns when the last bytes of the request's head arrived. For a pipelined request, it may be any moment between
+    /// that and the end of the exchanges before it.
+    pub fn arrived(&self) -> Instant {
+        self.exchange.info.arrived
+    }
+
+    /// Returns whether the answer has begun, for example with [`Context::body_writer`](super::Context::body_writer) or
+    /// [`Context::forward`](super::Context::forward). From then on it is too late to change the response.
+    #[doc(alias("headers_sent", "is_committed"))]
+    pub fn has_responded(&self) -> bool {
+        !self.exchange.outgoing.is_unsent()
+    }
+
+    /// Returns whether the server is about to stop. If so, this answer is the last one of its connection, unless its
+    /// head was sent before.
+    ///
+    /// By then no new connections are accepted, so a health check that uses this can hardly be asked any more. To send
+    /// a load balancer elsewhere first, let the check fail as soon as the signal to stop arrives, and let the future of
+    /// [`Server::on_stop`](crate::Server::on_stop) complete some seconds later.
+    pub fn is_stopping(&self) -> bool {
+        self.exchange.conn.shared().deadlines.is_stopping()
+    }
+
+    /// Waits until the server is about to stop.
+    ///
+    /// The future does not borrow the context. So a handler that streams for long, or has taken the connection over,
+    /// can wait for it alongside everything else, and finish within the grace period.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::pin::pin;
+    /// use std::time::Duration;
+    /// use corehttp::Context;
+    ///
+    /// async fn ticks(ctx: &mut Context) -> corehttp::Result {
+    ///     let mut stopping = pin!(ctx.stopping());
+    ///     let mut out = ctx.body_writer().await?;
+    ///     loop {
+    ///         tokio::select! {
+    ///             () = &mut stopping => break,
+    ///             () = tokio::time::sleep(Duration::from_secs(60)) => out.write_all(b"tick\n").await?,
+    ///         }
+    ///         out.flush().await?;
+    ///     }
+    ///     Ok(out.finish().await?)
+    /// }
+    /// # let _ = corehttp::Server::new().service(ticks);
+    /// ```
+    pub fn stopping(&self) -> impl Future<Output = ()> + use<> {
+        let deadlines = self.exchange.conn.shared().deadlines.clone();
+        async move { deadlines.stopping().await }
+    }
+
+    /// Returns the IP address of the client, even behind your own proxies: `is_proxy` says which addresses are theirs.
+    ///
+    /// If the peer is not a proxy, it is the client. If it is one, or is connected through a Unix socket, the client is
+    /// the last address in the request's `x-forwarded-for` fields that is not a proxy's: each proxy appends the address
+    /// that connected to it, and anything before that may be made up. If all of the addresses are proxies', the first
+    /// one is the client's; without the field, the peer is the client.
+    ///
+    /// So let your proxies append to that field, as nginx does with `$proxy_add_x_forwarded_for`. Let `is_proxy` accept
+    /// no address from which others, too, can send requests: whoever is taken for a proxy can claim any address.
+    ///
+    /// Returns `None` if the address is not known: the peer has none, or a proxy has written something that is not an
+    /// address.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::{Context, Status};
+    ///
+    /// fn greet(ctx: &mut Context) -> corehttp::Result {
+    ///     let client = ctx.client_ip(|ip| ip.is_loopback()).ok_or(Status::FORBIDDEN)?;
+    ///     ctx.response.set_text(format!("Hello, {client}!"));
+    ///     Ok(())
+    /// }
+    /// # let _ = corehttp::Server::new().service(greet);
+    /// ```
+    #[doc(alias("realip_remote_addr", "x-forwarded-for", "real ip"))]
+    pub fn client_ip(&self, is_proxy: impl Fn(IpAddr) -> bool) -> Option<IpAddr> {
+        client_ip(self.peer_addr(), &self.request.headers, is_proxy)
+    }
+}
+
+impl Reset for Context {
+    fn reset(&mut self) {
+        let Context { request, response, extensions, transform, exchange } = self;
+        request.reset();
+        response.reset();
+        extensions.clear();
+        clear_cold(transform);
+        exchange.reset();
+    }
+
+    fn shrink(&mut self) {
+        self.request.shrink();
+        self.response.shrink();
+        self.exchange.shrink();
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context")
+            .field("request", &self.request)
+            .field("response", &self.response)
+            .field("extensions", &self.extensions)
+            .field("info", &self.exchange.info)
+            .finish_non_exhaustive()
+    }
+}

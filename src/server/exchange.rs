@@ -1,0 +1,452 @@
+//! [`Exchange`]: one exchange on a connection, as the connection's loop sees it (RFC 9112 §9.3).
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::io;
+use std::mem;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use super::core_state::CoreState;
+use super::error_report::{ErrorCause, ErrorReport, Refused};
+use super::invalid_response::InvalidResponse;
+use super::shared_conn::SharedConn;
+use super::upgraded::{Upgraded, UpgradedHandle};
+use crate::exchange::{Bounds, ExchangeError, Expectation, HeadOutcome, Incoming, Outgoing, poll_flush};
+use crate::memory::{Reset, clear_cold};
+use crate::message::{Body, BodyLength, Method, Request, Response, Status, Version};
+use crate::net::{Conn, IoState, Peer};
+use crate::wire::{ConnectionOption, Framing, OutgoingFraming, RequestInfo, encode, persists};
+
+/// One exchange on a connection: both of its sides, the connection, and what is known of the exchange.
+///
+/// The request and the response are not in here. They belong to the handler's [`Context`](super::Context), which lends
+/// them to the steps that receive the one and send the other.
+pub(super) struct Exchange {
+    /// In a cell, since a writer discards what the peer sends while a write waits.
+    pub(super) incoming: RefCell<Incoming>,
+    pub(super) outgoing: Outgoing,
+    pub(super) conn: SharedConn,
+    pub(super) info: ExchangeInfo,
+    /// The transform's output that is not sent yet.
+    pub(super) transformed: Vec<u8>,
+    /// The server's part of the connection, once that was handed over.
+    pub(super) upgraded: Option<Box<UpgradedHandle>>,
+    /// Lent to the connection while that is busy.
+    io_state: Option<Box<IoState>>,
+}
+
+/// What is noted of a request before its handler runs. The framing of the answer and the persistence of the connection
+/// do not depend on the request afterwards, since the handler may rewrite it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ExchangeInfo {
+    pub(super) request_info: RequestInfo,
+    /// Whether the peer has announced that this request is its last.
+    is_last: bool,
+    /// Whether another request may follow, all things considered.
+    persists: bool,
+    /// The number of the exchange on its connection, counted from 1.
+    pub(super) number: u64,
+    /// Whether the head of the current request was refused, so that the previous one must not be reported in its place.
+    is_head_refused: bool,
+    /// The connection and the number of the exchange that was reported last.
+    reported: Option<(u64, u64)>,
+    pub(super) arrived: Instant,
+    /// Whether there is no peer: the answer is for [`Service::respond`](super::Service::respond).
+    pub(super) detached: bool,
+}
+
+impl Exchange {
+    pub(super) fn new(shared: Rc<CoreState>) -> Exchange {
+        let info = ExchangeInfo::new(shared.clock.now());
+        Exchange {
+            incoming: RefCell::default(),
+            outgoing: Outgoing::default(),
+            conn: SharedConn::new(shared),
+            info,
+            transformed: Vec::new(),
+            upgraded: None,
+            io_state: Some(Box::default()),
+        }
+    }
+
+    /// Reads the first bytes of a request from an idle connection. Returns whether there are any; then the connection
+    /// keeps the I/O state that it was lent.
+    #[inline]
+    pub(super) fn poll_first_bytes(
+        &mut self,
+        cx: &mut Context<'_>,
+        conn: &mut Conn,
+        limit: Duration,
+    ) -> Poll<bool> {
+        debug_assert!(self.io_state.is_some(), "an exchange without a connection has its io_state");
+        conn.swap_io_state(&mut self.io_state);
+        match conn.poll_fill(cx, &mut self.incoming.get_mut().input, limit) {
+            Poll::Ready(Ok(1..)) => Poll::Ready(true),
+            filled => {
+                conn.swap_io_state(&mut self.io_state);
+                filled.map(|_| false)
+            }
+        }
+    }
+
+    /// Takes the connection, which has carried `number` exchanges, out of its slot.
+    pub(super) fn attach(&mut self, slot: &mut Option<Conn>, number: u64) {
+        self.conn.attach(slot);
+        self.info.number = number;
+    }
+
+    /// Puts the connection back into its slot, without its I/O state, and returns how many exchanges it has carried.
+    pub(super) fn release(&mut self, slot: &mut Option<Conn>) -> u64 {
+        self.conn.release(slot);
+        slot.iter_mut().for_each(|conn| conn.swap_io_state(&mut self.io_state));
+        debug_assert!(self.incoming.get_mut().input.is_empty(), "an idle connection has no input");
+        self.info.number
+    }
+
+    /// Begins an exchange for a request that is already here. `conn` stands in for a connection to a peer.
+    pub(super) fn begin_detached(&mut self, conn: Conn, request: &Request) {
+        self.attach(&mut Some(conn), 0);
+        self.note_request(request);
+        self.info.detached = true;
+    }
+
+    /// Receives the head of a request.
+    #[inline]
+    pub(super) fn poll_head(
+        &mut self,
+        cx: &mut Context<'_>,
+        request: &mut Request,
+    ) -> Poll<Result<HeadOutcome, Box<Refused>>> {
+        let Exchange { incoming, conn, info, .. } = self;
+        let (incoming, shared) = (incoming.get_mut(), conn.shared());
+        let on_read = || shared.clock.refresh();
+        let polled =
+            conn.poll_uncounted(|conn, bounds| incoming.poll_head(cx, conn, request, bounds, on_read));
+        polled.map_err(|error| {
+            // A refused HEAD request is answered without content, too.
+            info.request_info.is_head = request.method() == Method::Head;
+            info.is_head_refused = true;
+            error.into()
+        })
+    }
+
+    /// Counts a request whose head has arrived, and notes what its answer depends on.
+    #[inline]
+    pub(super) fn note_request(&mut self, request: &Request) {
+        let Exchange { info, conn, .. } = self;
+        let (request_info, shared) = (RequestInfo::new(request), conn.shared());
+        let number = info.number + 1;
+        let may_follow = shared.bounds.limits.requests_per_connection_max.is_none_or(|max| number < max);
+        info.is_last = !persists(request_info.version, ConnectionOption::from_headers(&request.headers));
+        // Behind a CONNECT the peer may already send bytes for its tunnel, whatever the answer is: they are not a
+        // request.
+        info.persists = may_follow && !info.is_last && !request_info.is_connect;
+        (info.request_info, info.number) = (request_info, number);
+        info.arrived = shared.clock.now();
+        shared.stats.requests.add(1);
+    }
+
+    /// Receives the whole body into the request.
+    pub(super) fn poll_body(
+        &mut self,
+        cx: &mut Context<'_>,
+        request: &mut Request,
+        body_max: usize,
+    ) -> Poll<Result<(), ExchangeError>> {
+        let Exchange { incoming, conn, .. } = self;
+        let incoming = incoming.get_mut();
+        if !incoming.is_read() {
+            let content = request.body.receive();
+            ready!(conn.poll(|conn, bounds| incoming.poll_body(cx, conn, bounds, body_max, content)))?;
+            mem::swap(&mut request.trailers, &mut incoming.trailers);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Writes the head of the answer to the output, and begins its body.
+    pub(super) fn write_head(&mut self, response: &Response, content: BodyLength, unread: UnreadBody) {
+        debug_assert!(self.outgoing.is_unsent(), "an exchange has one final answer");
+        let Exchange { incoming, outgoing, conn, info, .. } = self;
+        let (incoming, shared, request_info) = (incoming.get_mut(), conn.shared(), info.request_info);
+        let framing = OutgoingFraming::from_response(request_info, response, content);
+        info.persists &=
+            may_persist(incoming, response, unread, &shared.bounds) && framing.body() != Framing::UntilClose;
+        if incoming.expectation == Expectation::Continue {
+            incoming.expectation = Expectation::Poisoned;
+        }
+        outgoing.begin(framing);
+        conn.with(|conn| {
+            info.persists &= !conn.is_stopping();
+            if info.detached {
+                return outgoing.begin_raw();
+            }
+            let persist = match (info.persists, request_info.version) {
+                (false, _) => ConnectionOption::Close,
+                (true, Version::Http10) => ConnectionOption::KeepAlive,
+                // HTTP/1.1 connections persist by default.
+                (true, Version::Http11) => ConnectionOption::Absent,
+            };
+            let out = conn.write_buffer().bytes();
+            shared
+                .clock
+                .with_common_fields(|common| encode::response(out, response, framing, persist, common));
+        });
+    }
+
+    /// Writes an interim answer, or another head that begins no body.
+    pub(super) fn write(&self, encode: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
+        let written = self.conn.with(|conn| encode(conn.write_buffer().bytes()));
+        written.ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+
+    /// Sends all of the output.
+    pub(super) async fn flush(&self) -> io::Result<()> {
+        Ok(poll_fn(|cx| self.conn.poll(|conn, bounds| poll_flush(cx, conn, bounds))).await?)
+    }
+
+    /// Copies the response's body to the output if it is in memory and small, as most are. Returns whether it did.
+    #[inline]
+    pub(super) fn copy_body(&mut self, body: &Body) -> bool {
+        let Exchange { outgoing, conn, .. } = self;
+        conn.with(|conn| outgoing.copy_whole(conn, body)).unwrap_or_default()
+    }
+
+    /// Sends what is left of the response's body.
+    pub(super) fn poll_send(
+        &mut self,
+        cx: &mut Context<'_>,
+        response: &Response,
+    ) -> Poll<Result<(), Box<Refused>>> {
+        let Exchange { incoming, outgoing, conn, .. } = self;
+        conn.poll(|conn, bounds| {
+            let sent = outgoing.poll_send(cx, conn, &response.body, &response.trailers, bounds);
+            match sent.is_pending() {
+                true => incoming.get_mut().poll_discard(cx, conn, bounds).map(Err),
+                false => sent,
+            }
+        })
+        .map_err(Into::into)
+    }
+
+    /// Sends all answers in the output.
+    #[inline]
+    pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Box<Refused>>> {
+        let Exchange { incoming, conn, .. } = self;
+        let shared = conn.shared();
+        conn.poll(|conn, bounds| {
+            let flushed = poll_flush(cx, conn, bounds);
+            if flushed.is_pending() {
+                return incoming.get_mut().poll_discard(cx, conn, bounds).map(Err);
+            }
+            shared.count_traffic(conn);
+            flushed
+        })
+        .map_err(Into::into)
+    }
+
+    /// Reads and discards what is left of the body. Returns whether that was possible.
+    pub(super) fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, ExchangeError>> {
+        let Exchange { incoming, conn, .. } = self;
+        conn.poll(|conn, bounds| incoming.get_mut().poll_drain(cx, conn, bounds))
+    }
+
+    /// Hands the connection over, for `protocol` or else as a tunnel, behind an answer with the response's fields.
+    pub(super) async fn hand_over(
+        &mut self,
+        response: &mut Response,
+        protocol: Option<&str>,
+    ) -> io::Result<Upgraded> {
+        match (self.info.detached, self.incoming.get_mut().is_read()) {
+            (true, _) => return Err(InvalidResponse::Detached.into()),
+            (false, false) => return Err(InvalidResponse::Unread.into()),
+            (false, true) => {}
+        }
+        let headers = &response.headers;
+        self.write(|out| match protocol {
+            Some(_) => encode::interim(out, Status::SWITCHING_PROTOCOLS, headers, protocol),
+            None => {
+                self.conn.shared().clock.with_common_fields(|common| encode::tunnel(out, headers, common))
+            }
+        })?;
+        // An access log around the handler notes the status that was sent.
+        response.status = protocol.map_or(Status::OK, |_| Status::SWITCHING_PROTOCOLS);
+        // If the handler is cancelled from here on, the peer would take whatever follows for bytes of the other
+        // protocol.
+        self.outgoing.begin_tunnel();
+        self.flush().await?;
+        let mut conn = self.conn.take().ok_or(io::ErrorKind::NotConnected)?;
+        self.conn.shared().count_traffic(&mut conn);
+        conn.swap_io_state(&mut self.io_state);
+        let incoming = self.incoming.get_mut();
+        incoming.forget_message();
+        let (upgraded, handle) = Upgraded::new(conn, incoming.input.take_unread());
+        self.upgraded = Some(Box::new(handle));
+        Ok(upgraded)
+    }
+
+    /// Makes this answer the last one of its connection.
+    pub(super) fn stop_persisting(&mut self) {
+        self.info.persists = false;
+    }
+
+    /// Prepares for the next head on the same connection.
+    pub(super) fn begin_next(&mut self) {
+        let Exchange { incoming, outgoing, info, .. } = self;
+        incoming.get_mut().forget_message();
+        outgoing.reset();
+        // If the next head is refused, that answer must not depend on the request before it.
+        info.request_info = RequestInfo::default();
+    }
+
+    /// Cuts off the peer if it has received a part of an answer, so that it cannot mistake that for the whole.
+    pub(super) fn abandon(&mut self) {
+        let Exchange { outgoing, conn, .. } = self;
+        let shared = conn.shared();
+        conn.with(|conn| {
+            shared.count_traffic(conn);
+            if !outgoing.is_unsent() && !outgoing.is_whole() {
+                conn.transport.reset();
+            }
+        });
+    }
+
+    /// Counts a refusal, and passes it to the application's `on_error`. If the connection of an exchange that was
+    /// reported fails afterwards, that is no news.
+    pub(super) fn report(&mut self, request: &Request, status: Option<Status>, cause: ErrorCause) {
+        let Peer { addr: peer, id: connection_id } = self.peer();
+        let (exchange_number, request) = match (self.info.number, self.info.is_head_refused) {
+            (number, true) => (number + 1, None),
+            (0, false) => (0, None),
+            (number, false) => (number, Some(request)),
+        };
+        let last = self.info.reported.replace((connection_id, exchange_number));
+        if matches!(cause, ErrorCause::Exchange(_)) && last == self.info.reported {
+            return;
+        }
+        let refusal = ErrorReport { status, peer, connection_id, exchange_number, request, cause };
+        self.conn.shared().report(refusal);
+    }
+
+    /// The peer of the connection, even if that was handed over.
+    pub(super) fn peer(&self) -> Peer {
+        let peer = self.conn.with(|conn| conn.peer());
+        peer.or_else(|| self.upgraded.as_ref().map(|upgraded| upgraded.peer())).unwrap_or_default()
+    }
+
+    /// Whether the request's body has been received to its end.
+    #[inline]
+    pub(super) fn is_read(&mut self) -> bool {
+        self.incoming.get_mut().is_read()
+    }
+
+    /// Whether another request may follow on the connection.
+    #[inline]
+    pub(super) fn persists(&self) -> bool {
+        self.info.persists
+    }
+
+    /// Whether as many answers wait in the output as may.
+    #[inline]
+    pub(super) fn must_flush(&self, unsent: usize) -> bool {
+        let limits = &self.conn.bounds().limits;
+        let waiting = self.conn.with(|conn| conn.write_buffer().len()).unwrap_or_default();
+        unsent >= limits.pipeline_answers_max || waiting >= limits.pipeline_bytes_max
+    }
+
+    /// Decides what becomes of the connection, once the answer is written.
+    #[inline]
+    pub(super) fn next_step(&mut self) -> NextStep {
+        let incoming = self.incoming.get_mut();
+        let may_receive_more = !self.info.is_last || !incoming.is_read() || !incoming.input.is_empty();
+        match (self.info.persists, may_receive_more) {
+            (true, _) => NextStep::KeepAlive,
+            (false, true) => NextStep::Close(CloseMode::Linger),
+            (false, false) => NextStep::Close(CloseMode::Graceful),
+        }
+    }
+}
+
+impl Reset for Exchange {
+    #[inline]
+    fn reset(&mut self) {
+        let Exchange { incoming, outgoing, conn, info, transformed, upgraded, io_state } = self;
+        incoming.get_mut().reset();
+        outgoing.reset();
+        if let Some(mut conn) = conn.take() {
+            conn.swap_io_state(io_state);
+        }
+        debug_assert!(io_state.is_some(), "a connection gives back what it was lent");
+        *info = ExchangeInfo::new(info.arrived);
+        transformed.clear();
+        clear_cold(upgraded);
+        io_state.iter_mut().for_each(|io_state| io_state.reset());
+    }
+
+    fn shrink(&mut self) {
+        self.incoming.get_mut().shrink();
+        self.outgoing.shrink();
+        self.transformed.shrink_to(TRANSFORMED_KEPT_MAX);
+        self.io_state.iter_mut().for_each(|io_state| io_state.shrink());
+    }
+}
+
+/// How much memory of a transform's output is kept for the next exchange.
+const TRANSFORMED_KEPT_MAX: usize = 16 << 10;
+
+impl ExchangeInfo {
+    fn new(arrived: Instant) -> ExchangeInfo {
+        ExchangeInfo {
+            request_info: RequestInfo::default(),
+            is_last: false,
+            persists: false,
+            number: 0,
+            is_head_refused: false,
+            reported: None,
+            arrived,
+            detached: false,
+        }
+    }
+}
+
+/// What becomes of the part of the request's body that is still unread when the answer begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum UnreadBody {
+    Discard,
+    /// The handler is about to read it.
+    Keep,
+}
+
+/// What becomes of a connection after an exchange (RFC 9112 §9.3, §9.6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NextStep {
+    /// Another request may come.
+    KeepAlive,
+    Close(CloseMode),
+}
+
+/// How a connection is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CloseMode {
+    /// The peer is gone.
+    Now,
+    /// The peer knows that this is the end.
+    Graceful,
+    /// The peer may still be sending. Closing at once would cause a reset, which may take the answer away before the
+    /// peer has read it.
+    Linger,
+    /// With a reset, in the middle of an answer, so that the peer cannot mistake it for the whole.
+    Reset,
+}
+
+/// Whether the handler's answer, and what is unread of the request, allow another request.
+fn may_persist(incoming: &Incoming, response: &Response, unread: UnreadBody, bounds: &Bounds) -> bool {
+    let may_follow = match incoming.expectation {
+        // Without 100, the peer may send the body or leave it out.
+        Expectation::Continue | Expectation::Poisoned => incoming.is_read(),
+        Expectation::None if unread == UnreadBody::Keep => true,
+        Expectation::None => incoming.length_left().is_none_or(|left| left <= bounds.limits.drain_max as u64),
+    };
+    may_follow && ConnectionOption::from_headers(&response.headers) != ConnectionOption::Close
+}

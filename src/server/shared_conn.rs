@@ -1,0 +1,156 @@
+//! [`SharedConn`]: the connection of an exchange, shared by its loop, its handler, and the reader and the writer.
+
+use std::cell::RefCell;
+use std::io;
+use std::mem;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use super::core_state::CoreState;
+use crate::exchange::{Bounds, ExchangeError, HalfClose, Incoming};
+use crate::net::{Conn, TimerSlot};
+
+/// The connection of an exchange.
+///
+/// While a handler runs, the loop that polls it sends the answers before, and the handler's reader and writer use the
+/// same connection. So all of them hold this, and each borrows the connection during a poll only.
+#[derive(Clone)]
+pub(super) struct SharedConn(Rc<Inner>);
+
+struct Inner {
+    /// `None` while the context waits to be used again, or once the connection was handed over.
+    conn: RefCell<Option<Conn>>,
+    shared: Rc<CoreState>,
+}
+
+impl SharedConn {
+    pub(super) fn new(shared: Rc<CoreState>) -> SharedConn {
+        SharedConn(Rc::new(Inner { conn: RefCell::default(), shared }))
+    }
+
+    /// Lends the connection to `step` for one poll, with the bounds of an exchange, and counts its traffic before a
+    /// wait. Fails if the connection was handed over.
+    #[inline]
+    pub(super) fn poll<T, E: From<ExchangeError>>(
+        &self,
+        step: impl FnOnce(&mut Conn, &Bounds) -> Poll<Result<T, E>>,
+    ) -> Poll<Result<T, E>> {
+        self.poll_uncounted(|conn, bounds| {
+            let polled = step(conn, bounds);
+            if polled.is_pending() {
+                self.shared().count_traffic(conn);
+            }
+            polled
+        })
+    }
+
+    /// Lends the connection as [`SharedConn::poll`] does, for a head: one that is not complete is not counted.
+    #[inline]
+    pub(super) fn poll_uncounted<T, E: From<ExchangeError>>(
+        &self,
+        step: impl FnOnce(&mut Conn, &Bounds) -> Poll<Result<T, E>>,
+    ) -> Poll<Result<T, E>> {
+        match &mut *self.0.conn.borrow_mut() {
+            Some(conn) => step(conn, self.bounds()),
+            None => Poll::Ready(Err(not_connected().into())),
+        }
+    }
+
+    /// Lends the connection to `step`, which does not wait. `None` if the connection was handed over.
+    #[inline]
+    pub(super) fn with<T>(&self, step: impl FnOnce(&mut Conn) -> T) -> Option<T> {
+        self.0.conn.borrow_mut().as_mut().map(step)
+    }
+
+    /// Ready when the peer has closed the connection, or its sending half. What it sends meanwhile is kept.
+    pub(super) fn poll_peer_closed(&self, cx: &mut Context<'_>, incoming: &mut Incoming) -> Poll<()> {
+        self.poll_peer_end(cx, incoming).map(drop)
+    }
+
+    /// Ready with the error of a peer that does not wait for its answer any more. A peer that closes its sending half
+    /// behind a whole request still waits, unless the server is set to take it for gone. Such a peer sends nothing
+    /// more, so no waker is kept.
+    pub(super) fn poll_peer_gone(
+        &self,
+        cx: &mut Context<'_>,
+        incoming: &mut Incoming,
+    ) -> Poll<ExchangeError> {
+        match (ready!(self.poll_peer_end(cx, incoming)), self.bounds().half_close) {
+            (PeerEnd::Eof, HalfClose::Waits) if incoming.is_cut_short() => {
+                Poll::Ready(ExchangeError::Incomplete)
+            }
+            (PeerEnd::Eof, HalfClose::Waits) => Poll::Pending,
+            (PeerEnd::Eof, HalfClose::Gone) | (PeerEnd::Failed, _) => Poll::Ready(ExchangeError::PeerClosed),
+        }
+    }
+
+    fn poll_peer_end(&self, cx: &mut Context<'_>, incoming: &mut Incoming) -> Poll<PeerEnd> {
+        let polled = self.with(|conn| {
+            // The deadline of a read that was abandoned must not end this wait.
+            conn.disarm(TimerSlot::Read);
+            while incoming.input.unread().len() <= UNREAD_MAX {
+                match ready!(incoming.poll_read_ahead(cx, conn)) {
+                    Ok(1..) => {}
+                    Ok(0) => return Poll::Ready(PeerEnd::Eof),
+                    Err(_) => return Poll::Ready(PeerEnd::Failed),
+                }
+            }
+            Poll::Pending
+        });
+        polled.unwrap_or(Poll::Ready(PeerEnd::Failed))
+    }
+
+    /// Takes the connection out of its slot, to share it.
+    #[inline]
+    pub(super) fn attach(&self, slot: &mut Option<Conn>) {
+        let mut conn = self.0.conn.borrow_mut();
+        debug_assert!(conn.is_none() && slot.is_some(), "an exchange has one connection");
+        mem::swap(&mut *conn, slot);
+        conn.iter_mut().for_each(Conn::share);
+    }
+
+    /// Puts the connection back into its slot.
+    #[inline]
+    pub(super) fn release(&self, slot: &mut Option<Conn>) {
+        let mut conn = self.0.conn.borrow_mut();
+        debug_assert!(conn.is_some() && slot.is_none(), "a connection has one slot");
+        mem::swap(&mut *conn, slot);
+    }
+
+    /// Takes the connection out, which is no longer shared then.
+    pub(super) fn take(&self) -> Option<Conn> {
+        self.0.conn.borrow_mut().take()
+    }
+
+    /// Whether the connection was handed over.
+    #[inline]
+    pub(super) fn is_none(&self) -> bool {
+        self.0.conn.borrow().is_none()
+    }
+
+    #[inline]
+    pub(super) fn shared(&self) -> &CoreState {
+        &self.0.shared
+    }
+
+    #[inline]
+    pub(super) fn bounds(&self) -> &Bounds {
+        &self.0.shared.bounds
+    }
+}
+
+/// How the peer has ended the bytes that it sends.
+enum PeerEnd {
+    /// The peer has closed the connection, or its sending half, which looks the same.
+    Eof,
+    /// The connection has failed, or was handed over.
+    Failed,
+}
+
+/// How much input is kept that arrives while a handler waits for the peer to close.
+const UNREAD_MAX: usize = 64 << 10;
+
+#[cold]
+fn not_connected() -> ExchangeError {
+    ExchangeError::Io(io::ErrorKind::NotConnected.into())
+}

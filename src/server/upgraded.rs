@@ -1,0 +1,60 @@
+//! [`Upgraded`]: a connection that speaks another protocol from here on (RFC 9110 §7.8, §9.3.6).
+
+use std::convert::Infallible;
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::sync::oneshot;
+
+use crate::net::{Conn, Peer, ReadBuffer, Rewind, Stream, TableTimer, delegate_stream};
+
+/// A connection that was handed over: bytes in both directions, and no longer HTTP.
+///
+/// Made by [`Context::upgrade`](super::Context::upgrade) and [`Context::accept_tunnel`](super::Context::accept_tunnel).
+/// Reading begins with what the peer has already sent. There are no timeouts except those that you set.
+///
+/// Flush what you have written before you wait for the peer: over TLS, the end of it may still be held back.
+///
+/// Dropping it closes the connection. Until then it counts as one of the server's connections, even if it outlives the
+/// handler. The client's side of such a connection is a [`ClientUpgraded`](crate::ClientUpgraded), which is [`Send`].
+pub struct Upgraded {
+    stream: Rewind<Pin<Box<dyn Stream>>>,
+    /// The last field, since the connection must be closed before it is no longer counted.
+    _dropped: oneshot::Sender<Infallible>,
+}
+
+impl Upgraded {
+    pub(super) fn new(conn: Conn, early: ReadBuffer) -> (Upgraded, UpgradedHandle) {
+        let (transport, timer) = conn.into_parts();
+        let (sender, dropped) = oneshot::channel();
+        let upgraded = Upgraded { stream: Rewind::new(transport, early), _dropped: sender };
+        (upgraded, UpgradedHandle { dropped, timer })
+    }
+}
+
+delegate_stream!(Upgraded, stream);
+
+impl fmt::Debug for Upgraded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Upgraded").finish_non_exhaustive()
+    }
+}
+
+/// The place that a handed-over connection still takes among those of its core.
+pub(super) struct UpgradedHandle {
+    dropped: oneshot::Receiver<Infallible>,
+    timer: TableTimer,
+}
+
+impl UpgradedHandle {
+    /// Who is at the other end of the connection.
+    pub(super) fn peer(&self) -> Peer {
+        self.timer.peer()
+    }
+
+    /// Ready when the [`Upgraded`] has been dropped.
+    pub(super) fn poll_dropped(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        Pin::new(&mut self.dropped).poll(cx).map(|_| ())
+    }
+}
