@@ -52,8 +52,9 @@ impl Sort {
         Sort { by, direction }
     }
 
-    fn compare(self, one: &Entry, other: &Entry) -> Ordering {
-        let by_name = || compare_names(&one.name, &other.name);
+    /// Compares two entries, each with its name in lower case.
+    fn compare(self, (one_lower, one): &(String, Entry), (other_lower, other): &(String, Entry)) -> Ordering {
+        let by_name = || compare_names((one_lower, &one.name), (other_lower, &other.name));
         let ordering = match self.by {
             Column::Name => by_name(),
             Column::Size => one.size.cmp(&other.size).then_with(by_name),
@@ -80,11 +81,22 @@ impl Sort {
     }
 }
 
-/// Compares names in natural order: ignoring case, and with numbers in them by value. Names that are equal in this
-/// order are compared by their octets, so the order is total.
-fn compare_names(one: &[u8], other: &[u8]) -> Ordering {
-    let [left, right] = [one, other].map(|name| String::from_utf8_lossy(name).to_lowercase());
-    compare_numbers(left.as_bytes(), right.as_bytes()).then_with(|| one.cmp(other))
+/// Sorts entries. Each name is converted to lower case once, since that allocates, and not for each comparison.
+fn sorted(entries: Vec<Entry>, sort: Sort) -> Vec<Entry> {
+    let with_lower = entries.into_iter().map(|entry| (to_lowercase(&entry.name), entry));
+    let mut entries: Vec<(String, Entry)> = with_lower.collect();
+    entries.sort_by(|one, other| sort.compare(one, other));
+    entries.into_iter().map(|(_, entry)| entry).collect()
+}
+
+fn to_lowercase(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).to_lowercase()
+}
+
+/// Compares names, each after its form in lower case, in natural order: ignoring case, and with numbers in them by value.
+/// Names that are equal in this order are compared by their octets, so the order is total.
+fn compare_names((one_lower, one): (&str, &[u8]), (other_lower, other): (&str, &[u8])) -> Ordering {
+    compare_numbers(one_lower.as_bytes(), other_lower.as_bytes()).then_with(|| one.cmp(other))
 }
 
 /// Compares one number or one other octet after the other, until they differ.
@@ -122,7 +134,7 @@ fn without_zeros(digits: &[u8]) -> &[u8] {
 pub(super) fn page(path: &[u8], mut entries: Vec<Entry>, sort: Sort) -> String {
     let is_truncated = entries.len() > ENTRIES_MAX;
     entries.truncate(ENTRIES_MAX);
-    entries.sort_by(|one, other| sort.compare(one, other));
+    let entries = sorted(entries, sort);
     let (title, query) = (escape(&display(&[b"/", path].concat())), sort.query());
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
@@ -283,6 +295,10 @@ mod tests {
         Entry { name: name.into(), size, modified: Some(modified) }
     }
 
+    fn compare(one: &[u8], other: &[u8]) -> Ordering {
+        compare_names((&to_lowercase(one), one), (&to_lowercase(other), other))
+    }
+
     #[track_caller]
     fn check_order(query: &str, expected: &str) {
         let entries =
@@ -321,9 +337,9 @@ mod tests {
             ["z", "é"],
         ] {
             let [one, other] = names.map(str::as_bytes);
-            assert_eq!(compare_names(one, other), Ordering::Less, "{names:?}");
-            assert_eq!(compare_names(other, one), Ordering::Greater, "{names:?}");
-            assert_eq!(compare_names(one, one), Ordering::Equal, "{names:?}");
+            assert_eq!(compare(one, other), Ordering::Less, "{names:?}");
+            assert_eq!(compare(other, one), Ordering::Greater, "{names:?}");
+            assert_eq!(compare(one, one), Ordering::Equal, "{names:?}");
         }
     }
 
@@ -337,26 +353,26 @@ mod tests {
         {
             names.push([one, *two, three].concat());
         }
-        names.sort_by(|one, other| compare_names(one, other));
+        names.sort_by(|one, other| compare(one, other));
         for (at, one) in names.iter().enumerate() {
-            assert!(names[at..].iter().all(|other| compare_names(one, other).is_le()), "{one:?}");
+            assert!(names[at..].iter().all(|other| compare(one, other).is_le()), "{one:?}");
         }
     }
 
     #[test]
     fn the_order_of_a_listing_is_kept_in_the_directories_it_leads_to() {
         let entries = || vec![entry("d", None, 0), entry("f", Some(1), 0)];
-        for (asked, kept) in [
+        for (query, kept) in [
             ("", ""),
             ("sort=name&order=asc", ""),
             ("sort=size", "?sort=size&amp;order=asc"),
             ("sort=modified&order=desc", "?sort=modified&amp;order=desc"),
         ] {
-            let page = page(b"a/b", entries(), Sort::from_query(&Form::new(asked)));
+            let page = page(b"a/b", entries(), Sort::from_query(&Form::new(query)));
             for link in ["./d/", "../", "./", "../../"] {
-                assert!(page.contains(&format!("href=\"{link}{kept}\"")), "{asked}: {link} in {page}");
+                assert!(page.contains(&format!("href=\"{link}{kept}\"")), "{query}: {link} in {page}");
             }
-            assert!(page.contains("href=\"./f\""), "{asked}: {page}");
+            assert!(page.contains("href=\"./f\""), "{query}: {page}");
         }
     }
 
