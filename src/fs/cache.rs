@@ -142,7 +142,7 @@ impl Cache {
         let count = self.shards.len();
         let (bytes_max, files_max) = (self.bounds.bytes_max / count, self.bounds.files_max / count);
         let (bytes, open_files, open_files_max) =
-            (resource.cost(), resource.open_files(), DescriptorQuota::MAX / count);
+            (resource.cost(), resource.open_files, DescriptorQuota::MAX / count);
         let (hash, mut shard) = self.shard(path.as_bytes());
         // The shard is locked: if the generation is still the same, `clear` has yet to reach this shard.
         if generation != self.generation() {
@@ -156,11 +156,11 @@ impl Cache {
             shard.evict(|_| true);
         }
         while shard.open_files + open_files > open_files_max {
-            shard.evict(|other| other.open_files() > 0);
+            shard.evict(|other| other.open_files > 0);
         }
         let mut quota = DescriptorQuota::try_acquire(open_files);
         while quota.is_none() && shard.open_files > 0 {
-            shard.evict(|other| other.open_files() > 0);
+            shard.evict(|other| other.open_files > 0);
             quota = DescriptorQuota::try_acquire(open_files);
         }
         // Other roots hold the whole quota, so the file is opened for each request.
@@ -217,7 +217,7 @@ impl Shard {
     fn remove(&mut self, hash: u64) {
         if let Some(entry) = self.entries.remove(&hash) {
             self.bytes -= entry.resource.cost();
-            self.open_files -= entry.resource.open_files();
+            self.open_files -= entry.resource.open_files;
         }
         let is_counted = !self.entries.is_empty() || (self.bytes, self.open_files) == (0, 0);
         debug_assert!(is_counted, "an empty shard holds no bytes and no files");

@@ -112,10 +112,11 @@ pub(super) struct Listed {
 impl PathLookup {
     /// The virtual host that a request is for.
     pub(super) fn vhost(&self, request: &Request) -> &VirtualHost {
-        debug_assert!(self.vhosts[0].host.is_none(), "the first virtual host is for all other hosts");
-        let is_asked =
+        let (first, others) = self.vhosts.split_first().expect("there is always a first virtual host");
+        debug_assert!(first.host.is_none(), "the first virtual host is for all other hosts");
+        let is_requested =
             |vhost: &&VirtualHost| vhost.host.as_deref().is_some_and(|host| matches_host(host, request));
-        self.vhosts.iter().find(is_asked).unwrap_or(&self.vhosts[0])
+        others.iter().find(is_requested).unwrap_or(first)
     }
 
     /// Checks that no copy would be served as a file.
@@ -294,7 +295,7 @@ pub(super) fn open_error(path: impl fmt::Display, error: io::Error) -> Error {
 
 /// Whether a host is the requested one, ignoring case and a final dot.
 fn matches_host(host: &str, request: &Request) -> bool {
-    request.host().is_some_and(|asked| host.eq_ignore_ascii_case(without_trailing_dot(asked)))
+    request.host().is_some_and(|requested| host.eq_ignore_ascii_case(without_trailing_dot(requested)))
 }
 
 /// The name of a host without the final dot that makes it absolute (RFC 3986 §3.2.2).

@@ -17,6 +17,8 @@ pub(super) struct Resource {
     /// Whether parts of it may be requested (RFC 9110 §14.3).
     pub(super) accepts_ranges: bool,
     has_custom_date: bool,
+    /// How many files the resource keeps open.
+    pub(super) open_files: usize,
 }
 
 /// One representation of a file.
@@ -64,12 +66,14 @@ impl Resource {
         let representations = all.collect::<Result<Vec<Representation>, _>>()?;
         debug_assert!(representations[0].coding.is_none(), "the file as it is comes first");
         let has_custom_date = chosen.is_some();
-        Ok(Resource { representations, content_type, modified, accepts_ranges, has_custom_date })
+        let is_open = |it: &&Representation| matches!(it.content(), Content::File(..));
+        let open_files = representations.iter().filter(is_open).count();
+        Ok(Resource { representations, content_type, modified, accepts_ranges, has_custom_date, open_files })
     }
 
     /// Whether the files that the resource keeps open are unchanged.
     pub(super) fn is_unchanged(&self) -> bool {
-        self.representations.iter().all(|it| it.snapshot.is_unchanged())
+        self.open_files == 0 || self.representations.iter().all(|it| it.snapshot.is_unchanged())
     }
 
     /// The state of the file as it is, or of its form in this coding.
@@ -104,11 +108,6 @@ impl Resource {
             NegotiatedCoding::from_headers(fields, self.representations.iter().filter_map(|it| it.coding));
         let chosen = self.representations.iter().find(|it| it.coding == negotiated.coding);
         chosen.unwrap_or(&self.representations[0])
-    }
-
-    /// How many files the resource keeps open.
-    pub(super) fn open_files(&self) -> usize {
-        self.representations.iter().filter(|it| matches!(it.content(), Content::File(..))).count()
     }
 
     /// About how many bytes of memory the resource uses.

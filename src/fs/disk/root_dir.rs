@@ -130,8 +130,8 @@ pub(in crate::fs) struct DiskRoot {
     /// The directory, or why there is none.
     current: Mutex<Result<Arc<RootDir>, io::ErrorKind>>,
     opened_at: Instant,
-    /// When the path was checked, in milliseconds after `opened_at`.
-    checked_at: AtomicU64,
+    /// When the path is to be checked next, in milliseconds after `opened_at`.
+    next_check: AtomicU64,
 }
 
 impl DiskRoot {
@@ -146,16 +146,20 @@ impl DiskRoot {
         let path = path::absolute(path)?;
         debug_assert!(path.is_absolute(), "a check must not depend on the working directory");
         let current = Mutex::new(Ok(Arc::new(dir)));
-        Ok(DiskRoot { path, current, opened_at: Instant::now(), checked_at: AtomicU64::new(0) })
+        let next_check = AtomicU64::new(CHECK_INTERVAL.as_millis() as u64);
+        Ok(DiskRoot { path, current, opened_at: Instant::now(), next_check })
     }
 
     /// Whether the path is to be checked again. Of several callers at a time one gets `true`.
     pub(in crate::fs) fn is_due(&self, now: Instant) -> bool {
-        let now = now.saturating_duration_since(self.opened_at).as_millis().try_into().unwrap_or(u64::MAX);
-        let checked_at = self.checked_at.load(Ordering::Relaxed);
-        let is_due = now >= checked_at.saturating_add(CHECK_INTERVAL.as_millis() as u64);
-        is_due
-            && self.checked_at.compare_exchange(checked_at, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        let next_check = self.next_check.load(Ordering::Relaxed);
+        // Each request comes here: a sum and a comparison take half as long as a difference in milliseconds.
+        if now < self.opened_at + Duration::from_millis(next_check) {
+            return false;
+        }
+        let after_now = (now + CHECK_INTERVAL).saturating_duration_since(self.opened_at);
+        let later = after_now.as_millis().try_into().unwrap_or(u64::MAX);
+        self.next_check.compare_exchange(next_check, later, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     /// Checks the path, which may block. Returns whether the directory was replaced, has appeared, or has disappeared.
