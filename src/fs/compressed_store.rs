@@ -33,9 +33,9 @@ impl<N> Files<N> {
     ///
     /// A copy is made again if the [`etag`](Files::etag) of its file changes; no copy is made of a file that changed
     /// less than two seconds ago. The time of a copy stands for that `etag`, and is no date. Each `Files` needs a
-    /// directory of its own, since copies are told apart by host and path, not by root. A copy is renamed into place:
-    /// it appears whole, and replaces any file or link of its name. Copies of files that were removed stay. The
-    /// directory may be removed and made again, as may a [root](Files::new). Only the server should write to `copies`.
+    /// directory of its own, since copies are named by host and path, not by root. A copy is renamed into place: it
+    /// appears whole, and replaces any file or link of its name. Copies of files that were removed stay. The directory
+    /// may be removed and made again, as may a [root](Files::new). Only the server should write to `copies`.
     ///
     /// # Errors
     ///

@@ -19,9 +19,9 @@ pub(super) enum Selection {
 impl Selection {
     /// Evaluates the fields of a GET for `len` bytes.
     ///
-    /// A field that is malformed, in another unit, or asks for more than [`RANGES_MAX`] ranges is ignored (RFC 9110
-    /// §14.2). So is any field where there are no bytes: Content-Range cannot express an empty representation, and 416
-    /// would deny that there is one. Ranges that overlap, or whose gap is smaller than the head of a part, are merged
+    /// A field that is malformed, in another unit, or has more than [`RANGES_MAX`] ranges is ignored (RFC 9110 §14.2).
+    /// So is any field where there are no bytes: Content-Range cannot express an empty representation, and 416 would
+    /// deny that there is one. Ranges that overlap, or whose gap is smaller than the head of a part, are merged
     /// (§15.3.7.2); so an answer is never longer than the whole representation by more than the head of one part.
     pub(super) fn from_fields(fields: &Headers, len: u64) -> Selection {
         let mut lines = fields.all("range");
@@ -175,7 +175,7 @@ mod tests {
         check("bytes=99999999999999999999999-", 10, Selection::Unsatisfiable);
     }
 
-    /// A client that asks for all of a file in ranges would take 416 for a failure.
+    /// A client that requests all of a file in ranges would take 416 for a failure.
     #[test]
     fn every_range_of_an_empty_file_selects_all_of_it_rfc9110_14_2() {
         for field in ["0-", "0-0", "0-99", "5-", "99999999999999999999999-", "-0", "-5", "0-,5-9", "5-2", "x"]

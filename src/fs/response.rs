@@ -28,7 +28,7 @@ impl Context {
     /// whole file. With `accept-ranges: none` no ranges are sent.
     ///
     /// Preconditions and ranges of a GET are honored, unless a status other than 200 was set. Nothing in `path` is
-    /// decoded, and links in it are followed; if a peer has a say in the path, use [`Files`](crate::Files) instead. The
+    /// decoded, and links in it are followed; if a peer influences the path, use [`Files`](crate::Files) instead. The
     /// file is opened for each call, on another thread, so that no connection waits for the disk.
     ///
     /// # Errors
@@ -139,7 +139,7 @@ impl FileResponse {
                 match Selection::from_fields(fields, chosen.content().len()) {
                     Selection::Whole => Self::Complete,
                     Selection::Unsatisfiable => Self::RangeNotSatisfiable,
-                    // `content-encoding` would say that the parts and their heads are coded as one.
+                    // `content-encoding` would apply to the parts and their heads as a whole.
                     Selection::Ranges(ranges) if ranges.len() > 1 && chosen.is_encoded => Self::Complete,
                     Selection::Ranges(ranges) => Self::Partial(ranges),
                 }

@@ -123,8 +123,8 @@ impl<'a> RequestUri<'a> {
 pub(super) const LIFE_MAX: Duration = Duration::from_secs(400 * 86_400);
 
 /// The domain of a cookie, and whether it is host-only (§5.7).
-fn domain(uri: &RequestUri<'_>, asked: Option<&str>) -> Result<(String, bool), Rejected> {
-    let Some(domain) = asked.map(str::to_ascii_lowercase) else { return Ok((uri.host.clone(), true)) };
+fn domain(uri: &RequestUri<'_>, attribute: Option<&str>) -> Result<(String, bool), Rejected> {
+    let Some(domain) = attribute.map(str::to_ascii_lowercase) else { return Ok((uri.host.clone(), true)) };
     if is_public_suffix(&domain) {
         return match domain == uri.host {
             true => Ok((domain, true)),

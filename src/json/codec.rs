@@ -94,7 +94,7 @@ impl Request {
 }
 
 impl Response {
-    /// Reads the content as JSON, whatever its type is called. Fields of `T` that borrow, such as a `&str`, borrow from
+    /// Reads the content as JSON, whatever its content type. Fields of `T` that borrow, such as a `&str`, borrow from
     /// the content.
     ///
     /// # Errors
@@ -145,7 +145,7 @@ impl Response {
 }
 
 impl Body {
-    /// Reads the content as JSON, whatever its type is called. See [`Response::set_json`].
+    /// Reads the content as JSON, whatever its content type. See [`Response::set_json`].
     ///
     /// # Errors
     ///
