@@ -104,7 +104,7 @@ async fn closed(wire: &str) -> Result<(u16, String), ClientError> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn row_76_a_status_line_is_version_status_and_perhaps_a_reason_4() {
+async fn row_76_a_status_line_is_version_status_and_perhaps_a_reason_rfc9112_4() {
     for line in ["200 OK", "200", "200 ", "200 a b\t\u{e9}"] {
         let wire = format!("HTTP/1.1 {line}\r\ncontent-length: 1\r\n\r\nx");
         if wire.is_ascii() {
@@ -139,7 +139,7 @@ async fn row_76_a_status_line_is_version_status_and_perhaps_a_reason_4() {
 /// Servers make up numbers, and proxies pass them on. A number that is not a status code is a server error, with a body
 /// like any other.
 #[tokio::test(start_paused = true)]
-async fn a_number_that_is_no_status_code_is_read_as_a_server_error_15() {
+async fn a_number_that_is_no_status_code_is_read_as_a_server_error_rfc9110_15() {
     for code in [600, 601, 799, 999] {
         let wire = format!("HTTP/1.1 {code} x\r\ncontent-length: 1\r\n\r\nx");
         check_get(&wire, Ok((code, "x", Then::Rests))).await;
@@ -165,7 +165,7 @@ async fn a_number_that_is_no_status_code_is_read_as_a_server_error_15() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn field_lines_end_with_crlf_and_hold_no_controls_5() {
+async fn field_lines_end_with_crlf_and_hold_no_controls_rfc9112_5() {
     let with = |line: &str| format!("HTTP/1.1 200 OK\r\n{line}\r\ncontent-length: 0\r\n\r\n");
     for line in ["a:b", "a:", "a: \t b \t", "a: \u{1f600}", "a: b\r\n c", "a: b\r\n\tc\r\n d"] {
         match line.is_ascii() {
@@ -197,7 +197,7 @@ async fn field_lines_end_with_crlf_and_hold_no_controls_5() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_folded_line_is_unfolded_with_spaces_5_2() {
+async fn a_folded_line_is_unfolded_with_spaces_rfc9112_5_2() {
     let stage = Stage::always("HTTP/1.1 200 OK\r\na: b\r\n\tc\r\ncontent-length: 0\r\n\r\n");
     let response = stage.client().get("http://a/").await.unwrap();
     let value = response.headers.text("a").unwrap();
@@ -206,7 +206,7 @@ async fn a_folded_line_is_unfolded_with_spaces_5_2() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn row_75_a_length_is_one_decimal_number_6_3() {
+async fn row_75_a_length_is_one_decimal_number_rfc9112_6_3() {
     let with = |lines: &str| format!("HTTP/1.1 200 OK\r\n{lines}\r\n\r\nhello");
     check_get(&with("Content-Length: 5"), Ok((200, "hello", Then::Rests))).await;
     check_get(&with("content-length:\t005 "), Ok((200, "hello", Then::Rests))).await;
@@ -220,7 +220,7 @@ async fn row_75_a_length_is_one_decimal_number_6_3() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn row_75_chunks_beside_a_length_or_in_1_0_are_refused_6_1() {
+async fn row_75_chunks_beside_a_length_or_in_1_0_are_refused_rfc9112_6_1() {
     let with = |line: &str, fields: &str| format!("HTTP/1.{line}\r\n{fields}\r\n\r\n5\r\nhello\r\n0\r\n\r\n");
     let (chunked, length) = ("transfer-encoding: chunked", "content-length: 5");
     check_get(&with("1 200", chunked), Ok((200, "hello", Then::Rests))).await;
@@ -237,7 +237,7 @@ async fn row_75_chunks_beside_a_length_or_in_1_0_are_refused_6_1() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn malformed_chunks_are_refused_7_1() {
+async fn malformed_chunks_are_refused_rfc9112_7_1() {
     let with = |chunks: &str| format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{chunks}");
     for chunks in [
         "5\r\nhello\r\n0\r\n\r\n",
@@ -274,7 +274,7 @@ async fn malformed_chunks_are_refused_7_1() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn trailers_are_kept_apart_from_headers_9110_6_5() {
+async fn trailers_are_kept_apart_from_headers_rfc9110_6_5() {
     let stage = Stage::always(
         "HTTP/1.1 200 OK\r\nx-sum: 1\r\ntransfer-encoding: chunked\r\n\r\n1\r\nx\r\n0\r\nX-Sum: 2\r\nb: c\r\n\r\n",
     );
@@ -288,7 +288,7 @@ async fn trailers_are_kept_apart_from_headers_9110_6_5() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn row_77_some_answers_have_no_body_whatever_they_announce_6_3() {
+async fn row_77_some_answers_have_no_body_whatever_they_announce_rfc9112_6_3() {
     let said = [
         "content-length: 5",
         "transfer-encoding: chunked",
@@ -317,7 +317,7 @@ async fn row_77_some_answers_have_no_body_whatever_they_announce_6_3() {
 
 /// Many servers announce what does not follow in ways that they would not if it did.
 #[tokio::test(start_paused = true)]
-async fn fields_do_not_count_where_no_body_can_follow_6_3() {
+async fn fields_do_not_count_where_no_body_can_follow_rfc9112_6_3() {
     for fields in AMBIGUOUS {
         check(Method::Head, &format!("HTTP/1.1 200 x\r\n{fields}\r\n\r\n"), Ok((200, "", Then::Rests))).await;
         for status in [204, 304] {
@@ -345,7 +345,7 @@ const AMBIGUOUS: [&str; 9] = [
 
 /// The body is whole, and fields that change what was said before it have no meaning behind it.
 #[tokio::test(start_paused = true)]
-async fn trailers_that_must_not_be_there_are_discarded_7_1_2() {
+async fn trailers_that_must_not_be_there_are_discarded_rfc9112_7_1_2() {
     let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n";
     for lines in [
         "Set-Cookie: a=b",
@@ -389,7 +389,7 @@ async fn a_chunk_beyond_the_limit_is_an_error_when_it_is_announced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn row_74_interim_answers_are_skipped_9110_15_2() {
+async fn row_74_interim_answers_are_skipped_rfc9110_15_2() {
     let early = "HTTP/1.1 103 Early\r\nlink: </a>\r\n\r\n";
     check_get(&format!("HTTP/1.1 100 Continue\r\n\r\n{OK}"), Ok((200, "ok", Then::Rests))).await;
     check_get(&format!("{early}{early}{OK}"), Ok((200, "ok", Then::Rests))).await;
@@ -418,7 +418,7 @@ async fn row_74_interim_answers_are_skipped_9110_15_2() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn row_80_a_connection_is_kept_only_if_both_sides_agree_9_3() {
+async fn row_80_a_connection_is_kept_only_if_both_sides_agree_rfc9112_9_3() {
     let with =
         |version, fields: &str| format!("HTTP/1.{version} 200 OK\r\ncontent-length: 2\r\n{fields}\r\nok");
     for (version, fields, then) in [
@@ -448,7 +448,7 @@ async fn row_80_a_connection_is_kept_only_if_both_sides_agree_9_3() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_length_a_body_ends_with_the_connection_6_3() {
+async fn without_a_length_a_body_ends_with_the_connection_rfc9112_6_3() {
     for (wire, body) in [
         ("HTTP/1.1 200 OK\r\n\r\nhello", "hello"),
         ("HTTP/1.0 200 OK\r\nconnection: keep-alive\r\n\r\nhello", "hello"),
@@ -468,7 +468,7 @@ async fn without_a_length_a_body_ends_with_the_connection_6_3() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_is_cut_short_is_an_error_at_every_byte_8() {
+async fn an_answer_that_is_cut_short_is_an_error_at_every_byte_rfc9112_8() {
     for wire in [
         OK,
         "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2;a=b\r\nok\r\n0\r\nx: y\r\n\r\n",

@@ -173,7 +173,7 @@ async fn decoding_counts_as_receiving() {
 /// A request for a range that accepts codings may be answered with a part of coded content, which was once taken for
 /// the whole.
 #[tokio::test]
-async fn a_part_of_coded_content_stays_coded_9110_15_3_7() {
+async fn a_part_of_coded_content_stays_coded_rfc9110_15_3_7() {
     let coded = gzip(TEXT);
     for part in [&coded[..], &coded[..20], &coded[20..]] {
         let wire =
@@ -208,7 +208,7 @@ async fn a_decoded_answer_loses_the_fields_of_its_coding() {
 
 /// As with the headers; and as with those, a digest of the coded form would not be that of what is here.
 #[tokio::test]
-async fn a_decoded_answer_loses_the_digests_behind_its_content_9530_4() {
+async fn a_decoded_answer_loses_the_digests_behind_its_content_rfc9530_4() {
     let coded = gzip(TEXT);
     let head = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ntransfer-encoding: chunked\r\n\r\n";
     let size = format!("{:x}\r\n", coded.len());
@@ -379,7 +379,7 @@ async fn pauses_while<F: Future>(future: F, is_so: impl Fn() -> bool) -> (F::Out
 
 /// There is nothing to decode, though a coding is named (RFC 9112 §6.3).
 #[tokio::test]
-async fn an_answer_without_a_body_is_not_decoded_9110_9_3_2() {
+async fn an_answer_without_a_body_is_not_decoded_rfc9110_9_3_2() {
     for (method, status) in
         [("HEAD", 200), ("HEAD", 404), ("GET", 204), ("GET", 304), ("GET", 205), ("GET", 200)]
     {

@@ -123,7 +123,7 @@ async fn check(request: &Request, end: End, expected: &str) {
 }
 
 #[tokio::test]
-async fn trailers_may_be_decided_when_the_body_is_written_9110_6_5() {
+async fn trailers_may_be_decided_when_the_body_is_written_rfc9110_6_5() {
     let server = mirror().await;
     let with = |sum: &str| format!("5\r\nhello\r\n0\r\nx-sum: {sum}\r\n\r\n");
     let none = "5\r\nhello\r\n0\r\n\r\n".to_owned();
@@ -225,7 +225,7 @@ async fn a_refusal_is_heard_though_the_body_cannot_be_ended() {
 
 /// There is no body to wait with.
 #[tokio::test(start_paused = true)]
-async fn an_empty_body_does_not_wait_for_100_9110_10_1_1() {
+async fn an_empty_body_does_not_wait_for_100_rfc9110_10_1_1() {
     let stage = Stage::always(OK);
     let (client, mut response, start) = (stage.client(), Response::new(), Instant::now());
     let mut expecting = request("http://a/", None, "");

@@ -110,7 +110,7 @@ fn check(answer: impl AsRef<[u8]>, closes: bool, fate: Fate) {
 }
 
 #[test]
-fn status_lines_4() {
+fn status_lines_rfc9112_4() {
     let rest = "\r\ncontent-length: 2\r\n\r\nok";
     for (line, status) in [
         ("HTTP/1.1 200 OK", 200),
@@ -157,7 +157,7 @@ fn status_lines_4() {
 }
 
 #[test]
-fn fields_5() {
+fn fields_rfc9112_5() {
     let with = |line: &[u8]| [b"HTTP/1.1 200 OK\r\n", line, b"\r\ncontent-length: 2\r\n\r\nok"].concat();
     for line in [&b"a:b"[..], b"a: \xff", b"a: b\r\n c", b"a:"] {
         check(with(line), false, Taken(200, "ok"));
@@ -184,7 +184,7 @@ fn fields_5() {
 }
 
 #[test]
-fn framing_6_3() {
+fn framing_rfc9112_6_3() {
     let with = |lines: &str, body: &str| format!("HTTP/1.1 200 OK\r\n{lines}\r\n\r\n{body}");
     check(with("transfer-encoding: Chunked", "2\r\nok\r\n0\r\n\r\n"), false, Taken(200, "ok"));
     for lines in [
@@ -216,7 +216,7 @@ fn framing_6_3() {
 }
 
 #[test]
-fn bodies_7_1_and_8() {
+fn bodies_rfc9112_7_1_and_8() {
     let chunked = |chunks: &str| format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{chunks}");
     for chunks in [
         "2\r\nok\r\n0\r\n\r\n",
@@ -259,7 +259,7 @@ fn bodies_7_1_and_8() {
 /// Where no body can follow, the fields that would frame one do not count, but those that contradict each other go no
 /// further (RFC 9112 §6.3).
 #[test]
-fn answers_without_a_body_6_3() {
+fn answers_without_a_body_rfc9112_6_3() {
     for (fields, kept) in [
         ("content-length: 5", true),
         ("a: b", false),
@@ -304,7 +304,7 @@ fn answers_without_a_body_6_3() {
 
 /// What a server behind speaks, and what it takes: trailers only if the peer takes them, and chunks only in 1.1.
 #[test]
-fn a_gateway_asks_as_its_peer_and_its_server_can_9110_10_1_4() {
+fn a_gateway_asks_as_its_peer_and_its_server_can_rfc9110_10_1_4() {
     let onward = |lines: &str| {
         paused(async {
             let stage = Stage::always("HTTP/1.0 200 OK\r\ncontent-length: 2\r\n\r\nok");

@@ -62,7 +62,7 @@ async fn check(wire: &str, expected: Result<(&str, u16, &str), &str>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_interim_answer_is_taken_in_turn_9110_15_2() {
+async fn each_interim_answer_is_taken_in_turn_rfc9110_15_2() {
     let hint = |link: &str| format!("HTTP/1.1 103 Early Hints\r\nlink: {link}\r\n\r\n");
     check(OK, Ok(("", 200, "ok"))).await;
     check(&format!("{}{OK}", hint("</a>")), Ok(("103 </a>; ", 200, "ok"))).await;
@@ -85,7 +85,7 @@ async fn each_interim_answer_is_taken_in_turn_9110_15_2() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_more_interim_answers_are_taken_than_16_9110_15_2() {
+async fn no_more_interim_answers_are_taken_than_16_rfc9110_15_2() {
     let early = |count| "HTTP/1.1 199 x\r\n\r\n".repeat(count);
     let all = "199 ; ".repeat(16);
     for request in [get(), post()] {
@@ -206,7 +206,7 @@ async fn the_wait_for_the_answer_is_not_prolonged_by_interim_ones() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_waits_for_the_100_that_is_taken_9110_10_1_1() {
+async fn a_body_waits_for_the_100_that_is_taken_rfc9110_10_1_1() {
     let more = Arc::new(Semaphore::new(0));
     let client = in_steps(&["HTTP/1.1 100 x\r\n\r\nHTTP/1.1 103 x\r\nlink: a\r\n\r\n", OK], &more).client();
     let mut request = post();

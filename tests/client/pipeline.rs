@@ -237,7 +237,7 @@ fn a_connection_that_has_got_old_takes_no_more_requests_while_it_is_busy() {
 }
 
 #[test]
-fn the_first_request_goes_alone_and_the_others_together_9_3_2() {
+fn the_first_request_goes_alone_and_the_others_together_rfc9112_9_3_2() {
     // The server that waits for two requests before it answers gets them.
     check(
         &[&[Hear(1), Say(A), Hear(2), Say(B), Say(C)]],
@@ -286,7 +286,7 @@ fn every_answer_finds_its_caller_wherever_packets_end() {
 }
 
 #[test]
-fn requests_behind_the_last_answer_are_sent_again_9_6() {
+fn requests_behind_the_last_answer_are_sent_again_rfc9112_9_6() {
     // Even a request that must not be repeated, because it was not processed.
     check(
         &[&[Hear(1), Say(A), Hear(3), Say(LAST)], &[Hear(1), Say(B), Hear(1), Say(C)]],
@@ -312,7 +312,7 @@ fn requests_behind_the_last_answer_are_sent_again_9_6() {
 /// A request that came while the last answer was being received once went to a server that would not read it. If it
 /// could not be repeated, it failed.
 #[test]
-fn a_connection_whose_last_answer_has_begun_is_asked_nothing_more_9_6() {
+fn a_connection_whose_last_answer_has_begun_is_asked_nothing_more_rfc9112_9_6() {
     const LASTS: [Script; 3] = [
         &[
             Say("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nx"),
@@ -340,7 +340,7 @@ fn a_connection_whose_last_answer_has_begun_is_asked_nothing_more_9_6() {
 }
 
 #[test]
-fn idempotent_requests_survive_a_close_between_answers_9_3_2() {
+fn idempotent_requests_survive_a_close_between_answers_rfc9112_9_3_2() {
     check(
         &[&[Hear(1), Say(A), Hear(3), Say(B)], &[Hear(1), Say(C), Hear(1), Say(C)]],
         &["GET /1", "GET /2", "PUT /3", "GET /4"],
@@ -749,7 +749,7 @@ fn the_deadline_of_a_caller_does_not_end_the_connection() {
 }
 
 #[test]
-fn row_78_unsolicited_bytes_are_never_an_answer_9_2() {
+fn row_78_unsolicited_bytes_are_never_an_answer_rfc9112_9_2() {
     const A_AND_MORE: &str = "HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\naHTTP/1.1 204 Stray\r\n\r\n";
     check(
         &[&[Hear(1), Say(A_AND_MORE), Hang], &[Hear(1), Say(C)]],

@@ -182,7 +182,7 @@ async fn one_task_watches_all_connections_that_rest() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_origin_has_connections_and_places_of_its_own_9110_4_3_1() {
+async fn each_origin_has_connections_and_places_of_its_own_rfc9110_4_3_1() {
     let stage = numbered();
     let (client, mut held) = (stage.builder().connections_per_host_max(1).build(), Vec::new());
     for url in ["http://a/", "http://a:81/", "http://b/", "http://b.a/", "http://127.0.0.1/", "http://[::1]/"]
@@ -309,7 +309,7 @@ async fn check_stale(request: &Request, end: &'static str, expected: Result<(), 
 }
 
 #[tokio::test(start_paused = true)]
-async fn row_79_an_idempotent_request_is_sent_again_when_a_stale_connection_closes_9110_9_2_2() {
+async fn row_79_an_idempotent_request_is_sent_again_when_a_stale_connection_closes_rfc9110_9_2_2() {
     const CLOSED: &str =
         "http://a/: waiting for the answer of a:80: the server closed the connection without an answer";
     const CUT: &str =
@@ -340,7 +340,7 @@ async fn row_79_an_idempotent_request_is_sent_again_when_a_stale_connection_clos
 /// A gateway opens what it forwards. Its peers were once answered 502 when the server behind closed an idle connection
 /// just then.
 #[tokio::test(start_paused = true)]
-async fn row_79_an_opened_request_is_sent_again_if_its_head_is_all_of_it_9110_9_2_2() {
+async fn row_79_an_opened_request_is_sent_again_if_its_head_is_all_of_it_rfc9110_9_2_2() {
     for (method, field, body, dials) in [
         (Method::Get, None, "", Some(2)),
         (Method::Head, None, "", Some(2)),
@@ -529,7 +529,7 @@ impl AsyncWrite for Narrowed {
 
 /// Nobody can have acted on a request that was never written, whatever its method. But a body that is a stream is gone.
 #[tokio::test(start_paused = true)]
-async fn row_79_an_unwritten_request_is_sent_again_whatever_its_method_9110_9_2_2() {
+async fn row_79_an_unwritten_request_is_sent_again_whatever_its_method_rfc9110_9_2_2() {
     const FIRST: usize = "GET / HTTP/1.1\r\nhost: a\r\n\r\n".len();
     for (method, written, is_stream, is_answered) in [
         (Method::Get, 0, false, true),
@@ -642,7 +642,7 @@ fn poisoning() -> Stage {
 }
 
 #[tokio::test(start_paused = true)]
-async fn row_78_unsolicited_bytes_are_never_an_answer_9_2() {
+async fn row_78_unsolicited_bytes_are_never_an_answer_rfc9112_9_2() {
     let (stage, post) = (poisoning(), post());
     let client = stage.client();
     ask(&client, &get()).await.unwrap();
@@ -668,7 +668,7 @@ impl Dialer for Eager {
 
 /// A server that turns a connection away says so at once. What it says to the request after all goes to no other one.
 #[tokio::test(start_paused = true)]
-async fn what_a_new_connection_brings_first_is_its_first_answer_9110_15_5_9() {
+async fn what_a_new_connection_brings_first_is_its_first_answer_rfc9110_15_5_9() {
     for (first, expected) in [
         ("HTTP/1.1 408 x\r\nconnection: close\r\ncontent-length: 4\r\n\r\nlate", (408, "late")),
         ("HTTP/1.1 503 x\r\ncontent-length: 4\r\n\r\nfull", (503, "full")),
@@ -695,7 +695,7 @@ async fn what_a_new_connection_brings_first_is_its_first_answer_9110_15_5_9() {
 
 /// tokio tells a task that has used up its budget that nothing has come.
 #[tokio::test(start_paused = true)]
-async fn row_78_unsolicited_bytes_are_seen_by_a_busy_task_9_2() {
+async fn row_78_unsolicited_bytes_are_seen_by_a_busy_task_rfc9112_9_2() {
     let stage = poisoning();
     let (client, busy) = (stage.client(), Semaphore::new(1));
     ask(&client, &get()).await.unwrap();
@@ -716,7 +716,7 @@ async fn row_78_unsolicited_bytes_are_seen_by_a_busy_task_9_2() {
 /// A runtime notices nothing while its thread is busy. A program that computed between two requests once sent the second
 /// one over a connection that was closed long ago, or took for its answer what had come meanwhile.
 #[tokio::test]
-async fn row_78_what_came_while_the_thread_was_busy_is_noticed_9_2() {
+async fn row_78_what_came_while_the_thread_was_busy_is_noticed_rfc9112_9_2() {
     for said in ["", "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil"] {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let request = Request::post(&format!("http://{}/", listener.local_addr().unwrap())).unwrap();

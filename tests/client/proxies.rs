@@ -198,7 +198,7 @@ fn refusing(answer: impl Into<String>) -> Stage {
 
 #[cfg(feature = "tls")]
 #[tokio::test(start_paused = true)]
-async fn a_connect_has_the_user_agent_and_the_fields_of_its_proxy_9110_9_3_6() {
+async fn a_connect_has_the_user_agent_and_the_fields_of_its_proxy_rfc9110_9_3_6() {
     let proxy = || Proxy::new("http://joe:pw@proxy").unwrap();
     let with = |fields: &[(&str, &str)]| {
         fields.iter().fold(proxy(), |proxy, (name, value)| proxy.field(name, *value).unwrap())
@@ -243,7 +243,7 @@ async fn a_connect_has_the_user_agent_and_the_fields_of_its_proxy_9110_9_3_6() {
 
 #[cfg(feature = "tls")]
 #[tokio::test(start_paused = true)]
-async fn the_answer_of_a_proxy_that_refuses_is_within_reach_9110_9_3_6() {
+async fn the_answer_of_a_proxy_that_refuses_is_within_reach_rfc9110_9_3_6() {
     let why = "<p>Only on weekdays.</p>";
     let long = "x".repeat(100 << 10);
     for (status, framed, expected) in [
@@ -303,7 +303,7 @@ async fn a_redirect_keeps_the_proxy_and_its_password() {
 
 /// A default `proxy-authorization` was once sent to every origin, and to no proxy that was asked for a tunnel.
 #[tokio::test]
-async fn default_credentials_for_proxies_go_to_proxies_alone_9110_11_7_2() {
+async fn default_credentials_for_proxies_go_to_proxies_alone_rfc9110_11_7_2() {
     let (near, far) = (parrot().await, parrot().await);
     for (proxy, asked, expected) in [
         (None, &far, None),
@@ -469,7 +469,7 @@ mod over_tls {
 
     /// An address is another identity than a name that is spelled like it, and than any other address.
     #[tokio::test]
-    async fn proxies_and_hosts_may_be_addresses_9110_4_3_5() {
+    async fn proxies_and_hosts_may_be_addresses_rfc9110_4_3_5() {
         let ours = Authority::new("ours");
         let heard = |authority| Ok(format!("CONNECT {authority} HTTP/1.1\r\nhost: {authority}\r\n\r\n"));
         let (early, late) = (Err(ClientPhase::Connect), Err(ClientPhase::Tls));

@@ -40,7 +40,7 @@ fn described(method: Method) -> Request {
 }
 
 #[tokio::test(start_paused = true)]
-async fn row_81_the_status_decides_the_method_and_the_body_15_4() {
+async fn row_81_the_status_decides_the_method_and_the_body_rfc9110_15_4() {
     const PLAIN: &str = "/end HTTP/1.1\r\nhost: a\r\nx-own: 1\r\n\r\n";
     const WHOLE: &str = "/end HTTP/1.1\r\nhost: a\r\ncontent-type: text/plain\r\ncontent-language: en\r\nx-own: 1\r\n\
                          transfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nx-sum: 1\r\n\r\n";
@@ -104,7 +104,7 @@ async fn an_answer_tells_the_url_that_redirects_led_to() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn other_statuses_are_not_followed_15_4() {
+async fn other_statuses_are_not_followed_rfc9110_15_4() {
     for status in [200, 201, 300, 304, 305, 306, 399, 400, 503] {
         let stage = redirecting(status, "/end");
         let answer = ask(&stage.client(), &Request::head("http://a/").unwrap()).await.unwrap();
@@ -162,7 +162,7 @@ async fn refused(location: &str) -> ClientError {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_redirect_that_leads_nowhere_is_an_error_15_4() {
+async fn a_redirect_that_leads_nowhere_is_an_error_rfc9110_15_4() {
     for (location, expected) in [
         ("", None),
         ("ftp://b/", Some(InvalidTarget::Scheme)),
@@ -188,7 +188,7 @@ async fn a_redirect_that_leads_nowhere_is_an_error_15_4() {
 
 /// A redirect need not have a location: then it is an answer like any other (RFC 9110 §15.4).
 #[tokio::test(start_paused = true)]
-async fn a_redirect_without_a_location_is_an_answer_15_4() {
+async fn a_redirect_without_a_location_is_an_answer_rfc9110_15_4() {
     for status in [301, 302, 303, 307, 308] {
         let stage =
             Stage::always(format!("HTTP/1.1 {status} x\r\nlocations: /b\r\ncontent-length: 2\r\n\r\nno"));
@@ -214,7 +214,7 @@ async fn a_location_that_is_not_utf8_is_escaped_octet_by_octet() {
 
 /// A 303 leads to something that is retrieved, so nothing of the body goes along, whatever the method was.
 #[tokio::test(start_paused = true)]
-async fn a_body_stays_behind_with_all_that_describes_it_15_4() {
+async fn a_body_stays_behind_with_all_that_describes_it_rfc9110_15_4() {
     const DESCRIBES: [&str; 13] = [
         "content-type",
         "content-encoding",
@@ -272,7 +272,7 @@ async fn a_body_stays_behind_with_all_that_describes_it_15_4() {
 
 /// A cache, a log and a client may each take another one of the two.
 #[tokio::test(start_paused = true)]
-async fn a_redirect_that_leads_to_two_places_is_not_followed_15_4() {
+async fn a_redirect_that_leads_to_two_places_is_not_followed_rfc9110_15_4() {
     for (fields, expected) in [
         ("location: /b\r\nlocation: /c\r\n", Err(())),
         ("location: /b\r\nx: y\r\nLOCATION: http://c/b\r\n", Err(())),
@@ -299,7 +299,7 @@ async fn a_redirect_that_leads_to_two_places_is_not_followed_15_4() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn redirects_are_followed_only_so_often_15_4() {
+async fn redirects_are_followed_only_so_often_rfc9110_15_4() {
     let stage = redirecting(302, "/again");
     for (redirects, requests) in [
         (Redirects::default(), 11),
@@ -351,7 +351,7 @@ async fn check_credentials(way: &'static [&'static str], expected: bool) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn row_81_credentials_stay_with_their_origin_and_do_not_come_back_15_4() {
+async fn row_81_credentials_stay_with_their_origin_and_do_not_come_back_rfc9110_15_4() {
     for way in [&[""][..], &["", "http://a.b", "http://A.B:80", "//a.b:"], &["http://a.b:080"]] {
         check_credentials(way, true).await;
     }

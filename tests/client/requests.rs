@@ -30,7 +30,7 @@ async fn check(method: Method, url: &str, set: impl FnOnce(&mut Request), expect
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_target_is_a_path_and_host_comes_first_3_2() {
+async fn the_target_is_a_path_and_host_comes_first_rfc9112_3_2() {
     for (url, line, host) in [
         ("http://a", "/", "a"),
         ("http://a/", "/", "a"),
@@ -64,7 +64,7 @@ async fn the_target_is_a_path_and_host_comes_first_3_2() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_is_framed_once_and_only_where_there_is_one_6() {
+async fn a_body_is_framed_once_and_only_where_there_is_one_rfc9112_6() {
     let (none, zero) = ("", "content-length: 0\r\n");
     for (method, framing) in [
         (Method::Get, none),
@@ -103,7 +103,7 @@ async fn a_body_is_framed_once_and_only_where_there_is_one_6() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn connection_says_what_the_request_wants_9_6_9110_7_6_1() {
+async fn connection_says_what_the_request_wants_rfc9112_9_6_rfc9110_7_6_1() {
     let ask = |fields: &'static [(&str, &str)]| {
         move |request: &mut Request| {
             fields.iter().for_each(|(name, value)| request.headers.append(name, *value).unwrap())
@@ -164,7 +164,7 @@ async fn fields_of_the_client_come_behind_those_of_the_request() {
 
 /// Whatever a TRACE carries is sent back. Found as one that was sent with its content.
 #[tokio::test(start_paused = true)]
-async fn a_trace_has_no_content_and_tells_no_secrets_9110_9_3_8() {
+async fn a_trace_has_no_content_and_tells_no_secrets_rfc9110_9_3_8() {
     let sets: [fn(&mut Request); 5] = [
         |request| request.body.set_bytes("hello"),
         |request| request.body.set_shared("hello"),
@@ -411,7 +411,7 @@ fn expecting() -> Request {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_without_content_expects_nothing_9110_10_1_1() {
+async fn a_request_without_content_expects_nothing_rfc9110_10_1_1() {
     let expecting = |request: &mut Request| {
         request.headers.set("Expect", "100-continue").unwrap();
         request.headers.set("a", "b").unwrap();
@@ -428,7 +428,7 @@ async fn a_request_without_content_expects_nothing_9110_10_1_1() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_expecting_body_waits_for_100_9110_10_1_1() {
+async fn an_expecting_body_waits_for_100_rfc9110_10_1_1() {
     for early in ["HTTP/1.1 100 Continue\r\n\r\n", "HTTP/1.1 103 x\r\n\r\nHTTP/1.1 100 x\r\nlink: a\r\n\r\n"]
     {
         for cut in 0..=early.len() {
@@ -457,7 +457,7 @@ async fn an_expecting_body_waits_for_100_9110_10_1_1() {
 /// A server that sends 100 gets the body at once. It once waited a second: the write of the body had taken the 100, and
 /// waited on.
 #[tokio::test(start_paused = true)]
-async fn a_written_body_leaves_when_100_comes_9110_10_1_1() {
+async fn a_written_body_leaves_when_100_comes_rfc9110_10_1_1() {
     for silence in [0, 1, 500].map(Duration::from_millis) {
         let stage = Stage::new(move |mut peer, _| async move {
             let mut body = [0; 15];
@@ -488,7 +488,7 @@ async fn a_written_body_leaves_when_100_comes_9110_10_1_1() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_100_the_body_is_sent_after_a_while_9110_10_1_1() {
+async fn without_100_the_body_is_sent_after_a_while_rfc9110_10_1_1() {
     let stage = Stage::always("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
     let timeouts = ClientTimeouts { go_ahead: Duration::from_millis(300), ..ClientTimeouts::default() };
     let (client, start) = (stage.builder().timeouts(timeouts).build(), Instant::now());
@@ -510,7 +510,7 @@ async fn without_100_the_body_is_sent_after_a_while_9110_10_1_1() {
 
 /// The wait for 100 is over then. The body has a time of its own, though the server may not even have read the head.
 #[tokio::test(start_paused = true)]
-async fn a_body_that_is_sent_without_100_has_its_own_time_9110_10_1_1() {
+async fn a_body_that_is_sent_without_100_has_its_own_time_rfc9110_10_1_1() {
     let mut request = expecting();
     let head = heard(&request).await.len() - "hello".len();
     // It fills the pipe.
@@ -524,7 +524,7 @@ async fn a_body_that_is_sent_without_100_has_its_own_time_9110_10_1_1() {
 
 /// The body is not sent, and the connection is not used again: the server may or may not wait for the body.
 #[tokio::test(start_paused = true)]
-async fn a_final_answer_instead_of_100_is_the_answer_9110_10_1_1() {
+async fn a_final_answer_instead_of_100_is_the_answer_rfc9110_10_1_1() {
     for status in ["401 Unauthorized", "200 OK"] {
         let stage = Stage::new(move |mut peer, _| async move {
             peer.head().await?;
@@ -558,7 +558,7 @@ fn unexpecting() -> Stage {
 
 /// The refusal says nothing about the request but that nobody on the way knows what it expects.
 #[tokio::test(start_paused = true)]
-async fn a_refused_expectation_is_dropped_and_the_request_sent_again_9110_10_1_1() {
+async fn a_refused_expectation_is_dropped_and_the_request_sent_again_rfc9110_10_1_1() {
     let shared = |request: &mut Request| request.body.set_shared("hello");
     let streamed = |request: &mut Request| request.body.set_stream(&b"hello"[..], Some(5));
     let plain: fn(&mut Request) = |_| {};
@@ -584,7 +584,7 @@ async fn a_refused_expectation_is_dropped_and_the_request_sent_again_9110_10_1_1
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_417_is_the_answer_if_the_request_cannot_be_sent_again_9110_10_1_1() {
+async fn a_417_is_the_answer_if_the_request_cannot_be_sent_again_rfc9110_10_1_1() {
     // It expects nothing, or something else, or has no body, which would be all that waits.
     for (expects, body) in [(None, "hello"), (Some("x"), "hello"), (Some("100-continue"), "")] {
         let stage = Stage::always("HTTP/1.1 417 x\r\ncontent-length: 2\r\n\r\nno");
@@ -620,7 +620,7 @@ async fn a_417_is_the_answer_if_the_request_cannot_be_sent_again_9110_10_1_1() {
 
 /// Empty elements of the list are no expectation, and the same one twice is one (RFC 9110 §5.6.1.2).
 #[tokio::test(start_paused = true)]
-async fn an_expectation_is_read_as_a_list_9110_10_1_1() {
+async fn an_expectation_is_read_as_a_list_rfc9110_10_1_1() {
     for (lines, waits) in [
         (&["100-continue"][..], true),
         (&[",100-Continue , "], true),
@@ -640,7 +640,7 @@ async fn an_expectation_is_read_as_a_list_9110_10_1_1() {
 
 /// A server that has answered in HTTP/1.0 would not find the end of chunks (RFC 9112 §6.1).
 #[tokio::test(start_paused = true)]
-async fn a_server_of_1_0_is_sent_no_chunks_6_1() {
+async fn a_server_of_1_0_is_sent_no_chunks_rfc9112_6_1() {
     let stage = Stage::answering(|request| {
         let version = if request.contains("/new ") { "1.1" } else { "1.0" };
         format!("HTTP/{version} 200 OK\r\nconnection: keep-alive\r\ncontent-length: 2\r\n\r\nok")
@@ -723,7 +723,7 @@ async fn an_early_answer_that_refuses_nothing_lets_the_upload_go_on() {
 
 /// A server that stops says close in its last answers. The rest of an echo was once not sent for that.
 #[tokio::test(start_paused = true)]
-async fn an_early_answer_that_says_close_lets_the_upload_go_on_9_6() {
+async fn an_early_answer_that_says_close_lets_the_upload_go_on_rfc9112_9_6() {
     check_goes_on("connection: close\r\n", 3, 0).await;
 }
 

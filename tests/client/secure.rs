@@ -344,7 +344,7 @@ enum Part {
 
 /// A server must be able to tell an end from an attack, too.
 #[tokio::test(start_paused = true)]
-async fn a_server_hears_the_end_of_a_connection_9112_9_8() {
+async fn a_server_hears_the_end_of_a_connection_rfc9112_9_8() {
     const LAST: &str = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok";
     let ours = Authority::new("ours");
     for part in [Part::Told, Part::Tired, Part::CloseIdle, Part::Drop] {
@@ -378,7 +378,7 @@ async fn a_server_hears_the_end_of_a_connection_9112_9_8() {
 
 /// An attacker on the way could have cut it (RFC 9112 §9.8).
 #[tokio::test]
-async fn an_end_without_close_notify_does_not_end_a_body_9_8() {
+async fn an_end_without_close_notify_does_not_end_a_body_rfc9112_9_8() {
     const UNTIL_CLOSE: &str = "HTTP/1.1 200 OK\r\n\r\nhello";
     const SIZED: &str = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello";
     const CUT: &str = "HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nhello";
@@ -426,7 +426,7 @@ impl Dialer for Both {
 
 /// The scheme is part of the origin, so credentials do not go from one to the other.
 #[tokio::test]
-async fn row_81_https_is_another_origin_than_http_9110_4_3_1() {
+async fn row_81_https_is_another_origin_than_http_rfc9110_4_3_1() {
     let ours = Authority::new("ours");
     let listeners = [(); 2].map(|()| MemoryListener::new());
     let both = Both { plain: listeners[0].connector(), secure: listeners[1].connector() };

@@ -117,7 +117,7 @@ fn check_lines(rows: &[(&[u8], Fate)], other: &str, body: &str, beside: Fate) {
 }
 
 #[test]
-fn transfer_encoding_as_tools_spell_it_6_1() {
+fn transfer_encoding_as_tools_spell_it_rfc9112_6_1() {
     let good: &[&[u8]] = &[
         b"Transfer-Encoding: chunked",
         b"Transfer-Encoding:chunked",
@@ -205,7 +205,7 @@ fn transfer_encoding_as_tools_spell_it_6_1() {
 }
 
 #[test]
-fn content_length_as_tools_spell_it_6_3() {
+fn content_length_as_tools_spell_it_rfc9112_6_3() {
     let good: &[&[u8]] = &[b"Content-Length: 5", b"Content-Length:5", b"CONTENT-length:\t005 "];
     let bad: &[&[u8]] = &[
         b"Content-Length : 5",
@@ -250,7 +250,7 @@ fn content_length_as_tools_spell_it_6_3() {
 }
 
 #[test]
-fn chunks_as_tools_spell_them_7_1() {
+fn chunks_as_tools_spell_them_rfc9112_7_1() {
     let chunked = |chunks: &[u8]| {
         [b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n", chunks].concat()
     };
@@ -316,7 +316,7 @@ fn chunks_as_tools_spell_them_7_1() {
 }
 
 #[test]
-fn expectations_as_tools_spell_them_9110_10_1_1() {
+fn expectations_as_tools_spell_them_rfc9110_10_1_1() {
     let with =
         |lines: &str| format!("POST / HTTP/1.1\r\nHost: a\r\n{lines}\r\nContent-Length: 5\r\n\r\nhello");
     for lines in [
@@ -345,7 +345,7 @@ fn expectations_as_tools_spell_them_9110_10_1_1() {
 
 /// One reader sees a body, and the other one does not.
 #[test]
-fn a_body_in_an_unlikely_place_is_a_body_for_all_6() {
+fn a_body_in_an_unlikely_place_is_a_body_for_all_rfc9112_6() {
     let hidden = "GET /hidden HTTP/1.1\r\nHost: a\r\n\r\n";
     for method in ["GET", "DELETE", "OPTIONS", "PROPFIND", "get", "POST"] {
         for target in ["/", "http://a/", "/index.html?a=b", "/a.css"] {
@@ -397,7 +397,7 @@ fn a_body_in_an_unlikely_place_is_a_body_for_all_6() {
 
 /// A server that does not read the body of a request must not find another one in it, neither here nor behind a gateway.
 #[test]
-fn a_body_that_nobody_reads_is_no_request_9_3() {
+fn a_body_that_nobody_reads_is_no_request_rfc9112_9_3() {
     let hidden = "GET /hidden HTTP/1.1\r\nHost: a\r\n\r\n";
     for method in ["POST", "GET"] {
         let wire = format!(

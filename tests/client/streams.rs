@@ -242,7 +242,7 @@ fn upgrade() -> Request {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_is_handed_over_with_what_came_early_9110_7_8() {
+async fn a_connection_is_handed_over_with_what_came_early_rfc9110_7_8() {
     for cut in 0..=SWITCHING.len() {
         let stage = Stage::new(move |mut peer, _| async move {
             peer.request().await?;
@@ -269,7 +269,7 @@ async fn a_connection_is_handed_over_with_what_came_early_9110_7_8() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_upgrade_has_to_be_asked_for_and_granted_9110_7_8() {
+async fn an_upgrade_has_to_be_asked_for_and_granted_rfc9110_7_8() {
     let mut response = Response::new();
     // A server may always say what it could upgrade to.
     for refusal in [OK, "HTTP/1.1 200 OK\r\nconnection: upgrade\r\nupgrade: own\r\ncontent-length: 0\r\n\r\n"]
@@ -300,7 +300,7 @@ async fn an_upgrade_has_to_be_asked_for_and_granted_9110_7_8() {
 
 /// A server that speaks another protocol must not be taken for one that speaks this one.
 #[tokio::test(start_paused = true)]
-async fn a_connection_is_handed_over_only_for_what_was_asked_9110_7_8() {
+async fn a_connection_is_handed_over_only_for_what_was_asked_rfc9110_7_8() {
     for (fields, is_granted) in [
         ("upgrade: own\r\n", true),
         ("upgrade: OWN\r\n", true),

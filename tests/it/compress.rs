@@ -93,7 +93,7 @@ fn html(ctx: &mut Context) {
 }
 
 #[test]
-fn an_answer_has_the_coding_that_the_peer_prefers_12_5_3() {
+fn an_answer_has_the_coding_that_the_peer_prefers_rfc9110_12_5_3() {
     for (accepted, coding) in [
         ("br, gzip, deflate", Some("br")),
         ("br;q=0.9, gzip", Some("gzip")),
@@ -119,7 +119,7 @@ fn an_answer_has_the_coding_that_the_peer_prefers_12_5_3() {
 
 /// Caches kept a copy of the same content for each way to ask for it.
 #[test]
-fn where_there_is_no_coding_to_choose_nothing_varies_12_5_5() {
+fn where_there_is_no_coding_to_choose_nothing_varies_rfc9110_12_5_5() {
     for status in [Status::OK, Status::PARTIAL_CONTENT, Status::NOT_MODIFIED] {
         let handler = move |ctx: &mut Context| {
             html(ctx);
@@ -147,7 +147,7 @@ fn check_left_alone(why: &str, accepted: &str, answer: fn(&mut Response)) {
 }
 
 #[test]
-fn a_partial_answer_is_not_coded_and_varies_like_the_whole_15_3_7() {
+fn a_partial_answer_is_not_coded_and_varies_like_the_whole_rfc9110_15_3_7() {
     for (content_type, name, value, vary) in [
         ("text/html", "x", "", Some("accept-encoding")),
         ("multipart/byteranges; boundary=x", "x", "", Some("accept-encoding")),
@@ -177,7 +177,7 @@ fn a_partial_answer_is_not_coded_and_varies_like_the_whole_15_3_7() {
 
 /// Coded and plain content have the same date, and the peer may have a part of either.
 #[test]
-fn if_range_with_a_date_gets_the_whole_where_it_may_be_coded_13_1_5() {
+fn if_range_with_a_date_gets_the_whole_where_it_may_be_coded_rfc9110_13_1_5() {
     const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
     let handler = |ctx: &mut Context| {
         html(ctx);
@@ -259,7 +259,7 @@ fn check_fields(name: &'static str, value: &'static str, expected: Option<&str>)
 }
 
 #[test]
-fn fields_describe_the_coded_content_8_8_3() {
+fn fields_describe_the_coded_content_rfc9110_8_8_3() {
     check_fields("etag", "\"tag\"", Some("W/\"tag\""));
     check_fields("etag", "W/\"tag\"", Some("W/\"tag\""));
     check_fields("vary", "origin", Some("origin|accept-encoding"));
@@ -290,7 +290,7 @@ fn unchanged_with_length(ctx: &mut Context) {
 }
 
 #[test]
-fn not_modified_has_the_etag_of_the_coded_content_15_4_5() {
+fn not_modified_has_the_etag_of_the_coded_content_rfc9110_15_4_5() {
     for (accepted, tag) in [("gzip", "W/\"tag\""), ("identity", "\"tag\""), ("", "\"tag\"")] {
         for method in ["GET", "HEAD"] {
             let asked = [("accept-encoding", accepted)];
@@ -308,7 +308,7 @@ fn not_modified_has_the_etag_of_the_coded_content_15_4_5() {
 
 /// An image, for example, is never coded, and its tag never weak: the answer that confirms it does not know the type.
 #[test]
-fn not_modified_has_the_etag_that_the_peer_has_15_4_5() {
+fn not_modified_has_the_etag_that_the_peer_has_rfc9110_15_4_5() {
     for (lines, tag) in [
         (&["\"tag\""][..], "\"tag\""),
         (&["\"a\", \"tag\""], "\"tag\""),
@@ -449,7 +449,7 @@ fn streams_are_coded_as_they_pass() {
 }
 
 #[test]
-fn head_has_the_fields_of_get_except_those_of_framing_9_3_2() {
+fn head_has_the_fields_of_get_except_those_of_framing_rfc9110_9_3_2() {
     let with_length = |ctx: &mut Context| {
         ctx.response.headers.set("content-type", "text/html").unwrap();
         ctx.response.headers.set("content-length", page().len()).unwrap();
@@ -673,7 +673,7 @@ fn nothing_follows_the_end_or_the_error_of_a_transform() {
 
 /// As a gateway passes on the trailers of a server that sends digests. They once went out as they were.
 #[test]
-fn trailers_describe_the_coded_content_9530_4() {
+fn trailers_describe_the_coded_content_rfc9530_4() {
     let page = async |ctx: &mut Context| -> corehttp::Result {
         ctx.response.headers.set("content-type", "text/html")?;
         let (mut trailers, mut out) = (Headers::new(), ctx.body_writer().await?);
@@ -898,7 +898,7 @@ fn check_decoded_by<Kind, H: IntoHandler<Kind>>(
 }
 
 #[test]
-fn a_body_is_decoded_when_the_handler_asks_8_4() {
+fn a_body_is_decoded_when_the_handler_asks_rfc9110_8_4() {
     let (text, coded) = (page().into_bytes(), gzip(page().as_bytes()));
     check_decoded("gzip", &coded, Ok(&text));
     check_decoded("X-Gzip", &coded, Ok(&text));

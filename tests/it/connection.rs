@@ -144,7 +144,7 @@ const LAST: &str = "GET /last HTTP/1.0\r\n\r\n";
 const LAST_TOLD: &str = "200 GET /last close";
 
 #[test]
-fn row_47_an_unread_body_is_never_taken_for_a_request_9_3() {
+fn row_47_an_unread_body_is_never_taken_for_a_request_rfc9112_9_3() {
     check(post("/ignored", "", SMUGGLED) + LAST, &["200 POST /ignored", LAST_TOLD]);
     check(post("/ignored", "Connection: close\r\n", SMUGGLED) + SMUGGLED, &["200 POST /ignored close"]);
     let chunks = format!("{:x}\r\n{SMUGGLED}\r\n3;a=b\r\nabc\r\n0\r\nx: y\r\n\r\n", SMUGGLED.len());
@@ -165,7 +165,7 @@ fn row_47_an_unread_body_is_never_taken_for_a_request_9_3() {
 }
 
 #[test]
-fn row_48_nothing_behind_a_malformed_unread_body_is_served_7_1() {
+fn row_48_nothing_behind_a_malformed_unread_body_is_served_rfc9112_7_1() {
     for bad in
         ["3\r\nabcd\r\n", "3\nabc\r\n", "+3\r\nabc\r\n", "3;\r\nabc\r\n", "\r\n", "0\r\nhost: b\r\n\r\n"]
     {
@@ -176,7 +176,7 @@ fn row_48_nothing_behind_a_malformed_unread_body_is_served_7_1() {
 }
 
 #[test]
-fn row_49_a_multipart_epilogue_belongs_to_the_body_6_3() {
+fn row_49_a_multipart_epilogue_belongs_to_the_body_rfc9112_6_3() {
     let lines = "Content-Type: multipart/form-data; boundary=b\r\n";
     let parts = format!("--b\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n1\r\n--b--\r\n{SMUGGLED}");
     for path in ["/ignored", "/pulled", "/"] {
@@ -207,7 +207,7 @@ fn expecting(line: &str, expect: &str, packets: &[&str], expected: &[&str]) {
 }
 
 #[test]
-fn row_50_a_refused_expectation_ends_the_connection_9110_10_1_1() {
+fn row_50_a_refused_expectation_ends_the_connection_rfc9110_10_1_1() {
     for packets in [&[][..], &["", "12345"], &["12", "345"], &[""]] {
         expecting("POST /forbidden HTTP/1.1", "100-continue", packets, &["403 close"]);
         expecting("POST /ignored HTTP/1.1", "100-continue", packets, &["200 POST /ignored close"]);
@@ -234,7 +234,7 @@ fn row_50_a_refused_expectation_ends_the_connection_9110_10_1_1() {
 }
 
 #[test]
-fn row_51_and_52_100_is_sent_only_for_a_body_that_is_wanted_and_missing_9110_10_1_1() {
+fn row_51_and_52_100_is_sent_only_for_a_body_that_is_wanted_and_missing_rfc9110_10_1_1() {
     for (path, told) in [("/", "200 POST / 12345"), ("/pulled", "200 POST /pulled 12345")] {
         let line = &format!("POST {path} HTTP/1.1");
         for expect in ["100-continue", "100-Continue", "100-CONTINUE", "\t100-continue "] {
@@ -263,7 +263,7 @@ fn row_51_and_52_100_is_sent_only_for_a_body_that_is_wanted_and_missing_9110_10_
 }
 
 #[test]
-fn row_53_answers_without_a_body_leave_no_stray_bytes_6_3() {
+fn row_53_answers_without_a_body_leave_no_stray_bytes_rfc9112_6_3() {
     for path in ["/", "/sized", "/unsized", "/written", "/written-sized", "/none", "/slow"] {
         let (both, head) = (get(path), get(path).replacen("GET", "HEAD", 1));
         let told = if path == "/none" { "200".to_owned() } else { format!("200 GET {path}") };
@@ -282,7 +282,7 @@ fn row_53_answers_without_a_body_leave_no_stray_bytes_6_3() {
 }
 
 #[test]
-fn head_is_answered_with_the_fields_that_get_has_9110_9_3_2() {
+fn head_is_answered_with_the_fields_that_get_has_rfc9110_9_3_2() {
     let wired = Wired::new(App);
     for path in ["/", "/sized", "/unsized", "/written", "/written-sized", "/slow", "/304", "/204", "/205"] {
         // Both methods have four letters, so that both bodies are as long.
@@ -296,7 +296,7 @@ fn head_is_answered_with_the_fields_that_get_has_9110_9_3_2() {
 }
 
 #[test]
-fn row_54_close_ends_the_connection_however_it_is_spelled_9_6() {
+fn row_54_close_ends_the_connection_however_it_is_spelled_rfc9112_9_6() {
     for lines in [
         "Connection: close",
         "Connection: Close",
@@ -320,7 +320,7 @@ fn row_54_close_ends_the_connection_however_it_is_spelled_9_6() {
 }
 
 #[test]
-fn a_connection_persists_unless_close_is_said_9_3() {
+fn a_connection_persists_unless_close_is_said_rfc9112_9_3() {
     for line in [
         "keep-alive",
         "closed",
@@ -354,7 +354,7 @@ fn a_connection_persists_unless_close_is_said_9_3() {
 }
 
 #[test]
-fn row_55_http_1_0_persists_if_asked_to_and_says_so_9_3() {
+fn row_55_http_1_0_persists_if_asked_to_and_says_so_rfc9112_9_3() {
     for line in ["Keep-Alive", "keep-alive", "KEEP-ALIVE", "x, keep-alive", "keep-alive\r\nConnection: x"] {
         let kept = format!("GET / HTTP/1.0\r\nConnection: {line}\r\n\r\n");
         check(format!("{kept}{kept}{LAST}"), &["200 GET / keep-alive", "200 GET / keep-alive", LAST_TOLD]);
@@ -372,7 +372,7 @@ fn row_55_http_1_0_persists_if_asked_to_and_says_so_9_3() {
 }
 
 #[test]
-fn row_57_answers_come_in_the_order_of_their_requests_9_3_2() {
+fn row_57_answers_come_in_the_order_of_their_requests_rfc9112_9_3_2() {
     let paths = ["/1", "/slow", "/unsized", "/204", "/written", "/missing", "/sized", "/none", "/2"];
     let told = [
         "200 GET /1",
@@ -389,7 +389,7 @@ fn row_57_answers_come_in_the_order_of_their_requests_9_3_2() {
 }
 
 #[test]
-fn row_57_answers_to_one_write_leave_in_one_write_9_3_2() {
+fn row_57_answers_to_one_write_leave_in_one_write_rfc9112_9_3_2() {
     let twenty = get("/1").repeat(20);
     let writes = Wired::new(App).ask_for_writes(&[twenty.as_bytes()], Then::Ends);
     assert_eq!(writes.len(), 1, "{writes:?}");
@@ -397,7 +397,7 @@ fn row_57_answers_to_one_write_leave_in_one_write_9_3_2() {
 }
 
 #[test]
-fn row_57_a_thousand_requests_in_one_write_have_a_thousand_answers_9_3_2() {
+fn row_57_a_thousand_requests_in_one_write_have_a_thousand_answers_rfc9112_9_3_2() {
     let wire: String = (0..1000).map(|number| get(&format!("/n{number}"))).collect();
     let expected: Vec<_> = (0..1000).map(|number| format!("200 GET /n{number}")).collect();
     let heard = answers(&SERVED.ask(&wire));
@@ -407,7 +407,7 @@ fn row_57_a_thousand_requests_in_one_write_have_a_thousand_answers_9_3_2() {
 }
 
 #[test]
-fn row_57_an_answer_does_not_wait_for_the_next_handler_9_3_2() {
+fn row_57_an_answer_does_not_wait_for_the_next_handler_rfc9112_9_3_2() {
     let heard = Arc::new(Notify::new());
     let gate = heard.clone();
     let served = Served::new(async move |ctx: &mut Context| {
@@ -425,7 +425,7 @@ fn row_57_an_answer_does_not_wait_for_the_next_handler_9_3_2() {
 }
 
 #[test]
-fn row_58_an_answer_does_not_wait_for_the_rest_of_the_next_request_9_3_2() {
+fn row_58_an_answer_does_not_wait_for_the_rest_of_the_next_request_rfc9112_9_3_2() {
     for (start, rest) in [
         (post("/", "", "12345").replacen("12345", "", 1), "12345"),
         (post("/pulled", "", "12345").replacen("2345", "", 1), "2345"),
@@ -447,7 +447,7 @@ fn row_58_an_answer_does_not_wait_for_the_rest_of_the_next_request_9_3_2() {
 
 /// A large body with nothing behind it changes hands without a copy: it must be whole, and not be seen again.
 #[test]
-fn bodies_of_all_sizes_come_back_in_the_order_of_their_requests_9_3_2() {
+fn bodies_of_all_sizes_come_back_in_the_order_of_their_requests_rfc9112_9_3_2() {
     let wired = Wired::new(async |ctx: &mut Context| {
         let Context { request, response, .. } = ctx;
         std::mem::swap(&mut request.body, &mut response.body);
@@ -466,14 +466,14 @@ fn bodies_of_all_sizes_come_back_in_the_order_of_their_requests_9_3_2() {
 }
 
 #[test]
-fn row_59_an_idle_connection_is_closed_silently_9_5() {
+fn row_59_an_idle_connection_is_closed_silently_rfc9112_9_5() {
     check(get("/"), &["200 GET /"]);
     check(post("/ignored", "", "12345"), &["200 POST /ignored"]);
     check("", &[]);
 }
 
 #[test]
-fn row_59_a_connection_is_idle_however_much_of_the_last_body_was_read_9_5() {
+fn row_59_a_connection_is_idle_however_much_of_the_last_body_was_read_rfc9112_9_5() {
     let wired = Wired::new(App);
     for path in ["/", "/pulled", "/tasted", "/sipped", "/exact", "/ignored"] {
         let start = wired.now();
@@ -487,7 +487,7 @@ fn row_59_a_connection_is_idle_however_much_of_the_last_body_was_read_9_5() {
 }
 
 #[test]
-fn row_60_a_head_that_stops_half_way_is_answered_408_or_400_9_5() {
+fn row_60_a_head_that_stops_half_way_is_answered_408_or_400_rfc9112_9_5() {
     for part in [
         "G",
         "GET / HTTP/1.1",
@@ -507,7 +507,7 @@ fn row_60_a_head_that_stops_half_way_is_answered_408_or_400_9_5() {
 }
 
 #[test]
-fn nothing_behind_a_refused_request_is_looked_at_9_6() {
+fn nothing_behind_a_refused_request_is_looked_at_rfc9112_9_6() {
     for bad in [
         "GET /\r\n\r\n",
         "\0",
@@ -541,7 +541,7 @@ fn a_refusal_takes_nothing_from_the_request_before_it() {
 }
 
 #[test]
-fn an_answer_arrives_though_the_next_one_fails_9_6() {
+fn an_answer_arrives_though_the_next_one_fails_rfc9112_9_6() {
     let heard = SERVED.ask(get("/1") + &get("/broken") + SMUGGLED);
     let (first, behind) =
         heard.split_at(heard.find("GET /1").expect("the first answer is there") + "GET /1".len());
@@ -551,7 +551,7 @@ fn an_answer_arrives_though_the_next_one_fails_9_6() {
 }
 
 #[test]
-fn a_peer_that_is_still_sending_hears_its_refusal_9_6() {
+fn a_peer_that_is_still_sending_hears_its_refusal_rfc9112_9_6() {
     let mut peer = SERVED.connect();
     peer.say("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10737418240\r\n\r\n");
     for _ in 0..20 {
@@ -565,7 +565,7 @@ fn a_peer_that_is_still_sending_hears_its_refusal_9_6() {
 
 /// Its system throws the answer away if what it sends meets a closed connection.
 #[test]
-fn a_peer_that_said_close_and_still_sends_is_heard_9_6() {
+fn a_peer_that_said_close_and_still_sends_is_heard_rfc9112_9_6() {
     for (asked, more) in [
         ("POST /ignored HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: 5\r\n\r\n", "hello"),
         ("GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\nGET /", " HTTP/1.1"),
@@ -587,7 +587,7 @@ fn a_peer_that_said_close_and_still_sends_is_heard_9_6() {
 }
 
 #[test]
-fn a_peer_that_has_ended_its_side_is_answered_9_6() {
+fn a_peer_that_has_ended_its_side_is_answered_rfc9112_9_6() {
     for path in ["/", "/slow", "/written", "/unsized"] {
         let mut peer = SERVED.connect();
         peer.say(get(path));
@@ -598,7 +598,7 @@ fn a_peer_that_has_ended_its_side_is_answered_9_6() {
 }
 
 #[test]
-fn an_idle_connection_closes_as_soon_as_its_peer_ends_9_5() {
+fn an_idle_connection_closes_as_soon_as_its_peer_ends_rfc9112_9_5() {
     let mut peer = SERVED.connect();
     peer.say(get("/"));
     assert!(peer.hear().ends_with("GET /"));
@@ -607,7 +607,7 @@ fn an_idle_connection_closes_as_soon_as_its_peer_ends_9_5() {
 }
 
 #[test]
-fn an_upgrade_that_nobody_wants_is_ignored_9110_7_8() {
+fn an_upgrade_that_nobody_wants_is_ignored_rfc9110_7_8() {
     for lines in [
         "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
         "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__",
@@ -625,14 +625,14 @@ fn an_upgrade_that_nobody_wants_is_ignored_9110_7_8() {
 }
 
 #[test]
-fn bytes_behind_connect_are_never_a_request_9110_9_3_6() {
+fn bytes_behind_connect_are_never_a_request_rfc9110_9_3_6() {
     // The peer may think that its tunnel is open, and send through it what somebody else wants to smuggle.
     check(format!("CONNECT h:1 HTTP/1.1\r\nHost: h:1\r\n\r\n{SMUGGLED}"), &["200 CONNECT close"]);
 }
 
 /// The peer was once told that the protocol changes, or that its tunnel is open, and then it was sent an answer.
 #[test]
-fn a_connection_that_was_handed_to_nobody_is_closed_9110_7_8() {
+fn a_connection_that_was_handed_to_nobody_is_closed_rfc9110_7_8() {
     let hands_over = async |ctx: &mut Context| {
         let second = Duration::from_secs(1);
         let given_up = match ctx.request.method() {

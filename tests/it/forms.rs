@@ -51,7 +51,7 @@ fn a_form_is_read_however_its_packets_are_cut() {
 }
 
 #[test]
-fn other_content_is_415_9110_15_5_16() {
+fn other_content_is_415_rfc9110_15_5_16() {
     for fields in [
         "",
         "Content-Type:\r\n",
@@ -74,7 +74,7 @@ fn other_content_is_415_9110_15_5_16() {
 }
 
 #[test]
-fn a_malformed_form_is_400_9110_15_5_1() {
+fn a_malformed_form_is_400_rfc9110_15_5_1() {
     check(FORM, b"a=\xff", 400, "Bad Request");
     for page in ["", "x", "%2B5", "+5", "-1", "4294967296", "1.0", "0x1"] {
         check(FORM, format!("page={page}&page=1"), 400, "Bad Request");

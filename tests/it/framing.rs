@@ -158,7 +158,7 @@ fn chunked(body: impl AsRef<[u8]>) -> Vec<u8> {
 }
 
 #[test]
-fn a_length_is_one_decimal_number_6_3() {
+fn a_length_is_one_decimal_number_rfc9112_6_3() {
     served(post("Content-Length: 5"), "POST / 12345");
     served(post("content-LENGTH:\t5 \t"), "POST / 12345");
     served(post("Content-Length: 00005"), "POST / 12345");
@@ -172,7 +172,7 @@ fn a_length_is_one_decimal_number_6_3() {
 }
 
 #[test]
-fn row_25_a_second_content_length_is_refused_6_3() {
+fn row_25_a_second_content_length_is_refused_rfc9112_6_3() {
     for second in [
         "Content-Length: 5",
         "Content-Length: 6",
@@ -190,7 +190,7 @@ fn row_25_a_second_content_length_is_refused_6_3() {
 }
 
 #[test]
-fn row_26_and_27_a_length_is_digits_that_fit_63_bits_8_6() {
+fn row_26_and_27_a_length_is_digits_that_fit_63_bits_rfc9110_8_6() {
     for length in [
         "+5", "-1", "-0", "0x5", "5h", "", "1nope", "5.0", "5e0", "\"5\"", "1_0", "5\u{a0}", "５", "٥", "²",
         "'5'", "5L", "infinity",
@@ -217,7 +217,7 @@ fn row_26_and_27_a_length_is_digits_that_fit_63_bits_8_6() {
 }
 
 #[test]
-fn row_28_a_coding_beside_a_length_is_refused_6_3() {
+fn row_28_a_coding_beside_a_length_is_refused_rfc9112_6_3() {
     for length in ["5", "0", "nope", "", "5, 5"] {
         for coding in ["chunked", "Chunked", "identity", "gzip, chunked", "", "x"] {
             let (length, coding) =
@@ -241,7 +241,7 @@ fn check_head(wire: &str) {
 }
 
 #[test]
-fn row_29_and_30_chunked_is_the_only_coding_and_stands_once_6_1() {
+fn row_29_and_30_chunked_is_the_only_coding_and_stands_once_rfc9112_6_1() {
     let body = "5\r\n12345\r\n0\r\n\r\n";
     let with =
         |coding: &str| format!("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding:{coding}\r\n\r\n{body}");
@@ -298,7 +298,7 @@ fn row_29_and_30_chunked_is_the_only_coding_and_stands_once_6_1() {
 }
 
 #[test]
-fn row_29_a_second_transfer_encoding_is_refused_6_1() {
+fn row_29_a_second_transfer_encoding_is_refused_rfc9112_6_1() {
     for second in ["chunked", "identity", "", "gzip", "x"] {
         let (first, second) = ("Transfer-Encoding: chunked", format!("transfer-encoding: {second}"));
         for lines in [
@@ -312,7 +312,7 @@ fn row_29_a_second_transfer_encoding_is_refused_6_1() {
 }
 
 #[test]
-fn row_31_a_transfer_encoding_in_http_1_0_is_refused_6_1() {
+fn row_31_a_transfer_encoding_in_http_1_0_is_refused_rfc9112_6_1() {
     for lines in [
         "Transfer-Encoding: chunked",
         "Transfer-Encoding: identity",
@@ -324,7 +324,7 @@ fn row_31_a_transfer_encoding_in_http_1_0_is_refused_6_1() {
 }
 
 #[test]
-fn row_32_framing_fields_are_found_in_any_case_5_1() {
+fn row_32_framing_fields_are_found_in_any_case_rfc9112_5_1() {
     for name in ["transfer-encoding", "TRANSFER-ENCODING", "tRaNsFeR-eNcOdInG"] {
         served(
             format!("POST / HTTP/1.1\r\nHost: a\r\n{name}: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n"),
@@ -347,7 +347,7 @@ fn row_32_framing_fields_are_found_in_any_case_5_1() {
 }
 
 #[test]
-fn row_33_a_body_that_is_cut_short_is_never_taken_for_whole_6_3() {
+fn row_33_a_body_that_is_cut_short_is_never_taken_for_whole_rfc9112_6_3() {
     cut_short("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n123");
     cut_short("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n");
     cut_short("POST / HTTP/1.0\r\nContent-Length: 5\r\n\r\n123");
@@ -369,7 +369,7 @@ fn row_33_a_body_that_is_cut_short_is_never_taken_for_whole_6_3() {
 }
 
 #[test]
-fn row_34_and_40_a_body_above_the_limit_is_refused_9110_15_5_14() {
+fn row_34_and_40_a_body_above_the_limit_is_refused_rfc9110_15_5_14() {
     let small = |server: Server| server.limits(Limits { body_max: 10, ..Limits::default() });
     let head = "POST / HTTP/1.1\r\nHost: a\r\n";
     for way in [Way::Buffered, Way::BufferedLater] {
@@ -394,7 +394,7 @@ fn row_34_and_40_a_body_above_the_limit_is_refused_9110_15_5_14() {
 
 /// It was once refused only when it was complete, and the peer waited for an answer that did not come.
 #[test]
-fn a_chunk_above_the_limit_is_refused_when_it_is_announced_9110_15_5_14() {
+fn a_chunk_above_the_limit_is_refused_when_it_is_announced_rfc9110_15_5_14() {
     for way in [Way::Buffered, Way::BufferedLater] {
         let wired = Wired::new(way);
         for (expectation, said) in [("", ""), ("Expect: 100-continue\r\n", "HTTP/1.1 100 Continue\r\n\r\n")] {
@@ -440,7 +440,7 @@ fn row_35_memory_grows_with_the_bytes_that_came_and_not_with_those_announced() {
 }
 
 #[test]
-fn row_36_a_chunk_size_may_have_zeros_and_extensions_7_1() {
+fn row_36_a_chunk_size_may_have_zeros_and_extensions_rfc9112_7_1() {
     for size in
         ["3", "03", "0000000000000003", "3;a", "3;a=b", "3;a=\"b\"", "3 ;a", "3\t; a = b", "3;a;b;c=\"\\\"\""]
     {
@@ -451,7 +451,7 @@ fn row_36_a_chunk_size_may_have_zeros_and_extensions_7_1() {
 }
 
 #[test]
-fn row_36_and_37_a_chunk_size_is_hex_digits_only_7_1() {
+fn row_36_and_37_a_chunk_size_is_hex_digits_only_rfc9112_7_1() {
     for size in [
         "3 ", "3\t", " 3", "\t3", "0x3", "0X3", "+3", "-3", "-0", "3g", "", "_3", "3_", "3.0", "3,3", "3 3",
         "\"3\"", "h", "3\0", "\x003", "3h", "x3", "３", "3\u{a0}", "3\n", "\n3", "3\r", "\r3", "3;a\nb",
@@ -465,7 +465,7 @@ fn row_36_and_37_a_chunk_size_is_hex_digits_only_7_1() {
 }
 
 #[test]
-fn row_37_a_malformed_extension_is_refused_7_1_1() {
+fn row_37_a_malformed_extension_is_refused_rfc9112_7_1_1() {
     for extension in [
         ";",
         ";;",
@@ -499,7 +499,7 @@ fn row_37_a_malformed_extension_is_refused_7_1_1() {
 }
 
 #[test]
-fn row_38_a_chunk_size_does_not_wrap_7_1() {
+fn row_38_a_chunk_size_does_not_wrap_rfc9112_7_1() {
     for size in [
         "00000000000000003",
         "10000000000000003",
@@ -524,7 +524,7 @@ fn row_38_a_chunk_size_does_not_wrap_7_1() {
 }
 
 #[test]
-fn row_39_the_data_of_a_chunk_ends_with_crlf_7_1() {
+fn row_39_the_data_of_a_chunk_ends_with_crlf_rfc9112_7_1() {
     for end in ["", "X", "X\r\n", "\n", "\r", "\rX", "\r\r\n", "\n\r\n", " \r\n", "\0\r\n", "\r\n\n"] {
         refused(chunked(format!("3\r\nabc{end}0\r\n\r\n")), 400);
     }
@@ -534,7 +534,7 @@ fn row_39_the_data_of_a_chunk_ends_with_crlf_7_1() {
 }
 
 #[test]
-fn row_41_extensions_have_a_bound_7_1_1() {
+fn row_41_extensions_have_a_bound_rfc9112_7_1_1() {
     refused(chunked(format!("3;{}\r\nabc\r\n0\r\n\r\n", "a".repeat(5_000))), 400);
     refused(chunked(format!("3;a=\"{}\"\r\nabc\r\n0\r\n\r\n", "a".repeat(5_000))), 400);
     refused(chunked(format!("{}0\r\n\r\n", format!("1;{}\r\nx\r\n", "a".repeat(4_000)).repeat(5))), 400);
@@ -546,7 +546,7 @@ fn row_41_extensions_have_a_bound_7_1_1() {
 }
 
 #[test]
-fn row_42_the_last_chunk_has_the_size_zero_7_1() {
+fn row_42_the_last_chunk_has_the_size_zero_rfc9112_7_1() {
     for last in ["0", "00", "000", "0000000000000000", "0;a", "0;a=\"b\"", "0 ;a"] {
         served(chunked(format!("3\r\nabc\r\n{last}\r\n\r\n")), "POST / abc");
         served(chunked(format!("{last}\r\n\r\n")), "POST / ");
@@ -562,7 +562,7 @@ fn row_42_the_last_chunk_has_the_size_zero_7_1() {
 }
 
 #[test]
-fn row_43_trailers_that_frame_or_route_are_refused_9110_6_5_1() {
+fn row_43_trailers_that_frame_or_route_are_refused_rfc9110_6_5_1() {
     served(chunked("3\r\nabc\r\n0\r\nX-Sum: 1\r\ny:\r\n\r\n"), "POST / abc X-Sum=1 y=");
     for name in [
         "Content-Length",
@@ -605,7 +605,7 @@ fn row_43_trailers_that_frame_or_route_are_refused_9110_6_5_1() {
 }
 
 #[test]
-fn row_44_malformed_trailers_are_refused_7_1_2() {
+fn row_44_malformed_trailers_are_refused_rfc9112_7_1_2() {
     for line in [
         "a: \0",
         "a: b\rc",
@@ -634,7 +634,7 @@ fn row_44_malformed_trailers_are_refused_7_1_2() {
 }
 
 #[test]
-fn row_45_a_trailer_section_above_its_limits_is_431_9110_5_4() {
+fn row_45_a_trailer_section_above_its_limits_is_431_rfc9110_5_4() {
     served(chunked(format!("0\r\n{}\r\n", "a:\r\n".repeat(64))), &format!("POST / {}", " a=".repeat(64)));
     refused(chunked(format!("0\r\n{}\r\n", "a:\r\n".repeat(65))), 431);
     for endless in ["a: b\r\n", "a", "a: b\r\nb:   "] {
@@ -645,7 +645,7 @@ fn row_45_a_trailer_section_above_its_limits_is_431_9110_5_4() {
 }
 
 #[test]
-fn row_46_one_message_ends_where_the_next_begins_9_3_2() {
+fn row_46_one_message_ends_where_the_next_begins_rfc9112_9_3_2() {
     let first = chunked("3\r\nabc\r\n0\r\nX-Sum: 1\r\n\r\n");
     let second = chunked("2\r\nde\r\n0\r\n\r\n");
     let third = post("Content-Length: 5");
@@ -659,7 +659,7 @@ fn row_46_one_message_ends_where_the_next_begins_9_3_2() {
 }
 
 #[test]
-fn a_body_that_failed_fails_again_however_often_it_is_read_7_1() {
+fn a_body_that_failed_fails_again_however_often_it_is_read_rfc9112_7_1() {
     let stubborn = with_plan(
         |_| BodyPlan::Stream,
         async |ctx: &mut Context| {
@@ -686,7 +686,7 @@ fn a_body_that_failed_fails_again_however_often_it_is_read_7_1() {
 }
 
 #[test]
-fn refused_trailers_are_not_shown_7_1_2() {
+fn refused_trailers_are_not_shown_rfc9112_7_1_2() {
     let curious = with_plan(
         |_| BodyPlan::Stream,
         async |ctx: &mut Context| {

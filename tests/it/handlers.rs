@@ -94,7 +94,7 @@ mod errors {
     }
 
     #[test]
-    fn a_1xx_status_is_answered_500_15_2() {
+    fn a_1xx_status_is_answered_500_rfc9110_15_2() {
         for code in [100, 101, 102, 103, 199] {
             let refusals = Refusals::default();
             let set = move |ctx: &mut Context| {
@@ -206,7 +206,7 @@ mod bodies_that_fail {
     }
 
     #[test]
-    fn a_body_that_is_cut_short_is_400_8() {
+    fn a_body_that_is_cut_short_is_400_rfc9112_8() {
         check("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\n", 400);
         check("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nhel", 400);
         check("POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n", 400);
@@ -215,7 +215,7 @@ mod bodies_that_fail {
     }
 
     #[test]
-    fn a_malformed_body_is_400_and_nothing_behind_it_is_parsed_7_1() {
+    fn a_malformed_body_is_400_and_nothing_behind_it_is_parsed_rfc9112_7_1() {
         for body in
             ["x\r\n", "5\r\nhelloworld", "5\nhello", "+5\r\nhello\r\n0\r\n\r\n", "0\r\nhost: a\r\n\r\n"]
         {
@@ -1109,7 +1109,7 @@ mod informational {
     }
 
     #[test]
-    fn hints_come_right_before_their_own_answer_15_2() {
+    fn hints_come_right_before_their_own_answer_rfc9110_15_2() {
         let served = Served::new(hinting);
         let asked = get("/") + &get("/hints") + &get("/") + &get("/hints");
         assert_eq!(undated(&served.ask(asked)), format!("{BARE}{HINTED}{BARE}{HINTED}"));
@@ -1131,7 +1131,7 @@ mod informational {
     }
 
     #[test]
-    fn http_1_0_is_sent_no_hints_15_2() {
+    fn http_1_0_is_sent_no_hints_rfc9110_15_2() {
         let heard = Served::new(hinting).ask("GET /hints HTTP/1.0\r\n\r\n");
         assert_eq!(undated(&heard), BARE.replace("4\r\n", "4\r\nconnection: close\r\n"));
     }

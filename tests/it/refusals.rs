@@ -127,7 +127,7 @@ fn a_refusal_names_its_request() {
 
 /// Who is refused should send no more. That it complies was once reported.
 #[test]
-fn a_peer_that_stops_sending_when_it_is_refused_is_not_reported_9112_9_5() {
+fn a_peer_that_stops_sending_when_it_is_refused_is_not_reported_rfc9112_9_5() {
     let told = Told::default();
     let wired = Wired::with(|server| told.by(server), with_plan(|_| BodyPlan::Stream, app));
     let chunked = "transfer-encoding: chunked\r\n";

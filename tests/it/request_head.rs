@@ -94,7 +94,7 @@ fn targets_refused<T: AsRef<[u8]>>(targets: &[T]) {
 }
 
 #[test]
-fn row_1_to_4_host_is_required_exactly_once_3_2() {
+fn row_1_to_4_host_is_required_exactly_once_rfc9112_3_2() {
     refused("GET / HTTP/1.1\r\n\r\n", 400);
     refused("GET / HTTP/1.1\r\nX-Host: a\r\nHost_: a\r\n\r\n", 400);
     refused("GET http://a/ HTTP/1.1\r\n\r\n", 400);
@@ -112,7 +112,7 @@ fn row_1_to_4_host_is_required_exactly_once_3_2() {
 }
 
 #[test]
-fn a_host_that_is_no_authority_is_refused_3_2() {
+fn a_host_that_is_no_authority_is_refused_rfc9112_3_2() {
     for host in [
         "a",
         "a:80",
@@ -174,7 +174,7 @@ fn a_host_that_is_no_authority_is_refused_3_2() {
 }
 
 #[test]
-fn row_5_and_6_exactly_one_space_parts_the_request_line_3() {
+fn row_5_and_6_exactly_one_space_parts_the_request_line_rfc9112_3() {
     lines_refused(
         &[
             "GET  /foo HTTP/1.1",
@@ -205,7 +205,7 @@ fn row_5_and_6_exactly_one_space_parts_the_request_line_3() {
 }
 
 #[test]
-fn row_7_a_method_is_a_token_and_case_counts_9110_9_1() {
+fn row_7_a_method_is_a_token_and_case_counts_rfc9110_9_1() {
     for method in [
         "G(ET", "G\"ET", "GET:", "G,ET", "G/ET", "G;ET", "G=ET", "G?ET", "G@ET", "[GET]", "G\\ET", "{GET}",
         "<GET>", "G\0ET", "G\x7fET", "G\x01ET", "GÉT", "G\rET", "\x1b[2J",
@@ -225,7 +225,7 @@ fn head_or(method: &str) -> String {
 }
 
 #[test]
-fn row_8_and_9_other_and_malformed_versions_are_refused_2_3() {
+fn row_8_and_9_other_and_malformed_versions_are_refused_rfc9112_2_3() {
     for version in ["2.0", "3.7", "0.9", "2.1", "9.9", "0.0"] {
         lines_refused(&[format!("GET / HTTP/{version}")], 505);
     }
@@ -289,7 +289,7 @@ fn row_8_and_9_other_and_malformed_versions_are_refused_2_3() {
 }
 
 #[test]
-fn row_10_a_target_has_the_form_its_method_asks_for_3_2() {
+fn row_10_a_target_has_the_form_its_method_asks_for_rfc9112_3_2() {
     targets_refused(&[
         "foo", "foo/bar", "*", "?a", "./a", "../a", "\\", "\\\\a\\b", "a:80", ":80/", "h:443", "http:a",
         "http:/a", "http://", "http//a", "://a/", "ftp://a/", "ws://a/",
@@ -308,7 +308,7 @@ fn row_10_a_target_has_the_form_its_method_asks_for_3_2() {
 }
 
 #[test]
-fn row_10_connect_needs_a_plan_and_a_port_9110_9_3_6() {
+fn row_10_connect_needs_a_plan_and_a_port_rfc9110_9_3_6() {
     for target in ["h:443", "[::1]:443", "h:1"] {
         refused(format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n"), 501);
         refused(format!("CONNECT {target} HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbody"), 501);
@@ -323,7 +323,7 @@ fn row_10_connect_needs_a_plan_and_a_port_9110_9_3_6() {
 
 /// `it/targets.rs` has a row for each octet in each part.
 #[test]
-fn row_11_bytes_that_no_target_may_hold_are_refused_3_2() {
+fn row_11_bytes_that_no_target_may_hold_are_refused_rfc9112_3_2() {
     for byte in (0..=u8::MAX).filter(|byte| !byte.is_ascii_graphic() || b"#\\".contains(byte)) {
         targets_refused(&[&[b'/', byte, b'b']]);
     }
@@ -344,7 +344,7 @@ fn row_11_bytes_that_no_target_may_hold_are_refused_3_2() {
 }
 
 #[test]
-fn row_12_an_absolute_target_needs_a_good_authority_9110_4_2() {
+fn row_12_an_absolute_target_needs_a_good_authority_rfc9110_4_2() {
     for authority in [
         "a:1:2",
         "[::1",
@@ -373,7 +373,7 @@ fn row_12_an_absolute_target_needs_a_good_authority_9110_4_2() {
 }
 
 #[test]
-fn row_13_an_absolute_target_wins_over_host_3_2_2() {
+fn row_13_an_absolute_target_wins_over_host_rfc9112_3_2_2() {
     served("GET http://t:1/p?q HTTP/1.1\r\nHost: h\r\n\r\n", "GET t:1 /p?q");
     served("GET HTTP://t HTTP/1.1\r\nHost: h:80\r\n\r\n", "GET t /");
     served("GET https://t?q HTTP/1.1\r\nHost: h\r\n\r\n", "GET t /?q");
@@ -388,7 +388,7 @@ fn row_13_an_absolute_target_wins_over_host_3_2_2() {
 }
 
 #[test]
-fn row_14_and_15_blanks_before_a_name_or_a_colon_are_refused_5_1() {
+fn row_14_and_15_blanks_before_a_name_or_a_colon_are_refused_rfc9112_5_1() {
     fields_refused(&[
         " foo: bar",
         "\tfoo: bar",
@@ -416,7 +416,7 @@ fn row_14_and_15_blanks_before_a_name_or_a_colon_are_refused_5_1() {
 }
 
 #[test]
-fn row_16_and_20_a_name_is_a_token_5_1() {
+fn row_16_and_20_a_name_is_a_token_rfc9112_5_1() {
     fields_refused(&[": x", ":", "::", "no colon", "nocolon", "X", "=", "X=y", "GET / HTTP/1.1", "\0", "é"]);
     let no_tchars =
         (0..=u8::MAX).filter(|byte| !byte.is_ascii_graphic() || b"\"(),/;<=>?@[\\]{}".contains(byte));
@@ -433,7 +433,7 @@ fn row_16_and_20_a_name_is_a_token_5_1() {
 }
 
 #[test]
-fn row_17_controls_in_a_value_are_refused_9110_5_5() {
+fn row_17_controls_in_a_value_are_refused_rfc9110_5_5() {
     for byte in (0..=u8::MAX).filter(|byte| *byte != b'\t' && byte.is_ascii_control()) {
         fields_refused(&[[b"X: a", &[byte][..], b"b"].concat(), [b"X: ", &[byte][..]].concat()]);
     }
@@ -444,7 +444,7 @@ fn row_17_controls_in_a_value_are_refused_9110_5_5() {
 }
 
 #[test]
-fn blanks_around_a_value_are_not_part_of_it_5_1() {
+fn blanks_around_a_value_are_not_part_of_it_rfc9112_5_1() {
     for blanks in ["", " ", "\t", "  \t "] {
         served(
             format!("GET / HTTP/1.1\r\nHost:{blanks}a{blanks}\r\nX:{blanks}y{blanks}\r\n\r\n"),
@@ -456,7 +456,7 @@ fn blanks_around_a_value_are_not_part_of_it_5_1() {
 }
 
 #[test]
-fn row_18_folded_lines_are_refused_5_2() {
+fn row_18_folded_lines_are_refused_rfc9112_5_2() {
     fields_refused(&[
         "Foo: a\r\n b",
         "Foo: a\r\n\tb",
@@ -475,7 +475,7 @@ fn row_18_folded_lines_are_refused_5_2() {
 }
 
 #[test]
-fn row_19_lines_end_with_cr_and_lf_2_2() {
+fn row_19_lines_end_with_cr_and_lf_rfc9112_2_2() {
     for head in [
         "GET / HTTP/1.1\nHost: a\n\n",
         "GET / HTTP/1.1\nHost: a\r\n\r\n",
@@ -503,7 +503,7 @@ fn row_19_lines_end_with_cr_and_lf_2_2() {
 }
 
 #[test]
-fn row_19_a_lone_lf_in_a_large_head_is_refused_at_once_2_2() {
+fn row_19_a_lone_lf_in_a_large_head_is_refused_at_once_rfc9112_2_2() {
     let large = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}", "x".repeat(6_000));
     let wired = Wired::new(tell);
     for end in ["\n\n", "\nY: z", "\n\r\n"] {
@@ -526,7 +526,7 @@ fn a_large_head_that_outgrows_its_limit_is_refused_at_once_rfc6585_5() {
 }
 
 #[test]
-fn a_large_head_is_read_whole_9110_5_4() {
+fn a_large_head_is_read_whole_rfc9110_5_4() {
     let head = |line: usize, fields: usize, value: usize| {
         let fields = (1..fields).map(|_| format!("X: {}\r\n", "v".repeat(value))).collect::<String>();
         format!("GET /{} HTTP/1.1\r\nHost: a\r\n{fields}\r\n", "p".repeat(line))
@@ -536,7 +536,7 @@ fn a_large_head_is_read_whole_9110_5_4() {
 }
 
 #[test]
-fn row_23_and_24_one_empty_line_may_come_first_2_2() {
+fn row_23_and_24_one_empty_line_may_come_first_rfc9112_2_2() {
     let post = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi";
     let get = "GET /2 HTTP/1.1\r\nHost: b\r\n\r\n";
     let saw = "POST a / Content-Length=2";
@@ -552,7 +552,7 @@ fn row_23_and_24_one_empty_line_may_come_first_2_2() {
 
 /// A refusal of HEAD once had content.
 #[test]
-fn a_refused_head_request_is_answered_without_content_9110_9_3_2() {
+fn a_refused_head_request_is_answered_without_content_rfc9110_9_3_2() {
     for (head, expected) in [
         ("HEAD / HTTP/1.1\r\n\r\n".to_owned(), 400),
         ("HEAD / HTTP/1.1\r\nHost: a\r\nhost: a\r\n\r\n".into(), 400),
@@ -592,7 +592,7 @@ fn a_refused_head_request_is_answered_without_content_9110_9_3_2() {
 
 /// A large head is not parsed again for each piece of it that comes, but a fault in a late piece counts all the same.
 #[test]
-fn a_late_fault_in_a_large_head_is_found_without_waiting_for_more_2_2() {
+fn a_late_fault_in_a_large_head_is_found_without_waiting_for_more_rfc9112_2_2() {
     let begun = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}", "x".repeat(5000));
     let fields = "\r\na:".repeat(128);
     for (late, when_it_ends, when_it_waits) in [
@@ -614,7 +614,7 @@ fn a_late_fault_in_a_large_head_is_found_without_waiting_for_more_2_2() {
 }
 
 #[test]
-fn bytes_of_other_protocols_are_refused_2_2() {
+fn bytes_of_other_protocols_are_refused_rfc9112_2_2() {
     refused(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400);
     refused(b"\0\0\0\0\0\0\0\0", 400);
     refused(b"\x80\x2e\x01\x03\x01\r\n\r\n", 400);

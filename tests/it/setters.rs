@@ -42,7 +42,7 @@ const NO_TOKENS: [&str; 14] =
     ["", " ", "a b", "a ", " a", "a:", ":", "a\r\nInjected: 1", "a\n", "a\0", "a\t", "a\x7f", "é", "a(b)"];
 
 #[test]
-fn row_61_no_value_adds_a_line_9110_5_5() {
+fn row_61_no_value_adds_a_line_rfc9110_5_5() {
     for value in INJECTIONS {
         let (mut headers, mut response) = (Headers::new(), Response::new());
         assert!(matches!(headers.set("x", value), Err(InvalidField::Value(_))), "{value:?}");
@@ -70,7 +70,7 @@ fn row_61_no_value_adds_a_line_9110_5_5() {
 }
 
 #[test]
-fn row_61_a_name_is_a_token_9110_5_1() {
+fn row_61_a_name_is_a_token_rfc9110_5_1() {
     for name in NO_TOKENS {
         let mut headers = Headers::new();
         assert!(matches!(headers.set(name, "x"), Err(InvalidField::Name(_))), "{name:?}");
@@ -81,7 +81,7 @@ fn row_61_a_name_is_a_token_9110_5_1() {
 }
 
 #[test]
-fn row_61_no_method_or_url_adds_a_line_9112_3() {
+fn row_61_no_method_or_url_adds_a_line_rfc9112_3() {
     for method in NO_TOKENS {
         assert!(Request::new(method, "/").is_err() && method.parse::<Method>().is_err(), "{method:?}");
     }
@@ -107,7 +107,7 @@ fn row_61_no_method_or_url_adds_a_line_9112_3() {
 
 #[test]
 #[should_panic(expected = "can stand in a field")]
-fn row_61_no_server_name_adds_a_line_9110_10_2_4() {
+fn row_61_no_server_name_adds_a_line_rfc9110_10_2_4() {
     let _ = Server::new().name("a\r\nInjected: 1");
 }
 
@@ -195,7 +195,7 @@ fn row_63_large_heads_leave_whole() {
 }
 
 #[test]
-fn framing_is_computed_whatever_was_set_9112_6() {
+fn framing_is_computed_whatever_was_set_rfc9112_6() {
     for (name, value) in [
         ("content-length", "5"),
         ("Content-Length", "0"),
@@ -230,7 +230,7 @@ fn framing_is_computed_whatever_was_set_9112_6() {
 /// Whether the connection persists is computed, not set. But a handler that names protocols in `upgrade`, as with a
 /// 426, needs the option for this hop.
 #[test]
-fn connection_options_stand_beside_the_computed_ones_9110_7_6_1() {
+fn connection_options_stand_beside_the_computed_ones_rfc9110_7_6_1() {
     let check = |upgrade: &'static str, set: &'static [&'static str], to_1_1: &str, to_1_0: &str| {
         let refusing = move |ctx: &mut Context| {
             ctx.response.status = Status::UPGRADE_REQUIRED;
@@ -275,7 +275,7 @@ fn connection_options_stand_beside_the_computed_ones_9110_7_6_1() {
 }
 
 #[test]
-fn a_status_without_content_has_none_whatever_was_set_9110_6_4_1() {
+fn a_status_without_content_has_none_whatever_was_set_rfc9110_6_4_1() {
     let none = "content-length: 0\r\n";
     for (code, line, framing) in
         [(204, "204 No Content", ""), (205, "205 Reset Content", none), (304, "304 Not Modified", "")]
@@ -303,7 +303,7 @@ fn a_status_without_content_has_none_whatever_was_set_9110_6_4_1() {
 }
 
 #[test]
-fn a_status_is_sent_with_its_reason_or_none_9112_4() {
+fn a_status_is_sent_with_its_reason_or_none_rfc9112_4() {
     for (code, line) in [(200, "200 OK"), (299, "299 "), (404, "404 Not Found"), (599, "599 ")] {
         let told = move |ctx: &mut Context| {
             ctx.response.status = Status::new(code).expect("it is one");
@@ -317,7 +317,7 @@ fn a_status_is_sent_with_its_reason_or_none_9112_4() {
 }
 
 #[test]
-fn a_date_that_the_handler_sets_is_the_only_one_9110_6_6_1() {
+fn a_date_that_the_handler_sets_is_the_only_one_rfc9110_6_6_1() {
     let dated = |ctx: &mut Context| Ok(ctx.response.headers.set_date("Date", SystemTime::UNIX_EPOCH)?);
     let heard = Wired::new(dated).ask_cut(GET, Then::Waits);
     assert_eq!(heard, "HTTP/1.1 200 OK\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\ncontent-length: 0\r\n\r\n");
@@ -336,7 +336,7 @@ async fn while_it_is(second: u64) {
 
 /// The date once stood still while the server waited, where nothing else reads the clock.
 #[test]
-fn the_date_is_the_time_of_the_answer_9110_6_6_1() {
+fn the_date_is_the_time_of_the_answer_rfc9110_6_6_1() {
     let start = seconds();
     let waits = async move |ctx: &mut Context| match ctx.request.path() {
         "/wait" => while_it_is(start).await,
@@ -373,7 +373,7 @@ fn the_date_is_the_time_of_the_answer_9110_6_6_1() {
 }
 
 #[test]
-fn the_server_is_named_only_if_it_has_a_name_9110_10_2_4() {
+fn the_server_is_named_only_if_it_has_a_name_rfc9110_10_2_4() {
     let quiet = |_: &mut Context| {};
     let named = |server: Server| server.name("core/1 (test)");
     let heard = Wired::with(named, quiet).ask_cut([GET, "GET\r\n\r\n"].concat(), Then::Waits);

@@ -129,13 +129,13 @@ mod reading {
     }
 
     #[test]
-    fn a_body_of_known_length_is_read_6_2() {
+    fn a_body_of_known_length_is_read_rfc9112_6_2() {
         check(&sized("hello, world"), "hello, world", "");
         check(&sized(""), "", "");
     }
 
     #[test]
-    fn a_body_in_chunks_is_read_with_its_trailers_7_1() {
+    fn a_body_in_chunks_is_read_with_its_trailers_rfc9112_7_1() {
         check(&chunked("5\r\nhello\r\n7;a=b\r\n, world\r\n0\r\n\r\n"), "hello, world", "");
         check(&chunked("1\r\nh\r\n1\r\ni\r\n0\r\nx-sum: 7\r\n\r\n"), "hi", "7");
         check(&chunked("0\r\n\r\n"), "", "");
@@ -143,7 +143,7 @@ mod reading {
     }
 
     #[test]
-    fn a_request_without_framing_has_no_body_6_3() {
+    fn a_request_without_framing_has_no_body_rfc9112_6_3() {
         check("POST / HTTP/1.1\r\nhost: a\r\n\r\n", "", "");
     }
 
@@ -253,21 +253,21 @@ mod writing {
     const HEAD: &str = "HEAD / HTTP/1.1\r\nhost: a\r\n\r\n";
 
     #[test]
-    fn content_of_unknown_length_is_sent_in_chunks_7_1() {
+    fn content_of_unknown_length_is_sent_in_chunks_rfc9112_7_1() {
         let answer = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
         check(GET, Status::OK, None, answer);
         check(&GET.repeat(3), Status::OK, None, &answer.repeat(3));
     }
 
     #[test]
-    fn content_of_known_length_is_sent_as_it_is_6_2() {
+    fn content_of_known_length_is_sent_as_it_is_rfc9112_6_2() {
         let answer = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello";
         check(GET, Status::OK, Some(5), answer);
         check(&GET.repeat(3), Status::OK, Some(5), &answer.repeat(3));
     }
 
     #[test]
-    fn http_1_0_is_sent_a_length_or_else_closed_6_3() {
+    fn http_1_0_is_sent_a_length_or_else_closed_rfc9112_6_3() {
         let kept = "GET / HTTP/1.0\r\nconnection: keep-alive\r\n\r\n";
         let until_close = "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nhello";
         let with_length = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\nconnection: keep-alive\r\n\r\nhello";
@@ -277,7 +277,7 @@ mod writing {
     }
 
     #[test]
-    fn head_is_answered_without_a_body_9110_9_3_2() {
+    fn head_is_answered_without_a_body_rfc9110_9_3_2() {
         let chunked = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
         let with_length = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n";
         check(&HEAD.repeat(2), Status::OK, None, &chunked.repeat(2));
@@ -291,7 +291,7 @@ mod writing {
     }
 
     #[test]
-    fn a_status_without_content_is_sent_none_6_3() {
+    fn a_status_without_content_is_sent_none_rfc9112_6_3() {
         for asked in [GET, HEAD] {
             for len in [None, Some(5)] {
                 let answer = "HTTP/1.1 204 No Content\r\n\r\n";
@@ -434,7 +434,7 @@ mod failing {
     }
 
     #[test]
-    fn row_65_a_source_that_fails_cuts_the_answer_9112_8() {
+    fn row_65_a_source_that_fails_cuts_the_answer_rfc9112_8() {
         check_source(&[], End::Failure, None, SOURCE);
         check_source(&["half"], End::Failure, None, SOURCE);
         check_source(&["half"], End::Failure, Some(5), SOURCE);
@@ -443,7 +443,7 @@ mod failing {
     }
 
     #[test]
-    fn row_66_a_source_of_another_length_than_announced_cuts_the_answer_9112_8() {
+    fn row_66_a_source_of_another_length_than_announced_cuts_the_answer_rfc9112_8() {
         check_source(&["half"], End::Good, Some(5), LENGTH);
         check_source(&["half"], End::Good, Some(u64::MAX), LENGTH);
         check_source(&[], End::Good, Some(1), LENGTH);
@@ -498,7 +498,7 @@ mod failing {
     }
 
     #[test]
-    fn row_66_a_writer_that_writes_less_or_more_than_announced_cuts_the_answer_9112_8() {
+    fn row_66_a_writer_that_writes_less_or_more_than_announced_cuts_the_answer_rfc9112_8() {
         let failed = format!("the handler failed: {LENGTH}");
         check(async |ctx: &mut Context| write(ctx, &["half"], true).await, &failed);
         check(async |ctx: &mut Context| write(ctx, &[], true).await, &failed);
@@ -1005,7 +1005,7 @@ mod upgrade {
     }
 
     #[test]
-    fn a_peer_that_did_not_ask_is_told_the_protocol_9110_15_5_22() {
+    fn a_peer_that_did_not_ask_is_told_the_protocol_rfc9110_15_5_22() {
         let served = Served::new(async |ctx: &mut Context| -> corehttp::Result {
             ctx.response.headers.set("upgrade", "what the handler said")?;
             Ok(drop(ctx.upgrade("echo/2").await?))

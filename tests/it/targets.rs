@@ -106,7 +106,7 @@ fn check(wired: &Wired<impl corehttp::Handler>, part: Part, inner: &[u8], is_ser
 }
 
 #[test]
-fn each_octet_is_served_as_it_came_or_refused_3_2() {
+fn each_octet_is_served_as_it_came_or_refused_rfc9112_3_2() {
     let wired = Wired::new(tell);
     for part in [Path, Query, Host] {
         // What ends a part alone is no octet of it.

@@ -372,7 +372,7 @@ fn only_a_whole_answer_ends_with_close_notify() {
 
 /// A connection is left without a request, or between two: that is no failure, and must not look like an attack.
 #[test]
-fn a_peer_that_asks_no_more_hears_the_end_9112_9_8() {
+fn a_peer_that_asks_no_more_hears_the_end_rfc9112_9_8() {
     let secured = Secured::new();
     let pause = Duration::from_millis(300);
     let timeouts = Timeouts { head: pause, idle: pause, ..Timeouts::default() };
@@ -397,7 +397,7 @@ fn a_peer_that_asks_no_more_hears_the_end_9112_9_8() {
 /// A secure peer says with bytes that it asks no more. Whoever closes a socket before these are read resets it, and the
 /// end of an answer was lost.
 #[test]
-fn a_last_answer_is_whole_for_a_peer_that_has_ended_9112_9_6() {
+fn a_last_answer_is_whole_for_a_peer_that_has_ended_rfc9112_9_6() {
     let (secured, size) = (Secured::new(), 1 << 20);
     let ((tell, told), has_ended) = (mpsc::channel(), Arc::new(Notify::new()));
     let ended = has_ended.clone();
