@@ -139,7 +139,7 @@ fn post(path: &str, lines: &str, body: &str) -> String {
 /// Bytes that must not be taken for a request.
 const SMUGGLED: &str = "GET /smuggled HTTP/1.1\r\nHost: s\r\n\r\n";
 
-/// What ends a conversation in which all is well.
+/// The end of a conversation in which all is well.
 const LAST: &str = "GET /last HTTP/1.0\r\n\r\n";
 const LAST_TOLD: &str = "200 GET /last close";
 
@@ -244,7 +244,7 @@ fn row_51_and_52_100_is_sent_only_for_a_body_that_is_wanted_and_missing_rfc9110_
             expecting(line, expect, &["12345"], &[told, LAST_TOLD]);
             expecting(line, expect, &[], &[told, LAST_TOLD]);
         }
-        // A peer that speaks HTTP/1.0 does not know 100, whatever it sends.
+        // HTTP/1.0 has no 100, whatever such a peer sends.
         for expect in ["100-continue", "foo"] {
             let line = &format!("POST {path} HTTP/1.0\r\nConnection: keep-alive");
             expecting(line, expect, &["", "12345"], &[&format!("{told} keep-alive"), LAST_TOLD]);
@@ -563,7 +563,7 @@ fn a_peer_that_is_still_sending_hears_its_refusal_rfc9112_9_6() {
     assert!(SERVED.ask(much).ends_with("POST /ignored"));
 }
 
-/// Its system throws the answer away if what it sends meets a closed connection.
+/// The peer's system drops the answer if its data meets a closed connection.
 #[test]
 fn a_peer_that_said_close_and_still_sends_is_heard_rfc9112_9_6() {
     for (asked, more) in [
@@ -626,11 +626,11 @@ fn an_upgrade_that_nobody_wants_is_ignored_rfc9110_7_8() {
 
 #[test]
 fn bytes_behind_connect_are_never_a_request_rfc9110_9_3_6() {
-    // The peer may think that its tunnel is open, and send through it what somebody else wants to smuggle.
+    // The peer may take its tunnel for open, and send requests through it that a third party wants to smuggle.
     check(format!("CONNECT h:1 HTTP/1.1\r\nHost: h:1\r\n\r\n{SMUGGLED}"), &["200 CONNECT close"]);
 }
 
-/// The peer was once told that the protocol changes, or that its tunnel is open, and then it was sent an answer.
+/// An answer must not follow a 101 or a 200 that hands the connection over.
 #[test]
 fn a_connection_that_was_handed_to_nobody_is_closed_rfc9110_7_8() {
     let hands_over = async |ctx: &mut Context| {

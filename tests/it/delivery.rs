@@ -87,7 +87,8 @@ const CHUNK: usize = 50_000;
 /// A request over the same connection, which a server that has not said that it closes answers, too.
 const LAST: &str = "GET /last HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
 
-/// Checks all that was heard: one answer of `status`, and another one unless the first says that the connection closes.
+/// Checks all that was received: one answer of `status`, and another one unless the first says that the connection
+/// closes.
 #[track_caller]
 fn check_heard(heard: &str, status: u16, wire: &[u8], told: &str) {
     let answers = answers(heard);
@@ -124,7 +125,7 @@ fn a_large_answer_is_read_after_a_large_body_was_sent() {
     }
 }
 
-/// What was discarded must not seem to be the whole.
+/// The rest of a body of which a part was discarded must not seem to be the whole.
 #[test]
 fn a_body_is_not_read_on_behind_what_was_discarded() {
     let app = with_plan(
@@ -161,7 +162,7 @@ fn an_answer_is_read_after_a_large_body_was_sent_over_a_unix_socket() {
     running.wait().unwrap();
 }
 
-/// What is read to keep a connection is another bound.
+/// How much is read to keep a connection is another bound.
 #[test]
 fn a_peer_that_sends_on_has_its_time_whatever_the_limit_of_a_drain() {
     for drain_max in [0, 1000, usize::MAX] {
@@ -199,7 +200,7 @@ fn a_peer_that_never_stops_sending_is_cut_off() {
     assert!(start.elapsed() >= Duration::from_millis(300));
 }
 
-/// Its end is unknown, and the answer has promised that another request may follow it.
+/// The end of such a body is unknown, and the answer has promised that another request may follow it.
 #[test]
 fn a_body_in_chunks_that_nobody_reads_has_its_time_to_end() {
     for (linger, chunks, kept) in [(30, 25, true), (30, 65, false), (0, 25, false)] {
@@ -249,7 +250,8 @@ fn a_stop_waits_a_second_for_a_silent_peer_that_may_linger() {
     });
 }
 
-/// The runtime hears of room in a buffer when a third of it is free, for which such a peer takes longer than the limit.
+/// The kernel reports a socket as writable when a third of its buffer is free, for which such a peer takes longer than
+/// the limit.
 #[test]
 fn a_peer_that_reads_slowly_gets_all_of_its_answer() {
     const LEN: usize = 12 << 20;

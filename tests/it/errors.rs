@@ -101,7 +101,7 @@ fn settings(server: Server) -> Server {
     server.timeouts(timeouts)
 }
 
-/// The server reports `wire` in this line, in which nothing is secret.
+/// Checks that the server reports `wire` in this line, in which nothing is secret.
 #[track_caller]
 fn check(wire: &str, then: Then, expected: &str) {
     let lines = Arc::new(Mutex::new(Vec::new()));
@@ -441,7 +441,7 @@ fn of_connections() {
     assert_eq!(*lines.lock().unwrap(), [expected]);
 }
 
-/// `error` is written like this, and shows no secret.
+/// Checks that `error` is written like this, and shows no secret.
 #[track_caller]
 fn check_text(error: &(impl Display + Debug), expected: &str) {
     assert_eq!(format!("{error:#}"), expected);

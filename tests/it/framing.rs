@@ -1,5 +1,5 @@
-//! Where a body ends: in the same place for every reader, or else it is refused (RFC 9112 §6, §7). Rows are numbered in
-//! `tests/regressions.md`; sections are those of RFC 9112 unless noted.
+//! Where a body ends: in the same place for every reader, or else the body is refused (RFC 9112 §6, §7). Rows are
+//! numbered in `tests/regressions.md`; sections are those of RFC 9112 unless noted.
 
 use std::io;
 use std::sync::LazyLock;
@@ -15,12 +15,12 @@ use crate::support::resident;
 use crate::support::wired::{Then, Wired, count_handled, shortened, take_handled};
 use crate::support::{Served, status};
 
-/// How a handler receives a body. What is refused must not depend on it.
+/// How a handler receives a body. Refusals must not depend on the way.
 #[derive(Clone, Copy, Debug)]
 enum Way {
-    /// It is there before the handler runs.
+    /// Whole, before the handler runs.
     Buffered,
-    /// In pieces as they come.
+    /// In pieces as they arrive.
     Pulled,
     /// Byte by byte.
     Sipped,
@@ -109,7 +109,7 @@ fn check(wire: &[u8], expected: &[&str]) {
     }
 }
 
-/// What a handler sees of a request that the oracle has read.
+/// The request as a handler sees it, after the oracle has read it.
 fn note(request: &oracle::Request) -> String {
     let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
     if request.method == b"HEAD" {
@@ -231,7 +231,7 @@ fn row_28_a_coding_beside_a_length_is_refused_rfc9112_6_3() {
     refused(post("Transfer-Encoding: chunked\r\nContent-Length: 5\r\nConnection: Content-Length"), 400);
 }
 
-/// What is refused for its head alone: no body is read, so one way to read it is enough.
+/// Checks a request that is refused for its head alone: no body is read, so one way to read it is enough.
 #[track_caller]
 fn check_head(wire: &str) {
     let wire = format!("{wire}GET /smuggled HTTP/1.0\r\n\r\n");
@@ -392,7 +392,7 @@ fn row_34_and_40_a_body_above_the_limit_is_refused_rfc9110_15_5_14() {
     }
 }
 
-/// It was once refused only when it was complete, and the peer waited for an answer that did not come.
+/// A refusal only at the end of the chunk would leave the peer waiting for an answer that does not come.
 #[test]
 fn a_chunk_above_the_limit_is_refused_when_it_is_announced_rfc9110_15_5_14() {
     for way in [Way::Buffered, Way::BufferedLater] {
@@ -509,7 +509,7 @@ fn row_38_a_chunk_size_does_not_wrap_rfc9112_7_1() {
     ] {
         refused(chunked(format!("{size}\r\nabc\r\n0\r\n\r\n")), 400);
     }
-    // These fit 64 bits: what follows is data, which never comes to its end, or is more than may be buffered.
+    // These sizes fit 64 bits: the rest is data, which never comes to its end, or is more than may be buffered.
     for size in ["ffffffffffffffff", "fffffffffffffffd", "8000000000000000", "7fffffffffffffff", "100000003"]
     {
         let wire = chunked(format!("{size}\r\nabc\r\n0\r\n\r\n"));
@@ -556,7 +556,7 @@ fn row_42_the_last_chunk_has_the_size_zero_rfc9112_7_1() {
     {
         refused(chunked(format!("3\r\nabc\r\n{last}\r\n\r\n")), 400);
     }
-    // What follows are trailers, and not a request.
+    // The lines behind it are trailers, and not a request.
     refused(chunked("0\r\nGET /smuggled HTTP/1.1\r\nHost: s\r\n\r\n"), 400);
     refused(chunked("0\r\n0\r\n\r\n"), 400);
 }
@@ -675,7 +675,7 @@ fn a_body_that_failed_fails_again_however_often_it_is_read_rfc9112_7_1() {
         },
     );
     let wired = Wired::new(stubborn);
-    // What stands before the error is a good chunk when it is read a second time.
+    // The bytes before the error would be a good chunk if they were read a second time.
     for bad in ["5;a\nb\r\n0\r\n\r\n", "5;\n=\"b\r\n0\r\n\r\n", "5\n", "+5", "5;;", "5;a b", "5;a=\"\n"] {
         let wire = chunked(format!("1\r\nA\r\n{bad}GET /smuggled HTTP/1.0\r\n\r\n"));
         let answers = answers(&wired.ask_cut(&wire, Then::Waits));

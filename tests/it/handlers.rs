@@ -45,7 +45,8 @@ const OF_CONTENT: [&str; 13] = [
 mod errors {
     use super::*;
 
-    /// A handler that fails with `fail` answers `expected`; the cause, if any, goes to `on_error` and nowhere else.
+    /// Checks that a handler which fails with `fail` answers `expected`; the cause, if any, is passed to `on_error` and
+    /// nowhere else.
     #[track_caller]
     fn check(fail: fn() -> Error, expected: &str, cause: Option<&str>) {
         let refusals = Refusals::default();
@@ -167,7 +168,8 @@ mod errors {
 mod bodies_that_fail {
     use super::*;
 
-    /// However it is read, `wire` gets `expected`, the connection closes well, and `on_error` hears of it once.
+    /// Checks that `wire` gets `expected`, however it is read, the connection closes well, and `on_error` is called
+    /// once.
     #[track_caller]
     fn check(wire: &str, expected: u16) {
         check_reader(|_| BodyPlan::Buffer, async |_: &mut Context| {}, wire, expected);
@@ -243,7 +245,7 @@ mod bodies_that_fail {
         }
     }
 
-    /// A guard lets a body in by itself, to keep what it has set, and hands on what it has received.
+    /// A guard buffers a body by itself, to keep the fields that it has set, and passes the body on.
     #[test]
     fn a_handler_that_buffers_the_body_keeps_its_fields_if_that_fails_and_the_body_if_it_is_buffered_again() {
         let buffers = async |ctx: &mut Context| -> corehttp::Result {
@@ -325,7 +327,7 @@ mod panics {
         }
     }
 
-    /// A panic ends the exchange of `path` with `expected`, and nothing else.
+    /// Checks that a panic ends the exchange of `path` with `expected`, and nothing else.
     #[track_caller]
     fn check(path: &str, expected: &str, told: u16) {
         let refusals = Refusals::default();
@@ -405,7 +407,7 @@ mod panics {
         }
     }
 
-    /// Answers, and leaves something behind that panics when it is dropped.
+    /// Answers, and leaves a value behind that panics when it is dropped.
     async fn careless(ctx: &mut Context) -> corehttp::Result {
         let Context { request, response, extensions, transform, .. } = ctx;
         response.set_text("well");
@@ -457,8 +459,9 @@ mod panics {
         Ok(())
     }
 
-    /// What the exchange of `path` leaves behind panics so often when it is dropped; each panic is reported with the
-    /// status `told`. The answer begins with `expected` and is the last one, whether or not another request has come.
+    /// Checks that the values of an exchange of `path` panic so often when they are dropped; each panic is reported
+    /// with the status `told`. The answer begins with `expected` and is the last one, whether or not another request
+    /// has come.
     #[track_caller]
     fn check_left(path: &str, expected: &str, told: u16, panics: usize) {
         let asked = format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n");
@@ -636,7 +639,8 @@ mod facts {
         }
     }
 
-    /// Where nothing else read the clock, one that came with the end of a streamed exchange once seemed as old as it.
+    /// A request that arrives with the end of a streamed exchange must not seem as old as that, although no other event
+    /// reads the clock.
     #[test]
     fn a_request_has_not_arrived_before_it_was_sent() {
         let (sender, facts) = channel();
@@ -682,7 +686,7 @@ mod facts {
 mod peer_closed {
     use super::*;
 
-    /// A server whose handler works until `done` has a permit or the peer has gone, and reports which it was.
+    /// A server whose handler works until `done` has a permit or the peer is gone, and reports which of the two.
     fn working() -> (Served, Arc<Semaphore>, Receiver<&'static str>) {
         let ((sender, ends), done) = (channel(), Arc::new(Semaphore::new(0)));
         let work = done.clone();
@@ -765,7 +769,7 @@ mod peer_closed {
                 near.shutdown().await.unwrap();
                 timeout(Duration::from_secs(1), near.read_u8()).await.expect("it is noticed").unwrap();
             };
-            // It serves no longer than that, because no request follows.
+            // The connection ends then, because no request follows.
             let _ = tokio::join!(talks, service.serve_connection(far));
         });
     }
@@ -781,7 +785,7 @@ mod peer_closed {
             out.write_all(b"closed").await?;
             Ok(out.finish().await?)
         }));
-        // That the body of the request is cut short concerns only its reader.
+        // The end of the request's body, which is cut short, concerns only its reader.
         for sent in [GET, &GET.replace("\r\n\r\n", "\r\ncontent-length: 5\r\n\r\n12")] {
             let mut peer = served.connect();
             peer.say(sent);
@@ -851,7 +855,7 @@ mod peer_closed {
 mod middleware {
     use super::*;
 
-    /// Marks what passes through, both ways, whatever comes of it.
+    /// Marks requests and answers that pass through, also those of errors.
     struct Mark<H>(&'static str, H);
 
     impl<H: Handler> Handler for Mark<H> {
@@ -910,7 +914,7 @@ mod middleware {
         }
     }
 
-    /// Notes on which side of the handler it was.
+    /// Records on which side of the handler it ran.
     async fn notes(app: &impl Handler, ctx: &mut Context) -> corehttp::Result {
         ctx.response.headers.append("x-notes", "before")?;
         let outcome = app.handle(ctx).await;
@@ -957,7 +961,7 @@ mod middleware {
 mod answers {
     use super::*;
 
-    /// `handler` answers `request` with `expected`, byte for byte except for the date.
+    /// Checks that `handler` answers `request` with `expected`, byte for byte except for the date.
     #[track_caller]
     fn check(request: &str, handler: fn(&mut Context) -> corehttp::Result, expected: &str) {
         assert_eq!(undated(&Served::new(handler).ask(request)), expected);

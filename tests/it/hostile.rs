@@ -1,4 +1,4 @@
-//! Whatever peers do, the server answers or refuses, and works as before after that.
+//! Peers that break rules, close and reset: the server answers or refuses each of them, and works as before after that.
 
 use std::cell::RefCell;
 use std::future::{Future, pending, poll_fn};
@@ -48,7 +48,7 @@ const CORPUS: &[&str] = &[
     "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
 ];
 
-/// What readers often understand in different ways.
+/// Text that readers often understand in different ways.
 const SPICE: &[&[u8]] = &[
     b"\r\n",
     b"\n",
@@ -116,7 +116,7 @@ impl Chance {
 }
 
 thread_local! {
-    /// What handlers on this thread were asked.
+    /// The requests of handlers on this thread.
     static SEEN: RefCell<Vec<(String, Bytes)>> = RefCell::default();
 }
 
@@ -157,7 +157,7 @@ fn plan(request: &Request) -> BodyPlan {
     }
 }
 
-/// What became of a conversation: what handlers saw, and the status of the refusal that ended it, if any.
+/// The outcome of a conversation: the requests that handlers saw, and the status of the refusal that ended it, if any.
 #[derive(Debug, PartialEq)]
 struct Fate {
     seen: Vec<(String, Bytes)>,
@@ -170,7 +170,7 @@ fn fate<H: Handler>(wired: &Wired<H>, packets: &[&[u8]], then: Then) -> Fate {
     let mut heard = wired.ask(packets, then);
     let last = heard.rsplit("HTTP/1.1 ").next().unwrap_or_default();
     if last.ends_with("\r\nconnection: close\r\n\r\n") && !last.starts_with("200 ") {
-        // This answers HEAD, so what it announces does not follow.
+        // The answer to HEAD has no content, although it states a length.
         let reason = last.split_once("\r\n").and_then(|line| line.0.split_once(' ')).unwrap().1.to_owned();
         heard += &reason;
     }
@@ -179,7 +179,7 @@ fn fate<H: Handler>(wired: &Wired<H>, packets: &[&[u8]], then: Then) -> Fate {
     let (answered, refused): (Vec<_>, Vec<_>) = heard.partition(|answer| answer.status == 200);
     let seen = SEEN.take();
     assert_eq!(answered.len(), seen.len());
-    // Nothing comes behind an answer that says that it is the last, and this one does.
+    // Nothing follows an answer with `close`, which a refusal has.
     refused.iter().for_each(|refused| refused.check_refusal());
     Fate { seen, refused: refused.first().map(|refused| refused.status) }
 }
@@ -202,7 +202,7 @@ fn spoiled_conversations_end_alike_however_they_are_cut() {
 
 const ROUNDS: usize = 3_000;
 
-/// What [`app`] sees of a request that the oracle has read.
+/// The request as [`app`] sees it, after the oracle has read it.
 const READ: Handlers = Handlers {
     note: &|request| {
         let [method, path] = [&request.method, request.path()].map(String::from_utf8_lossy);
@@ -213,7 +213,7 @@ const READ: Handlers = Handlers {
     is_streamed: &|request| request.path().len() == 4,
 };
 
-/// The rule that is broken first counts, even if everything comes at once.
+/// The rule that is broken first counts, even if all bytes arrive at once.
 #[test]
 fn of_two_broken_rules_the_first_decides_wherever_packets_end() {
     let limits =
@@ -246,7 +246,7 @@ fn of_two_broken_rules_the_first_decides_wherever_packets_end() {
     }
 }
 
-/// No connection is left, and the next one is served as if nothing had happened.
+/// Checks that no connection is left, and that the next one is served well.
 #[track_caller]
 fn check_well(served: &Served) {
     eventually("all are gone", || served.running.stats().total.open == 0);
@@ -291,7 +291,7 @@ fn thousands_of_garbage_connections_leave_the_server_well() {
             check_well(&served);
         };
         harass_all(1);
-        // More peers at a time than ever take more memory than ever, once. What is lost of each is lost in every round.
+        // A round with more peers at a time than any before takes more memory, once. A leak takes more in every round.
         let is_steady = (1..20).any(|round| {
             let before = resident();
             harass_all(1 + 2 * round);
@@ -315,7 +315,7 @@ fn a_reset_at_any_point_ends_one_exchange_and_nothing_else() {
                 peer.say(&wire[..end]);
                 peer.reset();
             }
-            // And while it is answered.
+            // The same while the request is answered.
             for heard in 0..20 {
                 let mut peer = served.connect();
                 peer.say(&wire);
@@ -357,7 +357,7 @@ fn an_announced_body_takes_no_memory_before_it_comes() {
             ("transfer-encoding: chunked\r\n\r\nffffffffffffffff\r\nx", 413),
         ] {
             assert_eq!(status(&served.ask(announcing("/", huge))), refused);
-            // A handler that reads it hears that it was cut short.
+            // A handler that reads the body gets the error that it was cut short.
             assert_eq!(status(&served.ask(announcing("/a", huge))), 400);
         }
         let within = format!("content-length: {}\r\n\r\nx", Limits::default().body_max);
@@ -431,12 +431,12 @@ fn a_flood_of_connections_is_turned_away_and_forgotten() {
     eventually("they are turned away", || served.running.stats().total.errors.overload == PEERS);
     first.say(GET);
     assert_eq!(status(&first.hear()), 200);
-    // Of so many, not all are told why.
+    // Of so many, not all get an answer.
     let told = peers.iter_mut().map(|peer| status(&peer.hear_all())).filter(|status| *status == 503).count();
     assert!(told >= 100, "{told}");
     drop(peers);
     eventually("they are gone", || served.running.stats().total.open == 1);
-    // But one after the other they are, however many there were.
+    // But each gets one if they connect one after the other, however many there were.
     for _ in 0..300 {
         let heard = served.connect().hear_all();
         assert_eq!(status(&heard), 503, "{heard}");
@@ -580,7 +580,7 @@ fn a_connection_may_be_dropped_at_any_point() {
     });
 }
 
-/// What a peer hears on a connection that is served as it should be.
+/// All that a peer receives on a connection that is served as it should be.
 async fn probe<H: Handler>(service: &Service<H>) -> String {
     let (mut near, far) = duplex(1 << 16);
     let peer = async move {
@@ -606,7 +606,7 @@ fn a_flood_does_not_keep_the_server_from_stopping() {
                     while let Ok(stream) = TcpStream::connect(address) {
                         let mut peer = Peer::new(stream);
                         peer.say(chance.conversation());
-                        // Some stay, some go.
+                        // Some of the peers stay, others close.
                         peers.push(peer);
                         peers.truncate(chance.below(20));
                     }
@@ -616,7 +616,7 @@ fn a_flood_does_not_keep_the_server_from_stopping() {
             served.running.shutdown(grace);
             let before = served.running.stats().total.accepted;
             served.running.wait().unwrap();
-            // Each core finishes its turn, and takes in those who waited then, but not all who come after them.
+            // Each core finishes its turn, and accepts the peers that wait then, but not all that connect later.
             let more = served.running.stats().total.accepted - before;
             assert!(more <= cores as u64 * (4096 + 128), "{more}");
         });

@@ -1,4 +1,4 @@
-//! Which [`ErrorKind`] a handler meets when a request's body ends too early, whichever way it reads.
+//! Which [`ErrorKind`] a handler gets when a request's body ends too early, in each way to read.
 
 use std::io::ErrorKind;
 use std::sync::Mutex;
@@ -19,7 +19,7 @@ enum End {
     Silent,
 }
 
-/// Reads the body as the path says, and tells how that failed.
+/// Reads the body as the path says, and returns how that failed.
 async fn read(ctx: &mut Context, tell: &Mutex<Sender<ErrorKind>>) -> corehttp::Result {
     let way = ctx.request.path().to_owned();
     let read = match &*way {
@@ -57,7 +57,7 @@ fn check(fields: &str, body: &[u8], end: End, ways: &[&str], expected: ErrorKind
         let mut peer = served.connect();
         peer.say(format!("POST /{way} HTTP/1.1\r\nhost: a\r\n{fields}\r\n\r\n"));
         peer.say(body);
-        // What was said arrives before the end.
+        // The data arrives before the end.
         thread::sleep(Duration::from_millis(20));
         let silent = match end {
             End::Closed => {

@@ -1,5 +1,5 @@
-//! Every limit on sizes and counts, from both sides: what reaches it passes, and what exceeds it is refused. Rows are
-//! numbered in `tests/regressions.md`.
+//! Every limit on sizes and counts, from both sides: a request that reaches the limit is answered, and one that exceeds
+//! it is refused. Rows are numbered in `tests/regressions.md`.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -37,8 +37,8 @@ fn the_default_limits_are_as_documented() {
     assert_eq!((connections_per_peer_max, requests_per_connection_max), (None, None));
 }
 
-/// The request `within` a limit is answered, and the connection kept; the one `beyond` it is refused before the handler
-/// runs, and nothing behind it is looked at. Neither depends on where packets end.
+/// Checks that the request `within` a limit is answered, and the connection kept; and that the one `beyond` it is
+/// refused before the handler runs, and nothing behind it is read. Neither depends on where packets end.
 #[track_caller]
 fn check(limits: Limits, within: impl AsRef<[u8]>, beyond: impl AsRef<[u8]>, refused: u16) {
     check_within(limits, within);
@@ -55,7 +55,7 @@ fn check_within(limits: Limits, within: impl AsRef<[u8]>) {
     assert!(heard.iter().all(|answer| !answer.is_last()) && refusals.take().is_empty());
 }
 
-/// What is too long is refused at once, whether or not it ever ends.
+/// Checks that a message which is too long is refused at once, whether or not it ever ends.
 #[track_caller]
 fn check_beyond(limits: Limits, beyond: impl AsRef<[u8]>, refused: u16) {
     let refusals = Refusals::default();
@@ -68,7 +68,7 @@ fn check_beyond(limits: Limits, beyond: impl AsRef<[u8]>, refused: u16) {
     assert!(!told.is_empty() && told.iter().all(|told| told.0 == refused), "{told:?}");
 }
 
-/// As [`Wired::ask_cut`], but cuts what is long in fewer places, mostly near its end.
+/// As [`Wired::ask_cut`], but cuts a long message in fewer places, mostly near its end.
 #[track_caller]
 fn ask_cut<H: Handler>(wired: &Wired<H>, wire: &[u8], then: Then) -> String {
     if wire.len() < 1000 {
@@ -164,13 +164,13 @@ fn a_body_beyond_its_limit_is_413_rfc9110_15_5_14() {
     check(limits, sized(0, ""), sized(i64::MAX as u64, ""), 413);
     check(limits, chunked("8\r\n12345678\r\n0\r\n\r\n"), chunked("9\r\n123456789"), 413);
     check(limits, chunked("4\r\n1234\r\n4\r\n5678\r\n0\r\n\r\n"), chunked("8\r\n12345678\r\n1\r\n9"), 413);
-    // A peer that asks first is refused before it sends anything, and without 100.
+    // A peer that expects a 100 is refused before it sends its body, and gets no 100.
     let expecting = sized(9, "").replace("\r\n\r\n", "\r\nexpect: 100-continue\r\n\r\n");
     check(limits, sized(8, "12345678"), expecting, 413);
     check(Limits { body_max: 0, ..Limits::default() }, sized(0, ""), sized(1, "1"), 413);
 }
 
-/// It replaces the limit of the server, whether it is lower or higher.
+/// The limit of a plan replaces that of the server, whether it is lower or higher.
 #[test]
 fn a_plan_may_have_a_limit_of_its_own() {
     let limits = Limits { body_max: 8, ..Limits::default() };
@@ -245,7 +245,7 @@ fn wasteful(waste: usize) -> String {
 fn chunk_framing_beyond_its_limit_is_400_rfc9112_7_1() {
     let limits = Limits { chunk_overhead_max: 30, ..Limits::default() };
     check(limits, chunked(&(wasteful(30) + "\r\n0\r\n\r\n")), chunked(&wasteful(31)), 400);
-    // It adds up, CRLF behind the data included.
+    // The overhead of all chunks adds up, CRLF behind the data included.
     let within = chunked(&format!("{}\r\n{}\r\n0\r\n\r\n", wasteful(10), wasteful(18)));
     check(limits, within, chunked(&format!("{}\r\n{}", wasteful(10), wasteful(19))), 400);
     let limits = Limits { chunk_extension_max: 1 << 20, chunk_extensions_max: 1 << 20, ..Limits::default() };
@@ -335,7 +335,8 @@ fn every_limit_may_be_zero_or_boundless() {
     assert_eq!(status(&served.connect().hear_all()), 503);
 }
 
-/// A body that the handler leaves unread is drained, or the connection ends; it is never taken for a request.
+/// Checks that a body which the handler leaves unread is drained, or the connection ends. The body is never taken for a
+/// request.
 #[track_caller]
 fn check_unread(drain_max: usize, body: &str, kept: bool) {
     let limits = Limits { drain_max, ..Limits::default() };
@@ -344,7 +345,7 @@ fn check_unread(drain_max: usize, body: &str, kept: bool) {
     take_handled();
     let heard = answers(&wired.ask(&[&wire], Then::Waits));
     assert_eq!((heard.len(), take_handled()), if kept { (2, 2) } else { (1, 1) }, "{body}");
-    // The limit is that of each body.
+    // The limit applies to each body by itself.
     let twice = answers(&wired.ask(&[body.as_bytes(), &wire], Then::Waits));
     assert_eq!(twice.len(), if kept { 3 } else { 1 }, "{body}");
     wired.ask_cut(wire, Then::Ends);
@@ -360,7 +361,7 @@ fn an_unread_body_is_drained_up_to_its_limit_rfc9112_9_3() {
     check_unread(len, &sized(i64::MAX as u64, smuggled), false);
     check_unread(len, &chunked(&format!("{chunk}0\r\n\r\n")), true);
     check_unread(2 * len, &chunked(&format!("{chunk}{chunk}0\r\n\r\n")), true);
-    // Its length is unknown when the answer promises that the connection persists.
+    // The length of chunks is unknown when the answer promises that the connection persists.
     check_unread(2 * len - 1, &chunked(&format!("{chunk}{chunk}1\r\n1\r\n0\r\n\r\n")), true);
     let default = Limits::default().drain_max;
     assert_eq!(default, 256 << 10);
@@ -369,7 +370,8 @@ fn an_unread_body_is_drained_up_to_its_limit_rfc9112_9_3() {
     check_unread(default, &sized(default as u64 + 1, &long[..default + 1]), false);
 }
 
-/// A core once stood still here: the end was told as a number, which was not beyond this limit.
+/// The end of the peer must not be represented as a count, which would not exceed this limit: the core would loop for
+/// ever.
 #[test]
 fn draining_ends_when_the_peer_does_whatever_the_limit() {
     let limits = Limits { drain_max: usize::MAX, ..Limits::default() };
@@ -405,7 +407,7 @@ const ANSWER: usize = 1 << 10;
 const EMPTY: usize =
     "HTTP/1.1 200 OK\r\nx-wide: \r\ndate: Sun, 06 Nov 1994 08:49:37 GMT\r\ncontent-length: 0\r\n\r\n".len();
 
-/// A peer whose requests come at once, and who notes how many answers come at once.
+/// A peer whose requests arrive at once, and that records how many answers leave at once.
 struct Tape {
     input: VecDeque<u8>,
     batches: Rc<RefCell<Vec<usize>>>,
@@ -476,7 +478,7 @@ fn a_peer_that_pipelines_without_reading_is_read_no_further() {
         assert_eq!(served.unwrap_err().kind(), io::ErrorKind::TimedOut);
         said
     });
-    // What is in the pipe and in a buffer of twice its size, and the few that were answered.
+    // The requests in the pipe and in a buffer of twice its size, and the few that were answered.
     assert!(said < 4 * PIPE, "{said}");
 }
 
@@ -493,14 +495,14 @@ fn connections_beyond_the_limit_of_all_cores_are_503_rfc9110_15_6_4() {
             vec![(503, "the server has 3 connections, as many as it may have (`connections_max`)".into()); 5]
         );
         assert_eq!(served.running.stats().total.errors.overload, 5);
-        // Those that were turned away take their time to go, and hold no place meanwhile.
+        // Rejected peers stay for a while, and hold no permit meanwhile.
         leave(&served, inside);
         [(); 3].map(|()| served.connect()).iter_mut().for_each(check_let_in);
         drop(outside);
     }
 }
 
-/// Any number of connections was once let in if each was handed over to a task of its own.
+/// A connection that was handed over to a task of its own still counts.
 #[test]
 fn connections_that_were_taken_over_count_wherever_they_are() {
     const UPGRADE: &str = "GET / HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n";
@@ -554,7 +556,7 @@ fn connections_beyond_the_limit_of_a_peer_are_429_rfc6585_4() {
     }
 }
 
-/// A server that lingers for long with those whom it turns away, and what it reports of them.
+/// A server that lingers for long with rejected peers, and its reports of them.
 fn crowded(address: &str, cores: usize, limits: Limits) -> (Served, Refusals) {
     let refusals = Refusals::default();
     let timeouts = Timeouts { linger: Duration::from_secs(3600), ..Timeouts::default() };
@@ -576,7 +578,7 @@ fn check_let_in(peer: &mut Peer) {
     assert_eq!(status(&peer.hear()), 200);
 }
 
-/// The peer is told why, whether or not it has asked for anything, and may stay to read it.
+/// Checks that the peer is answered, whether or not it has sent a request, and may stay to read the answer.
 #[track_caller]
 fn check_turned_away(mut peer: Peer, expected: u16, retry_after: Option<&str>) -> Peer {
     peer.say(NEXT);
@@ -587,7 +589,7 @@ fn check_turned_away(mut peer: Peer, expected: u16, retry_after: Option<&str>) -
     peer
 }
 
-/// Closes `peers`, and waits until the server knows.
+/// Closes `peers`, and waits until the server has closed their connections.
 fn leave<const N: usize>(served: &Served, peers: [Peer; N]) {
     let open = || served.running.stats().total.open;
     let before = open();
@@ -607,7 +609,7 @@ fn row_56_the_last_request_allowed_is_answered_with_close_rfc9112_9_6() {
         assert_eq!((heard.len(), take_handled()), (served, served));
         let says_close = heard.last().is_some_and(|answer| answer.is_last());
         assert_eq!(says_close, requests_per_connection_max.is_some());
-        // It is the same if they come one by one.
+        // Peers that connect one by one are counted alike.
         assert_eq!(answers(&wired.ask(&[NEXT; 9], Then::Ends)).len(), served);
     }
 }

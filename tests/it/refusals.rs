@@ -1,4 +1,4 @@
-//! What `on_error` is told: which peer was refused, in which exchange, and what it had requested.
+//! The reports to `on_error`: which peer was refused, in which exchange, and with which request.
 
 use std::mem;
 use std::sync::{Arc, Mutex};
@@ -8,7 +8,7 @@ use corehttp::{BodyPlan, Context, Limits, Server, Status, with_plan};
 use crate::support::Served;
 use crate::support::wired::{Then, Wired};
 
-/// What was told, a line each.
+/// The reports, a line each.
 #[derive(Clone, Default)]
 struct Told(Arc<Mutex<Vec<String>>>);
 
@@ -65,7 +65,7 @@ fn get(path: &str) -> String {
     ask("GET", &format!("{path}?secret"), "")
 }
 
-/// These lines are told of `wire`, each behind the number of its connection.
+/// Checks that these lines are reported of `wire`, each behind the number of its connection.
 #[track_caller]
 fn check(wire: &str, expected: &[&str]) {
     let told = Told::default();
@@ -91,7 +91,7 @@ fn a_refusal_names_its_request() {
             "4 500 Internal Server Error to memory, GET /fails: the handler failed: as told",
         ],
     );
-    // What the peer sent may be in the text of an error. It must not pass for a line of its own.
+    // Text of the peer may stand in the text of an error, and must not pass for a line of its own.
     check(
         &get("/forges"),
         &[
@@ -125,7 +125,7 @@ fn a_refusal_names_its_request() {
     );
 }
 
-/// Who is refused should send no more. That it complies was once reported.
+/// A peer that is refused should send no more, so it is not reported for its incomplete message.
 #[test]
 fn a_peer_that_stops_sending_when_it_is_refused_is_not_reported_rfc9112_9_5() {
     let told = Told::default();
@@ -141,7 +141,7 @@ fn a_peer_that_stops_sending_when_it_is_refused_is_not_reported_rfc9112_9_5() {
         wired.ask(&[ask("POST", "/", framing).as_bytes()], Then::Ends);
         assert_eq!(told.take(), [format!("{}.1 {cut}", number + 2)], "{framing:?}");
     }
-    // One that goes on, but against the rules, is.
+    // A peer that goes on, but against the rules, is reported.
     wired.ask(&[(ask("POST", "/refuses", chunked) + "x\r\n").as_bytes()], Then::Ends);
     let bad = "memory cut off, POST /refuses: a chunk size is malformed";
     assert_eq!(told.take(), [format!("7.1 {bad}")]);

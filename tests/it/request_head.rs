@@ -1,5 +1,6 @@
-//! Heads of requests: what is served, and what is refused because two readers could understand it differently (RFC 9112
-//! §2 to §5). Rows are numbered in `tests/regressions.md`; sections are those of RFC 9112 unless noted.
+//! Heads of requests: those that are served, and those that are refused because two readers could understand them
+//! differently (RFC 9112 §2 to §5). Rows are numbered in `tests/regressions.md`; sections are those of RFC 9112 unless
+//! noted.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -31,7 +32,7 @@ fn tell(ctx: &mut Context) {
     ctx.response.set_text(saw);
 }
 
-/// What the handler sees of a request that the oracle has read.
+/// The request as the handler sees it, after the oracle has read it.
 fn note(request: &oracle::Request) -> String {
     let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
     if request.method == b"HEAD" {
@@ -219,7 +220,7 @@ fn row_7_a_method_is_a_token_and_case_counts_rfc9110_9_1() {
     lines_refused(&[format!("{} / HTTP/1.1", "M".repeat(24))], 501);
 }
 
-/// What is heard of a handler that was asked with `method`: nothing in answer to HEAD.
+/// The content of the answer to `method`: none for HEAD.
 fn head_or(method: &str) -> String {
     if method == "HEAD" { String::new() } else { format!("{method} a /") }
 }
@@ -514,7 +515,7 @@ fn row_19_a_lone_lf_in_a_large_head_is_refused_at_once_rfc9112_2_2() {
     assert_eq!(take_handled(), 0);
 }
 
-/// What has come of a large head is not parsed again before it has doubled, and the limit may lie below that.
+/// A partial head that is large is not parsed again before it has doubled, and the limit may lie below that.
 #[test]
 fn a_large_head_that_outgrows_its_limit_is_refused_at_once_rfc6585_5() {
     let wired = Wired::with(|it| it.limits(Limits { head_max: 12_000, ..Limits::default() }), tell);
@@ -550,7 +551,7 @@ fn row_23_and_24_one_empty_line_may_come_first_rfc9112_2_2() {
     refused("\r\n".repeat(10_000), 400);
 }
 
-/// A refusal of HEAD once had content.
+/// A refusal of HEAD has no content.
 #[test]
 fn a_refused_head_request_is_answered_without_content_rfc9110_9_3_2() {
     for (head, expected) in [

@@ -1,4 +1,4 @@
-//! Where a server listens, on which cores it serves, and what it counts.
+//! Where a server listens, on which cores it serves, and its counts.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -35,7 +35,7 @@ fn start(server: Server) -> Served {
     Served { running: server.start(who).unwrap() }
 }
 
-/// Asks over `stream`, and hears `body`.
+/// Checks that a request over `stream` is answered with `body`.
 #[track_caller]
 fn check(mut stream: impl Read + Write, body: &str) {
     stream.write_all(GET).unwrap();
@@ -104,7 +104,7 @@ fn each_core_has_a_handler_with_state_of_its_own() {
     }
 }
 
-/// A server that cannot start says why, and leaves nothing behind.
+/// Checks that a server which cannot start fails with this error, and leaves nothing behind.
 #[track_caller]
 fn check_fails(outcome: Result<Running>, text: &str) {
     let error = outcome.map(drop).unwrap_err();
@@ -122,7 +122,7 @@ fn a_server_that_cannot_start_says_why_and_leaves_no_thread() {
             [&taken, "192.0.2.1:80", "no-port", "127.0.0.1:65536", "unix:/no/such/directory/socket", ""]
         {
             check_fails(Server::bind(address).cores(2).start(who), address);
-            // Whatever was bound before is given up, too.
+            // The addresses that were bound before are released, too.
             check_fails(Server::bind(free).and_bind(address).cores(2).start(who), address);
             assert_eq!(TcpStream::connect(free).unwrap_err().kind(), ErrorKind::ConnectionRefused);
             let error = Server::bind(address).run(who).unwrap_err();
@@ -146,7 +146,7 @@ fn a_server_that_cannot_start_says_why_and_leaves_no_thread() {
     });
 }
 
-/// The others once had to end by themselves first, even if they waited for the one that had failed.
+/// The other cores must end although they wait for the one that has failed.
 #[test]
 fn a_core_that_cannot_start_is_told_of_while_the_others_wait() {
     alone("runtime::a_core_that_cannot_start_is_told_of_while_the_others_wait", || {
@@ -238,7 +238,7 @@ fn a_port_is_shared_with_servers_at_other_addresses_if_both_share_it() {
     }
 }
 
-/// How many of six connections come in while the only core is busy.
+/// How many of six connections are established while the only core is busy.
 #[cfg(target_os = "linux")]
 fn queued(set: impl FnOnce(Server) -> Server) -> usize {
     let (busy, done) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
@@ -266,7 +266,7 @@ fn the_backlog_bounds_how_many_wait_to_be_accepted() {
     assert!((1..=3).contains(&queued(|server| server.backlog(1))));
 }
 
-/// Such a server can be reached at `hosts`, and not at `strangers`.
+/// Checks that such a server can be reached at `hosts`, and not at `strangers`.
 #[track_caller]
 fn check_listens(bind: impl Fn() -> Server, hosts: &[&str], strangers: &[&str]) {
     let served = start(bind());
@@ -274,7 +274,7 @@ fn check_listens(bind: impl Fn() -> Server, hosts: &[&str], strangers: &[&str]) 
         check(TcpStream::connect((*host, served.addr().port())).unwrap(), host);
     }
     for host in strangers {
-        // Somebody else may have the same port there, but hardly three times.
+        // Another program may have the same port there, but hardly three times.
         let is_refused = || TcpStream::connect((*host, start(bind()).addr().port())).is_err();
         assert!((0..3).any(|_| is_refused()), "{host}");
     }
@@ -358,7 +358,7 @@ fn a_bound_socket_is_made_to_listen_and_one_that_cannot_is_an_error() {
     let file = TcpListener::from(OwnedFd::from(File::open("/dev/null").unwrap()));
     let error = Server::bind(file).start(who).unwrap_err().to_string();
     assert!(error.starts_with("cannot listen on a socket without an address: "), "{error}");
-    // It once started, and dropped each connection.
+    // A server on such a socket would drop each connection.
     let tcp = UnixListener::from(OwnedFd::from(TcpListener::bind("127.0.0.1:0").unwrap()));
     let error = Server::bind(tcp).start(who).unwrap_err().to_string();
     assert!(error.starts_with("cannot listen on a socket without a path: "), "{error}");
@@ -404,7 +404,7 @@ fn unix_sockets_come_and_go_with_their_server() {
     }
 }
 
-/// By the umask alone a proxy in front could not connect, unless it ran as the same user.
+/// With the umask alone, a proxy in front could connect only as the same user.
 #[cfg(unix)]
 #[test]
 fn a_unix_socket_has_the_mode_that_was_set() {
@@ -437,7 +437,7 @@ fn a_unix_socket_that_is_in_use_is_an_error() {
     assert_eq!(fs::read_to_string(precious).unwrap(), "precious");
 }
 
-/// Asks over memory, in a runtime of its own.
+/// Sends a request over memory, in a runtime of its own.
 fn ask_over(connector: &MemoryConnector) -> io::Result<String> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
@@ -487,8 +487,7 @@ fn balanced_connections_are_spread_evenly() {
     }
 }
 
-/// Connections that had come and gone by the way of a core's own listener were once taken for some that it was given, so
-/// that all went to the first core.
+/// Closed connections of a core's own listener must not count as open, or all new ones would go to the first core.
 #[cfg(target_os = "linux")]
 #[test]
 fn what_one_listener_balances_is_spread_evenly_beside_others() {
@@ -541,7 +540,7 @@ fn a_server_without_descriptors_waits_until_there_are_some() {
         rlimit::setrlimit(rlimit::Resource::NOFILE, 64, 64).unwrap();
         let mut files: Vec<_> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
         files.pop();
-        // The peer takes the last one, and the server has none to accept it with.
+        // The peer takes the last descriptor, and the server has none to accept it with.
         let mut late = served.connect();
         late.say(GET);
         let (spent, start) = (ProcessTime::now(), Instant::now());
@@ -559,7 +558,7 @@ fn a_server_without_descriptors_waits_until_there_are_some() {
     });
 }
 
-/// What a server counts after `talk`, when all have gone.
+/// The counts of a server after `talk`, when all peers are gone.
 fn counts(set: impl FnOnce(Server) -> Server, talk: impl FnOnce(&Served)) -> ServerCounts {
     let app = async |ctx: &mut Context| -> Result {
         match ctx.request.path() {
@@ -610,7 +609,7 @@ fn requests_connections_and_bytes_are_counted() {
     }
 }
 
-/// The counts once stood still until an exchange was over, and lacked those that were cut.
+/// Traffic counts while an exchange goes on, and also if its connection is cut.
 #[test]
 fn bytes_are_counted_while_they_flow_and_when_they_are_cut() {
     let (mut near, far) = tokio::io::duplex(64);
@@ -649,7 +648,7 @@ fn bytes_are_counted_while_they_flow_and_when_they_are_cut() {
     assert_eq!((counts(), served.running.stats().total.cut), ((in_all, heard), 4));
 }
 
-/// What goes wrong in `talk` is counted once, under `kind`.
+/// Checks that the error in `talk` is counted once, under `kind`.
 #[track_caller]
 fn check_error(kind: fn(&mut ErrorCounts) -> &mut u64, talk: impl FnOnce(&Served)) {
     let mut expected = ErrorCounts::default();

@@ -1,5 +1,5 @@
-//! What a handler sets, and what of it reaches the wire: never more than was meant (RFC 9110 §5, §6). Rows are numbered
-//! in `tests/regressions.md`.
+//! Fields and content that a handler sets, as they reach the wire: never more than was meant (RFC 9110 §5, §6). Rows
+//! are numbered in `tests/regressions.md`.
 
 use std::io;
 use std::time::{Duration, SystemTime};
@@ -17,7 +17,7 @@ const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 const HEAD: &str = "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n";
 const OLD: &str = "GET / HTTP/1.0\r\n\r\n";
 
-/// What `handler` sets is answered to `request` as `expected`, except for the date.
+/// Checks that `request` is answered with what `handler` sets as `expected`, except for the date.
 #[track_caller]
 fn check(request: &str, handler: impl Fn(&mut Context) -> corehttp::Result + 'static, expected: &str) {
     let heard = Wired::new(handler).ask_cut(request, Then::Waits);
@@ -334,7 +334,7 @@ async fn while_it_is(second: u64) {
     }
 }
 
-/// The date once stood still while the server waited, where nothing else reads the clock.
+/// The date goes on while the server waits, although no other event reads the clock.
 #[test]
 fn the_date_is_the_time_of_the_answer_rfc9110_6_6_1() {
     let start = seconds();
@@ -346,7 +346,7 @@ fn the_date_is_the_time_of_the_answer_rfc9110_6_6_1() {
     let runtime = Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(async {
         let ask = async |wire: &str, rest: &str| {
-            // Each has a clock of its own, or one would set that of all.
+            // Each server has a clock of its own, or one would set that of all.
             let service = Server::new().service(waits);
             let (mut near, far) = duplex(1000);
             let peer = async move {

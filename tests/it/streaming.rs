@@ -21,7 +21,7 @@ use super::support::{
 
 const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 
-/// The reason that `error` tells why an answer cannot be sent.
+/// The reason in `error` why an answer cannot be sent.
 fn reason(error: &io::Error) -> InvalidResponse {
     error.get_ref().unwrap().downcast_ref::<InvalidResponse>().unwrap().clone()
 }
@@ -42,7 +42,7 @@ fn sized(body: &str) -> String {
 mod reading {
     use super::*;
 
-    /// However it is read, and wherever it is cut, the handler sees the `body` and `trailers` of `wire`, and the
+    /// Checks that the handler sees the `body` and `trailers` of `wire`, however it is read and cut, and that the
     /// request behind it is answered, too.
     #[track_caller]
     fn check(wire: &str, body: &str, trailers: &str) {
@@ -172,7 +172,7 @@ mod reading {
         assert!(peer.hear().ends_with("\r\n\r\nhello"));
     }
 
-    /// Whoever reads the body: the peer is gone, and told nothing.
+    /// The peer is gone, so it gets no answer, however the body is read.
     #[test]
     fn a_connection_that_fails_is_not_answered() {
         for plan in [BodyPlan::Buffer, BodyPlan::Stream] {
@@ -218,7 +218,8 @@ mod reading {
 mod writing {
     use super::*;
 
-    /// An answer of `hello` with this status, with or without a length, is heard as `expected` by a peer that `asked`.
+    /// Checks that an answer of `hello` with this status, with or without a length, is sent as `expected` to a peer
+    /// that has sent `asked`.
     #[track_caller]
     fn check(asked: &str, status: Status, len: Option<u64>, expected: &str) {
         let writes = async move |ctx: &mut Context| -> corehttp::Result {
@@ -377,8 +378,8 @@ mod writing {
 mod failing {
     use super::*;
 
-    /// The answer is cut off so that nobody can take it for whole, and nothing follows; `on_error` is told `cause`, and
-    /// the peer no secret.
+    /// Checks that the answer is cut off so that no reader can take it for whole, and nothing follows; `on_error` gets
+    /// the `cause`, and the peer no secret.
     #[track_caller]
     fn check<Kind, H>(handler: H, cause: &str)
     where
@@ -452,7 +453,7 @@ mod failing {
         check_source(&["secret"], End::Good, Some(0), LENGTH);
     }
 
-    /// The length is not on the wire then, so only the server can tell. Half an answer once looked whole.
+    /// The length is not on the wire then, so only the server can check it, and half an answer must not look whole.
     #[test]
     fn an_announced_length_counts_where_trailers_need_chunks() {
         for pieces in [&["half"][..], &[], &["hello, secret"], &["hello", "secret"], &["0123456789"; 10_000]]
@@ -614,7 +615,7 @@ mod trailers {
         trailers
     }
 
-    /// What `handler` answers to HTTP/1.1 and to 1.0.
+    /// The answers of `handler` to HTTP/1.1 and to 1.0.
     #[track_caller]
     fn check<Kind, H>(handler: H, to_1_1: &str, to_1_0: &str)
     where
@@ -903,7 +904,7 @@ mod upgrade {
     const ASKED: &str =
         "GET / HTTP/1.1\r\nhost: a\r\nconnection: keep-alive, Upgrade\r\nupgrade: h2c, Echo\r\n\r\n";
 
-    /// Takes the connection over for a task of its own, or says that it cannot.
+    /// Takes the connection over for a task of its own, or answers why that fails.
     async fn echo(ctx: &mut Context) -> corehttp::Result {
         ctx.response.headers.set("x-own", "kept")?;
         let Ok(mut io) = ctx.upgrade("echo").await else { return Ok(ctx.response.set_text("as before")) };
@@ -950,13 +951,13 @@ mod upgrade {
         let heard = served.ask(format!("{asked}early"));
         let (head, rest) = heard.split_once("\r\n\r\n").unwrap();
         assert_eq!((status(head), rest), (101, "early"));
-        // What was read along with the head was received; what the other protocol sends is not counted.
+        // Bytes that were read along with the head count as received; those of the other protocol do not.
         let stats = served.running.stats().total;
         let (received, sent) = ((asked.len() + "early".len()) as u64, (head.len() + "\r\n\r\n".len()) as u64);
         assert_eq!((stats.received, stats.sent), (received, sent));
     }
 
-    /// An access log once noted 200 for each upgrade.
+    /// An access log records the status that was sent, and not 200.
     #[test]
     fn whoever_hands_it_over_sees_the_status_that_was_sent() {
         let tells = async |ctx: &mut Context| -> corehttp::Result {
@@ -1068,7 +1069,7 @@ mod upgrade {
         assert_eq!(peer.hear_all(), "stopping");
     }
 
-    /// Panics were not reported here once.
+    /// Panics are reported also after an upgrade.
     #[test]
     fn a_failure_after_an_upgrade_is_told_to_the_server_alone() {
         for (path, cause) in [
@@ -1091,7 +1092,7 @@ mod upgrade {
             let served = Served::with(|server| refusals.of(server).timeouts(timeouts), fails);
             let heard = served.ask(ASKED.replacen('/', path, 1));
             assert!(heard.ends_with("upgrade: echo\r\n\r\n"), "{path}: {heard:?}");
-            // The peer hears the end before the failure is reported.
+            // The peer receives the end before the failure is reported.
             served.running.shutdown(Duration::from_secs(60));
             served.running.wait().unwrap();
             assert_eq!(refusals.take(), [(0, cause.to_owned())], "{path}");
@@ -1170,7 +1171,7 @@ mod tunnel {
         assert_eq!(status(&served.ask(GET)), 400);
     }
 
-    /// The peer takes all that follows a 2xx for what comes through the tunnel: there is no length to believe.
+    /// The peer takes all that follows a 2xx for bytes of the tunnel: a length has no meaning there.
     #[test]
     fn a_successful_answer_to_connect_announces_no_length() {
         let served = Served::new(with_plan(
@@ -1193,7 +1194,7 @@ mod tunnel {
         }
     }
 
-    /// A peer could once make a handler fail by this.
+    /// The peer must not be able to make a handler fail by this.
     #[test]
     fn connect_with_content_is_400() {
         for plan in [BodyPlan::Tunnel, BodyPlan::Buffer] {
@@ -1224,13 +1225,13 @@ mod tunnel {
     }
 }
 
-/// A body that the handler did not read is no request, whatever it says (RFC 9112 §9.3, §11.2).
+/// A body that the handler did not read is no request, whatever it contains (RFC 9112 §9.3, §11.2).
 mod unread {
     use super::*;
 
     const SMUGGLED: &str = "GET /smuggled HTTP/1.1\r\nhost: a\r\n\r\n";
 
-    /// What the handlers were asked for, in order.
+    /// The requests of the handlers, in order.
     type Paths = Arc<Mutex<Vec<String>>>;
 
     /// Ends in one of these ways, without having read the body.
@@ -1264,8 +1265,8 @@ mod unread {
         }
     }
 
-    /// The request behind `wire` is answered if the connection `goes_on` after that way to end, and else nothing is.
-    /// Every answer arrives.
+    /// Checks that the request behind `wire` is answered if the connection `goes_on` after that way to end, and no
+    /// request otherwise. Every answer arrives.
     #[track_caller]
     fn check(wire: &str, goes_on: impl Fn(Way) -> bool) {
         for way in [Way::Ignores, Way::ReadsAByte, Way::Fails, Way::Streams, Way::Panics, Way::Refuses] {

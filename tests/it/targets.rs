@@ -1,8 +1,8 @@
-//! Every octet in each part of a target, beside what browsers and curl make of a URL that holds it (RFC 9112 §3.2, RFC
-//! 3986 §3, WHATWG URL §1.3 and §4.4).
+//! Every octet in each part of a target, beside the target that browsers and curl send for a URL with it (RFC 9112
+//! §3.2, RFC 3986 §3, WHATWG URL §1.3 and §4.4).
 //!
-//! What they send as it is, is served, and arrives as it came. What another reader could take for an end or a separator is
-//! refused.
+//! An octet that they send as it is, is served, and arrives as it came. An octet that another reader could take for an
+//! end or a separator is refused.
 
 use corehttp::Context;
 
@@ -17,7 +17,7 @@ enum Part {
     Host,
 }
 
-/// What a user agent sends for an octet of a URL.
+/// How a user agent sends an octet of a URL.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Sent {
     AsIs,
@@ -43,7 +43,7 @@ fn browsers(part: Part, octet: u8) -> Sent {
     }
 }
 
-/// As curl 7.88 was seen to do with `-g`.
+/// Observed of curl 7.88 with `-g`.
 fn curl(part: Part, octet: u8) -> Sent {
     match (part, octet) {
         (_, 0..=b' ' | 0x7f | b'#') | (Path, b'?') | (Host, 0x80..) => Otherwise,
@@ -54,7 +54,7 @@ fn curl(part: Part, octet: u8) -> Sent {
     }
 }
 
-/// What is served.
+/// The octets that are served.
 fn is_served(part: Part, octet: u8) -> bool {
     match part {
         // A `\` is a `/` to WHATWG's URLs and to some servers.
@@ -65,11 +65,11 @@ fn is_served(part: Part, octet: u8) -> bool {
     }
 }
 
-/// What is sent as it is by some user agent, and refused all the same: in paths for the reason above, and in hosts because
-/// RFC 3986 allows no such name.
+/// The octets that some user agent sends as they are, and that are refused all the same: in paths for the reason above,
+/// and in hosts because RFC 3986 allows no such name.
 const REFUSED: [(Part, &[u8]); 2] = [(Path, b"\\"), (Host, b"\"`{}")];
 
-/// A target with `inner` in this part, in origin-form or absolute-form, and what the handler sees of it.
+/// A target with `inner` in this part, in origin-form or absolute-form, and the target that the handler sees.
 fn targets(part: Part, inner: &[u8]) -> Vec<[Vec<u8>; 2]> {
     let within = |before: &str, after: &str| [before.as_bytes(), inner, after.as_bytes()].concat();
     match part {
@@ -109,7 +109,7 @@ fn check(wired: &Wired<impl corehttp::Handler>, part: Part, inner: &[u8], is_ser
 fn each_octet_is_served_as_it_came_or_refused_rfc9112_3_2() {
     let wired = Wired::new(tell);
     for part in [Path, Query, Host] {
-        // What ends a part alone is no octet of it.
+        // An octet that ends a part is not in it.
         for octet in
             (0..=u8::MAX).filter(|octet| !matches!((part, octet), (Path, b'?') | (Host, b'/' | b'?')))
         {
@@ -147,7 +147,7 @@ fn text_in_utf8_is_served_as_it_came_and_no_other() {
     }
 }
 
-/// What comes as it is, and what comes escaped, are the same path and the same form to those who decode them.
+/// Octets that arrive as they are, and those that arrive escaped, decode to the same path and the same form.
 #[test]
 fn what_is_not_escaped_decodes_to_itself() {
     let told = |ctx: &mut Context| {

@@ -23,7 +23,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::support::answers::answers;
 use crate::support::{Served, eventually, paused, status};
 
-/// What a peer heard, and when and how the server ended its connection.
+/// All that a peer received, and when and how the server ended its connection.
 struct Told {
     heard: String,
     time: Duration,
@@ -57,8 +57,8 @@ fn defaults() -> Timeouts {
     Timeouts { linger: Duration::ZERO, write: Duration::from_secs(30), ..Timeouts::default() }
 }
 
-/// By default a peer that does `act` is cut off after so many seconds. The status of its last answer is `last`, or 0 if
-/// it hears none.
+/// Checks that by default a peer that does `act` is cut off after so many seconds. The status of its last answer is
+/// `last`, or 0 if it gets none.
 #[track_caller]
 fn check(seconds: u64, last: u16, act: impl AsyncFnOnce(&mut DuplexStream)) {
     check_with(defaults(), app, seconds, last, act);
@@ -115,14 +115,14 @@ async fn pass(seconds: u64) {
     sleep(Duration::from_secs(seconds)).await;
 }
 
-/// Says `packet` every so many seconds, until nobody listens.
+/// Sends `packet` every so many seconds, until the server closes.
 async fn drip(peer: &mut DuplexStream, packet: &[u8], seconds: u64) {
     while peer.write_all(packet).await.is_ok() {
         pass(seconds).await;
     }
 }
 
-/// Says `wire` and hears its answer.
+/// Sends `wire` and receives its answer.
 async fn ask(peer: &mut DuplexStream, wire: &[u8]) {
     say(peer, wire).await;
     let mut heard = Vec::new();
@@ -147,7 +147,7 @@ fn the_first_head_is_timed_from_the_accept_rfc9110_15_5_9() {
     for begun in [&b"G"[..], b"\r\nG", &GET[..GET.len() - 1]] {
         check(10, 408, async |peer| say(peer, begun).await);
     }
-    // An empty line begins nothing.
+    // An empty line begins no head.
     check(10, 0, async |peer| say(peer, b"\r\n").await);
     check(10, 408, async |peer| {
         pass(9).await;
@@ -219,7 +219,7 @@ fn a_body_without_progress_is_408_rfc9110_15_5_9() {
     });
 }
 
-/// Says a body of `POST`'s length, a packet every so many seconds, until nobody listens.
+/// Sends a body of `POST`'s length, a packet every so many seconds, until the server closes.
 async fn pour(peer: &mut DuplexStream, packet: usize, seconds: u64) {
     say(peer, POST).await;
     for packet in vec![b'b'; 10_000].chunks(packet) {
@@ -258,7 +258,7 @@ fn a_body_below_the_least_rate_is_408_after_the_grace_rfc9110_15_5_9() {
     check_slow(11, hopeless, async |peer| pour(peer, 800, 1).await);
 }
 
-/// Says the pieces of `wire` between `cuts`, each in a packet of its own.
+/// Sends the pieces of `wire` between `cuts`, each in a packet of its own.
 async fn say_cut(peer: &mut DuplexStream, wire: &[u8], cuts: &[usize]) {
     let mut said = 0;
     for cut in cuts.iter().copied().chain([wire.len()]) {
@@ -270,7 +270,7 @@ async fn say_cut(peer: &mut DuplexStream, wire: &[u8], cuts: &[usize]) {
     }
 }
 
-/// What came in the packet of the head once did not count, and neither did what came while the handler worked.
+/// Bytes in the packet of the head count, and so do those that arrive while the handler works.
 #[test]
 fn a_rate_does_not_depend_on_how_a_message_is_split_into_packets() {
     let body = [b'b'; 10_000];
@@ -333,7 +333,7 @@ fn bytes_that_complete_a_body_are_never_too_slow() {
     }
 }
 
-/// What a handler sleeps between two reads, or after one that it gave up, is not the peer's time.
+/// The time that a handler sleeps between two reads, or after one that it has dropped, is not the peer's.
 #[test]
 fn the_sleep_of_a_handler_counts_neither_as_silence_nor_against_the_rate() {
     let read = async |ctx: &mut Context| -> corehttp::Result {
@@ -380,7 +380,7 @@ fn a_streamed_body_has_the_same_timeouts() {
         say(peer, &[POST, &[b'b'; 10_000]].concat()).await;
         peer.shutdown().await.unwrap();
     });
-    // The time after a read was given up was once counted, too.
+    // The time after a read was dropped does not count either.
     let gives_up = async |ctx: &mut Context| -> corehttp::Result {
         let mut body = ctx.body_reader();
         assert!(timeout(Duration::from_secs(1), body.chunk()).await.is_err());
@@ -399,7 +399,7 @@ fn a_streamed_body_has_the_same_timeouts() {
         });
     }
     check_with(defaults(), gives_up(), 1 + 45 + 29, 408, async |peer| say(peer, POST).await);
-    // One that is given up again and again has an end, too.
+    // A read that is dropped again and again times out, too.
     let looks_up = async |ctx: &mut Context| -> corehttp::Result {
         let mut body = ctx.body_reader();
         loop {
@@ -411,7 +411,7 @@ fn a_streamed_body_has_the_same_timeouts() {
     check_with(defaults(), with_plan(|_| BodyPlan::Stream, looks_up), 30, 408, async |peer| {
         say(peer, POST).await;
     });
-    // An unread body is waited for no longer, and the answer is there long before.
+    // The server waits no longer for an unread body, whose answer was sent long before.
     check_with(defaults(), with_plan(|_| BodyPlan::Stream, app), 30, 0, async |peer| {
         ask(peer, POST).await;
     });
@@ -437,7 +437,7 @@ fn a_write_without_progress_is_cut_off() {
     let _ = check_stalled(streamed);
 }
 
-/// Asks, and reads nothing for 50 seconds.
+/// Sends `request`, and reads nothing for 50 seconds.
 fn talk_late<Kind>(handler: impl IntoHandler<Kind>, request: &str) -> Told {
     talk(defaults(), handler, 1_000, async |peer| {
         say(peer, request.as_bytes()).await;
@@ -446,7 +446,7 @@ fn talk_late<Kind>(handler: impl IntoHandler<Kind>, request: &str) -> Told {
     })
 }
 
-/// Whoever overlooked the error once ended the body as if nothing were missing.
+/// A handler that ignores the error must not end the body as if nothing were missing.
 #[test]
 fn a_body_is_never_whole_once_a_write_has_failed() {
     let stubborn = async |ctx: &mut Context| -> corehttp::Result {
@@ -465,7 +465,7 @@ fn a_body_is_never_whole_once_a_write_has_failed() {
             written = out.write_all(&piece).await;
         }
         timed_out(written);
-        // What could be written reaches the peer meanwhile.
+        // The data that could be written reaches the peer meanwhile.
         pass(30).await;
         timed_out(out.write_all(&piece[..1]).await);
         timed_out(out.write_all(&piece).await);
@@ -497,7 +497,7 @@ impl Transform for Held {
     }
 }
 
-/// The size of a chunk that failed was once sent, and passed for that of whatever came next.
+/// The size of a chunk that failed must not be sent, or it would pass for that of the next chunk.
 #[test]
 fn a_flush_that_failed_leaves_no_part_of_a_chunk() {
     let stubborn = async |ctx: &mut Context| -> corehttp::Result {
@@ -515,12 +515,12 @@ fn a_flush_that_failed_leaves_no_part_of_a_chunk() {
     assert_eq!(answers(&told.heard)[0].body.len(), 40_000);
 }
 
-/// To flush nothing was once taken for progress, and a body that is read flushes before it waits.
+/// An empty flush is no progress, and a body that is read flushes before it waits.
 #[test]
 fn a_write_without_progress_is_cut_off_while_a_body_still_comes() {
     let both = async |ctx: &mut Context| -> corehttp::Result {
         let (mut body, mut out) = ctx.duplex().await?;
-        // It may be the first to notice that the connection is cut off.
+        // The read may be the first to fail when the connection is cut off.
         let reading = async {
             while let Ok(Some(_)) = body.chunk().await {}
             pending().await
@@ -539,7 +539,7 @@ fn a_write_without_progress_is_cut_off_while_a_body_still_comes() {
     assert_eq!(told.outcome.unwrap_err().kind(), io::ErrorKind::TimedOut);
 }
 
-/// The time in which the server does not read, since its peer has not read the answer yet, was once counted.
+/// The time in which the server does not read, since its peer has not read the answer yet, does not count.
 #[test]
 fn a_body_is_not_timed_while_the_answer_comes_first() {
     let both = async |ctx: &mut Context| -> corehttp::Result {
@@ -597,8 +597,8 @@ impl Wake for Own {
     }
 }
 
-/// The server sends what a waiting handler has written, and then it was the server that was woken: a part of the handler
-/// with a waker of its own was once not, and waited for ever.
+/// The server sends the data of a waiting handler, and must then wake also a part of the handler that has a waker of
+/// its own, or that part would wait for ever.
 #[test]
 fn parts_of_a_handler_with_wakers_of_their_own_go_on() {
     async fn write(mut out: BodyWriter<'_>, pieces: usize) -> io::Result<()> {
@@ -611,7 +611,7 @@ fn parts_of_a_handler_with_wakers_of_their_own_go_on() {
         let out = ctx.body_writer().await?;
         Ok(apart(write(out, 6)).await?)
     };
-    // What waits is sent at once when the peer reads, which it does before the server writes again, or after.
+    // Waiting data is sent at once when the peer reads, whether that is before the server writes again or after.
     let large = |turns| {
         async move |ctx: &mut Context| -> corehttp::Result {
             for _ in 0..turns {
@@ -659,7 +659,7 @@ fn parts_of_a_handler_with_wakers_of_their_own_go_on() {
     }));
 }
 
-/// A connection that waited for a request once woke itself whenever it was polled with another waker.
+/// A connection that waits for a request must not wake itself whenever it is polled with another waker.
 #[test]
 fn a_connection_that_is_polled_with_ever_new_wakers_waits_in_peace() {
     paused(async {
@@ -719,7 +719,7 @@ fn check_stalled<Kind>(handler: impl IntoHandler<Kind>) -> io::Result<()> {
     told.outcome
 }
 
-/// Tells when it is dropped.
+/// Records when it is dropped.
 struct Guard(Arc<AtomicBool>);
 
 impl Drop for Guard {
@@ -785,13 +785,13 @@ fn the_server_lingers_after_a_refusal_rfc9112_9_6() {
         let told = talk(timeouts(), app, 1 << 16, async |peer| say(peer, b"bad\r\n").await);
         assert_eq!(status(&told.heard), 400);
         assert_time(told.time, seconds);
-        // A peer that goes on talking is not waited for any longer.
+        // The server waits no longer for a peer that goes on sending.
         let told = talk(timeouts(), app, 1 << 16, async |peer| {
             say(peer, b"bad\r\n").await;
             drip(peer, b"!", 1).await;
         });
         assert_time(told.time, seconds);
-        // However long it was waited for before.
+        // The time of an earlier wait does not count.
         let told = talk(timeouts(), app, 1 << 16, async |peer| say(peer, b"GET").await);
         assert_eq!(status(&told.heard), 408);
         assert_time(told.time, 10 + seconds);
@@ -809,7 +809,7 @@ fn the_server_lingers_after_a_refusal_rfc9112_9_6() {
         peer.shutdown().await.unwrap();
     });
     assert_time(told.time, 0);
-    // Nobody needs the rest of its body.
+    // The rest of a body on a connection that closes is not awaited.
     let streamed = with_plan(|_| BodyPlan::Stream, app);
     let last = [&POST[..POST.len() - 2], b"connection: close\r\n\r\n"].concat();
     check_with(defaults(), streamed, 0, 200, async |peer| say(peer, &last).await);
@@ -854,7 +854,7 @@ fn a_wait_that_is_over_wakes_no_task() {
     assert!(outcome.is_ok() && polls < 50, "{outcome:?} after {polls} polls");
 }
 
-/// To have flushed is progress, and the time of the next write is its own.
+/// A flush that completes is progress, and the next write has a time of its own.
 #[test]
 fn a_flush_that_is_over_ends_no_later_write() {
     let pauses = async |ctx: &mut Context| -> corehttp::Result {
@@ -897,11 +897,11 @@ fn an_end_that_cannot_be_said_is_given_up() {
     assert_time(time, 30);
 }
 
-/// A transport that holds back for a moment what was written, as encryption may.
+/// A transport that holds written data back for a moment, as encryption may.
 struct Holding {
     stream: DuplexStream,
     is_held: bool,
-    /// Whether it waits for ever to say its end.
+    /// Whether its shutdown never completes.
     never_ends: bool,
     polls: Rc<Cell<usize>>,
 }

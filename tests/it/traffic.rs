@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::support::paused;
 use crate::support::wired::{Then, Wired};
 
-/// What a handler streams leaves in writes of these lengths, without the head.
+/// Checks that a streamed answer leaves in writes of these lengths, without the head.
 #[track_caller]
 fn check_writes<H: Handler>(wired: Wired<H>, expected: &[usize]) {
     let heard =
@@ -84,7 +84,7 @@ fn a_long_stream_leaves_in_large_but_bounded_writes() {
     assert_eq!(heard.concat().matches('x').count(), 1_000_000);
 }
 
-/// A peer whose bytes have all arrived, and that notes how the server reads them.
+/// A peer whose bytes have all arrived, and that records how the server reads them.
 struct Meter {
     wire: Vec<u8>,
     read: usize,
@@ -93,7 +93,7 @@ struct Meter {
 
 #[derive(Default)]
 struct Notes {
-    /// Whether the last byte was taken by a read that was full, and so did not find out that there is no more.
+    /// Whether the last byte was taken by a read that was full, and so could not show that no more is there.
     is_full: bool,
     /// How many answers left while that was so.
     in_doubt: usize,

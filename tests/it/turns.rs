@@ -71,7 +71,8 @@ impl AsyncWrite for Flood {
     }
 }
 
-/// A peer that sends `head` and more for ever moves no more than a turn allows before other tasks have theirs.
+/// Checks that a peer which sends `head` and more for ever moves no more than a turn allows before other tasks have
+/// theirs.
 #[track_caller]
 fn check<Kind>(head: &str, handler: impl IntoHandler<Kind>) {
     let flood = Flood::new(head, "x");
@@ -131,7 +132,7 @@ fn a_connection_that_never_waits_moves_only_so_much_a_turn() {
     check(sized, |_: &mut Context| {});
 }
 
-/// What is written in answer to HEAD is dropped, which never waits. The handler kept its core to itself.
+/// Content that is written in answer to HEAD is dropped, which never waits, but must not keep the core busy.
 #[test]
 fn a_handler_whose_content_is_dropped_takes_turns() {
     const MOST: usize = 512 << 10;
