@@ -8,8 +8,8 @@ use std::fmt::{self, Write};
 use std::iter;
 use std::time::Duration;
 
-/// Writes what `text` does, and for `{:#}` also the causes of `error`, each after a colon: one line that is understood
-/// without another.
+/// Writes `text`, and for `{:#}` also the causes of `error`, each after a colon: one line that is understood without
+/// another.
 pub(crate) fn write_error(
     f: &mut fmt::Formatter<'_>,
     error: &dyn Error,
@@ -49,7 +49,7 @@ impl fmt::Display for Excerpt<'_> {
     }
 }
 
-/// `url`, which need not be one, without userinfo, query and fragment.
+/// `url`, which need not be a valid URL, without userinfo, query and fragment.
 pub(crate) fn without_secrets(url: &str) -> String {
     let front = url.split(['?', '#']).next().unwrap_or_default();
     let (scheme, rest) = front.find("://").map_or(("", front), |at| front.split_at(at + "://".len()));
@@ -57,8 +57,8 @@ pub(crate) fn without_secrets(url: &str) -> String {
     format!("{scheme}{behind}")
 }
 
-/// Writes text that a peer may have made, or that may quote one. Characters that could steer a terminal or end a line are
-/// escaped, so that the text does not pass for a line of its own. Two characters that end a line are no controls.
+/// Writes text that a peer may have made, or that may quote a peer. Characters that could steer a terminal or end a line
+/// are escaped, so that the text does not pass for a line of its own. U+2028 and U+2029 end a line, but are no controls.
 pub(crate) fn write_escaped(
     f: &mut fmt::Formatter<'_>,
     chars: impl IntoIterator<Item = char>,
@@ -85,7 +85,7 @@ pub(crate) fn write_escaped(
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TimeLimit {
     unit: Unit,
-    // Errors that carry a limit are part of results that are moved for each request, so it is small.
+    // Errors with a limit are part of results that are moved for each request, so the amount is small.
     amount: u32,
 }
 
@@ -98,7 +98,7 @@ enum Unit {
 }
 
 impl TimeLimit {
-    /// A limit of another program, such as the operating system, which is not known.
+    /// An unknown limit of another program, such as the operating system.
     pub(crate) const UNKNOWN: TimeLimit = TimeLimit { unit: Unit::Unknown, amount: 0 };
 
     /// The least rate at which bytes must arrive.

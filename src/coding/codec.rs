@@ -53,14 +53,14 @@ impl Coding {
     }
 }
 
-/// Whether content that was taken in must come out.
+/// Whether the encoder must write all content that it has read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flush {
-    /// It may be held back until there is more.
+    /// Content may be held back until there is more.
     Later,
-    /// All of it must come out, since the peer waits for it.
+    /// All content must be written, since the peer waits for it.
     Now,
-    /// All of it must come out, and nothing follows.
+    /// All content must be written, and nothing follows.
     End,
 }
 
@@ -77,10 +77,10 @@ pub(super) struct Step {
 
 /// The state of a decoder.
 pub(super) trait Decode: Send {
-    /// Makes the next step. There is room for [`ROOM_MIN`] bytes. Without input, what was held back comes out.
+    /// Makes the next step. There is room for [`ROOM_MIN`] bytes. Without input, output that was held back is written.
     fn step(&mut self, input: &[u8], room: &mut [u8]) -> Result<Step, CodingError>;
 
-    /// Makes it equal to a new one, but keeps the memory that usual content needs.
+    /// Makes the decoder equal to a new one, but keeps the memory that usual content needs.
     fn reset(&mut self);
 }
 
@@ -99,14 +99,14 @@ pub enum CodingError {
     Unknown,
     /// The content has more codings than are ever used.
     TooMany,
-    /// The decoded content is larger than this many bytes, which is what the application allows.
+    /// The decoded content is larger than this many bytes, the most that the application allows.
     TooLarge(usize),
     /// The encoder failed, for lack of memory.
     Encoder,
 }
 
 impl CodingError {
-    /// Returns the status that a peer who sent such content is answered with.
+    /// Returns the status with which a peer that sent such content is answered.
     pub fn status(self) -> Status {
         match self {
             CodingError::Corrupt | CodingError::Incomplete => Status::BAD_REQUEST,
@@ -116,7 +116,7 @@ impl CodingError {
         }
     }
 
-    /// The kind of the error of the standard library that this becomes. Truncated content is
+    /// The kind of the [`io::Error`] that this error becomes. Truncated content is
     /// [`UnexpectedEof`](io::ErrorKind::UnexpectedEof), as to the readers of flate2.
     pub(crate) fn kind(self) -> io::ErrorKind {
         match self {

@@ -7,14 +7,14 @@ use super::{Coding, CodingError, codecs};
 use crate::memory::{Arena, LocalCache};
 use crate::message::Headers;
 
-/// The decoders of one content, one for each coding that was applied to it. When dropped, they are kept to be used
-/// again.
+/// The decoders of one content, one for each coding that was applied to it. When the chain is dropped, its decoders are
+/// cached on the thread.
 ///
 /// The caller passes pieces of the content to [`DecoderChain::pull`] until nothing more comes out, and finally calls
 /// [`DecoderChain::end`]. Without any decoders, content comes out as it is.
 #[derive(Default)]
 pub(crate) struct DecoderChain {
-    /// In the order in which codings are undone: the last one applied is the first.
+    /// The decoders in the order in which codings are undone: the coding that was applied last is the first.
     decoders: Vec<BufferedDecoder>,
     /// How many bytes may come out.
     limit: usize,
@@ -29,9 +29,9 @@ struct BufferedDecoder {
     read: usize,
     /// How many bytes may still come out.
     left: usize,
-    /// How much it has read that decoded to nothing.
+    /// How many bytes the decoder has read since its last output.
     idle: usize,
-    /// Whether the content may end here. Also true before it begins, since no content is fine.
+    /// Whether the content may end here. Also true before the content begins, since content may be empty.
     is_whole: bool,
 }
 
@@ -87,11 +87,11 @@ pub(crate) const CODED_CONTENT_FIELDS: [&str; 6] =
 /// Content with more codings is an attack.
 const CODINGS_MAX: usize = 4;
 
-/// What headers and trailers add, however small the content is.
+/// The headers and trailers of a coding add this much at most to small content.
 const SLACK: usize = 1 << 10;
 
 /// How much input may decode to nothing in a decoder that follows another: nested content that decodes to nothing,
-/// again and again, would keep a core busy for seconds. In the first decoder it may be as much as may still come out.
+/// again and again, would keep a core busy for seconds. In the first decoder this may be as much as may still come out.
 const IDLE_MAX: usize = 256 << 10;
 
 /// How many bytes are decoded at once.
@@ -122,7 +122,7 @@ fn pull(
         }
         let step = last.step(out, limit)?;
         last.idle = (last.idle + step.read).saturating_sub(2 * step.written);
-        // What is not nested takes no more time than the peer takes to send it, but it must end, too.
+        // Content that is not nested takes no more time than the peer takes to send it, but it must end, too.
         let idle_max = if before.is_empty() { IDLE_MAX.max(last.left) } else { IDLE_MAX };
         if last.idle > idle_max {
             return Err(CodingError::TooLarge(limit));
@@ -152,6 +152,10 @@ impl BufferedDecoder {
         if step.read == 0 && step.written == 0 && !unread.is_empty() {
             return Err(CodingError::Corrupt);
         }
+        debug_assert!(
+            step.read <= unread.len() && step.written <= DECODED_PER_STEP,
+            "a step stays in its slices"
+        );
         self.read += step.read;
         self.is_whole = step.is_whole;
         self.left = self.left.checked_sub(step.written).ok_or(CodingError::TooLarge(limit))?;
@@ -160,7 +164,7 @@ impl BufferedDecoder {
     }
 }
 
-/// A decoder that waits to be used again: its coding, its state, and the memory of its input.
+/// A cached decoder: its coding, its state, and the memory of its input.
 type CachedDecoder = (Coding, Box<dyn Decode>, Arena);
 
 thread_local! {
@@ -172,7 +176,7 @@ impl Drop for DecoderChain {
         for BufferedDecoder { coding, mut state, mut input, .. } in self.decoders.drain(..) {
             state.reset();
             input.clear();
-            // On a thread that is ending, nothing is kept.
+            // On a thread that is ending, the cache is gone.
             let _ = CACHE.try_with(|cache| cache.give((coding, state, input)));
         }
     }
@@ -184,17 +188,17 @@ impl fmt::Debug for DecoderChain {
     }
 }
 
-/// One content that arrives in pieces, and comes out decoded, in other pieces.
+/// The decoder of one content that arrives in pieces. The decoded content is read in other pieces.
 pub(crate) struct ContentDecoder {
     decoders: DecoderChain,
-    /// The piece that was decoded last.
+    /// The output of the last step of the decoders.
     piece: Arena,
-    /// The part of the piece that is current.
+    /// The part of the output that is the current piece.
     start: usize,
     end: usize,
     /// How much of the current input has been decoded.
     decoded: usize,
-    /// How many bytes may come out, and how many of them still may.
+    /// How many bytes may come out in all, and how many may still come out.
     limit: usize,
     left: usize,
     /// Why the content cannot be decoded any further.
@@ -208,15 +212,14 @@ impl ContentDecoder {
         ContentDecoder { decoders, piece, start: 0, end: 0, decoded: 0, limit, left: limit, failed: None }
     }
 
-    /// Decodes on, and returns the length of the current part, which stays until the next call. 0 means that all of
-    /// `input` was decoded: the next call needs new input, unless [`ContentDecoder::end`] says that the content is
-    /// complete.
+    /// Decodes on, and returns the length of the next piece, which is valid until the next call. 0 means that all of `input`
+    /// was decoded: the next call needs new input, unless [`ContentDecoder::end`] finds the content complete.
     ///
     /// # Errors
     ///
     /// Fails if the content is corrupt, or larger than allowed; all further calls fail too.
     pub(crate) fn pull(&mut self, input: &[u8]) -> Result<usize, CodingError> {
-        // The current part has been read.
+        // The current piece has been read.
         self.start = self.end;
         if self.start == self.piece.len() {
             self.failed = self.refill(input).err();
@@ -225,13 +228,14 @@ impl ContentDecoder {
         self.failed.map_or(Ok(self.end - self.start), Err)
     }
 
-    /// The current part.
+    /// The current piece.
     pub(crate) fn piece(&self) -> &[u8] {
         &self.piece.as_slice()[self.start..self.end]
     }
 
-    /// Shortens the current part to its first `count` bytes. The others become the next one.
+    /// Truncates the current piece to its first `count` bytes. The others become the next piece.
     pub(crate) fn truncate_piece(&mut self, count: usize) {
+        debug_assert!(self.start + count <= self.end, "a piece only gets shorter");
         self.end = self.start + count;
     }
 
@@ -248,6 +252,7 @@ impl ContentDecoder {
         self.piece.clear();
         self.start = 0;
         self.failed.map_or(Ok(()), Err)?;
+        debug_assert!(self.decoded <= input.len(), "input stays the same until it is decoded");
         let mut rest = &input[self.decoded..];
         let made = self.decoders.pull(&mut rest, &mut self.piece);
         self.decoded = input.len() - rest.len();

@@ -7,10 +7,11 @@ use super::encode::Encode;
 use super::{Coding, CodingError, codecs};
 use crate::memory::LocalCache;
 
-/// An encoder in use. When it is dropped, its state, which is large, is kept on its thread to be used again.
+/// An encoder in use. When it is dropped, its state, which is large, is cached on the thread.
 pub(crate) struct ContentEncoder {
+    /// The coding and the level.
     params: (Coding, u32),
-    /// `None` once it was dropped.
+    /// `None` once the encoder was dropped.
     state: Option<Box<dyn Encode>>,
 }
 
@@ -37,15 +38,15 @@ impl ContentEncoder {
         encode(&mut **self.state.as_mut().ok_or(CodingError::Encoder)?, input, flush, out)
     }
 
-    /// How many are kept on this thread, which are taken.
+    /// How many encoders are cached on this thread. The cache is empty afterwards.
     #[cfg(test)]
     pub(crate) fn kept() -> usize {
         std::iter::from_fn(|| CACHE.with(|cache| cache.take(|_| true))).count()
     }
 }
 
-/// Encodes all of `content`, and keeps nothing. For the threads that block: they are many, and each does this now and
-/// then.
+/// Encodes all of `content`, and caches nothing. For the threads for blocking work: they are many, and each encodes only
+/// now and then.
 ///
 /// # Errors
 ///
@@ -68,6 +69,7 @@ fn encode(
         let step = state.step(input, &mut out[before..], flush);
         out.truncate(before + step.map_or(0, |step| step.written));
         let step = step?;
+        debug_assert!(step.read <= input.len() && step.written <= room, "a step stays in its slices");
         input = &input[step.read..];
         match step.is_whole {
             true => return Ok(()),
@@ -77,11 +79,11 @@ fn encode(
     }
 }
 
-/// Less room would not suffice for the end of a flush.
+/// The end of a flush needs this much room.
 const ROOM_MIN: usize = 256;
 const ROOM_MAX: usize = 16 << 10;
 
-/// An encoder that waits to be used again: its coding and level, and its state.
+/// A cached encoder: its coding and level, and its state.
 type CachedEncoder = ((Coding, u32), Box<dyn Encode>);
 
 thread_local! {
@@ -92,7 +94,7 @@ impl Drop for ContentEncoder {
     fn drop(&mut self) {
         let Some(mut state) = self.state.take() else { return };
         state.reset();
-        // On a thread that is ending, nothing is kept.
+        // On a thread that is ending, the cache is gone.
         let _ = CACHE.try_with(|cache| cache.give((self.params, state)));
     }
 }

@@ -1,4 +1,4 @@
-//! [`Encode`]: the interface of encoders, one step at a time.
+//! [`Encode`]: the interface of encoders, one step at a time. A leaf of its own, since only feature `compress` encodes.
 
 use super::CodingError;
 use super::codec::{Flush, Step};
@@ -8,6 +8,6 @@ pub(super) trait Encode: Send {
     /// Makes the next step. `room` is not empty.
     fn step(&mut self, input: &[u8], room: &mut [u8], flush: Flush) -> Result<Step, CodingError>;
 
-    /// Makes it equal to a new one, but keeps the memory.
+    /// Makes the encoder equal to a new one, but keeps the memory.
     fn reset(&mut self);
 }

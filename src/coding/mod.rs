@@ -1,6 +1,6 @@
 //! Floor 2: content codings, and which one a peer prefers (RFC 9110 §8.4.1, §12.5.3). Pure: bytes in, bytes out.
 //!
-//! The names of codings are always known; whether they can be decoded and encoded depends on the features.
+//! The names of codings exist in every build; whether a coding can be decoded and encoded depends on the features.
 
 mod content_decoder;
 #[cfg(feature = "compress")]

@@ -8,7 +8,7 @@ use crate::message::{Headers, members, trim};
 pub(crate) struct NegotiatedCoding {
     /// `None` if the content should not be coded.
     pub(crate) coding: Option<Coding>,
-    /// Whether the peer refuses content that is not coded. It is then coded even if that does not pay.
+    /// Whether the peer refuses content that is not coded. Content is then coded even if it hardly shrinks.
     pub(crate) is_identity_refused: bool,
 }
 
@@ -31,7 +31,7 @@ impl NegotiatedCoding {
 }
 
 /// The weight of the coding whose name `is` accepts, in thousandths: its own, or else that of `*`. `None` if there is
-/// neither. A malformed member is ignored, and one that is repeated has its lowest weight.
+/// neither. A malformed member is ignored, and a repeated member has its lowest weight.
 fn weight(headers: &Headers, is: impl Fn(&[u8]) -> bool) -> Option<u16> {
     let named = headers.all("accept-encoding").flat_map(members).filter_map(parse);
     let (mut own, mut others) = (None, None);
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn the_highest_weight_is_chosen_and_among_equals_the_first_offered_12_5_3() {
+    fn the_highest_weight_is_chosen_and_among_equals_the_first_offered_rfc9110_12_5_3() {
         assert_eq!(NegotiatedCoding::from_headers(&Headers::new(), OFFERED), NegotiatedCoding::default());
         check("gzip, deflate, br, zstd", Some(Coding::Br));
         check("gzip|br;q=0.9", Some(Coding::Gzip));
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_malformed_member_is_ignored_12_4_2() {
+    fn a_malformed_member_is_ignored_rfc9110_12_4_2() {
         let malformed = [
             "q",
             "q=",

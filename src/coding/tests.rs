@@ -73,7 +73,7 @@ fn content_from_other_encoders_is_decoded() {
     check("gzip, deflate, br", b"", Ok(b""));
 }
 
-/// Whoever reads while nothing comes asks again and again. The library of zstd takes that for a fault.
+/// A reader that is polled while no input arrives makes steps without progress. The library of zstd refuses too many.
 #[test]
 fn content_that_is_waited_for_is_no_fault() {
     for coding in available() {
@@ -91,7 +91,7 @@ fn content_that_is_waited_for_is_no_fault() {
 }
 
 #[test]
-fn every_section_of_a_gzip_header_is_skipped_and_checked_rfc_1952() {
+fn every_section_of_a_gzip_header_is_skipped_and_checked_rfc1952() {
     let data = &GZIP[15..];
     let all = b"\x1f\x8b\x08\x1e\0\0\0\0\0\x03\x03\0abcn\0\0\x90\x45";
     let crc = {
@@ -148,7 +148,7 @@ fn content_cut_anywhere_is_an_error() {
     }
 }
 
-/// An octet that is changed is an error, unless it only says when and by whom the content was coded.
+/// A changed octet is an error, unless it only describes when and by which program the content was coded.
 #[test]
 fn content_changed_anywhere_is_noticed() {
     let text = b"All that glitters is not gold; often have you heard that told.".repeat(8);
@@ -206,7 +206,7 @@ fn a_limit_is_kept_to_the_byte_and_bombs_take_no_memory() {
     );
 }
 
-/// 143 bytes once became 4 MiB of empty members, and took a core a tenth of a second.
+/// 143 bytes can become 4 MiB of empty members, which take a core a tenth of a second.
 #[test]
 fn members_that_decode_to_nothing_count_against_the_limit() {
     let (nothing, mut named) = (encode(Coding::Gzip, b""), b"\x1f\x8b\x08\x08\0\0\0\0\0\x03".to_vec());
@@ -222,7 +222,7 @@ fn members_that_decode_to_nothing_count_against_the_limit() {
     }
 }
 
-/// An endless sequence of them would never be too large.
+/// An endless sequence of empty members would never be too large.
 #[test]
 fn no_more_decodes_to_nothing_than_may_come_out() {
     let often = encode(Coding::Gzip, b"").repeat((1 << 20) / encode(Coding::Gzip, b"").len());
@@ -248,8 +248,8 @@ fn content_that_was_flushed_often_may_be_coded_twice() {
     }
 }
 
-/// Coding makes content larger that gains nothing by it: by its header, and by each flush. So what lies between two codings
-/// may be a little larger than what may come out.
+/// Content that does not shrink gets larger by its header and by each flush. So content between two codings may be a
+/// little larger than the limit of the output.
 #[test]
 fn content_of_just_the_limit_may_be_coded_twice() {
     let noise = |at| BuildHasherDefault::<DefaultHasher>::default().hash_one(at) as u8;
@@ -308,7 +308,7 @@ fn a_used_encoder_codes_like_a_new_one() {
     }
 }
 
-/// zlib-rs forgot to close what it had opened: one peer that left in the middle of an answer spoiled that of the next.
+/// A reset of zlib-rs does not close an open block: a peer that left in the middle of an answer would spoil the next answer.
 #[test]
 fn an_encoder_that_was_given_up_codes_like_a_new_one() {
     let content: &[u8] = &b"to be, or not to be, that is the question".repeat(20);

@@ -28,24 +28,24 @@ use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 ///
 /// # Which answers
 ///
-/// Those whose content is not small, and of a type that shrinks; for a peer that refuses `identity`, all others too.
+/// Answers whose content is not small, and of a type that shrinks; for a peer that refuses `identity`, all others too.
 /// Content is never compressed if it already has a coding, is a part of something (`content-range`), or must not be
 /// changed (`cache-control: no-transform`).
 ///
-/// An answer that could be compressed says so in `vary`, even to a peer that did not ask for it, and so does a part of
-/// it. An answer that is compressed loses a strong `etag`, which becomes weak, and its `content-length`,
-/// `accept-ranges` and digests. HEAD is answered like GET, but without a length.
+/// An answer that could be compressed has `accept-encoding` in its `vary`, even if the peer accepts no coding, and so has a
+/// part of it (206). The `etag` of a compressed answer becomes weak, and its `content-length`, `accept-ranges` and digests
+/// are removed. HEAD is answered like GET, but without a length.
 ///
-/// A date does not tell compressed content from the same content uncompressed. So if a peer that accepts a coding makes
-/// its `range` depend on a date (`if-range`), the range is taken out of the request, and the whole is sent.
+/// Compressed content has the same date as the same content uncompressed. So if a peer that accepts a coding makes its
+/// `range` depend on a date (`if-range`), the range is removed from the request, and the whole content is sent.
 ///
 /// # Streams
 ///
-/// What a handler writes with [`Context::body_writer`], and what the source of a body yields, is compressed as it passes. It
-/// is flushed with [`BodyWriter::flush`](crate::BodyWriter::flush), or when the source has no more for now, so server-sent
-/// events arrive at once. Each open stream holds an encoder: about 300 KiB for `gzip`, and 1 to 2 MiB for the others, or
-/// up to 8 MiB for `br` if much is written without a flush. A [transform](Context::transform) that outer middleware has
-/// put into the context receives the compressed content.
+/// Content that a handler writes with [`Context::body_writer`], or that the source of a body yields, is compressed as it
+/// passes. The encoder is flushed with [`BodyWriter::flush`](crate::BodyWriter::flush), or when the source has no more for
+/// now, so server-sent events arrive at once. Each open stream holds an encoder: about 300 KiB for `gzip`, and 1 to 2 MiB
+/// for the others, or up to 8 MiB for `br` if much is written without a flush. A [transform](Context::transform) that outer
+/// middleware has put into the context receives the compressed content.
 ///
 /// # What not to compress
 ///
@@ -82,7 +82,7 @@ impl<H: Handler> Compress<H> {
         Compress { handler: handler.into_handler(), rules: CompressRules::default() }
     }
 
-    /// Sets the codings to choose from, in order of preference. Those that the crate was built without are ignored.
+    /// Sets the codings to choose from, in order of preference. Codings that the crate was built without are ignored.
     /// Default: all available ones.
     pub fn codings(mut self, codings: &[Coding]) -> Compress<H> {
         self.rules.offer(codings);
@@ -131,7 +131,7 @@ impl<H: Handler> Handler for Compress<H> {
     async fn handle(&self, ctx: &mut Context) -> Result {
         CompressTransform::put(ctx, self.rules);
         let outcome = self.handler.handle(ctx).await;
-        // Boxed because it is rare: the future of each request holds room for this one.
+        // The future is boxed because it is rare: without the box, the future of each request would have room for it.
         if let Some(large) = finish(ctx, outcome)? {
             ctx.response.body = large.await?;
         }

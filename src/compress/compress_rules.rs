@@ -9,7 +9,7 @@ pub(super) struct CompressRules {
     /// The codings to choose from, in order of preference.
     codings: [Coding; CODINGS],
     count: usize,
-    /// By coding.
+    /// The level of each coding.
     levels: [u32; CODINGS],
     pub(super) size_min: usize,
     pub(super) inline_max: usize,
@@ -42,7 +42,7 @@ impl CompressRules {
         self.levels[coding as usize]
     }
 
-    /// Whether an answer may be compressed at all: it has content that is complete, not coded yet, and may be changed.
+    /// Whether an answer may be compressed at all: its content is complete, not coded yet, and may be changed.
     pub(super) fn allow(status: Status, headers: &Headers) -> bool {
         let has_content = !status.is_informational() && ![204, 205, 206, 304].contains(&status.as_u16());
         has_content
@@ -57,8 +57,8 @@ impl CompressRules {
         is_long && headers.content_type().is_some_and(|content_type| self.is_compressible(content_type))
     }
 
-    /// Whether the whole of which this is a part might be compressed: a part has the fields that the whole would have
-    /// (RFC 9110 §15.3.7).
+    /// Whether the whole content, of which a 206 has a part, might be compressed: a part has the fields of the whole (RFC 9110
+    /// §15.3.7).
     pub(super) fn recommend_whole(&self, headers: &Headers) -> bool {
         let is_compressible =
             |of: &str| essence(of).eq_ignore_ascii_case("multipart/byteranges") || self.is_compressible(of);

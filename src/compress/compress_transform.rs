@@ -15,12 +15,12 @@ use crate::message::{Body, BodyLength, BodySource, Headers, Method, Response, St
 use crate::runtime::Budget;
 use crate::server::{Context, Transform, TransformAction};
 
-/// The state that it takes to compress one answer. It is used again for the next.
+/// The state for compressing one answer. A thread caches it for the next answer.
 pub(super) struct CompressTransform {
     rules: CompressRules,
     negotiated: NegotiatedCoding,
     is_head: bool,
-    /// What the peer has of it, by the tags that it names.
+    /// The form in which the peer has stored the content.
     stored: StoredVariant,
     /// The transform that was in the context before, and whether the stream goes through it after this one.
     outer: Option<Box<dyn Transform>>,
@@ -30,12 +30,12 @@ pub(super) struct CompressTransform {
     output: Vec<u8>,
 }
 
-/// What a peer has stored of the content that it asks for.
+/// The form in which a peer has stored the content of an earlier answer, by the tags in its request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum StoredVariant {
-    /// Anything, coded or not.
+    /// Coded or not.
     Any,
-    /// Only what was not coded: it names strong tags, and no others.
+    /// Not coded: all its tags are strong.
     Uncoded,
 }
 
@@ -58,7 +58,7 @@ impl LargeBody {
 enum State {
     /// The answer may still be streamed.
     Waiting,
-    /// It is streamed, and not compressed.
+    /// The answer is streamed, and not compressed.
     Around,
     Through(ContentEncoder),
     /// No encoder could be made.
@@ -79,11 +79,15 @@ impl CompressTransform {
         })
     }
 
-    /// Puts an encoding for this answer into the context. What the peer accepts is noted now, since the handler may
-    /// rewrite the request.
+    /// Puts a transform for this answer into the context. The codings that the peer accepts are noted now, since the handler
+    /// may rewrite the request.
     pub(super) fn put(ctx: &mut Context, rules: CompressRules) {
         let kept = CACHE.with(|cache| cache.take(|_| true));
         let mut transform = kept.unwrap_or_else(|| CompressTransform::new(rules));
+        debug_assert!(
+            matches!(transform.state, State::Waiting) && transform.outer.is_none(),
+            "it is cached at rest"
+        );
         transform.rules = rules;
         transform.negotiated =
             NegotiatedCoding::from_headers(&ctx.request.headers, rules.codings().iter().copied());
@@ -96,7 +100,7 @@ impl CompressTransform {
         ctx.transform = Some(transform);
     }
 
-    /// Takes it back, if it is still there.
+    /// Takes the transform out of the context, if it is still there.
     pub(super) fn take(ctx: &mut Context) -> Option<Box<CompressTransform>> {
         let transform: Box<dyn Any> = ctx.transform.take()?;
         let mut transform: Box<CompressTransform> = transform.downcast().ok()?;
@@ -104,7 +108,7 @@ impl CompressTransform {
         Some(transform)
     }
 
-    /// Keeps it for the next answer.
+    /// Caches the transform for the next answer.
     pub(super) fn give(mut self: Box<CompressTransform>) {
         self.state = State::Waiting;
         self.output.clear();
@@ -174,8 +178,8 @@ impl CompressTransform {
         Some(coding)
     }
 
-    /// A 304 confirms an earlier answer, and must have the etag that it had (RFC 9110 §15.4.5). Only the tags that the
-    /// peer names tell whether that answer was coded.
+    /// A 304 confirms an earlier answer, and must have the etag of that answer (RFC 9110 §15.4.5). Only the tags in the
+    /// request show whether that answer was coded.
     fn confirm(&mut self, headers: &mut Headers) {
         let is_free = !headers.contains_token("cache-control", "no-transform");
         if is_free && headers.contains("etag") {
@@ -226,6 +230,7 @@ thread_local! {
 
 impl Transform for CompressTransform {
     fn begin(&mut self, response: &mut Response) -> TransformAction {
+        debug_assert!(matches!(self.state, State::Waiting), "a stream begins once");
         let len = response.headers.content_length();
         self.state = match self.decide(response, len).map(|coding| self.encoder(coding)) {
             Some(Ok(encoder)) => State::Through(encoder),
@@ -281,8 +286,8 @@ impl StoredVariant {
     }
 }
 
-/// Ignores a range that depends on a date. Coded or not, the content has the same date, which does not tell whether the
-/// peer has a part of the same representation (RFC 9110 §8.8.1, §13.1.5). A tag does: coded content has no strong one.
+/// Removes a range that depends on a date. Coded or not, the content has the same date, so the peer may have a part of
+/// another representation (RFC 9110 §8.8.1, §13.1.5). A tag is enough: coded content has no strong tag.
 fn ignore_range_by_date(headers: &mut Headers) {
     let is_date = |value: &[u8]| !matches!(value, [b'"', ..] | [b'W', b'/', ..]);
     if headers.get("if-range").is_some_and(is_date) {
@@ -296,8 +301,8 @@ const UNCODED_CONTENT_FIELDS: [&str; 6] =
 
 /// Adds to `vary` that the answer depends on `accept-encoding` (RFC 9110 §12.5.5).
 fn vary(headers: &mut Headers) {
-    let is_said = |token| headers.contains_token("vary", token);
-    if !is_said("accept-encoding") && !is_said("*") {
+    let has_token = |token| headers.contains_token("vary", token);
+    if !has_token("accept-encoding") && !has_token("*") {
         let _ = headers.append("vary", "accept-encoding");
     }
 }
@@ -311,7 +316,7 @@ fn set(headers: &mut Headers, name: &str, value: &[u8]) {
 pub(super) struct CompressedSource {
     source: BodySource,
     encoder: ContentEncoder,
-    /// What was read from the source.
+    /// The memory into which the source is read.
     piece: Vec<u8>,
     /// The output of the encoder, and how much of it was passed on.
     output: Vec<u8>,
@@ -379,7 +384,7 @@ impl AsyncRead for CompressedSource {
 mod tests {
     use super::*;
 
-    /// A thread that blocks is one of many, and each kept up to four encoders for the next content.
+    /// A thread for blocking work is one of many, and a cache on each of them would hold up to four encoders.
     #[test]
     fn a_thread_that_encodes_large_content_keeps_nothing_of_it() {
         let mut body = Body::new();

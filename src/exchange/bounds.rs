@@ -1,6 +1,6 @@
 //! [`Bounds`]: how much an exchange may take, in bytes and in time.
 //!
-//! A leaf, which all of this floor and those above it import.
+//! All files of this floor, and the floors above, import these.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ pub struct Timeouts {
     /// The wait for each next byte of a body, unless the answer has to leave first. Then: 408, close. Default: 30 s.
     ///
     /// Only the time counts in which the server waits for the body, and none in which a handler does something else, even
-    /// after a read that it gave up.
+    /// after a read that the handler gave up.
     pub body: Duration,
     /// How long the server waits for a body in all before [`Timeouts::body_rate_min`] applies. Default: 10 s.
     pub body_grace: Duration,
@@ -65,7 +65,7 @@ pub struct Timeouts {
     /// KiB since such a limit was reached last is given the time once more: some programs read a lot at once and then
     /// pause, such as `curl --limit-rate` for up to 100 s.
     pub write: Duration,
-    /// The handler, whatever it waits for: its own sleep counts, and so does a peer that sends or reads all the time.
+    /// The handler, with all its waits: its own sleep counts, and so does a peer that sends or reads all the time.
     /// Then: its future is dropped; 503, close, or only close if the answer has begun. Default: no limit.
     /// For a part of the application, such as a single route, or to keep the fields that middleware has set, use
     /// `tokio::time::timeout`.

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant, SystemTime};
 use crate::message::ImfDate;
 use crate::wire::CommonFields;
 
-/// The time of one core. Reading the real clock costs as much as parsing a field, so it is read after each read of a
-/// socket, and everything else uses this one.
+/// The time of one core. Reading the real clock costs as much as parsing a field, so the real clock is read once after each
+/// read of a socket, and all else uses the time that was noted then.
 pub(crate) struct Clock {
     now: Cell<Instant>,
-    /// The lines that all answers carry: `server`, if the server has a name, and `date` (RFC 9110 §6.6.1, §10.2.4).
+    /// The lines that all responses carry: `server`, if the server has a name, and `date` (RFC 9110 §6.6.1, §10.2.4).
     common_fields: RefCell<Vec<u8>>,
     /// The length of the `server` line.
     server_len: usize,
@@ -47,13 +47,13 @@ impl Clock {
         }
     }
 
-    /// Notes that time has passed: nothing is dated until the real clock has been read again.
+    /// Notes that time has passed, so that the next use of the time reads the real clock first.
     #[inline]
     pub(crate) fn mark_stale(&self) {
         self.is_stale.set(true);
     }
 
-    /// When the clock was read last. After a wait, it is read anew.
+    /// When the real clock was read last. After a wait, the real clock is read anew.
     #[inline]
     pub(crate) fn now(&self) -> Instant {
         if self.is_stale.get() {
@@ -62,7 +62,7 @@ impl Clock {
         self.now.get()
     }
 
-    /// Calls `then` with the lines that an answer carries now.
+    /// Calls `then` with the lines that a response carries now.
     #[inline]
     pub(crate) fn with_common_fields<R>(&self, then: impl FnOnce(CommonFields<'_>) -> R) -> R {
         self.now();
@@ -77,8 +77,8 @@ impl Clock {
         common_fields.extend_from_slice(b"date: ");
         common_fields.extend_from_slice(ImfDate::new(date).as_str().as_bytes());
         common_fields.extend_from_slice(b"\r\n");
-        let of_second = date.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.subsec_nanos());
-        let left = Duration::from_secs(1) - Duration::from_nanos(of_second.into());
+        let nanos = date.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.subsec_nanos());
+        let left = Duration::from_secs(1) - Duration::from_nanos(nanos.into());
         self.date_until.set(self.now.get() + left);
     }
 }

@@ -12,14 +12,14 @@ use crate::wire::{Limits, WireDetail, WireError};
 
 /// Why an exchange ended early.
 ///
-/// It is inside the [`io::Error`] of readers and writers, so passing the error on with `?` results in the right status.
+/// The [`io::Error`] of readers and writers contains this error, so passing it on with `?` results in the right status.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ExchangeError {
     /// The peer closed before the message was complete (RFC 9112 §8).
     Incomplete,
-    /// The peer closed the connection, or its sending half, before it was answered in full. It gets no answer: return
-    /// this error where nobody waits for one.
+    /// The peer closed the connection, or its sending half, before it was answered in full. A handler that returns this
+    /// error ends the exchange without an answer.
     PeerClosed,
     /// The socket failed.
     Io(io::Error),
@@ -36,7 +36,7 @@ pub enum ExchangeError {
     Source(io::Error),
 }
 
-/// What was waited for.
+/// The part of an exchange that was waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Phase {
@@ -53,7 +53,7 @@ pub enum Phase {
 }
 
 impl ExchangeError {
-    /// Converts a fault of the connection that occurred during `phase`, which may take as long as `limit`.
+    /// Makes a function that converts an error of the connection during `phase`, which may take as long as `limit`.
     pub(crate) fn during(phase: Phase, limit: Duration) -> impl Fn(ConnError) -> ExchangeError {
         move |fault| match fault {
             ConnError::TimedOut => ExchangeError::TimedOut(phase, limit.into()),
@@ -61,8 +61,8 @@ impl ExchangeError {
         }
     }
 
-    /// The error of an operation that fails because a write had failed before, with an error of this kind. The peer had
-    /// `write` to read.
+    /// The error of an operation that fails because an earlier write failed, with an error of this kind. The peer had the
+    /// time `write` to read.
     pub(crate) fn from_failed_write(kind: io::ErrorKind, write: Duration) -> ExchangeError {
         match kind {
             io::ErrorKind::TimedOut => ExchangeError::TimedOut(Phase::Write, write.into()),
@@ -71,19 +71,19 @@ impl ExchangeError {
         }
     }
 
-    /// The error of a body of more than `body_max` bytes, of which so many are `announced`.
+    /// The error of a body of more than `body_max` bytes, of which `announced` is the length that the peer announced.
     #[cold]
     pub(crate) fn body_too_large(body_max: usize, announced: Option<u64>) -> ExchangeError {
         ExchangeError::Wire(WireError::BodyTooLarge, Some(WireDetail::body_too_large(body_max, announced)))
     }
 
-    /// Adds to `error`, which was found in `text`, the field or the limit that it is about.
+    /// Adds to `error`, which was found in `text`, the field or the limit in question.
     #[cold]
     pub(super) fn with_detail(error: WireError, text: &[u8], limits: &Limits) -> ExchangeError {
         ExchangeError::Wire(error, WireDetail::from_error(error, text, limits))
     }
 
-    /// Converts it to an error of the standard library, without its source.
+    /// Converts the error to an error of the standard library, without its source.
     pub(crate) fn as_io(&self) -> io::Error {
         io::Error::new(self.kind(), format!("{self:#}"))
     }

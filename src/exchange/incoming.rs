@@ -22,9 +22,9 @@ pub(crate) struct Incoming {
     pub(crate) trailers: Headers,
     pub(crate) expectation: Expectation,
     body: BodyDecoder,
-    /// The length of the current chunk, at the front of the input. The next call for a chunk consumes it.
+    /// The length of the current chunk: bytes at the front of the input that the reader may read, until it reads on.
     chunk_len: usize,
-    /// How many bytes behind the chunk are data too, which the reader has not taken yet.
+    /// How many bytes behind the current chunk are decoded data too, from a chunk that the reader truncated.
     after_chunk: usize,
     /// Whether the reader has had any of the body.
     has_read_any: bool,
@@ -91,8 +91,8 @@ impl Incoming {
         }
     }
 
-    /// Whether a part of a head has arrived. The empty line that some clients send after a body does not count (§2.2),
-    /// and the peer need not be told that nothing has followed it.
+    /// Whether a part of a head has arrived. The empty line that some clients send after a body does not count (§2.2): if
+    /// nothing follows it, the connection is idle, and the peer gets no error.
     fn has_begun(&self) -> bool {
         !self.input.unread().iter().all(|byte| matches!(byte, b'\r' | b'\n'))
     }
@@ -106,6 +106,7 @@ impl Incoming {
         if !self.may_be_complete(bounds) {
             return Ok(false);
         }
+        debug_assert!(self.is_read() && self.chunk_len == 0, "a head follows a whole message");
         let (text, limits) = (self.input.unread(), &bounds.limits);
         let Some(len) =
             message.parse(text, limits).map_err(|error| ExchangeError::with_detail(error, text, limits))?
@@ -114,6 +115,7 @@ impl Incoming {
             return Ok(false);
         };
         self.parsed_len = 0;
+        debug_assert!(0 < len && len <= text.len(), "a head is part of the input");
         self.input.move_to(message.text_mut(), len);
         self.rate.begin(self.input.unread().len());
         match message.framing() {
@@ -125,8 +127,8 @@ impl Incoming {
         Ok(true)
     }
 
-    /// A large head that drips in is not parsed again for every drop, or the cost would be quadratic. What is skipped
-    /// that way is parsed in the end.
+    /// Whether a parse may find a complete head. A large head that arrives in many small pieces is not parsed again for each
+    /// of them, or the cost would be quadratic. Pieces that are skipped are parsed with a later one.
     #[inline]
     fn may_be_complete(&self, bounds: &Bounds) -> bool {
         match self.input.unread().len() {
@@ -136,8 +138,8 @@ impl Incoming {
         }
     }
 
-    /// Whether what has arrived since the last attempt may have completed the head, or made it invalid. Separate, since
-    /// the search takes up much of a stack.
+    /// Whether the bytes that have arrived since the last parse may have completed the head, or made it invalid. A function
+    /// of its own, since the search takes up much of a stack.
     #[inline(never)]
     fn may_have_ended(&self, bounds: &Bounds) -> bool {
         let input = self.input.unread();
@@ -148,8 +150,8 @@ impl Incoming {
             || memmem::find(&input[self.parsed_len.saturating_sub(3)..], b"\r\n\r\n").is_some()
     }
 
-    /// Receives the next piece of the body. Returns its length, at the front of the input, where it stays until the
-    /// next call; 0 at the end.
+    /// Receives the next chunk of the body. Returns its length; 0 at the end. [`Incoming::chunk`] is valid until the next
+    /// call, which consumes it.
     pub(crate) fn poll_chunk<L: Locality>(
         &mut self,
         cx: &mut Context<'_>,
@@ -167,9 +169,9 @@ impl Incoming {
         }
     }
 
-    /// Makes the next piece the current one, as [`Incoming::poll_chunk`] does, if it is a chunk that has already
-    /// arrived. Many may have arrived at once, and the checks of a wait take longer than finding the next one. Returns
-    /// whether there was one.
+    /// Makes the next piece the current chunk, as [`Incoming::poll_chunk`] does, if it is a chunk that has already arrived.
+    /// Many may have arrived at once, and the checks of a wait take longer than finding the next one. Returns whether there
+    /// was one.
     #[inline]
     pub(crate) fn next_arrived_chunk(&mut self, limits: &Limits) -> bool {
         self.consume_chunk();
@@ -183,14 +185,14 @@ impl Incoming {
         self.chunk_len > 0
     }
 
-    /// The current chunk.
+    /// The current chunk, which the last [`Incoming::poll_chunk`] has received.
     pub(crate) fn chunk(&self) -> &[u8] {
         &self.input.unread()[..self.chunk_len]
     }
 
-    /// Shortens the current chunk to its first `count` bytes. The others become the next chunk.
+    /// Truncates the current chunk to its first `count` bytes. The others become the next chunk.
     pub(crate) fn truncate_chunk(&mut self, count: usize) {
-        debug_assert!(count <= self.chunk_len && self.after_chunk == 0, "a chunk is only shortened");
+        debug_assert!(count <= self.chunk_len && self.after_chunk == 0, "a chunk is truncated once");
         self.after_chunk = self.chunk_len - count;
         self.chunk_len = count;
     }
@@ -205,7 +207,7 @@ impl Incoming {
         content: &mut Arena,
     ) -> Poll<Result<(), ExchangeError>> {
         loop {
-            // Refused before a byte is stored, and before `100 Continue` asks for one.
+            // The body is refused before a byte is stored, and before `100 Continue` is sent.
             let room = body_max.saturating_sub(content.len());
             if let BodyDecoder::Length(left) = self.body
                 && left > room as u64
@@ -224,7 +226,7 @@ impl Incoming {
         }
     }
 
-    /// Moves what has arrived of the body to `content`, which may grow to `body_max`. Returns whether more may have
+    /// Moves the part of the body that has arrived to `content`, which may grow to `body_max`. Returns whether more may have
     /// arrived.
     fn take_arrived(
         &mut self,
@@ -250,7 +252,7 @@ impl Incoming {
             return Err(ExchangeError::body_too_large(body_max, None));
         }
         let may_be_more = self.chunk_len > 0;
-        // Only a whole body changes hands. What has come of a larger one is copied to where there is room for all of it.
+        // Only a complete body is moved as a whole. A part of a larger body is copied to where there is room for all of it.
         if self.is_read() && content.is_empty() && self.chunk_len == self.input.unread().len() {
             self.input.move_all_to(content);
             self.chunk_len = 0;
@@ -260,9 +262,10 @@ impl Incoming {
         Ok(may_be_more)
     }
 
-    /// Reads and discards what is left of the body, since the answer has promised that the connection persists. A peer
-    /// that relies on that sends the end of its body, even of one that exceeds the limit because its length was unknown,
-    /// or because it was still read: then it has the time that one has to close. Returns whether the end was reached.
+    /// Reads and discards the rest of the body, since the answer has announced that the connection persists, and a peer that
+    /// relies on that sends the end of its body. A body may exceed the limit because its length was unknown, or because it
+    /// was still read when the answer began: the peer then has as much time as for a close (`linger`). Returns whether the
+    /// end was reached.
     pub(crate) fn poll_drain<L: Locality>(
         &mut self,
         cx: &mut Context<'_>,
@@ -287,8 +290,8 @@ impl Incoming {
         Poll::Ready(Ok(true))
     }
 
-    /// Reads and discards more of the body while a write waits: many peers take nothing of an answer before they have
-    /// sent all of their request. Ready if the connection fails.
+    /// Reads and discards more of the body while a write waits: many peers read nothing of an answer before they have sent
+    /// all of their request. Ready if the connection fails.
     pub(crate) fn poll_discard<L: Locality>(
         &mut self,
         cx: &mut Context<'_>,
@@ -298,7 +301,7 @@ impl Incoming {
         // The deadline of a read that was abandoned must not end this wait.
         conn.disarm(TimerSlot::Read);
         self.consume_chunk();
-        // Content that is malformed, or cut short, is met again behind the answer.
+        // Content that is malformed or truncated results in an error behind the answer.
         while let Ok(count) = self.decode(bounds) {
             self.chunk_len = count;
             self.consume_chunk();
@@ -326,7 +329,7 @@ impl Incoming {
         self.input.reset();
     }
 
-    /// Notes that nobody waits for more of the body, for now.
+    /// Notes that the reader does not wait for more of the body for now.
     pub(crate) fn pause<L: Locality>(&mut self, conn: &mut Conn<L>) {
         if self.rate.is_waiting() {
             self.rate.pause(conn.now());
@@ -345,12 +348,12 @@ impl Incoming {
         Poll::Ready(Ok(count))
     }
 
-    /// Notes that the end of the body is unknown, so that no further message can follow.
+    /// Notes that the end of the body is no longer known, so that no message can follow.
     pub(crate) fn poison(&mut self) {
         self.expectation = Expectation::Poisoned;
     }
 
-    /// Whether the whole body has been received. Its last piece may still be the current chunk.
+    /// Whether the whole body has been received. The current chunk may be the last one.
     #[inline]
     pub(crate) fn is_read(&self) -> bool {
         matches!(self.body, BodyDecoder::Done) && self.after_chunk == 0
@@ -361,17 +364,17 @@ impl Incoming {
         self.has_read_any
     }
 
-    /// Whether some of the body was discarded, so that what is left must not pass for the rest of it.
+    /// Whether some of the body was discarded, so that the rest must not pass for all of it.
     pub(crate) fn has_discarded(&self) -> bool {
         self.discarded > 0
     }
 
-    /// Whether the whole body has arrived, even if it has not been read. Unknown, and thus false, for one in chunks.
+    /// Whether the whole body has arrived, even if it has not been read. Unknown, and thus false, for a body in chunks.
     pub(crate) fn has_arrived(&self) -> bool {
         self.length_left().is_some_and(|left| left <= (self.input.unread().len() - self.chunk_len) as u64)
     }
 
-    /// Whether the body lacks bytes if no more arrive. Unknown, and thus false, for one in chunks.
+    /// Whether the body is truncated if no more bytes arrive. Unknown, and thus false, for a body in chunks.
     pub(crate) fn is_cut_short(&self) -> bool {
         self.length_left().is_some() && !self.has_arrived()
     }
@@ -390,9 +393,13 @@ impl Incoming {
         }
     }
 
-    /// Consumes the current chunk, which the reader has read.
+    /// Consumes the current chunk, which has been read.
     #[inline]
     pub(crate) fn consume_chunk(&mut self) {
+        debug_assert!(
+            self.chunk_len + self.after_chunk <= self.input.unread().len(),
+            "chunks are part of the input"
+        );
         self.input.consume(std::mem::take(&mut self.chunk_len));
     }
 
@@ -420,8 +427,8 @@ impl Incoming {
         }
         match poll_flush(cx, conn, bounds) {
             Poll::Pending if L::FLUSHES_BEFORE_READ => {
-                // Meanwhile it is not the peer's body that is waited for. But a peer may take nothing before all of that
-                // was read.
+                // While the flush waits, the time of the body does not run. But a peer may read nothing before all of its
+                // body was read.
                 self.pause(conn);
                 return match ready!(self.poll_read_ahead(cx, conn)) {
                     Ok(0) => Poll::Ready(Err(ExchangeError::Incomplete)),
@@ -429,8 +436,8 @@ impl Incoming {
                     Err(fault) => Poll::Ready(Err(self.rate.fault(fault, &bounds.timeouts))),
                 };
             }
-            // A server that reads no more may have answered before. The sending side reports the error, and what has
-            // arrived is still read.
+            // A server that reads no more may have answered before. The sending side reports the error, and the answer is
+            // still read.
             Poll::Ready(Err(ExchangeError::Io(_))) if !L::FLUSHES_BEFORE_READ => {}
             Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
             Poll::Pending | Poll::Ready(Ok(())) => {}
@@ -517,7 +524,7 @@ fn poll_content<L: Locality>(
     input: &mut ReadBuffer,
 ) -> Poll<Result<usize, ConnError>> {
     let left_here = usize::try_from(*left).unwrap_or(usize::MAX);
-    // If a read fills its room, it is unknown whether there is more, and another read must find out.
+    // Room beyond the body spares a system call: a read that fills its room leaves open whether there is more.
     let most = left_here.saturating_add(READ_BEYOND);
     let room = content.spare_within(content.len().clamp(READ_MIN, READ_MAX), most);
     let room_len = room.len().min(most);
@@ -529,7 +536,7 @@ fn poll_content<L: Locality>(
     Poll::Ready(Ok(count))
 }
 
-/// Up to this length a head is parsed whenever more of it arrives, so that a bad one is refused at once.
+/// Up to this length a head is parsed whenever more of it arrives, so that a malformed head is refused at once.
 const PARSED_EAGERLY_MAX: usize = 4 << 10;
 
 const READ_MIN: usize = 16 << 10;

@@ -10,11 +10,15 @@ use crate::wire::chunked::ChunkedDecoder;
 use crate::wire::parse::ForbiddenTrailers;
 use crate::wire::{Framing, Limits, WireError};
 
+/// The part of a body that is still to be received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum BodyDecoder {
+    /// All of the body has been received.
     #[default]
     Done,
+    /// So many bytes, at least one.
     Length(u64),
+    /// Chunks, up to the last one and its trailers.
     Chunked(ChunkedDecoder),
     /// Everything until the peer closes.
     UntilClose,
@@ -41,6 +45,7 @@ impl BodyDecoder {
         match self {
             BodyDecoder::Done => Ok(0),
             BodyDecoder::Length(left) => {
+                debug_assert!(*left > 0, "a body of which nothing remains is done");
                 let data = usize::try_from(*left).unwrap_or(usize::MAX).min(input.unread().len());
                 *left -= data as u64;
                 if *left == 0 {
@@ -61,18 +66,19 @@ impl BodyDecoder {
     }
 }
 
-/// How fast a body arrives: a peer that sends a byte now and then would never exceed a timeout.
+/// Whether a body arrives at the required rate ([`Timeouts::body_rate_min`]). Without a rate, a peer that sends a byte now
+/// and then would never exceed a timeout, and keep a connection forever (a slow POST).
 ///
 /// All times are in milliseconds.
 #[derive(Default)]
 pub(super) struct MinRate {
     /// How many bytes have arrived since the head, or with it.
     received: u64,
-    /// How long the body was waited for, and for how long since its last byte.
+    /// How long the body was waited for in all, and how much of that since its last byte.
     waited: u64,
     silent: u64,
     wait: Option<Wait>,
-    /// How long the body had been waited for when it was found to be too slow, if it still is.
+    /// How long the body had been waited for when it was found to be too slow. `None` if it is fast enough.
     slow_since: Option<u64>,
 }
 
@@ -88,6 +94,7 @@ impl MinRate {
     /// Begins a body of which so many bytes arrived with the head.
     #[inline]
     pub(super) fn begin(&mut self, received: usize) {
+        debug_assert!(self.wait.is_none(), "no wait is left of the body before");
         self.received = received as u64;
     }
 
@@ -96,12 +103,12 @@ impl MinRate {
         self.received += count as u64;
     }
 
-    /// Begins a wait, unless one goes on.
+    /// Begins a wait, unless a wait goes on already.
     ///
     /// # Errors
     ///
     /// Fails if the body is too slow, and the rest of it did not follow at once. Bytes that complete a message must not be
-    /// refused because they came in two packets.
+    /// refused because they arrived in two packets.
     pub(super) fn wait(&mut self, now: u64) -> Result<(), ConnError> {
         let wait = self.wait.get_or_insert(Wait { since: now, polled: now });
         wait.polled = now;
@@ -116,15 +123,15 @@ impl MinRate {
         self.wait.is_some()
     }
 
-    /// Ends a wait that was given up: what the peer sends from here on need not come at once.
+    /// Ends a wait that the reader gave up: the time until the reader waits again does not count.
     pub(super) fn pause(&mut self, now: u64) {
         let time = self.wait.take().map_or(0, |wait| now.saturating_sub(wait.since));
         self.waited += time;
         self.silent += time;
     }
 
-    /// Ends a wait that was given up without notice, as a future of `AsyncRead` is: its time was over long ago, and it was
-    /// not polled then. Returns whether the wait was one of these.
+    /// Ends a wait that the reader gave up without notice, as a future of `AsyncRead` is dropped: the time of such a wait was
+    /// over long ago, and it was not polled then. Returns whether the wait was abandoned.
     pub(super) fn end_abandoned(&mut self, now: u64, timeouts: &Timeouts) -> bool {
         let Some(Wait { since, polled }) = self.wait else { return false };
         let over = since.saturating_add(millis(self.time_left(timeouts)));
@@ -146,7 +153,7 @@ impl MinRate {
         }
     }
 
-    /// The error of a body that met `fault`, with the limit that was reached.
+    /// The error of a body whose connection failed with `fault`, with the limit that was reached.
     #[cold]
     pub(super) fn fault(&self, fault: ConnError, timeouts: &Timeouts) -> ExchangeError {
         match (fault, self.slow_since) {
@@ -178,20 +185,20 @@ impl MinRate {
     }
 }
 
-/// How long the rest of a body that is too slow may take: as long as a sender may hold back the second of two packets
-/// (RFC 9293 §3.8.6.3).
+/// How many milliseconds the rest of a body that is too slow may take: as many as a sender may hold back the second of two
+/// packets (RFC 9293 §3.8.6.3).
 const PACKET_GAP_MAX: u64 = 250;
 
-/// How late a task is polled at most that waits for a timer.
+/// How many milliseconds late a task that waits for a timer is polled at most.
 const LATE_MAX: u64 = 1000;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Whether a body that comes in these pieces is fast enough, if 100 bytes a second are demanded after a grace of 2
-    /// seconds, and 5 came with the head. A piece is the milliseconds in which nobody waits, those in which the handler
-    /// waits, and the bytes that come then. The body is not complete after the last one.
+    /// A body that arrives in these pieces is fast enough as `expected`, if 100 bytes a second are demanded after a grace of
+    /// 2 seconds, and 5 bytes arrived with the head. A piece is the milliseconds without a wait, the milliseconds in which
+    /// the handler waits, and the bytes that arrive then. The body is not complete after the last piece.
     #[track_caller]
     fn check(pieces: &[(u64, u64, usize)], expected: bool) {
         let timeouts =

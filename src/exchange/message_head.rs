@@ -11,9 +11,9 @@ use crate::wire::{Framing, Limits, RequestInfo, WireError, framing};
 pub(crate) enum HeadOutcome {
     /// The head has been received.
     Complete,
-    /// The peer closed where a message could have begun.
+    /// The peer closed between two messages.
     Closed,
-    /// The peer sent nothing in time.
+    /// The peer sent nothing of a head in time.
     Idle,
 }
 
@@ -78,7 +78,7 @@ impl MessageHead for IncomingResponse<'_> {
     fn parse(&mut self, input: &[u8], limits: &Limits) -> Result<Option<usize>, WireError> {
         let parsed = parse::response(input, limits, self.response);
         let Ok(Some(head)) = parsed else {
-            // The caller has the response, whatever becomes of the wait, and its fields have no text yet.
+            // The caller keeps the response even if no head follows, and the spans of its fields have no text yet.
             self.response.headers.clear();
             return parsed.map(|_| None);
         };
@@ -103,7 +103,7 @@ impl MessageHead for IncomingResponse<'_> {
     }
 }
 
-/// What the peer expects before it sends its body (RFC 9110 §10.1.1).
+/// The expectation that the peer has before it sends its body (RFC 9110 §10.1.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Expectation {
     /// Nothing.
@@ -111,14 +111,14 @@ pub(crate) enum Expectation {
     None,
     /// `100 Continue`, to be sent when the body is first read and has not arrived.
     Continue,
-    /// A final answer was sent instead, so the peer may or may not send the body; or the body has failed. No further
-    /// request can follow.
+    /// A final answer was sent instead, so the peer may or may not send the body; or the body has failed. The end of the
+    /// body is unknown, so no further request can follow (§10.1.1).
     Poisoned,
 }
 
 impl Expectation {
-    /// Reads the expectation of the sender of these fields. The field is a list: empty elements count for nothing, and
-    /// what is listed twice is expected once (§5.6.1.2).
+    /// Reads the expectation of the sender of these fields. The field is a list: empty elements are ignored, and an
+    /// expectation that is listed twice counts once (§5.6.1.2).
     ///
     /// # Errors
     ///
@@ -126,7 +126,7 @@ impl Expectation {
     pub(crate) fn from_headers(headers: &Headers) -> Result<Expectation, WireError> {
         let mut expected = headers.named(FieldName::EXPECT).flat_map(members);
         expected.try_fold(Expectation::None, |_, expected| match expected {
-            it if it.eq_ignore_ascii_case(b"100-continue") => Ok(Expectation::Continue),
+            value if value.eq_ignore_ascii_case(b"100-continue") => Ok(Expectation::Continue),
             _ => Err(WireError::Expectation),
         })
     }

@@ -1,4 +1,4 @@
-//! Floor 3: one message across one connection. This is the only place where the pure core meets the sockets.
+//! Floor 3: one message across one connection. Only here does the pure core meet the sockets.
 
 mod bounds;
 mod error;

@@ -22,7 +22,7 @@ pub(crate) struct Outgoing {
     sent: usize,
     /// Where more content comes from.
     source: Option<BodySource>,
-    /// The current piece of what the source yields.
+    /// The current piece of content from the source.
     piece: Arena,
     /// The file that the source reads, if the operating system sends it by itself.
     file: Option<FileSender>,
@@ -30,15 +30,16 @@ pub(crate) struct Outgoing {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
-    /// Nothing has been sent, so any answer is still possible.
+    /// Nothing has been sent, so any response is still possible.
     #[default]
     Unsent,
     /// The head has been written. Under [`Framing::Empty`], as for HEAD, the body is dropped.
     Body(Framing),
-    /// As under [`Framing::Chunked`], where this many bytes remain, because the length was given.
+    /// The same as under [`Framing::Chunked`], for content of known length, of which this many bytes remain.
     ChunkedWithLength(u64),
-    /// A write has failed with an error of this kind, and what it did not write is missing.
+    /// A write has failed with an error of this kind, and the bytes that it did not write are missing.
     Failed(io::ErrorKind),
+    /// The end of the body has been written.
     Done,
 }
 
@@ -46,18 +47,20 @@ impl Outgoing {
     /// Begins the body, after the head that announces it was written.
     #[inline]
     pub(crate) fn begin(&mut self, framing: OutgoingFraming) {
+        debug_assert!(self.is_unsent(), "a message has one head");
         self.state = match (framing.body(), framing.content_length()) {
             (Framing::Chunked, Some(length)) => State::ChunkedWithLength(length),
             (framing, _) => State::Body(framing),
         };
     }
 
-    /// Notes that the connection becomes a tunnel, so that no answer can follow.
+    /// Notes that the connection becomes a tunnel, so that no response can follow.
     pub(crate) fn begin_tunnel(&mut self) {
+        debug_assert!(self.is_unsent(), "a message has one head");
         self.state = State::Body(Framing::UntilClose);
     }
 
-    /// Writes the body bare, without chunks, since there is no peer.
+    /// Sends the body without chunks, since there is no peer that would decode them.
     pub(crate) fn begin_raw(&mut self) {
         if matches!(self.state, State::Body(Framing::Chunked) | State::ChunkedWithLength(_)) {
             self.state = State::Body(Framing::UntilClose);
@@ -69,12 +72,12 @@ impl Outgoing {
         self.state == State::Unsent
     }
 
-    /// Whether what is written is dropped: there is no body, as for HEAD.
+    /// Whether content that is written is dropped: there is no body, as for HEAD.
     pub(crate) fn is_empty(&self) -> bool {
         self.state == State::Body(Framing::Empty)
     }
 
-    /// Whether nothing more belongs to the answer: its end has been written, or its head was all of it.
+    /// Whether nothing more belongs to the response: its end has been written, or its head was all of it.
     pub(crate) fn is_over(&self) -> bool {
         self.state == State::Done || self.is_empty()
     }
@@ -88,7 +91,7 @@ impl Outgoing {
         }
     }
 
-    /// Notes that a write has failed. All later ones do, too, since what follows a gap would pass for the whole.
+    /// Notes that a write has failed. All later writes fail too, since bytes that follow a gap would pass for the whole.
     #[cold]
     pub(crate) fn fail(&mut self, kind: io::ErrorKind) {
         if !self.is_over() {
@@ -217,7 +220,7 @@ impl Outgoing {
         true
     }
 
-    /// Sends what is left of `bytes`.
+    /// Sends the rest of `bytes`.
     #[inline]
     fn poll_bytes<L: Locality>(
         &mut self,
@@ -226,13 +229,14 @@ impl Outgoing {
         bytes: &[u8],
         bounds: &Bounds,
     ) -> Poll<Result<(), ExchangeError>> {
+        debug_assert!(self.sent <= bytes.len(), "a body stays the same while it is sent");
         while self.sent < bytes.len() {
             self.sent += ready!(self.poll_write(cx, conn, &bytes[self.sent..], bounds))?;
         }
         Poll::Ready(Ok(()))
     }
 
-    /// Sends what the source of the body yields, as it arrives.
+    /// Sends the content that the source of the body yields, as it arrives.
     fn poll_source<L: Locality>(
         &mut self,
         cx: &mut Context<'_>,
@@ -270,7 +274,7 @@ impl Outgoing {
             let mut room = ReadBuf::new(piece.spare(PIECE));
             let read = source.as_mut().poll_read(cx, &mut room);
             if read.is_pending() {
-                // While the source waits, everything before must have been sent.
+                // While the source waits, all content before must have been sent.
                 ready!(poll_flush(cx, conn, bounds))?;
             }
             ready!(read).map_err(ExchangeError::Source)?;
@@ -335,7 +339,7 @@ const COPIED_MAX: usize = 16 << 10;
 /// How much small data is gathered before it is sent: a system call costs as much as copying this.
 const BUFFERED_MAX: usize = 64 << 10;
 
-/// How large a chunk may be that is made of larger data, since all of it may have to be copied.
+/// How large a chunk of larger data may be, since all of the chunk may have to be copied.
 const CHUNK_MAX: usize = 64 << 10;
 
 /// Sends all of the output.
@@ -374,14 +378,15 @@ fn poll_data<L: Locality>(
     }
 }
 
-/// Sends some bytes from the front of `data`, which is not empty, as one whole chunk. What of it cannot be sent at once
-/// is copied to the output: whoever writes may never come back with the rest of a chunk that has begun.
+/// Sends some bytes from the front of `data`, which is not empty, as one whole chunk. The part that cannot be sent at once
+/// is copied to the output: a writer may never return with the rest of a chunk that has begun.
 fn poll_chunk<L: Locality>(
     cx: &mut Context<'_>,
     conn: &mut Conn<L>,
     data: &[u8],
     bounds: &Bounds,
 ) -> Poll<Result<usize, ExchangeError>> {
+    debug_assert!(!data.is_empty(), "an empty chunk would end the body");
     let failed = ExchangeError::during(Phase::Write, bounds.timeouts.write);
     while conn.write_buffer().len() >= BUFFERED_MAX {
         ready!(conn.poll_send(cx, &[], bounds.timeouts.write)).map_err(&failed)?;
@@ -395,7 +400,7 @@ fn poll_chunk<L: Locality>(
     let sent = match polled {
         Poll::Ready(Ok(sent)) => sent,
         Poll::Ready(Err(fault)) => {
-            // Whoever overlooks the error must not have what comes next taken for this chunk.
+            // A caller may ignore the error. The bytes that it writes next must not be read as this chunk.
             conn.write_buffer().bytes().truncate(start);
             return Poll::Ready(Err(failed(fault)));
         }
@@ -407,7 +412,7 @@ fn poll_chunk<L: Locality>(
 }
 
 impl Body {
-    /// Makes a range of `file`, in bytes, the content. It is sent with its length.
+    /// Makes a range of `file`, in bytes, the content, which is sent with its length.
     ///
     /// On Linux, the operating system moves the range to a socket by itself. Elsewhere, and to other transports, it is
     /// read piece by piece, on the runtime's threads for blocking work. Either way it takes no memory in proportion to

@@ -60,7 +60,7 @@ enum ExtensionState {
     AfterValue,
 }
 
-/// What [`ChunkedDecoder::decode`] found at the front of its input.
+/// The result of one step: framing at the front of the input, and data behind the framing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Decoded {
     /// How many bytes are framing, to be skipped.
@@ -70,12 +70,12 @@ pub(crate) struct Decoded {
 }
 
 impl ChunkedDecoder {
-    /// A decoder of a body behind which forbidden trailers are treated so.
+    /// Makes a decoder that treats forbidden trailers as `forbidden` demands.
     pub(crate) fn new(forbidden: ForbiddenTrailers) -> ChunkedDecoder {
         ChunkedDecoder { forbidden, ..ChunkedDecoder::default() }
     }
 
-    /// Decodes up to the end of the next piece of data. Everything that it reports counts as consumed.
+    /// Decodes up to the end of the next piece of data. The reported bytes, framing and data, count as consumed.
     ///
     /// The trailer section stays in the input until it is complete, and then goes to `trailers`.
     ///
@@ -92,6 +92,7 @@ impl ChunkedDecoder {
             return Ok(decoded);
         }
         let decoded = self.advance(input, limits, trailers);
+        debug_assert!(decoded.is_ok_and(|it| it.framing + it.data <= input.len()) || decoded.is_err());
         if let Err(error) = decoded {
             // If the same bytes were decoded again from the position reached, they might turn out to be valid.
             self.state = State::Broken(error);
@@ -195,6 +196,7 @@ impl ChunkedDecoder {
 
     /// How many of the next `here` bytes are data of a chunk of which `left` bytes remain.
     fn data(&mut self, left: u64, here: usize) -> usize {
+        debug_assert!(left > 0, "a chunk without data is the last one");
         let data = usize::try_from(left).unwrap_or(usize::MAX).min(here);
         self.state = match left - data as u64 {
             0 => State::DataEnd { lf: false },
@@ -208,10 +210,10 @@ impl ChunkedDecoder {
         match (self.state, byte) {
             (State::Size { digits: 1.., size }, b'\r') => Ok(State::SizeEnd { size }),
             (State::Size { digits: 1.., size }, b';') => {
-                self.extend(ExtensionState::BeforeName, size, limits)
+                self.count_extension(ExtensionState::BeforeName, size, limits)
             }
             (State::Size { digits: 1.., size }, b' ' | b'\t') => {
-                self.extend(ExtensionState::BeforeSemicolon, size, limits)
+                self.count_extension(ExtensionState::BeforeSemicolon, size, limits)
             }
             (State::Size { digits, size }, _) => {
                 let digit = char::from(byte).to_digit(16).ok_or(WireError::ChunkSize)?;
@@ -227,7 +229,9 @@ impl ChunkedDecoder {
                 ExtensionState::BeforeSemicolon => Err(WireError::ChunkSize),
                 _ => Err(WireError::ChunkExtension),
             },
-            (State::Extension { state, size }, _) => self.extend(extension(state, byte)?, size, limits),
+            (State::Extension { state, size }, _) => {
+                self.count_extension(next_extension_state(state, byte)?, size, limits)
+            }
             (State::SizeEnd { size }, b'\n') => self.begin_chunk(size, limits),
             (State::SizeEnd { .. }, _) => Err(WireError::ChunkSize),
             (State::DataEnd { lf: false }, b'\r') => Ok(State::DataEnd { lf: true }),
@@ -239,8 +243,8 @@ impl ChunkedDecoder {
         }
     }
 
-    /// Each chunk is granted some framing, plus twice the size of its data; what accumulates beyond the limit is an
-    /// attack on our time. It is checked only here, so that it does not matter where packets end.
+    /// Each chunk is granted some framing, plus twice the size of its data; overhead that accumulates beyond the limit is an
+    /// attack on our time. The limit is checked only here, so that the result does not depend on where packets end.
     fn begin_chunk(&mut self, size: u64, limits: &Limits) -> Result<State, WireError> {
         self.extension = 0;
         let data = usize::try_from(size).unwrap_or(usize::MAX);
@@ -252,7 +256,12 @@ impl ChunkedDecoder {
         }
     }
 
-    fn extend(&mut self, state: ExtensionState, size: u64, limits: &Limits) -> Result<State, WireError> {
+    fn count_extension(
+        &mut self,
+        state: ExtensionState,
+        size: u64,
+        limits: &Limits,
+    ) -> Result<State, WireError> {
         self.extension += 1;
         self.extensions += 1;
         if self.extension > limits.chunk_extension_max {
@@ -265,8 +274,8 @@ impl ChunkedDecoder {
     }
 }
 
-/// The length of the line at the front of `input`, and the size in it, if it is complete and contains nothing else. If
-/// anything is wrong with it, [`ChunkedDecoder::step`] finds out.
+/// The length of the line at the front of `input`, and the size in it, if the line is complete and contains nothing else.
+/// `None` leaves a malformed line to [`ChunkedDecoder::step`], which returns the error.
 fn size_line(input: &[u8], limits: &Limits) -> Option<(usize, u64)> {
     let (mut size, longest) = (0, limits.chunk_digits_max.min(HEX_DIGITS_MAX) as usize + 1);
     for (at, &byte) in input[..longest.min(input.len())].iter().enumerate() {
@@ -291,7 +300,7 @@ impl Default for State {
 }
 
 /// The position after one more byte of a chunk extension.
-fn extension(state: ExtensionState, byte: u8) -> Result<ExtensionState, WireError> {
+fn next_extension_state(state: ExtensionState, byte: u8) -> Result<ExtensionState, WireError> {
     match (state, byte) {
         (ExtensionState::BeforeSemicolon, b';') => Ok(ExtensionState::BeforeName),
         (
@@ -341,6 +350,7 @@ pub(crate) fn encode(out: &mut Vec<u8>, data: &[u8]) {
 #[inline]
 pub(crate) fn encode_size(out: &mut Vec<u8>, size: usize) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
+    debug_assert!(size > 0, "a chunk without data is the last one");
     let digits = (usize::BITS - size.leading_zeros()).div_ceil(4);
     for digit in (0..digits).rev() {
         out.push(HEX[size >> (4 * digit) & 0xf]);
@@ -394,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn the_data_of_chunks_is_put_together_7_1() {
+    fn the_data_of_chunks_is_put_together_rfc9112_7_1() {
         check(b"5\r\nhello\r\n0\r\n\r\n", Ok(b"hello"));
         check(b"3\r\nabc\r\n0A\r\n0123456789\r\n000\r\n\r\n", Ok(b"abc0123456789"));
         check(b"0\r\nX-Sum: 1\r\nY: 2\r\n\r\n", Ok(b""));
@@ -402,9 +412,9 @@ mod tests {
         check(b"5\r\nhel", Ok(b"hel"));
     }
 
-    /// What a chunk with much data may take of framing is not lost if its own is short.
+    /// The allowance of a chunk with much data covers overhead of the chunks before it.
     #[test]
-    fn data_makes_up_for_the_overhead_before_it_7_1() {
+    fn data_makes_up_for_the_overhead_before_it_rfc9112_7_1() {
         let limits = Limits { chunk_overhead_max: 100, ..Limits::default() };
         let long = format!("1;{}\r\nx\r\n", "e".repeat(60));
         for (between, is_fine) in [("", false), ("1\r\nx\r\n", false), ("40\r\n{}\r\n", true)] {
@@ -419,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn chunk_size_is_hex_digits_only_7_1() {
+    fn chunk_size_is_hex_digits_only_rfc9112_7_1() {
         let bad: &[&[u8]] = &[
             b"+5",
             b"-5",
@@ -447,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn well_formed_extensions_are_ignored_7_1_1() {
+    fn well_formed_extensions_are_ignored_rfc9112_7_1_1() {
         for extension in [";a", ";a=b", " ; a = b", ";a=\"b c;\\\"\u{e9}\"", ";a;b=c\t;d=\"\"", ";a=\"x\" ;b"]
         {
             check(format!("5{extension}\r\nhello\r\n0{extension}\r\n\r\n").as_bytes(), Ok(b"hello"));
@@ -473,14 +483,14 @@ mod tests {
     }
 
     #[test]
-    fn chunk_data_ends_with_crlf_and_nothing_else_7_1() {
+    fn chunk_data_ends_with_crlf_and_nothing_else_rfc9112_7_1() {
         for end in ["X", "\n", "\rX", "\r\rX", "lo\r\n", " \r\n"] {
             check(format!("3\r\nhel{end}0\r\n\r\n").as_bytes(), Err(WireError::ChunkData));
         }
     }
 
     #[test]
-    fn trailers_are_checked_and_bounded_7_1_2() {
+    fn trailers_are_checked_and_bounded_rfc9112_7_1_2() {
         for bad in [
             "Content-Length: 1",
             "host: a",
@@ -506,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn trailers_that_an_answer_must_not_have_are_discarded_7_1_2() {
+    fn trailers_that_an_answer_must_not_have_are_discarded_rfc9112_7_1_2() {
         let decoded = |wire: &str, forbidden| {
             let (mut decoder, mut trailers) = (ChunkedDecoder::new(forbidden), Headers::new());
             let decoded = decoder.decode(wire.as_bytes(), &Limits::default(), &mut trailers);
@@ -522,7 +532,7 @@ mod tests {
             assert_eq!(decoded(&wire, ForbiddenTrailers::Refused), Err(WireError::Trailer), "{lines}");
             assert_eq!(decoded(&wire, ForbiddenTrailers::Discarded), Ok((true, left.to_owned())), "{lines}");
         }
-        // What is discarded has to keep the grammar all the same.
+        // A field that is discarded must be well-formed all the same.
         for lines in
             ["Set-Cookie: a\n", "Set-Cookie : a\r\n", "Host: \0\r\n", " Host: a\r\n", "Host: a\r\n b\r\n"]
         {
@@ -531,9 +541,9 @@ mod tests {
         }
     }
 
-    /// Of what a peer announces, not a byte has to come.
+    /// The size line alone exceeds the limit, before a byte of the data has arrived.
     #[test]
-    fn data_beyond_the_limit_is_refused_as_soon_as_it_is_announced_7_1() {
+    fn data_beyond_the_limit_is_refused_as_soon_as_it_is_announced_rfc9112_7_1() {
         for (wire, is_fine) in [
             ("a\r\n", true),
             ("b\r\n", false),

@@ -20,7 +20,7 @@ pub enum WireDetail {
     Limit {
         /// Its name in [`Limits`](crate::Limits), or in the limits of multipart content.
         name: &'static str,
-        /// What it counts.
+        /// The unit of `max`, in the plural.
         unit: &'static str,
         /// The most that is allowed.
         max: u64,
@@ -30,7 +30,7 @@ pub enum WireDetail {
 }
 
 impl WireDetail {
-    /// The detail for `error`, which `text` is the reason for: a head, or chunks.
+    /// The detail of `error`, which was found in `text`: a head, or chunks.
     #[cold]
     pub(crate) fn from_error(error: WireError, text: &[u8], limits: &Limits) -> Option<Box<WireDetail>> {
         use WireError as E;
@@ -67,13 +67,13 @@ impl WireDetail {
         }
     }
 
-    /// The detail for a body of more than `max` bytes, of which so many are `announced`.
+    /// The detail of a body of more than `max` bytes, of which so many are `announced`.
     #[cold]
     pub(crate) fn body_too_large(max: usize, announced: Option<u64>) -> Box<WireDetail> {
         Box::new(WireDetail::Limit { name: "body_max", unit: "bytes", max: max as u64, announced })
     }
 
-    /// The detail for more than `max` of what the limit `name` counts.
+    /// The detail of a message that exceeds the limit `name`, which allows `max` of its `unit`.
     #[cold]
     pub(crate) fn limit(name: &'static str, unit: &'static str, max: u64) -> Box<WireDetail> {
         Box::new(WireDetail::Limit { name, unit, max, announced: None })
@@ -95,7 +95,7 @@ impl fmt::Display for WireDetail {
 }
 
 /// The trailer section, if the chunks before it are in `text` as well: their content must not be taken for a name.
-fn behind_last_chunk(text: &[u8]) -> &[u8] {
+fn after_last_chunk(text: &[u8]) -> &[u8] {
     let mut section = text;
     let mut rest = text;
     while let Some(end) = rest.iter().position(|&octet| octet == b'\n') {
@@ -118,7 +118,7 @@ fn field_at_fault(error: WireError, text: &[u8]) -> Option<&[u8]> {
         return Some(name);
     }
     let (section, start_lines) = match error {
-        WireError::Trailer => (behind_last_chunk(text), 0),
+        WireError::Trailer => (after_last_chunk(text), 0),
         _ => (text, 1),
     };
     let lines = section.split_inclusive(|&octet| octet == b'\n');
@@ -137,7 +137,7 @@ fn field_at_fault(error: WireError, text: &[u8]) -> Option<&[u8]> {
             (WireError::Trailer, None) if !name.is_empty() => {
                 return Some(&line[..line.len().min(name.len() + 1)]);
             }
-            // The value before goes on in this line.
+            // A folded line: the value of the field before it continues here.
             (WireError::FieldName | WireError::FieldValue, None) if matches!(line, [b' ' | b'\t', ..]) => {
                 return last;
             }
@@ -169,7 +169,7 @@ fn without_end(line: &[u8]) -> &[u8] {
 mod tests {
     use super::*;
 
-    /// A `text` that is wrong as `error` states is described as `expected`.
+    /// The detail of `error` in `text` is written as `expected`.
     #[track_caller]
     fn check(error: WireError, text: &[u8], expected: &str) {
         let detail = WireDetail::from_error(error, text, &Limits::default());

@@ -3,9 +3,11 @@
 use super::outgoing_framing::FramingField;
 use super::parse::is_no_trailer;
 use super::{ConnectionOption, OutgoingFraming};
-use crate::message::{FieldName, Headers, Method, Request, Response, Status, members};
+use crate::message::{
+    FieldName, Headers, Method, Request, Response, Status, is_field_value, is_token, members,
+};
 
-/// Writes the head of an answer.
+/// Writes the head of a response.
 #[inline]
 pub(crate) fn response(
     out: &mut Vec<u8>,
@@ -23,7 +25,7 @@ pub(crate) fn response(
             || response.headers.may_have(FieldName::UPGRADE) =>
         {
             let upgrade = response.headers.first(FieldName::UPGRADE).map(|_| FieldName::UPGRADE);
-            options(out, &response.headers, persist, upgrade.into_iter());
+            connection_field(out, &response.headers, persist, upgrade.into_iter());
         }
         ConnectionOption::Absent => {}
         ConnectionOption::Close => out.extend_from_slice(b"connection: close\r\n"),
@@ -32,11 +34,10 @@ pub(crate) fn response(
     out.extend_from_slice(b"\r\n");
 }
 
-/// Writes the `connection` field: what was decided about the connection, the names of the fields that are there for the
-/// next hop only and must be listed, and other options that were set (RFC 9110 §7.6.1). Separate, since few messages
-/// have it.
+/// Writes the `connection` field: `persist`, the names of the `hop` fields, which are for the next hop only and must be
+/// listed, and other options that were set (RFC 9110 §7.6.1). A function of its own, since few messages have the field.
 #[inline(never)]
-fn options(
+fn connection_field(
     out: &mut Vec<u8>,
     headers: &Headers,
     persist: ConnectionOption,
@@ -47,10 +48,10 @@ fn options(
         ConnectionOption::Close => Some(b"close"),
         ConnectionOption::KeepAlive => Some(b"keep-alive"),
     };
-    let ours: [&[u8]; 4] = [b"close", b"keep-alive", b"upgrade", b"te"];
-    let is_ours = |option: &[u8]| ours.iter().any(|our| option.eq_ignore_ascii_case(our));
+    let own_options: [&[u8]; 4] = [b"close", b"keep-alive", b"upgrade", b"te"];
+    let is_own = |option: &[u8]| own_options.iter().any(|own| option.eq_ignore_ascii_case(own));
     let hop = hop.map(|name| name.as_str().as_bytes());
-    let set = headers.named(FieldName::CONNECTION).flat_map(members).filter(|option| !is_ours(option));
+    let set = headers.named(FieldName::CONNECTION).flat_map(members).filter(|option| !is_own(option));
     let mut options = decided.into_iter().chain(hop).chain(set);
     let Some(first) = options.next() else { return };
     out.extend_from_slice(b"connection: ");
@@ -62,7 +63,7 @@ fn options(
     out.extend_from_slice(b"\r\n");
 }
 
-/// What a client adds to the head of a request.
+/// The parts of a request's head that the client supplies.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestDefaults<'a> {
     /// `http` or `https`, if the request goes to a proxy, which needs an absolute target (RFC 9112 §3.2.2).
@@ -71,7 +72,7 @@ pub(crate) struct RequestDefaults<'a> {
     pub(crate) authority: &'a str,
     /// Default fields, for requests that do not set them.
     pub(crate) headers: &'a Headers,
-    /// The value of the `cookie` field, with what servers have set.
+    /// The value of the `cookie` field, with the cookies that servers have set.
     pub(crate) cookie: Option<&'a [u8]>,
 }
 
@@ -102,16 +103,17 @@ pub(crate) fn request(
     out.extend_from_slice(headers.first(FieldName::HOST).unwrap_or(defaults.authority.as_bytes()));
     out.extend_from_slice(b"\r\n");
     match framing.expects() {
-        true => fields_but(out, headers, &ROUTING),
-        false => fields_but(out, headers, &ROUTING_AND_EXPECT),
+        true => fields_except(out, headers, &ROUTING),
+        false => fields_except(out, headers, &ROUTING_AND_EXPECT),
     }
-    let goes_without = || request.method() == Method::Trace || headers.contains("authorization");
-    let of_url = request.target().authorization().filter(|_| !goes_without());
-    let is_set = |name: &str| headers.contains(name) || (of_url.is_some() && name == "authorization");
+    let is_excluded = || request.method() == Method::Trace || headers.contains("authorization");
+    let url_credentials = request.target().authorization().filter(|_| !is_excluded());
+    let is_set =
+        |name: &str| headers.contains(name) || (url_credentials.is_some() && name == "authorization");
     for (name, value) in defaults.headers.iter().filter(|(name, _)| !is_set(name)) {
         line(out, name.as_bytes(), value);
     }
-    if let Some(authorization) = of_url {
+    if let Some(authorization) = url_credentials {
         line(out, b"authorization", authorization.as_bytes());
     }
     if let Some(cookie) = defaults.cookie {
@@ -122,13 +124,18 @@ pub(crate) fn request(
     if [FieldName::CONNECTION, FieldName::UPGRADE, FieldName::TE].into_iter().any(may_have) {
         let persist = match ConnectionOption::from_headers(headers) {
             ConnectionOption::Close => ConnectionOption::Close,
-            // That goes without saying.
+            // HTTP/1.1 persists without an option (RFC 9112 §9.3).
             ConnectionOption::KeepAlive | ConnectionOption::Absent => ConnectionOption::Absent,
         };
         let is_there =
             |name: &FieldName<'_>| headers.first(*name).is_some() || defaults.headers.first(*name).is_some();
-        // Both are for the next hop only (§7.8, §10.1.4).
-        options(out, headers, persist, [FieldName::UPGRADE, FieldName::TE].into_iter().filter(is_there));
+        // Upgrade and TE are for the next hop only (RFC 9110 §7.8, §10.1.4).
+        connection_field(
+            out,
+            headers,
+            persist,
+            [FieldName::UPGRADE, FieldName::TE].into_iter().filter(is_there),
+        );
     }
     out.extend_from_slice(b"\r\n");
 }
@@ -160,7 +167,7 @@ fn framing_field(out: &mut Vec<u8>, framing: OutgoingFraming) {
     }
 }
 
-/// Writes the head of an interim answer (RFC 9110 §15.2), or of one that hands the connection over.
+/// Writes the head of an interim response (RFC 9110 §15.2), or of a response that hands the connection over (§7.8).
 pub(crate) fn interim(out: &mut Vec<u8>, status: Status, headers: &Headers, upgrade: Option<&str>) {
     status_line(out, status);
     fields(out, headers);
@@ -171,7 +178,7 @@ pub(crate) fn interim(out: &mut Vec<u8>, status: Status, headers: &Headers, upgr
     out.extend_from_slice(b"\r\n");
 }
 
-/// Writes the head of an answer after which the connection is a tunnel (RFC 9110 §9.3.6).
+/// Writes the head of a response after which the connection is a tunnel (RFC 9110 §9.3.6).
 pub(crate) fn tunnel(out: &mut Vec<u8>, headers: &Headers, common: CommonFields<'_>) {
     status_line(out, Status::OK);
     fields(out, headers);
@@ -182,21 +189,21 @@ pub(crate) fn tunnel(out: &mut Vec<u8>, headers: &Headers, common: CommonFields<
 /// Writes the field lines, except those that frame the message, which are computed.
 #[inline]
 fn fields(out: &mut Vec<u8>, headers: &Headers) {
-    fields_but(out, headers, &FRAMING);
+    fields_except(out, headers, &FRAMING);
 }
 
 #[inline]
-fn fields_but<const N: usize>(out: &mut Vec<u8>, headers: &Headers, computed: &[FieldName<'static>; N]) {
+fn fields_except<const N: usize>(out: &mut Vec<u8>, headers: &Headers, computed: &[FieldName<'static>; N]) {
     let may_have = computed.iter().any(|name| headers.may_have(*name));
     match headers.as_wire() {
         Some(wire) if !may_have => out.extend_from_slice(wire),
-        Some(_) | None => lines_but(out, headers, computed),
+        Some(_) | None => lines_except(out, headers, computed),
     }
 }
 
-/// As [`fields_but`], line by line.
+/// As [`fields_except`], line by line.
 #[inline(never)]
-fn lines_but(out: &mut Vec<u8>, headers: &Headers, computed: &[FieldName<'static>]) {
+fn lines_except(out: &mut Vec<u8>, headers: &Headers, computed: &[FieldName<'static>]) {
     for (name, value) in headers.lines() {
         if !computed.iter().any(|computed| computed.is(name)) {
             line(out, name, value);
@@ -216,6 +223,10 @@ const FRAMING: [FieldName<'static>; 4] =
 
 #[inline]
 fn line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    debug_assert!(
+        is_token(name) && is_field_value(value),
+        "a field could end its line, and split the message"
+    );
     out.extend_from_slice(name);
     out.extend_from_slice(b": ");
     out.extend_from_slice(value);
@@ -250,10 +261,16 @@ pub(crate) struct CommonFields<'a> {
 impl<'a> CommonFields<'a> {
     /// Both lines: `server`, which is `server_len` bytes long, and `date`.
     pub(crate) fn new(both: &'a [u8], server_len: usize) -> CommonFields<'a> {
+        debug_assert!(
+            both[..server_len].is_empty() || both[..server_len].ends_with(b"\r\n"),
+            "`server` is a line"
+        );
+        debug_assert!(both.ends_with(b"\r\n"), "`date` is a line");
         CommonFields { both, server_len }
     }
 
-    /// The lines for fields that the handler has not set: what it has set may be about an origin behind it.
+    /// The lines whose fields the handler has not set. A `server` or `date` from the handler may be that of an origin behind
+    /// a gateway, and stays.
     #[inline]
     pub(super) fn missing_from(self, headers: &Headers) -> &'a [u8] {
         match headers.may_have(FieldName::SERVER) || headers.may_have(FieldName::DATE) {
@@ -262,7 +279,7 @@ impl<'a> CommonFields<'a> {
         }
     }
 
-    /// The lines whose names are not in `headers`.
+    /// The lines whose names are not in `headers`, one of which may have such a field.
     #[inline(never)]
     fn missing(self, headers: &Headers) -> &'a [u8] {
         match (headers.first(FieldName::SERVER).is_some(), headers.first(FieldName::DATE).is_some()) {

@@ -15,7 +15,7 @@ pub enum WireError {
     StatusLine,
     /// The request line is longer than its limit.
     RequestLineTooLong,
-    /// The method is longer than any known one.
+    /// The method is longer than any registered one.
     MethodTooLong,
     /// The target has none of the four forms (§3.2).
     Target,
@@ -49,7 +49,7 @@ pub enum WireError {
     ChunkSize,
     /// A chunk extension breaks the grammar (§7.1.1).
     ChunkExtension,
-    /// A chunk is not as long as its size says (§7.1).
+    /// A chunk is longer or shorter than its size (§7.1).
     ChunkData,
     /// The extensions of one chunk are longer than their limit.
     ChunkExtensionTooLong,

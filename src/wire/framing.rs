@@ -30,7 +30,7 @@ impl Framing {
         Ok(announced(version, headers)?.unwrap_or(Framing::Empty))
     }
 
-    /// How the body of a response is framed. Some have none, whatever the fields are (§6.3).
+    /// How the body of a response is framed. Some responses have no body, whatever their fields are (§6.3).
     pub(crate) fn from_response(
         request: RequestInfo,
         status: Status,
@@ -46,15 +46,15 @@ impl Framing {
     }
 }
 
-/// Removes the fields that frame the body of a response without one, unless they are as good as if a body followed. They
-/// do not count here, but a gateway passes them on, and readers behind it may differ on which of them counts.
+/// Removes the framing fields of a response without a body, unless they would be valid if a body followed. This reader
+/// ignores them, but a gateway passes them on, and readers behind it may differ on which of them counts (§11.2).
 pub(crate) fn drop_ambiguous(version: Version, headers: &mut Headers) {
     if announced(version, headers).is_err() {
         headers.remove_each(&["content-length", "transfer-encoding"]);
     }
 }
 
-/// The end of the body according to the fields, if they say anything.
+/// The framing that the fields announce, if any does.
 #[inline]
 fn announced(version: Version, headers: &Headers) -> Result<Option<Framing>, WireError> {
     match headers.may_have(FieldName::TRANSFER_ENCODING) || headers.may_have(FieldName::CONTENT_LENGTH) {
@@ -63,7 +63,7 @@ fn announced(version: Version, headers: &Headers) -> Result<Option<Framing>, Wir
     }
 }
 
-/// Reads the two fields that determine it.
+/// Reads Transfer-Encoding and Content-Length.
 #[inline(never)]
 fn read(version: Version, headers: &Headers) -> Result<Option<Framing>, WireError> {
     if headers.first(FieldName::TRANSFER_ENCODING).is_none() {
@@ -71,9 +71,9 @@ fn read(version: Version, headers: &Headers) -> Result<Option<Framing>, WireErro
     }
     match (headers.first(FieldName::CONTENT_LENGTH), version) {
         // One hop could believe the length and another the chunks, which is the classic way to smuggle a request
-        // (§11.2). So there is no choice between them.
+        // (§11.2). So neither is preferred, and the message is refused.
         (Some(_), _) => Err(WireError::TransferEncoding),
-        // A proxy that speaks HTTP/1.0 does not know chunks, and would read on until close (§6.1).
+        // A proxy that speaks HTTP/1.0 does not decode chunks, and would read on until close (§6.1).
         (None, Version::Http10) => Err(WireError::TransferEncoding),
         (None, Version::Http11) => coding(headers).map(|()| Some(Framing::Chunked)),
     }
@@ -90,12 +90,12 @@ fn length(headers: &Headers) -> Result<Option<u64>, WireError> {
     }
 }
 
-/// Many count in 63 bits, and there are readers to whom the largest number of 64 bits means that there is no length. They
-/// must not get it from a proxy.
+/// Many readers count in 63 bits, and to some of them the largest number of 64 bits means that there is no length. A proxy
+/// must not pass such a length on to them.
 const LENGTH_MAX: u64 = i64::MAX as u64;
 
-/// Transfer-Encoding must be one line that says `chunked` and nothing else. Empty elements are not ignored, though it is
-/// a list (RFC 9110 §5.6.1.2): a reader that does not ignore them does not see chunks.
+/// Transfer-Encoding must be one line with the value `chunked`. Empty elements are not ignored, though the field is a list
+/// (RFC 9110 §5.6.1.2): a reader that does not ignore them does not see chunks.
 fn coding(headers: &Headers) -> Result<(), WireError> {
     let mut lines = headers.named(FieldName::TRANSFER_ENCODING);
     let (Some(line), None) = (lines.next(), lines.next()) else { return Err(WireError::TransferEncoding) };
@@ -149,13 +149,13 @@ mod tests {
     const TE: &str = "Transfer-Encoding";
 
     #[test]
-    fn a_request_without_either_field_has_no_body_6_3() {
+    fn a_request_without_either_field_has_no_body_rfc9112_6_3() {
         check(Version::Http11, &[], Ok(Framing::Empty));
         check(Version::Http10, &[("host", "a")], Ok(Framing::Empty));
     }
 
     #[test]
-    fn a_length_is_one_decimal_number_6_3() {
+    fn a_length_is_one_decimal_number_rfc9112_6_3() {
         check(Version::Http11, &[(CL, "5")], Ok(Framing::Length(5)));
         check(Version::Http11, &[(CL, "00005")], Ok(Framing::Length(5)));
         check(Version::Http10, &[(CL, "9223372036854775807")], Ok(Framing::Length(LENGTH_MAX)));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn chunked_is_the_only_coding_and_stands_once_6_1() {
+    fn chunked_is_the_only_coding_and_stands_once_rfc9112_6_1() {
         check(Version::Http11, &[(TE, "chunked")], Ok(Framing::Chunked));
         check(Version::Http11, &[("transfer-ENCODING", " Chunked\t")], Ok(Framing::Chunked));
         for bad in [
@@ -214,9 +214,9 @@ mod tests {
         check(Version::Http11, &[(TE, "deflate, gzip, Chunked")], Err(WireError::CodingNotImplemented));
     }
 
-    /// A response with these fields, which no body follows, is `Empty`; a gateway passes on those that are `kept`.
+    /// A response with these fields, which no body follows, is `Empty`; a gateway passes on as many fields as are `kept`.
     #[test]
-    fn fields_do_not_count_where_no_body_can_follow_6_3() {
+    fn fields_do_not_count_where_no_body_can_follow_rfc9112_6_3() {
         let (get, head) = (RequestInfo::default(), RequestInfo { is_head: true, ..RequestInfo::default() });
         let connect = RequestInfo { is_connect: true, ..get };
         let twice = [(CL, "5"), (CL, "5")];
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn chunked_beside_a_length_or_in_1_0_is_refused_6_1() {
+    fn chunked_beside_a_length_or_in_1_0_is_refused_rfc9112_6_1() {
         check(Version::Http11, &[(TE, "chunked"), (CL, "5")], Err(WireError::TransferEncoding));
         check(Version::Http11, &[(CL, "5"), (TE, "chunked")], Err(WireError::TransferEncoding));
         check(Version::Http11, &[(CL, "nope"), (TE, "chunked")], Err(WireError::TransferEncoding));

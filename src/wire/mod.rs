@@ -1,6 +1,6 @@
 //! Floor 2: how a message is spelled (RFC 9112). Pure functions on bytes: no socket, no clock, no await.
 //!
-//! Nothing here knows whether it runs in a server or in a client.
+//! Servers and clients share all of it: no function depends on which of them calls.
 
 mod detail;
 mod error;

@@ -12,7 +12,7 @@ pub(crate) struct OutgoingFraming {
     expects: bool,
 }
 
-/// What a head says about the body that follows.
+/// The field of a head that frames the body behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FramingField {
     Absent,
@@ -21,7 +21,7 @@ pub(super) enum FramingField {
 }
 
 impl OutgoingFraming {
-    /// For a response with content of this length. A Content-Length that was set by hand counts where no content is
+    /// Frames a response with content of this length. A Content-Length that was set by hand counts where no content is
     /// sent that could be measured (RFC 9110 §8.6).
     #[inline]
     pub(crate) fn from_response(
@@ -35,8 +35,7 @@ impl OutgoingFraming {
         let trailers = !response.trailers.is_empty();
         let (field, body) = match (response.status.as_u16(), content) {
             (100..200 | 204, _) => (Absent, Framing::Empty),
-            // Its peer has to reset what it shows, and gets nothing to show; but it is framed like any other (RFC 9110
-            // §15.3.6).
+            // Reset Content has no content, but is framed like any other response (RFC 9110 §15.3.6).
             (205, _) if !request.is_connect => (FramingField::Length(0), Framing::Empty),
             // The peer takes everything that follows for bytes of its tunnel (RFC 9112 §6.3).
             (200..300, _) if request.is_connect => (Absent, Framing::UntilClose),
@@ -55,7 +54,7 @@ impl OutgoingFraming {
         OutgoingFraming { field, body, content, expects: false }
     }
 
-    /// For a request. One without content announces that only where content is usual (RFC 9110 §8.6).
+    /// Frames a request. A request without content announces that only where content is usual (RFC 9110 §8.6).
     pub(crate) fn from_request(method: Method, content: BodyLength, trailers: bool) -> OutgoingFraming {
         use FramingField::{Absent, Chunked};
         let (field, body) = match (method, content) {
@@ -68,10 +67,11 @@ impl OutgoingFraming {
             (_, BodyLength::Unknown) => (Chunked, Framing::Chunked),
         };
         // Without a body, there is nothing to wait for 100 with (RFC 9110 §10.1.1).
+        debug_assert!(body != Framing::UntilClose, "only responses end with the connection");
         OutgoingFraming { field, body, content, expects: !body.is_empty() }
     }
 
-    /// The same for a request that is sent again, because its expectation was refused.
+    /// The framing of the same request when it is sent again because its expectation was refused (RFC 9110 §10.1.1).
     pub(crate) fn without_expectation(self) -> OutgoingFraming {
         OutgoingFraming { expects: false, ..self }
     }
@@ -108,7 +108,7 @@ mod tests {
     const OLD: RequestInfo = RequestInfo { version: Version::Http10, ..GET };
     const CONNECT: RequestInfo = RequestInfo { is_connect: true, ..GET };
 
-    /// An answer with this status and content is announced and framed as `expected`, though the handler `set` a length
+    /// A response with this status and content is announced and framed as `expected`, though the handler `set` a length
     /// or a trailer.
     #[track_caller]
     fn check(
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_announces_the_framing_of_what_is_sent_8_6() {
+    fn an_answer_announces_the_framing_of_what_is_sent_rfc9110_8_6() {
         check(GET, 200, "", Known(5), (FramingField::Length(5), Framing::Length(5)));
         check(GET, 200, "7", Known(5), (FramingField::Length(5), Framing::Length(5)));
         check(GET, 404, "", NoContent, (FramingField::Length(0), Framing::Empty));
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_without_a_body_announces_none_whatever_was_set_6_3() {
+    fn an_answer_without_a_body_announces_none_whatever_was_set_rfc9112_6_3() {
         for status in [101, 103, 204] {
             for content in [NoContent, Known(5), Unknown] {
                 check(GET, status, "7", content, (Absent, Framing::Empty));
@@ -166,7 +166,7 @@ mod tests {
 
     /// The peer takes the connection for a tunnel, although the handler opened none.
     #[test]
-    fn a_successful_answer_to_connect_announces_nothing_9110_9_3_6() {
+    fn a_successful_answer_to_connect_announces_nothing_rfc9110_9_3_6() {
         for content in [NoContent, Known(5), Unknown] {
             check(CONNECT, 200, "7", content, (Absent, Framing::UntilClose));
             check(CONNECT, 205, "7", content, (Absent, Framing::UntilClose));
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_announces_no_content_only_where_some_is_usual_8_6() {
+    fn a_request_announces_no_content_only_where_some_is_usual_rfc9110_8_6() {
         for (method, content, trailers, expected) in [
             (Method::Get, NoContent, false, (Absent, Framing::Empty)),
             (Method::Delete, NoContent, true, (Absent, Framing::Empty)),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::message::{FieldName, Headers, Version, decimal, members};
 
-/// What the Connection fields of a message say about the time after it.
+/// The connection option of a message that decides what follows it (RFC 9110 §7.6.1, RFC 9112 §9.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConnectionOption {
     Close,
@@ -41,7 +41,7 @@ impl ConnectionOption {
     }
 }
 
-/// Whether the connection may carry another message, by what the peer has said.
+/// Whether the connection may carry another message, by the version and the option that the peer has sent.
 #[inline]
 pub(crate) fn persists(version: Version, found: ConnectionOption) -> bool {
     match (version, found) {
@@ -52,7 +52,7 @@ pub(crate) fn persists(version: Version, found: ConnectionOption) -> bool {
     }
 }
 
-/// How long a server keeps an idle connection, if it says so: `Keep-Alive: timeout=5` (RFC 2068 §19.7.1.1). Of
+/// How long a server keeps an idle connection, if it announces that: `Keep-Alive: timeout=5` (RFC 2068 §19.7.1.1). Of
 /// several times the shortest counts, which is safe whichever is meant.
 pub(crate) fn keep_alive_timeout(headers: &Headers) -> Option<Duration> {
     let said = headers.named(FieldName::KEEP_ALIVE).flat_map(members).filter_map(|member| {
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn close_wins_in_any_case_and_any_place_9_6() {
+    fn close_wins_in_any_case_and_any_place_rfc9112_9_6() {
         for lines in [
             &["close"][..],
             &["Close"],
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn http_1_1_persists_unless_told_and_1_0_only_if_asked_9_3() {
+    fn http_1_1_persists_unless_closed_and_1_0_only_with_keep_alive_rfc9112_9_3() {
         for lines in [&[][..], &["x"], &["closed"], &["\"close\""], &["Keep-Alive"]] {
             check(Version::Http11, lines, true);
         }
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn keep_alive_timeout_is_a_number_of_seconds_2068_19_7_1_1() {
+    fn keep_alive_timeout_is_a_number_of_seconds_rfc2068_19_7_1_1() {
         for (line, seconds) in [
             ("timeout=5", Some(5)),
             ("max=100, Timeout=0", Some(0)),

@@ -38,7 +38,7 @@ fn encoder_state(alloc: &CachingAlloc, level: u32) -> BrotliEncoderStateStruct<C
 /// answer.
 const WINDOW_BITS: u32 = 19;
 
-/// The tables for levels that are suitable for answers are smaller.
+/// The tables of the levels that are suitable for responses are smaller.
 const ENCODER_KEPT_MAX: usize = 4 << 20;
 
 impl Encode for BrEncoder {
@@ -131,7 +131,7 @@ impl Decode for BrDecoder {
 /// Slices of all types that a codec allocates, kept when it frees them. Clones share them.
 #[derive(Clone, Default)]
 pub(super) struct CachingAlloc {
-    /// A `Vec<Vec<T>>` for each type. The lock is only for the compiler, since a codec is used by one thread at a time.
+    /// A `Vec<Vec<T>>` for each type. The lock is never contended, since a codec is used by one thread at a time.
     free: Arc<Mutex<Vec<Box<dyn Any + Send>>>>,
     /// How many bytes are kept of one type.
     kept_max: usize,
@@ -151,8 +151,8 @@ impl CachingAlloc {
         Some(of_type.swap_remove(best))
     }
 
-    /// Keeps a slice. If that is too much, the largest go: they are what large content needed step by step, and usual
-    /// content does without them.
+    /// Keeps a slice. If too much is kept, the largest slices are dropped: large content needed them step by step, and usual
+    /// content does not need them.
     fn give<T: Send + 'static>(&self, memory: Vec<T>) {
         let size = |memory: &Vec<T>| memory.capacity() * size_of::<T>();
         if size(&memory) > self.kept_max {
@@ -181,8 +181,8 @@ impl<T: Clone + Default + Send + 'static> Allocator<T> for CachingAlloc {
             return CachedSlice::default();
         }
         let mut memory = self.take(len).unwrap_or_else(|| Vec::with_capacity(len));
-        // The brotli of C initializes what it has to; that of Rust relies on memory that is clean, and goes out of
-        // bounds without it.
+        // The brotli of C initializes its memory; the brotli of Rust relies on memory that is zeroed, and goes out of bounds
+        // without it.
         memory.clear();
         memory.resize(len, T::default());
         CachedSlice { memory, alloc: Some(self.clone()) }
@@ -195,7 +195,7 @@ impl<T: Clone + Default + Send + 'static> Allocator<T> for CachingAlloc {
 
 impl BrotliAlloc for CachingAlloc {}
 
-/// A slice that returns to its alloc when it is dropped.
+/// A slice that returns to its [`CachingAlloc`] when it is dropped.
 pub(super) struct CachedSlice<T: Send + 'static> {
     memory: Vec<T>,
     alloc: Option<CachingAlloc>,
@@ -257,7 +257,7 @@ mod tests {
         assert_eq!(free(&alloc), Vec::from_iter(1..=SLICES_MAX));
     }
 
-    /// An encoder that needed a larger slice with each step once kept all the smaller ones: 16 MiB for a single stream.
+    /// An encoder may need a larger slice with each step. All the smaller ones together would be 16 MiB for a single stream.
     #[test]
     fn slices_are_kept_up_to_a_size() {
         let mut alloc = CachingAlloc::new(64);

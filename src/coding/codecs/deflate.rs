@@ -55,7 +55,7 @@ impl Encode for DeflateEncoder {
     }
 
     fn reset(&mut self) {
-        // When zlib-rs is reset, it forgets that a block is open, so what was given up halfway is of no use.
+        // A reset of zlib-rs does not close an open block, so an encoder that was given up halfway cannot be used again.
         match self.is_open {
             true => self.deflate = (self.make)(self.level),
             false => self.deflate.reset(),
@@ -73,7 +73,7 @@ pub(super) struct DeflateDecoder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ZlibPart {
     Start,
-    /// The first octet, which alone does not tell whether this is a zlib header.
+    /// The first octet, which a zlib header and bare DEFLATE may have in common.
     First(u8),
     Data,
     End,
@@ -104,8 +104,7 @@ impl Decode for DeflateDecoder {
                 self.at = ZlibPart::Data;
                 self.inflate.reset(is_zlib(first, *second));
                 let step = self.inflate(&[first, *second], room)?;
-                // There was room for anything that two octets can decode to, so what is left of them comes after the
-                // end.
+                // There was room for all output of two octets, so an octet that was not read stands behind the end.
                 if step.read == 2 { Ok(Step { read: 1, ..step }) } else { Err(CodingError::Corrupt) }
             }
             (ZlibPart::Data, _) => self.inflate(input, room),
@@ -138,7 +137,7 @@ pub(super) fn inflate(inflate: &mut Decompress, input: &[u8], room: &mut [u8]) -
     })
 }
 
-/// A decoder for `gzip`. It is strict: anything that is not a member is an error, also after a member.
+/// A strict decoder for `gzip`: anything that is not a member is an error, also after a member.
 pub(super) struct GzipDecoder {
     inflate: Decompress,
     /// The checksum of the header, and then of the data.

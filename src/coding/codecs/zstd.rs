@@ -37,7 +37,7 @@ impl Encode for ZstdEncoder {
     fn step(&mut self, input: &[u8], room: &mut [u8], flush: Flush) -> Result<Step, CodingError> {
         let (mut input, mut room) = (InBuffer::around(input), OutBuffer::around(room));
         let failed = |_| CodingError::Encoder;
-        // After an end that did not fit into the room, this would begin another frame.
+        // After an end that did not fit into the room, `run` would begin another frame.
         if !input.src.is_empty() {
             self.encoder.run(&mut input, &mut room).map_err(failed)?;
         }
@@ -58,7 +58,7 @@ impl Encode for ZstdEncoder {
 }
 
 struct ZstdDecoder {
-    /// `None` if it could not be made, for lack of memory.
+    /// `None` if the decoder could not be made, for lack of memory.
     decoder: Option<Decoder<'static>>,
     is_whole: bool,
     /// Whether the last output left no room, so that there may be more of it.
@@ -73,7 +73,7 @@ impl ZstdDecoder {
 
 impl Decode for ZstdDecoder {
     fn step(&mut self, input: &[u8], room: &mut [u8]) -> Result<Step, CodingError> {
-        // The library takes many calls that bring nothing for a fault of the caller, who only waits.
+        // The library returns an error after many calls without progress, but such a caller only waits for input.
         if input.is_empty() && (self.is_whole || !self.is_full) {
             return Ok(Step { is_whole: self.is_whole, ..Step::default() });
         }
@@ -84,7 +84,7 @@ impl Decode for ZstdDecoder {
     }
 
     fn reset(&mut self) {
-        // Resetting the session would keep the window, whose size is up to the last peer.
+        // Resetting the session would keep the window, whose size the last peer has chosen.
         *self = ZstdDecoder::new();
     }
 }
@@ -109,9 +109,9 @@ mod tests {
     use super::{Decode, ZstdDecoder};
     use crate::coding::{Coding, CodingError, ContentEncoder, Flush};
 
-    /// A peer could have us allocate what it likes.
+    /// A larger window would let a peer determine how much memory is allocated.
     #[test]
-    fn no_window_is_larger_than_8_mib_9659_3() {
+    fn no_window_is_larger_than_8_mib_rfc9659_3() {
         let decode = |window_log: u8| {
             let frame = [0x28, 0xb5, 0x2f, 0xfd, 0, (window_log - 10) << 3, 0b1001, 0, 0, b'x'];
             ZstdDecoder::new().step(&frame, &mut [0; 9]).map(|step| step.is_whole)
@@ -120,10 +120,10 @@ mod tests {
         assert_eq!(decode(24), Err(CodingError::Corrupt));
     }
 
-    /// Another frame, though empty, followed whenever the end of the first did not fit into the room that was left. Some
-    /// decoders take whatever follows a frame for a fault.
+    /// If the end of a frame does not fit into the room, no further, empty frame may follow. Some decoders refuse content
+    /// behind a frame.
     #[test]
-    fn content_is_one_frame_8878_3_1() {
+    fn content_is_one_frame_rfc8878_3_1() {
         let mut seed = 1u32;
         let hardly_shrinks = iter::repeat_with(|| {
             seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);

@@ -1,12 +1,12 @@
-//! Heads as nearly all peers write them, read in one pass (RFC 9112 §2.1, §3, §5).
+//! The fast path: heads as nearly all peers write them, read in one pass (RFC 9112 §2.1, §3, §5).
 //!
-//! Nothing is refused here. A head that is unusual, wrong or incomplete, or is not for a path, is left to httparse,
-//! which says what is wrong with it.
+//! The functions here refuse nothing. A head that is unusual, malformed or incomplete, or whose target is not a path, is
+//! left to httparse, which returns the error.
 
 use crate::memory::Span;
 use crate::message::{Headers, Method, NameHash, Request, Status, Version, decimal, token_len};
 
-/// Reads the request line at the front of `head` into `request`, if it asks for a path. Returns its length, including
+/// Reads the request line at the front of `head` into `request`, if its target is a path. Returns its length, including
 /// CRLF.
 #[inline]
 pub(super) fn request_line(head: &[u8], request: &mut Request) -> Option<usize> {
@@ -29,7 +29,7 @@ pub(super) fn request_line(head: &[u8], request: &mut Request) -> Option<usize> 
         }
     };
     let rest = &rest[target.take_origin_form(rest)?..];
-    // Compared as a whole, since a pattern would be compared octet by octet.
+    // The version is compared as a whole, since a pattern would be compared octet by octet.
     *version = match rest.first_chunk::<VERSION_LEN>()? {
         version if *version == *b" HTTP/1.1\r\n" => Version::Http11,
         version if *version == *b" HTTP/1.0\r\n" => Version::Http10,
@@ -50,7 +50,7 @@ pub(super) struct StatusLine {
 /// Reads the status line at the front of `head`.
 #[inline]
 pub(super) fn status_line(head: &[u8]) -> Option<StatusLine> {
-    // Most answers begin so.
+    // Most responses begin with this line.
     if head.starts_with(OK_LINE) {
         return Some(StatusLine { version: Version::Http11, status: Status::OK, len: OK_LINE.len() });
     }
@@ -77,7 +77,7 @@ const OK_LINE: &[u8] = b"HTTP/1.1 200 OK\r\n";
 #[inline(never)]
 pub(super) fn fields(head: &[u8], start: usize, fields_max: usize, into: &mut Headers) -> Option<usize> {
     into.begin_received();
-    // Cut to what spans can address, which then need not be checked for each of them.
+    // The head is cut to the length that spans can address, which then need not be checked for each span.
     let head = &head[..head.len().min(u32::MAX as usize)];
     let mut rest = &head[start..];
     loop {

@@ -12,7 +12,7 @@ pub(super) const FIELDS_USUAL: usize = 64;
 /// The most that [`Limits::fields_max`] and [`Limits::trailer_fields_max`] can allow.
 pub(super) const FIELDS_CEILING: usize = 1024;
 
-/// Notes the lines that httparse found in `section`, up to its end, and checks that each ends with CRLF.
+/// Adds the lines that httparse found in `section`, up to its end, and checks that each ends with CRLF.
 #[inline]
 pub(super) fn record(lines: &[Header<'_>], section: &[u8], into: &mut Headers) -> Result<(), WireError> {
     // A lone LF would do for a lenient reader. A proxy in front of us may disagree, and two readings of one stream
@@ -30,7 +30,7 @@ pub(super) fn record(lines: &[Header<'_>], section: &[u8], into: &mut Headers) -
     }
 }
 
-/// Checks that an incomplete head is not yet too long, and has no line that ends wrong.
+/// Checks that an incomplete head is not yet too long, and that each of its lines ends with CRLF.
 pub(super) fn check_incomplete(head: &[u8], line_max: usize, limits: &Limits) -> Result<(), WireError> {
     let line = memchr(b'\n', head).unwrap_or(head.len());
     if line > line_max.saturating_add("\r".len()) {
@@ -52,8 +52,8 @@ pub(super) fn first_head(input: &[u8], start: usize) -> &[u8] {
     memmem::find(&input[start..], END).map_or(input, |end| &input[..start + end + END.len()])
 }
 
-/// Judges `input`. If it is bad, the error is that of its shortest bad prefix: if two rules are broken, the one broken
-/// first counts; otherwise the answer would depend on where packets end.
+/// Parses `input`. The error is that of the shortest prefix that is malformed: if two rules are broken, the rule broken
+/// first counts; otherwise the error would depend on where packets end.
 #[inline]
 pub(super) fn with_earliest_error<T>(
     input: &[u8],
@@ -65,7 +65,7 @@ pub(super) fn with_earliest_error<T>(
     }
 }
 
-/// Finds out why `input`, which is known to be bad, is bad.
+/// The error of the shortest prefix of `input` that is malformed, found by bisection. `error` is that of all of `input`.
 #[cold]
 #[inline(never)]
 fn first_error<T>(
@@ -73,7 +73,7 @@ fn first_error<T>(
     mut error: WireError,
     mut parse: impl FnMut(&[u8]) -> Result<T, WireError>,
 ) -> WireError {
-    // A bad prefix stays bad, whatever follows it.
+    // A malformed prefix stays malformed when more octets follow, so the prefixes are ordered.
     let (mut good, mut bad) = (0, input.len());
     while bad - good > 1 {
         let middle = good.midpoint(bad);
@@ -108,7 +108,7 @@ pub(crate) enum ForbiddenTrailers {
     /// The message is refused: another reader could merge the field into the headers of a request.
     #[default]
     Refused,
-    /// The field is discarded, as RFC 9112 §7.1.2 allows: an answer is whole without it.
+    /// The field is discarded, as RFC 9112 §7.1.2 allows: a response is complete without it.
     Discarded,
 }
 
@@ -161,8 +161,9 @@ fn parse_trailers<const N: usize>(
     if has_forbidden && forbidden == ForbiddenTrailers::Refused {
         return Err(WireError::Trailer);
     }
+    debug_assert!(input[..end].ends_with(b"\n"), "a section ends with a line");
     if record(lines, &input[..end], into).is_err() {
-        // The lines noted so far point into a text that was not stored.
+        // The spans recorded so far point into a text that was not stored.
         into.clear();
         return Err(WireError::Trailer);
     }

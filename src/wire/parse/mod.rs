@@ -1,7 +1,7 @@
 //! Parses the heads of messages, and trailer sections (RFC 9112 §2 to §5, §7.1.2).
 //!
-//! httparse knows the grammar. The rules beyond it are here: every line ends with CRLF, every limit holds, and all
-//! readers agree on the host. Heads that are written as nearly all are never reach httparse.
+//! httparse checks the grammar. The rules beyond the grammar are here: every line ends with CRLF, every limit holds, and
+//! all readers agree on the host. Most heads are parsed by the fast path, and never reach httparse.
 
 mod fast_path;
 mod fields;

@@ -46,7 +46,10 @@ fn parse_head(input: &[u8], limits: &Limits, request: &mut Request) -> Result<Op
     };
     match parsed {
         Some(end) if end - start > limits.head_max => Err(WireError::HeadTooLarge),
-        Some(end) => Ok(Some(end)),
+        Some(end) => {
+            debug_assert!(input[start..end].ends_with(b"\r\n\r\n"), "a head ends with an empty line");
+            Ok(Some(end))
+        }
         None => check_incomplete(&input[start..], limits.request_line_max, limits).map(|()| None),
     }
 }
@@ -107,7 +110,7 @@ fn parse_fast(input: &[u8], start: usize, limits: &Limits, request: &mut Request
     fast_path::fields(input, start + line_len, fields_max, &mut request.headers)
 }
 
-/// Parses any head, or says what is wrong with it.
+/// Parses any head, or returns the error in it.
 #[cold]
 #[inline(never)]
 fn parse_with_httparse(
@@ -167,8 +170,8 @@ fn set_line(
     target.parse(method, parsed.path.unwrap_or_default()).map_err(|_| WireError::Target)
 }
 
-/// The same as [`parse_request`], for the few that have more fields. Separate, so that the others touch less of the
-/// stack.
+/// The same as [`parse_request`], for the few requests that have more fields. A function of its own, so that the others
+/// touch less of the stack.
 #[cold]
 #[inline(never)]
 fn parse_large_request(
@@ -180,8 +183,8 @@ fn parse_large_request(
     parse_request::<FIELDS_CEILING>(input, start, limits, request)
 }
 
-/// Handles what httparse calls a bad version, which is one of three things: a later 1.x, which is served as 1.1 (RFC
-/// 9110 §2.5); another version; or none at all. The whole line is needed to tell.
+/// Handles a version that httparse refuses, which is one of three things: a later 1.x, which is served as 1.1 (RFC 9110
+/// §2.5); another version; or none at all. The three differ only at the end of the line.
 #[cold]
 fn other_version(
     input: &[u8],
@@ -222,7 +225,7 @@ mod tests {
 
     type Outcome = Result<Option<usize>, WireError>;
 
-    /// What `parse` returns for `head`, with the request if the head is whole.
+    /// The result of `parse` for `head`, with the request if the head is complete.
     fn parsed(
         head: &[u8],
         parse: impl FnOnce(&[u8], &Limits, &mut Request) -> Option<Outcome>,
@@ -235,7 +238,7 @@ mod tests {
         Some((outcome, is_whole.then_some(request)))
     }
 
-    fn plainly(head: &[u8]) -> Option<(Outcome, Option<Request>)> {
+    fn by_fast_path(head: &[u8]) -> Option<(Outcome, Option<Request>)> {
         parsed(head, |head, limits, request| parse_fast(head, 0, limits, request).map(|end| Ok(Some(end))))
     }
 
@@ -256,9 +259,9 @@ mod tests {
     fn httparse_reads_alike_what_is_read_in_one_pass() {
         let (mut taken, mut left) = (0, 0);
         for head in HEADS.map(str::as_bytes) {
-            assert!(plainly(head).is_some(), "{}", head.escape_ascii());
+            assert!(by_fast_path(head).is_some(), "{}", head.escape_ascii());
             for other in fast_path::variations(head) {
-                match plainly(&other) {
+                match by_fast_path(&other) {
                     Some(plain) => {
                         assert_eq!(Some(plain), by_httparse(&other), "{}", other.escape_ascii());
                         taken += 1;
@@ -271,7 +274,10 @@ mod tests {
         for other_form in
             ["GET http://a/", "OPTIONS *", "CONNECT a:443", "CONNECT /", "GET a", "GET  /", "GET /é"]
         {
-            assert!(plainly(format!("{other_form} HTTP/1.1\r\n\r\n").as_bytes()).is_none(), "{other_form}");
+            assert!(
+                by_fast_path(format!("{other_form} HTTP/1.1\r\n\r\n").as_bytes()).is_none(),
+                "{other_form}"
+            );
         }
     }
 }

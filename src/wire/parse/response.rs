@@ -13,7 +13,7 @@ use super::fields::{
 use crate::message::{Response, Status, Version};
 use crate::wire::{Limits, WireError};
 
-/// What a head says beyond what the [`Response`] stores.
+/// The parts of a head that the [`Response`] does not store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ResponseHead {
     /// The length of the head.
@@ -56,7 +56,10 @@ fn parse_head(
     };
     match parsed {
         Some(head) if head.len > limits.head_max => Err(WireError::HeadTooLarge),
-        Some(head) => Ok(Some(head)),
+        Some(head) => {
+            debug_assert!(input[..head.len].ends_with(b"\r\n\r\n"), "a head ends with an empty line");
+            Ok(Some(head))
+        }
         // The status line has no limit of its own.
         None => check_incomplete(input, usize::MAX, limits).map(|()| None),
     }
@@ -72,7 +75,7 @@ fn parse_fast(input: &[u8], limits: &Limits, response: &mut Response) -> Option<
     Some(ResponseHead { len, version: line.version, is_folded: false })
 }
 
-/// Parses any head, or says what is wrong with it.
+/// Parses any head, or returns the error in it.
 #[inline(never)]
 fn parse_with_httparse(
     input: &[u8],
@@ -120,8 +123,8 @@ fn parse<const N: usize>(
     Ok(Some(ResponseHead { len, version: version(parsed.version), is_folded }))
 }
 
-/// The same as [`parse`], for the few heads that have many or folded fields. Separate, so that the others touch less of
-/// the stack.
+/// The same as [`parse`], for the few heads that have many or folded fields. A function of its own, so that the others
+/// touch less of the stack.
 #[cold]
 #[inline(never)]
 fn parse_unusual(
@@ -133,7 +136,7 @@ fn parse_unusual(
 }
 
 /// Parses a head without each `set-cookie` that contains a control character, as user agents do (RFC 6265bis §5.6): one
-/// bad cookie is no reason to lose an answer. An octet that could end a line is an error, as in any field.
+/// malformed cookie is no reason to lose a response. An octet that could end a line is an error, as in any field.
 #[cold]
 #[inline(never)]
 fn parse_without_bad_cookies(
@@ -162,7 +165,7 @@ fn parse_without_bad_cookies(
 
 const SET_COOKIE: &[u8] = b"set-cookie:";
 
-/// Whether no field may contain it, though it ends no line (RFC 9110 §5.5).
+/// Whether no field may contain `octet`, though it ends no line (RFC 9110 §5.5).
 fn is_control(octet: &u8) -> bool {
     octet.is_ascii_control() && !matches!(octet, b'\t' | b'\r' | b'\n')
 }
@@ -198,7 +201,7 @@ fn is_folded(lines: &[Header<'_>], head: &[u8]) -> Result<bool, WireError> {
 mod tests {
     use super::*;
 
-    /// A whole `head` is read as `expected`. Cut at any byte it is incomplete, or fails for the same reason.
+    /// A complete `head` is read as `expected`. Cut at any byte, the head is incomplete, or fails for the same reason.
     #[track_caller]
     fn check(head: &str, expected: Result<(u16, Version, &str), WireError>) {
         let (limits, mut into) = (Limits::default(), Response::new());
@@ -222,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_line_is_version_status_and_perhaps_a_reason_4() {
+    fn a_status_line_is_version_status_and_perhaps_a_reason_rfc9112_4() {
         use WireError::{StatusLine, Version as Bad};
         check("HTTP/1.1 200 OK\r\na: b\r\n\r\n", Ok((200, Version::Http11, "b")));
         check("HTTP/1.0 404\r\n\r\n", Ok((404, Version::Http10, "")));
@@ -247,9 +250,9 @@ mod tests {
         }
     }
 
-    /// Such an answer was once refused as a whole.
+    /// The other fields of the response are kept.
     #[test]
-    fn a_set_cookie_with_a_control_character_is_left_out_6265_5_6() {
+    fn a_set_cookie_with_a_control_character_is_left_out_rfc6265bis_5_6() {
         use WireError::{FieldName, FieldValue};
         for control in
             (0..=0x7f).map(char::from).filter(|&it| it.is_ascii_control() && !"\t\r\n".contains(it))
@@ -283,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn folded_lines_are_read_and_other_bad_lines_are_not_5_2() {
+    fn folded_lines_are_read_and_other_bad_lines_are_not_rfc9112_5_2() {
         let with = |lines: &str| format!("HTTP/1.1 200 OK\r\n{lines}\r\n\r\n");
         check(&with("a: b\r\n c"), Ok((200, Version::Http11, "b   c")));
         check(&with("a: b\r\n\tc\r\n  d\r\ne: f"), Ok((200, Version::Http11, "b   c    d")));
@@ -304,9 +307,9 @@ mod tests {
         check(&with("a: b\rc"), Err(WireError::FieldValue));
     }
 
-    /// As with requests, the error once depended on where packets ended.
+    /// The error must not depend on where packets end.
     #[test]
-    fn of_two_broken_rules_the_first_counts_2_2() {
+    fn of_two_broken_rules_the_first_counts_rfc9112_2_2() {
         use WireError::{FieldName, FieldValue, LineEnd, StatusLine, TooManyFields};
         let with = |lines: &str| format!("HTTP/1.1 200 OK\r\n{lines}\r\n\r\n");
         check(&with("a: b\nc: d\0"), Err(LineEnd));
@@ -324,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_that_begins_badly_fails_for_the_same_reason_2_2() {
+    fn a_head_that_begins_badly_fails_for_the_same_reason_rfc9112_2_2() {
         let (limits, mut into, mut bad) = (Limits::default(), Response::new(), 0);
         for head in fast_path::variations(b"HTTP/1.1 200\r\na:\r\n b\r\n\t\r\nc: d\r\n\r\n") {
             let whole = response(&head, &limits, &mut into).map(drop);
