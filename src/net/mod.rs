@@ -1,6 +1,6 @@
 //! Floor 1: sockets. Where to listen, who connects, and how bytes move; nothing in this folder depends on HTTP.
 //!
-//! In reading order: addresses; streams and sockets; listening; what carries bytes; time limits; a connection; dialing; and
+//! In reading order: addresses; streams and sockets; listening; transports; deadlines; a connection; dialing; and
 //! files.
 
 mod memory_listener;

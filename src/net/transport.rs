@@ -180,7 +180,7 @@ impl<B: AnyStream> Transport<B> {
         self.socket()?.send_buffer_size().ok().map(|len| len as u64)
     }
 
-    /// The socket at the bottom, if there is one. Only sockets depend on their runtime to notice what comes.
+    /// The socket at the bottom, if there is one. Only sockets depend on their runtime to notice arrivals.
     fn socket(&self) -> Option<SockRef<'_>> {
         match self {
             Transport::Tcp(stream) => Some(SockRef::from(stream)),

@@ -28,7 +28,7 @@ fn identity(issued: &Issued) -> TlsIdentity {
     TlsIdentity::from_pem(&issued.chain, &issued.key).unwrap()
 }
 
-/// A server that tells how many certificates a peer has shown, and where it listens, whatever host is asked.
+/// A server that answers with the number of the peer's certificates, and its address, for any host.
 struct Secured {
     listener: MemoryListener,
     running: Running,
@@ -96,7 +96,7 @@ async fn only_a_server_that_proves_to_be_the_host_is_asked() {
 
 /// Certificates and keys that ring or rustls-webpki cannot verify, of a server that is OpenSSL. Skipped without it.
 #[tokio::test]
-async fn any_certificate_is_accepted_if_that_is_asked_for() {
+async fn any_certificate_is_accepted_on_request() {
     let dir = tempfile::tempdir().unwrap();
     let openssl = |arguments: &str| {
         let words = arguments.split_whitespace();
@@ -194,7 +194,7 @@ async fn a_server_that_does_not_shake_hands_fails_or_times_out() {
 
     let silent = Scripted::new(|mut peer, _| async move { peer.hear_all().await }).await;
     let timeouts = ClientTimeouts { tls: Duration::from_millis(50), ..ClientTimeouts::default() };
-    // For this phase, or for all of them.
+    // The limit is of this phase, or of all phases.
     let patient = ClientTimeouts { tls: Duration::MAX, ..timeouts };
     for hurried in
         [Client::builder().timeouts(timeouts), Client::builder().timeouts(patient).timeout(6 * timeouts.tls)]
@@ -223,7 +223,7 @@ async fn row_82_a_host_that_no_certificate_could_be_for_is_not_dialed() {
     assert_eq!(stage.dialed(), [""; 0]);
 }
 
-/// A server that is not this crate's, and would rather speak HTTP/2.
+/// A server of another crate, which prefers HTTP/2.
 pub fn foreign(issued: &Issued, version: &'static SupportedProtocolVersion) -> TlsAcceptor {
     let chain = CertificateDer::pem_slice_iter(issued.chain.as_bytes()).map(Result::unwrap).collect();
     let key = PrivateKeyDer::from_pem_slice(issued.key.as_bytes()).unwrap();
@@ -263,17 +263,17 @@ async fn both_versions_are_spoken_and_http_1_1_agreed_on() {
     }
 }
 
-/// How a server leaves a secure connection.
+/// How a server ends a secure connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Leave {
     SaysSo,
     SaysNothing,
     Resets,
-    /// It stays open, and sends bytes that were not asked for.
+    /// The connection stays open, and the server sends bytes without a request.
     Babbles,
 }
 
-/// Tells a server that it may leave, and the test that it has left.
+/// A signal to the server to leave, and one to the test that it has left.
 #[derive(Clone, Default)]
 struct Signs(Arc<(Notify, Notify)>);
 
@@ -325,7 +325,7 @@ async fn a_secure_connection_closed_while_it_rested_is_not_used() {
         assert_eq!(client.idle(), 1, "{leave:?}");
         signs.0.0.notify_one();
         signs.0.1.notified().await;
-        // The runtime asks the system for news before it sleeps.
+        // The runtime polls the system for events before it sleeps.
         tokio::time::sleep(Duration::from_millis(5)).await;
         request.body.set_stream(&b"hello"[..], None);
         assert_eq!(ask(&client, &request).await.unwrap(), (200, "ok".into()), "{leave:?}");
@@ -333,7 +333,7 @@ async fn a_secure_connection_closed_while_it_rested_is_not_used() {
     }
 }
 
-/// How a client leaves a secure connection.
+/// How a client ends a secure connection.
 #[derive(Clone, Copy, Debug)]
 enum Part {
     Told,
@@ -342,7 +342,7 @@ enum Part {
     Drop,
 }
 
-/// A server must be able to tell an end from an attack, too.
+/// A server must be able to distinguish an end from an attack, too.
 #[tokio::test(start_paused = true)]
 async fn a_server_hears_the_end_of_a_connection_rfc9112_9_8() {
     const LAST: &str = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok";
@@ -376,7 +376,7 @@ async fn a_server_hears_the_end_of_a_connection_rfc9112_9_8() {
     }
 }
 
-/// An attacker on the way could have cut it (RFC 9112 §9.8).
+/// An attacker on the way could have cut the answer short (RFC 9112 §9.8).
 #[tokio::test]
 async fn an_end_without_close_notify_does_not_end_a_body_rfc9112_9_8() {
     const UNTIL_CLOSE: &str = "HTTP/1.1 200 OK\r\n\r\nhello";
@@ -407,7 +407,7 @@ async fn an_end_without_close_notify_does_not_end_a_body_rfc9112_9_8() {
     }
 }
 
-/// In memory: plain at port 80, and secure elsewhere.
+/// A dialer in memory: plain at port 80, and secure at other ports.
 struct Both {
     plain: MemoryConnector,
     secure: MemoryConnector,
@@ -457,7 +457,7 @@ async fn row_81_https_is_another_origin_than_http_rfc9110_4_3_1() {
     running.iter().for_each(|running| running.shutdown(Duration::ZERO));
 }
 
-/// A redirect from https to http would show to all what was asked in secret.
+/// A redirect from https to http would reveal the target of a secure request.
 #[tokio::test]
 async fn row_81_a_redirect_from_https_to_http_is_refused() {
     let ours = Authority::new("ours");

@@ -1,5 +1,4 @@
-//! Secure connections: who is accepted, what goes through, and what happens to peers that do not complete the
-//! handshake.
+//! Secure connections: accepted peers, exchanges, and peers that do not complete the handshake.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -28,7 +27,7 @@ use tokio_rustls::rustls::{
 use crate::support::certificates::{Authority, Issued, self_signed, self_signed_authority};
 use crate::support::{Peer, Refusals, Served, eventually, paused, send_first, status, undated};
 
-/// A server with one identity, and all that its peers need to know.
+/// A server with one identity, its address, and the roots that its peers trust.
 struct Secured {
     authority: Authority,
     tls: ServerTls,
@@ -81,7 +80,7 @@ fn host(name: &str) -> ServerName<'static> {
 
 type Secure = StreamOwned<ClientConnection, TcpStream>;
 
-/// Connects a peer, which shakes hands with its first write.
+/// Connects a peer, whose first write does the handshake.
 fn connect_to(served: &Served, config: ClientConfig, name: &str) -> Secure {
     let connection = ClientConnection::new(Arc::new(config), host(name)).unwrap();
     StreamOwned::new(connection, served.connect().stream)
@@ -91,7 +90,7 @@ fn connect(served: &Served, config: ClientConfig) -> Secure {
     connect_to(served, config, "a.example")
 }
 
-/// All that is heard until the end, and the kind of error if it ends without `close_notify`.
+/// Reads to the end, and returns the kind of the error if the stream ends without `close_notify`.
 fn hear_all(peer: &mut impl Read) -> String {
     let mut heard = Vec::new();
     let end = peer.read_to_end(&mut heard);
@@ -102,7 +101,7 @@ fn hear_all(peer: &mut impl Read) -> String {
     heard
 }
 
-/// Says `wire`, and hears what comes until it ends with `end`.
+/// Sends `wire`, and reads until the answer ends with `end`.
 #[track_caller]
 fn ask(peer: &mut Secure, wire: &[u8], end: &str) -> String {
     peer.write_all(wire).unwrap();
@@ -115,7 +114,7 @@ fn ask(peer: &mut Secure, wire: &[u8], end: &str) -> String {
     String::from_utf8(heard).unwrap()
 }
 
-/// Shakes hands and asks once: the body of the answer, or the error.
+/// Does a handshake and one exchange: returns the body of the answer, or the error.
 fn greet(served: &Served, config: ClientConfig, name: &str) -> Result<String, String> {
     let mut peer = connect_to(served, config, name);
     peer.write_all(LAST).map_err(|error| error.to_string())?;
@@ -131,14 +130,14 @@ fn fine(ctx: &mut Context) {
     ctx.response.set_text("fine");
 }
 
-/// Answers with what it knows of the peer.
+/// Answers with the session of the peer.
 fn tell(ctx: &mut Context) {
     let told = ctx.tls().map(|tls| (tls.version, tls.server_name, tls.certificates.len(), tls.resumed));
     ctx.response.set_text(format!("{told:?}"));
 }
 
 #[test]
-fn both_versions_are_spoken_and_told_to_the_handler() {
+fn both_versions_are_spoken_and_shown_to_the_handler() {
     let (mut secured, me) = (Secured::new(), Authority::new("theirs").issue(&["me"]));
     let told = |version, peers| format!("Some(({version}, Some(\"a.example\"), {peers}, false))");
     let served = secured.serve(tell);
@@ -256,7 +255,7 @@ fn peers_are_let_in_by_their_certificates() {
     behind.chain.push_str(&deputy.pem());
     let (good, stranger, own) =
         (theirs.issue(&["me"]), Authority::new("else").issue(&["me"]), self_signed(&["me"]));
-    // As of a server: an authority signs for others, and is no peer itself, even if it is trusted.
+    // As with a server's certificate: an authority signs for others, and is no peer itself, even if it is trusted.
     let authority = self_signed_authority(&["me"]);
     let late = theirs.issue_for_years(&["me"], 2000, 2010);
     let roots = TlsRoots::from_pem(theirs.pem()).unwrap();
@@ -277,7 +276,7 @@ fn peers_are_let_in_by_their_certificates() {
             (Some(&late), "CertificateExpired", "expired"),
             (Some(&authority), "CertificateUnknown", "CaUsedAsEndEntity"),
         ] {
-            // The peer is told why, although it has sent its request by then.
+            // The peer receives the alert, although it has sent its request by then.
             let error = greet(&served, secured.peer_of(&[version], shown), "a.example").unwrap_err();
             let is_told =
                 error.contains(alert) || (version.version == TLS12.version && error.contains("alert"));
@@ -309,7 +308,7 @@ fn large_bodies_go_both_ways() {
     for (served, version) in served.iter().flat_map(|served| [(served, &TLS12), (served, &TLS13)]) {
         let mut peer = connect(served, secured.peer_of(&[version], None));
         let head = format!("POST / HTTP/1.0\r\ncontent-length: {}\r\n\r\n", content.len());
-        // In pieces, and reading between them, so that an early answer does not block both sides.
+        // The request is sent in pieces, with reads between them, so that an early answer does not block both sides.
         let (mut said, mut heard) = ([head.as_bytes(), &content].concat(), Vec::new());
         while !said.is_empty() {
             let count = peer.write(&said[..said.len().min(50_000)]).unwrap();
@@ -332,7 +331,7 @@ fn large_bodies_go_both_ways() {
 fn pipelined_requests_are_answered_in_order() {
     let secured = Secured::new();
     let served = secured.serve(|ctx: &mut Context| ctx.response.set_text(ctx.exchange_number().to_string()));
-    // More than is read at once, so that some wait inside of TLS while the socket is silent.
+    // More bytes than one read takes, so that some wait inside of TLS while the socket is silent.
     let count = 2_000;
     let mut peer = connect(&served, secured.peer());
     let mut wire = GET.repeat(count - 1);
@@ -357,7 +356,8 @@ fn only_a_whole_answer_ends_with_close_notify() {
         out.flush().await?;
         Err(io::Error::other("no more"))?
     });
-    // Until close: a peer that trusts the end of the socket would take half of it for the whole.
+    // The answer ends with the connection: a peer that trusts the end of the socket would take half of it for the
+    // whole.
     let mut peer = connect(&served, secured.peer());
     peer.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
     let heard = hear_all(&mut peer);
@@ -370,7 +370,7 @@ fn only_a_whole_answer_ends_with_close_notify() {
     }
 }
 
-/// A connection is left without a request, or between two: that is no failure, and must not look like an attack.
+/// A peer that closes a connection without a request, or between two, is no failure, and must not look like an attack.
 #[test]
 fn a_peer_that_asks_no_more_hears_the_end_rfc9112_9_8() {
     let secured = Secured::new();
@@ -394,8 +394,8 @@ fn a_peer_that_asks_no_more_hears_the_end_rfc9112_9_8() {
     }
 }
 
-/// A secure peer says with bytes that it asks no more. Whoever closes a socket before these are read resets it, and the
-/// end of an answer was lost.
+/// A secure peer ends with an alert. A server that closes its socket before the alert is read resets the connection,
+/// and the end of an answer is lost.
 #[test]
 fn a_last_answer_is_whole_for_a_peer_that_has_ended_rfc9112_9_6() {
     let (secured, size) = (Secured::new(), 1 << 20);
@@ -415,7 +415,7 @@ fn a_last_answer_is_whole_for_a_peer_that_has_ended_rfc9112_9_6() {
         peer.flush().unwrap();
         peer.sock.shutdown(Shutdown::Write).unwrap();
         has_ended.notify_one();
-        // It reads late, so that most of the answer waits in the server's socket.
+        // The peer reads late, so that most of the answer waits in the server's socket.
         std::thread::sleep(Duration::from_millis(50));
         let heard = hear_all(&mut peer);
         let (head, body) = heard.split_once("\r\n\r\n").unwrap();
@@ -441,7 +441,7 @@ fn a_failed_handshake_is_reported_and_harms_no_other_peer() {
     let refusals = Refusals::default();
     let served = Served::with(|server| refusals.of(server).tls(secured.tls.clone()), fine);
     let mut steady = connect(&served, secured.peer());
-    // More than is kept of one message. It once passed for a peer that had left.
+    // More bytes than the server keeps of one message; the peer must not pass for one that has left.
     let crumbs = [&b"\x16\x03\x01\0\x04\x01\0\xff\xf0"[..], &b"\x16\x03\x01\0\x01x".repeat(12_000)].concat();
     for (wire, cause) in [
         (&crumbs[..], "no TLS handshake"),
@@ -459,7 +459,7 @@ fn a_failed_handshake_is_reported_and_harms_no_other_peer() {
         peer.say(wire);
         let mut heard = Vec::new();
         let _ = peer.stream.read_to_end(&mut heard);
-        // An alert, or nothing.
+        // The server sends an alert, or nothing.
         assert!(heard.is_empty() || heard.starts_with(b"\x15\x03"), "{}", heard.escape_ascii());
         drop(peer);
         eventually("its refusal is told", || served.running.stats().total.open <= 1);
@@ -500,7 +500,7 @@ fn plain_http_is_answered_with_a_sentence() {
         }
     }
     assert_eq!(served.running.stats().total.errors.tls, 4 * wires.len() as u64);
-    // Neither does the way matter that its bytes go.
+    // The transport of the peer's bytes makes no difference either.
     let heard = paused(async {
         let service = Server::new().tls(secured.tls.clone()).service(fine);
         let (mut near, far) = duplex(64);
@@ -604,7 +604,7 @@ fn an_upgraded_connection_stays_secure() {
     }
 }
 
-/// A connection on which each byte comes alone.
+/// A connection on which each byte arrives alone.
 struct Drip(DuplexStream);
 
 impl AsyncRead for Drip {
@@ -639,7 +639,8 @@ impl AsyncWrite for Drip {
     }
 }
 
-/// Serves a peer in memory, byte by byte, on a paused clock: how and when its connection ends, and what is reported.
+/// Serves a peer in memory, byte by byte, on a paused clock. Returns how and when its connection ends, and the reported
+/// refusal.
 fn talk<Kind>(
     handler: impl IntoHandler<Kind>,
     pipe: usize,
@@ -658,7 +659,7 @@ fn talk<Kind>(
 
 /// A socket that is closed with unread bytes is reset, and the alert would be lost.
 #[test]
-fn after_a_failed_handshake_the_peer_is_heard_until_it_ends() {
+fn after_a_failed_handshake_the_peer_is_read_to_its_end() {
     let (served, _, seen) = talk(fine, 100, async |_, mut near, _| {
         near.write_all(&[0xff; 40_000]).await.unwrap();
         near.shutdown().await.unwrap();
@@ -674,7 +675,7 @@ fn packets_may_be_as_small_as_a_byte() {
     for pipe in [100, 1_000, 1 << 16] {
         let (served, _, seen) = talk(fine, pipe, async |connector, near, _| {
             let peer = connector.connect(host("a.example"), near).await.unwrap();
-            // Side by side, because the server's first bytes fill the pipe as well.
+            // Both ends run side by side, because the server's first bytes fill the pipe as well.
             let ((mut hears, mut says), mut heard) = (split(peer), String::new());
             let said = async {
                 says.write_all(LAST).await.unwrap();
@@ -722,7 +723,7 @@ fn a_handshake_and_the_first_head_share_one_timeout() {
     assert_eq!((time.as_secs(), seen), (10, vec![(408, "the head took longer than 10 s".into())]));
 }
 
-/// As a connection that has not carried a request yet, it has a second.
+/// A connection in its handshake has a second before a stop, as one that has not carried a request yet.
 #[test]
 fn a_handshake_that_goes_on_after_a_stop_is_given_up() {
     let (secured, refusals) = (Secured::new(), Refusals::default());
@@ -772,7 +773,7 @@ fn written_content_leaves_while_the_handler_waits() {
     assert!(served.is_ok() && seen.is_empty(), "{served:?} {seen:?}");
 }
 
-/// A peer that reads now and then is not gone. It was cut off when all that was left waited inside of TLS.
+/// A peer that reads now and then must not be cut off, even if the rest of its answer waits inside of TLS.
 #[test]
 fn a_slow_peer_is_not_cut_off_at_the_end_of_an_answer() {
     let large = |ctx: &mut Context| ctx.response.body.set_bytes(vec![b'x'; 200_000]);
@@ -783,7 +784,7 @@ fn a_slow_peer_is_not_cut_off_at_the_end_of_an_answer() {
     assert!(served.is_ok() && seen.is_empty(), "{served:?} {seen:?}");
 }
 
-/// All that is left of the answer waits inside of TLS, where the server has nothing more to write.
+/// The rest of the answer waits inside of TLS, and the server has nothing more to write.
 #[test]
 fn a_peer_that_does_not_read_the_end_of_an_answer_is_cut_off() {
     let small = |ctx: &mut Context| ctx.response.body.set_bytes(vec![b'x'; 10_000]);
@@ -810,7 +811,7 @@ fn an_answer_is_read_after_a_large_body_was_sent_rfc9112_9_6() {
     }
 }
 
-/// The end that TLS announces is one of the sending half alone (RFC 8446 §6.1).
+/// A `close_notify` ends the sending half alone (RFC 8446 §6.1).
 #[test]
 fn a_peer_that_closes_its_sending_half_is_answered_rfc9112_9_6() {
     let secured = Secured::new();
