@@ -33,6 +33,17 @@ pub(crate) enum ConnError {
     Io(io::Error),
 }
 
+/// Returns the outcome of the same poll with the waker of the waker set, if there is a set, and `cx` does not have its
+/// waker already. A macro and no function, since a function that takes the poll as a closure costs an exchange 40
+/// instructions.
+macro_rules! join_waker_set {
+    ($conn:ident.$poll:ident($cx:ident, $($argument:expr),+)) => {
+        if let Some(waker) = $conn.shared_waker($cx) {
+            return $conn.$poll(&mut Context::from_waker(&waker), $($argument),+);
+        }
+    };
+}
+
 impl<L: Locality> Conn<L> {
     pub(crate) fn new(transport: Transport<L::Boxed>, timer: L::Timer) -> Conn<L> {
         Conn { transport, timer, io_state: None }
@@ -84,16 +95,7 @@ impl<L: Locality> Conn<L> {
         room: &mut [u8],
         limit: Duration,
     ) -> Poll<Result<usize, ConnError>> {
-        self.with_waker(cx, |conn, cx| conn.read_or_wait(cx, room, limit))
-    }
-
-    #[inline]
-    fn read_or_wait(
-        &mut self,
-        cx: &mut Context<'_>,
-        room: &mut [u8],
-        limit: Duration,
-    ) -> Poll<Result<usize, ConnError>> {
+        join_waker_set!(self.poll_read(cx, room, limit));
         match self.transport.poll_read(cx, room) {
             Poll::Ready(Ok(0)) if self.io_state().is_reset => {
                 Poll::Ready(Err(ConnError::Io(io::ErrorKind::ConnectionReset.into())))
@@ -115,13 +117,9 @@ impl<L: Locality> Conn<L> {
         cx: &mut Context<'_>,
         limit: Duration,
     ) -> Poll<Result<(), ConnError>> {
-        self.with_waker(cx, |conn, cx| conn.flush_or_wait(cx, limit))
-    }
-
-    #[inline]
-    fn flush_or_wait(&mut self, cx: &mut Context<'_>, limit: Duration) -> Poll<Result<(), ConnError>> {
+        join_waker_set!(self.poll_flush(cx, limit));
         while !self.write_buffer().is_empty() {
-            ready!(self.send_or_wait(cx, &[], limit))?;
+            ready!(self.poll_send(cx, &[], limit))?;
         }
         while self.transport.has_unsent() && self.poll_write_tls(cx)?.is_pending() {
             ready!(self.poll_space(cx, limit, |conn| conn.transport.write_to_kernel(&[])))?;
@@ -150,15 +148,7 @@ impl<L: Locality> Conn<L> {
         body: &[u8],
         limit: Duration,
     ) -> Poll<Result<usize, ConnError>> {
-        self.with_waker(cx, |conn, cx| conn.send_or_wait(cx, body, limit))
-    }
-
-    fn send_or_wait(
-        &mut self,
-        cx: &mut Context<'_>,
-        body: &[u8],
-        limit: Duration,
-    ) -> Poll<Result<usize, ConnError>> {
+        join_waker_set!(self.poll_send(cx, body, limit));
         loop {
             if self.transport.has_unsent() {
                 let _ = self.poll_write_tls(cx)?;
@@ -267,16 +257,7 @@ impl<L: Locality> Conn<L> {
         range: Range<u64>,
         limit: Duration,
     ) -> Poll<Result<u64, ConnError>> {
-        self.with_waker(cx, |conn, cx| conn.send_file_or_wait(cx, file, range, limit))
-    }
-
-    fn send_file_or_wait(
-        &mut self,
-        cx: &mut Context<'_>,
-        file: &File,
-        range: Range<u64>,
-        limit: Duration,
-    ) -> Poll<Result<u64, ConnError>> {
+        join_waker_set!(self.poll_send_file(cx, file, range, limit));
         debug_assert!(self.write_buffer().is_empty(), "a file follows the head");
         let count = match self.transport.poll_send_file(cx, file, range.clone()) {
             Poll::Ready(sent) => sent.map_err(|error| self.note_write_error(error))?,
@@ -306,10 +287,7 @@ impl<L: Locality> Conn<L> {
         cx: &mut Context<'_>,
         limit: Duration,
     ) -> Poll<Result<(), ConnError>> {
-        self.with_waker(cx, |conn, cx| conn.shutdown_or_wait(cx, limit))
-    }
-
-    fn shutdown_or_wait(&mut self, cx: &mut Context<'_>, limit: Duration) -> Poll<Result<(), ConnError>> {
+        join_waker_set!(self.poll_shutdown(cx, limit));
         loop {
             match self.transport.poll_shutdown(cx) {
                 Poll::Ready(shut) => return Poll::Ready(shut.map_err(ConnError::Io)),
@@ -328,19 +306,6 @@ impl<L: Locality> Conn<L> {
     ) -> Poll<ConnError> {
         self.share_wakers(cx.waker());
         self.timer.poll_expired(cx, slot, limit).map(|()| ConnError::TimedOut)
-    }
-
-    /// Polls the connection with the waker of its waker set, which `cx` joins, or without a set with `cx` itself.
-    #[inline]
-    fn with_waker<T>(
-        &mut self,
-        cx: &mut Context<'_>,
-        poll: impl FnOnce(&mut Self, &mut Context<'_>) -> T,
-    ) -> T {
-        match self.shared_waker(cx) {
-            Some(waker) => poll(self, &mut Context::from_waker(&waker)),
-            None => poll(self, cx),
-        }
     }
 
     /// The waker of the waker set, if there is a set, and `cx` does not have its waker already.
