@@ -37,18 +37,18 @@ pub struct Body {
     pub(super) unbuffered: Option<Unbuffered>,
     /// Whether the content is in `buffer`, which is empty otherwise.
     is_buffered: bool,
-    /// Its memory is kept for the next message.
+    /// Copied or received content. The memory is kept for the next message.
     buffer: Arena,
 }
 
-/// Content that is not in our memory. To drop it may run code of the application.
+/// Content that is not in the buffer of the body. Dropping it may run code of the application.
 #[derive(Clone)]
 pub(super) enum Unbuffered {
     Shared(Bytes),
     Stream {
         source: Arc<Mutex<Option<BodySource>>>,
         len: Option<u64>,
-        /// What the source reads, if that is a file: there are faster ways to send one.
+        /// The range of a file that the source reads, if it reads one: the system can send that by itself.
         file: Option<FileRange>,
     },
 }
@@ -102,6 +102,7 @@ impl Body {
 
     /// Sets the content to what `source` yields, which is a range of a file.
     pub(crate) fn stream_file(&mut self, source: BodySource, file: FileRange) {
+        debug_assert!(file.range.start <= file.range.end, "a range of a file does not run backwards");
         let len = Some(file.range.end - file.range.start);
         let source = Arc::new(Mutex::new(Some(source)));
         self.set_unbuffered(Unbuffered::Stream { source, len, file: Some(file) });
@@ -116,6 +117,7 @@ impl Body {
 
     fn set_unbuffered(&mut self, content: Unbuffered) {
         self.clear();
+        debug_assert!(!self.is_buffered && self.buffer.is_empty(), "there is one content");
         self.unbuffered = Some(content);
     }
 
@@ -194,6 +196,7 @@ impl Body {
     /// The length of the content, if it is known before it is sent. A message without content has no length.
     #[inline]
     pub(crate) fn declared_length(&self) -> BodyLength {
+        debug_assert!(self.is_buffered || self.buffer.is_empty(), "content in the buffer is the content");
         match &self.unbuffered {
             None if self.is_buffered => BodyLength::Known(self.buffer.len() as u64),
             None => BodyLength::NoContent,
@@ -232,11 +235,12 @@ impl Body {
         if self.unbuffered.is_some() {
             self.copy_into_buffer()?;
         }
+        debug_assert!(self.unbuffered.is_none(), "there is one content");
         self.is_buffered = true;
         Ok(&mut self.buffer)
     }
 
-    /// Copies content that is not in our memory to where more can follow it.
+    /// Copies content from outside of the buffer into it, so that more can be appended.
     #[cold]
     fn copy_into_buffer(&mut self) -> io::Result<()> {
         if self.is_stream() {
@@ -250,7 +254,7 @@ impl Body {
     }
 }
 
-/// What is known about the length of content before it is sent.
+/// The length of content, as far as it is known before it is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodyLength {
     NoContent,
@@ -292,7 +296,7 @@ impl io::Write for Body {
         Ok(bytes.len())
     }
 
-    // The provided one asks after each write whether all of it was taken, and serializers write a token at a time.
+    // The provided method checks after each write whether all of it was taken, and serializers write a token at a time.
     #[inline]
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.append()?.extend(bytes);

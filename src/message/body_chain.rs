@@ -1,4 +1,4 @@
-//! [`BodyChain`]: content that is put together from several links, such as a body of parts.
+//! [`BodyChain`]: content that consists of several sources, read one after the other, such as a multipart body.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,13 +11,13 @@ use tokio::io::{AsyncRead, ReadBuf};
 use super::body::Unbuffered;
 use super::{Body, BodySource};
 
-/// What is left of content that is put together from several links, and read one after the other.
+/// Several sources of content, read one after the other. A source that was read to its end is removed.
 pub(crate) struct BodyChain(VecDeque<ChainLink>);
 
-/// A piece of content.
+/// One source of a [`BodyChain`].
 pub(crate) enum ChainLink {
     Bytes(Bytes),
-    /// What a source yields. It fails unless that is as much as was said, if it was.
+    /// A reader, and how much it has yet to yield, if that was declared. A reader that yields more or less fails.
     Stream {
         source: BodySource,
         left: Option<u64>,
@@ -29,7 +29,7 @@ impl BodyChain {
         BodyChain(links.into())
     }
 
-    /// Makes them the content of a message. Its length is known if theirs are.
+    /// Makes the chain the content of a message. The length of the content is known if that of each link is.
     pub(crate) fn fill(self, body: &mut Body) {
         let len = self.0.iter().try_fold(0u64, |sum, link| sum.checked_add(link.known_len()?));
         body.set_stream(self, len);
@@ -51,7 +51,7 @@ impl From<Body> for ChainLink {
             Some(source) => ChainLink::Stream { source, left: body.known_len() },
             None => ChainLink::Bytes(match &body.unbuffered {
                 Some(Unbuffered::Shared(bytes)) => bytes.clone(),
-                // A stream that has been taken is nothing.
+                // A stream that has been taken has no content left.
                 Some(Unbuffered::Stream { .. }) | None => Bytes::copy_from_slice(body.bytes()),
             }),
         }
@@ -87,7 +87,7 @@ impl AsyncRead for BodyChain {
     }
 }
 
-/// Counts what a source has yielded, which is 0 at its end.
+/// Subtracts the `count` bytes that a source has yielded from those that it declared. At the end, the count is 0.
 fn subtract_read(left: &mut Option<u64>, count: usize) -> io::Result<()> {
     let Some(left) = left else { return Ok(()) };
     match left.checked_sub(count as u64) {
@@ -107,8 +107,10 @@ pub(crate) fn multipart<H: AsRef<[u8]>>(
     boundary: &str,
     parts: impl IntoIterator<Item = (H, ChainLink)>,
 ) -> Vec<ChainLink> {
+    debug_assert!((1..=70).contains(&boundary.len()), "RFC 2046 bounds the boundary");
     let (mut links, mut delimiter) = (Vec::new(), format!("--{boundary}"));
     for (head, content) in parts {
+        debug_assert!(head.as_ref().ends_with(b"\r\n\r\n"), "an empty line ends the head of a part");
         links.push(ChainLink::Bytes([delimiter.as_bytes(), b"\r\n", head.as_ref()].concat().into()));
         links.push(content);
         delimiter = format!("\r\n--{boundary}");
@@ -124,7 +126,7 @@ mod tests {
 
     use super::*;
 
-    /// `a`, `bcd` from a source that says how much that is, nothing, and `ef` from one that does not.
+    /// `a`, `bcd` from a source with a declared length, nothing, and `ef` from a source without one.
     fn links() -> BodyChain {
         let stream = |text: &'static str, left| ChainLink::Stream { source: Box::pin(text.as_bytes()), left };
         let bytes = |text: &'static str| ChainLink::Bytes(text.into());
@@ -132,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_read_as_one_whatever_there_is_room_for() {
+    fn links_are_read_as_one_into_buffers_of_any_size() {
         for room in 1..=7 {
             let (mut links, mut read) = (pin!(links()), Vec::new());
             for round in 0..2 * 7 {

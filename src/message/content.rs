@@ -1,18 +1,18 @@
-//! [`ContentError`] and [`decode_text`]: content of the type, and in the charset, that its fields name (RFC 9110 §8.3, §8.4).
+//! [`ContentError`] and [`decode_text`]: the type and the charset of content (RFC 9110 §8.3, §8.4).
 
 use std::borrow::Cow;
 
 use super::charset::decode;
 use super::{FieldName, Headers, InvalidCharset, InvalidForm, trim};
 
-/// Why the content of a request cannot be read as what is asked for.
+/// Why the content of a request cannot be read as the type that the handler requires.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ContentError {
-    /// Its type is missing, repeated, or another one.
+    /// The content type is missing, repeated, or another one.
     MediaType,
-    /// It has a content coding.
+    /// The content has a content coding, and was not decoded.
     Coding,
-    /// It has not been received.
+    /// The content has not been received.
     NotReceived,
 }
 
@@ -31,14 +31,15 @@ pub(super) fn essence(content_type: &[u8]) -> &[u8] {
     trim(content_type.split(|&octet| octet == b';').next().unwrap_or_default())
 }
 
+/// Decodes `content` from the charset that its type names, or from UTF-8 if it names none.
 pub(super) fn decode_text<'a>(headers: &Headers, content: &'a [u8]) -> Result<Cow<'a, str>, InvalidCharset> {
     let content_type = headers.single(FieldName::CONTENT_TYPE).ok().flatten().unwrap_or_default();
     let label = charset_parameter(content_type).unwrap_or(b"utf-8");
     decode(label, content).map_err(|error| InvalidCharset::new(label, error))
 }
 
-/// The value of the parameter `charset`, the first of that name (RFC 9110 §5.6.6). No name of a charset has a `;`, a `"` or
-/// a `\`.
+/// The value of the parameter `charset`, the first of that name (RFC 9110 §5.6.6). No name of a charset has a `;`, a
+/// `"` or a `\`, so a quoted one needs no unescaping.
 fn charset_parameter(content_type: &[u8]) -> Option<&[u8]> {
     let parameters = content_type.split(|octet| *octet == b';').skip(1);
     let mut values = parameters.filter_map(|parameter| {

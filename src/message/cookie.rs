@@ -12,10 +12,10 @@ use crate::error::Excerpt;
 
 /// A view of the cookies of a request.
 ///
-/// It accepts what browsers send, which is more than the standard lets a server set. A value ends at the next `;`, and
-/// may contain spaces, commas and quotes. Quotes around a value are part of it, as they are for browsers, and nothing
-/// is decoded. A piece without `=` is a value without a name. BodyChain that are not UTF-8 are skipped, as no server that
-/// uses [`SetCookie`](crate::SetCookie) has set them, except by [`Cookies::bytes`] and [`Cookies::octets`].
+/// All that browsers send is accepted, which is more than the standard lets a server set. A value ends at the next `;`,
+/// and may contain spaces, commas and quotes. Quotes around a value are part of it, as they are for browsers, and
+/// nothing is decoded. A piece without `=` is a value without a name. Pieces that are not UTF-8 are skipped, as no
+/// server that uses [`SetCookie`](crate::SetCookie) has set them, except by [`Cookies::bytes`] and [`Cookies::octets`].
 ///
 /// Only the first [`Cookies::PAIRS_MAX`] pieces are looked at; browsers send back fewer than 200.
 ///
@@ -142,9 +142,9 @@ fn parse_pair(pair: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// A `Set-Cookie` field: a name, a value, and attributes that tell user agents how to treat the cookie.
 ///
-/// It is checked when it is set with [`Response::set_cookie`](crate::Response::set_cookie). The cookies of a response
-/// that a client received are in [`Response::cookies`](crate::Response::cookies).
-/// Some servers set cookies that are not UTF-8: see [`RawSetCookie`].
+/// A cookie is checked when it is set with [`Response::set_cookie`](crate::Response::set_cookie). The cookies of a
+/// response that a client received are in [`Response::cookies`](crate::Response::cookies). Some servers set cookies
+/// that are not UTF-8: see [`RawSetCookie`].
 ///
 /// # Examples
 ///
@@ -239,7 +239,7 @@ impl<'a> SetCookie<'a> {
         SetCookie {
             value: "",
             max_age: Some(Duration::ZERO),
-            // For the few user agents that do not know Max-Age.
+            // For the few user agents that do not support Max-Age.
             expires: Some(SystemTime::UNIX_EPOCH),
             ..self
         }
@@ -284,8 +284,9 @@ impl<'a> SetCookie<'a> {
         RawSetCookie::from(*self).keeps_prefix()
     }
 
-    /// Appends the field, which was checked.
+    /// Appends the field. The caller has [checked](SetCookie::check) the cookie.
     pub(super) fn append_to(&self, headers: &mut Headers) {
+        debug_assert_eq!(self.check(), Ok(()), "the caller has checked the cookie");
         let mut digits = itoa::Buffer::new();
         let max_age = self.max_age.map(|age| digits.format(age.as_secs()));
         let expires = self.expires.map(ImfDate::new);
@@ -408,8 +409,7 @@ impl SameSite {
     }
 }
 
-/// What is before the first `=` and what follows it, both without the whitespace around them, which is not part of
-/// them.
+/// Splits `text` at its first `=`, and trims both halves, whose surrounding whitespace is not part of them.
 fn split_at_equals(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let equals = memchr::memchr(b'=', text)?;
     Some((trim(&text[..equals]), trim(&text[equals + 1..])))

@@ -10,8 +10,8 @@ use super::OctetSet;
 
 /// The user-id and password of the scheme Basic (RFC 7617), as [`Request::basic_auth`] returns them.
 ///
-/// Whoever sees the request can read both, so use them over TLS only. Compare passwords in constant time: a comparison
-/// that ends at the first difference reveals how much was right.
+/// Both can be read by anyone who sees the request, so use them over TLS only. Compare passwords in constant time: a
+/// comparison that ends at the first difference reveals how much was right.
 ///
 /// `{:?}` does not show the password.
 #[derive(Clone, PartialEq, Eq)]

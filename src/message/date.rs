@@ -19,9 +19,10 @@ impl ImfDate {
     /// The date of `time`. A time before 1970 or after the year 9999 becomes the nearest one that can be expressed.
     pub(crate) fn new(time: SystemTime) -> ImfDate {
         let since_epoch = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let sayable = SystemTime::UNIX_EPOCH + since_epoch.min(LAST_SECOND);
+        let representable = SystemTime::UNIX_EPOCH + since_epoch.min(LAST_SECOND);
         let mut text = [0; ImfDate::LEN];
-        write!(&mut text[..], "{}", HttpDate::from(sayable)).expect("an IMF-fixdate has 29 bytes");
+        write!(&mut text[..], "{}", HttpDate::from(representable)).expect("an IMF-fixdate has 29 bytes");
+        debug_assert!(text.is_ascii() && text.ends_with(b" GMT"), "the date fills its 29 bytes");
         ImfDate(text)
     }
 
@@ -52,7 +53,7 @@ pub(crate) fn month_number(word: &[u8]) -> Option<u32> {
 pub(super) fn parse_cookie_date(text: &[u8]) -> Option<SystemTime> {
     let (mut time, mut day, mut month, mut year) = (None, None, None, None);
     for word in text.split(is_delimiter) {
-        // A word is the first of these that is still missing, in this order.
+        // Each word is read as the first of these that is still missing, in this order.
         let _ = read_if_missing(&mut time, || time_of_day(word))
             || read_if_missing(&mut day, || number(word, 1..=2))
             || read_if_missing(&mut month, || month_number(word))
@@ -112,6 +113,7 @@ fn seconds([hour, minute, second]: [u32; 3]) -> Option<i64> {
 
 /// The days since 1970, if there is such a day since 1601, as the Gregorian calendar counts.
 fn days(year: u32, month: u32, day: u32) -> Option<i64> {
+    debug_assert!((1..=12).contains(&month), "months are read by name");
     let is_leap = year.is_multiple_of(if year.is_multiple_of(100) { 400 } else { 4 });
     let month_len = match month {
         2 if is_leap => 29,

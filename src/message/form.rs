@@ -1,4 +1,4 @@
-//! [`Form`] and [`FormBuf`]: names and values of a query or a form, read and built (RFC 3986 §3.4; the URL Standard, §5).
+//! [`Form`] and [`FormBuf`]: names and values of a query or a form, read and built (RFC 3986 §3.4, WHATWG URL §5).
 
 use std::any::type_name;
 use std::borrow::Cow;
@@ -130,10 +130,10 @@ impl<'a> Form<'a> {
     fn raw_values(self, name: &str) -> impl Iterator<Item = &'a str> {
         // Octets that are not UTF-8 are U+FFFD, as in `iter`.
         let is_lossy = name.contains(char::REPLACEMENT_CHARACTER);
-        let is_asked_for = move |raw: &str| {
+        let matches_name = move |raw: &str| {
             percent::octets(raw, Plus::Space).eq(name.bytes()) || (is_lossy && decode(raw) == name)
         };
-        self.raw_pairs().filter(move |(raw, _)| is_asked_for(raw)).map(|(_, value)| value)
+        self.raw_pairs().filter(move |(raw, _)| matches_name(raw)).map(|(_, value)| value)
     }
 
     /// All pairs as they were sent, without empty ones.
@@ -179,7 +179,8 @@ impl<'a> Iterator for FormPairs<'a> {
     }
 }
 
-/// Builds `application/x-www-form-urlencoded` text from names and values, in order. It can be read as a [`Form`].
+/// Builds `application/x-www-form-urlencoded` text from names and values, in order. [`FormBuf::as_form`] is a view
+/// of the pairs.
 ///
 /// All names and values are escaped, so the text is always valid in a query and as the content of a form.
 ///
@@ -253,7 +254,7 @@ impl FormBuf {
 
     /// Sorts the pairs by name, in the order of UTF-8. Pairs with the same name keep their order.
     ///
-    /// This gives equal forms equal text, to be signed or used as a key.
+    /// Equal forms then have equal text, which can be signed or used as a key.
     pub fn sort(&mut self) {
         let old = mem::take(self);
         let mut pairs: Vec<_> = old.as_form().raw_pairs().collect();
@@ -288,6 +289,10 @@ impl FormBuf {
 
     /// Appends a pair that is already escaped.
     fn append_raw(&mut self, raw_name: &str, raw_value: &str) {
+        debug_assert!(
+            percent::is_well_formed(raw_name) && percent::is_well_formed(raw_value),
+            "pairs are escaped"
+        );
         self.begin_pair();
         self.text.extend([raw_name, "=", raw_value]);
     }
@@ -338,8 +343,8 @@ impl<N: AsRef<str>, V: FieldValue> FromIterator<(N, V)> for FormBuf {
     }
 }
 
-/// The media type of a form. It has no parameters; some clients send a charset, which means nothing, since it is always
-/// UTF-8.
+/// The media type of a form. The type has no parameters: some clients send a charset, which means nothing, since a form
+/// is always UTF-8.
 pub(super) const FORM_TYPE: &[u8] = b"application/x-www-form-urlencoded";
 
 /// Why a form cannot be read, or a value in a form or a cookie is not of the requested type.
@@ -352,12 +357,12 @@ pub enum InvalidForm {
     ContentType,
     /// The content has a content coding (RFC 9110 §8.4), and was not decoded.
     ContentCoding,
-    /// The content has not been received: the handler asks too early.
+    /// The content has not been received yet.
     Unread,
     /// The content is not UTF-8.
     Text,
-    /// An escape lacks its digits, or does not decode to UTF-8, in the pair with this name, which is in quotes and may be
-    /// cut short. Only [`Form::strict`] fails with this.
+    /// An escape lacks its digits, or does not decode to UTF-8, in the pair with this name, which is in quotes and may
+    /// be cut short. Only [`Form::strict`] fails with this.
     Escape(Box<str>),
     /// There are more pairs than allowed, which is this many.
     TooManyPairs(usize),

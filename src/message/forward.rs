@@ -11,15 +11,15 @@ impl Request {
     /// 9110 §7.6.1).
     ///
     /// The body is not copied; to forward it as it arrives, use [`Client::open`](crate::Client::open), with the framing
-    /// that it has here. If there is none, though the method suggests one, `content-length: 0` says so. For the way back
-    /// there is [`Response::forwarded`].
+    /// that it has here. A request without content has `content-length: 0` if its method suggests content. For the way
+    /// back there is [`Response::forwarded`].
     ///
     /// `base` is an `http` or `https` URL, or only a path if the request is for a [`Host`](crate::Host) or a
     /// [`Balancer`](crate::Balancer); `/` then changes nothing. The path of `base` is put before the request's, which
     /// cannot leave it. `OPTIONS *`, which is about a server as a whole, becomes a request about everything below
     /// `base`; if `base` has no path, that is again the server as a whole (RFC 9112 §3.2.4).
     ///
-    /// If the peer takes trailers, as its `te: trailers` says, so does the new request (§10.1.4), because
+    /// If the peer takes trailers (`te: trailers`), so does the new request (§10.1.4), because
     /// [`Context::forward`](crate::Context::forward) passes them on.
     ///
     /// The `max-forwards` of OPTIONS and TRACE is decremented (RFC 9110 §7.6.2). Fields that a proxy adds about itself,
@@ -45,9 +45,9 @@ impl Request {
     /// request.headers.set("connection", "x-only-here")?;
     /// request.headers.set("x-only-here", 1)?;
     /// request.headers.set("accept", "text/plain")?;
-    /// let onward = request.target_to("http://backend:8080/v1")?;
-    /// assert_eq!(onward.target().as_str(), "http://backend:8080/v1/items?page=2");
-    /// assert!(onward.headers.contains("accept") && !onward.headers.contains("x-only-here"));
+    /// let forwarded = request.target_to("http://backend:8080/v1")?;
+    /// assert_eq!(forwarded.target().as_str(), "http://backend:8080/v1/items?page=2");
+    /// assert!(forwarded.headers.contains("accept") && !forwarded.headers.contains("x-only-here"));
     /// assert_eq!(request.target_to("/")?.target().as_str(), "/items?page=2");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -60,22 +60,22 @@ impl Request {
         }
     }
 
-    /// Returns this request as [`Request::target_to`] does, without the `prefix` that its path begins with: what follows
-    /// the prefix is put behind the path of `base`. So a gateway offers a server below a path of its own.
+    /// Returns this request as [`Request::target_to`] does, without the `prefix` that its path begins with: what
+    /// follows the prefix is put behind the path of `base`. So a gateway offers a server below a path of its own.
     ///
-    /// A prefix is one or more whole segments, spelled as in the request: below `/v1` are `/v1`, `/v1/` and `/v1/items`,
-    /// but not `/v1x`, `/v1%2Fitems` and `/%761/items`. Neither the prefix nor `base` can be left by what the peer
-    /// sends.
+    /// A prefix is one or more whole segments, spelled as in the request: below `/v1` are `/v1`, `/v1/` and
+    /// `/v1/items`, but not `/v1x`, `/v1%2Fitems` and `/%761/items`. Neither the prefix nor `base` can be left by what
+    /// the peer sends.
     ///
     /// The answer is forwarded as it is; [`Context::forward_with`](crate::Context::forward_with) can put the prefix
     /// before a `location` that is only a path.
     ///
     /// # Errors
     ///
-    /// As [`Request::target_to`]; also with [`InvalidTarget::Prefix`] if the path is not below the prefix, which becomes
-    /// 404 with `?`, and with [`InvalidTarget::Outside`], which becomes 400, if what follows the prefix has a segment
-    /// `..`, escaped or not, or begins with an empty one, as in `/v1//host/path`, which some servers read as the name of
-    /// a host.
+    /// As [`Request::target_to`]; also with [`InvalidTarget::Prefix`] if the path is not below the prefix, which
+    /// becomes 404 with `?`, and with [`InvalidTarget::Outside`], which becomes 400, if what follows the prefix has a
+    /// segment `..`, escaped or not, or begins with an empty one, as in `/v1//host/path`, which some servers read as
+    /// the name of a host.
     ///
     /// # Examples
     ///
@@ -83,20 +83,20 @@ impl Request {
     /// use corehttp::{BodyPlan, Client, Context, Request, Server, Status, with_plan};
     ///
     /// async fn pass(client: &Client, ctx: &mut Context) -> corehttp::Result {
-    ///     let onward = match ctx.request.target().segments().next().transpose()?.as_deref() {
+    ///     let forwarded = match ctx.request.target().segments().next().transpose()?.as_deref() {
     ///         Some("users") => ctx.request.target_below("/users", "http://127.0.0.1:9001/v1")?,
     ///         Some("shop") => ctx.request.target_below("/shop", "http://127.0.0.1:9002")?,
     ///         _ => return Err(Status::NOT_FOUND.into()),
     ///     };
-    ///     ctx.forward(client.open(&onward)).await
+    ///     ctx.forward(client.open(&forwarded)).await
     /// }
     /// # let _ = |client: Client| {
     /// # Server::bind("127.0.0.1:8080")
     /// #     .run(with_plan(|_| BodyPlan::Stream, async move |ctx: &mut Context| pass(&client, ctx).await))
     /// # };
     ///
-    /// let onward = Request::get("/users/7?full")?.target_below("/users", "http://127.0.0.1:9001/v1")?;
-    /// assert_eq!(onward.target().as_str(), "http://127.0.0.1:9001/v1/7?full");
+    /// let forwarded = Request::get("/users/7?full")?.target_below("/users", "http://127.0.0.1:9001/v1")?;
+    /// assert_eq!(forwarded.target().as_str(), "http://127.0.0.1:9001/v1/7?full");
     /// assert!(Request::get("/users/../admin")?.target_below("/users", "http://127.0.0.1:9001").is_err());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -120,7 +120,7 @@ impl Request {
         }
     }
 
-    /// This request for `path` and `query` below `base`.
+    /// Copies the request for `path` and `query` below `base`.
     fn retargeted(&self, base: &str, [path, query]: [&str; 2]) -> Result<Request, InvalidTarget> {
         if base.contains(['?', '#']) {
             return Err(InvalidTarget::Form);
@@ -132,30 +132,31 @@ impl Request {
         if base.len() > origin_len && has_dot_dot(&percent::decode_octets(self.target().path())) {
             return Err(InvalidTarget::Outside);
         }
-        let mut onward = Request::with_target(self.method(), target);
-        onward.headers = self.headers.forwarded();
-        // Else it would be sent in chunks, which servers of HTTP/1.0 do not understand (RFC 9112 §6.1).
+        let mut forwarded = Request::with_target(self.method(), target);
+        forwarded.headers = self.headers.forwarded();
+        // Without a length, the request would be sent in chunks, which servers of HTTP/1.0 do not understand (RFC 9112
+        // §6.1).
         if self.method().suggests_content() && self.has_no_content() {
-            onward.headers.put(FieldName::CONTENT_LENGTH, b"0");
+            forwarded.headers.put(FieldName::CONTENT_LENGTH, b"0");
         }
-        // What the server behind sends there is forwarded, unless the peer knows no chunks (§6.5, §10.1.4).
+        // The trailers of the answer are forwarded, unless the peer cannot receive chunks (§6.5, §10.1.4).
         if self.version() == Version::Http11 && self.headers.contains_token("te", "trailers") {
-            onward.headers.put(FieldName::TE, b"trailers");
+            forwarded.headers.put(FieldName::TE, b"trailers");
         }
         if matches!(self.method(), Method::Options | Method::Trace) {
-            decrement_max_forwards(&mut onward.headers)?;
+            decrement_max_forwards(&mut forwarded.headers)?;
         }
-        Ok(onward)
+        Ok(forwarded)
     }
 
-    /// Whether nothing tells of a body (RFC 9112 §6.3).
+    /// Whether the request has neither content nor fields that frame some (RFC 9112 §6.3).
     fn has_no_content(&self) -> bool {
         self.body.is_empty() && !FRAMING_FIELDS.iter().any(|name| self.headers.contains(name))
     }
 }
 
-/// Decrements how often a request may still be forwarded, if it says so (RFC 9110 §7.6.2). A value that cannot be read
-/// cannot be decremented, and the field is there to end loops, so that is an error.
+/// Decrements `max-forwards`, if the request has that field (RFC 9110 §7.6.2). A value that is not a number is an
+/// error, because the field is there to end loops.
 fn decrement_max_forwards(headers: &mut Headers) -> Result<(), InvalidTarget> {
     let left = match &*Vec::from_iter(headers.named(FieldName::MAX_FORWARDS)) {
         [] => return Ok(()),
@@ -167,8 +168,8 @@ fn decrement_max_forwards(headers: &mut Headers) -> Result<(), InvalidTarget> {
     Ok(())
 }
 
-/// Whether any server could read a segment of `path` as `..`. It does not matter how far up it leads, because servers
-/// disagree on whether `%2F` and `\` separate segments, on `//`, and on what follows a `;`. Honest clients have
+/// Whether any server could read a segment of `path` as `..`. How far up the path leads does not matter, because
+/// servers disagree on whether `%2F` and `\` separate segments, on `//`, and on what follows a `;`. Honest clients have
 /// resolved such segments (RFC 3986 §6.2.2.3).
 fn has_dot_dot(path: &[u8]) -> bool {
     segments(path).any(|segment| segment == b".." || segment.starts_with(b"..;"))
@@ -190,8 +191,8 @@ mod tests {
         let mut request = Request::get("/").unwrap();
         lines.iter().for_each(|(name, value)| request.headers.append(name, *value).unwrap());
         let response = Response { headers: request.headers.clone(), ..Response::new() };
-        let onward = request.target_to("http://a").unwrap();
-        for headers in [onward.headers, response.forwarded().headers] {
+        let forwarded = request.target_to("http://a").unwrap();
+        for headers in [forwarded.headers, response.forwarded().headers] {
             assert!(
                 headers.iter().map(|(name, _)| name).eq(expected.iter().copied()),
                 "{lines:?}: {headers:?}"
@@ -229,7 +230,7 @@ mod tests {
 
     /// A request of `version` with these lines goes on with this `te`.
     #[test]
-    fn a_peer_that_takes_trailers_is_asked_for_by_the_gateway_rfc9110_10_1_4() {
+    fn trailers_are_accepted_on_behalf_of_a_peer_that_takes_them_rfc9110_10_1_4() {
         for (version, lines, expected) in [
             (Version::Http11, &["trailers"][..], Some("trailers")),
             (Version::Http11, &["gzip;q=0.5, , Trailers"], Some("trailers")),
@@ -242,9 +243,9 @@ mod tests {
             *request.line_mut().2 = version;
             request.headers.set("connection", "te, close").unwrap();
             lines.iter().for_each(|line| request.headers.append("TE", *line).unwrap());
-            let onward = request.target_to("http://b").unwrap();
-            assert_eq!(onward.headers.text("te"), expected, "{version} {lines:?}");
-            assert!(!onward.headers.contains("connection"));
+            let forwarded = request.target_to("http://b").unwrap();
+            assert_eq!(forwarded.headers.text("te"), expected, "{version} {lines:?}");
+            assert!(!forwarded.headers.contains("connection"));
         }
     }
 
@@ -265,8 +266,11 @@ mod tests {
     /// A request for `path` goes on to `expected`, below `base`.
     #[track_caller]
     fn check_target(base: &str, path: &str, expected: Result<&str, InvalidTarget>) {
-        let onward = received(Method::Get, path).target_to(base);
-        assert_eq!(onward.as_ref().map(|onward| onward.target().as_str()), expected.as_ref().copied());
+        let forwarded = received(Method::Get, path).target_to(base);
+        assert_eq!(
+            forwarded.as_ref().map(|forwarded| forwarded.target().as_str()),
+            expected.as_ref().copied()
+        );
     }
 
     #[test]
@@ -308,18 +312,18 @@ mod tests {
 
     #[track_caller]
     fn check_below(prefix: &str, url: &str, expected: Result<&str, InvalidTarget>) {
-        let onward = |base| received(Method::Get, url).target_below(prefix, base);
+        let forwarded = |base| received(Method::Get, url).target_below(prefix, base);
         for base in ["http://b", "http://b/"] {
-            let found = onward(base).map(|onward| onward.target().as_str().to_owned());
+            let found = forwarded(base).map(|forwarded| forwarded.target().as_str().to_owned());
             assert_eq!(
                 found,
                 expected.map(|path| format!("http://b{path}")),
                 "{url} below {prefix} to {base}"
             );
         }
-        let found = onward("http://b/base").map(|onward| onward.target().as_str().to_owned());
+        let found = forwarded("http://b/base").map(|forwarded| forwarded.target().as_str().to_owned());
         assert_eq!(found, expected.map(|path| format!("http://b/base{path}")), "{url} below {prefix}");
-        let found = onward("/").map(|onward| onward.target().as_str().to_owned());
+        let found = forwarded("/").map(|forwarded| forwarded.target().as_str().to_owned());
         assert_eq!(found, expected.map(str::to_owned), "{url} below {prefix}");
     }
 
@@ -348,7 +352,7 @@ mod tests {
         }
     }
 
-    /// By hand, a gateway forwarded `/v1/../x` as `/../x`.
+    /// A gateway that cuts the prefix off as text forwards `/v1/../x` as `/../x`.
     #[test]
     fn a_prefix_cannot_be_left() {
         for rest in [
@@ -383,8 +387,8 @@ mod tests {
         for method in [Method::Options, Method::Connect] {
             let target = if method == Method::Options { "*" } else { "front:443" };
             for prefix in ["", "/", "/v1", "*"] {
-                let onward = received(method, target).target_below(prefix, "http://b");
-                assert_eq!(onward.err(), Some(InvalidTarget::Form), "{method} {prefix}");
+                let forwarded = received(method, target).target_below(prefix, "http://b");
+                assert_eq!(forwarded.err(), Some(InvalidTarget::Form), "{method} {prefix}");
             }
         }
     }
@@ -398,8 +402,8 @@ mod tests {
         ] {
             let mut request = received(Method::Get, "/a");
             request.set_query("x").unwrap();
-            let onward = request.target_to(base).unwrap();
-            assert_eq!(onward.target().as_str(), expected);
+            let forwarded = request.target_to(base).unwrap();
+            assert_eq!(forwarded.target().as_str(), expected);
         }
         check_target("http://u@b", "/a", Err(InvalidTarget::Userinfo));
     }
@@ -438,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn options_of_a_whole_server_is_asked_of_all_below_the_base_rfc9112_3_2_4() {
+    fn options_of_a_whole_server_is_for_all_below_the_base_rfc9112_3_2_4() {
         for (target, base, expected) in [
             ("*", "http://b", ("http://b", "*")),
             ("*", "http://b/", ("http://b", "*")),
@@ -454,9 +458,9 @@ mod tests {
             ("*", "/v1", ("/v1", "/v1")),
             ("/*", "/", ("/*", "/*")),
         ] {
-            let onward = received(Method::Options, target).target_to(base).unwrap();
-            let sent = onward.target().path_and_query(onward.method()).concat();
-            assert_eq!((onward.target().as_str(), &*sent), expected, "{target} to {base}");
+            let forwarded = received(Method::Options, target).target_to(base).unwrap();
+            let sent = forwarded.target().path_and_query(forwarded.method()).concat();
+            assert_eq!((forwarded.target().as_str(), &*sent), expected, "{target} to {base}");
         }
         assert_eq!(received(Method::Options, "*").target_to("/").err(), Some(InvalidTarget::Form));
     }
@@ -466,10 +470,10 @@ mod tests {
     fn check_count(method: Method, lines: &[&str], expected: Result<&[&str], InvalidTarget>) {
         let mut request = Request::new(method, "/a").unwrap();
         lines.iter().for_each(|value| request.headers.append("Max-Forwards", *value).unwrap());
-        let onward = request.target_to("http://b");
-        let left = onward.map(|onward| {
+        let forwarded = request.target_to("http://b");
+        let left = forwarded.map(|forwarded| {
             let left =
-                onward.headers.all("max-forwards").map(|value| String::from_utf8(value.to_vec()).unwrap());
+                forwarded.headers.all("max-forwards").map(|value| String::from_utf8(value.to_vec()).unwrap());
             left.collect::<Vec<_>>()
         });
         assert_eq!(
@@ -498,7 +502,7 @@ mod tests {
             check_count(method, &["1", "1"], Err(InvalidTarget::MaxForwards));
             check_count(method, &["2", "x"], Err(InvalidTarget::MaxForwards));
         }
-        // It means nothing in requests of other methods.
+        // The field means nothing in requests of other methods.
         for method in [Method::Get, Method::Post, "OPTION".parse().unwrap()] {
             for value in ["0", "7", "x"] {
                 check_count(method, &[value], Ok(&[value]));
@@ -506,9 +510,8 @@ mod tests {
         }
     }
 
-    /// RFC 9110 §8.6.
     #[test]
-    fn a_request_without_content_says_so_if_its_method_suggests_some() {
+    fn a_request_without_content_has_a_length_if_its_method_suggests_content_rfc9110_8_6() {
         for (method, framing, expected) in [
             ("POST", None, Some("0")),
             ("PUT", None, Some("0")),
@@ -521,8 +524,8 @@ mod tests {
         ] {
             let mut request = Request::new(method, "/").unwrap();
             framing.iter().for_each(|(name, value)| request.headers.set(name, *value).unwrap());
-            let onward = request.target_to("/").unwrap();
-            assert_eq!(onward.headers.text("content-length"), expected, "{method} {framing:?}");
+            let forwarded = request.target_to("/").unwrap();
+            assert_eq!(forwarded.headers.text("content-length"), expected, "{method} {framing:?}");
         }
         let mut request = Request::post("/").unwrap();
         request.body.set_bytes("abc");
@@ -538,8 +541,8 @@ mod tests {
         for name in ["x-a", "X-Sum", "keep-alive"] {
             response.trailers.set(name, 1).unwrap();
         }
-        let onward = response.clone().forwarded();
-        assert!(onward.trailers.iter().map(|(name, _)| name).eq(["X-Sum"]));
-        assert_eq!((onward.status, &onward.body), (response.status, &response.body));
+        let forwarded = response.clone().forwarded();
+        assert!(forwarded.trailers.iter().map(|(name, _)| name).eq(["X-Sum"]));
+        assert_eq!((forwarded.status, &forwarded.body), (response.status, &response.body));
     }
 }

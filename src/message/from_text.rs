@@ -95,7 +95,7 @@ fn signed(text: &[u8]) -> Option<i64> {
     }
 }
 
-/// Whether `text` is a decimal float as everyone reads it, with digits at both ends; `str::parse` accepts more.
+/// Whether `text` is a decimal float, with digits at both ends, which all parsers accept; `str::parse` accepts more.
 fn is_float(text: &[u8]) -> bool {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
     let is_valid = |octet: &u8| octet.is_ascii_digit() || b".eE+-".contains(octet);

@@ -13,8 +13,8 @@ use crate::error::{Excerpt, without_secrets, write_error};
 pub enum InvalidRequest {
     /// The method is not a token, or too long.
     Method(InvalidMethod),
-    /// The URL is malformed, or has a scheme other than `http` and `https`. With the quoted beginning of the URL, if it is
-    /// known, without user, password, query and fragment.
+    /// The URL is malformed, or has a scheme other than `http` and `https`. With the quoted beginning of the URL, if it
+    /// is known, without user, password, query and fragment.
     Target(InvalidTarget, Option<Box<str>>),
     /// The request has content, which its method must not have: a TRACE (RFC 9110 §9.3.8).
     Content,

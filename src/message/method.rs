@@ -1,4 +1,4 @@
-//! [`Method`]: what a client wants done with a resource (RFC 9110 §9).
+//! [`Method`]: the purpose of a request (RFC 9110 §9).
 
 use std::error::Error;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::str::{self, FromStr};
 use super::is_token;
 use crate::error::Excerpt;
 
-/// A request method. It is case-sensitive: `get` is not [`Method::Get`] (RFC 9110 §9.1).
+/// A request method, which is case-sensitive: `get` is not [`Method::Get`] (RFC 9110 §9.1).
 ///
 /// # Examples
 ///
@@ -101,7 +101,7 @@ impl Method {
         self.is_safe() || matches!(self, Method::Put | Method::Delete)
     }
 
-    /// Whether requests with this method may well have content, as far as is known.
+    /// Whether requests with this method usually have content, as those with an unknown method may.
     pub(crate) fn suggests_content(self) -> bool {
         !self.is_safe() && !matches!(self, Method::Delete | Method::Connect)
     }
@@ -196,9 +196,9 @@ impl fmt::Debug for ExtensionMethod {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum InvalidMethod {
-    /// It is empty, or contains a byte that is not allowed in a token (RFC 9110 §5.6.2).
+    /// The method is empty, or contains a byte that is not allowed in a token (RFC 9110 §5.6.2).
     NotToken(Box<str>),
-    /// It is unknown and longer than 23 bytes.
+    /// The method is unknown and longer than 23 bytes.
     TooLong(Box<str>),
 }
 

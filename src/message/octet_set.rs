@@ -16,8 +16,8 @@ impl OctetSet {
     /// `unreserved / sub-delims` (RFC 3986 §2.2): what need not be escaped in a host, a path or a query.
     pub(crate) const URI_PLAIN: OctetSet = OctetSet::UNRESERVED.with(b"!$&'()*+,;=");
 
-    /// The octets of a path with its query, and of escapes in them (RFC 3986 §3.3, §3.4); also `[` and `]`, as in a query
-    /// of PHP.
+    /// The octets of a path with its query, and of escapes in them (RFC 3986 §3.3, §3.4); also `[` and `]`, as in a
+    /// query of PHP.
     pub(crate) const PATH_AND_QUERY: OctetSet = OctetSet::URI_PLAIN.with(b"/:@%?[]");
 
     /// Returns this set with `octets` added.
@@ -50,6 +50,11 @@ impl OctetSet {
         self
     }
 
+    /// Whether all octets of the set are ASCII.
+    pub(super) fn is_ascii(&self) -> bool {
+        !self.0[0x80..].contains(&true)
+    }
+
     #[inline]
     pub(crate) fn contains(&self, octet: u8) -> bool {
         self.0[octet as usize]
@@ -58,16 +63,16 @@ impl OctetSet {
     /// How many octets at the front of `text` are in this set.
     #[inline]
     pub(super) fn prefix_len(&self, text: &[u8]) -> usize {
-        let is_odd = |octet: &u8| !self.contains(*octet);
+        let is_other = |octet: &u8| !self.contains(*octet);
         let mut rest = text;
         // Eight at a time, so that one check of the length does for all of them.
         while let Some((eight, behind)) = rest.split_first_chunk::<8>() {
-            if let Some(at) = eight.iter().position(is_odd) {
+            if let Some(at) = eight.iter().position(is_other) {
                 return text.len() - rest.len() + at;
             }
             rest = behind;
         }
-        text.len() - rest.len() + rest.iter().position(is_odd).unwrap_or(rest.len())
+        text.len() - rest.len() + rest.iter().position(is_other).unwrap_or(rest.len())
     }
 
     /// Whether every octet of `text` is in this set.
@@ -83,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_class_has_exactly_the_octets_it_was_made_of() {
+    fn a_set_has_exactly_the_octets_it_was_made_of() {
         let set = OctetSet::ALPHANUMERIC.with(b"-");
         for octet in 0..=u8::MAX {
             assert_eq!(set.contains(octet), octet.is_ascii_alphanumeric() || octet == b'-', "{octet:#x}");

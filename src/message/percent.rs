@@ -57,6 +57,7 @@ pub(crate) fn is_well_formed(text: &str) -> bool {
 
 /// Appends `octets` to `text`, escaped except for those in `plain`, which is ASCII.
 pub(crate) fn encode(octets: &[u8], plain: &OctetSet, text: &mut String) {
+    debug_assert!(plain.is_ascii(), "octets beyond ASCII are not text by themselves");
     let digit = |half: u8| char::from(b"0123456789ABCDEF"[usize::from(half)]);
     for &octet in octets {
         match plain.contains(octet) {
@@ -75,6 +76,7 @@ pub(crate) fn encode_segment(octets: &[u8]) -> String {
 
 /// As [`encode`], except that what is an escape already stays as it is. `plain` has no `%`.
 pub(super) fn encode_once(octets: &[u8], plain: &OctetSet, text: &mut String) {
+    debug_assert!(!plain.contains(b'%'), "an escape is recognized as such");
     let mut rest = octets;
     while let Some((octet, behind)) = rest.split_first() {
         let kept = if decode_escape(rest).is_some() { "%XX".len() } else { plain.prefix_len(rest) };
@@ -89,7 +91,7 @@ pub(super) fn encode_once(octets: &[u8], plain: &OctetSet, text: &mut String) {
     }
 }
 
-/// What a bare `+` means.
+/// The meaning of a bare `+`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Plus {
     /// Itself, as everywhere in a URI.
@@ -140,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn octets_outside_of_the_class_are_escaped_rfc3986_2_1() {
+    fn octets_outside_of_the_set_are_escaped_rfc3986_2_1() {
         let mut text = String::from("./");
         encode("a b/%\u{e9}:?~\0".as_bytes(), &OctetSet::UNRESERVED, &mut text);
         assert_eq!(text, "./a%20b%2F%25%C3%A9%3A%3F~%00");

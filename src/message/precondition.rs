@@ -63,8 +63,8 @@ enum Comparison {
     Weak,
 }
 
-/// Whether a field, over all its lines, lists the current etag, or is `*` while there is a representation. What follows
-/// a mistake is ignored.
+/// Whether a field, over all its lines, lists the current etag, or is `*` while there is a representation. The rest
+/// of a malformed line is ignored.
 fn lists(fields: &Headers, name: FieldName<'_>, current: Validators<'_>, comparison: Comparison) -> bool {
     let Validators { etag, modified } = current;
     fields.named(name).any(|line| match (line, etag) {

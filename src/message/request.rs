@@ -48,8 +48,8 @@ pub struct Request {
 impl Request {
     /// Creates a request for `url`, which is an absolute `http` or `https` URL, or only a path with an optional query.
     ///
-    /// A URL is read as browsers read it, and what must be escaped is escaped: [`Target`](Target#urls) has the list, and
-    /// [`Request::target`] the result. To put a text into a path, use [`Target::escape_segment`], and into a query
+    /// A URL is read as browsers read it, and what must be escaped is escaped: [`Target`](Target#urls) has the list,
+    /// and [`Request::target`] the result. To put a text into a path, use [`Target::escape_segment`], and into a query
     /// [`FormBuf`].
     ///
     /// A user and a password in the URL are sent as `authorization: Basic`, unless the request has that field. They are
@@ -203,7 +203,7 @@ impl Request {
         &self.target
     }
 
-    /// Returns the path as it was sent, not decoded. It is `*` for `OPTIONS *`, even if that is spelled as a URL
+    /// Returns the path as it was sent, not decoded. The path is `*` for `OPTIONS *`, even if that is spelled as a URL
     /// without a path (RFC 9112 §3.2.4), and empty for CONNECT.
     #[inline]
     pub fn path(&self) -> &str {
@@ -240,7 +240,7 @@ impl Request {
     /// # Errors
     ///
     /// Fails if the content is not UTF-8. In a handler, `?` turns that into 400; with [`Body::text`] it would be 500,
-    /// because a body does not know whose it is.
+    /// because a body may be that of another server.
     ///
     /// # Examples
     ///
@@ -257,11 +257,11 @@ impl Request {
         self.body.text().map_err(|_| InvalidText::Content)
     }
 
-    /// Returns the content as text, decoded from the charset that `content-type` names, which is UTF-8 if it names none.
+    /// Returns the content as text, decoded from the charset that `content-type` names, or from UTF-8 if it names none.
     ///
-    /// The body must have been received, as for [`Request::form`]. A byte order mark is removed; it counts more than the
-    /// name of a charset. Other charsets than UTF-8, those that browsers read, need the feature `charset`. What a page
-    /// names in a `<meta>` is not read.
+    /// The body must have been received, as for [`Request::form`]. A byte order mark is removed; it counts more than
+    /// the name of a charset. Other charsets than UTF-8, those that browsers read, need the feature `charset`. A
+    /// charset in a `<meta>` of the page is not read.
     ///
     /// # Errors
     ///
@@ -311,7 +311,7 @@ impl Request {
         Form::new(text).at_most(Form::PAIRS_MAX)
     }
 
-    /// Replaces the query; an empty one removes it. What cannot be in a query, such as `#`, a space or `é`, is escaped; an
+    /// Replaces the query; an empty one removes it. Octets that no query has, such as `#`, a space or `é`, are escaped. An
     /// escape stays as it is, and so do `&`, `=` and `+`, which separate pairs: [`FormBuf`] escapes them in values.
     ///
     /// # Errors
@@ -437,9 +437,9 @@ impl Request {
         Ok(())
     }
 
-    /// Returns the user-id and password in `authorization`, if its scheme is Basic (RFC 7617), or else those of the URL.
-    /// Also returns `None` if they are malformed or not UTF-8, or if the field is repeated: the answer is a challenge in
-    /// each case.
+    /// Returns the user-id and password in `authorization`, if its scheme is Basic (RFC 7617), or else those of the
+    /// URL. Also returns `None` if they are malformed or not UTF-8, or if the field is repeated: the answer is a
+    /// challenge in each case.
     ///
     /// # Examples
     ///
@@ -497,8 +497,8 @@ impl Request {
         self.credentials("Bearer").filter(|token| is_token68(token))
     }
 
-    /// What follows `scheme`, which is compared in any case, in the only `authorization` field (RFC 9110 §11.4), or in
-    /// the one that stands for the user and the password of the URL.
+    /// The credentials behind `scheme`, which is compared in any case, in the single `authorization` field (RFC 9110
+    /// §11.4), or else in the value that stands for the user and the password of the URL.
     fn credentials(&self, scheme: &str) -> Option<&str> {
         let value = match self.headers.single(FieldName::AUTHORIZATION).ok()? {
             Some(value) => str::from_utf8(value).ok()?,
@@ -564,7 +564,7 @@ impl Request {
         Ok(self.body.bytes())
     }
 
-    /// Whether there is content that is not here: a stream, or content that was announced but has not been received.
+    /// Whether there is content that is not in memory: a stream, or content that was declared but not received.
     pub(crate) fn is_unread(&self) -> bool {
         let is_coming = self.headers.content_length().is_some_and(|len| len > 0);
         // A chunked body may turn out to be empty. Once that is known, it counts as received.

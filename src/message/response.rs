@@ -127,8 +127,8 @@ impl Response {
     ///
     /// # Errors
     ///
-    /// Fails if the content is not UTF-8. In a handler, `?` turns that into 500, because it is not the peer's fault. For
-    /// text in the charset of its `content-type`, use [`Response::text_decoded`].
+    /// Fails if the content is not UTF-8. In a handler, `?` turns that into 500, because it is not the peer's fault.
+    /// For text in the charset of its `content-type`, use [`Response::text_decoded`].
     ///
     /// # Examples
     ///
@@ -144,10 +144,10 @@ impl Response {
         self.body.text()
     }
 
-    /// Returns the content as text, decoded from the charset that `content-type` names, which is UTF-8 if it names none.
+    /// Returns the content as text, decoded from the charset that `content-type` names, or from UTF-8 if it names none.
     ///
     /// A byte order mark is removed; it counts more than the name of a charset. Other charsets than UTF-8, those that
-    /// browsers read, need the feature `charset`. What a page names in a `<meta>` is not read.
+    /// browsers read, need the feature `charset`. A charset in a `<meta>` of the page is not read.
     ///
     /// # Errors
     ///
@@ -172,8 +172,8 @@ impl Response {
         decode_text(&self.headers, self.body.bytes())
     }
 
-    /// Makes this a redirection of the peer to `location` (RFC 9110 §15.4), and removes the content, the fields that describe it, and
-    /// trailers.
+    /// Makes this a redirection of the peer to `location` (RFC 9110 §15.4), and removes the content, the fields that
+    /// describe it, and trailers.
     ///
     /// # Errors
     ///
@@ -208,8 +208,8 @@ impl Response {
         Ok(())
     }
 
-    /// Returns the cookies that are set, as [`SetCookie::parse`] reads them. A browser would not keep all of them: their
-    /// domain must be its own, for example, and their [prefix](SetCookie::keeps_prefix) must be true.
+    /// Returns the cookies that are set, as [`SetCookie::parse`] reads them. A browser would not keep all of them:
+    /// their domain must be its own, for example, and their [prefix](SetCookie::keeps_prefix) must be true.
     pub fn cookies(&self) -> impl Iterator<Item = SetCookie<'_>> {
         self.headers.named(FieldName::SET_COOKIE).filter_map(SetCookie::parse)
     }

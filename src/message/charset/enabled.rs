@@ -33,7 +33,7 @@ mod tests {
             ("koi8-r", b"\xcd", Ok("м")),
             ("utf-16le", b"a\0\xe9\0", Ok("aé")),
             ("utf-16be", b"\0a", Ok("a")),
-            // A byte order mark counts more.
+            // A byte order mark takes precedence over the label.
             ("iso-8859-1", b"\xef\xbb\xbf\xc3\xa9", Ok("é")),
             ("utf-8", b"\xff\xfea\0", Ok("a")),
             ("iso-8859-1", b"\xfe\xff\0a", Ok("a")),

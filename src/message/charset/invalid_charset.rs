@@ -1,4 +1,4 @@
-//! [`InvalidText`] and [`InvalidCharset`]: text of a peer is not UTF-8, or not in its charset, or the charset cannot be read.
+//! [`InvalidText`] and [`InvalidCharset`]: text that is not UTF-8, or not in a charset that can be read.
 
 use std::error::Error;
 use std::fmt;
@@ -15,10 +15,10 @@ pub struct InvalidCharset {
     is_of_request: bool,
 }
 
-/// What is wrong with content in a charset.
+/// Why content cannot be decoded from a charset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::message) enum CharsetError {
-    /// It is not text in this charset.
+    /// The content is not text in this charset.
     Malformed,
     /// The charset cannot be read, for this reason.
     Unknown(&'static str),
@@ -30,7 +30,7 @@ impl InvalidCharset {
         InvalidCharset { charset: String::from_utf8_lossy(charset).into(), error, is_of_request: false }
     }
 
-    /// This error, of the content of a request.
+    /// Marks the content as that of a request, whose sender is then to blame.
     pub(in crate::message) fn of_request(self) -> InvalidCharset {
         InvalidCharset { is_of_request: true, ..self }
     }

@@ -211,7 +211,7 @@ fn cookies_are_octets_rfc6265bis_5_6() {
     check(b" \xe9\t= \xff\xfe ; Path=/", Some((b"\xe9", b"\xff\xfe")));
     check(b"\xff", Some((b"", b"\xff")));
     check(b"a=\xc3\xa9; x=\xff; Expires=\xff; Max-Age=\xff; SameSite=\xff; \xff", Some((b"a", b"\xc3\xa9")));
-    // What follows no URL matches.
+    // No URL matches such a path or domain.
     check(b"a=b; Path=/\xff", None);
     check(b"a=b; Domain=\xff.example", None);
     check(b"a=b; Path=\xff", Some((b"a", b"b")));

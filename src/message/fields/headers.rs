@@ -5,7 +5,9 @@ use std::slice;
 use std::time::SystemTime;
 
 use super::name::{FRAMING_FIELDS, FieldName, HOP_BY_HOP, NameHash, is_token};
-use super::value::{FieldValue, InvalidField, contains_token, invalid_name, members, valid_value};
+use super::value::{
+    FieldValue, InvalidField, contains_token, invalid_name, is_field_value, members, valid_value,
+};
 use crate::memory::{Arena, Reset, Span};
 use crate::message::{ImfDate, date, decimal};
 
@@ -35,7 +37,8 @@ pub struct Headers {
     /// The bytes of all names and values, as they are on the wire. A received head is stored as it came.
     text: Arena,
     fields: Vec<FieldLine>,
-    /// The [`NameHash::bit`]s of names that may be present. Most look-ups are for names that are not.
+    /// A Bloom filter: the [`NameHash::bit`]s of all names that were added since the lines were last cleared. Most
+    /// look-ups are for names that are absent.
     present: u64,
     /// Whether the text is anything other than the lines in order.
     is_patched: bool,
@@ -188,7 +191,7 @@ impl Headers {
     }
 }
 
-/// For the crate itself, which has checked the fields.
+/// Methods for the crate itself, whose callers have checked the fields.
 impl Headers {
     /// Sets a field whose name is known to be valid.
     ///
@@ -206,6 +209,10 @@ impl Headers {
 
     /// Sets a field that is known to be valid.
     pub(crate) fn put(&mut self, name: FieldName<'_>, value: &[u8]) {
+        debug_assert!(
+            is_token(name.as_str().as_bytes()) && is_field_value(value),
+            "the caller has checked the field"
+        );
         let Some(first) = self.position(name) else { return self.push(name, value) };
         let old = self.fields[first].value;
         self.fields[first].value = match old.len() < value.len() {
@@ -232,11 +239,15 @@ impl Headers {
 
     #[cold]
     fn compact_large(&mut self) {
-        let used: usize = self.lines().map(|(name, value)| name.len() + value.len() + ": \r\n".len()).sum();
-        if 2 * used < self.text.len() {
+        if 2 * self.wire_len() < self.text.len() {
             let lines = std::mem::take(self);
             self.append_all(&lines);
         }
+    }
+
+    /// How many bytes the lines have on the wire.
+    fn wire_len(&self) -> usize {
+        self.lines().map(|(name, value)| name.len() + value.len() + ": \r\n".len()).sum()
     }
 
     /// Removes all lines but those whose name `is_kept`.
@@ -265,6 +276,10 @@ impl Headers {
     /// Appends a field that is known to be valid.
     #[inline]
     pub(crate) fn push(&mut self, name: FieldName<'_>, value: &[u8]) {
+        debug_assert!(
+            is_token(name.as_str().as_bytes()) && is_field_value(value),
+            "the caller has checked the field"
+        );
         self.push_line(name.hash(), name.as_str().as_bytes(), value);
     }
 
@@ -281,6 +296,7 @@ impl Headers {
         let value_start = self.text.len();
         pieces.iter().for_each(|piece| self.text.extend(piece.as_bytes()));
         let value = Span::new(value_start, self.text.len() - value_start);
+        debug_assert!(is_field_value(&self.text[value]), "the caller has checked the value");
         self.text.extend(b"\r\n");
         self.push_received(name.hash(), front.part(0, name.as_str().len()), value);
     }
@@ -299,6 +315,10 @@ impl Headers {
 
     #[inline]
     fn position(&self, name: FieldName<'_>) -> Option<usize> {
+        debug_assert!(
+            self.may_have(name) || self.search(name).is_none(),
+            "each line has its bit in the filter"
+        );
         if self.may_have(name) { self.search(name) } else { None }
     }
 
@@ -316,7 +336,8 @@ impl Headers {
     }
 
     /// The value of the only line with a name, if there is one.
-    // Each request is asked for its host, and once there was a second caller, the compiler no longer inlined this there.
+    // Always inlined, because the host of each request is looked up here, and the compiler does not inline a function
+    // of this size that has several callers.
     #[inline(always)]
     pub(crate) fn single(&self, name: FieldName<'_>) -> Result<Option<&[u8]>, Repeated> {
         let mut single = None;
@@ -345,6 +366,10 @@ impl Headers {
     /// All lines as they go on the wire, if they are stored that way.
     #[inline]
     pub(crate) fn as_wire(&self) -> Option<&[u8]> {
+        debug_assert!(
+            self.is_patched || self.text.len() == self.wire_len(),
+            "the text is the lines in order"
+        );
         (!self.is_patched).then(|| self.text.as_slice())
     }
 
@@ -358,7 +383,7 @@ impl Headers {
         }
     }
 
-    /// Forgets all lines, before those of a received head are noted, whose bytes will be put into
+    /// Removes all lines, before those of a received head are pushed, whose bytes the caller puts into
     /// [`Headers::text_mut`].
     #[inline]
     pub(crate) fn begin_received(&mut self) {
@@ -368,14 +393,14 @@ impl Headers {
         *is_patched = true;
     }
 
-    /// Notes where a line is.
+    /// Adds a line, whose bytes are in the text, or will be.
     #[inline]
     pub(crate) fn push_received(&mut self, hash: NameHash, name: Span, value: Span) {
         self.fields.push(FieldLine { hash, name, value });
         self.present |= hash.bit();
     }
 
-    /// Forgets the noted lines with such a value.
+    /// Removes the received lines of whose value `is_bad` is true.
     pub(crate) fn remove_received(&mut self, is_bad: impl Fn(Span) -> bool) {
         self.fields.retain(|field| !is_bad(field.value));
     }
@@ -397,21 +422,23 @@ impl Headers {
         }
     }
 
-    /// The headers of a message that may go to the next hop. Those that frame the body are kept, since the same body
-    /// follows.
+    /// The headers of a message that may go to the next hop. Fields that frame the body are kept, since the same
+    /// body follows.
     pub(crate) fn forwarded(&self) -> Headers {
         self.forwarded_trailers(self)
     }
 
-    /// The trailers of a message that may go to the next hop, by what its `headers` list.
+    /// The trailers of a message that may go to the next hop, without those that the `connection` of its `headers`
+    /// lists.
     pub(crate) fn forwarded_trailers(&self, headers: &Headers) -> Headers {
-        let mut onward = Headers::new();
-        onward.append_all_but(&HOP_BY_HOP, self);
-        onward.remove_listed(headers);
-        onward
+        let mut forwarded = Headers::new();
+        forwarded.append_all_but(&HOP_BY_HOP, self);
+        forwarded.remove_listed(headers);
+        forwarded
     }
 
-    /// Keeps only what may go to the next hop. Returns the lines of `connection`, by which the trailers are judged.
+    /// Removes the fields that may not go to the next hop. Returns the lines of `connection`, which are also needed to
+    /// forward the trailers.
     pub(crate) fn forward(&mut self) -> Headers {
         let mut connection = Headers::new();
         for line in self.named(FieldName::CONNECTION) {
@@ -426,7 +453,7 @@ impl Headers {
 
     /// Removes the fields that the `connection` of these `headers` lists.
     fn remove_listed(&mut self, headers: &Headers) {
-        // One pass over the options, instead of one for each field: a peer can list tens of thousands of them.
+        // One pass over the options, instead of one for each field: a peer can list tens of thousands of options.
         for option in headers.named(FieldName::CONNECTION).flat_map(members) {
             if let Ok(option) = str::from_utf8(option)
                 && !FRAMING_FIELDS.iter().any(|framing| framing.eq_ignore_ascii_case(option))
@@ -437,7 +464,7 @@ impl Headers {
     }
 }
 
-/// There are several lines with a name that should have one.
+/// The error of a name with several lines, where there may be one only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Repeated;
 
@@ -533,7 +560,7 @@ impl FieldLine {
         self.hash == name.hash() && name.is(&text[self.name])
     }
 
-    /// This line in a text that has `len` more bytes in front.
+    /// The same line of a text that has `len` more bytes in front.
     #[inline]
     fn shifted(self, len: usize) -> FieldLine {
         FieldLine { name: self.name.shifted(len), value: self.value.shifted(len), ..self }
@@ -579,7 +606,8 @@ mod tests {
         assert_eq!(fields.as_wire(), Some(&b"a: 4\r\nb: 2\r\n"[..]));
     }
 
-    /// Each value that did not fit in place of the one before it was once kept until the message was reset.
+    /// A value that does not fit in place of the old one takes new memory, which must not add up until the message is
+    /// reset.
     #[test]
     fn setting_again_and_again_does_not_grow_the_text() {
         let long = "x".repeat(TEXT_KEPT_MAX);

@@ -56,8 +56,8 @@ impl<'a> FieldName<'a> {
     }
 }
 
-/// A byte computed from a name, the same in any case. Names with different hashes are different.
-// Kept in 32 bits, because names are passed in memory, and a load of 32 bits waits if only eight were just stored.
+/// A hash of a name in one byte, the same in any case. Names with different hashes are different.
+// Kept in 32 bits, because names are passed in memory, and a load of 32 bits stalls if only eight were just stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NameHash(u32);
 
@@ -71,7 +71,7 @@ impl NameHash {
         NameHash(byte.wrapping_add(first.wrapping_mul(FIRST_FACTOR)).wrapping_add(last) as u32)
     }
 
-    /// Its bit in a set of hashes, which several hashes share.
+    /// The bit of the hash in a Bloom filter, which several hashes share.
     #[inline]
     pub(crate) const fn bit(self) -> u64 {
         1 << (self.0 % 64)
@@ -102,7 +102,8 @@ pub(crate) fn is_tchar(octet: u8) -> bool {
 
 const TCHAR: &OctetSet = &OctetSet::ALPHANUMERIC.with(b"!#$%&'*+-.^_`|~");
 
-/// What describes content, in requests and in responses (RFC 9110 §6.6.2, §8, §14.4, RFC 6266, RFC 9530).
+/// The fields that describe content, and go when it goes, in requests and in responses (RFC 9110 §6.6.2, §8, §14.4, RFC
+/// 6266, RFC 9530).
 pub(crate) const CONTENT_FIELDS: [&str; 13] = [
     "content-digest",
     "content-disposition",
@@ -119,10 +120,11 @@ pub(crate) const CONTENT_FIELDS: [&str; 13] = [
     "trailer",
 ];
 
-/// Fields that frame the body. No peer has them removed, or the body would be lost with them.
+/// Fields that frame the body. A peer that lists them in `connection` must not have them removed: the body would be
+/// lost with them, or read as the next message (RFC 9112 §11.2).
 pub(crate) const FRAMING_FIELDS: [&str; 2] = ["content-length", "transfer-encoding"];
 
-/// Fields from one hop to the next only; `host` is set anew.
+/// Fields from one hop to the next only (RFC 9110 §7.6.1). `host` is among them because the new target determines it.
 pub(super) const HOP_BY_HOP: [FieldName<'static>; 9] = [
     FieldName::CONNECTION,
     FieldName::EXPECT,
@@ -190,7 +192,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_tag_is_the_same_in_any_case_rfc9110_5_1() {
+    fn a_hash_is_the_same_in_any_case_rfc9110_5_1() {
         for name in USUAL.iter().copied().chain(FRAMING.map(FieldName::as_str)) {
             assert_eq!(
                 NameHash::new(name.as_bytes()),
@@ -204,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn usual_fields_have_other_tags_than_framing_fields() {
+    fn usual_fields_have_other_bits_than_framing_fields() {
         for (index, framing) in FRAMING.iter().enumerate() {
             let others = FRAMING[..index].iter().map(|name| name.as_str());
             for other in others.chain(USUAL.iter().copied()) {

@@ -8,7 +8,7 @@ use std::str;
 use crate::memory::Span;
 use crate::message::{OctetSet, Status, decimal};
 
-/// Where the parts of a target are. Components that a form does not have are empty.
+/// Where the components of a target are in its text. Components that a form does not have are empty.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Components {
     pub(super) form: TargetForm,
@@ -19,12 +19,17 @@ pub(super) struct Components {
 }
 
 impl Components {
-    /// The parts of an absolute `http` or `https` URL, or of an origin-form.
+    /// The components of an absolute `http` or `https` URL, or of an origin-form.
     pub(super) fn from_url(url: &[u8]) -> Result<Components, InvalidTarget> {
         match url {
             [b'/', ..] => Components::origin_form(url),
             _ => Components::absolute_form(url),
         }
+    }
+
+    /// Where the last component ends, and with it the text.
+    pub(super) fn end(&self) -> usize {
+        self.authority.end().max(self.path.end()).max(self.query.end())
     }
 
     pub(super) fn origin_form(target: &[u8]) -> Result<Components, InvalidTarget> {
@@ -116,8 +121,8 @@ impl Scheme {
 
 /// A host and an optional port.
 ///
-/// Userinfo is refused, since it can make one host look like another (RFC 9110 §4.2.4), and so are escapes: `%61` is the
-/// same host as `a` (§4.2.3), but not to all who look it up or compare it.
+/// Userinfo is refused, since it can make one host look like another (RFC 9110 §4.2.4), and so are escapes: `%61` is
+/// the same host as `a` (§4.2.3), but not to all who look it up or compare it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Authority<'a> {
     /// The host as it was sent, with an IP-literal in brackets. May be empty, as in `Host:` (RFC 9112 §3.2).
@@ -164,7 +169,7 @@ fn host_len(text: &[u8]) -> Option<usize> {
     }
 }
 
-/// What a reg-name may contain, apart from escapes. An IPv4 address is a reg-name, too (RFC 3986 §3.2.2).
+/// The octets of a reg-name, apart from escapes. An IPv4 address is a reg-name, too (RFC 3986 §3.2.2).
 static REG_NAME: OctetSet = OctetSet::URI_PLAIN;
 
 /// The length of the IP-literal at the front of `text`, including both brackets.
@@ -216,12 +221,12 @@ fn path_and_query(target: &[u8], start: usize) -> Result<(Span, Span), InvalidTa
     Ok((Span::new(start, path_end - start), Span::new(query_start, target.len() - query_start)))
 }
 
-/// `pchar` and `/` (RFC 3986 §3.3), and what user agents do not escape in a path, though RFC 3986 asks for it. These are
-/// the octets that are not in the percent-encode set of WHATWG's URLs (§1.3), and those that curl sends as they were
-/// typed: quotation marks, angle brackets, and UTF-8.
+/// `pchar` and `/` (RFC 3986 §3.3), and what user agents do not escape in a path, though RFC 3986 requires it. These
+/// are the octets that are not in the percent-encode set of WHATWG's URLs (§1.3), and those that curl sends as they
+/// were typed: quotation marks, angle brackets, and UTF-8.
 ///
-/// No reader ends a target at one of these. The octets at which some do are not here: a control, SP, DEL, and `#`. Neither
-/// is a `\`, which WHATWG's URLs and some servers take for a `/`.
+/// No reader ends a target at one of these. The octets at which some do are not here: a control, SP, DEL, and `#`.
+/// Neither is a `\`, which WHATWG's URLs and some servers take for a `/`.
 ///
 /// A `%` is allowed without its digits; [`percent::decode`](crate::message::percent::decode) then reads it as itself.
 static PATH: OctetSet = ASCII.with_obs_text();

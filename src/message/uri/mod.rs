@@ -1,4 +1,5 @@
-//! What a request is for (RFC 9112 §3.2), and the URLs and references that it is made of (RFC 3986, WHATWG URL).
+//! The target of a request (RFC 9112 §3.2), and the URLs and references that targets are made of (RFC 3986, WHATWG
+//! URL).
 
 mod components;
 mod target;

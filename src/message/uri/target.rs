@@ -12,8 +12,9 @@ use crate::message::{Form, InvalidText, Method, OctetSet};
 /// The target of a request: what it is about, in one of [four forms](TargetForm). The default is `/`.
 ///
 /// The target of a received request is as it came. Its path and query may hold octets that user agents do not escape,
-/// though RFC 3986 asks for it: ``"<>^`{|}``, UTF-8 beyond ASCII, and in a query `\`. Controls, spaces, `#`, and a `\` in
-/// a path are refused with 400: not all readers would agree on where such a target ends, or on what its segments are.
+/// though RFC 3986 requires it: ``"<>^`{|}``, UTF-8 beyond ASCII, and in a query `\`. Controls, spaces, `#`, and a `\`
+/// in a path are refused with 400: not all readers would agree on where such a target ends, or on what its segments
+/// are.
 ///
 /// # URLs
 ///
@@ -34,11 +35,11 @@ use crate::message::{Form, InvalidText, Method, OctetSet};
 /// | `http://[1:0::0]/` | `http://[1::]/` |
 /// | `http://joe:secret@host/` | `http://host/`, and `authorization: Basic am9lOnNlY3JldA==` |
 ///
-/// Everything else stays as it was written. [`Target::as_str`] is the result, and has neither user nor password: compare it
-/// to see what was changed, and check addresses ([`Target::host`]) here and not in what was written.
+/// Everything else stays as it was written. [`Target::as_str`] is the result, and has neither user nor password:
+/// compare it to see what was changed, and check addresses ([`Target::host`]) here and not in what was written.
 ///
-/// These are refused, though browsers take them: a host with `"`, `` ` ``, `{` or `}`, which RFC 3986 does not allow, and
-/// a user with a colon or a control in it, which RFC 7617 does not.
+/// These are refused, though browsers take them: a host with `"`, `` ` ``, `{` or `}`, which RFC 3986 does not allow,
+/// and a user with a colon or a control in it, which RFC 7617 does not.
 ///
 /// [`Request`]: crate::Request::new
 #[derive(Clone, Default)]
@@ -81,11 +82,12 @@ impl Target {
         let mut kept = std::mem::take(&mut self.text).into_bytes();
         kept.clear();
         kept.extend_from_slice(&text[..query.end()]);
-        // Checked where they are kept, since memory of their own is aligned. Each head has them at another alignment, and
-        // the branches of the check, which depend on that, would be mispredicted.
+        // UTF-8 is checked in the copy, since that is aligned. In each head, the octets are at another alignment, on
+        // which the branches of the check depend, so that they would be mispredicted.
         self.text = String::from_utf8(kept).ok()?;
         self.components = Components { path, query, ..Components::default() };
-        debug_assert!(self.authorization.is_none(), "it was reset");
+        debug_assert!(self.authorization.is_none(), "the target was reset");
+        debug_assert_eq!(self.components.end(), self.text.len(), "the components are those of the text");
         Some(query.end())
     }
 
@@ -100,7 +102,7 @@ impl Target {
         Ok(())
     }
 
-    /// The target that a URL is, which is one of [`Target::base`] and the target of another message behind it.
+    /// The target of a URL, which consists of [`Target::base`] and the target of another message behind it.
     pub(crate) fn from_url(url: String) -> Result<Target, InvalidTarget> {
         Ok(Target { components: Components::from_url(url.as_bytes())?, text: url, authorization: None })
     }
@@ -201,6 +203,7 @@ impl Target {
 
     #[inline]
     fn set(&mut self, text: &str, components: Components) {
+        debug_assert_eq!(components.end(), text.len(), "the components are those of the text");
         self.text.clear();
         self.text.push_str(text);
         self.components = components;
@@ -407,6 +410,11 @@ impl fmt::Debug for Target {
 impl From<Url> for Target {
     fn from(url: Url) -> Target {
         let Url { text, components, authorization } = url;
+        debug_assert!(
+            text.is_ascii() && percent::is_well_formed(&text),
+            "a URL is spelled as RFC 3986 requires"
+        );
+        debug_assert_eq!(components.end(), text.len(), "the components are those of the text");
         Target { text, components, authorization }
     }
 }

@@ -424,8 +424,8 @@ fn dot_segments_are_resolved_however_they_are_spelled_rfc3986_5_2_4() {
     check_urls(&[("http://h?a", "http://h/?a"), ("http://h?", "http://h/?")]);
 }
 
-/// WHATWG URL §1.3 leaves `[`, `]`, `|`, a lone `%`, and in queries `^`, `` ` ``, `{`, `}` and `\` as they are, which RFC
-/// 3986 does not have there.
+/// WHATWG URL §1.3 leaves `[`, `]`, `|`, a lone `%`, and in queries `^`, `` ` ``, `{`, `}` and `\` as they are, which
+/// RFC 3986 does not have there.
 #[test]
 fn all_256_octets_are_sent_as_rfc3986_has_them() {
     let base = read("http://h/x").unwrap();

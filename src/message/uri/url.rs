@@ -63,7 +63,7 @@ impl Url {
         Url::absolute(scheme, &[authority.as_bytes(), &resource].concat()).map(Url::with_path)
     }
 
-    /// Reads what follows the colon of a scheme.
+    /// Reads the part of a URL behind the colon of its scheme.
     fn absolute(scheme: Scheme, rest: &[u8]) -> Result<Url, InvalidTarget> {
         // Any number of slashes leads to the authority.
         let slashes = rest.iter().take_while(|octet| is_slash(octet)).count();
@@ -110,7 +110,8 @@ impl Url {
         }
     }
 
-    /// This URL with a path: without one it could stand for a server as a whole (RFC 9112 §3.2.4), as no reference does.
+    /// Adds the path `/` if there is none. A URL without a path can stand for a server as a whole (RFC 9112 §3.2.4),
+    /// which no reference does.
     fn with_path(mut self) -> Url {
         if self.components.path.len() == 0 {
             self.append(b"/");
@@ -119,7 +120,7 @@ impl Url {
     }
 }
 
-/// The parts of a URL that is spelled already as a [`Url`] is, up to its fragment. Nothing is allocated.
+/// The components, up to its fragment, of a URL that is spelled already as a [`Url`] is. Allocates nothing.
 pub(super) fn parse_normalized(url: &str) -> Option<Components> {
     let (scheme, rest) = match (url.strip_prefix("http://"), url.strip_prefix("https://")) {
         (Some(rest), _) => (Some(Scheme::Http), rest),
@@ -180,8 +181,8 @@ fn authorization(userinfo: &str) -> Result<Option<Box<str>>, InvalidTarget> {
     }
 }
 
-/// Without its fragment, and without what browsers drop: controls and spaces at both ends, tabs and ends of lines
-/// anywhere.
+/// The URL without its fragment, and without the octets that browsers drop: controls and spaces at both ends, tabs and
+/// ends of lines anywhere.
 fn without_blanks(url: &[u8]) -> Vec<u8> {
     let is_dropped = |octet: &u8| *octet <= b' ';
     let start = url.iter().take_while(|octet| is_dropped(octet)).count();
@@ -248,8 +249,8 @@ fn is_dot_segment(path: &[u8]) -> bool {
 }
 
 /// The only spelling of `host`: a name in lower case and in ASCII, an IPv4 address as four decimal numbers (`127.1`,
-/// `0x7f000001` and `2130706433` are the loopback address to browsers, to curl and to most resolvers), an IPv6 address as
-/// in RFC 5952.
+/// `0x7f000001` and `2130706433` are the loopback address to browsers, to curl and to most resolvers), an IPv6 address
+/// as in RFC 5952.
 ///
 /// # Errors
 ///
@@ -287,8 +288,8 @@ fn normalized_host_len(text: &str) -> Option<usize> {
     (is_normalized && !host.is_empty()).then_some(host.len())
 }
 
-/// The octets of a `reg-name` (RFC 3986 §3.2.2), in lower case and without escapes. Browsers take `"`, `` ` ``, `{` and `}`
-/// as well; no resolver finds such a name.
+/// The octets of a `reg-name` (RFC 3986 §3.2.2), in lower case and without escapes. Browsers take `"`, `` ` ``, `{` and
+/// `}` as well; no resolver finds such a name.
 static NORMALIZED_HOST: OctetSet = OctetSet::URI_PLAIN.without(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ");
 
 /// Whether a name is meant as an IPv4 address (WHATWG URL §3.5): its last label is a number, as in no name of DNS (RFC
