@@ -245,8 +245,8 @@ impl ClientError {
         &self.0.cause
     }
 
-    /// Returns the answer of a proxy that opened no tunnel, with its status, its fields (such as `proxy-authenticate`), and
-    /// of its content the first 64 KiB that came within a second.
+    /// Returns the answer of a proxy that opened no tunnel, with its status, its fields (such as `proxy-authenticate`),
+    /// and of its content the first 64 KiB that came within a second.
     ///
     /// # Examples
     ///
@@ -301,8 +301,8 @@ impl ClientError {
     }
 
     /// Returns the status with which a gateway reports this failure of the server behind it: 504 for a timeout,
-    /// otherwise 502 (RFC 9110 §15.6.3, §15.6.5). A TRACE with content is not forwarded, and the peer is to blame: 400. A
-    /// body of unknown length is not forwarded to a server that speaks HTTP/1.0: 411 (§15.5.12).
+    /// otherwise 502 (RFC 9110 §15.6.3, §15.6.5). A TRACE with content is not forwarded, and the peer is to blame: 400.
+    /// A body of unknown length is not forwarded to a server that speaks HTTP/1.0: 411 (§15.5.12).
     ///
     /// A handler that passes the error on with `?` answers with 500 instead, because not every handler that sends a
     /// request is a gateway.
@@ -399,8 +399,8 @@ impl Error for ClientError {
     }
 }
 
-/// The kind is that of the cause, such as [`ConnectionReset`](io::ErrorKind::ConnectionReset). For an answer that is cut
-/// short, also within its coding, it is [`UnexpectedEof`](io::ErrorKind::UnexpectedEof).
+/// The kind is that of the cause, such as [`ConnectionReset`](io::ErrorKind::ConnectionReset). For an answer that is
+/// cut short, also within its coding, it is [`UnexpectedEof`](io::ErrorKind::UnexpectedEof).
 impl From<ClientError> for io::Error {
     fn from(error: ClientError) -> io::Error {
         io::Error::new(error.kind(), error)

@@ -4,15 +4,20 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::call::Call;
+use super::error::ClientError;
+use super::origin;
 use super::pool::Pool;
-use super::{Call, Client, ClientError, ClientUpgraded, ResponseReader, origin};
+use super::request_sender::RequestSender;
+use super::response_reader::ResponseReader;
+use super::upgraded::ClientUpgraded;
 use crate::memory::Reset;
 use crate::message::{InvalidRequest, Request, Response};
 
 /// A client for a single origin: it does not look up the origin's connections for each request, and targets may be only
 /// a path.
 ///
-/// Made by [`Client::host`]. A request for another origin is an error.
+/// Made by [`Client::host`](crate::Client::host). A request for another origin is an error.
 ///
 /// # Examples
 ///
@@ -38,67 +43,70 @@ use crate::message::{InvalidRequest, Request, Response};
 #[doc(alias = "HostClient")]
 #[derive(Clone)]
 pub struct Host {
-    client: Client,
+    sender: RequestSender,
     key: Arc<str>,
     /// The pool of the runtime in which the handle was made.
     pool: Option<Arc<Pool>>,
 }
 
 impl Host {
-    pub(super) fn new(client: Client, url: &str) -> Result<Host, InvalidRequest> {
+    pub(super) fn new(sender: RequestSender, url: &str) -> Result<Host, InvalidRequest> {
         let key: Arc<str> = origin::key_of_url(url)?.into();
-        let pool = client.pool(&key).ok();
-        Ok(Host { client, key, pool })
+        let pool = sender.pool(&key).ok();
+        Ok(Host { sender, key, pool })
     }
 
-    /// Sends `request`, and receives the answer into `response`, as [`Client::send`] does.
+    /// Sends `request`, and receives the answer into `response`, as [`Client::send`](crate::Client::send) does.
     ///
     /// # Errors
     ///
-    /// As [`Client::send`], or if the request is for another origin.
+    /// As [`Client::send`](crate::Client::send), or if the request is for another origin.
     pub async fn send(&self, request: &Request, response: &mut Response) -> Result<(), ClientError> {
         let pool = self.pool(request).inspect_err(|_| response.reset())?;
-        let sent = self.client.exchange_whole(Some(pool), request, response).await;
+        let sent = self.sender.exchange_whole(Some(pool), request, response).await;
         sent.map_err(|error| error.with_origin(&self.key))
     }
 
-    /// Sends `request`, and receives the head of the answer into `response`, as [`Client::open_response`] does.
+    /// Sends `request`, and receives the head of the answer into `response`, as
+    /// [`Client::open_response`](crate::Client::open_response) does.
     ///
     /// # Errors
     ///
-    /// As [`Client::open_response`], or if the request is for another origin.
+    /// As [`Client::open_response`](crate::Client::open_response), or if the request is for another origin.
     pub async fn open_response(
         &self,
         request: &Request,
         response: &mut Response,
     ) -> Result<ResponseReader, ClientError> {
         let pool = self.pool(request).inspect_err(|_| response.reset())?;
-        let answered = self.client.exchange_head(Some(pool), request, response).await;
+        let answered = self.sender.exchange_head(Some(pool), request, response).await;
         answered.map_err(|error| error.with_origin(&self.key))
     }
 
-    /// Sends the head of `request`, whose body is then written to the returned [`Call`], as [`Client::open`] does.
+    /// Sends the head of `request`, whose body is then written to the returned [`Call`], as
+    /// [`Client::open`](crate::Client::open) does.
     ///
     /// # Errors
     ///
-    /// As [`Client::open`], or if the request is for another origin.
+    /// As [`Client::open`](crate::Client::open), or if the request is for another origin.
     pub async fn open(&self, request: &Request) -> Result<Call, ClientError> {
-        let opened = self.client.call(Some(self.pool(request)?), request).await;
+        let opened = self.sender.open_call(Some(self.pool(request)?), request).await;
         opened.map_err(|error| error.with_origin(&self.key))
     }
 
-    /// Sends `request`, which asks for an upgrade, and hands the connection over, as [`Client::upgrade`] does.
+    /// Sends `request`, which asks for an upgrade, and hands the connection over, as
+    /// [`Client::upgrade`](crate::Client::upgrade) does.
     ///
     /// # Errors
     ///
-    /// As [`Client::upgrade`], or if the request is for another origin.
+    /// As [`Client::upgrade`](crate::Client::upgrade), or if the request is for another origin.
     pub async fn upgrade(
         &self,
         request: &Request,
         response: &mut Response,
     ) -> Result<ClientUpgraded, ClientError> {
         let pool = self.pool(request).inspect_err(|_| response.reset())?;
-        let upgraded = self.client.send_upgrade(Some(pool), request, response).await;
+        let upgraded = self.sender.send_upgrade(Some(pool), request, response).await;
         upgraded.map_err(|error| error.with_origin(&self.key))
     }
 
@@ -121,14 +129,14 @@ impl Host {
 
     /// This host with a time limit for each exchange; connections are shared.
     pub(super) fn with_timeout(&self, total: Duration) -> Host {
-        Host { client: self.client.timeout(total), ..self.clone() }
+        Host { sender: self.sender.with_total(Some(total)), ..self.clone() }
     }
 
     fn pool(&self, request: &Request) -> Result<Arc<Pool>, ClientError> {
         origin::check(request.target(), &self.key)?;
         match &self.pool {
             Some(pool) if pool.is_here() => Ok(pool.clone()),
-            _ => self.client.pool(&self.key),
+            _ => self.sender.pool(&self.key),
         }
     }
 }

@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use super::{ClientCause, ClientError, ClientPhase};
+use super::cause::{ClientCause, ClientPhase};
+use super::error::ClientError;
 use crate::message::{
     Authority, InvalidRequest, InvalidTarget, Request, Scheme, Target, TargetForm, split_port,
 };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 
-use super::ClientError;
+use super::error::ClientError;
 use crate::message::Response;
 
 /// What a balancer records of a request: that it is pending, and, once, its outcome. Without a balancer, nothing.

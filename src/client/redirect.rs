@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 
+use super::cause::{ClientCause, ClientPhase};
+use super::error::ClientError;
 use super::origin::{self, Origin};
-use super::{ClientCause, ClientError, ClientPhase};
 use crate::message::{CONTENT_FIELDS, FieldName, Headers, Method, Request, Response, Scheme, Status, Target};
 
 /// Whether a client follows redirects.
@@ -51,6 +52,20 @@ pub(super) enum RedirectTaint {
     SameOrigin,
     /// It was redirected elsewhere, and carries no credentials.
     CrossOrigin,
+}
+
+/// A request as it is sent, be it the caller's or one that a redirect leads to.
+#[derive(Clone, Copy)]
+pub(super) struct OutgoingRequest<'a> {
+    pub(super) request: &'a Request,
+    pub(super) taint: RedirectTaint,
+}
+
+impl<'a> OutgoingRequest<'a> {
+    /// The request of a caller.
+    pub(super) fn new(request: &'a Request) -> OutgoingRequest<'a> {
+        OutgoingRequest { request, taint: RedirectTaint::SameOrigin }
+    }
 }
 
 /// The fields that identify the user to an origin.
@@ -136,10 +151,10 @@ fn retrieval(status: Status, method: Method) -> Option<Method> {
     }
 }
 
-/// Hides what another origin need not know, when the origin `left` redirects to the origin `target_origin`. `referer` is reduced
-/// to its origin, unless that is `target_origin`. `origin` becomes `null`, unless it is `left`; otherwise `left` could redirect
-/// a request back to the site that it came from, where it would pass for one of that site's own (Referrer Policy §3.5,
-/// Fetch §4.4).
+/// Hides what another origin need not know, when the origin `left` redirects to the origin `target_origin`. `referer`
+/// is reduced to its origin, unless that is `target_origin`. `origin` becomes `null`, unless it is `left`; otherwise
+/// `left` could redirect a request back to the site that it came from, where it would pass for one of that site's own
+/// (Referrer Policy §3.5, Fetch §4.4).
 fn hide_origins(headers: &mut Headers, left: &str, target_origin: &str) {
     if headers.contains("referer") {
         match headers.text("referer").and_then(origin_of) {

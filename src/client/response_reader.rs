@@ -9,16 +9,16 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, ReadBuf};
 
-use super::ClientError;
+use super::error::ClientError;
 use super::outcome_recorder::InFlightGuard;
 use super::pool::PooledConn;
 use crate::message::Headers;
 
 /// The body of a response, read as it arrives. If you read slowly, the server has to wait.
 ///
-/// Made by [`Client::open_response`](super::Client::open_response) and [`Call::finish`](super::Call::finish). Once the body has been
-/// read to its end, the connection is free for other requests. If the answer is dropped before that, the connection is
-/// closed.
+/// Made by [`Client::open_response`](super::Client::open_response) and [`Call::finish`](super::Call::finish). Once the
+/// body has been read to its end, the connection is free for other requests. If the answer is dropped before that, the
+/// connection is closed.
 ///
 /// To read a stream of events, use an [`EventReader`](crate::EventReader).
 ///

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::{ClientCause, ClientError, ClientPhase};
+use super::cause::{ClientCause, ClientPhase};
+use super::error::ClientError;
 use crate::message::Scheme;
 use crate::net::{BoxedStream, HostName, TlsConnector, TlsError, Transport, timed};
 

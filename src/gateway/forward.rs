@@ -7,7 +7,7 @@ use std::task::{self, Poll, ready};
 
 use tokio::io::AsyncWrite;
 
-use crate::client::{Call, ClientError};
+use crate::client::{Call, CallExchange, ClientError};
 use crate::message::{Headers, Response, Status};
 use crate::runtime::join_first;
 use crate::server::{BodyReader, BodyWriter, Context, Error, IntoResult, Result};
@@ -97,7 +97,7 @@ impl Context {
         }
         let opening = pin!(call.into_future());
         let opened = join_first(async { opening.await.map_err(gateway_error) }, self.peer_gone());
-        let call = RefCell::new(opened.await?);
+        let call = RefCell::new(opened.await?.into_exchange());
         let mut pump = Pump::new(&call, self.request.body.bytes());
         while join_first(next_interim(&call), pump.run_and_watch(&mut self.body_reader().skip_buffered()))
             .await?
@@ -135,13 +135,17 @@ impl Context {
 }
 
 /// Takes the next interim answer. Returns false once the final one has come.
-async fn next_interim(call: &RefCell<Call>) -> Result<bool> {
+async fn next_interim(call: &RefCell<CallExchange>) -> Result<bool> {
     poll_fn(|cx| call.borrow_mut().poll_interim(cx)).await.map_err(gateway_error)
 }
 
 /// Forwards the body of the response to the peer, and its trailers, except those that its `connection_options` name
 /// (RFC 9110 §7.6.1).
-async fn relay(call: &RefCell<Call>, connection_options: &Headers, mut out: BodyWriter<'_>) -> Result {
+async fn relay(
+    call: &RefCell<CallExchange>,
+    connection_options: &Headers,
+    mut out: BodyWriter<'_>,
+) -> Result {
     loop {
         let chunk = async { poll_fn(|cx| call.borrow_mut().poll_chunk(cx)).await.map_err(gateway_error) };
         // A server that pauses may have sent all that its client waits for, so nothing is held back.
@@ -168,7 +172,7 @@ async fn relay(call: &RefCell<Call>, connection_options: &Headers, mut out: Body
 
 /// Forwards the body of a request to the server behind. A pump can be stopped at any time, and continues where it was.
 struct Pump<'c> {
-    call: &'c RefCell<Call>,
+    call: &'c RefCell<CallExchange>,
     chunk: Vec<u8>,
     /// How many bytes of `chunk` have been sent.
     sent: usize,
@@ -176,7 +180,7 @@ struct Pump<'c> {
 
 impl Pump<'_> {
     /// Creates a pump that begins with `buffered`, which is all of the body if it was received before.
-    fn new<'c>(call: &'c RefCell<Call>, buffered: &[u8]) -> Pump<'c> {
+    fn new<'c>(call: &'c RefCell<CallExchange>, buffered: &[u8]) -> Pump<'c> {
         Pump { call, chunk: buffered.to_vec(), sent: 0 }
     }
 
@@ -213,7 +217,7 @@ impl Pump<'_> {
             }
             let chunk = async { Ok(body.chunk().await?) };
             // A peer that pauses may wait for an answer to the part that it has sent.
-            let flush = self.poll_call(Call::poll_sent);
+            let flush = self.poll_call(CallExchange::poll_sent);
             let Some(chunk) = join_first(chunk, flush).await? else {
                 let trailers = body.trailers().forwarded_trailers(&body.request.headers);
                 return join_first(self.finish(&trailers), gone(body)).await;
@@ -227,7 +231,7 @@ impl Pump<'_> {
 
     /// Ends the request.
     async fn finish(&self, trailers: &Headers) -> Result {
-        let end = |call: &mut Call, cx: &mut task::Context<'_>| {
+        let end = |call: &mut CallExchange, cx: &mut task::Context<'_>| {
             let ended = ready!(call.poll_end(cx, trailers));
             if !call.is_answered() {
                 // The task that awaits the answer must be polled, since the time limit of the answer begins now.
@@ -241,7 +245,7 @@ impl Pump<'_> {
     /// Polls the call until `poll` is ready.
     async fn poll_call<T>(
         &self,
-        mut poll: impl FnMut(&mut Call, &mut task::Context<'_>) -> Poll<Result<T, ClientError>>,
+        mut poll: impl FnMut(&mut CallExchange, &mut task::Context<'_>) -> Poll<Result<T, ClientError>>,
     ) -> Result<T> {
         poll_fn(|cx| poll(&mut self.call.borrow_mut(), cx)).await.map_err(gateway_error)
     }

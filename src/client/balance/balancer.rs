@@ -8,11 +8,12 @@ use super::member::{HealthCheck, HealthPolicy, HostChoice, HostCounts, Member, R
 use crate::client::call::Call;
 use crate::client::cause::{ClientCause, ClientPhase};
 use crate::client::error::ClientError;
+use crate::client::host::Host;
+use crate::client::origin;
 use crate::client::outcome_recorder::{InFlightGuard, OutcomeRecorder};
-use crate::client::redirect::Redirects;
+use crate::client::request_sender::RequestSender;
 use crate::client::response_reader::ResponseReader;
 use crate::client::upgraded::ClientUpgraded;
-use crate::client::{Client, origin};
 use crate::exchange::ExchangeError;
 use crate::memory::{Reset, read_lock, write_lock};
 use crate::message::{InvalidRequest, InvalidTarget, Request, Response, TargetForm};
@@ -24,8 +25,9 @@ use crate::message::{InvalidRequest, InvalidTarget, Request, Response, TargetFor
 /// failures, too. Hosts that fail an active check ([`BalancerBuilder::check`]) are not asked at all as long as there
 /// are others.
 ///
-/// Made by [`Client::balance`]; clones are the same balancer. Targets must be only a path, since the host is not known
-/// in advance; a gateway makes them with [`Request::target_to`]`("/")`. Redirects are not followed.
+/// Made by [`Client::balance`](crate::Client::balance); clones are the same balancer. Targets must be only a path,
+/// since the host is not known in advance; a gateway makes them with [`Request::target_to`]`("/")`. Redirects are not
+/// followed.
 ///
 /// # Examples
 ///
@@ -59,7 +61,7 @@ pub struct Balancer(Arc<BalancerInner>);
 
 /// What the clones of a balancer have in common.
 struct BalancerInner {
-    client: Client,
+    sender: RequestSender,
     members: RwLock<Vec<Arc<Member>>>,
     choice: HostChoice,
     random_pairs: RandomPairs,
@@ -82,8 +84,8 @@ impl Balancer {
     ///
     /// # Errors
     ///
-    /// As [`Client::send`]; also with [`ClientCause::Origin`] if the target is more than a path, and with
-    /// [`ClientCause::NoHost`] if there is no host.
+    /// As [`Client::send`](crate::Client::send); also with [`ClientCause::Origin`] if the target is more than a path,
+    /// and with [`ClientCause::NoHost`] if there is no host.
     pub async fn send(&self, request: &Request, response: &mut Response) -> Result<(), ClientError> {
         let mut attempt = self.0.assign(request).inspect_err(|_| response.reset())?;
         loop {
@@ -117,16 +119,16 @@ impl Balancer {
         }
     }
 
-    /// Sends the head of `request` to one of the hosts, and returns a [`Call`] to write its body to, as [`Client::open`]
-    /// does.
+    /// Sends the head of `request` to one of the hosts, and returns a [`Call`] to write its body to, as
+    /// [`Client::open`](crate::Client::open) does.
     ///
     /// The host is judged by the head of its answer, or by the error that prevents one. The request counts as pending
     /// until the body of the answer has been read.
     ///
     /// # Errors
     ///
-    /// As [`Client::open`]; also with [`ClientCause::Origin`] if the target is more than a path, and with
-    /// [`ClientCause::NoHost`] if there is no host.
+    /// As [`Client::open`](crate::Client::open); also with [`ClientCause::Origin`] if the target is more than a path,
+    /// and with [`ClientCause::NoHost`] if there is no host.
     pub async fn open(&self, request: &Request) -> Result<Call, ClientError> {
         let mut attempt = self.0.assign(request)?;
         loop {
@@ -138,14 +140,14 @@ impl Balancer {
     }
 
     /// Sends `request` to one of the hosts, and hands the connection over if the host agrees to the upgrade, as
-    /// [`Client::upgrade`] does.
+    /// [`Client::upgrade`](crate::Client::upgrade) does.
     ///
     /// The request counts as pending until the [`ClientUpgraded`] is dropped.
     ///
     /// # Errors
     ///
-    /// As [`Client::upgrade`]; also with [`ClientCause::Origin`] if the target is more than a path, and with
-    /// [`ClientCause::NoHost`] if there is no host.
+    /// As [`Client::upgrade`](crate::Client::upgrade); also with [`ClientCause::Origin`] if the target is more than a
+    /// path, and with [`ClientCause::NoHost`] if there is no host.
     pub async fn upgrade(
         &self,
         request: &Request,
@@ -192,24 +194,9 @@ impl Balancer {
     }
 }
 
-impl Client {
-    /// Returns a builder for a balancer over the hosts that `urls` name.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the URL is malformed, or names no host.
-    pub fn balance<U: AsRef<str>>(
-        &self,
-        urls: impl IntoIterator<Item = U>,
-    ) -> Result<BalancerBuilder, InvalidRequest> {
-        let client = self.redirects(Redirects::Return);
-        urls.into_iter().try_fold(BalancerBuilder::new(client), |builder, url| builder.host(url.as_ref()))
-    }
-}
-
 impl BalancerInner {
     fn add(&self, url: &str) -> Result<bool, InvalidRequest> {
-        let host = self.client.host(url)?;
+        let host = Host::new(self.sender.clone(), url)?;
         let mut members = write_lock(&self.members);
         if members.iter().any(|member| member.host.origin() == host.origin()) {
             return Ok(false);
@@ -318,7 +305,8 @@ impl HostAttempt {
     }
 }
 
-/// Configures a [`Balancer`]. Made by [`Client::balance`]; timeouts and limits are those of the client.
+/// Configures a [`Balancer`]. Made by [`Client::balance`](crate::Client::balance); timeouts and limits are those of the
+/// client.
 ///
 /// # Examples
 ///
@@ -341,14 +329,14 @@ impl HostAttempt {
 pub struct BalancerBuilder(BalancerInner);
 
 impl BalancerBuilder {
-    fn new(client: Client) -> BalancerBuilder {
+    pub(in crate::client) fn new(sender: RequestSender) -> BalancerBuilder {
         let health = HealthPolicy {
             penalty: PENALTY,
             penalty_max: PENALTY_MAX,
             is_healthy: Box::new(|it| it.is_ok()),
         };
         BalancerBuilder(BalancerInner {
-            client,
+            sender,
             members: RwLock::default(),
             choice: HostChoice::default(),
             random_pairs: RandomPairs::default(),
@@ -359,7 +347,7 @@ impl BalancerBuilder {
     }
 
     /// Adds a host. Adding the same one twice has no effect.
-    fn host(self, url: &str) -> Result<Self, InvalidRequest> {
+    pub(in crate::client) fn host(self, url: &str) -> Result<Self, InvalidRequest> {
         self.0.add(url)?;
         Ok(self)
     }
@@ -400,8 +388,8 @@ impl BalancerBuilder {
     /// other hosts. While all connections to a host are in use, it is not checked. The task that checks ends with the
     /// balancer.
     ///
-    /// Checks run in the runtime of the request that starts them, and pause while that one does not run. If it ends, the
-    /// next request starts them in its own.
+    /// Checks run in the runtime of the request that starts them, and pause while that one does not run. If it ends,
+    /// the next request starts them in its own.
     ///
     /// # Errors
     ///
@@ -451,6 +439,7 @@ mod tests {
     use std::thread;
 
     use super::*;
+    use crate::Client;
 
     /// A check may end while a host is chosen. If the last host that was up went down in that moment, none was found.
     #[test]

@@ -196,7 +196,8 @@ pub(super) struct Dequeued {
 }
 
 /// What may continue: a caller whose answer has come, a task that has a request to take, or a caller that waits for the
-/// place of a request that is over. And what may do anything when it is dropped: the waker of a caller that waits no more.
+/// place of a request that is over. And what may do anything when it is dropped: the waker of a caller that waits no
+/// more.
 enum Deferred {
     Wake(Waker),
     Release(EntryMeta),

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use super::PipelineInner;
 use super::queue::{Dequeued, Queue};
 use crate::client::cause::{ClientCause, ClientPhase};
 use crate::client::error::ClientError;
 use crate::client::pool::CheckoutMiss;
 use crate::client::pool::PooledConn;
+use crate::client::request_sender::RequestSender;
 use crate::exchange::ExchangeError;
 use crate::memory::Reset;
 use crate::message::{Response, Timings};
@@ -21,7 +21,9 @@ use crate::wire::ConnectionOption;
 
 /// A task that takes requests from a queue, and brings the answers. It ends when no request has come for a long time.
 pub(super) struct PipelineTask {
-    shared: Arc<PipelineInner>,
+    sender: RequestSender,
+    /// The [`origin::key`](crate::client::origin::key).
+    key: Arc<str>,
     queue: Arc<Queue>,
     /// The requests in flight on the connection, in order.
     in_flight: VecDeque<InFlight>,
@@ -77,9 +79,10 @@ enum ConnEnd {
 }
 
 impl PipelineTask {
-    pub(super) fn new(shared: Arc<PipelineInner>, queue: Arc<Queue>) -> PipelineTask {
+    pub(super) fn new(sender: RequestSender, key: Arc<str>, queue: Arc<Queue>) -> PipelineTask {
         PipelineTask {
-            shared,
+            sender,
+            key,
             queue,
             in_flight: VecDeque::new(),
             response: Response::new(),
@@ -99,7 +102,7 @@ impl PipelineTask {
                 Ok(pooled) => self.serve(pooled).await,
                 // There was no place. Requests that came later may still wait for one.
                 Err(error) if error.phase() == ClientPhase::Queue => {
-                    self.queue.lock().expire(self.shared.client.inner.settings.timeouts.queue);
+                    self.queue.lock().expire(self.sender.settings().timeouts.queue);
                 }
                 Err(error) => self.queue.lock().fail_waiting(error),
             }
@@ -115,7 +118,7 @@ impl PipelineTask {
             return Poll::Ready(true);
         }
         if !is_closed {
-            let idle = self.shared.client.inner.settings.pool.idle;
+            let idle = self.sender.settings().pool.idle;
             ready!(self.idle_timer.poll_expired(cx, TimerSlot::Total, idle));
         }
         state.detach();
@@ -125,14 +128,14 @@ impl PipelineTask {
 
     /// Takes or opens a connection of the client. It goes back to the client's pool while nothing is in flight.
     async fn connect(&self) -> Result<PooledConn, ClientError> {
-        let client = &self.shared.client;
-        match PooledConn::checkout(client.pool(&self.shared.key)?, runtime::now()) {
+        let sender = &self.sender;
+        match PooledConn::checkout(sender.pool(&self.key)?, runtime::now()) {
             Ok(pooled) => Ok(pooled),
             Err(CheckoutMiss::NoPermit(pool, now)) => {
                 let since = self.queue.lock().waiting_since().unwrap_or(now);
-                client.wait_for_conn(CheckoutMiss::NoPermit(pool, since), None).await
+                sender.wait_for_conn(CheckoutMiss::NoPermit(pool, since), None).await
             }
-            Err(miss) => client.wait_for_conn(miss, None).await,
+            Err(miss) => sender.wait_for_conn(miss, None).await,
         }
     }
 
@@ -421,8 +424,8 @@ enum Position {
 }
 
 impl RetryDecision {
-    /// Decides about one request. `is_sent` if any of it was; `may_repeat` if it does no harm that the server acts on it
-    /// twice (RFC 9110 §9.2.2).
+    /// Decides about one request. `is_sent` if any of it was; `may_repeat` if it does no harm that the server acts on
+    /// it twice (RFC 9110 §9.2.2).
     fn of(position: Position, disconnect: Disconnect, is_sent: bool, may_repeat: bool) -> RetryDecision {
         let goes_again = match (position, disconnect) {
             (Position::HeadAgain, _) | (Position::Head, Disconnect::TimedOut) => false,

@@ -4,5 +4,5 @@ mod pool;
 mod pooled_conn;
 mod send;
 
-pub(super) use pool::{CheckoutMiss, Pool, PoolPermit, Pools};
+pub(super) use pool::{CheckoutMiss, ClientPools, Pool, PoolPermit};
 pub(super) use pooled_conn::PooledConn;

@@ -2,20 +2,21 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, RwLock, Weak};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::client::cause::{ClientCause, ClientPhase};
+use crate::client::cookies::CookieExchange;
 use crate::client::error::ClientError;
 use crate::client::exchange::{Exchange, Persistence};
-use crate::client::origin::Origin;
-use crate::client::redirect::{CREDENTIALS, RedirectTaint};
+use crate::client::origin::{self, Origin};
+use crate::client::redirect::{CREDENTIALS, OutgoingRequest, RedirectTaint};
 use crate::client::route::{InvalidProxy, Proxy};
 use crate::client::settings::Settings;
-use crate::memory::{FreeList, lock};
-use crate::message::{BodyLength, FieldName, Headers, Method, Request, Version};
+use crate::memory::{FreeList, lock, read_lock, write_lock};
+use crate::message::{BodyLength, FieldName, Headers, Method, Request, Target, Version};
 use crate::net::{Conn, Sendable};
 use crate::runtime::{self, Handle, Id, Instant, later, timeout_at};
 use crate::wire::OutgoingFraming;
@@ -38,8 +39,8 @@ pub(in crate::client) struct Pool {
     state: Mutex<PoolState>,
     pub(in crate::client) settings: Arc<Settings>,
     created_at: Instant,
-    /// When the server last answered in HTTP/1.0, in seconds since `created_at`, counted from 1. 0: its last answer was in
-    /// 1.1.
+    /// When the server last answered in HTTP/1.0, in seconds since `created_at`, counted from 1. 0: its last answer was
+    /// in 1.1.
     answered_in_1_0: AtomicU64,
     /// Whether a task is looking after resting connections.
     is_reaping: Arc<AtomicBool>,
@@ -169,7 +170,7 @@ impl Pool {
     pub(in crate::client) fn write_head(
         &self,
         out: &mut Vec<u8>,
-        (request, taint): (&Request, RedirectTaint),
+        OutgoingRequest { request, taint }: OutgoingRequest<'_>,
         framing: OutgoingFraming,
         cookie: Option<&[u8]>,
     ) {
@@ -188,6 +189,15 @@ impl Pool {
             framing,
             RequestDefaults { scheme, authority, headers: defaults, cookie },
         );
+    }
+
+    /// Begins the exchange of the cookies of a request.
+    pub(in crate::client) fn cookies<'a>(&self, outgoing: OutgoingRequest<'a>) -> CookieExchange<'a> {
+        let Some(store) = &self.settings.cookies else { return CookieExchange::none() };
+        let OutgoingRequest { request, taint } = outgoing;
+        // The default field does not go where a redirect leads.
+        let has_default = taint == RedirectTaint::SameOrigin && self.settings.fields.contains("cookie");
+        CookieExchange::begin(store, self.origin.absolute(request.target()), request, has_default)
     }
 
     /// A place, if one is free and no request waits for it; else returns the pool.
@@ -331,14 +341,14 @@ impl Pool {
 }
 
 impl IdleConn {
-    /// Whether the server has neither closed it nor sent anything unasked, as far as the runtime has noticed. This takes
-    /// no system call, since the runtime knows by itself whether the socket has become readable.
+    /// Whether the server has neither closed it nor sent anything unasked, as far as the runtime has noticed. This
+    /// takes no system call, since the runtime knows by itself whether the socket has become readable.
     fn is_quiet(&mut self) -> bool {
         self.conn.transport.is_quiet_in_runtime()
     }
 
-    /// As [`IdleConn::is_quiet`] just before it is used. A runtime notices nothing while its thread is busy, so after more
-    /// than a short rest the system is asked.
+    /// As [`IdleConn::is_quiet`] just before it is used. A runtime notices nothing while its thread is busy, so after
+    /// more than a short rest the system is asked.
     fn is_still_quiet(&mut self, now: Instant) -> bool {
         self.is_quiet() && (later(self.idle_since, SHORT) > now || self.conn.transport.is_quiet_in_kernel())
     }
@@ -367,7 +377,7 @@ impl Drop for PoolPermit {
 }
 
 /// The pools of one runtime. A connection cannot be used in another one.
-pub(in crate::client) struct Pools {
+struct Pools {
     handle: Handle,
     settings: Arc<Settings>,
     by_origin: Mutex<PoolMap>,
@@ -376,12 +386,12 @@ pub(in crate::client) struct Pools {
 }
 
 impl Pools {
-    pub(in crate::client) fn new(handle: Handle, settings: Arc<Settings>) -> Arc<Pools> {
+    fn new(handle: Handle, settings: Arc<Settings>) -> Arc<Pools> {
         Arc::new(Pools { handle, settings, by_origin: Mutex::default(), is_reaping: Arc::default() })
     }
 
     /// The pool of the origin with this key, if it was needed before.
-    pub(in crate::client) fn find(&self, key: &str) -> Option<Arc<Pool>> {
+    fn find(&self, key: &str) -> Option<Arc<Pool>> {
         lock(&self.by_origin).find(key)
     }
 
@@ -390,7 +400,7 @@ impl Pools {
     /// # Errors
     ///
     /// Fails if it is not the key of an origin.
-    pub(in crate::client) fn pool(self: &Arc<Pools>, key: &str) -> Result<Arc<Pool>, ClientError> {
+    fn pool(self: &Arc<Pools>, key: &str) -> Result<Arc<Pool>, ClientError> {
         let mut by_origin = lock(&self.by_origin);
         if let Some(pool) = by_origin.find(key) {
             return Ok(pool);
@@ -414,13 +424,13 @@ impl Pools {
     }
 
     /// Whether no pool is left.
-    pub(in crate::client) fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         let mut by_origin = lock(&self.by_origin);
         by_origin.prune();
         by_origin.by_key.is_empty()
     }
 
-    pub(in crate::client) fn each(&self, mut then: impl FnMut(&Pool)) {
+    fn each(&self, mut then: impl FnMut(&Pool)) {
         let pools = Vec::from_iter(lock(&self.by_origin).by_key.values().cloned());
         pools.iter().for_each(|pool| then(pool));
     }
@@ -502,6 +512,63 @@ impl Drop for IdleReaper {
 /// How often resting connections are looked at.
 const REAP_INTERVAL: Duration = Duration::from_secs(1);
 
+/// The pools of a client, in all runtimes.
+pub(in crate::client) struct ClientPools {
+    pub(in crate::client) settings: Arc<Settings>,
+    /// There are few.
+    by_runtime: RwLock<Vec<(Id, Arc<Pools>)>>,
+}
+
+impl ClientPools {
+    pub(in crate::client) fn new(settings: Settings) -> ClientPools {
+        ClientPools { settings: Arc::new(settings), by_runtime: RwLock::default() }
+    }
+
+    pub(in crate::client) fn each(&self, mut then: impl FnMut(&Pool)) {
+        // Not under the lock: what is dropped here may need it.
+        let all = Vec::from_iter(read_lock(&self.by_runtime).iter().map(|(_, pools)| pools.clone()));
+        all.iter().for_each(|pools| pools.each(&mut then));
+    }
+
+    /// The pool of the origin that `target` names, in this runtime.
+    pub(in crate::client) fn pool_of(&self, target: &Target) -> Result<Arc<Pool>, ClientError> {
+        self.in_pools(|pools| {
+            // Nearly all targets spell the origin exactly as its key does, and then nothing has to be normalized.
+            let known = target.origin().and_then(|key| pools.find(key));
+            known.map_or_else(|| pools.pool(&origin::key(target)?), Ok)
+        })
+    }
+
+    /// The pool of the origin with this key, in this runtime.
+    pub(in crate::client) fn pool(&self, key: &str) -> Result<Arc<Pool>, ClientError> {
+        self.in_pools(|pools| pools.pool(key))
+    }
+
+    fn in_pools<T>(
+        &self,
+        then: impl FnOnce(&Arc<Pools>) -> Result<T, ClientError>,
+    ) -> Result<T, ClientError> {
+        let Some(handle) = Handle::current() else {
+            return Err(ClientError::new(ClientPhase::Prepare, ClientCause::NoRuntime));
+        };
+        let all = read_lock(&self.by_runtime);
+        let is_current = |(id, _): &&(Id, Arc<Pools>)| *id == handle.id();
+        if let Some((_, pools)) = all.iter().find(is_current) {
+            return then(pools);
+        }
+        drop(all);
+        let mut all = write_lock(&self.by_runtime);
+        // Removes the pools of runtimes that have ended, or a program that makes a runtime for each request would
+        // accumulate them.
+        all.retain(|(_, pools)| !pools.is_empty());
+        let at = all.iter().position(|entry| is_current(&entry)).unwrap_or_else(|| {
+            all.push((handle.id(), Pools::new(handle.clone(), self.settings.clone())));
+            all.len() - 1
+        });
+        then(&all[at].1)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -539,7 +606,7 @@ mod tests {
         for request in requests {
             request.await.unwrap();
         }
-        let pool = client.pool(host.origin()).unwrap();
+        let pool = client.sender.pool(host.origin()).unwrap();
         assert!(!lock(&pool.state).exchanges.is_empty());
         assert_eq!(pool.idle(), idle_conn);
         sleep(Duration::from_secs(20)).await;
@@ -561,7 +628,7 @@ mod pools_tests {
                 for host in 0..100 {
                     client.get(&format!("http://127.0.0.1:1{host:02}/")).await.unwrap_err();
                 }
-                let all = client.inner.pools.read().unwrap();
+                let all = client.sender.pools.by_runtime.read().unwrap();
                 (all.len(), all.iter().map(|(_, pools)| lock(&pools.by_origin).by_key.len()).sum::<usize>())
             });
             let (runtimes, pools) = asked.unwrap();

@@ -11,7 +11,7 @@ use super::pool::{CheckoutMiss, IdleConn, Pool, PoolPermit};
 use crate::client::cause::{ClientCause, ClientPhase};
 use crate::client::error::ClientError;
 use crate::client::exchange::{Exchange, ExchangeSpec, Upload};
-use crate::client::redirect::RedirectTaint;
+use crate::client::redirect::OutgoingRequest;
 use crate::client::settings::Settings;
 use crate::coding::{CODED_CONTENT_FIELDS, CodingError, ContentDecoder, DECODED_PER_STEP, DecoderChain};
 use crate::exchange::{ExchangeError, Expectation, Phase};
@@ -41,15 +41,15 @@ impl PooledConn {
         PooledConn::over((conn, now), exchange, permit, timings, now)
     }
 
-    /// A connection over a resting connection of `pool`, if there is one and no request waits for it. This is the usual case,
-    /// and needs no future.
+    /// A connection over a resting connection of `pool`, if there is one and no request waits for it. This is the usual
+    /// case, and needs no future.
     pub(in crate::client) fn checkout(pool: Arc<Pool>, now: Instant) -> Result<PooledConn, CheckoutMiss> {
         let permit = pool.try_acquire().map_err(|pool| CheckoutMiss::NoPermit(pool, now))?;
         PooledConn::from_idle(permit, Duration::ZERO, now).map_err(CheckoutMiss::NoIdle)
     }
 
-    /// A connection over a resting connection of the pool of `permit`, for which the request has waited for `queue`. Returns
-    /// the permit if no connection rests there.
+    /// A connection over a resting connection of the pool of `permit`, for which the request has waited for `queue`.
+    /// Returns the permit if no connection rests there.
     pub(in crate::client) fn from_idle(
         permit: PoolPermit,
         queue: Duration,
@@ -89,13 +89,14 @@ impl PooledConn {
     /// Writes the head of the request to the output, and begins its body.
     pub(in crate::client) fn begin(
         &mut self,
-        (request, taint): (&Request, RedirectTaint),
+        outgoing: OutgoingRequest<'_>,
         framing: OutgoingFraming,
         cookie: Option<&[u8]>,
         deadline: Option<Instant>,
     ) {
+        let OutgoingRequest { request, .. } = outgoing;
         self.exchange.spec = ExchangeSpec::of(request, deadline);
-        self.permit.pool.write_head(self.conn.write_buffer().bytes(), (request, taint), framing, cookie);
+        self.permit.pool.write_head(self.conn.write_buffer().bytes(), outgoing, framing, cookie);
         self.exchange.outgoing.begin(framing);
         self.exchange.persistence.persists &=
             ConnectionOption::from_headers(&request.headers) != ConnectionOption::Close;
@@ -186,7 +187,8 @@ impl PooledConn {
         }
     }
 
-    /// An error with what is known about this connection: whether it was reused, whether anything was sent, and to whom.
+    /// An error with what is known about this connection: whether it was reused, whether anything was sent, and to
+    /// whom.
     #[cold]
     pub(in crate::client) fn error(&self, phase: ClientPhase, cause: ClientCause) -> ClientError {
         let Pool { origin, proxy, settings, .. } = &*self.permit.pool;
@@ -207,9 +209,9 @@ impl PooledConn {
         }
     }
 
-    /// Fails when the time limit of the whole exchange is over; until then, the task is woken at its end. Each poll of the
-    /// exchange begins with this check: a server that always sends more, or reads all that comes, would otherwise never
-    /// let the exchange wait.
+    /// Fails when the time limit of the whole exchange is over; until then, the task is woken at its end. Each poll of
+    /// the exchange begins with this check: a server that always sends more, or reads all that comes, would otherwise
+    /// never let the exchange wait.
     #[inline]
     pub(in crate::client) fn check_deadline(
         &mut self,
@@ -321,8 +323,8 @@ impl PooledConn {
         }
     }
 
-    /// Receives the next piece of the body, which stays in the connection until the next call. Returns its length, 0 at the
-    /// end.
+    /// Receives the next piece of the body, which stays in the connection until the next call. Returns its length, 0 at
+    /// the end.
     pub(in crate::client) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientError>> {
         let is_decoded = self.exchange.progress.decoder.is_some();
         let is_over = !is_decoded && self.exchange.incoming.is_read();

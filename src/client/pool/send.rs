@@ -15,8 +15,8 @@ use crate::runtime::{self, later};
 use crate::wire::ConnectionOption;
 
 impl PooledConn {
-    /// Sends the body of `request`, if it is known in advance, and receives the head of the final answer, or of an interim
-    /// one that somebody takes.
+    /// Sends the body of `request`, if it is known in advance, and receives the head of the final answer, or of an
+    /// interim one that somebody takes.
     pub(in crate::client) fn poll_answer(
         &mut self,
         cx: &mut Context<'_>,
@@ -164,8 +164,8 @@ impl PooledConn {
         Poll::Ready(Ok(self.exchange.progress.stage))
     }
 
-    /// The error for an answer that breaks the rules. The connection is closed: to whoever asks again, such as the other
-    /// half of a call, what follows would be the answer.
+    /// The error for an answer that breaks the rules. The connection is closed: to whoever asks again, such as the
+    /// other half of a call, what follows would be the answer.
     fn fail_and_close(&mut self, cause: ClientCause) -> ClientError {
         let error = self.error(ClientPhase::Wait, cause);
         self.close();

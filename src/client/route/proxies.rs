@@ -70,8 +70,8 @@ impl Proxies {
     ///
     /// # Errors
     ///
-    /// Fails with [`InvalidProxy::Variable`], which names the variable and quotes its value, if `http_proxy` or `https_proxy`
-    /// does not name a proxy.
+    /// Fails with [`InvalidProxy::Variable`], which names the variable and quotes its value, if `http_proxy` or
+    /// `https_proxy` does not name a proxy.
     pub fn from_env() -> Result<Proxies, InvalidProxy> {
         // A value that is not UTF-8 becomes a text that is not valid in a proxy's URL.
         Proxies::from_vars(|name| env::var_os(name).map(|value| value.to_string_lossy().into_owned()))

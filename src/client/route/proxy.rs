@@ -121,12 +121,12 @@ impl Proxy {
         self.with(user.as_bytes(), password.as_bytes())
     }
 
-    /// Returns this proxy with a field that is sent with each CONNECT, such as one that an administrator asks for. Default:
-    /// the `user-agent` of the client, if it has one ([`ClientBuilder::field`](crate::ClientBuilder::field)).
+    /// Returns this proxy with a field that is sent with each CONNECT, such as one that an administrator asks for.
+    /// Default: the `user-agent` of the client, if it has one ([`ClientBuilder::field`](crate::ClientBuilder::field)).
     ///
-    /// `proxy-authorization` replaces the credentials. `host`, `connection`, `keep-alive` and the fields that frame a body
-    /// are ignored. A request that the proxy reads, to an `http` URL, is sent with its own fields only, because the proxy
-    /// passes them on; and a SOCKS proxy has no fields.
+    /// `proxy-authorization` replaces the credentials. `host`, `connection`, `keep-alive` and the fields that frame a
+    /// body are ignored. A request that the proxy reads, to an `http` URL, is sent with its own fields only, because
+    /// the proxy passes them on; and a SOCKS proxy has no fields.
     ///
     /// # Errors
     ///
@@ -286,8 +286,8 @@ impl fmt::Debug for Proxy {
     }
 }
 
-/// Why a string does not name a proxy. It is in quotes, without user, password, query and fragment; escaped, and at most
-/// 64 characters long.
+/// Why a string does not name a proxy. It is in quotes, without user, password, query and fragment; escaped, and at
+/// most 64 characters long.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum InvalidProxy {
@@ -457,7 +457,8 @@ fn write_connect(out: &mut Vec<u8>, proxy: &Proxy, origin: &Origin) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Receives the content of the proxy's refusal: as much as comes within [`REFUSAL_BODY_WAIT`], and no more than [`REFUSAL_BODY_MAX`].
+/// Receives the content of the proxy's refusal: as much as comes within [`REFUSAL_BODY_WAIT`], and no more than
+/// [`REFUSAL_BODY_MAX`].
 async fn receive_refusal_body(
     conn: &mut Conn<Sendable>,
     incoming: &mut Incoming,

@@ -27,8 +27,8 @@ pub(super) enum NameResolution {
 }
 
 impl Socks {
-    /// Opens a connection to `origin` through the proxy at this host and port, which errors call `subject`. The time that
-    /// the proxy takes counts as connecting.
+    /// Opens a connection to `origin` through the proxy at this host and port, which errors call `subject`. The time
+    /// that the proxy takes counts as connecting.
     ///
     /// # Errors
     ///

@@ -1,16 +1,59 @@
-//! How a [`Call`] is polled: for itself, for one of its halves, or for a gateway, which uses both sides in one task.
+//! [`CallExchange`]: the exchange of a call, polled by the [`Call`](super::Call) itself, by one of its halves, or by a gateway, which
+//! uses both sides in one task.
 
+use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 
-use super::Call;
+use tokio::io::ReadBuf;
+
+use crate::client::cause::ClientPhase;
+use crate::client::cookies::CookieExchange;
+use crate::client::error::ClientError;
+use crate::client::outcome_recorder::OutcomeRecorder;
 use crate::client::pool::PooledConn;
-use crate::client::{ClientError, ClientPhase};
+use crate::client::response_reader::ResponseReader;
 use crate::exchange::ExchangeError;
 use crate::memory::Reset;
 use crate::message::{Headers, Response};
 
-/// The request.
-impl Call {
+/// A request whose head has been sent, and its answer.
+pub(crate) struct CallExchange {
+    pooled: PooledConn,
+    /// The head of an answer that came before the body was complete, or if there is none to write; it may be an interim
+    /// one.
+    early: Box<Response>,
+    trailers: Headers,
+    cookies: CookieExchange<'static>,
+    /// What a balancer notes of it.
+    recorder: OutcomeRecorder,
+}
+
+impl CallExchange {
+    /// A call whose head has been sent. If there is no body to write, its answer has begun to come, with `early`.
+    pub(in crate::client) fn new(
+        pooled: PooledConn,
+        early: Box<Response>,
+        trailers: Headers,
+        cookies: CookieExchange<'static>,
+    ) -> CallExchange {
+        CallExchange { pooled, early, trailers, cookies, recorder: OutcomeRecorder::default() }
+    }
+
+    /// Lets a balancer record how the call goes.
+    pub(super) fn set_recorder(&mut self, recorder: OutcomeRecorder) {
+        self.recorder = recorder;
+    }
+
+    /// Whether the server still reads the body.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.pooled.is_wanted()
+    }
+
+    /// Takes the trailers of the request.
+    pub(super) fn take_trailers(&mut self) -> Headers {
+        std::mem::take(&mut self.trailers)
+    }
+
     /// Writes some bytes from the front of `data`, or drops them once the server reads no more.
     pub(crate) fn poll_data(
         &mut self,
@@ -49,10 +92,7 @@ impl Call {
     pub(super) fn fail_upload(&mut self) {
         self.pooled.fail_upload(ExchangeError::Length);
     }
-}
 
-/// The answer.
-impl Call {
     /// Whether the head of the final answer has come.
     pub(crate) fn is_answered(&self) -> bool {
         self.pooled.exchange.progress.is_answered()
@@ -135,5 +175,44 @@ impl Call {
         self.early.reset();
         self.pooled.exchange.early = Some(self.early);
         self.pooled.release();
+    }
+
+    /// Ends the body with these trailers, and receives the head of the answer into `response`.
+    pub(super) async fn finish(
+        mut self,
+        trailers: &Headers,
+        response: &mut Response,
+    ) -> Result<ResponseReader, ClientError> {
+        let pooled = &mut self.pooled;
+        pooled.end(trailers)?;
+        pooled.exchange.progress.drop_interim();
+        match pooled.exchange.progress.is_answered() {
+            true => std::mem::swap(response, &mut *self.early),
+            false => response.reset(),
+        }
+        let answered = poll_fn(|cx| pooled.poll_answer(cx, None, response)).await;
+        self.recorder.record_failure(answered)?;
+        self.complete_head(response)?;
+        Ok(ResponseReader::new(self.pooled).with_guard(self.recorder.into_guard()))
+    }
+
+    /// Drops interim answers from here on. Returns whether one was waiting to be taken.
+    pub(super) fn drop_interim(&mut self) -> bool {
+        self.pooled.exchange.progress.drop_interim()
+    }
+
+    /// Copies as much of the chunk as fits into `out`, and as the reader may have at once.
+    pub(super) fn read_chunk(&mut self, out: &mut ReadBuf<'_>) {
+        self.pooled.read_chunk(out);
+    }
+
+    /// Ends the wait for more of the body. The time until the next wait does not count against the server.
+    pub(super) fn pause(&mut self) {
+        self.pooled.pause();
+    }
+
+    /// Moves the trailers of the answer to `trailers`, once its body has come to its end.
+    pub(super) fn swap_received_trailers(&mut self, trailers: &mut Headers) {
+        std::mem::swap(trailers, &mut self.pooled.exchange.incoming.trailers);
     }
 }

@@ -1,6 +1,6 @@
 //! [`ClientBuilder::tls`]: which servers a client trusts, and which certificate it presents.
 
-use super::ClientBuilder;
+use super::client::ClientBuilder;
 use crate::net::tls::enabled::ClientTls;
 
 impl ClientBuilder {

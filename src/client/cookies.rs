@@ -1,12 +1,21 @@
-//! [`CookieExchange`]: the cookies of one request and its answer (RFC 6265bis §5).
+//! [`CookieStore`]: keeps the cookies that servers set; [`CookieExchange`]: those of one request and its answer (RFC
+//! 6265bis §5).
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::CookieStore;
-use super::pool::Pool;
-use super::redirect::RedirectTaint;
-use crate::message::{Method, Request, Response, Target, is_field_value};
+use crate::message::{Headers, Method, Request, Response, Target, is_field_value};
+
+/// Keeps the cookies that servers set, and returns them with later requests. `jar::Jar`, of the feature `jar`, does so
+/// by the rules of browsers.
+pub trait CookieStore: Send + Sync + 'static {
+    /// Returns the value of the `cookie` field of a request for `target`, which is a URL: octets, since servers set
+    /// cookies that are not UTF-8 (RFC 6265bis §5.8.3). A value that is not valid in a field is not sent.
+    fn cookie_field(&self, target: &Target) -> Option<Vec<u8>>;
+
+    /// Stores the cookies that the answer to a request for `target`, which is a URL, sets in `headers`.
+    fn store(&self, target: &Target, headers: &Headers);
+}
 
 /// The cookies of one request and its answer, if the client keeps any.
 pub(super) struct CookieExchange<'a>(Option<Box<CookieState<'a>>>);
@@ -20,15 +29,21 @@ struct CookieState<'a> {
 }
 
 impl<'a> CookieExchange<'a> {
-    /// Asks the client's store, if there is one, for the cookies of `request`. If the request has a `cookie` field
-    /// itself, or by default, it is sent without them: there is at most one such field (RFC 6265bis §5.8.1). So is a
-    /// TRACE, since whatever it carries is sent back (RFC 9110 §9.3.8).
-    pub(super) fn begin(pool: &Pool, (request, taint): (&'a Request, RedirectTaint)) -> CookieExchange<'a> {
-        let Some(store) = &pool.settings.cookies else { return CookieExchange(None) };
-        let target = pool.origin.absolute(request.target());
-        // The default one does not go where a redirect leads.
-        let is_default = taint == RedirectTaint::SameOrigin && pool.settings.fields.contains("cookie");
-        let has_field = is_default || request.headers.contains("cookie");
+    /// The exchange of a client that keeps no cookies.
+    pub(super) fn none() -> CookieExchange<'a> {
+        CookieExchange(None)
+    }
+
+    /// Reads the cookies of `request` from `store`, by the URL `target`. A request that has such a field itself, or by
+    /// default, is sent without them: there is at most one such field (RFC 6265bis §5.8.1). So is a TRACE, since its
+    /// content is sent back (RFC 9110 §9.3.8).
+    pub(super) fn begin(
+        store: &Arc<dyn CookieStore>,
+        target: Cow<'a, Target>,
+        request: &Request,
+        has_default: bool,
+    ) -> CookieExchange<'a> {
+        let has_field = has_default || request.headers.contains("cookie");
         let goes_without = has_field || request.method() == Method::Trace;
         let cookie = if goes_without { None } else { store.cookie_field(&target) };
         // A store may have loaded its cookies from anywhere, and a line break in one would begin another field.

@@ -1,27 +1,70 @@
-//! How a client gets an answer: a place in the pool, a connection, an exchange, and perhaps all of these again.
+//! [`RequestSender`]: a permit of the pool, a connection, an exchange, and perhaps all of these again.
 
 use std::borrow::Cow;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::connect::connect;
-use super::cookie_exchange::CookieExchange;
+use super::call::{Call, CallExchange};
+use super::cause::{ClientCause, ClientPhase};
+use super::cookies::CookieExchange;
+use super::error::ClientError;
 use super::exchange::{ExchangeSpec, Progress};
-use super::pool::PooledConn;
-use super::pool::{CheckoutMiss, Pool, PoolPermit};
-use super::redirect::{self, RedirectTaint};
-use super::{Call, Client, ClientCause, ClientError, ClientPhase, ClientUpgraded, ResponseReader};
+use super::origin::Origin;
+use super::pool::{CheckoutMiss, ClientPools, Pool, PoolPermit, PooledConn};
+use super::redirect::{self, OutgoingRequest, RedirectTaint, Redirects};
+use super::response_reader::ResponseReader;
+use super::route::Proxy;
+use super::settings::Settings;
+use super::tls_handshake::TlsHandshake;
+use super::upgraded::ClientUpgraded;
 use crate::exchange::Expectation;
 use crate::memory::Reset;
 use crate::message::{
     BodyLength, FieldName, Headers, InvalidRequest, InvalidTarget, Method, Request, Response, Status,
     Timings, members,
 };
-use crate::runtime::{self, Instant, boxed};
+use crate::net::{Conn, DialTimes, Sendable, TokioTimer};
+use crate::runtime::{self, Instant, boxed, timeout_at};
 use crate::wire::OutgoingFraming;
 
-impl Client {
+/// Sends requests over pooled connections: the part of a client that its hosts, balancers and pipelines hold, too.
+#[derive(Clone)]
+pub(super) struct RequestSender {
+    pub(super) pools: Arc<ClientPools>,
+    /// The time limit for a whole exchange.
+    total: Option<Duration>,
+    redirects: Redirects,
+}
+
+impl RequestSender {
+    pub(super) fn new(settings: Settings, total: Option<Duration>, redirects: Redirects) -> RequestSender {
+        RequestSender { pools: Arc::new(ClientPools::new(settings)), total, redirects }
+    }
+
+    /// This sender, with another time limit for whole exchanges.
+    pub(super) fn with_total(&self, total: Option<Duration>) -> RequestSender {
+        RequestSender { total, ..self.clone() }
+    }
+
+    /// This sender, with another policy for redirects.
+    pub(super) fn with_redirects(&self, redirects: Redirects) -> RequestSender {
+        RequestSender { redirects, ..self.clone() }
+    }
+
+    /// The pool of the origin with this key, in this runtime.
+    pub(super) fn pool(&self, key: &str) -> Result<Arc<Pool>, ClientError> {
+        self.pools.pool(key)
+    }
+
+    pub(super) fn each_pool(&self, then: impl FnMut(&Pool)) {
+        self.pools.each(then);
+    }
+
+    pub(super) fn settings(&self) -> &Settings {
+        &self.pools.settings
+    }
+
     /// Sends `request`, follows redirects, and receives the head of the last answer. `pool` is the pool of the first
     /// request's origin, if it is known.
     pub(super) async fn exchange(
@@ -31,9 +74,8 @@ impl Client {
         response: &mut Response,
     ) -> Result<PooledConn, ClientError> {
         let deadline = self.deadline();
-        let answered = self
-            .attempt(pool, (request, RedirectTaint::SameOrigin), ExpectField::Keep, response, deadline)
-            .await;
+        let answered =
+            self.attempt(pool, OutgoingRequest::new(request), ExpectField::Keep, response, deadline).await;
         let mut pooled = answered.map_err(|error| self.describe(error, request, deadline))?;
         if self.redirects.concern(response.status) {
             // The server that redirected has received the request, and perhaps acted on it.
@@ -44,7 +86,7 @@ impl Client {
         Ok(pooled)
     }
 
-    /// As [`Client::exchange`], and receives the body of the answer.
+    /// As [`RequestSender::exchange`], and receives the body of the answer.
     pub(super) async fn exchange_whole(
         &self,
         pool: Option<Arc<Pool>>,
@@ -55,7 +97,7 @@ impl Client {
         pooled.receive_body(response).await.map_err(|error| error.with_url(final_target(request, response)))
     }
 
-    /// As [`Client::exchange`], for a caller that reads the body piece by piece.
+    /// As [`RequestSender::exchange`], for a caller that reads the body piece by piece.
     pub(super) async fn exchange_head(
         &self,
         pool: Option<Arc<Pool>>,
@@ -78,7 +120,7 @@ impl Client {
         let error = error.with_url(request.target().as_str());
         match deadline.is_some_and(|deadline| deadline <= runtime::now()) {
             true => error.with_total_limit(self.total),
-            false => error.with_phase_limit(|phase| self.inner.settings.timeouts.of_phase(phase)),
+            false => error.with_phase_limit(|phase| self.pools.settings.timeouts.of_phase(phase)),
         }
     }
 
@@ -108,7 +150,15 @@ impl Client {
             }
             let deadline = pooled.exchange.spec.deadline;
             pooled.discard().await;
-            let answered = self.attempt(None, (&request, taint), ExpectField::Keep, response, deadline).await;
+            let answered = self
+                .attempt(
+                    None,
+                    OutgoingRequest { request: &request, taint },
+                    ExpectField::Keep,
+                    response,
+                    deadline,
+                )
+                .await;
             pooled = answered.map_err(|error| self.describe(error, &request, deadline))?;
         }
         Err(ClientError::new(ClientPhase::Redirect, ClientCause::TooManyRedirects))
@@ -119,19 +169,42 @@ impl Client {
     async fn attempt(
         &self,
         pool: Option<Arc<Pool>>,
-        (request, taint): (&Request, RedirectTaint),
+        outgoing: OutgoingRequest<'_>,
         expect: ExpectField,
         response: &mut Response,
         deadline: Option<Instant>,
     ) -> Result<PooledConn, ClientError> {
         response.reset();
+        let OutgoingRequest { request, .. } = outgoing;
         if request.body.is_source_taken() {
             return Err(ClientError::new(ClientPhase::Prepare, ClientCause::Spent));
         }
-        let content = request.body.declared_length();
-        check(request.method(), content)?;
-        let pool = self.pool_for(pool, request)?;
-        let framing = match (expect, pool.outgoing_framing(request, content)?) {
+        let length = request.body.declared_length();
+        let (mut pooled, started) = self.start(pool, outgoing, (length, expect), deadline).await?;
+        if let Err(error) = poll_fn(|cx| pooled.poll_answer(cx, Some(request), response)).await {
+            pooled = boxed(|| self.retry(pooled, error, &started, response)).await?;
+        }
+        started.cookies.end(response);
+        if response.status == Status::EXPECTATION_FAILED && started.may_drop_expectation() {
+            return boxed(|| self.resend_without_expectation(pooled, outgoing, response)).await;
+        }
+        *response.timings_mut() = pooled.exchange.progress.timings;
+        Ok(pooled)
+    }
+
+    /// Writes the head of a request, whose body has this length, to a connection.
+    #[inline]
+    async fn start<'r>(
+        &self,
+        pool: Option<Arc<Pool>>,
+        outgoing: OutgoingRequest<'r>,
+        (length, expect): (BodyLength, ExpectField),
+        deadline: Option<Instant>,
+    ) -> Result<(PooledConn, StartedRequest<'r>), ClientError> {
+        let OutgoingRequest { request, .. } = outgoing;
+        check(request.method(), length)?;
+        let pool = pool.map_or_else(|| self.pools.pool_of(request.target()), Ok)?;
+        let framing = match (expect, pool.outgoing_framing(request, length)?) {
             (ExpectField::Keep, framing) => framing,
             (ExpectField::Drop, framing) => framing.without_expectation(),
         };
@@ -139,32 +212,23 @@ impl Client {
             Ok(pooled) => pooled,
             Err(miss) => boxed(|| self.wait_for_conn(miss, deadline)).await?,
         };
-        let cookies = CookieExchange::begin(&pooled.permit.pool, (request, taint));
-        pooled.begin((request, taint), framing, cookies.cookie(), deadline);
+        let cookies = pooled.permit.pool.cookies(outgoing);
+        pooled.begin(outgoing, framing, cookies.cookie(), deadline);
         pooled.exchange.spec.total = self.total;
-        if let Err(error) = poll_fn(|cx| pooled.poll_answer(cx, Some(request), response)).await {
-            let retry = || self.retry(pooled, error, (request, taint), framing, response, cookies.cookie());
-            pooled = boxed(retry).await?;
-        }
-        cookies.end(response);
-        if response.status == Status::EXPECTATION_FAILED && may_drop_expectation(request, framing) {
-            return boxed(|| self.resend_without_expectation(pooled, (request, taint), response)).await;
-        }
-        *response.timings_mut() = pooled.exchange.progress.timings;
-        Ok(pooled)
+        Ok((pooled, StartedRequest { outgoing, framing, cookies }))
     }
 
-    /// Sends a request once more, without the expectation that the server at `pooled` has refused (RFC 9110 §10.1.1). The
-    /// refusal says nothing else about the request.
+    /// Sends a request once more, without the expectation that the server at `pooled` has refused (RFC 9110 §10.1.1).
+    /// The refusal says nothing else about the request.
     async fn resend_without_expectation(
         &self,
         pooled: PooledConn,
-        (request, taint): (&Request, RedirectTaint),
+        outgoing: OutgoingRequest<'_>,
         response: &mut Response,
     ) -> Result<PooledConn, ClientError> {
         let (pool, deadline) = (pooled.permit.pool.clone(), pooled.exchange.spec.deadline);
         pooled.discard().await;
-        let asked = self.attempt(Some(pool), (request, taint), ExpectField::Drop, response, deadline).await;
+        let asked = self.attempt(Some(pool), outgoing, ExpectField::Drop, response, deadline).await;
         asked.map_err(|error| error.sent_before(true))
     }
 
@@ -173,12 +237,11 @@ impl Client {
         &self,
         mut stale: PooledConn,
         error: ClientError,
-        (request, taint): (&Request, RedirectTaint),
-        framing: OutgoingFraming,
+        started: &StartedRequest<'_>,
         response: &mut Response,
-        cookie: Option<&[u8]>,
     ) -> Result<PooledConn, ClientError> {
-        if !stale.may_retry(request, &error) {
+        let StartedRequest { outgoing, framing, cookies } = started;
+        if !stale.may_retry(outgoing.request, &error) {
             return Err(error);
         }
         // Its place is for the new one.
@@ -187,65 +250,53 @@ impl Client {
         let Progress { timings, wants_interim, .. } = stale.exchange.progress;
         let renewed = async {
             let mut pooled = self.open_conn(stale.permit, timings.queue, deadline).await?;
-            pooled.begin((request, taint), framing, cookie, deadline);
+            pooled.begin(*outgoing, *framing, cookies.cookie(), deadline);
             pooled.exchange.spec.total = self.total;
             pooled.exchange.progress.wants_interim = wants_interim;
-            poll_fn(|cx| pooled.poll_answer(cx, Some(request), response)).await?;
+            poll_fn(|cx| pooled.poll_answer(cx, Some(outgoing.request), response)).await?;
             Ok(pooled)
         };
         renewed.await.map_err(|failed: ClientError| failed.sent_before(error.is_sent()))
     }
 
-    /// Sends the head of `request` only. If it has no body, also receives the head of the first answer, so that it can be
-    /// sent once more if its connection turns out to be stale.
-    pub(super) async fn call(&self, pool: Option<Arc<Pool>>, request: &Request) -> Result<Call, ClientError> {
+    /// Sends the head of `request` only. If it has no body, also receives the head of the first answer, so that it can
+    /// be sent once more if its connection turns out to be stale.
+    pub(super) async fn open_call(
+        &self,
+        pool: Option<Arc<Pool>>,
+        request: &Request,
+    ) -> Result<Call, ClientError> {
         let deadline = self.deadline();
-        let opened = self.begin_call(pool, request, deadline).await;
+        let opened = self.attempt_call(pool, request, deadline).await;
         opened.map_err(|error| self.describe(error, request, deadline))
     }
 
-    async fn begin_call(
+    async fn attempt_call(
         &self,
         pool: Option<Arc<Pool>>,
         request: &Request,
         deadline: Option<Instant>,
     ) -> Result<Call, ClientError> {
-        let content = streamed_length(request);
-        check(request.method(), content)?;
-        let is_whole = matches!(content, BodyLength::NoContent | BodyLength::Known(0))
+        let length = written_length(request);
+        let is_whole = matches!(length, BodyLength::NoContent | BodyLength::Known(0))
             && request.body.is_empty()
             && request.trailers.is_empty();
-        let pool = self.pool_for(pool, request)?;
-        let framing = pool.outgoing_framing(request, content)?;
-        let mut pooled = match PooledConn::checkout(pool, runtime::now()) {
-            Ok(pooled) => pooled,
-            Err(miss) => boxed(|| self.wait_for_conn(miss, deadline)).await?,
-        };
-        let cookies = CookieExchange::begin(&pooled.permit.pool, (request, RedirectTaint::SameOrigin));
-        pooled.begin((request, RedirectTaint::SameOrigin), framing, cookies.cookie(), deadline);
-        pooled.exchange.spec.total = self.total;
+        let (outgoing, framed) = (OutgoingRequest::new(request), (length, ExpectField::Keep));
+        let (mut pooled, started) = self.start(pool, outgoing, framed, deadline).await?;
         pooled.note_target(request.target().as_str());
         let mut early = pooled.exchange.early.take().unwrap_or_default();
-        if !is_whole {
+        let mut trailers = Headers::new();
+        if is_whole {
+            pooled.exchange.progress.wants_interim = true;
+            if let Err(error) = poll_fn(|cx| pooled.poll_answer(cx, Some(request), &mut early)).await {
+                pooled = boxed(|| self.retry(pooled, error, &started, &mut early)).await?;
+                pooled.note_target(request.target().as_str());
+            }
+        } else {
             poll_fn(|cx| pooled.poll_flush(cx)).await?;
-            return Ok(Call::new(pooled, early, request.trailers.clone(), cookies.into_owned()));
+            trailers.clone_from(&request.trailers);
         }
-        pooled.exchange.progress.wants_interim = true;
-        if let Err(error) = poll_fn(|cx| pooled.poll_answer(cx, Some(request), &mut early)).await {
-            let retry = || {
-                self.retry(
-                    pooled,
-                    error,
-                    (request, RedirectTaint::SameOrigin),
-                    framing,
-                    &mut early,
-                    cookies.cookie(),
-                )
-            };
-            pooled = boxed(retry).await?;
-            pooled.note_target(request.target().as_str());
-        }
-        Ok(Call::new(pooled, early, Headers::new(), cookies.into_owned()))
+        Ok(Call::new(CallExchange::new(pooled, early, trailers, started.cookies.into_owned())))
     }
 
     /// Sends `request`, which asks for an upgrade. An answer that refuses it is received whole, since it says why.
@@ -256,9 +307,8 @@ impl Client {
         response: &mut Response,
     ) -> Result<ClientUpgraded, ClientError> {
         let deadline = self.deadline();
-        let answered = self
-            .attempt(pool, (request, RedirectTaint::SameOrigin), ExpectField::Keep, response, deadline)
-            .await;
+        let answered =
+            self.attempt(pool, OutgoingRequest::new(request), ExpectField::Keep, response, deadline).await;
         let mut pooled = answered.map_err(|error| self.describe(error, request, deadline))?;
         if response.status == Status::SWITCHING_PROTOCOLS
             && is_requested_upgrade(&response.headers, &request.headers)
@@ -278,11 +328,6 @@ impl Client {
             response.body.clear();
         }
         Err(refused)
-    }
-
-    /// The pool of the request's origin: the known one, or else one that is looked up.
-    fn pool_for(&self, known: Option<Arc<Pool>>, request: &Request) -> Result<Arc<Pool>, ClientError> {
-        known.map_or_else(|| self.pool_of(request.target()), Ok)
     }
 
     /// A connection over a new connection, or over one that became idle while waiting for a place.
@@ -319,7 +364,7 @@ impl Client {
         deadline: Option<Instant>,
     ) -> Result<PooledConn, ClientError> {
         let mut timings = Timings { queue, ..Timings::default() };
-        let settings = &self.inner.settings;
+        let settings = &self.pools.settings;
         let Pool { origin, proxy, .. } = &*permit.pool;
         let was_here = permit.pool.is_here();
         let conn = connect(settings, origin, proxy.as_ref(), deadline, &mut timings).await?;
@@ -349,12 +394,22 @@ enum ExpectField {
     Drop,
 }
 
-/// Whether a request that was announced so, and refused with 417, may be sent without its expectation. A body that is a
-/// stream has not been touched if the server has answered instead of 100.
-fn may_drop_expectation(request: &Request, framing: OutgoingFraming) -> bool {
-    framing.expects()
-        && Expectation::from_headers(&request.headers) == Ok(Expectation::Continue)
-        && !request.body.is_source_taken()
+/// A request whose head has been written to a connection.
+struct StartedRequest<'r> {
+    outgoing: OutgoingRequest<'r>,
+    framing: OutgoingFraming,
+    cookies: CookieExchange<'r>,
+}
+
+impl StartedRequest<'_> {
+    /// Whether the request, if it was refused with 417, may be sent without its expectation. A body that is a stream
+    /// has not been touched if the server has answered instead of 100.
+    fn may_drop_expectation(&self) -> bool {
+        let Request { headers, body, .. } = self.outgoing.request;
+        self.framing.expects()
+            && Expectation::from_headers(headers) == Ok(Expectation::Continue)
+            && !body.is_source_taken()
+    }
 }
 
 /// Checks that a request with this method and content may be sent.
@@ -380,7 +435,7 @@ fn is_requested_upgrade(answer: &Headers, request: &Headers) -> bool {
 }
 
 /// The length of the body that will be written after the head.
-fn streamed_length(request: &Request) -> BodyLength {
+fn written_length(request: &Request) -> BodyLength {
     match request.headers.content_length() {
         Some(length) => BodyLength::Known(length),
         None if request.method().suggests_content() || request.headers.contains("transfer-encoding") => {
@@ -388,4 +443,56 @@ fn streamed_length(request: &Request) -> BodyLength {
         }
         None => BodyLength::NoContent,
     }
+}
+
+/// Opens a connection to `origin` before `deadline`, through `proxy` if there is one, and notes how long that took.
+///
+/// # Errors
+///
+/// Says which phase failed.
+async fn connect(
+    settings: &Settings,
+    origin: &Origin,
+    proxy: Option<&Proxy>,
+    deadline: Option<Instant>,
+    timings: &mut Timings,
+) -> Result<Box<Conn<Sendable>>, ClientError> {
+    let opened = open(settings, origin, proxy, deadline, timings).await;
+    let subject = || proxy.map_or_else(|| origin.host_and_port(), |proxy| proxy.subject(origin));
+    opened.map_err(|error| error.with_subject(subject()))
+}
+
+async fn open(
+    settings: &Settings,
+    origin: &Origin,
+    proxy: Option<&Proxy>,
+    deadline: Option<Instant>,
+    timings: &mut Timings,
+) -> Result<Box<Conn<Sendable>>, ClientError> {
+    let left =
+        || deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(runtime::now()));
+    let timeouts = &settings.timeouts;
+    let handshake = TlsHandshake::for_scheme(origin.scheme, origin.host(), ClientPhase::Tls)?;
+    let limits = DialTimes { resolve: timeouts.resolve.min(left()), connect: timeouts.connect.min(left()) };
+    let opening = async {
+        match proxy {
+            None => {
+                let opened = settings.dial.connect(origin.host(), origin.port, limits).await;
+                opened.map_err(|error| ClientError::dialing(error, origin.host(), &origin.host_and_port()))
+            }
+            Some(proxy) => proxy.open(&settings.dial, &settings.tls, origin, limits, &settings.bounds).await,
+        }
+    };
+    // The remaining time limits all steps together, and each one could use it up alone.
+    let (mut transport, times) = match deadline {
+        Some(deadline) => timeout_at(deadline, opening)
+            .await
+            .unwrap_or_else(|_| Err(ClientError::new(ClientPhase::Connect, ClientCause::TimedOut)))?,
+        None => opening.await?,
+    };
+    (timings.resolve, timings.connect) = (times.resolve, times.connect);
+    if let Some(handshake) = handshake {
+        (transport, timings.tls) = handshake.run(&settings.tls, transport, timeouts.tls.min(left())).await?;
+    }
+    Ok(Box::new(Conn::new(transport, TokioTimer::new())))
 }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::client::cause::ClientPhase;
-use crate::client::cookie_store::CookieStore;
-use crate::client::route::Proxies;
+use super::cause::ClientPhase;
+use super::cookies::CookieStore;
+use super::route::Proxies;
 use crate::exchange::{Bounds, Timeouts};
 use crate::message::Headers;
 use crate::net::{HostConnector, TlsConnector};
@@ -13,35 +13,35 @@ use crate::runtime::{Instant, later};
 
 /// What is set when a client is built.
 #[derive(Clone)]
-pub(in crate::client) struct Settings {
-    pub(in crate::client) timeouts: ClientTimeouts,
+pub(super) struct Settings {
+    pub(super) timeouts: ClientTimeouts,
     /// The limits, and the timeouts as an exchange takes them.
-    pub(in crate::client) bounds: Bounds,
+    pub(super) bounds: Bounds,
     /// The same for a body that the caller reads in pieces, however slowly it comes.
-    pub(in crate::client) bounds_in_pieces: Bounds,
-    pub(in crate::client) pool: PoolBounds,
-    pub(in crate::client) dial: HostConnector,
-    pub(in crate::client) proxies: Proxies,
-    pub(in crate::client) tls: TlsConnector,
+    pub(super) bounds_in_pieces: Bounds,
+    pub(super) pool: PoolBounds,
+    pub(super) dial: HostConnector,
+    pub(super) proxies: Proxies,
+    pub(super) tls: TlsConnector,
     /// Default fields of requests.
-    pub(in crate::client) fields: Headers,
-    pub(in crate::client) cookies: Option<Arc<dyn CookieStore>>,
+    pub(super) fields: Headers,
+    pub(super) cookies: Option<Arc<dyn CookieStore>>,
     /// How many bytes coded content may decode to, if it is decoded.
-    pub(in crate::client) decode_max: Option<usize>,
+    pub(super) decode_max: Option<usize>,
 }
 
 /// What a pool may hold, and for how long.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::client) struct PoolBounds {
-    pub(in crate::client) connections_max: usize,
-    pub(in crate::client) idle: Duration,
-    pub(in crate::client) age: Option<Duration>,
+pub(super) struct PoolBounds {
+    pub(super) connections_max: usize,
+    pub(super) idle: Duration,
+    pub(super) age: Option<Duration>,
 }
 
 impl Settings {
     /// Until when a request waits for its turn, if it began to wait at `since`, and its whole exchange must be over by
     /// `deadline`.
-    pub(in crate::client) fn queue_until(&self, since: Instant, deadline: Option<Instant>) -> Instant {
+    pub(super) fn queue_until(&self, since: Instant, deadline: Option<Instant>) -> Instant {
         let until = later(since, self.timeouts.queue);
         deadline.map_or(until, |deadline| deadline.min(until))
     }
@@ -49,8 +49,8 @@ impl Settings {
 
 /// The time limits of an exchange, by phase. `Duration::MAX` is no limit.
 ///
-/// A phase is the time that the others take: a caller who comes back late finds what has arrived meanwhile, and how long
-/// the caller was away counts only against the limit for the whole exchange,
+/// A phase is the time that the others take: a caller who comes back late finds what has arrived meanwhile, and how
+/// long the caller was away counts only against the limit for the whole exchange,
 /// [`ClientBuilder::timeout`](crate::ClientBuilder::timeout).
 ///
 /// # Examples
@@ -100,14 +100,14 @@ pub struct ClientTimeouts {
     /// All bytes after the head count, even those in its packet, and the time in which the client waits for more. Bytes
     /// that complete the body are never refused, so a late body that comes whole is good.
     ///
-    /// A body that is read in pieces ([`Client::open_response`](crate::Client::open_response), [`Client::open`](crate::Client::open))
-    /// has no minimal rate, because streams of events are slow by nature.
+    /// A body that is read in pieces ([`Client::open_response`](crate::Client::open_response),
+    /// [`Client::open`](crate::Client::open)) has no minimal rate, because streams of events are slow by nature.
     pub receive_rate_min: u64,
 }
 
 impl ClientTimeouts {
     /// How long a phase may take.
-    pub(in crate::client) fn of_phase(&self, phase: ClientPhase) -> Option<Duration> {
+    pub(super) fn of_phase(&self, phase: ClientPhase) -> Option<Duration> {
         match phase {
             ClientPhase::Queue => Some(self.queue),
             ClientPhase::Resolve => Some(self.resolve),

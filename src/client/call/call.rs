@@ -1,0 +1,193 @@
+//! [`Call`]: a request whose body is written piece by piece; and its two halves, one to write it and one to read the
+//! answer.
+
+use std::fmt;
+use std::future::{Ready, poll_fn, ready};
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::AsyncWrite;
+
+use super::call_exchange::CallExchange;
+use super::halves::{CallReader, CallWriter, Half};
+use crate::client::error::ClientError;
+use crate::client::outcome_recorder::OutcomeRecorder;
+use crate::client::response_reader::ResponseReader;
+use crate::message::{Headers, Response};
+
+/// A request whose head has been sent, and whose body is written piece by piece.
+///
+/// Made by [`Client::open`](crate::Client::open). Dropping it closes the connection.
+///
+/// # Examples
+///
+/// ```
+/// # use corehttp::{Context, Server, MemoryListener};
+/// use corehttp::{Client, Request, Response};
+///
+/// # let listener = MemoryListener::new();
+/// # let client = Client::builder().memory(listener.connector()).build();
+/// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| {
+/// #     let body = std::mem::take(&mut ctx.request.body);
+/// #     ctx.response.body = body;
+/// # })?;
+/// # corehttp::block_on(async {
+/// let mut call = client.open(&Request::post("http://example.com/upload")?).await?;
+/// call.write_all(b"piece by ").await?;
+/// call.write_all(b"piece").await?;
+/// let mut response = Response::new();
+/// let mut answer = call.finish(&mut response).await?;
+/// assert_eq!(answer.chunk().await?, Some(&b"piece by piece"[..]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })??;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Call(CallExchange);
+
+impl Call {
+    pub(in crate::client) fn new(exchange: CallExchange) -> Call {
+        Call(exchange)
+    }
+
+    /// This call, of which a balancer records how it goes.
+    pub(in crate::client) fn recorded_by(mut self, recorder: OutcomeRecorder) -> Call {
+        self.0.set_recorder(recorder);
+        self
+    }
+
+    /// The exchange, for a gateway, which polls it.
+    pub(crate) fn into_exchange(self) -> CallExchange {
+        self.0
+    }
+
+    /// Writes all of `data`. Some of it may be buffered until [`Call::flush`]. If the future is dropped, it is unknown
+    /// how much was written.
+    ///
+    /// Once the server reads no more, what is written is dropped. That is when the server has refused the request, when
+    /// it has answered and closes, or when its complete answer is here and a write made no progress for
+    /// [`ClientTimeouts::send`](crate::ClientTimeouts::send).
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is more data than the `content-length` that was set, or if the connection fails before any
+    /// answer. Once a write has failed, all others fail, too, and the body cannot be ended: otherwise the server would
+    /// not notice that something is missing.
+    pub async fn write_all(&mut self, data: &[u8]) -> Result<(), ClientError> {
+        let mut written = 0;
+        while written < data.len() {
+            written += poll_fn(|cx| self.0.poll_data(cx, &data[written..])).await?;
+        }
+        Ok(())
+    }
+
+    /// Sends what has been written so far.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the connection does.
+    pub async fn flush(&mut self) -> Result<(), ClientError> {
+        poll_fn(|cx| self.0.poll_sent(cx)).await
+    }
+
+    /// Returns whether the server still reads the body. Once it does not, what is written is dropped, so there is no
+    /// need to produce any more.
+    pub fn is_wanted(&self) -> bool {
+        self.0.is_wanted()
+    }
+
+    /// Ends the body, with the trailers of the request if there were any, and receives the head of the answer into
+    /// `response`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there was less data than the `content-length` that was set, if a write has failed, or if no answer
+    /// arrives.
+    pub async fn finish(mut self, response: &mut Response) -> Result<ResponseReader, ClientError> {
+        let trailers = self.0.take_trailers();
+        self.0.finish(&trailers, response).await
+    }
+
+    /// Ends the body as [`Call::finish`] does, with these trailer fields (RFC 9110 §6.5) instead of the request's. A
+    /// body with a `content-length` is sent without them.
+    ///
+    /// # Errors
+    ///
+    /// As [`Call::finish`].
+    pub async fn finish_with(
+        self,
+        trailers: &Headers,
+        response: &mut Response,
+    ) -> Result<ResponseReader, ClientError> {
+        self.0.finish(trailers, response).await
+    }
+
+    /// Splits the call into two halves, so that the answer can be read while the body is written.
+    ///
+    /// Otherwise, with a server that answers while it reads, each side could wait for the other to read. The halves may
+    /// be used by one task or by two.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use corehttp::{Context, Server, MemoryListener};
+    /// use corehttp::{Client, Request, Response};
+    ///
+    /// # let listener = MemoryListener::new();
+    /// # let client = Client::builder().memory(listener.connector()).build();
+    /// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| {
+    /// #     let body = std::mem::take(&mut ctx.request.body);
+    /// #     ctx.response.body = body;
+    /// # })?;
+    /// # corehttp::block_on(async {
+    /// let (mut writer, mut reader) = client.open(&Request::post("http://example.com/")?).await?.split();
+    /// let write = async {
+    ///     writer.write_all(b"there and back").await?;
+    ///     writer.finish().await
+    /// };
+    /// let mut response = Response::new();
+    /// let (written, head) = tokio::join!(write, reader.head(&mut response));
+    /// (written?, head?);
+    /// assert_eq!(reader.chunk().await?, Some(&b"there and back"[..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })??;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn split(self) -> (CallWriter, CallReader) {
+        let (writer, reader) = Half::pair(self.0);
+        (CallWriter::new(writer), CallReader::new(reader))
+    }
+}
+
+/// A call that is open already can be passed where one that is still being opened is awaited, as by
+/// [`Context::forward`](crate::Context::forward).
+impl IntoFuture for Call {
+    type Output = Result<Call, ClientError>;
+    type IntoFuture = Ready<Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        ready(Ok(self))
+    }
+}
+
+impl AsyncWrite for Call {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        self.0.poll_data(cx, data).map_err(io::Error::from)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.0.poll_sent(cx).map_err(io::Error::from)
+    }
+
+    /// Ends the body, with the trailers of the request if there were any, and sends all of it. [`Call::finish`] still
+    /// receives the answer.
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.0.poll_finish(cx).map_err(io::Error::from)
+    }
+}
+
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,400 @@
+//! [`CallWriter`] and [`CallReader`]: the halves of a call, one to write the request and one to read the answer.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker, ready};
+use std::{fmt, io};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::call_exchange::CallExchange;
+use crate::client::error::ClientError;
+use crate::memory::{Reset, lock};
+use crate::message::{Headers, Response, Status};
+
+/// Writes the body of a request while a [`CallReader`](super::CallReader) reads its answer.
+///
+/// Made by [`Call::split`](super::Call::split). If it fails, or is dropped before [`CallWriter::finish`], the server
+/// still has [`ClientTimeouts::wait`](crate::ClientTimeouts::wait) to answer, and the connection is closed once both
+/// halves are dropped.
+pub struct CallWriter {
+    half: Half,
+}
+
+impl CallWriter {
+    pub(super) fn new(half: Half) -> CallWriter {
+        CallWriter { half }
+    }
+
+    /// Writes some bytes from the front of `data`, and returns how many. Nothing is lost if the future is dropped.
+    ///
+    /// Once the server reads no more, because it has refused the request, or has answered and closes, what is written
+    /// is dropped.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is more data than the `content-length` that was set, or if the connection fails before any
+    /// answer. Once a write has failed, all others fail, too, and the body cannot be ended: otherwise the server would
+    /// not notice that something is missing.
+    pub async fn write(&mut self, data: &[u8]) -> Result<usize, ClientError> {
+        poll_fn(|cx| self.poll_data(cx, data)).await
+    }
+
+    /// Writes all of `data`. If the future is dropped, it is unknown how much was written.
+    ///
+    /// # Errors
+    ///
+    /// As [`CallWriter::write`].
+    pub async fn write_all(&mut self, data: &[u8]) -> Result<(), ClientError> {
+        let mut rest = data;
+        while !rest.is_empty() {
+            let count = self.write(rest).await?;
+            rest = &rest[count..];
+        }
+        Ok(())
+    }
+
+    /// Sends what has been written so far.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the connection does.
+    pub async fn flush(&mut self) -> Result<(), ClientError> {
+        poll_fn(|cx| self.poll_sent(cx)).await
+    }
+
+    /// Ends the body, with the trailers of the request if there were any, and sends all of it. If the future is
+    /// dropped, the next call continues.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there was less data than the `content-length` that was set, if a write has failed, or if the connection
+    /// fails.
+    pub async fn finish(&mut self) -> Result<(), ClientError> {
+        poll_fn(|cx| self.poll_finish(cx)).await
+    }
+
+    /// Ends the body as [`CallWriter::finish`] does, with these trailer fields (RFC 9110 §6.5) instead of the
+    /// request's. Only the first call counts. A body with a `content-length` is sent without them.
+    ///
+    /// # Errors
+    ///
+    /// As [`CallWriter::finish`].
+    pub async fn finish_with(&mut self, trailers: &Headers) -> Result<(), ClientError> {
+        poll_fn(|cx| self.poll_ended(cx, |call, cx| call.poll_end(cx, trailers))).await
+    }
+
+    /// Returns whether the server still reads the body. Once it does not, what is written is dropped, so there is no
+    /// need to produce any more.
+    pub fn is_wanted(&self) -> bool {
+        self.half.with_call(|call| call.is_wanted())
+    }
+
+    fn poll_data(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<Result<usize, ClientError>> {
+        self.half.poll(cx, |call, cx| call.poll_data(cx, data))
+    }
+
+    fn poll_sent(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientError>> {
+        self.half.poll(cx, CallExchange::poll_sent)
+    }
+
+    fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientError>> {
+        self.poll_ended(cx, CallExchange::poll_finish)
+    }
+
+    fn poll_ended(
+        &mut self,
+        cx: &mut Context<'_>,
+        poll: impl FnOnce(&mut CallExchange, &mut Context<'_>) -> Poll<Result<(), ClientError>>,
+    ) -> Poll<Result<(), ClientError>> {
+        let ended = ready!(self.half.poll(cx, poll));
+        // The time limit of the reader that waits for the answer begins now.
+        self.half.wake_halves();
+        Poll::Ready(ended)
+    }
+}
+
+impl Drop for CallWriter {
+    /// Tells a reader that waits for the answer that the end of the request will not come.
+    fn drop(&mut self) {
+        self.half.with_call(CallExchange::fail_upload);
+        self.half.wake_halves();
+    }
+}
+
+impl AsyncWrite for CallWriter {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_data(cx, data).map_err(io::Error::from)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_sent(cx).map_err(io::Error::from)
+    }
+
+    /// Ends the body, as [`CallWriter::finish`].
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_finish(cx).map_err(io::Error::from)
+    }
+}
+
+impl fmt::Debug for CallWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CallWriter").finish_non_exhaustive()
+    }
+}
+
+/// Reads the answer to a request while a [`CallWriter`](super::CallWriter) writes its body.
+///
+/// Made by [`Call::split`](super::Call::split). If you read the answer slowly, the server has to wait. Dropping the
+/// reader before the end of the answer closes the connection: the writer then fails if the answer has not begun, and is
+/// otherwise no longer [wanted](super::CallWriter::is_wanted). The connection is free for other requests once both
+/// halves have reached their end and are dropped.
+pub struct CallReader {
+    half: Half,
+    /// The piece that was read last. It is a copy, since the other half uses the connection too.
+    piece: Vec<u8>,
+    /// The interim answer that was taken last.
+    interim: Response,
+    trailers: Headers,
+}
+
+impl CallReader {
+    pub(super) fn new(half: Half) -> CallReader {
+        CallReader { half, piece: Vec::new(), interim: Response::new(), trailers: Headers::new() }
+    }
+
+    /// Receives the next interim answer, such as 103 with `link` fields (RFC 9110 §15.2, RFC 8297); `None` once the
+    /// final answer is here, which [`CallReader::head`] receives. If the future is dropped, the next call continues.
+    ///
+    /// From the first call on, each interim answer waits to be taken, and everything behind it waits, too: the writer
+    /// learns only afterwards that the server reads no more. Interim answers before the first call are dropped, unless
+    /// the request has no body to write. There may be at most 16.
+    ///
+    /// # Errors
+    ///
+    /// As [`CallReader::head`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use corehttp::{Context, Headers, Server, Status, MemoryListener};
+    /// use corehttp::{Client, Request, Response};
+    ///
+    /// # let listener = MemoryListener::new();
+    /// # let client = Client::builder().memory(listener.connector()).build();
+    /// # let server = Server::bind(listener).cores(1).start(async |ctx: &mut Context| {
+    /// #     let mut fields = Headers::new();
+    /// #     fields.set("link", "</style.css>; rel=preload")?;
+    /// #     ctx.informational(Status::EARLY_HINTS, &fields).await?;
+    /// #     Ok(ctx.response.set_text("Hello"))
+    /// # })?;
+    /// # corehttp::block_on(async {
+    /// # let mut hints = Vec::new();
+    /// let (_, mut reader) = client.open(&Request::get("http://example.com/")?).await?.split();
+    /// while let Some((status, fields)) = reader.informational().await? {
+    ///     println!("{status}: {:?}", fields.text("link"));
+    /// #   hints.push((status, fields.text("link").unwrap().to_owned()));
+    /// }
+    /// # assert_eq!(hints, [(Status::EARLY_HINTS, "</style.css>; rel=preload".to_owned())]);
+    /// let mut response = Response::new();
+    /// reader.head(&mut response).await?;
+    /// assert_eq!(reader.chunk().await?, Some(&b"Hello"[..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })??;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("early_hints", "interim", "on_informational"))]
+    pub async fn informational(&mut self) -> Result<Option<(Status, &Headers)>, ClientError> {
+        let CallReader { half, interim, .. } = self;
+        let has_come = poll_fn(|cx| {
+            half.poll(cx, |call, cx| {
+                let has_come = ready!(call.poll_interim(cx))?;
+                if has_come {
+                    std::mem::swap(interim, call.early());
+                }
+                Poll::Ready(Ok(has_come))
+            })
+        })
+        .await?;
+        if has_come {
+            // The writer may have waited for it to be taken.
+            half.wake_halves();
+        }
+        Ok(has_come.then_some((interim.status, &interim.headers)))
+    }
+
+    /// Receives the head of the final answer into `response`, and drops the interim answers before it. If the future is
+    /// dropped, the next call continues. The head is returned only once: a further call empties `response`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no answer arrives.
+    pub async fn head(&mut self, response: &mut Response) -> Result<(), ClientError> {
+        if self.half.with_call(|call| call.drop_interim()) {
+            self.half.wake_halves();
+        }
+        response.reset();
+        poll_fn(|cx| self.half.poll(cx, |call, cx| call.poll_head(cx, response))).await
+    }
+
+    /// Returns the next piece of the body, of whatever size it arrived in; `None` at the end. Call it after
+    /// [`CallReader::head`].
+    ///
+    /// # Errors
+    ///
+    /// Fails if the body is cut short, malformed or too slow. The end of the body is then never reached.
+    pub async fn chunk(&mut self) -> Result<Option<&[u8]>, ClientError> {
+        let CallReader { half, piece, trailers, .. } = self;
+        piece.clear();
+        let wait = PauseOnDrop(half);
+        poll_fn(|cx| poll_chunk(wait.0, cx, trailers, |call| piece.extend_from_slice(call.chunk()))).await?;
+        drop(wait);
+        Ok(Some(&**piece).filter(|piece| !piece.is_empty()))
+    }
+
+    /// Returns the trailer fields, once the body has been read to its end (RFC 9110 §6.5).
+    pub fn trailers(&self) -> &Headers {
+        &self.trailers
+    }
+}
+
+/// Receives the next piece of the body, and calls `take` to take it; at the end, the trailers.
+fn poll_chunk(
+    half: &Half,
+    cx: &mut Context<'_>,
+    trailers: &mut Headers,
+    take: impl FnOnce(&mut CallExchange),
+) -> Poll<Result<(), ClientError>> {
+    half.poll(cx, |call, cx| {
+        match ready!(call.poll_chunk(cx))? {
+            0 if trailers.is_empty() => call.swap_received_trailers(trailers),
+            0 => {}
+            _ => take(call),
+        }
+        Poll::Ready(Ok(()))
+    })
+}
+
+/// A wait for the next piece. While the caller waits for none, the time does not count against the server.
+struct PauseOnDrop<'a>(&'a Half);
+
+impl Drop for PauseOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.with_call(|call| call.pause());
+    }
+}
+
+impl Drop for CallReader {
+    /// Ends the exchange, unless all of the answer has come. A writer that waits learns of it.
+    fn drop(&mut self) {
+        if self.half.with_call(CallExchange::abort_unless_read) {
+            self.half.wake_halves();
+        }
+    }
+}
+
+impl AsyncRead for CallReader {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let CallReader { half, trailers, .. } = &mut *self;
+        poll_chunk(half, cx, trailers, |call| call.read_chunk(out)).map_err(io::Error::from)
+    }
+}
+
+impl fmt::Debug for CallReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CallReader").field("trailers", &self.trailers).finish_non_exhaustive()
+    }
+}
+
+/// The access that one half of a call has to it.
+pub(super) struct Half {
+    side: Side,
+    shared: Arc<Mutex<SharedCall>>,
+    wakers: Arc<HalfWakers>,
+}
+
+impl Half {
+    /// The halves of the writer and of the reader.
+    pub(super) fn pair(call: CallExchange) -> (Half, Half) {
+        let shared = Arc::new(Mutex::new(SharedCall(Some(call))));
+        let wakers = Arc::<HalfWakers>::default();
+        let half = |side| Half { side, shared: shared.clone(), wakers: wakers.clone() };
+        (half(Side::Writer), half(Side::Reader))
+    }
+
+    /// Polls the call for one half. Both owners are woken by whatever happens to the connection, and by each of its
+    /// time limits: it has one timer, and the half that polls last cannot know what the other one waits for.
+    pub(super) fn poll<T>(
+        &self,
+        cx: &mut Context<'_>,
+        poll: impl FnOnce(&mut CallExchange, &mut Context<'_>) -> Poll<Result<T, ClientError>>,
+    ) -> Poll<Result<T, ClientError>> {
+        // Not dropped under a lock either: it may be the last that holds its task, and with it the other half.
+        let _replaced = self.wakers.register(self.side, cx.waker());
+        let polled =
+            self.with_call(|call| poll(call, &mut Context::from_waker(&Waker::from(self.wakers.clone()))));
+        if let Poll::Ready(Err(_)) = polled {
+            // Nothing else tells the other half what that means for it.
+            self.wake_halves();
+        }
+        polled
+    }
+
+    /// Calls `then` with the call.
+    pub(super) fn with_call<T>(&self, then: impl FnOnce(&mut CallExchange) -> T) -> T {
+        then(lock(&self.shared).0.as_mut().expect("it is taken when this is dropped"))
+    }
+
+    /// Wakes the owners of both halves.
+    pub(super) fn wake_halves(&self) {
+        self.wakers.wake_by_ref();
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Side {
+    Writer,
+    Reader,
+}
+
+/// The tasks that await the halves, or last did.
+#[derive(Default)]
+struct HalfWakers(Mutex<[Option<Waker>; 2]>);
+
+impl HalfWakers {
+    /// Notes who awaits a half now. Returns the waker of the task that did before, if it is another one.
+    fn register(&self, side: Side, waker: &Waker) -> Option<Waker> {
+        match &mut lock(&self.0)[side as usize] {
+            Some(known) if known.will_wake(waker) => None,
+            owner => owner.replace(waker.clone()),
+        }
+    }
+}
+
+impl Wake for HalfWakers {
+    fn wake(self: Arc<HalfWakers>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<HalfWakers>) {
+        // Not woken under the lock, since a waker may do anything.
+        let wakers = lock(&self.0).clone();
+        wakers.into_iter().flatten().for_each(Waker::wake);
+    }
+}
+
+/// What the halves share: a call, until this is dropped.
+struct SharedCall(Option<CallExchange>);
+
+impl Drop for SharedCall {
+    fn drop(&mut self) {
+        if let Some(call) = self.0.take() {
+            call.release();
+        }
+    }
+}

@@ -1,0 +1,582 @@
+//! [`Client`]: sends requests to servers; [`ClientBuilder`] configures it.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+
+use super::balance::BalancerBuilder;
+use super::call::Call;
+use super::cookies::CookieStore;
+use super::error::ClientError;
+use super::host::Host;
+use super::pipeline::PipelineBuilder;
+use super::pool::Pool;
+use super::redirect::Redirects;
+use super::request_sender::RequestSender;
+use super::response_reader::ResponseReader;
+use super::route::Proxies;
+use super::settings::{ClientTimeouts, PoolBounds, Settings};
+use super::upgraded::ClientUpgraded;
+use crate::coding::ACCEPTED;
+use crate::exchange::Bounds;
+use crate::message::{
+    FieldName, FieldValue, Headers, InvalidField, InvalidRequest, Method, Request, Response,
+};
+use crate::net::{
+    Dialer, DnsCache, HostConnector, Keepalive, MemoryConnector, Network, Resolver, SystemResolver,
+    TlsConnector,
+};
+use crate::wire::{Limits, encode};
+
+/// Sends requests to servers, and keeps connections to them open for further requests.
+///
+/// Make one client and keep it; clones share its connections. It can be used on any thread, and in any tokio runtime
+/// with timers enabled, and with I/O enabled unless it uses no sockets. A connection is reused only in the runtime that
+/// opened it.
+///
+/// An answer is not an error, whatever its status. `Err(response.status)?` turns it into one, because a
+/// [`Status`](crate::Status) is an error, too.
+///
+/// All futures and bodies that it returns can be dropped at any time. That cancels the exchange, closes its connection,
+/// and gives its place to the next waiting request.
+///
+/// # Examples
+///
+/// ```
+/// # use corehttp::{Context, Server, MemoryListener};
+/// use corehttp::{Client, Request, Response, Status};
+///
+/// # let listener = MemoryListener::new();
+/// # let connector = listener.connector();
+/// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| ctx.response.set_text("Hello"))?;
+/// # corehttp::block_on(async {
+/// let client = Client::new();
+/// # let client = Client::builder().memory(connector).build();
+/// let response = client.get("http://example.com/").await?;
+/// assert_eq!(response.status, Status::OK);
+/// println!("{}", response.body.text()?);
+///
+/// // This loop allocates nothing: request and response are reused.
+/// let request = Request::get("http://example.com/items?page=2")?;
+/// let mut response = Response::new();
+/// for _ in 0..1000 {
+///     client.send(&request, &mut response).await?;
+/// }
+/// assert_eq!(response.body.bytes(), b"Hello");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })??;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[doc(alias = "error_for_status")]
+#[derive(Clone)]
+pub struct Client {
+    pub(super) sender: RequestSender,
+}
+
+impl Client {
+    /// Creates a client with the defaults of [`ClientBuilder`].
+    pub fn new() -> Client {
+        Client::builder().build()
+    }
+
+    /// Returns a builder, for settings other than the defaults.
+    pub fn builder() -> ClientBuilder {
+        ClientBuilder::default()
+    }
+
+    /// Returns this client with another time limit for whole exchanges, including redirects and the body; connections
+    /// are shared. Default: none, so only the limits of the phases apply. See [`ClientBuilder::timeout`].
+    ///
+    /// For a single request: `client.timeout(limit).send(..)`.
+    #[must_use]
+    pub fn timeout(&self, total: impl Into<Option<Duration>>) -> Client {
+        Client { sender: self.sender.with_total(total.into()) }
+    }
+
+    /// Returns this client with another policy for redirects; connections are shared.
+    #[must_use]
+    pub fn redirects(&self, redirects: Redirects) -> Client {
+        Client { sender: self.sender.with_redirects(redirects) }
+    }
+
+    /// Sends a GET request (RFC 9110 §9.3.1), and receives the answer. To send fields as well, use [`Client::send`].
+    ///
+    /// # Errors
+    ///
+    /// Fails if the URL is malformed, or if no answer arrives: see [`ClientError`]. A status of 4xx or 5xx is not an
+    /// error. To treat it as one, return it: `Err(response.status)?`.
+    pub async fn get(&self, url: &str) -> Result<Response, ClientError> {
+        self.request(Method::Get, url, None).await
+    }
+
+    /// Sends a HEAD request (RFC 9110 §9.3.2), and receives the answer.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::get`].
+    pub async fn head(&self, url: &str) -> Result<Response, ClientError> {
+        self.request(Method::Head, url, None).await
+    }
+
+    /// Sends a POST request (RFC 9110 §9.3.3) with `body`, and receives the answer. To send fields as well, use
+    /// [`Client::send`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::get`].
+    pub async fn post(&self, url: &str, body: impl AsRef<[u8]>) -> Result<Response, ClientError> {
+        self.request(Method::Post, url, Some(body.as_ref())).await
+    }
+
+    /// Sends a PUT request (RFC 9110 §9.3.4) with `body`, and receives the answer.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::get`].
+    pub async fn put(&self, url: &str, body: impl AsRef<[u8]>) -> Result<Response, ClientError> {
+        self.request(Method::Put, url, Some(body.as_ref())).await
+    }
+
+    /// Sends a PATCH request (RFC 5789), and receives the answer. The body describes the changes, in a format that the
+    /// server supports.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::get`].
+    pub async fn patch(&self, url: &str, body: impl AsRef<[u8]>) -> Result<Response, ClientError> {
+        self.request(Method::Patch, url, Some(body.as_ref())).await
+    }
+
+    /// Sends a DELETE request (RFC 9110 §9.3.5), and receives the answer.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::get`].
+    pub async fn delete(&self, url: &str) -> Result<Response, ClientError> {
+        self.request(Method::Delete, url, None).await
+    }
+
+    async fn request(&self, method: Method, url: &str, body: Option<&[u8]>) -> Result<Response, ClientError> {
+        let mut request = Request::new(method, url)?;
+        if let Some(body) = body {
+            request.body.set_bytes(body);
+        }
+        let mut response = Response::new();
+        self.send(&request, &mut response).await?;
+        Ok(response)
+    }
+
+    /// Sends `request`, and receives the answer into `response`, including its body. The response is reset first, and
+    /// its memory is reused.
+    ///
+    /// The request is sent once more, on a new connection, if it was sent on a reused connection that turns out to be
+    /// closed, its body is not a stream, and sending it twice does no harm (RFC 9110 §9.2.2).
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::get`], or if the body is larger than [`ClientBuilder::body_max`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use corehttp::{Context, Server, MemoryListener};
+    /// use corehttp::{Client, Request, Response};
+    ///
+    /// # let listener = MemoryListener::new();
+    /// # let client = Client::builder().memory(listener.connector()).build();
+    /// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| {
+    /// #     std::mem::swap(&mut ctx.response.body, &mut ctx.request.body);
+    /// # })?;
+    /// # corehttp::block_on(async {
+    /// let mut request = Request::put("http://example.com/notes/1")?;
+    /// request.headers.set("if-match", "\"7b0f\"")?;
+    /// request.body.set_bytes("milk");
+    /// let mut response = Response::new();
+    /// client.send(&request, &mut response).await?;
+    /// assert_eq!(response.body.text()?, "milk");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })??;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("execute", "do"))]
+    pub async fn send(&self, request: &Request, response: &mut Response) -> Result<(), ClientError> {
+        self.sender.exchange_whole(None, request, response).await
+    }
+
+    /// Sends `request`, and receives the head of the answer into `response`. The body is read from the returned
+    /// [`ResponseReader`], as it arrives.
+    ///
+    /// The part of the answer that arrives before the request has been sent completely is buffered, up to
+    /// [`ClientBuilder::body_max`]. For a server that may answer with more than that while it still reads, use
+    /// [`Client::open`] and [`Call::split`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::get`].
+    #[doc(alias = "download")]
+    pub async fn open_response(
+        &self,
+        request: &Request,
+        response: &mut Response,
+    ) -> Result<ResponseReader, ClientError> {
+        self.sender.exchange_head(None, request, response).await
+    }
+
+    /// Sends the head of `request`. Its body is then written to the returned [`Call`], and `request.body` is not sent.
+    ///
+    /// The body is sent with the `content-length` that was set; without one, or with trailers, it is sent in chunks. A
+    /// method that usually has no content, such as GET, has content only if `content-length` or `transfer-encoding` is
+    /// set. Redirects are not followed.
+    ///
+    /// A server that has answered in HTTP/1.0 within the last minute reads no chunks (RFC 9112 §6.1): it is sent no
+    /// trailers, and a body without a length is an error, [`ClientCause::LengthRequired`].
+    ///
+    /// A request that has no body, or a `content-length` of 0, is complete with its head, if `request.body` and the
+    /// trailers are empty, too. This method then waits for its answer, or for the first interim one, so that it can
+    /// send the request once more if the connection turns out to be stale, as [`Client::send`] does. A request with a
+    /// body is never sent twice.
+    ///
+    /// Interim answers, such as 103, are dropped, unless [`CallReader::informational`] takes them.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::get`].
+    pub async fn open(&self, request: &Request) -> Result<Call, ClientError> {
+        self.sender.open_call(None, request).await
+    }
+
+    /// Sends `request`, which asks for an upgrade, and hands the connection over (RFC 9110 §7.8). The head of the
+    /// answer is in `response`.
+    ///
+    /// The request names the protocol in its `upgrade` field; `connection: upgrade` is added. Most HTTP proxies drop
+    /// both from a request for an `http` URL (RFC 9110 §7.6.1). A request for an `https` URL goes through a tunnel,
+    /// which proxies cannot read.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::get`], or with [`ClientCause::Upgrade`] if the answer is not 101, or switches to a protocol that
+    /// the request does not ask for. That answer is then in `response`, even if it is a redirect. Its body, which
+    /// usually says why, is received as by [`Client::send`]; if it does not arrive whole, or is too large, it is empty.
+    pub async fn upgrade(
+        &self,
+        request: &Request,
+        response: &mut Response,
+    ) -> Result<ClientUpgraded, ClientError> {
+        self.sender.send_upgrade(None, request, response).await
+    }
+
+    /// Returns a handle for the one origin that `url` names. It saves looking up the origin's connections for each
+    /// request, and allows targets that are only a path.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the URL is malformed, or names no host.
+    pub fn host(&self, url: &str) -> Result<Host, InvalidRequest> {
+        Host::new(self.sender.clone(), url)
+    }
+
+    /// Closes all connections that are not in use.
+    pub fn close_idle(&self) {
+        self.sender.each_pool(Pool::close_idle);
+    }
+
+    /// Returns how many connections are open and not in use.
+    pub fn idle(&self) -> usize {
+        let mut idle = 0;
+        self.sender.each_pool(|pool| idle += pool.idle());
+        idle
+    }
+
+    /// Returns how many connections are in use, or about to be opened.
+    pub fn busy(&self) -> usize {
+        let mut busy = 0;
+        self.sender.each_pool(|pool| busy += pool.busy());
+        busy
+    }
+
+    /// Returns a builder for a balancer over the hosts that `urls` name.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the URL is malformed, or names no host.
+    pub fn balance<U: AsRef<str>>(
+        &self,
+        urls: impl IntoIterator<Item = U>,
+    ) -> Result<BalancerBuilder, InvalidRequest> {
+        let builder = BalancerBuilder::new(self.sender.with_redirects(Redirects::Return));
+        urls.into_iter().try_fold(builder, |builder, url| builder.host(url.as_ref()))
+    }
+
+    /// Returns a builder for a pipeline to the one origin that `url` names: many requests in flight on few connections.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the URL is malformed, or names no host.
+    pub fn pipeline(&self, url: &str) -> Result<PipelineBuilder, InvalidRequest> {
+        PipelineBuilder::new(self.sender.clone(), url)
+    }
+}
+
+impl Default for Client {
+    fn default() -> Client {
+        Client::new()
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("idle", &self.idle())
+            .field("busy", &self.busy())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Configures a [`Client`]. Made by [`Client::builder`].
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use corehttp::{Client, Redirects};
+///
+/// let client = Client::builder()
+///     .timeout(Duration::from_secs(5))
+///     .connections_per_host_max(64)
+///     .redirects(Redirects::Follow(3))
+///     .build();
+/// # drop(client);
+/// ```
+#[derive(Clone)]
+#[must_use]
+pub struct ClientBuilder {
+    total: Option<Duration>,
+    redirects: Redirects,
+    pub(super) settings: Settings,
+}
+
+impl ClientBuilder {
+    /// Sets the time limit for a whole exchange, including redirects and the body. Default: none, so only the limits of
+    /// the phases apply: see [`ClientTimeouts`].
+    ///
+    /// The time runs from the call that begins the exchange to the end of the body, whoever is slow: what the caller
+    /// spends between two reads or writes counts, too. After that, every read and write fails with a timeout, even if
+    /// more has arrived, until the whole body has been read. While a limit is set, `AsyncRead` yields little at once to
+    /// a slow reader, so that one that buffers notices it in time.
+    pub fn timeout(mut self, total: impl Into<Option<Duration>>) -> Self {
+        self.total = total.into();
+        self
+    }
+
+    /// Sets how long each phase of an exchange may take. Default: those of [`ClientTimeouts`].
+    pub fn timeouts(mut self, timeouts: ClientTimeouts) -> Self {
+        self.settings.timeouts = timeouts;
+        self
+    }
+
+    /// Sets whether redirects are followed. Default: at most 10 in a row.
+    pub fn redirects(mut self, redirects: Redirects) -> Self {
+        self.redirects = redirects;
+        self
+    }
+
+    /// Sets how many connections to one host there may be in each runtime, in use and idle together. Further requests
+    /// wait in line, for at most [`ClientTimeouts::queue`]. Default: 512; the least is 1.
+    pub fn connections_per_host_max(mut self, most: usize) -> Self {
+        self.settings.pool.connections_max = most.clamp(1, Semaphore::MAX_PERMITS);
+        self
+    }
+
+    /// Sets how long a connection may be idle. After that it is not reused, and is closed within a second. With zero,
+    /// no connection is used twice. A server may ask for less, for example with `keep-alive: timeout=5`. Default: 30 s.
+    #[doc(alias = "pool_idle_timeout")]
+    pub fn idle_timeout(mut self, idle: Duration) -> Self {
+        self.settings.pool.idle = idle;
+        self
+    }
+
+    /// Sets how old a connection may be and still be used for further requests. Default: any age.
+    pub fn age_max(mut self, age: impl Into<Option<Duration>>) -> Self {
+        self.settings.pool.age = age.into();
+        self
+    }
+
+    /// Sets how many bytes a body that is received whole may have. A body that is streamed has no limit. Default: 16
+    /// MiB.
+    pub fn body_max(mut self, most: usize) -> Self {
+        self.settings.bounds.limits.body_max = most;
+        self
+    }
+
+    /// Sets how many bytes the head of an answer may have. Default: 64 KiB; at most 1 GiB.
+    pub fn head_max(mut self, most: usize) -> Self {
+        self.settings.bounds.limits.head_max = most;
+        self.settings.bounds.limits = self.settings.bounds.limits.capped();
+        self
+    }
+
+    /// Sets how many fields the head of an answer may have. Default: 128; at most 1,024.
+    pub fn fields_max(mut self, most: usize) -> Self {
+        self.settings.bounds.limits.fields_max = most;
+        self
+    }
+
+    /// Asks for compressed content and decodes it as it arrives, up to `most` decoded bytes. Default: compressed
+    /// content is not asked for, and stays as it was sent.
+    ///
+    /// More than `most` bytes are an error, whether the body is streamed or not; so are more coded ones that decode to
+    /// nothing. Content without codings has only the limit of [`ClientBuilder::body_max`]. A part of coded content
+    /// (206) stays coded. Which codings are supported depends on the features `compress` and `zstd`.
+    ///
+    /// A request asks for other codings in an `accept-encoding` of its own, or with `identity` for none: a download
+    /// that may be resumed should not be coded.
+    #[doc(alias("gzip", "brotli"))]
+    pub fn decode(mut self, most: impl Into<Option<usize>>) -> Self {
+        self.settings.decode_max = most.into();
+        self
+    }
+
+    /// Adds a default field, such as `user-agent`, for all requests that do not set it. Default: none.
+    ///
+    /// `host`, `connection`, `keep-alive`, `upgrade`, `expect` and the fields that frame a body belong to each single
+    /// request, and are ignored here.
+    ///
+    /// `authorization` and `cookie` are sent to every origin that you send a request to, but not to another one that a
+    /// redirect leads to, and not with a TRACE, whose answer repeats them (RFC 9110 §9.3.8).
+    ///
+    /// `proxy-authorization` is for HTTP proxies that have no credentials of their own: they get it with each request
+    /// that they read, and with each request for a tunnel. No origin gets it (RFC 9110 §11.7.2). A request for a tunnel
+    /// has the `user-agent`, too, and what [`Proxy::field`](crate::Proxy::field) adds, but no other field.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the name or the value is not valid in a field.
+    #[doc(alias("user_agent", "default_headers"))]
+    pub fn field(mut self, name: &str, value: impl FieldValue) -> Result<Self, InvalidField> {
+        self.settings.fields.append(name, value)?;
+        Ok(self)
+    }
+
+    /// Sets what looks up the addresses of names, and how long these are kept at most, which may be less by what the
+    /// resolver [says](Resolver::resolve_with_ttl). Default: the operating system, 60 s.
+    pub fn resolver(mut self, resolver: impl Resolver, keep: Duration) -> Self {
+        self.settings.dial.dns = Arc::new(DnsCache::new(resolver, keep));
+        self
+    }
+
+    /// Sets how long addresses from the operating system are kept, which does not say how long they are valid. Default:
+    /// 60 s.
+    pub fn names_kept(self, keep: Duration) -> Self {
+        self.resolver(SystemResolver, keep)
+    }
+
+    /// Sets the local address that connections come from. Default: the operating system chooses.
+    pub fn local_address(mut self, address: impl Into<Option<IpAddr>>) -> Self {
+        self.settings.dial.local_address = address.into();
+        self
+    }
+
+    /// Sets how long a TCP server may be silent before the operating system probes whether it is still there, and how
+    /// often the probe is repeated. A server that leaves several probes in a row no_response (nine on Linux) is
+    /// considered gone, and its connection fails.
+    ///
+    /// Use it for connections that may be silent for long: a [`ClientUpgraded`](crate::ClientUpgraded) has no other
+    /// time limit. Default: no probes (RFC 9293 §3.8.4). Counted in whole seconds, clamped to between 1 and 32,767.
+    pub fn tcp_keepalive(mut self, silence: impl Into<Option<Duration>>) -> Self {
+        self.settings.dial.keepalive = silence.into().map(Keepalive::every);
+        self
+    }
+
+    /// Connects to the Unix socket at `path`, whatever the host. Default: over TCP, to an address of the host.
+    #[cfg(unix)]
+    pub fn unix(mut self, path: impl AsRef<std::path::Path>) -> Self {
+        self.settings.dial.network = Network::Unix(path.as_ref().into());
+        self
+    }
+
+    /// Connects to a listener in memory, whatever the host. Default: over TCP, to an address of the host.
+    pub fn memory(mut self, connector: MemoryConnector) -> Self {
+        self.settings.dial.network = Network::Memory(connector);
+        self
+    }
+
+    /// Connects with `dialer`. Default: over TCP, to an address of the host.
+    pub fn dialer(mut self, dialer: impl Dialer) -> Self {
+        self.settings.dial.network = Network::custom(dialer);
+        self
+    }
+
+    /// Sets which proxies are used for which URLs. Default: none; [`Proxies::from_env`] reads them from the
+    /// environment.
+    pub fn proxies(mut self, proxies: Proxies) -> Self {
+        self.settings.proxies = proxies;
+        self
+    }
+
+    /// Keeps the cookies that servers set in `store`, and sends them back, with redirected requests, too. Default: no
+    /// cookies are kept.
+    ///
+    /// A request with a `cookie` field of its own, or one from [`ClientBuilder::field`], is sent with that field
+    /// instead, and a TRACE is sent without cookies.
+    #[doc(alias = "cookie_store")]
+    pub fn cookies(mut self, store: Arc<dyn CookieStore>) -> Self {
+        self.settings.cookies = Some(store);
+        self
+    }
+
+    /// Builds the client.
+    pub fn build(self) -> Client {
+        let ClientBuilder { total, redirects, mut settings } = self;
+        if settings.decode_max.is_some() && !settings.fields.contains("accept-encoding") {
+            settings.fields.put(FieldName::new("accept-encoding"), ACCEPTED.as_bytes());
+        }
+        settings.bounds.timeouts = settings.timeouts.of_exchange();
+        settings.bounds_in_pieces = settings.bounds.clone();
+        settings.bounds_in_pieces.timeouts.body_rate_min = 0;
+        // Each request says, and only once, which host it is for, how it is framed, and whether it asks for another
+        // protocol or waits for 100.
+        for name in encode::ROUTING.into_iter().chain([FieldName::UPGRADE, FieldName::EXPECT]) {
+            settings.fields.remove(name.as_str());
+        }
+        if let Some(authorization) = settings.fields.text(PROXY_AUTHORIZATION) {
+            settings.proxies.set_default_authorization(authorization);
+        }
+        settings.fields.remove(PROXY_AUTHORIZATION);
+        if let Some(user_agent) = settings.fields.get("user-agent") {
+            settings.proxies.set_default_user_agent(user_agent);
+        }
+        Client { sender: RequestSender::new(settings, total, redirects) }
+    }
+}
+
+impl Default for ClientBuilder {
+    fn default() -> ClientBuilder {
+        let limits = Limits { body_max: BODY_MAX, ..Limits::default() };
+        let settings = Settings {
+            bounds: Bounds { limits, ..Bounds::default() },
+            bounds_in_pieces: Bounds::default(),
+            timeouts: ClientTimeouts::default(),
+            pool: PoolBounds { connections_max: 512, idle: Duration::from_secs(30), age: None },
+            dial: HostConnector::default(),
+            proxies: Proxies::none(),
+            tls: TlsConnector::default(),
+            fields: Headers::new(),
+            cookies: None,
+            decode_max: None,
+        };
+        ClientBuilder { total: None, redirects: Redirects::default(), settings }
+    }
+}
+
+const BODY_MAX: usize = 16 << 20;
+
+const PROXY_AUTHORIZATION: &str = "proxy-authorization";
+
+impl fmt::Debug for ClientBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientBuilder").field("timeouts", &self.settings.timeouts).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,338 @@
+//! [`Pipeline`]: many requests in flight on a few connections (RFC 9112 §9.3.2).
+
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::{Arc, OnceLock};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::queue::{EntryMeta, PendingResponse, Queue};
+use super::task::PipelineTask;
+use crate::client::cause::{ClientCause, ClientPhase};
+use crate::client::error::ClientError;
+use crate::client::origin;
+use crate::client::pool::Pool;
+use crate::client::redirect::OutgoingRequest;
+use crate::client::request_sender::{self, RequestSender};
+use crate::memory::Reset;
+use crate::message::{InvalidRequest, Method, Request, Response};
+use crate::runtime::{self, Handle, Instant, select, sleep_until, timeout_at};
+use crate::wire::{ConnectionOption, OutgoingFraming};
+
+/// Sends requests to one origin over a few connections, without waiting for answers in between (RFC 9112 §9.3.2).
+///
+/// Requests that are made at the same moment leave in one write. Answers come in the order of the requests, so a slow
+/// one holds up those behind it: use a pipeline for many small, quick answers.
+///
+/// A new connection first carries a single request, whose answer shows whether others may follow. When a connection
+/// ends, requests that have not been written yet are sent on the next one, and so are those that the server has said it
+/// will not process (`connection: close`). A request that the server may have processed is sent again if that does no
+/// harm (RFC 9110 §9.2.2), but the first in line only once. Otherwise it fails, with an error for which
+/// [`ClientError::is_sent`] is true.
+///
+/// Made by [`Client::pipeline`](crate::Client::pipeline). Clones are the same pipeline, and may be used in any runtime.
+/// Each connection lives in the runtime whose caller needed it first: callers in other runtimes wait while that one
+/// does not run, and fail with [`ClientCause::NoRuntime`] if it ends. So the cores of a server, which end one by one,
+/// should have a pipeline each.
+///
+/// The connections belong to the client: while nothing is in flight they rest in its pool, where they count as idle and
+/// other requests may use them. Redirects are not followed.
+///
+/// The future of [`Pipeline::send`] may be dropped at any time; the answer is then received and discarded.
+///
+/// # Examples
+///
+/// ```
+/// # use corehttp::{Context, Server, MemoryListener};
+/// use corehttp::{Client, Request, Response};
+///
+/// # let listener = MemoryListener::new();
+/// # let client = Client::builder().memory(listener.connector()).build();
+/// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| {
+/// #     let path = ctx.request.path().to_owned();
+/// #     ctx.response.set_text(path);
+/// # })?;
+/// # corehttp::block_on(async {
+/// let pipeline = client.pipeline("http://cache:8080")?.build();
+/// let ask = async |path: &str| {
+///     let mut response = Response::new();
+///     pipeline.send(&Request::get(path)?, &mut response).await?;
+///     Ok::<_, Box<dyn std::error::Error>>(response)
+/// };
+/// let (one, two) = tokio::join!(ask("/one"), ask("/two"));
+/// assert_eq!((one?.body.bytes(), two?.body.bytes()), (&b"/one"[..], &b"/two"[..]));
+/// assert_eq!((client.idle(), client.busy()), (1, 0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })??;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[doc(alias = "PipelineClient")]
+#[derive(Clone)]
+pub struct Pipeline(Arc<CloseOnDrop>);
+
+/// What the clones of a pipeline hold, and its tasks do not: dropping it closes the queues.
+struct CloseOnDrop(Arc<PipelineInner>);
+
+/// What the callers and the tasks of a pipeline share.
+struct PipelineInner {
+    sender: RequestSender,
+    /// The [`origin::key`].
+    key: Arc<str>,
+    /// The pool of the first runtime. It only writes heads, which the pools of all runtimes write alike.
+    pool: OnceLock<Arc<Pool>>,
+    in_flight_max: usize,
+    /// A permit for each further request that may be in flight. The semaphore is fair, so callers are served in turn.
+    permits: Arc<Semaphore>,
+    allowed: AllowedMethods,
+    /// One for each connection.
+    queues: Box<[Arc<Queue>]>,
+}
+
+/// Which requests are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AllowedMethods {
+    /// Those that change nothing (RFC 9110 §9.2.1).
+    Safe,
+    Any,
+}
+
+impl Pipeline {
+    /// Sends `request`, and receives the answer into `response`, including its body.
+    ///
+    /// # Errors
+    ///
+    /// As [`Host::send`](crate::Host::send). Fails with [`ClientCause::Pipelined`] for a method that is not safe,
+    /// unless [`PipelineBuilder::allow_unsafe`] was called, and for what cannot share a connection: a body that is a
+    /// stream, trailers, CONNECT, and the fields `expect`, `upgrade` and `connection: close`.
+    pub async fn send(&self, request: &Request, response: &mut Response) -> Result<(), ClientError> {
+        let shared = &self.0.0;
+        response.reset();
+        let deadline = shared.sender.deadline();
+        let sent = self.send_before(deadline, request, response).await;
+        sent.map_err(|error| shared.sender.describe(error, request, deadline).with_origin(&shared.key))
+    }
+
+    async fn send_before(
+        &self,
+        deadline: Option<Instant>,
+        request: &Request,
+        response: &mut Response,
+    ) -> Result<(), ClientError> {
+        let shared = &self.0.0;
+        shared.check(request)?;
+        let permit = shared.enter(deadline).await?;
+        let pool = shared.pool()?;
+        let cookies = pool.cookies(OutgoingRequest::new(request));
+        let mut pending = shared.push(request, cookies.cookie(), pool, permit)?;
+        let answer = async { poll_fn(|cx| pending.poll(cx, response)).await.map(Some) };
+        let answered = match deadline {
+            None => answer.await?,
+            // Its end is looked at first: a caller who polls late finds that the exchange is over.
+            Some(deadline) => {
+                let over = async {
+                    sleep_until(deadline).await;
+                    Ok(None)
+                };
+                select(over, answer).await?
+            }
+        };
+        if answered.is_none() {
+            return Err(pending.error(ClientCause::TimedOut));
+        }
+        cookies.end(response);
+        Ok(())
+    }
+
+    /// Returns how many requests are in flight, or about to be. A request whose caller gave up counts until it is
+    /// answered.
+    pub fn in_flight(&self) -> usize {
+        let shared = &self.0.0;
+        shared.in_flight_max - shared.permits.available_permits()
+    }
+}
+
+impl PipelineInner {
+    /// Writes the whole `request` as it is sent.
+    fn write(wire: &mut Vec<u8>, request: &Request, cookie: Option<&[u8]>, pool: &Pool) {
+        let framing = OutgoingFraming::from_request(request.method(), request.body.declared_length(), false);
+        pool.write_head(wire, OutgoingRequest::new(request), framing, cookie);
+        wire.extend_from_slice(request.body.bytes());
+    }
+
+    /// Checks that `request` may be sent over this pipeline.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the request is for another origin, or cannot be pipelined.
+    fn check(&self, request: &Request) -> Result<(), ClientError> {
+        origin::check(request.target(), &self.key)?;
+        let headers = &request.headers;
+        let is_alone = request.method() == Method::Connect
+            || request.body.is_stream()
+            || !request.trailers.is_empty()
+            || headers.contains("expect")
+            || headers.contains("upgrade")
+            || ConnectionOption::from_headers(headers) == ConnectionOption::Close;
+        let is_accepted = self.allowed == AllowedMethods::Any || request.method().is_safe();
+        match is_accepted && !is_alone {
+            true => Ok(request_sender::check(request.method(), request.body.declared_length())?),
+            false => {
+                let error = ClientError::new(ClientPhase::Prepare, ClientCause::Pipelined);
+                Err(error.with_detail(request.method().to_string()))
+            }
+        }
+    }
+
+    fn pool(&self) -> Result<&Arc<Pool>, ClientError> {
+        if let Some(pool) = self.pool.get() {
+            return Ok(pool);
+        }
+        let pool = self.sender.pool(&self.key)?;
+        Ok(self.pool.get_or_init(|| pool))
+    }
+
+    /// Waits until one more request may be in flight.
+    async fn enter(&self, deadline: Option<Instant>) -> Result<OwnedSemaphorePermit, ClientError> {
+        if let Ok(permit) = self.permits.clone().try_acquire_owned() {
+            return Ok(permit);
+        }
+        let until = self.sender.settings().queue_until(runtime::now(), deadline);
+        match timeout_at(until, self.permits.clone().acquire_owned()).await {
+            Ok(Ok(permit)) => Ok(permit),
+            Ok(Err(_)) | Err(_) => {
+                let error = ClientError::new(ClientPhase::Queue, ClientCause::TimedOut);
+                Err(error.with_subject(format!("one of the {} places in flight", self.in_flight_max)))
+            }
+        }
+    }
+
+    /// Leaves `request` to the task that has the fewest to answer.
+    fn push(
+        self: &Arc<PipelineInner>,
+        request: &Request,
+        cookie: Option<&[u8]>,
+        pool: &Pool,
+        permit: OwnedSemaphorePermit,
+    ) -> Result<PendingResponse<'_>, ClientError> {
+        let Some(handle) = Handle::current() else {
+            return Err(ClientError::new(ClientPhase::Prepare, ClientCause::NoRuntime));
+        };
+        let queue = match &*self.queues {
+            [only] => only,
+            queues => queues.iter().min_by_key(|queue| queue.unanswered()).unwrap_or(&queues[0]),
+        };
+        let (pending, needs_task) = queue
+            .push(EntryMeta::new(request, permit), |wire| PipelineInner::write(wire, request, cookie, pool));
+        if needs_task {
+            handle.spawn(PipelineTask::new(self.sender.clone(), self.key.clone(), queue.clone()).run());
+        }
+        Ok(pending)
+    }
+}
+
+impl Drop for CloseOnDrop {
+    fn drop(&mut self) {
+        self.0.queues.iter().for_each(|queue| queue.close());
+    }
+}
+
+impl fmt::Debug for Pipeline {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pipeline")
+            .field("origin", &self.0.0.key)
+            .field("in_flight", &self.in_flight())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Configures a [`Pipeline`]. Made by [`Client::pipeline`](crate::Client::pipeline); timeouts and limits are those of
+/// the client.
+///
+/// # Examples
+///
+/// ```
+/// use corehttp::Client;
+///
+/// let pipeline = Client::new().pipeline("http://cache:8080")?.connections(2).in_flight_max(256).build();
+/// assert_eq!(pipeline.in_flight(), 0);
+/// # Ok::<(), corehttp::InvalidRequest>(())
+/// ```
+#[must_use]
+pub struct PipelineBuilder {
+    sender: RequestSender,
+    key: Arc<str>,
+    connections: usize,
+    in_flight_max: usize,
+    allowed: AllowedMethods,
+}
+
+impl PipelineBuilder {
+    pub(in crate::client) fn new(
+        sender: RequestSender,
+        url: &str,
+    ) -> Result<PipelineBuilder, InvalidRequest> {
+        let key = origin::key_of_url(url)?.into();
+        Ok(PipelineBuilder {
+            sender,
+            key,
+            connections: 1,
+            in_flight_max: 1024,
+            allowed: AllowedMethods::Safe,
+        })
+    }
+
+    /// Sets how many connections are used at most. Another one is opened when all others are busy. Default: 1. Values
+    /// are clamped to between 1 and 1,024.
+    pub fn connections(mut self, count: usize) -> Self {
+        self.connections = count.clamp(1, CONNECTIONS_MAX);
+        self
+    }
+
+    /// Sets how many requests may be in flight, over all connections together. Default: 1,024; the least is 1.
+    ///
+    /// Further callers wait in line, for at most [`ClientTimeouts::queue`](crate::ClientTimeouts::queue).
+    pub fn in_flight_max(mut self, most: usize) -> Self {
+        self.in_flight_max = most.clamp(1, Semaphore::MAX_PERMITS);
+        self
+    }
+
+    /// Allows methods that are not safe. Default: only safe methods are sent.
+    ///
+    /// If a connection ends while such requests are in flight, it is unknown whether the server has acted on them. They
+    /// fail with an error for which [`ClientError::is_sent`] is true, unless the method is idempotent (RFC 9112
+    /// §9.3.2).
+    ///
+    /// [`ClientError::is_sent`]: crate::ClientError::is_sent
+    pub fn allow_unsafe(mut self) -> Self {
+        self.allowed = AllowedMethods::Any;
+        self
+    }
+
+    /// Builds the pipeline. Nothing is dialed before the first request.
+    pub fn build(self) -> Pipeline {
+        let PipelineBuilder { sender, key, connections, in_flight_max, allowed } = self;
+        let shared = PipelineInner {
+            sender,
+            key,
+            pool: OnceLock::new(),
+            in_flight_max,
+            permits: Arc::new(Semaphore::new(in_flight_max)),
+            allowed,
+            queues: std::iter::repeat_with(Arc::<Queue>::default).take(connections).collect(),
+        };
+        Pipeline(Arc::new(CloseOnDrop(Arc::new(shared))))
+    }
+}
+
+/// Each connection has a queue, and each request looks at all of them.
+const CONNECTIONS_MAX: usize = 1024;
+
+impl fmt::Debug for PipelineBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PipelineBuilder")
+            .field("origin", &self.key)
+            .field("connections", &self.connections)
+            .field("in_flight_max", &self.in_flight_max)
+            .finish_non_exhaustive()
+    }
+}
