@@ -15,11 +15,11 @@ use crate::net::TlsError;
 pub enum ClientPhase {
     /// Checking the request. Nothing has been dialed.
     Prepare,
-    /// Waiting for a place among the connections of the host.
+    /// Waiting for one of the connections of the host.
     Queue,
     /// Looking up the host's addresses.
     Resolve,
-    /// Connecting, and asking the proxy if there is one.
+    /// Connecting, and the handshake with the proxy if there is one.
     Connect,
     /// The TLS handshake.
     Tls,
@@ -57,7 +57,8 @@ pub enum ClientCause {
     Coding(CodingError),
     /// There were more interim answers than the client reads (RFC 9110 §15.2).
     TooManyInterim,
-    /// The server switched protocols without being asked, did not switch when asked, or switched to another protocol.
+    /// The server switched protocols although the request has no `upgrade` field, did not switch although it has one,
+    /// or switched to another protocol.
     Upgrade,
     /// The proxy did not answer a CONNECT with success (see
     /// [`ClientError::proxy_response`](super::ClientError::proxy_response)), a SOCKS proxy did not connect, or the
@@ -86,7 +87,7 @@ pub enum ClientCause {
 }
 
 impl ClientCause {
-    /// Whether the source states all that is known.
+    /// Whether the source alone explains the failure.
     pub(super) fn is_transparent(&self) -> bool {
         match self {
             ClientCause::Request(_)
@@ -126,7 +127,7 @@ impl ClientCause {
         }
     }
 
-    /// The kind of the error of the standard library that this becomes: that of its cause.
+    /// The kind of the [`io::Error`] that this becomes: that of its cause.
     pub(super) fn kind(&self) -> io::ErrorKind {
         match self {
             ClientCause::TimedOut => io::ErrorKind::TimedOut,
@@ -134,7 +135,7 @@ impl ClientCause {
             ClientCause::Exchange(error) => error.kind(),
             ClientCause::Coding(error) => error.kind(),
             ClientCause::Tls(error) => error.kind(),
-            // A proxy whose connection did not fail has refused.
+            // If the connection to the proxy did not fail, the proxy has refused.
             ClientCause::Proxy(error) => error
                 .source()
                 .and_then(|cause| cause.downcast_ref())
@@ -204,7 +205,7 @@ impl fmt::Display for ClientCause {
     }
 }
 
-/// A proxy opened no tunnel, and this is its answer. A leaf, since errors and routes need it.
+/// The response of a proxy that opened no tunnel (RFC 9110 §9.3.6).
 #[derive(Clone)]
 pub(super) struct ProxyRefusal(pub(super) Response);
 
@@ -215,7 +216,7 @@ impl fmt::Display for ProxyRefusal {
 }
 
 impl fmt::Debug for ProxyRefusal {
-    /// The fields may be secret.
+    /// Shows the status only, since the fields may hold secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("ProxyRefusal").field(&self.0.status).finish()
     }

@@ -33,15 +33,15 @@ use crate::wire::{Limits, encode};
 
 /// Sends requests to servers, and keeps connections to them open for further requests.
 ///
-/// Make one client and keep it; clones share its connections. It can be used on any thread, and in any tokio runtime
-/// with timers enabled, and with I/O enabled unless it uses no sockets. A connection is reused only in the runtime that
-/// opened it.
+/// Make one client and keep it; clones share its connections. A client can be used on any thread, and in any tokio
+/// runtime with timers enabled, and with I/O enabled unless it uses no sockets. A connection is reused only in the
+/// runtime that opened it.
 ///
 /// An answer is not an error, whatever its status. `Err(response.status)?` turns it into one, because a
 /// [`Status`](crate::Status) is an error, too.
 ///
 /// All futures and bodies that it returns can be dropped at any time. That cancels the exchange, closes its connection,
-/// and gives its place to the next waiting request.
+/// and lets the next waiting request open another.
 ///
 /// # Examples
 ///
@@ -235,9 +235,9 @@ impl Client {
     /// trailers, and a body without a length is an error, [`ClientCause::LengthRequired`].
     ///
     /// A request that has no body, or a `content-length` of 0, is complete with its head, if `request.body` and the
-    /// trailers are empty, too. This method then waits for its answer, or for the first interim one, so that it can
-    /// send the request once more if the connection turns out to be stale, as [`Client::send`] does. A request with a
-    /// body is never sent twice.
+    /// trailers are empty, too. The method then waits for its answer, or for the first interim one, so that it can send
+    /// the request once more if the connection turns out to be stale, as [`Client::send`] does. A request with a body
+    /// is never sent twice.
     ///
     /// Interim answers, such as 103, are dropped, unless [`CallReader::informational`] takes them.
     ///
@@ -248,7 +248,7 @@ impl Client {
         self.sender.open_call(None, request).await
     }
 
-    /// Sends `request`, which asks for an upgrade, and hands the connection over (RFC 9110 §7.8). The head of the
+    /// Sends `request`, which has an `upgrade` field, and hands the connection over (RFC 9110 §7.8). The head of the
     /// answer is in `response`.
     ///
     /// The request names the protocol in its `upgrade` field; `connection: upgrade` is added. Most HTTP proxies drop
@@ -258,8 +258,8 @@ impl Client {
     /// # Errors
     ///
     /// As [`Client::get`], or with [`ClientCause::Upgrade`] if the answer is not 101, or switches to a protocol that
-    /// the request does not ask for. That answer is then in `response`, even if it is a redirect. Its body, which
-    /// usually says why, is received as by [`Client::send`]; if it does not arrive whole, or is too large, it is empty.
+    /// the request does not name. That answer is then in `response`, even if it is a redirect. Its body, which usually
+    /// has the reason, is received as by [`Client::send`]; if it does not arrive whole, or is too large, it is empty.
     pub async fn upgrade(
         &self,
         request: &Request,
@@ -268,8 +268,8 @@ impl Client {
         self.sender.send_upgrade(None, request, response).await
     }
 
-    /// Returns a handle for the one origin that `url` names. It saves looking up the origin's connections for each
-    /// request, and allows targets that are only a path.
+    /// Returns a handle for the one origin that `url` names. The handle saves looking up the origin's connections for
+    /// each request, and allows targets that are only a path.
     ///
     /// # Errors
     ///
@@ -362,10 +362,10 @@ impl ClientBuilder {
     /// Sets the time limit for a whole exchange, including redirects and the body. Default: none, so only the limits of
     /// the phases apply: see [`ClientTimeouts`].
     ///
-    /// The time runs from the call that begins the exchange to the end of the body, whoever is slow: what the caller
-    /// spends between two reads or writes counts, too. After that, every read and write fails with a timeout, even if
-    /// more has arrived, until the whole body has been read. While a limit is set, `AsyncRead` yields little at once to
-    /// a slow reader, so that one that buffers notices it in time.
+    /// The time runs from the call that begins the exchange to the end of the body, whichever side is slow: the time of
+    /// the caller between two reads or writes counts, too. After that, every read and write fails with a timeout, even
+    /// if more has arrived, until the whole body has been read. While a limit is set, `AsyncRead` yields little at once
+    /// to a slow reader, so that one that buffers notices it in time.
     pub fn timeout(mut self, total: impl Into<Option<Duration>>) -> Self {
         self.total = total.into();
         self
@@ -391,7 +391,8 @@ impl ClientBuilder {
     }
 
     /// Sets how long a connection may be idle. After that it is not reused, and is closed within a second. With zero,
-    /// no connection is used twice. A server may ask for less, for example with `keep-alive: timeout=5`. Default: 30 s.
+    /// no connection is used twice. A server may shorten the time, for example with `keep-alive: timeout=5`. Default:
+    /// 30 s.
     #[doc(alias = "pool_idle_timeout")]
     pub fn idle_timeout(mut self, idle: Duration) -> Self {
         self.settings.pool.idle = idle;
@@ -424,15 +425,15 @@ impl ClientBuilder {
         self
     }
 
-    /// Asks for compressed content and decodes it as it arrives, up to `most` decoded bytes. Default: compressed
-    /// content is not asked for, and stays as it was sent.
+    /// Requests compressed content and decodes it as it arrives, up to `most` decoded bytes. Default: no
+    /// `accept-encoding` is sent, and content stays as it was sent.
     ///
     /// More than `most` bytes are an error, whether the body is streamed or not; so are more coded ones that decode to
     /// nothing. Content without codings has only the limit of [`ClientBuilder::body_max`]. A part of coded content
     /// (206) stays coded. Which codings are supported depends on the features `compress` and `zstd`.
     ///
-    /// A request asks for other codings in an `accept-encoding` of its own, or with `identity` for none: a download
-    /// that may be resumed should not be coded.
+    /// A request names other codings in an `accept-encoding` of its own, or with `identity` for none: a download that
+    /// may be resumed should not be coded.
     #[doc(alias("gzip", "brotli"))]
     pub fn decode(mut self, most: impl Into<Option<usize>>) -> Self {
         self.settings.decode_max = most.into();
@@ -460,15 +461,15 @@ impl ClientBuilder {
         Ok(self)
     }
 
-    /// Sets what looks up the addresses of names, and how long these are kept at most, which may be less by what the
-    /// resolver [says](Resolver::resolve_with_ttl). Default: the operating system, 60 s.
+    /// Sets the resolver that looks up the addresses of names, and how long these are kept at most, unless the resolver
+    /// [returns a shorter time](Resolver::resolve_with_ttl). Default: the operating system, 60 s.
     pub fn resolver(mut self, resolver: impl Resolver, keep: Duration) -> Self {
         self.settings.dial.dns = Arc::new(DnsCache::new(resolver, keep));
         self
     }
 
-    /// Sets how long addresses from the operating system are kept, which does not say how long they are valid. Default:
-    /// 60 s.
+    /// Sets how long addresses from the operating system are kept, whose resolver returns no time to live. Default: 60
+    /// s.
     pub fn names_kept(self, keep: Duration) -> Self {
         self.resolver(SystemResolver, keep)
     }
@@ -534,10 +535,10 @@ impl ClientBuilder {
             settings.fields.put(FieldName::new("accept-encoding"), ACCEPTED.as_bytes());
         }
         settings.bounds.timeouts = settings.timeouts.of_exchange();
-        settings.bounds_in_pieces = settings.bounds.clone();
-        settings.bounds_in_pieces.timeouts.body_rate_min = 0;
-        // Each request says, and only once, which host it is for, how it is framed, and whether it asks for another
-        // protocol or waits for 100.
+        settings.bounds_in_chunks = settings.bounds.clone();
+        settings.bounds_in_chunks.timeouts.body_rate_min = 0;
+        // The fields of each request, and only one of each, name its host, its framing, the protocol to upgrade to and
+        // the wait for 100.
         for name in encode::ROUTING.into_iter().chain([FieldName::UPGRADE, FieldName::EXPECT]) {
             settings.fields.remove(name.as_str());
         }
@@ -557,7 +558,7 @@ impl Default for ClientBuilder {
         let limits = Limits { body_max: BODY_MAX, ..Limits::default() };
         let settings = Settings {
             bounds: Bounds { limits, ..Bounds::default() },
-            bounds_in_pieces: Bounds::default(),
+            bounds_in_chunks: Bounds::default(),
             timeouts: ClientTimeouts::default(),
             pool: PoolBounds { connections_max: 512, idle: Duration::from_secs(30), age: None },
             dial: HostConnector::default(),

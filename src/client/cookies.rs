@@ -20,7 +20,7 @@ pub trait CookieStore: Send + Sync + 'static {
 /// The cookies of one request and its answer, if the client keeps any.
 pub(super) struct CookieExchange<'a>(Option<Box<CookieState<'a>>>);
 
-/// The store, the URL that it is asked about, and what it said. Boxed, since every exchange has room for it, and few
+/// The store, the URL of the request, and its cookies. Boxed, since every exchange has room for this state, and few
 /// clients have a store.
 struct CookieState<'a> {
     store: Arc<dyn CookieStore>,
@@ -51,7 +51,7 @@ impl<'a> CookieExchange<'a> {
         CookieExchange(Some(Box::new(CookieState { store: store.clone(), target, cookie })))
     }
 
-    /// The value of the request's `cookie` field, if it is to have one.
+    /// The value of the request's `cookie` field, if the store has cookies for it.
     pub(super) fn cookie(&self) -> Option<&[u8]> {
         self.0.as_ref()?.cookie.as_deref()
     }
@@ -65,7 +65,7 @@ impl<'a> CookieExchange<'a> {
         }
     }
 
-    /// Makes this independent of the request.
+    /// Copies the URL, so that the exchange may outlive the request.
     pub(super) fn into_owned(self) -> CookieExchange<'static> {
         CookieExchange(self.0.map(|state| {
             let CookieState { store, target, cookie } = *state;

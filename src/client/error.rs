@@ -25,7 +25,7 @@ use crate::net::{ConnError, DialError};
 /// http://a.example/items: waiting for the answer of 192.0.2.1:80 took longer than 30 s
 /// ```
 ///
-/// Neither they nor `{:?}` show the query of the URL, credentials, or a field.
+/// None of `{}`, `{:#}` and `{:?}` shows the query of the URL, credentials, or a field.
 ///
 /// # Examples
 ///
@@ -78,7 +78,7 @@ struct Inner {
 /// The circumstances of an error.
 #[derive(Clone, Default)]
 struct Details {
-    /// The URL of the request, without credentials; or its target, as long as the origin is unknown.
+    /// The URL of the request, without credentials; or its target, until the origin has been added.
     url: Option<Box<str>>,
     /// The address of the other end of the connection.
     peer: Option<SocketAddr>,
@@ -120,7 +120,7 @@ impl ClientError {
         ClientError::new(phase, cause).with_subject(subject)
     }
 
-    /// Adds the host, the peer or the proxy that the phase is about, unless one is known.
+    /// Adds the host, the peer or the proxy that the phase is about, unless there is one.
     pub(super) fn with_subject(mut self, subject: impl Into<Box<str>>) -> ClientError {
         self.0.details.subject.get_or_insert(subject.into());
         self
@@ -152,7 +152,7 @@ impl ClientError {
         self
     }
 
-    /// Adds the time limit of the phase, if one was exceeded and none is known.
+    /// Adds the time limit of the phase, if one was exceeded and none was added before.
     pub(super) fn with_phase_limit(
         mut self,
         limit: impl FnOnce(ClientPhase) -> Option<Duration>,
@@ -164,7 +164,7 @@ impl ClientError {
         self
     }
 
-    /// Adds the target of the request, unless it is known.
+    /// Adds the target of the request, unless there is one.
     #[cold]
     pub(super) fn with_url(mut self, target: &str) -> ClientError {
         self.0.details.url.get_or_insert_with(|| target.into());
@@ -183,13 +183,13 @@ impl ClientError {
         self
     }
 
-    /// Adds what is known about the connection.
+    /// Adds whether the connection was reused, and whether any of the request was sent.
     pub(super) fn on_connection(mut self, is_reused: bool, is_sent: bool) -> ClientError {
         (self.0.is_reused, self.0.is_sent) = (is_reused, is_sent);
         self
     }
 
-    /// This error, of a request that another connection may have brought to the server before.
+    /// Returns this error as one of a request that may have reached the server over another connection before.
     pub(super) fn sent_before(mut self, is_sent: bool) -> ClientError {
         self.0.is_sent |= is_sent;
         self
@@ -295,7 +295,7 @@ impl ClientError {
         }
     }
 
-    /// The kind of the error of the standard library that this becomes.
+    /// The kind of the [`io::Error`] that this becomes.
     pub(super) fn kind(&self) -> io::ErrorKind {
         self.0.cause.kind()
     }
@@ -371,7 +371,7 @@ impl fmt::Debug for ClientError {
     }
 }
 
-/// Writes what was being done, and for whom. The handshake with a proxy is a part of connecting.
+/// Writes the phase and its subject. The handshake with a proxy is a part of connecting.
 fn write_phase(
     f: &mut fmt::Formatter<'_>,
     phase: ClientPhase,

@@ -1,4 +1,4 @@
-//! [`Exchange`]: what one exchange needs: memory, which the next one uses again, and what is known of it.
+//! [`Exchange`]: the memory of one exchange, which the next one uses again, and the state of the exchange.
 
 use std::time::Duration;
 
@@ -10,17 +10,18 @@ use crate::net::IoState;
 use crate::runtime::{self, Budget, Instant};
 use crate::wire::{ConnectionOption, RequestInfo, keep_alive_timeout, persists};
 
-/// First its memory, then what is known of it, each part of which has its own life.
+/// The memory and the state of one exchange. Memory outlives the exchange; `persistence` lives as long as the
+/// connection, `spec` and `progress` as long as one request.
 pub(super) struct Exchange {
     pub(super) incoming: Incoming,
     pub(super) outgoing: Outgoing,
-    /// Lent to the connection while it is in use.
+    /// The connection has it while it is in use.
     pub(super) io_state: Option<Box<IoState>>,
-    /// For the head of an answer to a call. Lent to the call, and absent before the first one.
+    /// For the head of an answer to a call. The call has it while it runs; absent before the first call.
     pub(super) early: Option<Box<Response>>,
-    /// How much was decoded since other tasks had their turn.
+    /// How much more may be decoded before the task yields.
     pub(super) budget: Budget,
-    /// The target of the request, if the caller goes on without the request: errors name it.
+    /// The target of the request for errors, if the caller keeps no request.
     pub(super) target: String,
     pub(super) persistence: Persistence,
     pub(super) spec: ExchangeSpec,
@@ -28,16 +29,17 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
-    /// Prepares for the next answer on a connection with several requests in flight. Of what is known, only the
-    /// persistence of the connection remains.
+    /// Prepares for the next answer on a connection with several requests in flight. Only the persistence of the
+    /// connection remains.
     pub(super) fn next_answer(&mut self, request_info: RequestInfo, timings: Timings) {
+        debug_assert!(self.io_state.is_none(), "the connection is in use");
         self.incoming.forget_message();
         self.spec = ExchangeSpec { request_info, ..ExchangeSpec::default() };
         self.progress = Progress::new(timings, runtime::now());
     }
 
-    /// Whether the complete answer has arrived. A server that then reads no more is done with the request, which shows
-    /// only when a write has timed out.
+    /// Whether the complete answer has arrived. If a write then times out, the server has finished with the request,
+    /// and the answer is valid.
     pub(super) fn has_whole_answer(&self) -> bool {
         self.progress.is_answered() && self.incoming.has_arrived()
     }
@@ -83,16 +85,16 @@ impl Reset for Exchange {
     }
 }
 
-/// Few targets are longer.
+/// The capacity that is kept for a target. Few are longer.
 const TARGET_USUAL: usize = 1 << 10;
 
 /// How long the connection may be used (RFC 9112 §9.3).
 pub(super) struct Persistence {
     /// When it was opened.
     pub(super) opened_at: Instant,
-    /// Whether another exchange may follow, by what both sides have said so far.
+    /// Whether another exchange may follow, by the messages of both sides so far.
     pub(super) persists: bool,
-    /// How long the server keeps it idle, if it has said so (RFC 2068 §19.7.1.1).
+    /// How long the server keeps an idle connection open, by its `keep-alive` field (RFC 2068 §19.7.1.1).
     pub(super) idle: Option<Duration>,
 }
 
@@ -101,21 +103,21 @@ impl Persistence {
         Persistence { opened_at, persists: true, idle: None }
     }
 
-    /// Notes what the head of an answer says of it. `ends_with_close` is what it says of its body (RFC 9112 §6.3).
+    /// Applies the head of an answer. `ends_with_close`: its body ends with the connection (RFC 9112 §6.3).
     pub(super) fn note(&mut self, version: Version, headers: &Headers, ends_with_close: bool) {
         self.persists &= persists(version, ConnectionOption::from_headers(headers)) && !ends_with_close;
         self.idle = keep_alive_timeout(headers);
     }
 }
 
-/// What was asked for, and until when.
+/// The properties of the request that its answer depends on, and the time limit of the exchange.
 #[derive(Default)]
 pub(super) struct ExchangeSpec {
     pub(super) request_info: RequestInfo,
     pub(super) asks_for_upgrade: bool,
     /// When the exchange must be complete.
     pub(super) deadline: Option<Instant>,
-    /// How long it may take in all.
+    /// The time limit of the whole exchange, for errors.
     pub(super) total: Option<Duration>,
 }
 
@@ -132,13 +134,13 @@ pub(super) struct Progress {
     pub(super) stage: ResponseStage,
     /// How many interim answers have come.
     pub(super) interim: u32,
-    /// Whether somebody takes them. If not, they are dropped.
+    /// Whether the caller takes interim answers. If not, they are dropped.
     pub(super) wants_interim: bool,
-    /// How much of the body a reader gets at once.
+    /// How much of the body one read copies at most.
     pub(super) read_size: AdaptiveReadSize,
     /// How the body of the answer is decoded, if it is.
     pub(super) decoder: Option<Box<ContentDecoder>>,
-    /// How long the phases took that are over.
+    /// The durations of the phases that are over.
     pub(super) timings: Timings,
     /// When the current phase began.
     pub(super) phase_start: Instant,
@@ -181,8 +183,8 @@ impl Progress {
     }
 }
 
-/// How much of a body a reader gets at once, if the exchange has a deadline. The deadline is checked when the reader
-/// reads, and a reader that buffers, such as one of lines, may do long work between any two bytes that it has got.
+/// How much of a body one read copies at most, if the exchange has a deadline. The deadline is checked by each read,
+/// and a buffering reader, such as one of lines, may work for long between any two bytes of its buffer.
 #[derive(Default)]
 pub(super) struct AdaptiveReadSize {
     size: usize,
@@ -190,8 +192,10 @@ pub(super) struct AdaptiveReadSize {
 }
 
 impl AdaptiveReadSize {
-    /// Returns the size of the portion that is taken `now`: twice that of the last one, unless that took long.
+    /// Returns the size of the read that begins `now`: twice that of the last one, unless the caller has taken long
+    /// since.
     pub(super) fn next(&mut self, now: Instant) -> usize {
+        debug_assert!(self.taken_at.is_none() || self.size >= READ_SIZE_MIN, "each read has had a size");
         let last = self.taken_at.replace(now);
         let is_quick = last.is_some_and(|last| now.saturating_duration_since(last) < QUICK);
         self.size = if is_quick { self.size.saturating_mul(2) } else { READ_SIZE_MIN };
@@ -199,10 +203,10 @@ impl AdaptiveReadSize {
     }
 }
 
-/// A few lines.
+/// The size of the first read, and of each that follows a slow one: a few lines.
 const READ_SIZE_MIN: usize = 64;
 
-/// How soon a reader comes back that only copies.
+/// The longest time between two reads of a caller that only copies.
 const QUICK: Duration = Duration::from_millis(1);
 
 /// How much of the request has been sent.
@@ -214,13 +218,13 @@ pub(super) enum Upload {
     Waiting,
     Sending,
     Sent,
-    /// The server has answered, and reads no more of it.
+    /// The server has answered, and reads no more of the request.
     Abandoned,
     /// Sending failed, but there may be an answer.
     Failed(ExchangeError),
 }
 
-/// What has come of the answer.
+/// How much of the answer's head has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ResponseStage {
     Awaited,

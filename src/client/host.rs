@@ -94,7 +94,7 @@ impl Host {
         opened.map_err(|error| error.with_origin(&self.key))
     }
 
-    /// Sends `request`, which asks for an upgrade, and hands the connection over, as
+    /// Sends `request`, which has an `upgrade` field, and hands the connection over, as
     /// [`Client::upgrade`](crate::Client::upgrade) does.
     ///
     /// # Errors
@@ -127,7 +127,7 @@ impl Host {
         self.pool.as_ref().map_or(0, |pool| pool.busy())
     }
 
-    /// This host with a time limit for each exchange; connections are shared.
+    /// Returns this host with a time limit for each exchange; connections are shared.
     pub(super) fn with_timeout(&self, total: Duration) -> Host {
         Host { sender: self.sender.with_total(Some(total)), ..self.clone() }
     }

@@ -9,7 +9,7 @@ use crate::message::{
     Authority, InvalidRequest, InvalidTarget, Request, Scheme, Target, TargetForm, split_port,
 };
 
-/// Where requests are sent.
+/// The scheme, host and port of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Origin {
     /// Normalized by [`key`].
@@ -21,6 +21,7 @@ pub(super) struct Origin {
 impl Origin {
     /// The origin with this [`key`].
     pub(super) fn of_key(key: &str) -> Option<Origin> {
+        debug_assert!(!key.bytes().any(|octet| octet.is_ascii_uppercase()), "a key is normalized: {key}");
         let (scheme, authority) = key.split_once("://")?;
         let scheme = Scheme::parse(scheme.as_bytes())?;
         let port = Authority::parse(authority.as_bytes())?.port.unwrap_or(scheme.port());

@@ -7,12 +7,12 @@ use std::task::Poll;
 use super::error::ClientError;
 use crate::message::Response;
 
-/// What a balancer records of a request: that it is pending, and, once, its outcome. Without a balancer, nothing.
+/// Counts a request of a balancer as pending, and records its outcome once. Empty without a balancer.
 #[derive(Default)]
 pub(super) struct OutcomeRecorder(Option<Recording>);
 
 struct Recording {
-    /// `None` once it was called.
+    /// `None` once it has been called.
     record: Option<Box<RecordFn>>,
     in_flight: InFlightGuard,
 }
@@ -53,13 +53,13 @@ impl OutcomeRecorder {
         self.0.map(|recording| recording.in_flight)
     }
 
-    /// Notes that the body of the answer has been read.
+    /// Ends the count, once the body of the answer has been read.
     pub(super) fn end(&mut self) {
         self.0 = None;
     }
 }
 
-/// One of the requests that `count` counts, until it is dropped.
+/// Counts one request in `count`, until it is dropped.
 pub(super) struct InFlightGuard {
     count: Arc<AtomicUsize>,
 }
@@ -73,6 +73,7 @@ impl InFlightGuard {
 
 impl Drop for InFlightGuard {
     fn drop(&mut self) {
-        self.count.fetch_sub(1, Ordering::Relaxed);
+        let before = self.count.fetch_sub(1, Ordering::Relaxed);
+        debug_assert!(before > 0, "each request is counted once");
     }
 }

@@ -46,11 +46,12 @@ impl Redirects {
     }
 }
 
-/// Whether a request goes to the origin for which it was made.
+/// Whether redirects have led a request to another origin than that of its caller's request (Fetch §4.4). Once they
+/// have, the taint stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RedirectTaint {
     SameOrigin,
-    /// It was redirected elsewhere, and carries no credentials.
+    /// The request carries no credentials.
     CrossOrigin,
 }
 
@@ -151,7 +152,7 @@ fn retrieval(status: Status, method: Method) -> Option<Method> {
     }
 }
 
-/// Hides what another origin need not know, when the origin `left` redirects to the origin `target_origin`. `referer`
+/// Removes the URL of the redirecting page, when the origin `left` redirects to the origin `target_origin`. `referer`
 /// is reduced to its origin, unless that is `target_origin`. `origin` becomes `null`, unless it is `left`; otherwise
 /// `left` could redirect a request back to the site that it came from, where it would pass for one of that site's own
 /// (Referrer Policy §3.5, Fetch §4.4).

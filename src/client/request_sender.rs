@@ -42,12 +42,12 @@ impl RequestSender {
         RequestSender { pools: Arc::new(ClientPools::new(settings)), total, redirects }
     }
 
-    /// This sender, with another time limit for whole exchanges.
+    /// Returns this sender, with another time limit for whole exchanges.
     pub(super) fn with_total(&self, total: Option<Duration>) -> RequestSender {
         RequestSender { total, ..self.clone() }
     }
 
-    /// This sender, with another policy for redirects.
+    /// Returns this sender, with another policy for redirects.
     pub(super) fn with_redirects(&self, redirects: Redirects) -> RequestSender {
         RequestSender { redirects, ..self.clone() }
     }
@@ -66,7 +66,7 @@ impl RequestSender {
     }
 
     /// Sends `request`, follows redirects, and receives the head of the last answer. `pool` is the pool of the first
-    /// request's origin, if it is known.
+    /// request's origin, if the caller has it.
     pub(super) async fn exchange(
         &self,
         pool: Option<Arc<Pool>>,
@@ -97,7 +97,7 @@ impl RequestSender {
         pooled.receive_body(response).await.map_err(|error| error.with_url(final_target(request, response)))
     }
 
-    /// As [`RequestSender::exchange`], for a caller that reads the body piece by piece.
+    /// As [`RequestSender::exchange`], for a caller that reads the body chunk by chunk.
     pub(super) async fn exchange_head(
         &self,
         pool: Option<Arc<Pool>>,
@@ -109,7 +109,7 @@ impl RequestSender {
         Ok(ResponseReader::new(pooled))
     }
 
-    /// Adds to `error` what `request` was for, and the time limit that was exceeded.
+    /// Adds to `error` the target of `request`, and the time limit that was exceeded.
     #[cold]
     pub(super) fn describe(
         &self,
@@ -192,7 +192,7 @@ impl RequestSender {
         Ok(pooled)
     }
 
-    /// Writes the head of a request, whose body has this length, to a connection.
+    /// Checks out or opens a connection, and writes to it the head of a request, whose body has this length.
     #[inline]
     async fn start<'r>(
         &self,
@@ -218,8 +218,8 @@ impl RequestSender {
         Ok((pooled, StartedRequest { outgoing, framing, cookies }))
     }
 
-    /// Sends a request once more, without the expectation that the server at `pooled` has refused (RFC 9110 §10.1.1).
-    /// The refusal says nothing else about the request.
+    /// Sends a request once more, without the expectation that the server at `pooled` has refused (RFC 9110 §10.1.1). A
+    /// 417 is about the expectation only, not about the request.
     async fn resend_without_expectation(
         &self,
         pooled: PooledConn,
@@ -244,7 +244,8 @@ impl RequestSender {
         if !stale.may_retry(outgoing.request, &error) {
             return Err(error);
         }
-        // Its place is for the new one.
+        debug_assert!(stale.is_reused(), "a new connection is not stale");
+        // The permit is for the new connection.
         stale.close();
         let ExchangeSpec { deadline, .. } = stale.exchange.spec;
         let Progress { timings, wants_interim, .. } = stale.exchange.progress;
@@ -299,7 +300,8 @@ impl RequestSender {
         Ok(Call::new(CallExchange::new(pooled, early, trailers, started.cookies.into_owned())))
     }
 
-    /// Sends `request`, which asks for an upgrade. An answer that refuses it is received whole, since it says why.
+    /// Sends `request`, which has an `upgrade` field. An answer that refuses the upgrade is received whole, for the
+    /// reason in its body.
     pub(super) async fn send_upgrade(
         &self,
         pool: Option<Arc<Pool>>,
@@ -323,14 +325,14 @@ impl RequestSender {
             failed => failed,
         };
         if received.is_err() {
-            // A part would pass for the whole. That the upgrade was refused matters more than why its body did not
-            // arrive.
+            // A part of the body would pass for all of it. The refusal of the upgrade matters more than the error of
+            // its body.
             response.body.clear();
         }
         Err(refused)
     }
 
-    /// A connection over a new connection, or over one that became idle while waiting for a place.
+    /// Opens a connection, or takes one that became idle during the wait for a permit.
     pub(super) async fn wait_for_conn(
         &self,
         miss: CheckoutMiss,
@@ -356,7 +358,7 @@ impl RequestSender {
         }
     }
 
-    /// A connection over a new connection. It is not used again if its runtime may be another than that of its pool.
+    /// Opens a connection. The connection is not used again if its runtime may be another than that of its pool.
     async fn open_conn(
         &self,
         permit: PoolPermit,
@@ -374,7 +376,7 @@ impl RequestSender {
         Ok(pooled)
     }
 
-    /// When an exchange that begins now must be over.
+    /// The deadline of an exchange that begins now.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.total.map(|total| runtime::later(runtime::now(), total))
     }
@@ -385,12 +387,12 @@ fn final_target<'a>(request: &'a Request, response: &'a Response) -> &'a str {
     response.url.as_deref().unwrap_or(request.target().as_str())
 }
 
-/// Which attempt to send a request this is.
+/// Whether a request is sent with its `expect` field (RFC 9110 §10.1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ExpectField {
-    /// The request is sent as it is.
+    /// The field is sent, if the request has one.
     Keep,
-    /// The server has refused the expectation, so the request is sent again without it.
+    /// The server has refused the expectation.
     Drop,
 }
 
@@ -419,15 +421,15 @@ impl StartedRequest<'_> {
 /// Fails for a CONNECT, and for a TRACE with content.
 pub(super) fn check(method: Method, content: BodyLength) -> Result<(), InvalidRequest> {
     match (method, content) {
-        // It asks for a tunnel, and its target is not a URL (RFC 9112 §3.2.3).
+        // A CONNECT opens a tunnel, and its target is not a URL (RFC 9112 §3.2.3).
         (Method::Connect, _) => Err(InvalidTarget::Form.into()),
-        // It would be sent back (RFC 9110 §9.3.8).
+        // The content of a TRACE would be sent back (RFC 9110 §9.3.8).
         (Method::Trace, BodyLength::Known(1..) | BodyLength::Unknown) => Err(InvalidRequest::Content),
         _ => Ok(()),
     }
 }
 
-/// Whether `answer` names the protocols that it switches to, and `request` asks for all of them (RFC 9110 §7.8).
+/// Whether `answer` names the protocols that it switches to, and `request` names all of them (RFC 9110 §7.8).
 fn is_requested_upgrade(answer: &Headers, request: &Headers) -> bool {
     let mut protocols = answer.named(FieldName::UPGRADE).flat_map(members).peekable();
     let is_asked = |name| str::from_utf8(name).is_ok_and(|name| request.contains_token("upgrade", name));
@@ -445,11 +447,12 @@ fn written_length(request: &Request) -> BodyLength {
     }
 }
 
-/// Opens a connection to `origin` before `deadline`, through `proxy` if there is one, and notes how long that took.
+/// Opens a connection to `origin` before `deadline`, through `proxy` if there is one, and sets the `timings` of its
+/// phases.
 ///
 /// # Errors
 ///
-/// Says which phase failed.
+/// The error has the phase that failed.
 async fn connect(
     settings: &Settings,
     origin: &Origin,
@@ -483,7 +486,7 @@ async fn open(
             Some(proxy) => proxy.open(&settings.dial, &settings.tls, origin, limits, &settings.bounds).await,
         }
     };
-    // The remaining time limits all steps together, and each one could use it up alone.
+    // The time that is left limits all steps together, and each of them could use it up alone.
     let (mut transport, times) = match deadline {
         Some(deadline) => timeout_at(deadline, opening)
             .await

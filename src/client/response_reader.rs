@@ -64,10 +64,10 @@ pub struct ResponseReader {
 
 /// How far the body has been read.
 enum State {
-    /// Not to its end. A balancer counts the request until then.
+    /// The end has not been read. A balancer counts the request until then.
     Open(Box<PooledConn>, Option<InFlightGuard>),
     Read,
-    /// Its end is never reached, because of this error.
+    /// The end is never reached, because of this error.
     Broken(ClientError),
 }
 
@@ -82,7 +82,7 @@ impl ResponseReader {
         answer
     }
 
-    /// Keeps `pending` until the body has been read.
+    /// Keeps the guard of a balancer until the body has been read.
     pub(super) fn with_guard(mut self, in_flight: Option<InFlightGuard>) -> ResponseReader {
         if let State::Open(_, guard) = &mut self.state {
             *guard = in_flight;
@@ -90,7 +90,7 @@ impl ResponseReader {
         self
     }
 
-    /// Returns the next piece of the body, of whatever size it arrived in; `None` at the end.
+    /// Returns the next chunk of the body, of whatever size it arrived in; `None` at the end.
     ///
     /// # Errors
     ///
@@ -120,7 +120,7 @@ impl ResponseReader {
         match &polled {
             Ok(0) => self.release(),
             Ok(_) => {}
-            // The place is free at once, for a caller who asks again before this is dropped.
+            // The permit is free at once, for a caller that sends another request before this answer is dropped.
             Err(error) => self.state = State::Broken(error.duplicate()),
         }
         Poll::Ready(polled)
@@ -129,13 +129,14 @@ impl ResponseReader {
     /// Gives the connection back, once the body has been read.
     fn release(&mut self) {
         if let State::Open(mut pooled, _in_flight) = mem::replace(&mut self.state, State::Read) {
+            debug_assert!(pooled.exchange.incoming.is_read(), "the body has been read to its end");
             mem::swap(&mut self.trailers, &mut pooled.exchange.incoming.trailers);
             pooled.release();
         }
     }
 }
 
-/// A wait for the next piece. While the caller waits for none, the time does not count against the server.
+/// A wait for the next chunk. While the caller waits for none, the time does not count against the server.
 struct PauseOnDrop<'a>(&'a mut ResponseReader);
 
 impl Drop for PauseOnDrop<'_> {
@@ -147,7 +148,7 @@ impl Drop for PauseOnDrop<'_> {
 }
 
 impl Drop for ResponseReader {
-    /// A caller who knows where the body ends need not read beyond its last byte.
+    /// A caller that has counted the bytes of a body need not read beyond its last one.
     fn drop(&mut self) {
         if let State::Open(pooled, _) = &self.state
             && pooled.exchange.incoming.is_read()

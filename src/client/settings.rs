@@ -11,14 +11,14 @@ use crate::message::Headers;
 use crate::net::{HostConnector, TlsConnector};
 use crate::runtime::{Instant, later};
 
-/// What is set when a client is built.
+/// The settings of a client.
 #[derive(Clone)]
 pub(super) struct Settings {
     pub(super) timeouts: ClientTimeouts,
     /// The limits, and the timeouts as an exchange takes them.
     pub(super) bounds: Bounds,
-    /// The same for a body that the caller reads in pieces, however slowly it comes.
-    pub(super) bounds_in_pieces: Bounds,
+    /// The same for a body that the caller reads in chunks, however slowly it comes.
+    pub(super) bounds_in_chunks: Bounds,
     pub(super) pool: PoolBounds,
     pub(super) dial: HostConnector,
     pub(super) proxies: Proxies,
@@ -30,7 +30,7 @@ pub(super) struct Settings {
     pub(super) decode_max: Option<usize>,
 }
 
-/// What a pool may hold, and for how long.
+/// How many connections a pool may hold, and for how long.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PoolBounds {
     pub(super) connections_max: usize,
@@ -39,8 +39,8 @@ pub(super) struct PoolBounds {
 }
 
 impl Settings {
-    /// Until when a request waits for its turn, if it began to wait at `since`, and its whole exchange must be over by
-    /// `deadline`.
+    /// The end of a request's wait for a connection, if the wait began at `since`, and the whole exchange must be over
+    /// by `deadline`.
     pub(super) fn queue_until(&self, since: Instant, deadline: Option<Instant>) -> Instant {
         let until = later(since, self.timeouts.queue);
         deadline.map_or(until, |deadline| deadline.min(until))
@@ -64,7 +64,7 @@ impl Settings {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientTimeouts {
-    /// The wait for a place among the connections of the host. Default: 30 s.
+    /// The wait for one of the connections of the host. Default: 30 s.
     pub queue: Duration,
     /// Looking up the addresses of the host. Default: 5 s.
     pub resolve: Duration,
@@ -81,8 +81,8 @@ pub struct ClientTimeouts {
     pub send: Duration,
     /// The wait from the last byte of the request to the end of the answer's head. Default: 30 s.
     ///
-    /// This time runs even while the caller does something else. A head that is here when the caller comes back is in
-    /// time.
+    /// The wait goes on even while the caller does something else. A head that has arrived when the caller comes back
+    /// is in time.
     pub wait: Duration,
     /// The wait for `100 Continue`, if the request expects it. After that the body is sent anyway (RFC 9110 §10.1.1).
     /// Default: 1 s.
@@ -100,7 +100,7 @@ pub struct ClientTimeouts {
     /// All bytes after the head count, even those in its packet, and the time in which the client waits for more. Bytes
     /// that complete the body are never refused, so a late body that comes whole is good.
     ///
-    /// A body that is read in pieces ([`Client::open_response`](crate::Client::open_response),
+    /// A body that is read in chunks ([`Client::open_response`](crate::Client::open_response),
     /// [`Client::open`](crate::Client::open)) has no minimal rate, because streams of events are slow by nature.
     pub receive_rate_min: u64,
 }
@@ -120,14 +120,14 @@ impl ClientTimeouts {
         }
     }
 
-    /// The same for an exchange, to which a server is a peer like any other.
+    /// The timeouts of an exchange, which treats a server as a peer like any other.
     pub(super) fn of_exchange(&self) -> Timeouts {
         Timeouts {
             head: self.wait,
             body: self.receive,
             body_rate_min: self.receive_rate_min,
             write: self.send,
-            // A connection whose answer nobody reads is not worth the wait.
+            // A connection whose answer is not read is not worth a wait.
             linger: Duration::ZERO,
             ..Timeouts::default()
         }

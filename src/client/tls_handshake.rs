@@ -7,18 +7,18 @@ use super::error::ClientError;
 use crate::message::Scheme;
 use crate::net::{BoxedStream, HostName, TlsConnector, TlsError, Transport, timed};
 
-/// The handshake that a host of an `https` URL must pass. It counts as a part of `phase`.
+/// The handshake that a host of an `https` URL must pass, as a part of `phase`.
 pub(super) struct TlsHandshake {
     host: HostName,
     phase: ClientPhase,
 }
 
 impl TlsHandshake {
-    /// Returns the handshake with `host`, if the scheme asks for one.
+    /// Returns the handshake with `host`, if the scheme is `https`.
     ///
     /// # Errors
     ///
-    /// Fails if no certificate could be verified for the host. Such a host is not even dialed.
+    /// Fails if no certificate could be verified for the host. The host is then not even dialed.
     pub(super) fn for_scheme(
         scheme: Scheme,
         host: &str,
@@ -33,7 +33,7 @@ impl TlsHandshake {
         }
     }
 
-    /// Shakes hands over `transport` within `limit`, and returns how long that took.
+    /// Performs the handshake over `transport` within `limit`, and returns how long it took.
     pub(super) async fn run(
         self,
         tls: &TlsConnector,

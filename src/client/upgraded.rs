@@ -10,15 +10,15 @@ use crate::net::{Rewind, Stream, delegate_stream};
 /// A connection that was handed over: bytes in both directions, and no longer HTTP.
 ///
 /// Made by [`Client::upgrade`](super::Client::upgrade). Reading begins with what the server has already sent. There are
-/// no timeouts except those that you set, and the connection no longer takes a place in the pool. Dropping it closes
-/// the connection.
+/// no timeouts except those that you set, and the connection no longer counts in the pool. Dropping it closes the
+/// connection.
 ///
 /// The server's side of such a connection is an [`Upgraded`](crate::Upgraded).
 ///
 /// Flush what you have written before you wait for the server: over TLS, the end of it may still be held back.
 pub struct ClientUpgraded {
     stream: Rewind<Pin<Box<dyn Stream + Send>>>,
-    /// What a balancer counts until it is dropped.
+    /// The guard by which a balancer counts the tunnel as pending.
     in_flight: Option<InFlightGuard>,
 }
 
@@ -29,7 +29,7 @@ impl ClientUpgraded {
         ClientUpgraded { stream: Rewind::new(transport, early), in_flight: None }
     }
 
-    /// This connection, which counts as `pending` until it is dropped.
+    /// Returns this connection, which a balancer counts as pending until it is dropped.
     pub(super) fn with_guard(self, in_flight: InFlightGuard) -> ClientUpgraded {
         ClientUpgraded { in_flight: Some(in_flight), ..self }
     }

@@ -20,14 +20,13 @@ use crate::message::{InvalidRequest, InvalidTarget, Request, Response, TargetFor
 
 /// Sends each request to one of several equivalent hosts, by default the one with the fewest pending requests.
 ///
-/// A host that fails is asked less for a while: each failure counts as one more pending request, for 3 s by default. A
-/// failure is any error that is not the caller's fault; [`BalancerBuilder::healthy_if`] decides which answers are
-/// failures, too. Hosts that fail an active check ([`BalancerBuilder::check`]) are not asked at all as long as there
-/// are others.
+/// A host that fails gets fewer requests for a while: each failure counts as one more pending request, for 3 s by
+/// default. A failure is any error that is not the caller's fault; [`BalancerBuilder::healthy_if`] decides which
+/// answers are failures, too. Hosts that fail an active check ([`BalancerBuilder::check`]) get no requests as long as
+/// there are others.
 ///
 /// Made by [`Client::balance`](crate::Client::balance); clones are the same balancer. Targets must be only a path,
-/// since the host is not known in advance; a gateway makes them with [`Request::target_to`]`("/")`. Redirects are not
-/// followed.
+/// since the host is chosen later; a gateway makes them with [`Request::target_to`]`("/")`. Redirects are not followed.
 ///
 /// # Examples
 ///
@@ -59,7 +58,7 @@ use crate::message::{InvalidRequest, InvalidTarget, Request, Response, TargetFor
 #[derive(Clone)]
 pub struct Balancer(Arc<BalancerInner>);
 
-/// What the clones of a balancer have in common.
+/// The state that the clones of a balancer share.
 struct BalancerInner {
     sender: RequestSender,
     members: RwLock<Vec<Arc<Member>>>,
@@ -70,15 +69,15 @@ struct BalancerInner {
     retry: RetryPolicy,
 }
 
-/// What becomes of a failed request that certainly was not processed.
+/// Whether a failed request that certainly was not processed is retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RetryPolicy {
     Never,
-    /// Another host is asked, once.
+    /// The request is sent to another host, once.
     Once,
 }
 
-// The loop is in each method, since the future of one that took an async closure would not be known to be `Send`.
+// The loop is in each method, since the compiler could not prove the future of an async closure to be `Send`.
 impl Balancer {
     /// Sends `request` to one of the hosts, and receives the answer into `response`, including its body.
     ///
@@ -158,7 +157,7 @@ impl Balancer {
             match attempt.member.host.upgrade(request, response).await {
                 Ok(tunnel) => return Ok(tunnel.with_guard(self.0.record_response(attempt, response))),
                 Err(error) if matches!(error.cause(), ClientCause::Upgrade) => {
-                    // It has answered, if not as hoped.
+                    // The host has answered, although it refused the upgrade.
                     self.0.record_response(attempt, response);
                     return Err(error);
                 }
@@ -234,7 +233,7 @@ impl BalancerInner {
         Some(HostAttempt::new(chosen?.clone()))
     }
 
-    /// The tally of an attempt that goes on.
+    /// The recorder of an attempt that goes on.
     fn recorder(self: Arc<BalancerInner>, attempt: HostAttempt) -> OutcomeRecorder {
         let HostAttempt { member, in_flight, .. } = attempt;
         OutcomeRecorder::new(in_flight, move |outcome| {
@@ -276,7 +275,7 @@ impl BalancerInner {
     }
 }
 
-/// Whether an error says nothing about the host.
+/// Whether an error is the caller's fault and not the host's.
 fn is_callers_fault(error: &ClientError) -> bool {
     let is_of_request =
         matches!(error.cause(), ClientCause::Exchange(ExchangeError::Source(_) | ExchangeError::Length));
@@ -371,8 +370,8 @@ impl BalancerBuilder {
     }
 
     /// Sets a function that decides whether a host is healthy, by the head of an answer, or by the error instead of
-    /// one. It is not called for errors that are the caller's fault. Default: a host that answers is healthy, even if
-    /// it answers with 500.
+    /// one. The function is not called for errors that are the caller's fault. Default: a host that answers is healthy,
+    /// even if it answers with 500.
     pub fn healthy_if(
         mut self,
         is_healthy: impl Fn(Result<&Response, &ClientError>) -> bool + Send + Sync + 'static,

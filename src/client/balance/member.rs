@@ -24,7 +24,7 @@ pub(super) struct Member {
     pending: Arc<AtomicUsize>,
     served: AtomicU64,
     failed: AtomicU64,
-    /// How often it was asked. A host that was added later starts with the least count of the others.
+    /// How many requests were assigned to it. A host that was added later starts with the least count of the others.
     assigned: AtomicU64,
     /// When each penalty is over.
     penalties: Mutex<VecDeque<Instant>>,
@@ -52,7 +52,7 @@ pub struct HostCounts {
     pub is_up: bool,
 }
 
-/// What counts as a failure of a host, and for how long.
+/// Which outcomes are failures of a host, and how long they count.
 pub(super) struct HealthPolicy {
     /// How long one failure counts.
     pub(super) penalty: Duration,
@@ -155,11 +155,11 @@ impl fmt::Debug for HealthPolicy {
 /// How a [`Balancer`](super::Balancer) chooses the next host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HostChoice {
-    /// The host with the fewest pending requests; among equals, the one that has been asked least often.
+    /// The host with the fewest pending requests; among equals, the one with the fewest requests so far.
     #[default]
     LeastPending,
-    /// Of two hosts chosen at random, the one with fewer pending requests. This keeps several independent balancers
-    /// from all rushing to the same idle host.
+    /// Of two hosts chosen at random, the one with fewer pending requests. With this choice, several independent
+    /// balancers do not all rush to the same idle host.
     TwoRandom,
 }
 
@@ -193,6 +193,7 @@ pub(super) struct RandomPairs {
 impl RandomPairs {
     /// Two different numbers below `count`, which is at least 2.
     fn two_below(&self, count: usize) -> (usize, usize) {
+        debug_assert!(count >= 2, "there are two different numbers");
         let bits = self.random.hash_one(self.drawn.fetch_add(1, Ordering::Relaxed));
         let below = |bits: u64, most: usize| (bits % most as u64) as usize;
         let one = below(bits >> 32, count);
@@ -250,7 +251,7 @@ async fn keep_checking(member: Weak<Member>, host: Host, check: Arc<HealthCheck>
         // The member is not held meanwhile, or it would not be gone before the answer has come.
         let is_up = match host.send(&check.request, &mut response).await {
             Ok(()) => Some(response.status.is_success()),
-            // It was not asked: all connections to it are in use.
+            // The check was not sent: all connections to the host are in use.
             Err(error) if error.phase() == ClientPhase::Queue => None,
             Err(_) => Some(false),
         };

@@ -1,4 +1,4 @@
-//! [`Call`]: a request whose body is written piece by piece; and its two halves, one to write it and one to read the
+//! [`Call`]: a request whose body is written chunk by chunk; and its two halves, one to write it and one to read the
 //! answer.
 
 use std::fmt;
@@ -16,7 +16,7 @@ use crate::client::outcome_recorder::OutcomeRecorder;
 use crate::client::response_reader::ResponseReader;
 use crate::message::{Headers, Response};
 
-/// A request whose head has been sent, and whose body is written piece by piece.
+/// A request whose head has been sent, and whose body is written chunk by chunk.
 ///
 /// Made by [`Client::open`](crate::Client::open). Dropping it closes the connection.
 ///
@@ -50,13 +50,13 @@ impl Call {
         Call(exchange)
     }
 
-    /// This call, of which a balancer records how it goes.
+    /// Returns this call, whose outcome `recorder` records.
     pub(in crate::client) fn recorded_by(mut self, recorder: OutcomeRecorder) -> Call {
         self.0.set_recorder(recorder);
         self
     }
 
-    /// The exchange, for a gateway, which polls it.
+    /// Returns the exchange, for a gateway, which polls it.
     pub(crate) fn into_exchange(self) -> CallExchange {
         self.0
     }

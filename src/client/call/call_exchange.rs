@@ -24,7 +24,7 @@ pub(crate) struct CallExchange {
     early: Box<Response>,
     trailers: Headers,
     cookies: CookieExchange<'static>,
-    /// What a balancer notes of it.
+    /// Records the outcome for a balancer.
     recorder: OutcomeRecorder,
 }
 
@@ -39,7 +39,7 @@ impl CallExchange {
         CallExchange { pooled, early, trailers, cookies, recorder: OutcomeRecorder::default() }
     }
 
-    /// Lets a balancer record how the call goes.
+    /// Sets the recorder of a balancer.
     pub(super) fn set_recorder(&mut self, recorder: OutcomeRecorder) {
         self.recorder = recorder;
     }
@@ -88,7 +88,7 @@ impl CallExchange {
         self.poll_end(cx, &trailers)
     }
 
-    /// Notes that the rest of the body will not come.
+    /// Fails the upload, because the rest of the body will not come.
     pub(super) fn fail_upload(&mut self) {
         self.pooled.fail_upload(ExchangeError::Length);
     }
@@ -98,14 +98,15 @@ impl CallExchange {
         self.pooled.exchange.progress.is_answered()
     }
 
-    /// Takes the next interim answer, which is then in [`Call::early`]. Returns false once the final one has come.
+    /// Takes the next interim answer, which is then in [`CallExchange::early`]. Returns false once the final one has
+    /// come.
     pub(crate) fn poll_interim(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, ClientError>> {
         let has_come = self.pooled.poll_interim(cx, &mut self.early);
         self.recorder.record_poll_failure(has_come)
     }
 
-    /// Receives the head of the final answer into `response`. If it has come before, what was there is then in
-    /// [`Call::early`].
+    /// Receives the head of the final answer into `response`. If it has arrived before, `response` is swapped with
+    /// [`CallExchange::early`].
     pub(crate) fn poll_head(
         &mut self,
         cx: &mut Context<'_>,
@@ -122,7 +123,7 @@ impl CallExchange {
         Poll::Ready(self.complete_head(response))
     }
 
-    /// Completes a head that has been received, and lets everyone know of it.
+    /// Completes a head that has been received: its timings, cookies and decoding, and the record of a balancer.
     pub(super) fn complete_head(&mut self, response: &mut Response) -> Result<(), ClientError> {
         *response.timings_mut() = self.pooled.exchange.progress.timings;
         self.cookies.end(response);
@@ -131,12 +132,12 @@ impl CallExchange {
         decoded
     }
 
-    /// The interim answer that was taken, or what took the place of the final one.
+    /// The interim answer that was taken, or the response that was swapped for the final one.
     pub(crate) fn early(&mut self) -> &mut Response {
         &mut self.early
     }
 
-    /// Receives the next piece of the body, which is then in [`Call::chunk`]. Returns its length, 0 at the end.
+    /// Receives the next chunk of the body, which is then in [`CallExchange::chunk`]. Returns its length, 0 at the end.
     pub(crate) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientError>> {
         let received = ready!(self.pooled.poll_chunk(cx));
         match received {
@@ -147,7 +148,7 @@ impl CallExchange {
         Poll::Ready(self.recorder.record_failure(received))
     }
 
-    /// The piece of the body that was received last.
+    /// The chunk of the body that was received last.
     pub(crate) fn chunk(&self) -> &[u8] {
         self.pooled.chunk()
     }
@@ -163,7 +164,7 @@ impl CallExchange {
         if !is_over {
             self.pooled.close();
             self.pooled.exchange.progress.drop_interim();
-            // What the writer meets now is not the server's fault.
+            // An error of the writer is no longer the server's fault.
             self.recorder.end();
         }
         !is_over
@@ -171,7 +172,8 @@ impl CallExchange {
 
     /// Gives the connection back, if both sides have come to their ends.
     pub(crate) fn release(mut self) {
-        // What took the place of an answer may be the application's, and must not be dropped under the pool's lock.
+        // The response that was swapped for the answer may hold values of the application, which must not be dropped
+        // under the pool's lock.
         self.early.reset();
         self.pooled.exchange.early = Some(self.early);
         self.pooled.release();

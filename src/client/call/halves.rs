@@ -116,7 +116,7 @@ impl CallWriter {
 }
 
 impl Drop for CallWriter {
-    /// Tells a reader that waits for the answer that the end of the request will not come.
+    /// Fails the upload, and wakes a reader that waits for the answer.
     fn drop(&mut self) {
         self.half.with_call(CallExchange::fail_upload);
         self.half.wake_halves();
@@ -152,8 +152,8 @@ impl fmt::Debug for CallWriter {
 /// halves have reached their end and are dropped.
 pub struct CallReader {
     half: Half,
-    /// The piece that was read last. It is a copy, since the other half uses the connection too.
-    piece: Vec<u8>,
+    /// The chunk that was read last. A copy, since the other half uses the connection, too.
+    chunk: Vec<u8>,
     /// The interim answer that was taken last.
     interim: Response,
     trailers: Headers,
@@ -161,15 +161,15 @@ pub struct CallReader {
 
 impl CallReader {
     pub(super) fn new(half: Half) -> CallReader {
-        CallReader { half, piece: Vec::new(), interim: Response::new(), trailers: Headers::new() }
+        CallReader { half, chunk: Vec::new(), interim: Response::new(), trailers: Headers::new() }
     }
 
     /// Receives the next interim answer, such as 103 with `link` fields (RFC 9110 §15.2, RFC 8297); `None` once the
     /// final answer is here, which [`CallReader::head`] receives. If the future is dropped, the next call continues.
     ///
-    /// From the first call on, each interim answer waits to be taken, and everything behind it waits, too: the writer
-    /// learns only afterwards that the server reads no more. Interim answers before the first call are dropped, unless
-    /// the request has no body to write. There may be at most 16.
+    /// From the first call on, each interim answer waits to be taken, and everything behind it waits, too: only
+    /// afterwards does the writer find that the server reads no more. Interim answers before the first call are
+    /// dropped, unless the request has no body to write. There may be at most 16.
     ///
     /// # Errors
     ///
@@ -238,19 +238,19 @@ impl CallReader {
         poll_fn(|cx| self.half.poll(cx, |call, cx| call.poll_head(cx, response))).await
     }
 
-    /// Returns the next piece of the body, of whatever size it arrived in; `None` at the end. Call it after
+    /// Returns the next chunk of the body, of whatever size it arrived in; `None` at the end. Call it after
     /// [`CallReader::head`].
     ///
     /// # Errors
     ///
     /// Fails if the body is cut short, malformed or too slow. The end of the body is then never reached.
     pub async fn chunk(&mut self) -> Result<Option<&[u8]>, ClientError> {
-        let CallReader { half, piece, trailers, .. } = self;
-        piece.clear();
+        let CallReader { half, chunk, trailers, .. } = self;
+        chunk.clear();
         let wait = PauseOnDrop(half);
-        poll_fn(|cx| poll_chunk(wait.0, cx, trailers, |call| piece.extend_from_slice(call.chunk()))).await?;
+        poll_fn(|cx| poll_chunk(wait.0, cx, trailers, |call| chunk.extend_from_slice(call.chunk()))).await?;
         drop(wait);
-        Ok(Some(&**piece).filter(|piece| !piece.is_empty()))
+        Ok(Some(&**chunk).filter(|chunk| !chunk.is_empty()))
     }
 
     /// Returns the trailer fields, once the body has been read to its end (RFC 9110 §6.5).
@@ -259,7 +259,7 @@ impl CallReader {
     }
 }
 
-/// Receives the next piece of the body, and calls `take` to take it; at the end, the trailers.
+/// Receives the next chunk of the body, and calls `take` to take it; at the end, the trailers.
 fn poll_chunk(
     half: &Half,
     cx: &mut Context<'_>,
@@ -276,7 +276,7 @@ fn poll_chunk(
     })
 }
 
-/// A wait for the next piece. While the caller waits for none, the time does not count against the server.
+/// A wait for the next chunk. While the caller waits for none, the time does not count against the server.
 struct PauseOnDrop<'a>(&'a Half);
 
 impl Drop for PauseOnDrop<'_> {
@@ -286,7 +286,7 @@ impl Drop for PauseOnDrop<'_> {
 }
 
 impl Drop for CallReader {
-    /// Ends the exchange, unless all of the answer has come. A writer that waits learns of it.
+    /// Ends the exchange, unless all of the answer has arrived, and wakes a writer that waits.
     fn drop(&mut self) {
         if self.half.with_call(CallExchange::abort_unless_read) {
             self.half.wake_halves();
@@ -327,8 +327,8 @@ impl Half {
         (half(Side::Writer), half(Side::Reader))
     }
 
-    /// Polls the call for one half. Both owners are woken by whatever happens to the connection, and by each of its
-    /// time limits: it has one timer, and the half that polls last cannot know what the other one waits for.
+    /// Polls the call for one half. Each event of the connection and each of its time limits wakes both tasks: the
+    /// connection has one timer, and the half that polls last sets it for both.
     pub(super) fn poll<T>(
         &self,
         cx: &mut Context<'_>,
@@ -339,7 +339,7 @@ impl Half {
         let polled =
             self.with_call(|call| poll(call, &mut Context::from_waker(&Waker::from(self.wakers.clone()))));
         if let Poll::Ready(Err(_)) = polled {
-            // Nothing else tells the other half what that means for it.
+            // The other half is polled again, since no other event wakes it.
             self.wake_halves();
         }
         polled
@@ -350,7 +350,7 @@ impl Half {
         then(lock(&self.shared).0.as_mut().expect("it is taken when this is dropped"))
     }
 
-    /// Wakes the owners of both halves.
+    /// Wakes the tasks of both halves.
     pub(super) fn wake_halves(&self) {
         self.wakers.wake_by_ref();
     }
@@ -367,7 +367,7 @@ enum Side {
 struct HalfWakers(Mutex<[Option<Waker>; 2]>);
 
 impl HalfWakers {
-    /// Notes who awaits a half now. Returns the waker of the task that did before, if it is another one.
+    /// Registers the waker of a half. Returns the one that it replaces, if that wakes another task.
     fn register(&self, side: Side, waker: &Waker) -> Option<Waker> {
         match &mut lock(&self.0)[side as usize] {
             Some(known) if known.will_wake(waker) => None,
@@ -388,7 +388,7 @@ impl Wake for HalfWakers {
     }
 }
 
-/// What the halves share: a call, until this is dropped.
+/// The call that the halves share, until this is dropped.
 struct SharedCall(Option<CallExchange>);
 
 impl Drop for SharedCall {

@@ -1,4 +1,4 @@
-//! Requests whose body is written piece by piece.
+//! Requests whose body is written chunk by chunk.
 
 mod call;
 mod call_exchange;

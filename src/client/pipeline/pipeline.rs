@@ -25,9 +25,9 @@ use crate::wire::{ConnectionOption, OutgoingFraming};
 /// one holds up those behind it: use a pipeline for many small, quick answers.
 ///
 /// A new connection first carries a single request, whose answer shows whether others may follow. When a connection
-/// ends, requests that have not been written yet are sent on the next one, and so are those that the server has said it
-/// will not process (`connection: close`). A request that the server may have processed is sent again if that does no
-/// harm (RFC 9110 §9.2.2), but the first in line only once. Otherwise it fails, with an error for which
+/// ends, requests that have not been written yet are sent on the next one, and so are those behind an answer with
+/// `connection: close`, which the server does not process. A request that the server may have processed is sent again
+/// if that does no harm (RFC 9110 §9.2.2), but the first in line only once. Otherwise it fails, with an error for which
 /// [`ClientError::is_sent`] is true.
 ///
 /// Made by [`Client::pipeline`](crate::Client::pipeline). Clones are the same pipeline, and may be used in any runtime.
@@ -35,8 +35,8 @@ use crate::wire::{ConnectionOption, OutgoingFraming};
 /// does not run, and fail with [`ClientCause::NoRuntime`] if it ends. So the cores of a server, which end one by one,
 /// should have a pipeline each.
 ///
-/// The connections belong to the client: while nothing is in flight they rest in its pool, where they count as idle and
-/// other requests may use them. Redirects are not followed.
+/// The connections belong to the client: while nothing is in flight they are idle in its pool, where other requests may
+/// use them. Redirects are not followed.
 ///
 /// The future of [`Pipeline::send`] may be dropped at any time; the answer is then received and discarded.
 ///
@@ -70,15 +70,15 @@ use crate::wire::{ConnectionOption, OutgoingFraming};
 #[derive(Clone)]
 pub struct Pipeline(Arc<CloseOnDrop>);
 
-/// What the clones of a pipeline hold, and its tasks do not: dropping it closes the queues.
+/// Closes the queues when the last clone of a pipeline is dropped. Tasks hold the queues, but not this value.
 struct CloseOnDrop(Arc<PipelineInner>);
 
-/// What the callers and the tasks of a pipeline share.
+/// The state that the callers of a pipeline share.
 struct PipelineInner {
     sender: RequestSender,
     /// The [`origin::key`].
     key: Arc<str>,
-    /// The pool of the first runtime. It only writes heads, which the pools of all runtimes write alike.
+    /// The pool of the first runtime, used only to write heads, which the pools of all runtimes write alike.
     pool: OnceLock<Arc<Pool>>,
     in_flight_max: usize,
     /// A permit for each further request that may be in flight. The semaphore is fair, so callers are served in turn.
@@ -91,7 +91,7 @@ struct PipelineInner {
 /// Which requests are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AllowedMethods {
-    /// Those that change nothing (RFC 9110 §9.2.1).
+    /// Requests that change nothing (RFC 9110 §9.2.1).
     Safe,
     Any,
 }
@@ -206,7 +206,7 @@ impl PipelineInner {
         }
     }
 
-    /// Leaves `request` to the task that has the fewest to answer.
+    /// Pushes `request` to the queue with the fewest unanswered requests.
     fn push(
         self: &Arc<PipelineInner>,
         request: &Request,

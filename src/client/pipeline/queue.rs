@@ -20,7 +20,7 @@ use crate::wire::RequestInfo;
 #[derive(Default)]
 pub(super) struct Queue(Mutex<QueueState>);
 
-/// A caller's claim to an answer. If it is dropped, the answer is discarded.
+/// The answer that a caller waits for. If it is dropped, the answer is discarded.
 pub(super) struct PendingResponse<'a> {
     queue: &'a Queue,
     /// `None` once the answer was fetched.
@@ -28,7 +28,7 @@ pub(super) struct PendingResponse<'a> {
 }
 
 impl Queue {
-    /// Leaves a request, which `write` writes. Returns whether a task must be started to take it.
+    /// Adds a request, which `write` writes. Returns whether a task must be started to take it.
     pub(super) fn push(
         &self,
         meta: EntryMeta,
@@ -43,7 +43,7 @@ impl Queue {
         self.lock().unanswered()
     }
 
-    /// Notes that the pipeline was dropped.
+    /// Closes the queue, because the pipeline was dropped.
     pub(super) fn close(&self) {
         self.lock().close();
     }
@@ -83,8 +83,8 @@ impl Drop for PendingResponse<'_> {
     }
 }
 
-/// The tickets of a queue, locked. Tasks that may continue are woken when this is dropped and the lock is free, since a
-/// waker may do anything, and most likely uses the queue again.
+/// The state of a queue, locked. Tasks are woken after the lock is released, since a waker may run any code, and most
+/// likely uses the queue again.
 pub(super) struct QueueGuard<'a> {
     /// Present until this is dropped.
     state: Option<MutexGuard<'a, QueueState>>,
@@ -119,16 +119,16 @@ impl Drop for QueueGuard<'_> {
     }
 }
 
-/// What the callers of one task wait for. QueueState are used again, with their memory.
+/// The requests of the callers of one task. Entries are reused, with their memory.
 #[derive(Default)]
 pub(super) struct QueueState {
     all: Vec<QueueEntry>,
     free: Vec<usize>,
-    /// Those that no connection has taken yet, in order.
+    /// The entries that no connection has taken yet, in order.
     waiting: VecDeque<usize>,
     /// Wakes the task when another request waits.
     task: Option<Waker>,
-    /// What is let go once the lock is.
+    /// Wakers and permits to be used once the lock is released.
     deferred: Vec<Deferred>,
     has_task: bool,
     is_closed: bool,
@@ -152,14 +152,14 @@ struct QueueEntry {
     response: Response,
 }
 
-/// What must be known of a request besides its bytes.
+/// The properties of a request besides its bytes.
 pub(super) struct EntryMeta {
     request_info: RequestInfo,
     /// Whether it does no harm if the server acts on it twice (RFC 9110 §9.2.2).
     may_repeat: bool,
     /// When it began to wait for a connection.
     since: Instant,
-    /// Its place among those in flight, which becomes free with the entry.
+    /// The permit of one request in flight, which becomes free with the entry.
     _permit: OwnedSemaphorePermit,
 }
 
@@ -176,7 +176,7 @@ impl EntryMeta {
 
 #[derive(Default)]
 enum State {
-    /// It waits for a connection.
+    /// The request waits for a connection.
     #[default]
     Waiting,
     /// A connection has taken it.
@@ -186,7 +186,7 @@ enum State {
     Over(Result<(), ClientError>),
 }
 
-/// What a task knows of a request that it has taken.
+/// A request that a task has taken from the queue.
 pub(super) struct Dequeued {
     pub(super) entry: usize,
     pub(super) request_info: RequestInfo,
@@ -195,9 +195,9 @@ pub(super) struct Dequeued {
     pub(super) since: Instant,
 }
 
-/// What may continue: a caller whose answer has come, a task that has a request to take, or a caller that waits for the
-/// place of a request that is over. And what may do anything when it is dropped: the waker of a caller that waits no
-/// more.
+/// Work that is deferred until the lock is released: waking a caller whose answer has come or a task that has a request
+/// to take, releasing the permit of a request that is over, which wakes a caller, and dropping the waker of a caller
+/// that waits no more, which may run any code.
 enum Deferred {
     Wake(Waker),
     Release(EntryMeta),
@@ -222,6 +222,7 @@ impl QueueState {
             self.all.push(QueueEntry::default());
         }
         let entry = &mut self.all[at];
+        debug_assert!(entry.meta.is_none() && entry.wire.is_empty(), "a free entry is empty");
         write(&mut entry.wire);
         (entry.meta, entry.state) = (Some(meta), State::Waiting);
         self.waiting.push_back(at);
@@ -234,7 +235,7 @@ impl QueueState {
         self.all.len() - self.free.len()
     }
 
-    /// Notes that no more requests will come.
+    /// Closes the queue: no more requests will be pushed.
     pub(super) fn close(&mut self) {
         self.is_closed = true;
         self.wake_task();
@@ -270,7 +271,7 @@ impl QueueState {
         }
     }
 
-    /// Notes that the caller has given up on a request.
+    /// Abandons a request, whose caller waits no more.
     pub(super) fn abandon(&mut self, at: usize) {
         match self.all[at].state {
             State::Taken | State::Abandoned => self.all[at].state = State::Abandoned,
@@ -286,6 +287,7 @@ impl QueueState {
     pub(super) fn take(&mut self, out: &mut Vec<u8>, is_reused: bool) -> Option<Dequeued> {
         let at = self.waiting.pop_front()?;
         let entry = &mut self.all[at];
+        debug_assert!(matches!(entry.state, State::Waiting), "only a waiting request is taken");
         let meta = entry.meta.as_ref()?;
         out.extend_from_slice(&entry.wire);
         (entry.state, entry.is_reused) = (State::Taken, is_reused);
@@ -314,7 +316,7 @@ impl QueueState {
         self.is_closed
     }
 
-    /// Stores the answer to a request, in exchange for the entry's old response, unless nobody waits for it.
+    /// Stores the answer to a request, in exchange for the entry's old response, unless its caller has given up.
     pub(super) fn answer(&mut self, at: usize, response: &mut Response) {
         if !matches!(self.all[at].state, State::Abandoned) {
             mem::swap(&mut self.all[at].response, response);
@@ -331,9 +333,10 @@ impl QueueState {
         mem::replace(&mut self.all[at].is_suspect, true)
     }
 
-    /// Puts a request back, as the next one to be sent. `is_sent` says whether the server may have seen it.
+    /// Puts a request back, as the next one to be sent. `is_sent`: the server may have seen it.
     pub(super) fn requeue(&mut self, at: usize, is_sent: bool) {
         let entry = &mut self.all[at];
+        debug_assert!(matches!(entry.state, State::Taken | State::Abandoned), "it was taken before");
         entry.was_sent |= is_sent;
         match entry.state {
             State::Abandoned => self.release(at),
@@ -367,7 +370,7 @@ impl QueueState {
         }
     }
 
-    /// Notes that the task has left, and frees the memory if it is not needed.
+    /// Detaches the task, and frees the memory if it is not needed.
     pub(super) fn detach(&mut self) {
         (self.has_task, self.task) = (false, None);
         if self.free.len() == self.all.len() {
@@ -375,7 +378,7 @@ impl QueueState {
         }
     }
 
-    /// Takes the list of what may continue. Usually it has one entry at most, and then the list keeps its memory.
+    /// Takes the deferred work. Usually the list has one item at most, and then it keeps its memory.
     fn take_deferred(&mut self) -> impl Iterator<Item = Deferred> + use<> {
         let last = self.deferred.pop();
         let others = if self.deferred.is_empty() { Vec::new() } else { mem::take(&mut self.deferred) };
@@ -398,6 +401,7 @@ impl QueueState {
     fn release(&mut self, at: usize) {
         let QueueEntry { wire, meta, state, is_reused, is_suspect, was_sent, waker, response } =
             &mut self.all[at];
+        debug_assert!(meta.is_some(), "an entry is freed once");
         wire.clear();
         wire.shrink_to(WIRE_KEPT_MAX);
         self.deferred.extend(meta.take().map(Deferred::Release));
@@ -425,7 +429,7 @@ mod tests {
     use crate::client::ClientCause::TimedOut;
     use crate::message::Request;
 
-    /// A waker that notes whether the queue was unlocked when it was woken.
+    /// A waker that records whether the queue was unlocked when it was woken.
     struct LockProbe(Arc<Queue>, AtomicBool);
 
     impl Wake for LockProbe {
@@ -439,7 +443,7 @@ mod tests {
         EntryMeta::new(&Request::get("/").expect("it is a path"), permit)
     }
 
-    /// A waker may do anything: one that asks at once once waited for itself.
+    /// A waker may run any code: one that locks the queue would wait for itself.
     #[test]
     fn no_task_is_woken_under_the_lock() {
         let failed = || ClientError::new(ClientPhase::Wait, TimedOut);
@@ -461,7 +465,7 @@ mod tests {
             end(&queue, failed());
             let woken = || probe.each_ref().map(|probe| probe.1.swap(false, Ordering::Relaxed));
             assert_eq!(woken(), [true, at > 0], "end {at}");
-            // The first claim fetches its answer and the second is given up; a task waits for the place of each.
+            // The first caller fetches its answer and the second gives up; a task waits for the permit of each.
             let mut waits = wakers.each_ref().map(|waker| (Box::pin(permits.acquire()), waker));
             for (waits, waker) in &mut waits {
                 assert!(waits.as_mut().poll(&mut Context::from_waker(waker)).is_pending());
@@ -488,7 +492,7 @@ mod tests {
         assert_eq!(tasks.map(|task| task.1.load(Ordering::Relaxed)), [false, true]);
     }
 
-    /// A waker that notes whether the queue was unlocked when it was dropped.
+    /// A waker that records whether the queue was unlocked when it was dropped.
     struct DropProbe(Arc<Queue>, Arc<AtomicBool>);
 
     impl Wake for DropProbe {
@@ -503,7 +507,7 @@ mod tests {
         }
     }
 
-    /// It may be the last that holds its task, which may hold a claim: dropping that once waited for itself.
+    /// The waker may be the last that holds its task, which may hold a pending response, whose drop locks the queue.
     #[test]
     fn no_waker_is_dropped_under_the_lock() {
         let ends: [fn(PendingResponse<'_>, &mut Response); 2] = [
@@ -548,7 +552,7 @@ mod state_tests {
 
     use super::*;
 
-    /// After a burst, each entry once kept the memory of a large answer for as long as the task was in use.
+    /// After a burst, no entry keeps the memory of a large answer.
     #[test]
     fn a_free_entry_keeps_little_memory() {
         let permit = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();

@@ -19,7 +19,8 @@ use crate::net::{Timer, TimerSlot, TokioTimer};
 use crate::runtime::{self, Instant};
 use crate::wire::ConnectionOption;
 
-/// A task that takes requests from a queue, and brings the answers. It ends when no request has come for a long time.
+/// A task that takes requests from a queue, and stores their answers. The task ends when no request has come for a long
+/// time.
 pub(super) struct PipelineTask {
     sender: RequestSender,
     /// The [`origin::key`](crate::client::origin::key).
@@ -31,14 +32,14 @@ pub(super) struct PipelineTask {
     response: Response,
     part: ResponsePart,
     /// Whether the connection had already brought an answer when it was taken. A new one carries a single request, and
-    /// then rests in the pool.
+    /// then goes back to the pool.
     has_answered: bool,
     write_state: WriteState,
     /// Why nothing more can be written, if so.
     failure: Option<ClientError>,
     /// Measures how long no request has come.
     idle_timer: TokioTimer,
-    /// Whether the queue knows that this task no longer serves it.
+    /// Whether the task is detached from the queue.
     is_detached: bool,
 }
 
@@ -52,7 +53,7 @@ struct InFlight {
     end: u64,
 }
 
-/// What is being received.
+/// The part of the response that is being received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ResponsePart {
     Head,
@@ -64,7 +65,7 @@ enum ResponsePart {
 enum WriteState {
     Pending,
     Flushed,
-    /// The connection takes no more. What it has taken may still be answered.
+    /// Nothing more can be written. Requests that were written may still be answered.
     Failed,
 }
 
@@ -100,7 +101,7 @@ impl PipelineTask {
         while poll_fn(|cx| self.poll_next_request(cx)).await {
             match self.connect().await {
                 Ok(pooled) => self.serve(pooled).await,
-                // There was no place. Requests that came later may still wait for one.
+                // No permit became free. Requests that came later may still wait for one.
                 Err(error) if error.phase() == ClientPhase::Queue => {
                     self.queue.lock().expire(self.sender.settings().timeouts.queue);
                 }
@@ -111,6 +112,7 @@ impl PipelineTask {
 
     /// Ready with true when a request waits, and with false when the task has left because none came.
     fn poll_next_request(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        debug_assert!(self.in_flight.is_empty(), "each connection ends with nothing in flight");
         let mut state = self.queue.lock();
         let is_closed = state.register_task(cx);
         if state.has_waiting() {
@@ -126,7 +128,7 @@ impl PipelineTask {
         Poll::Ready(false)
     }
 
-    /// Takes or opens a connection of the client. It goes back to the client's pool while nothing is in flight.
+    /// Takes or opens a connection of the client, which goes back to the client's pool while nothing is in flight.
     async fn connect(&self) -> Result<PooledConn, ClientError> {
         let sender = &self.sender;
         match PooledConn::checkout(sender.pool(&self.key)?, runtime::now()) {
@@ -200,6 +202,7 @@ impl PipelineTask {
             let Some(dequeued) = state.take(output.bytes(), self.has_answered) else { break };
             let end = sent + output.len() as u64;
             let at = *now.get_or_insert_with(runtime::now);
+            debug_assert!(start < end, "a request has bytes");
             self.in_flight.push_back(InFlight { dequeued, at, start, end });
         }
         drop(state);
@@ -264,8 +267,8 @@ impl PipelineTask {
         Poll::Ready(Ok(self.finish(pooled)))
     }
 
-    /// Ready when the connection ends or receives something although the first in flight has not been written yet:
-    /// whatever comes, it is not the answer.
+    /// Ready when the connection ends or receives something although the first in flight has not been written yet: the
+    /// bytes are not its answer.
     fn poll_unsolicited(&mut self, cx: &mut Context<'_>, pooled: &mut PooledConn) -> Poll<ClientError> {
         if let Some(error) = self.failure.take() {
             return Poll::Ready(error);
@@ -288,7 +291,7 @@ impl PipelineTask {
         *self.response.timings_mut() = Timings { wait, ..timings };
         self.queue.lock().answer(request.dequeued.entry, &mut self.response);
         match (pooled.exchange.persistence.persists, is_closing) {
-            // The connection goes back to the pool first, which checks that the server has said nothing unasked.
+            // The connection goes back to the pool first, which checks that the server has sent nothing more.
             (true, _) if self.in_flight.is_empty() => Some(ConnEnd::Idle),
             (true, _) => {
                 self.begin_response(pooled);
@@ -304,7 +307,7 @@ impl PipelineTask {
         let queue = pooled.settings().timeouts.queue;
         pooled.conn.disarm(TimerSlot::Total);
         match self.queue.lock().expire(queue) {
-            // A timer knows no less than a millisecond, and this is asked again until nothing is left.
+            // A timer counts whole milliseconds, and this method is polled again until nothing is left.
             Some(left) => pooled.conn.poll_expired(cx, TimerSlot::Total, left.max(MILLISECOND)).map(|_| ()),
             None => Poll::Pending,
         }
@@ -382,12 +385,12 @@ fn is_within_age(pooled: &PooledConn) -> bool {
         || pool.is_within_age(pooled.exchange.persistence.opened_at, runtime::now())
 }
 
-/// What becomes of a request that was in flight when its connection broke.
+/// Whether a request is retried that was in flight when its connection broke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RetryDecision {
-    /// It is sent once more, on the next connection.
+    /// The request is sent once more, on the next connection.
     Retry,
-    /// Its caller gets an error.
+    /// The caller gets an error.
     Fail,
 }
 
@@ -398,7 +401,7 @@ enum Disconnect {
     TimedOut,
     /// The connection ended between two answers, as it may at any time (§9.5).
     Clean,
-    /// It ended otherwise, or can no longer be understood.
+    /// The connection ended otherwise, or its bytes can no longer be parsed.
     Broken,
 }
 
@@ -417,7 +420,7 @@ impl Disconnect {
 enum Position {
     /// Its answer was the next to come, so it may be why the connection broke.
     Head,
-    /// It was also the first when an earlier connection broke.
+    /// The request was also the first when an earlier connection broke.
     HeadAgain,
     /// Others were to be answered before it, or one just was.
     Behind,
@@ -442,7 +445,7 @@ impl RetryDecision {
 mod tests {
     use super::*;
 
-    /// The fates of a request that is unsent, sent and may be repeated, and sent and may not.
+    /// The decisions for a request that is unsent, sent and may be repeated, and sent and may not.
     #[track_caller]
     fn check(position: Position, disconnect: Disconnect, expected: [RetryDecision; 3]) {
         let [unsent, repeatable, other] = expected;

@@ -22,9 +22,9 @@ use crate::runtime::{self, Handle, Id, Instant, later, timeout_at};
 use crate::wire::OutgoingFraming;
 use crate::wire::encode::{self, RequestDefaults};
 
-/// The connections to one origin: a bounded number in use, and those that rest until they are needed.
+/// The connections to one origin: a bounded number in use, and the idle ones.
 pub(in crate::client) struct Pool {
-    /// The runtime that they belong to.
+    /// The runtime of the connections.
     runtime: Id,
     pub(in crate::client) origin: Origin,
     /// The proxy that requests go through, if there is one.
@@ -39,20 +39,20 @@ pub(in crate::client) struct Pool {
     state: Mutex<PoolState>,
     pub(in crate::client) settings: Arc<Settings>,
     created_at: Instant,
-    /// When the server last answered in HTTP/1.0, in seconds since `created_at`, counted from 1. 0: its last answer was
-    /// in 1.1.
+    /// When the server last answered in HTTP/1.0, in seconds since `created_at`, counted from 1. 0 if its last answer
+    /// was in HTTP/1.1.
     answered_in_1_0: AtomicU64,
-    /// Whether a task is looking after resting connections.
+    /// Whether the idle reaper of the runtime is running.
     is_reaping: Arc<AtomicBool>,
-    /// Starts that task.
+    /// Starts the idle reaper.
     start_reaper: Box<dyn Fn() + Send + Sync>,
 }
 
 #[derive(Default)]
 struct PoolState {
-    /// The most recently used one is at the end, and is taken first, so that surplus ones grow old and are closed.
+    /// The most recently used connection is at the end, and is taken first, so that surplus ones expire.
     conns: Vec<IdleConn>,
-    /// How often all of them were closed.
+    /// How often all idle connections were closed.
     closings: u64,
     exchanges: FreeList<Exchange>,
 }
@@ -70,11 +70,11 @@ pub(in crate::client) struct PoolPermit {
     pub(in crate::client) pool: Arc<Pool>,
 }
 
-/// What keeps a request from being sent at once.
+/// Why a request has no connection at once.
 pub(in crate::client) enum CheckoutMiss {
-    /// No connection rests here.
+    /// No connection is idle.
     NoIdle(PoolPermit),
-    /// All connections are in use, or other requests wait for one. The request has been waiting since then.
+    /// All connections are in use, or other requests wait for one. The wait of the request began at this time.
     NoPermit(Arc<Pool>, Instant),
 }
 
@@ -113,11 +113,12 @@ impl Pool {
         }
     }
 
-    /// How `request`, whose body has this length, is announced to the server.
+    /// The framing of `request`, whose body has this length.
     ///
     /// # Errors
     ///
-    /// Fails if the length is unknown and the server is known to speak HTTP/1.0, which has no chunks (RFC 9112 §6.1).
+    /// Fails if the length is unknown and the server has recently answered in HTTP/1.0, which has no chunks (RFC 9112
+    /// §6.1).
     pub(in crate::client) fn outgoing_framing(
         &self,
         request: &Request,
@@ -132,7 +133,7 @@ impl Pool {
         }
     }
 
-    /// Notes the version in which the server has answered.
+    /// Stores the version in which the server has answered.
     pub(in crate::client) fn note_version(&self, version: Version) {
         let answered = match version {
             Version::Http10 => 1 + self.age(),
@@ -143,7 +144,7 @@ impl Pool {
         }
     }
 
-    /// Whether the server has answered in HTTP/1.0, not long ago.
+    /// Whether the server has answered in HTTP/1.0 within the last minute.
     fn speaks_1_0(&self) -> bool {
         match self.answered_in_1_0.load(Ordering::Relaxed) {
             0 => false,
@@ -166,7 +167,7 @@ impl Pool {
         self.proxy.as_ref().is_some_and(|proxy| proxy.forwards(self.origin.scheme))
     }
 
-    /// Writes the head of `request` as it is sent over these connections.
+    /// Writes the head of a request as it is sent over the connections of this pool.
     pub(in crate::client) fn write_head(
         &self,
         out: &mut Vec<u8>,
@@ -175,7 +176,7 @@ impl Pool {
         cookie: Option<&[u8]>,
     ) {
         let defaults = match (taint, request.method()) {
-            // Whatever a TRACE carries is sent back (RFC 9110 §9.3.8).
+            // The fields of a TRACE are sent back (RFC 9110 §9.3.8).
             (RedirectTaint::CrossOrigin, _) | (RedirectTaint::SameOrigin, Method::Trace) => {
                 &self.public_fields
             }
@@ -200,7 +201,7 @@ impl Pool {
         CookieExchange::begin(store, self.origin.absolute(request.target()), request, has_default)
     }
 
-    /// A place, if one is free and no request waits for it; else returns the pool.
+    /// Returns a permit, if one is free and no request waits for it; else the pool.
     pub(in crate::client) fn try_acquire(self: Arc<Pool>) -> Result<PoolPermit, Arc<Pool>> {
         match self.permits.try_acquire().map(SemaphorePermit::forget) {
             Ok(()) => Ok(PoolPermit { pool: self }),
@@ -208,11 +209,11 @@ impl Pool {
         }
     }
 
-    /// Waits for a place. The wait began at `since`.
+    /// Waits for a permit. The wait began at `since`.
     ///
     /// # Errors
     ///
-    /// Fails if none became free in time.
+    /// Fails if no permit became free in time.
     pub(in crate::client) async fn acquire(
         self: Arc<Pool>,
         since: Instant,
@@ -220,7 +221,7 @@ impl Pool {
     ) -> Result<PoolPermit, ClientError> {
         let is_late = || deadline.is_some_and(|deadline| deadline <= runtime::now());
         match timeout_at(self.settings.queue_until(since, deadline), self.permits.acquire()).await {
-            // A place that becomes free only now is for those who can still use it.
+            // A permit that becomes free only after the deadline is left to a request that can still use it.
             Ok(Ok(permit)) if !is_late() => permit.forget(),
             _ => {
                 let most = self.settings.pool.connections_max;
@@ -260,8 +261,11 @@ impl Pool {
         lock(&self.state).exchanges.take(Box::default)
     }
 
-    /// Lets a connection rest from `now` on.
+    /// Takes a connection back, which is idle from `now` on.
     pub(in crate::client) fn give(&self, conn: Box<Conn<Sendable>>, exchange: Box<Exchange>, now: Instant) {
+        debug_assert!(exchange.io_state.is_some(), "an idle connection has no buffers");
+        debug_assert!(exchange.persistence.persists, "a connection that closes does not come back");
+        debug_assert!(exchange.incoming.input.is_empty(), "all that arrived has been read");
         let Persistence { opened_at, idle, .. } = exchange.persistence;
         let idle = self.idle_max(idle);
         let idle_conn = IdleConn { conn, opened_at, idle_since: now, expires_at: later(now, idle) };
@@ -281,8 +285,8 @@ impl Pool {
         }
     }
 
-    /// Drops connections that have rested too long or were closed by the server, and memory that is not needed. Returns
-    /// whether anything is left.
+    /// Drops connections that were idle for too long or were closed by the server, and memory that is not needed.
+    /// Returns whether anything is left.
     pub(in crate::client) fn sweep(&self, now: Instant) -> bool {
         let (mut conns, closings) = {
             let mut state = lock(&self.state);
@@ -291,7 +295,7 @@ impl Pool {
         let dead = conns.extract_if(.., |idle_conn| idle_conn.expires_at <= now || !idle_conn.is_quiet());
         dead.for_each(IdleConn::close);
         let mut state = lock(&self.state);
-        // Meanwhile all may have been closed, or others opened in place of these.
+        // While the lock was free, all connections may have been closed, or others opened instead of these.
         let room = match state.closings == closings {
             true => self.settings.pool.connections_max.saturating_sub(self.busy() + state.conns.len()),
             false => 0,
@@ -307,9 +311,9 @@ impl Pool {
         is_needed
     }
 
-    /// Closes all resting connections.
+    /// Closes all idle connections.
     pub(in crate::client) fn close_idle(&self) {
-        // In two steps, or they would be dropped under the lock, which the application's own stream types might need.
+        // Connections are not dropped under the lock: the stream types of an application may use the client.
         let closed = {
             let mut state = lock(&self.state);
             state.closings += 1;
@@ -318,7 +322,7 @@ impl Pool {
         closed.into_iter().for_each(IdleConn::close);
     }
 
-    /// How many connections rest.
+    /// How many connections are idle.
     pub(in crate::client) fn idle(&self) -> usize {
         lock(&self.state).conns.len()
     }
@@ -328,7 +332,7 @@ impl Pool {
         self.settings.pool.connections_max.saturating_sub(self.permits.available_permits())
     }
 
-    /// How long a connection may rest: our limit, or less if the server asked for less.
+    /// How long a connection may be idle: the limit of the client, or the server's if that is less.
     fn idle_max(&self, asked: Option<Duration>) -> Duration {
         let idle = self.settings.pool.idle;
         asked.map_or(idle, |least| least.min(idle))
@@ -341,14 +345,14 @@ impl Pool {
 }
 
 impl IdleConn {
-    /// Whether the server has neither closed it nor sent anything unasked, as far as the runtime has noticed. This
-    /// takes no system call, since the runtime knows by itself whether the socket has become readable.
+    /// Whether the server has neither closed it nor sent anything unasked, as far as the runtime has noticed. No system
+    /// call is made: the runtime is notified when the socket becomes readable.
     fn is_quiet(&mut self) -> bool {
         self.conn.transport.is_quiet_in_runtime()
     }
 
-    /// As [`IdleConn::is_quiet`] just before it is used. A runtime notices nothing while its thread is busy, so after
-    /// more than a short rest the system is asked.
+    /// As [`IdleConn::is_quiet`] just before it is used. A runtime is not notified while its thread is busy, so after
+    /// more than a short idle time a system call looks at the socket.
     fn is_still_quiet(&mut self, now: Instant) -> bool {
         self.is_quiet() && (later(self.idle_since, SHORT) > now || self.conn.transport.is_quiet_in_kernel())
     }
@@ -358,10 +362,10 @@ impl IdleConn {
     }
 }
 
-/// For how many seconds it is remembered that a server speaks HTTP/1.0. It may be replaced by one that speaks 1.1.
+/// For how many seconds a server counts as one of HTTP/1.0. A server of HTTP/1.1 may have taken its place since.
 const VERSION_KEPT_SECS: u64 = 60;
 
-/// A rest that is too short for a server to lose patience. Connections in constant use rest no longer than this.
+/// An idle time that is shorter than any server's timeout. Connections in constant use are idle no longer than this.
 const SHORT: Duration = Duration::from_millis(1);
 
 impl Drop for Pool {
@@ -372,6 +376,7 @@ impl Drop for Pool {
 
 impl Drop for PoolPermit {
     fn drop(&mut self) {
+        debug_assert!(self.pool.busy() > 0, "a permit returns once");
         self.pool.permits.add_permits(1);
     }
 }
@@ -381,7 +386,7 @@ struct Pools {
     handle: Handle,
     settings: Arc<Settings>,
     by_origin: Mutex<PoolMap>,
-    /// Whether a task is looking after the resting connections. The pools share this flag, to check it cheaply.
+    /// Whether the idle reaper is running. The pools share this flag, to check it cheaply.
     is_reaping: Arc<AtomicBool>,
 }
 
@@ -412,7 +417,7 @@ impl Pools {
         let proxy =
             proxy.map_err(|invalid| ClientError::new(ClientPhase::Prepare, unusable(invalid)))?.cloned();
         if by_origin.by_key.len() == by_origin.by_key.capacity() {
-            // Before the map grows: this is where pools are dropped whose hosts could never be reached.
+            // Before the map grows, pools are dropped whose hosts could never be reached.
             by_origin.prune();
         }
         let pools = Arc::downgrade(self);
@@ -435,7 +440,7 @@ impl Pools {
         pools.iter().for_each(|pool| then(pool));
     }
 
-    /// Starts the task that looks after all resting connections, unless it is running. It ends when none is left.
+    /// Starts the idle reaper, unless it is running. The task ends when no connection is left.
     fn start_reaper(self: &Arc<Pools>) {
         if !self.is_reaping.swap(true, Ordering::AcqRel) {
             let reaper = IdleReaper(Arc::downgrade(self));
@@ -443,7 +448,7 @@ impl Pools {
         }
     }
 
-    /// Drops what is not needed. Returns whether anything is left to look after.
+    /// Sweeps all pools. Returns whether any of them needs another sweep.
     fn sweep(&self) -> bool {
         let now = runtime::now();
         let mut is_needed = false;
@@ -457,7 +462,7 @@ impl Pools {
 struct PoolMap {
     /// By the keys of their origins.
     by_key: HashMap<Box<str>, Arc<Pool>>,
-    /// The pool that was found last, since most clients ask one host again and again.
+    /// The pool that was found last, since most clients send many requests to one host.
     last: Option<Arc<Pool>>,
 }
 
@@ -469,15 +474,16 @@ impl PoolMap {
         self.last.clone()
     }
 
-    /// Forgets pools that are not in use and in which nothing rests; a new one is as good.
+    /// Removes pools that are not in use and have no idle connection.
     fn prune(&mut self) {
         self.last = None;
         self.by_key.retain(|_, pool| Arc::strong_count(pool) > 1 || pool.idle() > 0);
     }
 }
 
-/// Looks after the connections that rest in a runtime. If the runtime ends first, it drops this task, and the
-/// connections with it: they could no longer be used, nor notice that they are closed.
+/// Closes the idle connections of a runtime that have expired. If the runtime ends first, it drops this task, and the
+/// idle connections with it: they could no longer be used, and nothing would notice that their servers have closed
+/// them.
 struct IdleReaper(Weak<Pools>);
 
 impl IdleReaper {
@@ -489,7 +495,7 @@ impl IdleReaper {
                 continue;
             }
             pools.is_reaping.store(false, Ordering::Release);
-            // A connection may have come to rest just now, relying on this reaper.
+            // A connection may have become idle just now, when the flag was still set.
             let mut is_empty = true;
             pools.each(|pool| is_empty &= pool.idle() == 0);
             if is_empty || pools.is_reaping.swap(true, Ordering::AcqRel) {
@@ -503,19 +509,19 @@ impl IdleReaper {
 impl Drop for IdleReaper {
     fn drop(&mut self) {
         let Some(pools) = self.0.upgrade() else { return };
-        // First, or a connection that comes to rest meanwhile would rely on this reaper.
+        // The flag is cleared first, or a connection that becomes idle meanwhile would start no reaper.
         pools.is_reaping.store(false, Ordering::Release);
         pools.each(Pool::close_idle);
     }
 }
 
-/// How often resting connections are looked at.
+/// The time between two sweeps.
 const REAP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The pools of a client, in all runtimes.
 pub(in crate::client) struct ClientPools {
     pub(in crate::client) settings: Arc<Settings>,
-    /// There are few.
+    /// A list, since a program has few runtimes.
     by_runtime: RwLock<Vec<(Id, Arc<Pools>)>>,
 }
 
@@ -525,7 +531,7 @@ impl ClientPools {
     }
 
     pub(in crate::client) fn each(&self, mut then: impl FnMut(&Pool)) {
-        // Not under the lock: what is dropped here may need it.
+        // Connections are not dropped under the lock: the stream types of an application may use the client.
         let all = Vec::from_iter(read_lock(&self.by_runtime).iter().map(|(_, pools)| pools.clone()));
         all.iter().for_each(|pools| pools.each(&mut then));
     }
@@ -533,7 +539,7 @@ impl ClientPools {
     /// The pool of the origin that `target` names, in this runtime.
     pub(in crate::client) fn pool_of(&self, target: &Target) -> Result<Arc<Pool>, ClientError> {
         self.in_pools(|pools| {
-            // Nearly all targets spell the origin exactly as its key does, and then nothing has to be normalized.
+            // Nearly all targets spell the origin exactly as its key, and need no normalization.
             let known = target.origin().and_then(|key| pools.find(key));
             known.map_or_else(|| pools.pool(&origin::key(target)?), Ok)
         })

@@ -10,7 +10,7 @@ use tokio::io::ReadBuf;
 use super::pool::{CheckoutMiss, IdleConn, Pool, PoolPermit};
 use crate::client::cause::{ClientCause, ClientPhase};
 use crate::client::error::ClientError;
-use crate::client::exchange::{Exchange, ExchangeSpec, Upload};
+use crate::client::exchange::{Exchange, ExchangeSpec, ResponseStage, Upload};
 use crate::client::redirect::OutgoingRequest;
 use crate::client::settings::Settings;
 use crate::coding::{CODED_CONTENT_FIELDS, CodingError, ContentDecoder, DECODED_PER_STEP, DecoderChain};
@@ -23,7 +23,7 @@ use crate::wire::{ConnectionOption, OutgoingFraming};
 
 /// One connection while it is in use. Dropping it closes the connection and frees its permit.
 ///
-/// It is three pointers, since it moves from one future to the next, and what it holds goes back to the pool.
+/// The struct is three pointers, since it moves from one future to the next.
 pub(in crate::client) struct PooledConn {
     pub(in crate::client) conn: Box<Conn<Sendable>>,
     pub(in crate::client) exchange: Box<Exchange>,
@@ -41,15 +41,15 @@ impl PooledConn {
         PooledConn::over((conn, now), exchange, permit, timings, now)
     }
 
-    /// A connection over a resting connection of `pool`, if there is one and no request waits for it. This is the usual
-    /// case, and needs no future.
+    /// Returns an idle connection of `pool`, if there is one and no request waits for it. The usual case, which needs
+    /// no future.
     pub(in crate::client) fn checkout(pool: Arc<Pool>, now: Instant) -> Result<PooledConn, CheckoutMiss> {
         let permit = pool.try_acquire().map_err(|pool| CheckoutMiss::NoPermit(pool, now))?;
         PooledConn::from_idle(permit, Duration::ZERO, now).map_err(CheckoutMiss::NoIdle)
     }
 
-    /// A connection over a resting connection of the pool of `permit`, for which the request has waited for `queue`.
-    /// Returns the permit if no connection rests there.
+    /// Returns an idle connection of the pool of `permit`, for which the request has waited for `queue`; the permit, if
+    /// no connection is idle.
     pub(in crate::client) fn from_idle(
         permit: PoolPermit,
         queue: Duration,
@@ -62,7 +62,7 @@ impl PooledConn {
         Ok(PooledConn::over((conn, opened_at), exchange, permit, timings, now))
     }
 
-    /// A connection over a connection that was opened at `opened_at`.
+    /// Adds the memory of an exchange to a connection that was opened at `opened_at`.
     fn over(
         (mut conn, opened_at): (Box<Conn<Sendable>>, Instant),
         mut exchange: Box<Exchange>,
@@ -70,7 +70,13 @@ impl PooledConn {
         timings: Timings,
         phase_start: Instant,
     ) -> PooledConn {
+        debug_assert_eq!(exchange.progress.stage, ResponseStage::Awaited, "the memory was reset");
+        debug_assert!(
+            exchange.incoming.input.is_empty() && exchange.target.is_empty(),
+            "the memory was reset"
+        );
         conn.swap_io_state(&mut exchange.io_state);
+        debug_assert!(exchange.io_state.is_none(), "the buffers are with the connection");
         exchange.persistence.opened_at = opened_at;
         (exchange.progress.timings, exchange.progress.phase_start) = (timings, phase_start);
         PooledConn { conn, exchange, permit }
@@ -94,6 +100,8 @@ impl PooledConn {
         cookie: Option<&[u8]>,
         deadline: Option<Instant>,
     ) {
+        debug_assert_eq!(self.conn.write_buffer().len(), 0, "the head is the first to be written");
+        debug_assert_eq!(self.exchange.progress.stage, ResponseStage::Awaited, "one request at a time");
         let OutgoingRequest { request, .. } = outgoing;
         self.exchange.spec = ExchangeSpec::of(request, deadline);
         self.permit.pool.write_head(self.conn.write_buffer().bytes(), outgoing, framing, cookie);
@@ -105,7 +113,7 @@ impl PooledConn {
         self.exchange.progress.upload = if waits { Upload::Expecting } else { Upload::Sending };
     }
 
-    /// Notes the target of the request, for a caller that goes on without the request.
+    /// Stores the target of the request for errors, for a caller that keeps no request.
     pub(in crate::client) fn note_target(&mut self, target: &str) {
         self.exchange.target.clear();
         self.exchange.target.push_str(target);
@@ -143,7 +151,7 @@ impl PooledConn {
     fn release_at(mut self, now: Instant) {
         let Exchange { incoming, persistence, progress, .. } = &mut *self.exchange;
         incoming.consume_chunk();
-        // Bytes that nobody asked for are no answer (§9.2), whether they come after the one that was asked for or
+        // Bytes that answer no request are no response (§9.2), whether they come after the one to this request or
         // before it.
         let is_clean = progress.is_answered()
             && incoming.is_read()
@@ -175,10 +183,10 @@ impl PooledConn {
             && !request.body.is_stream()
     }
 
-    /// The error of a caller whose exchange has failed in `phase`.
+    /// The error of an exchange that has failed in `phase`.
     pub(in crate::client) fn fail(&self, phase: ClientPhase, error: ExchangeError) -> ClientError {
         match error {
-            // Whoever receives sends what waits, too.
+            // A read also flushes what waits to be written.
             ExchangeError::TimedOut(Phase::Write, _) => self.error(ClientPhase::Send, ClientCause::TimedOut),
             ExchangeError::TimedOut(_, limit) => {
                 self.error(phase, ClientCause::TimedOut).with_time_limit(limit)
@@ -187,8 +195,8 @@ impl PooledConn {
         }
     }
 
-    /// An error with what is known about this connection: whether it was reused, whether anything was sent, and to
-    /// whom.
+    /// An error with the circumstances of this connection: whether it was reused, whether anything was sent, and its
+    /// peer.
     #[cold]
     pub(in crate::client) fn error(&self, phase: ClientPhase, cause: ClientCause) -> ClientError {
         let Pool { origin, proxy, settings, .. } = &*self.permit.pool;
@@ -241,13 +249,14 @@ impl PooledConn {
         }
     }
 
-    /// Ends the wait for more of the body. The time until the next wait does not count against the server.
+    /// Pauses the timer of the body until the next read.
     pub(in crate::client) fn pause(&mut self) {
         self.exchange.incoming.pause(&mut self.conn);
     }
 
     /// The connection, to be taken over, and what the server has already sent.
     pub(in crate::client) fn into_parts(self) -> (Box<Conn<Sendable>>, ReadBuffer) {
+        debug_assert!(self.exchange.progress.is_answered(), "a 101 has been received");
         let PooledConn { mut conn, mut exchange, .. } = self;
         conn.swap_io_state(&mut exchange.io_state);
         exchange.incoming.forget_message();
@@ -255,7 +264,7 @@ impl PooledConn {
     }
 }
 
-/// How long draining a connection is worth the wait: opening another one is faster.
+/// How long draining a connection may take. Opening another one is faster.
 const DISCARD_MAX: Duration = Duration::from_secs(1);
 
 impl PooledConn {
@@ -308,8 +317,7 @@ impl PooledConn {
         }
     }
 
-    /// Copies as much of the chunk as fits into `out`, and as the reader may have at once. The rest becomes the next
-    /// chunk.
+    /// Copies as much of the chunk as fits into `out`, and as one read may copy. The rest becomes the next chunk.
     pub(in crate::client) fn read_chunk(&mut self, out: &mut ReadBuf<'_>) {
         let has_deadline = self.exchange.spec.deadline.is_some();
         let most =
@@ -323,7 +331,7 @@ impl PooledConn {
         }
     }
 
-    /// Receives the next piece of the body, which stays in the connection until the next call. Returns its length, 0 at
+    /// Receives the next chunk of the body, which stays in the connection until the next call. Returns its length, 0 at
     /// the end.
     pub(in crate::client) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientError>> {
         let is_decoded = self.exchange.progress.decoder.is_some();
@@ -332,18 +340,18 @@ impl PooledConn {
             self.check_deadline(cx, ClientPhase::Receive)?;
         }
         match is_decoded {
-            true => self.poll_decoded(cx, Reading::InPieces),
-            false => self.poll_received(cx, Reading::InPieces),
+            true => self.poll_decoded(cx, Reading::InChunks),
+            false => self.poll_received(cx, Reading::InChunks),
         }
     }
 
-    /// Receives the next piece of the body as it was sent, which stays in `incoming` until the next call.
+    /// Receives the next chunk of the body as it was sent, which stays in `incoming` until the next call.
     fn poll_received(&mut self, cx: &mut Context<'_>, reading: Reading) -> Poll<Result<usize, ClientError>> {
         let PooledConn { conn, exchange, permit } = self;
         let settings = &permit.pool.settings;
         let bounds = match reading {
             Reading::Whole => &settings.bounds,
-            Reading::InPieces => &settings.bounds_in_pieces,
+            Reading::InChunks => &settings.bounds_in_chunks,
         };
         let received = exchange.incoming.poll_chunk(cx, conn, bounds);
         received.map_err(|error| self.fail(ClientPhase::Receive, error))
@@ -360,7 +368,7 @@ impl PooledConn {
         }
     }
 
-    /// Sets up decoding, to no more than `most` bytes. Separate, since it makes large things on the stack.
+    /// Sets up decoding, to no more than `most` bytes. Not inlined, since decoders take much of the stack.
     #[inline(never)]
     fn begin_decoding(&mut self, response: &mut Response, most: usize) -> Result<(), ClientError> {
         match DecoderChain::from_headers(&response.headers, most) {
@@ -377,7 +385,7 @@ impl PooledConn {
         Ok(())
     }
 
-    /// Decodes the next piece of the body, which stays in `decoder` until the next call. Returns its length, 0 at the
+    /// Decodes the next chunk of the body, which stays in `decoder` until the next call. Returns its length, 0 at the
     /// end.
     fn poll_decoded(&mut self, cx: &mut Context<'_>, reading: Reading) -> Poll<Result<usize, ClientError>> {
         // A little input may decode to a lot.
@@ -399,7 +407,7 @@ impl PooledConn {
                 self.exchange.incoming.trailers.remove_each(&CODED_CONTENT_FIELDS);
                 return Poll::Ready(end.map(|()| 0).map_err(|error| self.coding_error(error)));
             }
-            // Much that has come during the upload may decode to nothing, and that must not hold up the other tasks.
+            // Much input may have arrived during the upload, and may decode to nothing; other tasks run in between.
             let Exchange { incoming, budget, .. } = &mut *self.exchange;
             let piece = received.min(DECODED_PER_STEP);
             incoming.truncate_chunk(piece);
@@ -435,6 +443,6 @@ impl PooledConn {
 #[derive(Clone, Copy)]
 enum Reading {
     Whole,
-    /// By a caller who sees how fast it comes.
-    InPieces,
+    /// By a caller that sees how fast it arrives, so no minimal rate applies.
+    InChunks,
 }

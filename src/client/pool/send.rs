@@ -15,8 +15,8 @@ use crate::runtime::{self, later};
 use crate::wire::ConnectionOption;
 
 impl PooledConn {
-    /// Sends the body of `request`, if it is known in advance, and receives the head of the final answer, or of an
-    /// interim one that somebody takes.
+    /// Sends the body of `request`, if there is one, and receives the head of the final answer, or of an interim one
+    /// that the caller takes.
     pub(in crate::client) fn poll_answer(
         &mut self,
         cx: &mut Context<'_>,
@@ -72,8 +72,9 @@ impl PooledConn {
         Poll::Ready(Ok(()))
     }
 
-    /// Acts on the head that has come. An interim answer only counts, unless somebody takes it.
+    /// Processes the head that has arrived. An interim answer is only counted, unless the caller takes it.
     fn process_head(&mut self, response: &Response) -> Result<(), ClientError> {
+        debug_assert_eq!(self.exchange.progress.stage, ResponseStage::Awaited, "one head at a time");
         let is_upgrade = response.status == Status::SWITCHING_PROTOCOLS;
         if is_upgrade && !self.exchange.spec.asks_for_upgrade {
             return Err(self.fail_and_close(ClientCause::Upgrade));
@@ -96,7 +97,7 @@ impl PooledConn {
         }
         let Exchange { incoming, persistence, progress, .. } = &mut *self.exchange;
         progress.stage = ResponseStage::Final;
-        // What follows 101 is not HTTP.
+        // The bytes after a 101 are not HTTP.
         persistence.persists &= !is_upgrade;
         // Many servers answer while they still read. But one that refuses reads no more, and neither does one that has
         // sent all of its answer and closes (§9.3, §9.6).
@@ -123,7 +124,7 @@ impl PooledConn {
     ) -> Poll<Result<(), ClientError>> {
         match (ready!(self.poll_stage(cx, response))?, &self.exchange.progress.upload) {
             (ResponseStage::Final, _) => Poll::Ready(Ok(())),
-            // Nothing else ends the wait if nobody takes it.
+            // No other timer ends the wait if the caller does not take it.
             (ResponseStage::Interim, Upload::Failed(_)) => {
                 let limit = self.settings().timeouts.wait;
                 ready!(self.conn.poll_expired(cx, TimerSlot::Read, limit));
@@ -164,8 +165,8 @@ impl PooledConn {
         Poll::Ready(Ok(self.exchange.progress.stage))
     }
 
-    /// The error for an answer that breaks the rules. The connection is closed: to whoever asks again, such as the
-    /// other half of a call, what follows would be the answer.
+    /// The error for an answer that breaks the rules. The connection is closed, or another poll, such as that of the
+    /// other half of a call, would take the next bytes for the answer.
     fn fail_and_close(&mut self, cause: ClientCause) -> ClientError {
         let error = self.error(ClientPhase::Wait, cause);
         self.close();
@@ -178,7 +179,8 @@ impl PooledConn {
         let Upload::Failed(error) = &mut self.exchange.progress.upload else {
             return self.error(self.phase(), cause);
         };
-        // It stays a failure: should an answer come after all, it is still not one to a whole request.
+        // The upload stays failed: should an answer arrive after all, the server still has not received a whole
+        // request.
         let again = ExchangeError::from_failed_write(error.kind(), send);
         let error = std::mem::replace(error, again);
         self.fail(ClientPhase::Send, error)
@@ -266,7 +268,7 @@ impl PooledConn {
         Poll::Pending
     }
 
-    /// Notes that the request has been sent, and starts the wait for its answer.
+    /// Marks the request as sent, and starts the wait for its answer.
     pub(in crate::client) fn mark_sent(&mut self) {
         let PooledConn { conn, exchange, permit } = self;
         let progress = &mut exchange.progress;
@@ -312,8 +314,8 @@ impl PooledConn {
         written.map_err(|error| self.fail(ClientPhase::Send, error))
     }
 
-    /// Polls `poll`, or returns `dropped` once the server reads no more. The server may say so while nothing can be
-    /// sent, or may have said so before the connection failed; its answer is then in `early`.
+    /// Polls `poll`, or returns `dropped` once the server reads no more. The answer that refuses the body may arrive
+    /// while nothing can be sent, or may have arrived before the connection failed; it is then in `early`.
     pub(in crate::client) fn poll_unless_refused<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -365,8 +367,8 @@ impl PooledConn {
         !matches!(self.exchange.progress.upload, Upload::Abandoned)
     }
 
-    /// Whether a failed write means that the server is done with the request. It does not if the time of the whole
-    /// exchange is over.
+    /// Whether a failed write means that the server has finished with the request, which a write that failed at the
+    /// deadline of the whole exchange does not.
     fn has_finished_reading(&self, error: &ClientError) -> bool {
         let is_over = self.exchange.spec.deadline.is_some_and(|deadline| deadline <= runtime::now());
         error.is_timeout() && !is_over && self.exchange.has_whole_answer()
@@ -395,7 +397,7 @@ impl PooledConn {
         Poll::Ready(Ok(()))
     }
 
-    /// Notes that the rest of the body will not come, and why. The time for the answer begins.
+    /// Marks the upload as failed, because of `why`. The time for the answer begins.
     pub(in crate::client) fn fail_upload(&mut self, why: ExchangeError) {
         let upload = &mut self.exchange.progress.upload;
         if matches!(upload, Upload::Expecting | Upload::Waiting | Upload::Sending) {

@@ -187,7 +187,7 @@ struct Bypass {
 }
 
 impl Bypass {
-    /// Adds the rules of a list, separated by commas or white space. What is not a rule matches no host.
+    /// Adds the rules of a list, separated by commas or white space. An item that is not a rule matches no host.
     fn add(&mut self, list: &str) {
         let rules = list.split(|c: char| c == ',' || c.is_ascii_whitespace()).filter_map(Rule::parse);
         self.rules.extend(rules);

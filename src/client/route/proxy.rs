@@ -61,7 +61,7 @@ pub(super) enum Protocol {
         /// The lines of the other fields of a CONNECT.
         fields: Box<[u8]>,
     },
-    /// The proxy is told where to connect, and then the connection is transparent.
+    /// The client names a destination to the proxy, and then the connection is transparent.
     Socks5(Socks),
 }
 
@@ -121,7 +121,7 @@ impl Proxy {
         self.with(user.as_bytes(), password.as_bytes())
     }
 
-    /// Returns this proxy with a field that is sent with each CONNECT, such as one that an administrator asks for.
+    /// Returns this proxy with a field that is sent with each CONNECT, such as one that an administrator requires.
     /// Default: the `user-agent` of the client, if it has one ([`ClientBuilder::field`](crate::ClientBuilder::field)).
     ///
     /// `proxy-authorization` replaces the credentials. `host`, `connection`, `keep-alive` and the fields that frame a
@@ -182,8 +182,8 @@ impl Proxy {
         }
     }
 
-    /// Whether the proxy reads requests to URLs of this scheme, so that each must say where it is to go (RFC 9112
-    /// §3.2.2).
+    /// Whether the proxy reads requests to URLs of this scheme, so that each must have its absolute URL as target (RFC
+    /// 9112 §3.2.2).
     pub(in crate::client) fn forwards(&self, scheme: Scheme) -> bool {
         scheme == Scheme::Http && matches!(self.protocol, Protocol::Http { .. })
     }
@@ -286,8 +286,8 @@ impl fmt::Debug for Proxy {
     }
 }
 
-/// Why a string does not name a proxy. It is in quotes, without user, password, query and fragment; escaped, and at
-/// most 64 characters long.
+/// Why a string does not name a proxy. The string is in quotes, without user, password, query and fragment; escaped,
+/// and at most 64 characters long.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum InvalidProxy {
@@ -356,7 +356,7 @@ impl Proxy {
     ///
     /// # Errors
     ///
-    /// Says which phase failed.
+    /// The error has the phase that failed.
     pub(in crate::client) async fn open(
         &self,
         dial: &HostConnector,
@@ -383,7 +383,7 @@ impl Proxy {
                     (transport, took) = handshake.run(tls, transport, left(&times)).await.map_err(failed)?;
                     times.connect += took;
                 }
-                // Otherwise each request will say where it is to go.
+                // A proxy that reads the requests finds the origin in the target of each.
                 if origin.scheme == Scheme::Https {
                     let tunnel_start = runtime::now();
                     let opened = open_tunnel(transport, self, origin, left(&times), bounds).await;
@@ -396,11 +396,12 @@ impl Proxy {
     }
 }
 
-/// Asks `proxy`, at the other end of `transport`, to connect to `origin`, within `limit`.
+/// Sends a CONNECT for `origin` to `proxy`, at the other end of `transport`, and waits for its response within `limit`.
 ///
 /// # Errors
 ///
-/// Fails if the proxy refuses, does not answer, or says too much: bytes after its answer would pass for the origin's.
+/// Fails if the proxy refuses, does not answer, or sends more than its response: the bytes after it would pass for the
+/// origin's.
 pub(super) async fn open_tunnel(
     transport: Transport<BoxedStream>,
     proxy: &Proxy,
@@ -432,7 +433,7 @@ pub(super) async fn open_tunnel(
             }
             Err(error) => return Err(failed(ClientCause::Exchange(error))),
         }
-        // A 101 was not asked for, and no other answer follows it.
+        // A CONNECT has no `upgrade` field, so a 101 is an error, and no other response follows it.
         if !response.status.is_informational() || response.status == Status::SWITCHING_PROTOCOLS {
             break;
         }
@@ -476,14 +477,14 @@ async fn receive_refusal_body(
             }
         }
     };
-    // A reason that has not come whole is better than none.
+    // A part of the content is better than none.
     let _ = timeout(REFUSAL_BODY_WAIT, received).await;
 }
 
-/// How much of a reason is kept.
+/// How much content of a refusal is kept.
 const REFUSAL_BODY_MAX: usize = 64 << 10;
 
-/// How long a refusal may be delayed by its reason.
+/// How long the error may be delayed by the content of the refusal.
 const REFUSAL_BODY_WAIT: Duration = Duration::from_secs(1);
 
 fn failed(cause: ClientCause) -> ClientError {

@@ -20,9 +20,9 @@ pub(super) struct Socks {
 /// Where names are looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum NameResolution {
-    /// By the client, which may know names that the proxy does not.
+    /// By the client, whose resolver may have names that the proxy's has not.
     Local,
-    /// By the proxy, so that nobody else learns of them.
+    /// By the proxy, so that names are sent to no other resolver.
     Remote,
 }
 
@@ -32,7 +32,7 @@ impl Socks {
     ///
     /// # Errors
     ///
-    /// Says which phase failed. An origin that SOCKS5 cannot express fails before anything is dialed.
+    /// The error has the phase that failed. An origin that SOCKS5 cannot express fails before anything is dialed.
     pub(super) async fn open(
         &self,
         dial: &HostConnector,
@@ -75,7 +75,7 @@ struct SocksDialer<'a> {
 }
 
 impl SocksDialer<'_> {
-    /// Looks up `origin`, and asks for one of its addresses after the other, until the proxy reaches one.
+    /// Looks up `origin`, and tries one of its addresses after the other, until the proxy reaches one.
     async fn connect_to_any(&mut self, origin: &Origin) -> Result<HandshakeResult, ClientError> {
         let resolved = self.dial.resolve(origin.host(), self.limits.resolve).await;
         let (addresses, took) = resolved.map_err(|error| lookup_failed(origin, error))?;
@@ -92,7 +92,7 @@ impl SocksDialer<'_> {
         Ok(end)
     }
 
-    /// Connects to the proxy and asks it to connect to `destination`.
+    /// Connects to the proxy, and through it to `destination`.
     async fn connect(&mut self, destination: Destination<'_>) -> Result<HandshakeResult, ClientError> {
         let SocksDialer { socks, dial, proxy, subject, limits, spent } = self;
         let left = DialTimes {
@@ -120,7 +120,7 @@ fn lookup_failed(origin: &Origin, error: DialError) -> ClientError {
     ClientError::dialing(error, origin.host(), &origin.host_and_port())
 }
 
-/// How a talk ended: with a connection to the destination, or why the proxy opens none.
+/// A connection to the destination, or why the proxy opens none.
 type HandshakeResult = Result<Transport<BoxedStream>, SocksError>;
 
 #[cfg(test)]
@@ -155,7 +155,7 @@ mod tests {
         }
     }
 
-    /// Connects to a listener in memory, after a second. What is written waits until it is flushed.
+    /// Connects to a listener in memory, after a second. Written bytes are buffered until they are flushed.
     struct Slow(MemoryConnector);
 
     impl Dialer for Slow {
@@ -167,7 +167,7 @@ mod tests {
         }
     }
 
-    /// Opens a tunnel to `origin` over `medium`. Returns what the origin says first, and how many seconds it took to
+    /// Opens a tunnel to `origin` over `medium`. Returns the first bytes of the origin, and how many seconds it took to
     /// resolve and to connect; or the error, and after how many seconds it came.
     async fn tunnel(url: &str, origin: &str, network: Network) -> Result<(String, u64, u64), (String, u64)> {
         tunnel_within(5, url, origin, network).await
@@ -199,11 +199,11 @@ mod tests {
         future
     }
 
-    /// What a proxy does on one connection: it hears so many bytes, and then answers with these.
+    /// The steps of a proxy on one connection: how many bytes it reads, and the bytes that it answers with.
     type ProxyScript = &'static [(usize, &'static [u8])];
 
-    /// A proxy that follows `script`, waits a second before each answer, and is silent in the end. The task returns
-    /// what the proxy heard last.
+    /// A proxy that follows `script`, waits a second before each answer, and is silent in the end. The task returns the
+    /// bytes that the proxy received last.
     fn proxy(script: ProxyScript) -> (Network, JoinHandle<(Vec<u8>, MemoryStream)>) {
         let (network, mut peers) = proxy_of([script]);
         let only = async move { peers.recv().await.expect("it is dialed") };
@@ -249,7 +249,7 @@ mod tests {
         assert_eq!(request.await.unwrap().0, b"\x05\x01\x00\x01\xc0\x00\x02\x01\x00\x51");
     }
 
-    /// Only the first address was once tried, so that a host with one dead address could not be reached.
+    /// A host with one dead address can be reached at the others.
     #[tokio::test(start_paused = true)]
     async fn each_address_is_tried_until_one_is_reached() {
         const ELSEWHERE: ProxyScript = &[(3, b"\x05\x00"), (10, b"\x05\x08")];

@@ -9,13 +9,13 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use crate::error::write_error;
 use crate::net::{InvalidHost, UriHost};
 
-/// Asks the proxy at the other end of `stream` to connect to `destination`.
+/// Has the proxy at the other end of `stream` connect to `destination`.
 ///
 /// Afterwards `stream` is a connection to the destination: not one byte beyond the proxy's reply has been read.
 ///
 /// # Errors
 ///
-/// Says what the proxy did instead. The stream is then of no use.
+/// Fails if the proxy does not connect, with its reason. The stream is then of no use.
 pub(super) async fn connect<S>(
     stream: &mut S,
     destination: &Destination<'_>,
@@ -78,7 +78,7 @@ async fn receive<S: AsyncRead + Unpin>(stream: &mut S, version: u8) -> Result<u8
     if spoken == version { Ok(code) } else { Err(SocksError::Malformed) }
 }
 
-/// Receives the rest of a reply: the address that the proxy connects from. It is not needed, but has to be read.
+/// Receives the rest of a reply: the address that the proxy connects from. The address is not needed, but must be read.
 async fn receive_bound<S: AsyncRead + Unpin>(stream: &mut S) -> Result<(), SocksError> {
     match read(stream).await? {
         [RESERVED, IPV4] => read::<_, { 4 + PORT }>(stream).await.map(drop),
@@ -325,7 +325,8 @@ mod tests {
         }
     }
 
-    /// What a proxy that answers in `pieces` hears, how the handshake ends, and which part of the answers is not read.
+    /// Returns the bytes that a proxy that answers in `pieces` receives, the end of the handshake, and the part of the
+    /// answers that is not read.
     fn run_handshake(
         destination: &Destination<'_>,
         login: Option<&Login>,
@@ -351,8 +352,8 @@ mod tests {
 
     const JOE: (&[u8], &[u8]) = (b"joe", b"pw");
 
-    /// What the client says to a proxy that gives `answers`. The handshake ends with `end`, wherever the answers are
-    /// cut.
+    /// Returns the bytes that the client sends to a proxy that gives `answers`. The handshake ends with `end`, wherever
+    /// the answers are cut.
     #[track_caller]
     fn check_sent(host: &str, login: Option<(&[u8], &[u8])>, answers: &[u8], end: &str) -> Vec<u8> {
         let destination = Destination::new(host, 443).unwrap();
