@@ -482,7 +482,6 @@ fn a_client_that_balances_allocates_nothing() {
     running.iter().for_each(|running| running.shutdown(Duration::ZERO));
 }
 
-/// Idle connections hold this future, and there may be many of them. It has no room for what a busy one needs.
 #[test]
 fn a_url_that_needs_no_change_is_set_without_allocating() {
     let mut request = Request::get("https://a.long.example.com:8080/a/long/path?and=a&long=query").unwrap();
@@ -500,6 +499,7 @@ fn a_url_that_needs_no_change_is_set_without_allocating() {
     }
 }
 
+/// Each idle connection holds this future, which has no room for the state of a busy one.
 #[test]
 fn the_future_of_a_connection_is_small_whatever_the_handler_is() {
     fn check(service: Service<impl Handler>) {

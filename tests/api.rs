@@ -338,7 +338,7 @@ mod services {
         assert_eq!((response.headers.text("x-size"), response.body.text()), (Some("5"), Ok("here")));
     }
 
-    /// What the compiler refuses is in `tests/compile_fail`.
+    /// Programs that must not compile are in `tests/compile_fail`.
     #[test]
     fn views_of_a_request_live_as_long_as_its_handler() {
         async fn keeps_views(ctx: &mut Context) -> corehttp::Result {
@@ -747,7 +747,7 @@ mod clients {
     }
 }
 
-/// What may be shared between threads and what a handler may return: a change here breaks programs.
+/// The traits of public types, and the results of handlers: a change here breaks programs.
 #[test]
 fn public_types_keep_their_traits() {
     fn is_send_and_sync<T: Send + Sync + 'static>() {}

@@ -1,4 +1,4 @@
-//! What fasthttp can only ask for in its documentation, the compiler enforces: nothing outlives its handler.
+//! The compiler enforces a rule that fasthttp only documents: no view of a request outlives its handler.
 
 #[test]
 fn what_must_not_compile_does_not() {

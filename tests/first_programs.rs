@@ -1,5 +1,5 @@
-//! What people write in their first hour who come from axum, actix, hyper, fasthttp or reqwest: all of this compiles,
-//! and does what they mean. `tests/compile_fail` has what cannot compile, with what the compiler says to write instead.
+//! Programs of people in their first hour, who come from axum, actix, hyper, fasthttp or reqwest: all of these compile,
+//! and do what is meant. `tests/compile_fail` has what cannot compile, with what the compiler says to write instead.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::borrow::Cow;

@@ -22,7 +22,7 @@ use tokio::task::unconstrained;
 use crate::support::wired::{Then, Wired};
 use crate::support::{Peer, Refusals, Served, paused, status, streaming};
 
-/// What `handler` answers to a request with these fields.
+/// Returns the answer of `handler` to a request with these fields.
 fn respond<Kind, H>(handler: H, method: &str, fields: &[(&str, &str)], body: &[u8]) -> Response
 where
     H: IntoHandler<Kind>,
@@ -51,7 +51,7 @@ where
 
 const BODY_MAX: usize = 32 << 10;
 
-/// What `handler`, compressed, answers to a peer that accepts `accepted`.
+/// Returns the answer of `handler`, compressed, to a peer that accepts `accepted`.
 fn get<Kind, H: IntoHandler<Kind>>(handler: H, accepted: &str) -> Response
 where
     H::Handler: Send,
@@ -134,7 +134,7 @@ fn where_there_is_no_coding_to_choose_nothing_varies_rfc9110_12_5_5() {
     }
 }
 
-/// What `answer` makes is not coded for a peer that accepts `accepted`.
+/// Checks that the answer of `answer` is not coded for a peer that accepts `accepted`.
 #[track_caller]
 fn check_left_alone(why: &str, accepted: &str, answer: fn(&mut Response)) {
     let handler = move |ctx: &mut Context| {
@@ -792,7 +792,8 @@ fn an_endless_stream_gives_others_their_turn() {
         let heard = other.hear();
         heard.rsplit("\r\n").next().unwrap().parse::<usize>().unwrap() - before
     });
-    // Each turn is 16 pieces. This thread may lose its own turn while it asks, but hardly every time.
+    // Each turn is 16 pieces. The thread of the test may lose its own turn while it waits for an answer, but hardly
+    // every time.
     waited.sort();
     assert!(waited[2] <= 48, "a request waited for so many pieces: {waited:?}");
     drop(served);

@@ -107,7 +107,7 @@ impl AsyncRead for Broken {
 }
 
 /// Sends `wire` in every way. `expected` is, for each answer, its status, its body and its field `connection`; there
-/// are no other answers, and the handler ran once for each that is not a report.
+/// are no other answers, and the handler ran once for each that is not a refusal.
 #[track_caller]
 fn check(wire: impl AsRef<[u8]>, expected: &[&str]) {
     let wire = wire.as_ref();

@@ -1385,7 +1385,7 @@ mod cache {
         }
     }
 
-    /// Whatever share of the cache one file may take.
+    /// The largest file is kept whatever share of the cache a file may take.
     #[test]
     fn a_file_of_the_largest_size_allowed_is_kept() {
         for (bytes_max, file_bytes_max, is_kept) in [

@@ -56,7 +56,7 @@ fn settings(server: Server) -> Server {
 const BODY_MAX: usize = 20_000;
 const DRAIN_MAX: usize = 1_000;
 
-/// What is sent of these steps, which ends with a last request if it is not cut short, and what the peer does then.
+/// Returns the steps that are sent, which end with a last request if none is cut short, and what the peer does then.
 fn sent(steps: &[Step]) -> (Vec<Step>, Then) {
     let then = steps[0].then;
     match steps.iter().position(|step| matches!(step.fault, Fault::Cut(_))) {
@@ -133,7 +133,7 @@ fn check(heard: &str, steps: &[Step], then: Then, way: Way) {
         let must_be_told = way == Way::Cut && step.waits() && step.route.reads() && owed.status == 200;
         assert!(if is_told { step.may_wait() } else { !must_be_told }, "100 ({is_told}), {story}");
         if owed.fate == Fate::Breaks {
-            // What has no length of its own ends with the connection, in whatever way that ends.
+            // A body without a length ends with the connection, in whatever way that ends.
             let may_end = step.is_to_head() || step.version == "1.0";
             assert!(answer.is_none() || may_end, "an answer is broken and seems whole, {story}");
             return;
@@ -153,7 +153,7 @@ fn check(heard: &str, steps: &[Step], then: Then, way: Way) {
             Fate::Persists => {}
             Fate::Switches => {
                 let next: String = steps[at + 1..].iter().map(Step::wire).collect();
-                // What comes back is heard as text, though it may end within a character.
+                // The bytes of the other protocol are received as text, though they may end within a character.
                 let spoken = next.as_bytes().get(..SPOKEN).unwrap_or_default();
                 let spoken = String::from_utf8_lossy(spoken);
                 return assert_eq!(rest.trim_end_matches("<ConnectionReset>"), spoken, "{story}");
@@ -172,7 +172,7 @@ fn take_interim(rest: &mut &str, step: &Step) -> (bool, Option<Answer>) {
         match answer.as_ref().map_or(0, |answer| answer.status) {
             100 if !is_told => is_told = true,
             103 if step.route == Route::Hints && step.version != "1.0" && hints == 0 => hints += 1,
-            // It has no date, since it is no answer to keep.
+            // A 101 has no date, since it is not a final answer.
             101 => return (is_told, answer),
             _ => {
                 answer.iter().for_each(Answer::check);
@@ -182,7 +182,7 @@ fn take_interim(rest: &mut &str, step: &Step) -> (bool, Option<Answer>) {
     }
 }
 
-/// What a request must be answered with, and what becomes of its connection.
+/// The answer that a request must get, and what becomes of its connection.
 struct Owed {
     status: u16,
     body: String,
@@ -192,13 +192,13 @@ struct Owed {
 #[derive(Clone, Copy, PartialEq)]
 enum Fate {
     Persists,
-    /// It closes, and says so.
+    /// Closes, and the answer says so.
     Closes,
-    /// It closes, because of something that turned out behind the answer.
+    /// Closes, because of a fault behind the answer.
     Drops,
     /// The answer breaks off.
     Breaks,
-    /// It speaks another protocol.
+    /// Goes on in another protocol.
     Switches,
 }
 

@@ -164,7 +164,8 @@ struct Fate {
     refused: Option<u16>,
 }
 
-/// All of the answers are well formed, every request that was seen has one, and nothing follows a report.
+/// Returns the outcome of a conversation. Checks that all answers are well formed, every request that was seen has one,
+/// and nothing follows a refusal.
 #[track_caller]
 fn fate<H: Handler>(wired: &Wired<H>, packets: &[&[u8]], then: Then) -> Fate {
     let mut heard = wired.ask(packets, then);

@@ -1,4 +1,4 @@
-//! What the tests share: a server on its own thread, and a peer that sends exactly what it is told to.
+//! Shared by the tests: a server on its own thread, and a peer that sends exactly the bytes of a test.
 
 pub mod answers;
 #[cfg(feature = "tls")]
@@ -154,7 +154,8 @@ impl Peer {
     }
 }
 
-/// Sends all of `wire` before it hears anything, as many clients do. What it hears then until the server closes.
+/// Sends all of `wire` before it receives anything, as many clients do. Returns all that arrives until the server
+/// closes.
 #[track_caller]
 pub fn send_first(mut peer: impl Read + Write, wire: &[u8]) -> String {
     peer.write_all(wire).expect("the server reads on");
@@ -179,7 +180,7 @@ pub fn status(heard: &str) -> u16 {
     heard.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0)
 }
 
-/// What a server's `on_error` has seen, in order.
+/// The reports to a server's `on_error`, in order.
 #[derive(Clone, Default)]
 pub struct Refusals(Arc<Mutex<Vec<(u16, String)>>>);
 
@@ -193,7 +194,7 @@ impl Refusals {
         })
     }
 
-    /// Those since the last call: the status that was answered, or 0 if none was, and the cause.
+    /// Returns the reports since the last call: the status that was answered, or 0 if none was, and the cause.
     pub fn take(&self) -> Vec<(u16, String)> {
         std::mem::take(&mut self.0.lock().unwrap())
     }
@@ -209,8 +210,8 @@ pub fn eventually(what: &str, condition: impl Fn() -> bool) {
     }
 }
 
-/// What `talk` has heard, which tells how long it took. If that was not within `limit`, the machine was too busy, and it
-/// tries again.
+/// Returns the result of `talk`, which measures how long it took. Beyond `limit` the machine was too busy, and `talk`
+/// runs again.
 #[track_caller]
 pub fn in_time<T>(limit: Duration, talk: impl Fn() -> (Duration, T)) -> T {
     let in_time = (0..100).map(|_| talk()).find(|(took, _)| *took < limit);

@@ -16,7 +16,7 @@ pub struct Step {
     /// Tells it from the others.
     pub tag: usize,
     pub version: &'static str,
-    /// What changes nothing: before the request, before its path, and among its fields.
+    /// Text that changes nothing: before the request, before its path, and among its fields.
     pub empty_line: &'static str,
     pub origin: &'static str,
     pub field: &'static str,
@@ -26,33 +26,33 @@ pub struct Step {
     pub fault: Fault,
     /// Where it is cut into packets.
     pub cuts: Vec<usize>,
-    /// What the peer does behind it, if it is the last one.
+    /// How the peer goes on behind the request, if it is the last one.
     pub then: Then,
 }
 
-/// What the handler does.
+/// How the handler answers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Route {
-    /// It sends the content back, which was buffered.
+    /// Sends the content back, which was buffered.
     Echo,
     /// As `Echo`, but after a 103.
     Hints,
-    /// It reads the content in pieces, and then sends it back in pieces.
+    /// Reads the content in pieces, and then sends it back in pieces.
     Streamed,
-    /// It sends each piece back as it comes.
+    /// Sends each piece back as it arrives.
     Duplex,
-    /// It answers without reading the content, or having read a piece of it.
+    /// Answers without reading the content, or after a piece of it.
     Early,
     Partly,
-    /// It answers 204, or fails with a status.
+    /// Answers 204, or fails with a status.
     Empty,
     Missing,
-    /// It is never called.
+    /// Is never called.
     Refused,
-    /// It panics, before or within its answer.
+    /// Panics, before or within its answer.
     Panics,
     Breaks,
-    /// It takes the connection over.
+    /// Takes the connection over.
     Upgrade,
 }
 
@@ -120,7 +120,7 @@ impl Step {
     /// Breaks it, perhaps.
     fn spoil(&mut self, chance: &mut Chance) {
         if self.len() > DRAIN_MAX {
-            // It would depend on the packets which fault is met first.
+            // With two faults, the packets would decide which one is found first.
             return;
         }
         match (chance.below(16), &mut self.body) {
@@ -134,7 +134,7 @@ impl Step {
         }
     }
 
-    /// What every connection ends with, so that it shows whether it was still open.
+    /// The last request of every connection, whose answer shows whether the connection was still open.
     pub fn farewell() -> Step {
         let mut plain = Step::draw(&mut Chance::new(0));
         (plain.method, plain.route, plain.version, plain.tag) = ("GET", Route::Echo, "1.1", 1000);
@@ -207,7 +207,7 @@ const FIELDS: &[&str] = &[
     "connection: upgrade\r\nupgrade: h2c\r\n",
 ];
 
-/// What in a head is replaced, by what, and how that is answered.
+/// Text of a head, its replacement, and the status of the answer.
 const HEAD_FAULTS: &[(&str, &str, u16)] = &[
     (" HTTP/1.", "  HTTP/1.", 400),
     (" HTTP/1.", "\tHTTP/1.", 400),

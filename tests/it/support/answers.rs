@@ -15,7 +15,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// What the oracle has read.
+    /// Creates an answer of the response that the oracle has read.
     fn new(response: Response) -> Answer {
         assert_eq!(response.minor, 1, "{response:?} is not HTTP/1.1");
         let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
@@ -53,7 +53,7 @@ impl Answer {
         assert_eq!(names, ["content-type", "date", "content-length", "connection"]);
     }
 
-    /// What must be true of every final answer.
+    /// Checks the rules for every final answer.
     #[track_caller]
     pub fn check(&self) {
         let date = self.field("date").expect("every answer has a date (RFC 9110 §6.6.1)");

@@ -5,7 +5,7 @@ use rcgen::{
     date_time_ymd,
 };
 
-/// Who signs certificates.
+/// An authority that signs certificates.
 pub struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
 }

@@ -77,14 +77,14 @@ fn shorten<Step: Clone>(play: &impl Fn(&[Step]), history: &mut Vec<Step>, fault:
         let mut shorter = history.clone();
         shorter.remove(at);
         match self::fault(play, &shorter) {
-            // Those before it may have been needed for this one only.
+            // The steps before it may have been needed for this one only.
             Some(other) => (*history, *fault, at) = (shorter, other, 0),
             None => at += 1,
         }
     }
 }
 
-/// What is wrong if this history is played.
+/// Returns the fault of a history, if playing it panics.
 fn fault<Step>(play: &impl Fn(&[Step]), history: &[Step]) -> Option<String> {
     let panicked = catch_unwind(AssertUnwindSafe(|| play(history))).err()?;
     let said = panicked.downcast_ref::<String>().cloned();

@@ -48,12 +48,12 @@ impl<H: Handler> Wired<H> {
         let heard = Rc::default();
         let packets = packets.iter().map(|packet| packet.to_vec()).collect();
         let peer = Packets { packets, awaited: false, then, heard: Rc::clone(&heard) };
-        // What ended the connection early shows in what was heard.
+        // The error that ended the connection early shows in the bytes that were received.
         let _ = self.runtime.block_on(self.service.serve_connection(peer));
         heard.take()
     }
 
-    /// What the server's clock says.
+    /// The time of the server's clock.
     pub fn now(&self) -> Instant {
         self.runtime.block_on(async { Instant::now() })
     }
@@ -91,12 +91,12 @@ impl<H: Handler> Wired<H> {
     }
 }
 
-/// What a peer does when it has sent everything.
+/// How a peer goes on when it has sent everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
-    /// It closes its sending half.
+    /// Closes its sending half.
     Ends,
-    /// It waits for the server to close.
+    /// Waits for the server to close.
     Waits,
 }
 
