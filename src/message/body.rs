@@ -342,7 +342,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn writing_appends_to_what_is_there() {
+    fn writing_appends_to_the_content() {
         let mut body = Body::new();
         body.set_shared("shared");
         body.write_all(b", then written").unwrap();

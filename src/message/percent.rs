@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_escaped_already_stays_as_it_is_rfc3986_2_4() {
+    fn escapes_stay_as_they_are_rfc3986_2_4() {
         for (octets, expected) in [
             (&b""[..], ""),
             (b"plain", "plain"),

@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_a_representation_gets_412_rfc9110_13_1_2() {
+    fn a_method_that_changes_a_representation_gets_412_rfc9110_13_1_2() {
         for method in [Method::Post, Method::Put, Method::Delete, Method::Patch] {
             let result = |name, value| evaluate_preconditions(&asks(method, &[(name, value)]), current());
             assert_eq!(result("if-none-match", "W/\"v1\""), PreconditionResult::Failed, "{method}");

@@ -287,7 +287,7 @@ impl Headers {
     fn push_line(&mut self, hash: NameHash, name: &[u8], value: &[u8]) {
         let line = self.text.push_all([name, b": ", value, b"\r\n"]);
         let value = line.part(name.len() + ": ".len(), value.len());
-        self.push_received(hash, line.part(0, name.len()), value);
+        self.push_spans(hash, line.part(0, name.len()), value);
     }
 
     /// Appends a field that is known to be valid, with its value in pieces.
@@ -298,7 +298,7 @@ impl Headers {
         let value = Span::new(value_start, self.text.len() - value_start);
         debug_assert!(is_field_value(&self.text[value]), "the caller has checked the value");
         self.text.extend(b"\r\n");
-        self.push_received(name.hash(), front.part(0, name.as_str().len()), value);
+        self.push_spans(name.hash(), front.part(0, name.as_str().len()), value);
     }
 
     /// `false` if no line has this name. `true` may also be due to another name, or to one that was removed.
@@ -393,9 +393,9 @@ impl Headers {
         *is_patched = true;
     }
 
-    /// Adds a line, whose bytes are in the text, or will be.
+    /// Adds a line by its place in the text, whose bytes are there, or will be.
     #[inline]
-    pub(crate) fn push_received(&mut self, hash: NameHash, name: Span, value: Span) {
+    pub(crate) fn push_spans(&mut self, hash: NameHash, name: Span, value: Span) {
         self.fields.push(FieldLine { hash, name, value });
         self.present |= hash.bit();
     }
@@ -405,7 +405,7 @@ impl Headers {
         self.fields.retain(|field| !is_bad(field.value));
     }
 
-    /// The arena that the spans of [`Headers::push_received`] point into.
+    /// The arena that the spans of [`Headers::push_spans`] point into.
     #[inline]
     pub(crate) fn text_mut(&mut self) -> &mut Arena {
         &mut self.text

@@ -129,7 +129,7 @@ fn asterisk_form_is_for_options_only_rfc9112_3_2_4() {
 }
 
 #[test]
-fn what_a_reader_could_take_for_an_end_is_refused_rfc9112_3_2() {
+fn octets_at_which_some_readers_end_a_target_are_refused_rfc9112_3_2() {
     for char in ('\0'..='\u{ff}').chain(['\u{2028}', '\u{ff0f}', '\u{1f600}']) {
         let in_query = !char.is_control() && !matches!(char, ' ' | '#');
         let in_path = in_query && char != '\\';

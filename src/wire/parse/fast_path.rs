@@ -91,11 +91,7 @@ pub(super) fn fields(head: &[u8], start: usize, fields_max: usize, into: &mut He
         if name.is_empty() || !is_trimmed || into.len() == fields_max {
             return None;
         }
-        into.push_received(
-            NameHash::new(name),
-            Span::from_slices(name, head),
-            Span::from_slices(value, head),
-        );
+        into.push_spans(NameHash::new(name), Span::from_slices(name, head), Span::from_slices(value, head));
         rest = end.strip_prefix(b"\r\n")?;
     }
 }

@@ -22,7 +22,7 @@ pub(super) fn record(lines: &[Header<'_>], section: &[u8], into: &mut Headers) -
     for line in lines {
         let name = Span::from_slices(line.name.as_bytes(), section);
         ends_well &= matches!(section[..name.start()].last_chunk(), None | Some(b"\r\n"));
-        into.push_received(NameHash::new(line.name.as_bytes()), name, Span::from_slices(line.value, section));
+        into.push_spans(NameHash::new(line.name.as_bytes()), name, Span::from_slices(line.value, section));
     }
     match ends_well {
         true => Ok(()),

@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_is_refused_uts46() {
+    fn a_host_that_is_no_name_is_refused_uts46() {
         for host in [
             "\u{ad}",
             "%C2%AD",
