@@ -19,12 +19,13 @@ use crate::message::{Body, BodyLength, Method, Request, Response, Status, Versio
 use crate::net::{Conn, IoState, Peer};
 use crate::wire::{ConnectionOption, Framing, OutgoingFraming, RequestInfo, encode, persists};
 
-/// One exchange on a connection: both of its sides, the connection, and what is known of the exchange.
+/// One exchange on a connection: its receiving and its sending side, the connection, and the facts that its answer
+/// depends on.
 ///
-/// The request and the response are not in here. They belong to the handler's [`Context`](super::Context), which lends
-/// them to the steps that receive the one and send the other.
+/// The request and the response belong to the handler's [`Context`](super::Context), which lends them to the steps that
+/// receive the one and send the other.
 pub(super) struct Exchange {
-    /// In a cell, since a writer discards what the peer sends while a write waits.
+    /// A cell, since the writer of the answer discards input while a write waits.
     pub(super) incoming: RefCell<Incoming>,
     pub(super) outgoing: Outgoing,
     pub(super) conn: SharedConn,
@@ -37,14 +38,14 @@ pub(super) struct Exchange {
     io_state: Option<Box<IoState>>,
 }
 
-/// What is noted of a request before its handler runs. The framing of the answer and the persistence of the connection
-/// do not depend on the request afterwards, since the handler may rewrite it.
+/// The facts of an exchange that are noted before the handler runs. The framing of the answer and the persistence of
+/// the connection do not depend on the request afterwards, since the handler may rewrite it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ExchangeInfo {
     pub(super) request_info: RequestInfo,
     /// Whether the peer has announced that this request is its last.
     is_last: bool,
-    /// Whether another request may follow, all things considered.
+    /// Whether another request may follow, by the request, the answer, the limits and the state of the server.
     persists: bool,
     /// The number of the exchange on its connection, counted from 1.
     pub(super) number: u64,
@@ -71,16 +72,16 @@ impl Exchange {
         }
     }
 
-    /// Reads the first bytes of a request from an idle connection. Returns whether there are any; then the connection
-    /// keeps the I/O state that it was lent.
-    #[inline]
+    /// Reads the first bytes of a request from an idle connection. Returns whether there are any. If so, the connection
+    /// keeps the I/O state of the exchange.
+    #[inline(always)]
     pub(super) fn poll_first_bytes(
         &mut self,
         cx: &mut Context<'_>,
         conn: &mut Conn,
         limit: Duration,
     ) -> Poll<bool> {
-        debug_assert!(self.io_state.is_some(), "an exchange without a connection has its io_state");
+        debug_assert!(self.io_state.is_some(), "an exchange without a connection has its I/O state");
         conn.swap_io_state(&mut self.io_state);
         match conn.poll_fill(cx, &mut self.incoming.get_mut().input, limit) {
             Poll::Ready(Ok(1..)) => Poll::Ready(true),
@@ -120,10 +121,10 @@ impl Exchange {
         request: &mut Request,
     ) -> Poll<Result<HeadOutcome, Box<Refused>>> {
         let Exchange { incoming, conn, info, .. } = self;
-        let (incoming, shared) = (incoming.get_mut(), conn.shared());
-        let on_read = || shared.clock.refresh();
-        let polled =
-            conn.poll_uncounted(|conn, bounds| incoming.poll_head(cx, conn, request, bounds, on_read));
+        let incoming = incoming.get_mut();
+        let polled = conn.poll_uncounted(|conn, CoreState { bounds, clock, .. }| {
+            incoming.poll_head(cx, conn, request, bounds, || clock.refresh())
+        });
         polled.map_err(|error| {
             // A refused HEAD request is answered without content, too.
             info.request_info.is_head = request.method() == Method::Head;
@@ -132,7 +133,7 @@ impl Exchange {
         })
     }
 
-    /// Counts a request whose head has arrived, and notes what its answer depends on.
+    /// Counts a request whose head has arrived, and notes the facts that its answer depends on.
     #[inline]
     pub(super) fn note_request(&mut self, request: &Request) {
         let Exchange { info, conn, .. } = self;
@@ -165,20 +166,20 @@ impl Exchange {
         Poll::Ready(Ok(()))
     }
 
-    /// Writes the head of the answer to the output, and begins its body.
+    /// Writes the head of the answer to the write buffer, and begins its body.
     pub(super) fn write_head(&mut self, response: &Response, content: BodyLength, unread: UnreadBody) {
         debug_assert!(self.outgoing.is_unsent(), "an exchange has one final answer");
         let Exchange { incoming, outgoing, conn, info, .. } = self;
         let (incoming, shared, request_info) = (incoming.get_mut(), conn.shared(), info.request_info);
         let framing = OutgoingFraming::from_response(request_info, response, content);
-        info.persists &=
+        let may_persist =
             may_persist(incoming, response, unread, &shared.bounds) && framing.body() != Framing::UntilClose;
         if incoming.expectation == Expectation::Continue {
             incoming.expectation = Expectation::Poisoned;
         }
         outgoing.begin(framing);
         conn.with(|conn| {
-            info.persists &= !conn.is_stopping();
+            info.persists &= may_persist && !conn.is_stopping();
             if info.detached {
                 return outgoing.begin_raw();
             }
@@ -201,19 +202,20 @@ impl Exchange {
         written.ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
-    /// Sends all of the output.
+    /// Sends all of the write buffer.
     pub(super) async fn flush(&self) -> io::Result<()> {
         Ok(poll_fn(|cx| self.conn.poll(|conn, bounds| poll_flush(cx, conn, bounds))).await?)
     }
 
-    /// Copies the response's body to the output if it is in memory and small, as most are. Returns whether it did.
+    /// Copies the response's body to the write buffer if it is in memory and small, as most are. Returns whether it
+    /// did.
     #[inline]
     pub(super) fn copy_body(&mut self, body: &Body) -> bool {
         let Exchange { outgoing, conn, .. } = self;
         conn.with(|conn| outgoing.copy_whole(conn, body)).unwrap_or_default()
     }
 
-    /// Sends what is left of the response's body.
+    /// Sends the rest of the response's body.
     pub(super) fn poll_send(
         &mut self,
         cx: &mut Context<'_>,
@@ -230,15 +232,14 @@ impl Exchange {
         .map_err(Into::into)
     }
 
-    /// Sends all answers in the output.
+    /// Sends all answers in the write buffer.
     #[inline]
     pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Box<Refused>>> {
         let Exchange { incoming, conn, .. } = self;
-        let shared = conn.shared();
-        conn.poll(|conn, bounds| {
-            let flushed = poll_flush(cx, conn, bounds);
+        conn.poll_uncounted(|conn, shared| {
+            let flushed = poll_flush(cx, conn, &shared.bounds);
             if flushed.is_pending() {
-                return incoming.get_mut().poll_discard(cx, conn, bounds).map(Err);
+                return incoming.get_mut().poll_discard(cx, conn, &shared.bounds).map(Err);
             }
             shared.count_traffic(conn);
             flushed
@@ -246,7 +247,7 @@ impl Exchange {
         .map_err(Into::into)
     }
 
-    /// Reads and discards what is left of the body. Returns whether that was possible.
+    /// Reads and discards the rest of the request's body. Returns whether that was possible.
     pub(super) fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, ExchangeError>> {
         let Exchange { incoming, conn, .. } = self;
         conn.poll(|conn, bounds| incoming.get_mut().poll_drain(cx, conn, bounds))
@@ -272,8 +273,7 @@ impl Exchange {
         })?;
         // An access log around the handler notes the status that was sent.
         response.status = protocol.map_or(Status::OK, |_| Status::SWITCHING_PROTOCOLS);
-        // If the handler is cancelled from here on, the peer would take whatever follows for bytes of the other
-        // protocol.
+        // If the handler is cancelled from here on, the peer would take an answer for bytes of the other protocol.
         self.outgoing.begin_tunnel();
         self.flush().await?;
         let mut conn = self.conn.take().ok_or(io::ErrorKind::NotConnected)?;
@@ -313,7 +313,7 @@ impl Exchange {
     }
 
     /// Counts a refusal, and passes it to the application's `on_error`. If the connection of an exchange that was
-    /// reported fails afterwards, that is no news.
+    /// reported fails afterwards, the failure is not reported.
     pub(super) fn report(&mut self, request: &Request, status: Option<Status>, cause: ErrorCause) {
         let Peer { addr: peer, id: connection_id } = self.peer();
         let (exchange_number, request) = match (self.info.number, self.info.is_head_refused) {
@@ -347,7 +347,7 @@ impl Exchange {
         self.info.persists
     }
 
-    /// Whether as many answers wait in the output as may.
+    /// Whether the answers that wait in the write buffer have reached a limit, and must be sent.
     #[inline]
     pub(super) fn must_flush(&self, unsent: usize) -> bool {
         let limits = &self.conn.bounds().limits;
@@ -355,10 +355,30 @@ impl Exchange {
         unsent >= limits.pipeline_answers_max || waiting >= limits.pipeline_bytes_max
     }
 
-    /// Decides what becomes of the connection, once the answer is written.
+    /// Whether the connection was handed over.
+    #[inline]
+    pub(super) fn is_handed_over(&self) -> bool {
+        debug_assert_eq!(self.upgraded.is_some(), self.conn.is_none(), "a connection is here or handed over");
+        self.upgraded.is_some()
+    }
+
+    /// Whether bytes of another request have arrived.
+    #[inline]
+    pub(super) fn has_input(&mut self) -> bool {
+        !self.incoming.get_mut().input.is_empty()
+    }
+
+    /// Decides between keeping and closing the connection, once the answer is written.
     #[inline]
     pub(super) fn next_step(&mut self) -> NextStep {
         let incoming = self.incoming.get_mut();
+        // After a handler that read exactly as much as there was, the last chunk is still current. An idle connection
+        // has none.
+        incoming.consume_chunk();
+        debug_assert!(
+            !self.info.persists || incoming.is_read(),
+            "the rest of a body would pass for a request"
+        );
         let may_receive_more = !self.info.is_last || !incoming.is_read() || !incoming.input.is_empty();
         match (self.info.persists, may_receive_more) {
             (true, _) => NextStep::KeepAlive,
@@ -410,7 +430,7 @@ impl ExchangeInfo {
     }
 }
 
-/// What becomes of the part of the request's body that is still unread when the answer begins.
+/// How the part of the request's body that is still unread when the answer begins is treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UnreadBody {
     Discard,
@@ -418,7 +438,7 @@ pub(super) enum UnreadBody {
     Keep,
 }
 
-/// What becomes of a connection after an exchange (RFC 9112 §9.3, §9.6).
+/// The next step of a connection after an exchange (RFC 9112 §9.3, §9.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NextStep {
     /// Another request may come.
@@ -429,18 +449,18 @@ pub(super) enum NextStep {
 /// How a connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CloseMode {
-    /// The peer is gone.
+    /// At once, since the peer is gone.
     Now,
-    /// The peer knows that this is the end.
+    /// The sending half first. The peer knows that this answer is the last.
     Graceful,
-    /// The peer may still be sending. Closing at once would cause a reset, which may take the answer away before the
-    /// peer has read it.
+    /// The sending half first, and then bytes are discarded for a while: the peer may still be sending, and to close at
+    /// once would cause a reset, which may take the answer away before the peer has read it.
     Linger,
     /// With a reset, in the middle of an answer, so that the peer cannot mistake it for the whole.
     Reset,
 }
 
-/// Whether the handler's answer, and what is unread of the request, allow another request.
+/// Whether the handler's answer, and the unread part of the request, allow another request.
 fn may_persist(incoming: &Incoming, response: &Response, unread: UnreadBody, bounds: &Bounds) -> bool {
     let may_follow = match incoming.expectation {
         // Without 100, the peer may send the body or leave it out.

@@ -19,7 +19,6 @@ mod worker;
 mod accept;
 
 mod connection;
-mod job;
 
 mod exchange;
 mod shared_conn;

@@ -12,8 +12,8 @@ use crate::net::{Conn, TimerSlot};
 
 /// The connection of an exchange.
 ///
-/// While a handler runs, the loop that polls it sends the answers before, and the handler's reader and writer use the
-/// same connection. So all of them hold this, and each borrows the connection during a poll only.
+/// While a handler runs, the loop that polls it sends earlier answers, and the handler's reader and writer use the same
+/// connection. So each of them holds a `SharedConn`, and borrows the connection during a poll only.
 #[derive(Clone)]
 pub(super) struct SharedConn(Rc<Inner>);
 
@@ -35,23 +35,24 @@ impl SharedConn {
         &self,
         step: impl FnOnce(&mut Conn, &Bounds) -> Poll<Result<T, E>>,
     ) -> Poll<Result<T, E>> {
-        self.poll_uncounted(|conn, bounds| {
-            let polled = step(conn, bounds);
+        self.poll_uncounted(|conn, shared| {
+            let polled = step(conn, &shared.bounds);
             if polled.is_pending() {
-                self.shared().count_traffic(conn);
+                shared.count_traffic(conn);
             }
             polled
         })
     }
 
-    /// Lends the connection as [`SharedConn::poll`] does, for a head: one that is not complete is not counted.
+    /// Lends the connection as [`SharedConn::poll`] does, to a step that decides itself when its traffic is counted.
     #[inline]
     pub(super) fn poll_uncounted<T, E: From<ExchangeError>>(
         &self,
-        step: impl FnOnce(&mut Conn, &Bounds) -> Poll<Result<T, E>>,
+        step: impl FnOnce(&mut Conn, &CoreState) -> Poll<Result<T, E>>,
     ) -> Poll<Result<T, E>> {
-        match &mut *self.0.conn.borrow_mut() {
-            Some(conn) => step(conn, self.bounds()),
+        let Inner { conn, shared } = &*self.0;
+        match &mut *conn.borrow_mut() {
+            Some(conn) => step(conn, shared),
             None => Poll::Ready(Err(not_connected().into())),
         }
     }
@@ -62,7 +63,7 @@ impl SharedConn {
         self.0.conn.borrow_mut().as_mut().map(step)
     }
 
-    /// Ready when the peer has closed the connection, or its sending half. What it sends meanwhile is kept.
+    /// Ready when the peer has closed the connection, or its sending half. Bytes that it sends meanwhile are kept.
     pub(super) fn poll_peer_closed(&self, cx: &mut Context<'_>, incoming: &mut Incoming) -> Poll<()> {
         self.poll_peer_end(cx, incoming).map(drop)
     }
@@ -117,7 +118,7 @@ impl SharedConn {
         mem::swap(&mut *conn, slot);
     }
 
-    /// Takes the connection out, which is no longer shared then.
+    /// Takes the connection out, to hand it over or to close it.
     pub(super) fn take(&self) -> Option<Conn> {
         self.0.conn.borrow_mut().take()
     }

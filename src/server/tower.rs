@@ -1,4 +1,4 @@
-//! What a service of tower needs to know of an exchange before its bodies are there.
+//! The facts of an exchange that a service of tower needs before its bodies are there.
 
 use super::Context;
 

@@ -12,7 +12,7 @@ use crate::net::{Conn, Peer, ReadBuffer, Rewind, Stream, TableTimer, delegate_st
 /// A connection that was handed over: bytes in both directions, and no longer HTTP.
 ///
 /// Made by [`Context::upgrade`](super::Context::upgrade) and [`Context::accept_tunnel`](super::Context::accept_tunnel).
-/// Reading begins with what the peer has already sent. There are no timeouts except those that you set.
+/// Reading begins with the bytes that the peer has already sent. There are no timeouts except those that you set.
 ///
 /// Flush what you have written before you wait for the peer: over TLS, the end of it may still be held back.
 ///
@@ -20,7 +20,7 @@ use crate::net::{Conn, Peer, ReadBuffer, Rewind, Stream, TableTimer, delegate_st
 /// handler. The client's side of such a connection is a [`ClientUpgraded`](crate::ClientUpgraded), which is [`Send`].
 pub struct Upgraded {
     stream: Rewind<Pin<Box<dyn Stream>>>,
-    /// The last field, since the connection must be closed before it is no longer counted.
+    /// Dropped last, since the connection must be closed before it is no longer counted.
     _dropped: oneshot::Sender<Infallible>,
 }
 
@@ -41,14 +41,14 @@ impl fmt::Debug for Upgraded {
     }
 }
 
-/// The place that a handed-over connection still takes among those of its core.
+/// The server's part of a connection that was handed over: it still counts as one of its core's.
 pub(super) struct UpgradedHandle {
     dropped: oneshot::Receiver<Infallible>,
     timer: TableTimer,
 }
 
 impl UpgradedHandle {
-    /// Who is at the other end of the connection.
+    /// The peer of the connection.
     pub(super) fn peer(&self) -> Peer {
         self.timer.peer()
     }

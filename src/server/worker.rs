@@ -1,6 +1,7 @@
 //! [`Worker`]: the handler of one core, and the memory that its connections take turns with.
 
 use std::cell::Cell;
+use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,10 +9,10 @@ use std::time::{Duration, Instant};
 use super::context::Context;
 use super::core_state::{CoreState, ServerSettings};
 use super::handler::Handler;
-use super::job::{Job, JobOutcome};
 use super::stats::CoreStats;
+use super::upgraded::UpgradedHandle;
 use crate::memory::{FreeList, Reset};
-use crate::net::{DeadlineTable, Ticker};
+use crate::net::{Conn, DeadlineTable, Ticker};
 use crate::runtime::ReusableFuture;
 
 /// The handler of one core, and the memory that its connections take turns with.
@@ -90,6 +91,25 @@ impl<H: Handler> Reset for JobFuture<H> {
     fn reset(&mut self) {}
 
     fn shrink(&mut self) {}
+}
+
+/// The work for a busy connection. Small, since it is moved several times.
+pub(super) enum Job {
+    /// The TLS handshake of this connection.
+    Handshake(Box<Conn>),
+    /// The requests that arrive on the connection that was attached to this context.
+    Exchanges(Box<Context>),
+}
+
+/// The state of a connection after a job.
+pub(super) enum JobOutcome {
+    /// The connection is secure, and waits for its first request.
+    Secured(Box<Conn>),
+    /// The connection waits for another request, and is to be released by this context.
+    Idle(Box<Context>),
+    /// The connection is closed, or was handed over, or has failed. A failed one was answered before, if that was
+    /// possible.
+    Closed(io::Result<Option<Box<UpgradedHandle>>>),
 }
 
 /// How often unneeded memory is freed.

@@ -23,7 +23,7 @@ pub(super) async fn close(ctx: &mut Context, mode: CloseMode) {
                 && poll_fn(|cx| exchange.poll_flush(cx)).await.is_ok();
             let shut = sent && poll_fn(|cx| poll_shutdown(exchange, cx)).await.is_ok();
             if shut && (mode == CloseMode::Linger || has_unread_tls(&exchange.conn)) {
-                // Many peers may linger at once, so none keeps what its exchange needed.
+                // Many peers may linger at once, so none of them keeps the memory of its exchange.
                 ctx.begin_next();
                 ctx.shrink();
                 ctx.exchange.incoming.take();
@@ -33,7 +33,7 @@ pub(super) async fn close(ctx: &mut Context, mode: CloseMode) {
         CloseMode::Reset => {
             // Earlier answers are complete, and are sent if that takes no waiting.
             poll_fn(|cx| Poll::Ready(exchange.poll_flush(cx).is_ready())).await;
-            // The peer cannot mistake what was sent for the whole answer.
+            // After a reset, the peer cannot mistake a part of the answer for the whole.
             exchange.conn.with(|conn| conn.transport.reset());
         }
     }
@@ -46,8 +46,8 @@ pub(super) async fn shutdown_and_linger(exchange: &mut Exchange) {
     }
 }
 
-/// Ready when a connection that waits for a request, for up to `limit`, should close because the server stops. It has
-/// carried `number` of them.
+/// Ready when an idle connection, which has carried `number` requests and waits for up to `limit`, should close because
+/// the server stops.
 pub(super) fn poll_stop(
     conn: &mut Conn,
     number: u64,
@@ -57,7 +57,7 @@ pub(super) fn poll_stop(
     match (conn.is_stopping(), number) {
         (false, _) => Poll::Pending,
         (true, 0) => poll_stop_new(conn, cx),
-        // A request has already arrived, from a peer that was never told to stop sending; it is answered.
+        // A request has already arrived, from a peer that could not know of the stop. The request is answered.
         (true, _) if conn.transport.has_kernel_input() => Poll::Pending,
         (true, _) => poll_stop_idle(conn, limit, cx),
     }
@@ -85,7 +85,7 @@ const FIRST_REQUEST_GRACE: Duration = Duration::from_secs(1);
 /// How long a connection that has just carried an answer may hold up a stop.
 const NEXT_REQUEST_GRACE: Duration = Duration::from_millis(250);
 
-/// How much of what nobody wants is read at once.
+/// How many unwanted bytes are read at once.
 const DISCARDED_AT_ONCE: usize = 16 << 10;
 
 /// Closes the sending half.
@@ -103,7 +103,7 @@ fn poll_shutdown(exchange: &mut Exchange, cx: &mut task::Context<'_>) -> Poll<Re
     })
 }
 
-/// Whether a secure peer has sent something since its last request, such as that it ends (RFC 8446 §6.1). Closing
+/// Whether a secure peer has sent something since its last request, such as `close_notify` (RFC 8446 §6.1). To close
 /// before that is read would cause a reset, as if the peer were still sending.
 fn has_unread_tls(conn: &SharedConn) -> bool {
     let is_unread =
@@ -111,7 +111,7 @@ fn has_unread_tls(conn: &SharedConn) -> bool {
     conn.with(is_unread).unwrap_or_default()
 }
 
-/// Discards what the peer still sends, until it closes too, or its time is over.
+/// Discards bytes that the peer still sends, until the peer closes too, or its time is over.
 fn poll_linger(conn: &SharedConn, cx: &mut task::Context<'_>) -> Poll<()> {
     let timeouts = &conn.bounds().timeouts;
     conn.with(|conn| poll_discard(conn, timeouts, cx)).unwrap_or(Poll::Ready(()))

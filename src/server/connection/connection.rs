@@ -7,21 +7,20 @@ use std::task::{self, Poll, ready};
 use super::close::poll_stop;
 use super::serve;
 use crate::net::{Conn, TimerSlot};
-use crate::server::job::{Job, JobOutcome};
 use crate::server::upgraded::UpgradedHandle;
-use crate::server::worker::{JobFuture, Worker};
+use crate::server::worker::{Job, JobFuture, JobOutcome, Worker};
 use crate::server::{Context, Handler};
 
-/// One connection, as its task holds it. An idle connection holds all of this, so there is little of it.
+/// One connection, as its task holds it. An idle connection holds all of these fields, so there are few.
 pub(in crate::server) struct Connection<H: Handler> {
     worker: Rc<Worker<H>>,
-    /// The connection, while it waits.
+    /// The connection, while it is idle.
     idle: Option<Conn>,
-    /// The job that serves it, while it is busy.
+    /// The job that serves the connection, while it is busy.
     job: Option<Box<JobFuture<H>>>,
-    /// How many exchanges it has carried.
+    /// How many exchanges the connection has carried.
     number: u64,
-    /// The place that the connection left, if it was taken over.
+    /// The server's part of the connection, once that was handed over.
     upgraded: Option<Box<UpgradedHandle>>,
 }
 
@@ -35,19 +34,19 @@ impl<H: Handler> Connection<H> {
         connection
     }
 
-    /// Serves until the connection closes, or is taken over.
+    /// Serves until the connection closes, or is handed over.
     ///
     /// # Errors
     ///
-    /// What ended the connection early. The peer has already been told, if that was possible.
+    /// Fails with the error that ended the connection early. The peer has been answered before, if that was possible.
     pub(in crate::server) fn poll_serve(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         // Time has passed since the last poll, if only in the queue of the core.
         self.worker.shared.clock.mark_stale();
         loop {
             if let Some(job) = &mut self.job {
                 let outcome = ready!(job.poll(cx));
-                if let Some(served) = self.end(outcome) {
-                    return Poll::Ready(served);
+                if let Some(result) = self.end(outcome) {
+                    return Poll::Ready(result);
                 }
             }
             let Some(mut context) = ready!(self.poll_wake(cx)) else {
@@ -59,7 +58,7 @@ impl<H: Handler> Connection<H> {
         }
     }
 
-    /// Serves until the connection is closed, even if it was taken over. Its errors have been reported.
+    /// Serves until the connection is closed, even if it was handed over. Errors of the connection have been reported.
     pub(in crate::server) fn poll_closed(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
         if self.upgraded.is_none() {
             let _ = ready!(self.poll_serve(cx));
@@ -68,6 +67,7 @@ impl<H: Handler> Connection<H> {
     }
 
     fn begin(&mut self, job: Job) {
+        debug_assert!(self.job.is_none() && self.idle.is_none(), "a connection is either idle or busy");
         let future = self.worker.take_job_future(|| JobFuture::new(serve::run));
         future.start((self.worker.clone(), job));
         self.job = Some(future);
@@ -75,6 +75,7 @@ impl<H: Handler> Connection<H> {
 
     /// Returns how the connection ended, if it did.
     fn end(&mut self, outcome: JobOutcome) -> Option<io::Result<()>> {
+        debug_assert!(self.job.is_some() && self.idle.is_none(), "a busy connection has a job");
         if let Some(future) = self.job.take() {
             self.worker.give_job_future(future);
         }
@@ -84,7 +85,7 @@ impl<H: Handler> Connection<H> {
                 self.number = context.exchange.release(&mut self.idle);
                 self.worker.give_context(context);
             }
-            JobOutcome::Closed(served) => return Some(served.map(|upgraded| self.upgraded = upgraded)),
+            JobOutcome::Closed(result) => return Some(result.map(|upgraded| self.upgraded = upgraded)),
         }
         None
     }
@@ -94,7 +95,7 @@ impl<H: Handler> Connection<H> {
         let Connection { worker, idle: Some(conn), number, .. } = self else { return Poll::Ready(None) };
         let timeouts = &worker.shared.bounds.timeouts;
         let limit = if *number == 0 { timeouts.head } else { timeouts.idle };
-        // A connection that is polled again was woken, most likely by arriving bytes; reading tells.
+        // A connection that is polled while it waits was woken, most likely by bytes, so it is read at once.
         if !conn.is_waiting(TimerSlot::Read)
             && matches!(conn.transport.poll_read_ready(cx), Some(Poll::Pending))
         {
@@ -103,12 +104,12 @@ impl<H: Handler> Connection<H> {
                 Poll::Pending => poll_stop(conn, *number, limit, cx).map(|()| None),
             };
         }
-        // A transport that cannot tell whether it is readable also ends up here: only a read can tell, and it borrows a
-        // context.
+        // A transport whose readiness cannot be checked is read in each poll, and borrows a context for that.
         let mut context = worker.take_context();
         let woken = context.exchange.poll_first_bytes(cx, conn, limit);
         if let Poll::Ready(true) = woken {
-            // Before the clock is read, so that what is stored here has reached memory when the connection is moved.
+            // The timers are stored before the clock is read, so that they have reached memory when the connection is
+            // moved.
             conn.disarm(TimerSlot::Total);
             if *number > 0 {
                 conn.disarm(TimerSlot::Read);

@@ -44,8 +44,8 @@ impl<H: Handler> Drop for ContextGuard<'_, H> {
         let Some(mut context) = self.context.take() else { return };
         context.exchange.abandon();
         if thread::panicking() {
-            // Say, a handler ran out of time, and a value it held panicked when it was dropped. A second panic would
-            // abort the process, so none may escape from here.
+            // For example, a handler ran out of time, and a value that it held panicked when it was dropped. A second
+            // panic would abort the process, so none may escape from this function.
             let Context { exchange, request, .. } = &mut *context;
             exchange.report(request, None, ErrorCause::Panic);
             drop_all_user_values(&mut context);
@@ -54,8 +54,8 @@ impl<H: Handler> Drop for ContextGuard<'_, H> {
     }
 }
 
-/// Drops what the application has put into the exchange, which is over. (The source of a streamed body was dropped
-/// once it had been sent.)
+/// Drops the values that the application has put into an exchange, which is over. (The source of a streamed body was
+/// dropped once it had been sent.)
 #[inline]
 pub(super) fn drop_user_values(ctx: &mut Context) {
     let Context { request, response, extensions, transform, .. } = ctx;
@@ -68,11 +68,11 @@ pub(super) fn drop_user_values(ctx: &mut Context) {
     }
 }
 
-/// Drops everything that the application has put into the exchange. A panic is reported like one of the handler,
-/// and makes this answer, which is good and must arrive, the last one.
+/// Drops all values that the application has put into an exchange. A panic is reported like one of the handler, and
+/// makes this answer, which is good and must arrive, the last one of its connection.
 #[inline(never)]
 pub(super) fn drop_all_user_values(ctx: &mut Context) {
-    // A value that panics is gone by then, so each round has fewer of them.
+    // A value that panics is gone after its drop, so each round has fewer values.
     while catch_unwind(AssertUnwindSafe(|| clear_user_values(ctx))).is_err() {
         ctx.exchange.report(&ctx.request, None, ErrorCause::Panic);
         ctx.exchange.stop_persisting();

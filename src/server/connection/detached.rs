@@ -22,7 +22,7 @@ use crate::server::exchange::CloseMode;
 use crate::server::worker::Worker;
 use crate::server::{Context, Handler};
 
-/// Answers `request`. `connect` makes a connection of the capture stream for its peer.
+/// Answers `request`. `connect` makes a connection of the [`CaptureStream`], which takes the place of a peer.
 pub(in crate::server) async fn respond<H: Handler>(
     worker: &Worker<H>,
     request: Request,
@@ -66,11 +66,12 @@ async fn answer<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<(),
         }
     };
     finalize_response(ctx, outcome)?;
+    debug_assert!(!ctx.exchange.outgoing.is_unsent(), "a final response has begun");
     poll_fn(|cx| poll_send(ctx, cx)).await
 }
 
-/// Receives the body as bytes, since over a connection it would arrive as bytes too. A stream is read to one byte
-/// beyond `body_max`.
+/// Receives the body as bytes, which is how it would arrive over a connection. A stream is read to one byte beyond
+/// `body_max`.
 async fn receive(body: &mut Body, body_max: usize) -> Result<(), ExchangeError> {
     if let Some(source) = body.take_source() {
         let (most, mut content) = ((body_max as u64).saturating_add(1), Vec::new());
@@ -80,8 +81,8 @@ async fn receive(body: &mut Body, body_max: usize) -> Result<(), ExchangeError> 
     if body.len() > body_max { Err(ExchangeError::body_too_large(body_max, None)) } else { Ok(()) }
 }
 
-/// Stands in for the peer of a request without a connection: it keeps what is written to it, and sends nothing, not
-/// even an end of stream.
+/// The peer of a request without a connection: a stream that keeps the bytes that are written to it, and yields
+/// nothing, not even its end.
 pub(in crate::server) struct CaptureStream {
     written: Rc<Cell<Vec<u8>>>,
 }

@@ -16,17 +16,17 @@ use crate::server::exchange::{CloseMode, UnreadBody};
 use crate::server::worker::Worker;
 use crate::server::{Context, Error, ErrorCause, Handler, Result};
 
-/// What a handler did with a request.
+/// How a handler ended.
 pub(super) enum HandlerOutcome {
-    /// It was not called, since it had refused the request by its head.
+    /// The handler was not called, since its plan was to refuse the request.
     Refused(Status),
     Returned(Result),
     Panicked,
-    /// It took longer than this.
+    /// The handler took longer than its time limit.
     TimedOut(Duration),
 }
 
-/// Reports how the handler failed, if it did, where the peer can no longer be answered.
+/// Reports the failure of a handler whose peer can no longer be answered.
 pub(super) fn report_failure(ctx: &mut Context, outcome: HandlerOutcome) {
     let cause = match outcome {
         HandlerOutcome::Refused(_) | HandlerOutcome::Returned(Ok(())) => return,
@@ -37,7 +37,7 @@ pub(super) fn report_failure(ctx: &mut Context, outcome: HandlerOutcome) {
     ctx.exchange.report(&ctx.request, None, cause);
 }
 
-/// Turns what the handler left into an answer that can be sent.
+/// Makes an answer that can be sent of the response that the handler left, and writes its head.
 #[inline]
 pub(super) fn finalize_response(ctx: &mut Context, outcome: HandlerOutcome) -> Result<(), Box<Refused>> {
     match (outcome, ctx.exchange.outgoing.is_unsent()) {
@@ -64,7 +64,7 @@ pub(super) fn finalize_response(ctx: &mut Context, outcome: HandlerOutcome) -> R
     Ok(())
 }
 
-/// Turns the response into the answer to a request that the handler has refused by its head.
+/// Sets the response to a request that the handler has refused by its head.
 #[cold]
 pub(super) fn answer_plan(ctx: &mut Context, status: Status) {
     let status = final_status(status);
@@ -72,8 +72,8 @@ pub(super) fn answer_plan(ctx: &mut Context, status: Status) {
     ctx.exchange.report(&ctx.request, Some(status), ErrorCause::Plan);
 }
 
-/// Turns the response into the answer to a handler's error. Fields that middleware has set stay, except those that
-/// describe content that is not sent.
+/// Sets the response to a handler's error. Fields that middleware has set stay, except those that describe content that
+/// is not sent.
 pub(super) fn answer_error(ctx: &mut Context, error: Error) {
     ctx.response.remove_content();
     let status = final_status(error.status());
@@ -109,7 +109,7 @@ pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (CloseMode, io::Res
     drop_all_user_values(ctx);
     let answered = status.filter(|_| ctx.exchange.outgoing.is_unsent()).map(final_status);
     if let Some(status) = answered {
-        // A timeout, for one, comes without anything that would have refreshed the clock.
+        // No read has refreshed the clock before a timeout, for example.
         ctx.exchange.conn.shared().clock.refresh();
         ctx.response.reset();
         ctx.exchange.stop_persisting();
@@ -123,12 +123,12 @@ pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (CloseMode, io::Res
         ctx.exchange.write_head(&ctx.response, content, UnreadBody::Discard);
     }
     ctx.exchange.report(&ctx.request, answered, cause);
-    // What went wrong after the end of an answer must not take the answer away.
+    // An error after the end of an answer must not take the answer away.
     let is_whole = answered.is_some() || ctx.exchange.outgoing.is_over();
     (if is_whole { CloseMode::Linger } else { CloseMode::Reset }, Err(result))
 }
 
-/// Such a peer is mostly a person with a browser, who has typed `http` for `https`.
+/// The text for a person with a browser, who has typed `http` for `https`, as most such peers are.
 const PLAIN_HTTP: &str = "This port speaks HTTPS, and the request came in plain HTTP.";
 
 /// Seconds until one of so many connections is likely to have closed.
@@ -146,7 +146,7 @@ fn final_status(status: Status) -> Status {
     if status.is_informational() { Status::INTERNAL_SERVER_ERROR } else { status }
 }
 
-/// Says no more than the status does: nothing that the peer sent is reflected.
+/// Sets a text that repeats the status alone: nothing that the peer sent is reflected.
 fn set_status_and_text(ctx: &mut Context, status: Status) {
     ctx.response.status = status;
     ctx.response.set_text(status.reason());

@@ -12,8 +12,7 @@ use crate::exchange::{ExchangeError, Phase};
 use crate::message::Status;
 use crate::net::{Conn, TimerSlot, TlsError, Transport};
 use crate::server::error_report::Refused;
-use crate::server::job::JobOutcome;
-use crate::server::worker::Worker;
+use crate::server::worker::{JobOutcome, Worker};
 use crate::server::{ErrorCause, ErrorReport, Handler};
 
 /// Makes a new connection secure, within the time of its first head.
@@ -36,32 +35,32 @@ pub(super) async fn secure<H: Handler>(worker: Rc<Worker<H>>, mut conn: Conn) ->
             conn.transport = transport;
             JobOutcome::Secured(Box::new(conn))
         }
-        // Not worth a report: some peers only probe the port, and browsers open spare connections that they may never
-        // use.
+        // Such an end is not worth a report: some peers only probe the port, and browsers open spare connections that
+        // they may never use.
         HandshakeOutcome::Stopped | HandshakeOutcome::Failed(TlsError::Io(_), _) => {
             JobOutcome::Closed(Ok(None))
         }
         HandshakeOutcome::TimedOut => {
             let error = ExchangeError::TimedOut(Phase::Handshake, limit.into());
-            let served = error.as_io();
+            let result = error.as_io();
             worker.shared.report(ErrorReport::of_connection(peer, error.into()));
-            JobOutcome::Closed(Err(served))
+            JobOutcome::Closed(Err(result))
         }
         HandshakeOutcome::Failed(TlsError::PlainText, transport) => {
             conn.transport = transport;
-            let served = TlsError::PlainText.as_io();
+            let result = TlsError::PlainText.as_io();
             let cause = ErrorCause::Tls(TlsError::PlainText);
             reject(&worker, conn, Refused::new(Status::BAD_REQUEST, cause)).await;
-            JobOutcome::Closed(Err(served))
+            JobOutcome::Closed(Err(result))
         }
         HandshakeOutcome::Failed(error, transport) => {
             conn.transport = transport;
-            let served = error.as_io();
+            let result = error.as_io();
             worker.shared.report(ErrorReport::of_connection(peer, ErrorCause::Tls(error)));
             let mut guard = ContextGuard::new(&worker, worker.take_context());
             guard.exchange.attach(&mut Some(conn), 0);
             shutdown_and_linger(&mut guard.exchange).await;
-            JobOutcome::Closed(Err(served))
+            JobOutcome::Closed(Err(result))
         }
     }
 }
@@ -69,7 +68,7 @@ pub(super) async fn secure<H: Handler>(worker: Rc<Worker<H>>, mut conn: Conn) ->
 /// How a handshake ended.
 enum HandshakeOutcome {
     Secured(Transport),
-    /// The transport is the bare one again, and the peer was told what is wrong, unless it speaks plain HTTP.
+    /// The transport is the bare one again. The peer has received an alert, unless it speaks plain HTTP.
     Failed(TlsError, Transport),
     TimedOut,
     Stopped,

@@ -1,4 +1,4 @@
-//! [`run`]: what is done for a busy connection: its handshake, or the answers to the requests that have arrived.
+//! [`run`]: does the job of a busy connection, which is its handshake, or the requests that have arrived.
 
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,40 +17,38 @@ use crate::runtime::{boxed, yield_now};
 use crate::server::core_state::CoreState;
 use crate::server::error_report::Refused;
 use crate::server::exchange::{CloseMode, Exchange, NextStep};
-use crate::server::job::{Job, JobOutcome};
 use crate::server::shared_conn::SharedConn;
-use crate::server::worker::Worker;
+use crate::server::worker::{Job, JobOutcome, Worker};
 use crate::server::{BodyPlan, Context, ErrorCause, Handler, Result};
 
-/// Does a job for a connection.
+/// Does the job of a connection.
 pub(super) async fn run<H: Handler>((worker, job): (Rc<Worker<H>>, Job)) -> JobOutcome {
     let context = match job {
         Job::Handshake(conn) => return boxed(|| secure(worker, *conn)).await,
         Job::Exchanges(context) => context,
     };
     let mut guard = ContextGuard::new(&worker, context);
-    let (mode, served) = match exchanges(&worker, &mut guard).await {
+    let (mode, result) = match exchanges(&worker, &mut guard).await {
         Ok(NextStep::KeepAlive) => return JobOutcome::Idle(guard.into_inner()),
         Ok(NextStep::Close(mode)) => (mode, Ok(())),
         Err(refused) => refuse(&mut guard, *refused),
     };
     close(&mut guard, mode).await;
-    JobOutcome::Closed(served.map(|()| guard.exchange.upgraded.take()))
+    JobOutcome::Closed(result.map(|()| guard.exchange.upgraded.take()))
 }
 
 /// Answers requests until no bytes of a further one have arrived.
 async fn exchanges<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<NextStep, Box<Refused>> {
     let (conn, mut unsent) = (ctx.exchange.conn.clone(), 0);
     loop {
-        let Context { request, exchange, .. } = ctx;
-        match poll_fn(|cx| exchange.poll_head(cx, request)).await? {
+        match poll_fn(|cx| ctx.exchange.poll_head(cx, &mut ctx.request)).await? {
             HeadOutcome::Closed | HeadOutcome::Idle => return Ok(NextStep::Close(CloseMode::Now)),
-            HeadOutcome::Complete => exchange.note_request(request),
+            HeadOutcome::Complete => ctx.exchange.note_request(&ctx.request),
         }
-        note_expectation(exchange, request)?;
-        let plan = plan(worker, exchange, request)?;
+        note_expectation(&mut ctx.exchange, &ctx.request)?;
+        let plan = plan(worker, &mut ctx.exchange, &ctx.request)?;
         if let Plan::Buffer(body_max) = plan {
-            poll_fn(|cx| exchange.poll_body(cx, request, body_max)).await?;
+            poll_fn(|cx| ctx.exchange.poll_body(cx, &mut ctx.request, body_max)).await?;
         }
         let outcome = match plan {
             Plan::Refuse(status) => HandlerOutcome::Refused(status),
@@ -58,32 +56,28 @@ async fn exchanges<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<
                 run_handler(&conn, pin!(async { worker.handler.handle(ctx).await })).await
             }
         };
-        if conn.is_none() {
+        if ctx.exchange.is_handed_over() {
             drop_user_values(ctx);
             report_failure(ctx, outcome);
             return Ok(NextStep::Close(CloseMode::Now));
         }
         finalize_response(ctx, outcome)?;
+        debug_assert!(!ctx.exchange.outgoing.is_unsent(), "a final response has begun");
         if !ctx.exchange.copy_body(&ctx.response.body) {
             poll_fn(|cx| poll_send(ctx, cx)).await?;
         }
         drop_user_values(ctx);
-        let exchange = &mut ctx.exchange;
-        if exchange.persists() && !exchange.is_read() {
+        if ctx.exchange.persists() && !ctx.exchange.is_read() {
             poll_fn(|cx| poll_drain(ctx, cx)).await;
         }
-        let exchange = &mut ctx.exchange;
-        // After a handler that read exactly as much as there was, the last chunk is still current. An idle connection
-        // has none.
-        exchange.incoming.get_mut().consume_chunk();
-        let next = exchange.next_step();
-        if next != NextStep::KeepAlive || exchange.incoming.get_mut().input.is_empty() {
-            poll_fn(|cx| exchange.poll_flush(cx)).await?;
+        let next = ctx.exchange.next_step();
+        if next != NextStep::KeepAlive || !ctx.exchange.has_input() {
+            poll_fn(|cx| ctx.exchange.poll_flush(cx)).await?;
             return Ok(next);
         }
         unsent += 1;
-        if exchange.must_flush(unsent) {
-            poll_fn(|cx| exchange.poll_flush(cx)).await?;
+        if ctx.exchange.must_flush(unsent) {
+            poll_fn(|cx| ctx.exchange.poll_flush(cx)).await?;
             unsent = 0;
             // A peer that pipelines endlessly must not keep the core to itself.
             yield_now().await;
@@ -92,7 +86,7 @@ async fn exchanges<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<
     }
 }
 
-/// Notes what the peer expects before it sends its body (RFC 9110 §10.1.1).
+/// Notes the expectation of the peer, which may wait for `100 Continue` (RFC 9110 §10.1.1).
 #[inline]
 pub(super) fn note_expectation(exchange: &mut Exchange, request: &Request) -> Result<(), Box<Refused>> {
     match request.headers.may_have(FieldName::EXPECT) {
@@ -111,17 +105,17 @@ fn read_expectation(exchange: &mut Exchange, request: &Request) -> Result<(), Bo
     Ok(())
 }
 
-/// What is done with a request.
+/// How a request is handled, decided by its head.
 pub(super) enum Plan {
     /// The handler is called.
     Call,
-    /// The same, once the body has been buffered, up to so many bytes.
+    /// The handler is called once the body has been buffered, up to so many bytes.
     Buffer(usize),
-    /// It is answered with this status.
+    /// The request is answered with this status.
     Refuse(Status),
 }
 
-/// Lets the handler decide by the head what is done with the request.
+/// Returns the handler's plan for a request, decided by its head.
 pub(super) fn plan<H: Handler>(
     worker: &Worker<H>,
     exchange: &mut Exchange,
@@ -148,8 +142,8 @@ pub(super) fn poll_send(ctx: &mut Context, cx: &mut task::Context<'_>) -> Poll<R
     catch_unwind(AssertUnwindSafe(|| exchange.poll_send(cx, response))).unwrap_or_else(panicked)
 }
 
-/// Reads what the handler left of the body, so that another request can follow it. A separate function, since few
-/// handlers leave any.
+/// Reads the part of the body that the handler left, so that another request can follow it. A separate function, since
+/// few handlers leave any.
 #[inline(never)]
 fn poll_drain(ctx: &mut Context, cx: &mut task::Context<'_>) -> Poll<()> {
     let Context { exchange, request, response, .. } = ctx;
@@ -193,11 +187,11 @@ pub(super) fn run_handler(
     })
 }
 
-/// Sends earlier answers, which must not wait for a handler that waits. If that fails, the next write reports it.
+/// Sends earlier answers, which must not wait for a handler that waits. The next write reports an error.
 fn send_before(conn: &mut Conn, shared: &CoreState, cx: &mut task::Context<'_>) {
     if !conn.has_sent_all() {
         drop(conn.poll_flush(cx, shared.bounds.timeouts.write));
     }
-    // Counted now, since an answer may be streamed for days.
+    // The traffic is counted during the wait, since an answer may be streamed for days.
     shared.count_traffic(conn);
 }

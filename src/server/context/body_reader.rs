@@ -91,8 +91,8 @@ impl<'a> BodyReader<'a> {
     ///
     /// # Errors
     ///
-    /// Fails if the body is cut short, malformed or too slow, or as [`BodyReader::decoded`] says. The end of the body
-    /// is then never reached, unless the peer was only slow, and you read on.
+    /// Fails if the body is cut short, malformed or too slow, or as described at [`BodyReader::decoded`]. The end of
+    /// the body is then never reached, unless the peer was only slow, and you read on.
     pub async fn chunk(&mut self) -> io::Result<Option<&[u8]>> {
         if !self.next_arrived_chunk() {
             let wait = Wait(self);
@@ -111,7 +111,7 @@ impl<'a> BodyReader<'a> {
         }
     }
 
-    /// Whether a part of the body was read as it arrived, and is not there any more.
+    /// Whether a part of the body was read as it arrived, and is no longer in memory.
     pub(crate) fn has_begun(&self) -> bool {
         self.request.body.is_empty() && self.incoming.has_read_any()
     }
@@ -171,6 +171,7 @@ impl<'a> BodyReader<'a> {
 
     /// Shortens the current piece to its first `count` bytes. The others become the next piece.
     fn truncate_piece(&mut self, count: usize) {
+        debug_assert!(count <= self.piece().len(), "a piece is truncated, not extended");
         match (&mut self.decoder, self.chunk_len) {
             (Some(decoder), _) => decoder.truncate_piece(count),
             (None, 0) => self.incoming.truncate_chunk(count),
@@ -181,6 +182,7 @@ impl<'a> BodyReader<'a> {
     /// Makes the next piece, as it was sent, the current one: from the buffered body, or else as it arrives.
     fn poll_received(&mut self, cx: &mut task::Context<'_>) -> Poll<Result<usize, ExchangeError>> {
         self.buffered += self.chunk_len;
+        debug_assert!(self.buffered <= self.request.body.len(), "pieces of a buffered body lie within it");
         let most = if self.decoder.is_some() { DECODED_PER_STEP } else { usize::MAX };
         self.chunk_len = most.min(self.request.body.len() - self.buffered);
         if self.chunk_len > 0 {
@@ -211,7 +213,8 @@ fn discarded() -> ExchangeError {
     ExchangeError::Io(io::Error::other("the rest of the body was discarded while the answer was sent"))
 }
 
-/// A wait for the next piece. If it is given up, the time until the next wait is not the peer's fault.
+/// A wait for the next piece. When a wait is given up, the time until the next one is not counted against the peer's
+/// rate.
 struct Wait<'w, 'a>(&'w mut BodyReader<'a>);
 
 impl Drop for Wait<'_, '_> {

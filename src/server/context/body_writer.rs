@@ -21,12 +21,11 @@ use crate::server::{InvalidResponse, Result};
 /// The body of an answer, written piece by piece. The head is sent with it.
 ///
 /// Made by [`Context::body_writer`](super::Context::body_writer) and [`Context::duplex`](super::Context::duplex). Small
-/// writes are gathered until [`BodyWriter::flush`], until there are enough of them, or until the handler waits for
+/// writes are collected until [`BodyWriter::flush`], until there are enough of them, or until the handler waits for
 /// something. If the peer reads slowly, writes have to wait. A [`Transform`](super::Transform), for example one that
 /// compresses, may hold the content back until [`BodyWriter::flush`]. Once a write has failed, all others fail, too,
-/// and the answer cannot be finished: otherwise the peer would not notice that something is missing. What is written in
-/// answer to HEAD is dropped. Such writes fail once the head was sent and the peer has closed the connection, or its
-/// sending half.
+/// and the answer cannot be finished: otherwise the peer would not notice that something is missing. Writes in answer
+/// to HEAD are dropped, and fail once the head was sent and the peer has closed the connection, or its sending half.
 pub struct BodyWriter<'a> {
     /// The request that is being answered.
     pub request: &'a Request,
@@ -35,14 +34,14 @@ pub struct BodyWriter<'a> {
     transform: Option<TransformWriter<'a>>,
     outgoing: &'a mut Outgoing,
     pub(super) conn: &'a SharedConn,
-    /// What the peer sends, unless a [`BodyReader`](super::BodyReader) reads it.
+    /// The receiving side, unless a [`BodyReader`](super::BodyReader) has it.
     pub(super) incoming: Option<&'a RefCell<Incoming>>,
-    /// How much was dropped.
+    /// Spent by writes that are dropped.
     budget: Budget,
 }
 
 impl<'a> BodyWriter<'a> {
-    /// Writes the head, and returns the writer of the body, with what a reader of the request would read from.
+    /// Writes the head, and returns the writer of the body, with the receiving side for a reader.
     pub(super) fn begin(
         request: &'a Request,
         response: &'a mut Response,
@@ -125,7 +124,7 @@ impl<'a> BodyWriter<'a> {
     }
 
     /// Waits until the peer has closed the connection, or its sending half, as
-    /// [`Context::peer_closed`](super::Context::peer_closed) does. Use it while you wait for what to write next.
+    /// [`Context::peer_closed`](super::Context::peer_closed) does. Use it while you wait for more to write.
     ///
     /// With [`Context::duplex`](super::Context::duplex), this waits forever, because there the reader sees the end.
     ///
@@ -163,7 +162,7 @@ impl<'a> BodyWriter<'a> {
         Err(io::Error::from(gone).into())
     }
 
-    /// Takes all of `data`, if it should be gathered. Returns whether it did.
+    /// Copies all of `data` to the write buffer, if it is small. Returns whether it did.
     #[inline]
     fn try_buffer(&mut self, data: &[u8]) -> bool {
         match self.transform {
@@ -211,8 +210,8 @@ impl<'a> BodyWriter<'a> {
         })
     }
 
-    /// Ready when what is written may be dropped. Dropped writes meet neither the pace of the peer nor its end: without
-    /// this, a handler that writes forever would keep the core to itself, and never learn that its peer has left.
+    /// Ready when a write may be dropped. Dropped writes meet neither the pace of the peer nor its end: without this
+    /// check, a handler that writes forever would keep the core to itself, and would not notice that its peer is gone.
     fn poll_drop(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.budget.poll_proceed(cx));
         let is_answered = self.conn.with(|conn| conn.has_sent_all()).unwrap_or_default();
@@ -224,7 +223,7 @@ impl<'a> BodyWriter<'a> {
         }
     }
 
-    /// Discards what the peer sends while what was `written` waits, unless a reader has it.
+    /// Discards input while a write is pending, unless a reader has the receiving side.
     fn poll_discard<T>(
         &self,
         cx: &mut task::Context<'_>,

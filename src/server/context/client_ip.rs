@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_no_proxy_is_the_client_whatever_it_claims() {
+    fn a_peer_that_is_no_proxy_is_the_client_whatever_it_claims() {
         for lines in [&[][..], &["192.0.2.66"], &["10.0.0.1"], &["192.0.2.66, 10.0.0.1", "junk"]] {
             check("192.0.2.1", lines, Some("192.0.2.1"));
             check("2001:db8::1", lines, Some("2001:db8::1"));
@@ -73,7 +73,7 @@ mod tests {
             &["192.0.2.1:443"],
             &["::ffff:192.0.2.1, ::ffff:10.0.0.2"],
             &["[::ffff:192.0.2.1]:443"],
-            // Whatever was there before the first proxy was sent by the client.
+            // Anything before the first proxy was sent by the client.
             &["junk, 192.0.2.1"],
             &["\"192.0.2.66, 192.0.2.1"],
             &["é", ",,192.0.2.1, ,"],
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_may_ask_by_itself() {
+    fn a_proxy_may_send_a_request_of_its_own() {
         check(PROXY, &[], Some(PROXY));
         check(PROXY, &[""], Some(PROXY));
         check(PROXY, &["10.0.0.3, 10.0.0.2"], Some("10.0.0.3"));
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_not_guessed() {
+    fn a_malformed_address_is_not_guessed() {
         for name in [
             "unknown",
             "_hidden",

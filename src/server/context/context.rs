@@ -27,7 +27,7 @@ use crate::wire::encode;
 
 /// One exchange: a request, its response, and the connection between client and server.
 ///
-/// A handler borrows it. Whatever is in its response when the handler returns is the answer:
+/// A handler borrows it. The response that the handler leaves in it is the answer:
 ///
 /// ```
 /// use corehttp::{Context, Status};
@@ -83,8 +83,8 @@ use crate::wire::encode;
 /// # }).unwrap();
 /// ```
 ///
-/// Everything in it is reused for the next exchange, so a view of the request cannot be kept longer. The compiler sees
-/// to that:
+/// Everything in it is reused for the next exchange, so a view of the request cannot be kept longer. The compiler
+/// enforces that:
 ///
 /// ```compile_fail
 /// use corehttp::{Context, Server};
@@ -96,13 +96,13 @@ use crate::wire::encode;
 /// ```
 #[doc(alias = "RequestCtx")]
 pub struct Context {
-    /// The request. It includes the body, unless the handler planned to stream it (see [`BodyPlan`](crate::BodyPlan)).
+    /// The request, with its body unless the handler planned to stream that (see [`BodyPlan`](crate::BodyPlan)).
     pub request: Request,
     /// The answer, unless the handler sends it itself, for example with [`Context::body_writer`].
     pub response: Response,
     /// Values that middleware passes on to the handlers it wraps.
     pub extensions: Extensions,
-    /// What changes the answer on its way to the peer, if the handler streams it. Set by middleware.
+    /// Changes the answer on its way to the peer, if the handler streams it. Set by middleware.
     pub transform: Option<Box<dyn Transform>>,
     /// The connection, and both sides of the exchange on it.
     pub(in crate::server) exchange: Exchange,
@@ -128,13 +128,13 @@ impl Context {
     }
 }
 
-/// Conversation with the peer, while the handler runs.
+/// For handlers.
 impl Context {
     /// Returns a [`BodyReader`], which reads the request's body as it arrives. If the body was buffered, it reads the
     /// buffer.
     ///
-    /// What the handler leaves unread is read and discarded afterwards, or while the answer waits for its peer. Beyond
-    /// [`Limits::drain_max`](crate::Limits::drain_max), the connection is closed after the answer.
+    /// The part of the body that the handler leaves unread is discarded afterwards, or while the answer waits for its
+    /// peer. Beyond [`Limits::drain_max`](crate::Limits::drain_max), the connection is closed after the answer.
     ///
     /// # Examples
     ///
@@ -173,7 +173,7 @@ impl Context {
     /// # Examples
     ///
     /// A guard that cannot decide by the head alone, because it needs the address of the peer or has to wait for an
-    /// answer. It receives no body in vain:
+    /// answer. Such a guard receives no body in vain:
     ///
     /// ```
     /// use corehttp::{BodyPlan, Context, Handler, Request, Result, Status};
@@ -224,7 +224,7 @@ impl Context {
         let buffered = poll_fn(|cx| exchange.poll_body(cx, request, most)).await;
         let incoming = exchange.incoming.get_mut();
         match buffered {
-            // A reader that has come to the end before has left them behind.
+            // A reader that has come to the end before has left the trailers behind.
             Ok(()) if request.trailers.is_empty() => {
                 mem::swap(&mut request.trailers, &mut incoming.trailers);
             }
@@ -322,7 +322,7 @@ impl Context {
     /// Use it alongside work that is pointless once the peer is gone, because a handler that does not write would not
     /// notice otherwise. A handler that streams uses [`BodyWriter::peer_closed`].
     ///
-    /// What the peer sends meanwhile is kept, up to 64 KiB. A close that comes after more than that is not noticed.
+    /// Up to 64 KiB that the peer sends meanwhile are kept. A close after more than that is not noticed.
     ///
     /// # Examples
     ///
@@ -359,7 +359,7 @@ impl Context {
         if self.exchange.outgoing.is_unsent() { Ok(()) } else { Err(InvalidResponse::Sent.into()) }
     }
 
-    /// Writes the head, and returns the writer, and what its reader would read from.
+    /// Writes the head, and returns the writer, with the receiving side for a reader.
     fn writer(&mut self, unread: UnreadBody) -> io::Result<(BodyWriter<'_>, &mut RefCell<Incoming>)> {
         self.check_unsent()?;
         let Context { request, response, transform, exchange, .. } = self;
@@ -423,10 +423,10 @@ impl Context {
             return Err(InvalidResponse::of_protocol(protocol).into());
         }
         let headers = &self.request.headers;
-        let asked = self.exchange.info.request_info.version == Version::Http11
+        let is_requested = self.exchange.info.request_info.version == Version::Http11
             && headers.contains_token("connection", "upgrade")
             && headers.contains_token("upgrade", protocol);
-        if !asked {
+        if !is_requested {
             // An answer of 426 must name the protocol (RFC 9110 §15.5.22).
             self.response.headers.put(FieldName::UPGRADE, protocol.as_bytes());
             return Err(InvalidResponse::Upgrade(protocol.into()).into());
@@ -459,7 +459,7 @@ impl Context {
         self.exchange.peer().addr
     }
 
-    /// Returns the local address that the peer connected to; `None` if the connection is not TCP, was taken over, or is
+    /// Returns the local address that the peer connected to; `None` if the connection is not TCP, was handed over, or is
     /// served by a [`Service`](crate::Service).
     pub fn local_addr(&self) -> Option<SocketAddr> {
         self.exchange.conn.with(|conn| conn.transport.local_addr()).flatten()
@@ -493,16 +493,16 @@ impl Context {
     /// Returns whether the server is about to stop. If so, this answer is the last one of its connection, unless its
     /// head was sent before.
     ///
-    /// By then no new connections are accepted, so a health check that uses this can hardly be asked any more. To send
-    /// a load balancer elsewhere first, let the check fail as soon as the signal to stop arrives, and let the future of
-    /// [`Server::on_stop`](crate::Server::on_stop) complete some seconds later.
+    /// By then no new connections are accepted, so hardly any request for a health check that uses this arrives. To
+    /// send a load balancer elsewhere first, let the check fail as soon as the signal to stop arrives, and let the
+    /// future of [`Server::on_stop`](crate::Server::on_stop) complete some seconds later.
     pub fn is_stopping(&self) -> bool {
         self.exchange.conn.shared().deadlines.is_stopping()
     }
 
     /// Waits until the server is about to stop.
     ///
-    /// The future does not borrow the context. So a handler that streams for long, or has taken the connection over,
+    /// The future does not borrow the context. So a handler that streams for long, or has an upgraded connection,
     /// can wait for it alongside everything else, and finish within the grace period.
     ///
     /// # Examples
@@ -531,7 +531,8 @@ impl Context {
         async move { deadlines.stopping().await }
     }
 
-    /// Returns the IP address of the client, even behind your own proxies: `is_proxy` says which addresses are theirs.
+    /// Returns the IP address of the client, even behind your own proxies: `is_proxy` returns whether an address is
+    /// that of a proxy.
     ///
     /// If the peer is not a proxy, it is the client. If it is one, or is connected through a Unix socket, the client is
     /// the last address in the request's `x-forwarded-for` fields that is not a proxy's: each proxy appends the address
@@ -539,7 +540,7 @@ impl Context {
     /// one is the client's; without the field, the peer is the client.
     ///
     /// So let your proxies append to that field, as nginx does with `$proxy_add_x_forwarded_for`. Let `is_proxy` accept
-    /// no address from which others, too, can send requests: whoever is taken for a proxy can claim any address.
+    /// no address from which others, too, can send requests: a peer that is taken for a proxy can claim any address.
     ///
     /// Returns `None` if the address is not known: the peer has none, or a proxy has written something that is not an
     /// address.

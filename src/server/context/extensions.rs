@@ -7,7 +7,7 @@ use std::fmt;
 ///
 /// # Examples
 ///
-/// A guard that checks credentials, and tells the handler who the user is:
+/// A guard that checks credentials, and passes the user on to the handler:
 ///
 /// ```
 /// use corehttp::{BodyPlan, Context, Handler, IntoHandler, Request, Result, Server, Status};

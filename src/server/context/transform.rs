@@ -1,4 +1,4 @@
-//! [`Transform`]: what changes a streamed answer on its way out (RFC 9110 §7.7).
+//! [`Transform`]: changes a streamed answer on its way out (RFC 9110 §7.7).
 
 use std::any::Any;
 use std::io;
@@ -10,11 +10,11 @@ use crate::message::{Headers, Response};
 use crate::net::Conn;
 use crate::runtime::Budget;
 
-/// Changes what a handler streams, on its way to the peer.
+/// Changes the content that a handler streams, on its way to the peer.
 ///
-/// It is for middleware that would otherwise have to wait for the whole answer. The middleware puts a transform into
-/// [`Context::transform`](super::Context::transform) before it calls its handler. Answers that are not streamed do not
-/// pass through it: they are in `ctx.response` when the handler returns, and can be changed there.
+/// A transform is for middleware that would otherwise have to wait for the whole answer. The middleware puts a
+/// transform into [`Context::transform`](super::Context::transform) before it calls its handler. Answers that are not
+/// streamed do not pass through it: they are in `ctx.response` when the handler returns, and can be changed there.
 ///
 /// A context has room for one transform. A middleware that finds another one already there wraps it, and passes its own
 /// output on to it, as `Compress` does. The examples below do not, so they must be outside of all that do.
@@ -119,8 +119,8 @@ pub trait Transform: Any {
     /// A transform that changes the length of the content must remove `content-length`.
     fn begin(&mut self, response: &mut Response) -> TransformAction;
 
-    /// Takes `data`, a few KiB at a time, and appends to `out` what is to be sent now. The last call is the only one
-    /// with [`Flush::End`].
+    /// Takes `data`, a few KiB at a time, and appends to `out` the bytes that are to be sent now. The last call is the
+    /// only one with [`Flush::End`].
     ///
     /// # Errors
     ///
@@ -128,11 +128,11 @@ pub trait Transform: Any {
     fn apply(&mut self, data: &[u8], flush: Flush, out: &mut Vec<u8>) -> io::Result<()>;
 
     /// Called after all content has gone through, before the trailers are sent, to change them if need be: a digest of
-    /// the original content, for one, is wrong for what the transform has made of it. By default they stay as they are.
+    /// the original content, for one, is wrong for the transformed content. By default they stay as they are.
     fn end(&mut self, _trailers: &mut Headers) {}
 }
 
-/// What a [`Transform`] does with the content of a streamed answer.
+/// How a [`Transform`] treats the content of a streamed answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransformAction {
     /// The content goes through [`Transform::apply`].
@@ -141,14 +141,14 @@ pub enum TransformAction {
     Bypass,
 }
 
-/// The way of a streamed answer through its transform.
+/// Writes a streamed answer through its transform.
 pub(super) struct TransformWriter<'a> {
     /// `None` once it has ended or failed, so that the answer cannot end as if it were whole.
     transform: Option<&'a mut dyn Transform>,
     /// The transform's output, and how much of it has been sent.
     out: &'a mut Vec<u8>,
     sent: usize,
-    /// The last flush that the transform was asked for.
+    /// The flush of the last [`Transform::apply`].
     last: Flush,
     budget: Budget,
 }
@@ -198,7 +198,7 @@ impl<'a> TransformWriter<'a> {
         self.poll_sent(cx, outgoing, conn, bounds).map_err(io::Error::from)
     }
 
-    /// Ends the transform, after the last flush. It may change the trailers.
+    /// Ends the transform, after the last flush. The transform may change the trailers.
     pub(super) fn end(&mut self, trailers: &mut Headers) {
         if let Some(transform) = self.transform.take() {
             transform.end(trailers);
@@ -222,6 +222,7 @@ impl<'a> TransformWriter<'a> {
         conn: &mut Conn,
         bounds: &Bounds,
     ) -> Poll<Result<(), ExchangeError>> {
+        debug_assert!(self.sent <= self.out.len(), "no more is sent than there is");
         while self.sent < self.out.len() {
             self.sent += ready!(outgoing.poll_write(cx, conn, &self.out[self.sent..], bounds))?;
         }
