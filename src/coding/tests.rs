@@ -1,4 +1,4 @@
-//! Coded content is decoded whole or in pieces, and refused if it is spoiled or too large (RFC 9110 §8.4).
+//! Coded content is decoded whole or in pieces, and refused if it is corrupted or too large (RFC 9110 §8.4).
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
@@ -124,15 +124,15 @@ fn corrupt_content_is_an_error() {
     check("gzip, gzip", GZIP, corrupt);
     // One octet of the checksums or of gzip's length is wrong.
     for at in [GZIP.len() - 8, GZIP.len() - 5, GZIP.len() - 4, GZIP.len() - 1] {
-        check("gzip", &spoiled(GZIP, at), corrupt);
+        check("gzip", &corrupted(GZIP, at), corrupt);
     }
-    (ZLIB.len() - 4..ZLIB.len()).for_each(|at| check("deflate", &spoiled(ZLIB, at), corrupt));
+    (ZLIB.len() - 4..ZLIB.len()).for_each(|at| check("deflate", &corrupted(ZLIB, at), corrupt));
 }
 
-fn spoiled(content: &[u8], at: usize) -> Vec<u8> {
-    let mut spoiled = content.to_vec();
-    spoiled[at] ^= 1;
-    spoiled
+fn corrupted(content: &[u8], at: usize) -> Vec<u8> {
+    let mut corrupted = content.to_vec();
+    corrupted[at] ^= 1;
+    corrupted
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn content_changed_anywhere_is_noticed() {
     for coding in available() {
         let content = encode(coding, &text);
         for at in 0..content.len() {
-            let decoded = decode(coding.as_str(), &[&spoiled(&content, at)], LIMIT);
+            let decoded = decode(coding.as_str(), &[&corrupted(&content, at)], LIMIT);
             // brotli has no checksum.
             let is_noticed = decoded.is_err() || decoded.as_deref() == Ok(&text) || coding == Coding::Br;
             assert!(is_noticed, "{coding:?}, octet {at}");
@@ -308,7 +308,7 @@ fn a_used_encoder_codes_like_a_new_one() {
     }
 }
 
-/// A reset of zlib-rs does not close an open block: a peer that left in the middle of an answer would spoil the next answer.
+/// A reset of zlib-rs does not close an open block: a peer that left in the middle of an answer would corrupt the next answer.
 #[test]
 fn an_encoder_that_was_given_up_codes_like_a_new_one() {
     let content: &[u8] = &b"to be, or not to be, that is the question".repeat(20);

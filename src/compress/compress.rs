@@ -115,10 +115,10 @@ impl<H: Handler> Compress<H> {
 
     /// Sets a function that decides which types of content are compressed.
     ///
-    /// `judge` is given the media type without its parameters, and returns `None` to use the default: text, JSON, XML,
+    /// `decide` is given the media type without its parameters, and returns `None` to use the default: text, JSON, XML,
     /// JavaScript, WebAssembly, uncompressed fonts and the like are compressed.
-    pub fn types(mut self, judge: fn(&str) -> Option<bool>) -> Compress<H> {
-        self.rules.judge = judge;
+    pub fn types(mut self, decide: fn(&str) -> Option<bool>) -> Compress<H> {
+        self.rules.decide = decide;
         self
     }
 }

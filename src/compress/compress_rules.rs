@@ -13,7 +13,7 @@ pub(super) struct CompressRules {
     levels: [u32; CODINGS],
     pub(super) size_min: usize,
     pub(super) inline_max: usize,
-    pub(super) judge: fn(&str) -> Option<bool>,
+    pub(super) decide: fn(&str) -> Option<bool>,
 }
 
 const CODINGS: usize = 4;
@@ -69,7 +69,7 @@ impl CompressRules {
 
     fn is_compressible(&self, content_type: &str) -> bool {
         let essence = essence(content_type);
-        (self.judge)(essence).unwrap_or_else(|| is_compressible(essence))
+        (self.decide)(essence).unwrap_or_else(|| is_compressible(essence))
     }
 }
 
@@ -81,7 +81,7 @@ impl Default for CompressRules {
             levels: [4, 3, 6, 6],
             size_min: 1 << 10,
             inline_max: 256 << 10,
-            judge: |_| None,
+            decide: |_| None,
         };
         rules.offer(&ALL);
         rules
@@ -93,13 +93,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_own_judgment_comes_before_the_list() {
-        let judge = |of: &str| match of {
+    fn the_own_decision_comes_before_the_list() {
+        let decide = |of: &str| match of {
             "image/png" => Some(true),
             "text/html" => Some(false),
             _ => None,
         };
-        let rules = CompressRules { judge, ..CompressRules::default() };
+        let rules = CompressRules { decide, ..CompressRules::default() };
         assert!(
             rules.is_compressible("image/png")
                 && !rules.is_compressible("text/html;a")

@@ -55,7 +55,7 @@ pub enum Phase {
 impl ExchangeError {
     /// Makes a function that converts an error of the connection during `phase`, which may take as long as `limit`.
     pub(crate) fn during(phase: Phase, limit: Duration) -> impl Fn(ConnError) -> ExchangeError {
-        move |fault| match fault {
+        move |error| match error {
             ConnError::TimedOut => ExchangeError::TimedOut(phase, limit.into()),
             ConnError::Io(error) => ExchangeError::Io(error),
         }

@@ -70,11 +70,11 @@ impl Incoming {
             Ok(0) if self.has_begun() => Err(ExchangeError::Incomplete),
             Ok(0) => Ok(Some(HeadOutcome::Closed)),
             Err(ConnError::TimedOut) if !self.has_begun() => Ok(Some(HeadOutcome::Idle)),
-            Err(fault) => Err(ExchangeError::during(Phase::Head, limit)(fault)),
+            Err(error) => Err(ExchangeError::during(Phase::Head, limit)(error)),
         })
     }
 
-    /// The error if no more of a head comes: a fault in what was not parsed yet, or else `error`.
+    /// The error if no more of a head comes: that of input that was not parsed yet, or else `error`.
     pub(crate) fn unfinished_head_error(
         &self,
         error: ExchangeError,
@@ -84,8 +84,8 @@ impl Incoming {
         match error {
             ExchangeError::Incomplete | ExchangeError::TimedOut(..) => {
                 let (text, limits) = (self.input.unread(), &bounds.limits);
-                let fault = message.parse(text, limits).err();
-                fault.map_or(error, |fault| ExchangeError::with_detail(fault, text, limits))
+                let wire_error = message.parse(text, limits).err();
+                wire_error.map_or(error, |wire_error| ExchangeError::with_detail(wire_error, text, limits))
             }
             error => error,
         }
@@ -315,8 +315,8 @@ impl Incoming {
             match ready!(self.poll_read_ahead(cx, conn)) {
                 Ok(0) => break,
                 Ok(_) => {}
-                Err(fault) => {
-                    return Poll::Ready(ExchangeError::during(Phase::Write, bounds.timeouts.write)(fault));
+                Err(error) => {
+                    return Poll::Ready(ExchangeError::during(Phase::Write, bounds.timeouts.write)(error));
                 }
             }
         }
@@ -344,7 +344,7 @@ impl Incoming {
         conn: &mut Conn<L>,
     ) -> Poll<Result<usize, ConnError>> {
         let count = ready!(conn.poll_fill(cx, &mut self.input, Duration::MAX))?;
-        self.rate.note(count);
+        self.rate.count(count);
         Poll::Ready(Ok(count))
     }
 
@@ -375,7 +375,7 @@ impl Incoming {
     }
 
     /// Whether the body is truncated if no more bytes arrive. Unknown, and thus false, for a body in chunks.
-    pub(crate) fn is_cut_short(&self) -> bool {
+    pub(crate) fn is_truncated(&self) -> bool {
         self.length_left().is_some() && !self.has_arrived()
     }
 
@@ -433,7 +433,7 @@ impl Incoming {
                 return match ready!(self.poll_read_ahead(cx, conn)) {
                     Ok(0) => Poll::Ready(Err(ExchangeError::Incomplete)),
                     Ok(_) => Poll::Ready(Ok(())),
-                    Err(fault) => Poll::Ready(Err(self.rate.fault(fault, &bounds.timeouts))),
+                    Err(error) => Poll::Ready(Err(self.rate.error(error, &bounds.timeouts))),
                 };
             }
             // A server that reads no more may have answered before. The sending side reports the error, and the answer is
@@ -443,7 +443,7 @@ impl Incoming {
             Poll::Pending | Poll::Ready(Ok(())) => {}
         }
         let received = ready!(self.poll_read(cx, conn, &bounds.timeouts, content));
-        match received.map_err(|fault| self.rate.fault(fault, &bounds.timeouts))? {
+        match received.map_err(|error| self.rate.error(error, &bounds.timeouts))? {
             0 if self.body == BodyDecoder::UntilClose => {
                 self.body = BodyDecoder::Done;
                 Poll::Ready(Ok(()))
@@ -454,7 +454,7 @@ impl Incoming {
                 if self.body == BodyDecoder::Length(0) {
                     self.body = BodyDecoder::Done;
                 }
-                self.rate.advance(count, || conn.now(), &bounds.timeouts);
+                self.rate.record(count, || conn.now(), &bounds.timeouts);
                 Poll::Ready(Ok(()))
             }
         }

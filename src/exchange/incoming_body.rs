@@ -99,7 +99,7 @@ impl MinRate {
     }
 
     /// Counts bytes that arrived while something else was waited for.
-    pub(super) fn note(&mut self, count: usize) {
+    pub(super) fn count(&mut self, count: usize) {
         self.received += count as u64;
     }
 
@@ -153,19 +153,19 @@ impl MinRate {
         }
     }
 
-    /// The error of a body whose connection failed with `fault`, with the limit that was reached.
+    /// The error of a body whose connection failed with `error`, with the limit that was reached.
     #[cold]
-    pub(super) fn fault(&self, fault: ConnError, timeouts: &Timeouts) -> ExchangeError {
-        match (fault, self.slow_since) {
+    pub(super) fn error(&self, error: ConnError, timeouts: &Timeouts) -> ExchangeError {
+        match (error, self.slow_since) {
             (ConnError::TimedOut, Some(_)) => {
                 ExchangeError::TimedOut(Phase::Body, TimeLimit::bytes_per_second(timeouts.body_rate_min))
             }
-            (fault, _) => ExchangeError::during(Phase::Body, timeouts.body)(fault),
+            (error, _) => ExchangeError::during(Phase::Body, timeouts.body)(error),
         }
     }
 
     /// Counts bytes that have arrived, and ends the wait for them, if there was one.
-    pub(super) fn advance(&mut self, count: usize, now: impl FnOnce() -> u64, timeouts: &Timeouts) {
+    pub(super) fn record(&mut self, count: usize, now: impl FnOnce() -> u64, timeouts: &Timeouts) {
         self.received += count as u64;
         if self.wait.is_some() {
             let now = now();
@@ -211,7 +211,7 @@ mod tests {
             now += waited;
             // To poll again meanwhile does not begin another wait.
             let waits = begun.and_then(|()| rate.wait(now));
-            rate.advance(*count, || now, &timeouts);
+            rate.record(*count, || now, &timeouts);
             waits.is_ok()
         });
         assert_eq!(is_fast, expected, "{pieces:?}");

@@ -305,7 +305,7 @@ impl Outgoing {
                     self.file = None;
                     return Poll::Ready(Ok(()));
                 }
-                Err(fault) => return Poll::Ready(Err(failed(fault))),
+                Err(error) => return Poll::Ready(Err(failed(error))),
             }
         }
         self.drop_source();
@@ -399,10 +399,10 @@ fn poll_chunk<L: Locality>(
     };
     let sent = match polled {
         Poll::Ready(Ok(sent)) => sent,
-        Poll::Ready(Err(fault)) => {
+        Poll::Ready(Err(error)) => {
             // A caller may ignore the error. The bytes that it writes next must not be read as this chunk.
             conn.write_buffer().bytes().truncate(start);
-            return Poll::Ready(Err(failed(fault)));
+            return Poll::Ready(Err(failed(error)));
         }
         Poll::Pending => 0,
     };

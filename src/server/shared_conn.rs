@@ -77,7 +77,7 @@ impl SharedConn {
         incoming: &mut Incoming,
     ) -> Poll<ExchangeError> {
         match (ready!(self.poll_peer_end(cx, incoming)), self.bounds().half_close) {
-            (PeerEnd::Eof, HalfClose::Waits) if incoming.is_cut_short() => {
+            (PeerEnd::Eof, HalfClose::Waits) if incoming.is_truncated() => {
                 Poll::Ready(ExchangeError::Incomplete)
             }
             (PeerEnd::Eof, HalfClose::Waits) => Poll::Pending,

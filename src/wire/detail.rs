@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::parse::is_no_trailer;
+use super::parse::is_forbidden_in_trailers;
 use super::{Limits, WireError};
 use crate::error::Excerpt;
 use crate::message::{is_field_value, members, token_len};
@@ -130,7 +130,7 @@ fn field_at_fault(error: WireError, text: &[u8]) -> Option<&[u8]> {
             (WireError::LineEnd, _) if without_end(line).iter().any(|octet| b"\r\n".contains(octet)) => {
                 return Some(name);
             }
-            (WireError::Trailer, Some(value)) if is_no_trailer(name) || !is_field_value(value) => {
+            (WireError::Trailer, Some(value)) if is_forbidden_in_trailers(name) || !is_field_value(value) => {
                 return Some(name);
             }
             (WireError::FieldValue, Some(value)) if !is_field_value(value) => return Some(name),
@@ -157,7 +157,7 @@ fn announced_trailer(head: &[u8]) -> Option<&[u8]> {
         let (name, value) = line.split_at(token_len(line));
         name.eq_ignore_ascii_case(b"trailer").then_some(value.strip_prefix(b":")?)
     });
-    values.flat_map(|value| members(value.trim_ascii())).find(|name| is_no_trailer(name))
+    values.flat_map(|value| members(value.trim_ascii())).find(|name| is_forbidden_in_trailers(name))
 }
 
 /// `line` without the CRLF at its end, of which only the CR may have arrived.

@@ -1,7 +1,7 @@
 //! Writes heads (RFC 9112 §2 to §6).
 
 use super::outgoing_framing::FramingField;
-use super::parse::is_no_trailer;
+use super::parse::is_forbidden_in_trailers;
 use super::{ConnectionOption, OutgoingFraming};
 use crate::message::{
     FieldName, Headers, Method, Request, Response, Status, is_field_value, is_token, members,
@@ -213,7 +213,7 @@ fn lines_except(out: &mut Vec<u8>, headers: &Headers, computed: &[FieldName<'sta
 
 /// Writes the lines of a trailer section, except those that are not allowed in one (RFC 9110 §6.5.1).
 pub(super) fn trailers(out: &mut Vec<u8>, trailers: &Headers) {
-    for (name, value) in trailers.lines().filter(|(name, _)| !is_no_trailer(name)) {
+    for (name, value) in trailers.lines().filter(|(name, _)| !is_forbidden_in_trailers(name)) {
         line(out, name, value);
     }
 }

@@ -157,7 +157,7 @@ fn parse_trailers<const N: usize>(
         Err(httparse::Error::TooManyHeaders) => return Err(WireError::TooManyTrailers),
         Err(_) => return Err(WireError::Trailer),
     };
-    let has_forbidden = lines.iter().any(|line| is_no_trailer(line.name.as_bytes()));
+    let has_forbidden = lines.iter().any(|line| is_forbidden_in_trailers(line.name.as_bytes()));
     if has_forbidden && forbidden == ForbiddenTrailers::Refused {
         return Err(WireError::Trailer);
     }
@@ -170,14 +170,14 @@ fn parse_trailers<const N: usize>(
     into.text_mut().clear();
     into.text_mut().extend(&input[..end]);
     if has_forbidden {
-        into.retain(|name| !is_no_trailer(name));
+        into.retain(|name| !is_forbidden_in_trailers(name));
     }
     Ok(Some(end))
 }
 
 /// Whether a field is not allowed in trailers. Fields for framing, routing, authentication, control or content have no
 /// meaning after the body, or another one than before it (RFC 9110 §6.5.1).
-pub(in crate::wire) fn is_no_trailer(name: &[u8]) -> bool {
+pub(in crate::wire) fn is_forbidden_in_trailers(name: &[u8]) -> bool {
     const FORBIDDEN: &[&str] = &[
         "authorization",
         "cache-control",

@@ -9,7 +9,7 @@ mod fields;
 mod request;
 mod response;
 
-pub(super) use fields::is_no_trailer;
+pub(super) use fields::is_forbidden_in_trailers;
 pub(crate) use fields::{ForbiddenTrailers, trailers};
 pub(crate) use request::{check_fields, request};
 pub(crate) use response::response;

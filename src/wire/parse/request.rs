@@ -7,8 +7,8 @@ use memchr::{memchr, memchr_iter};
 
 use super::fast_path;
 use super::fields::{
-    FIELDS_CEILING, FIELDS_USUAL, check_incomplete, first_head, head_error, is_no_trailer, record, version,
-    with_earliest_error,
+    FIELDS_CEILING, FIELDS_USUAL, check_incomplete, first_head, head_error, is_forbidden_in_trailers, record,
+    version, with_earliest_error,
 };
 use crate::memory::Span;
 use crate::message::{Authority, FieldName, Headers, InvalidMethod, Repeated, Request, Version, members};
@@ -78,7 +78,7 @@ pub(crate) fn check_fields(request: &Request) -> Result<(), WireError> {
 /// Checks the trailer fields that are announced.
 #[cold]
 fn check_announced(headers: &Headers) -> Result<(), WireError> {
-    match headers.named(FieldName::TRAILER).flat_map(members).any(is_no_trailer) {
+    match headers.named(FieldName::TRAILER).flat_map(members).any(is_forbidden_in_trailers) {
         true => Err(WireError::Trailer),
         false => Ok(()),
     }
