@@ -343,6 +343,7 @@ const BUFFERED_MAX: usize = 64 << 10;
 const CHUNK_MAX: usize = 64 << 10;
 
 /// Sends all of the output.
+#[inline]
 pub(crate) fn poll_flush<L: Locality>(
     cx: &mut Context<'_>,
     conn: &mut Conn<L>,

@@ -232,22 +232,21 @@ impl Body {
     /// The buffer to append to, which holds the content so far.
     #[inline]
     fn append(&mut self) -> io::Result<&mut Arena> {
-        if self.unbuffered.is_some() {
-            self.copy_into_buffer()?;
+        if !self.is_buffered {
+            self.begin_buffer()?;
         }
         debug_assert!(self.unbuffered.is_none(), "there is one content");
-        self.is_buffered = true;
         Ok(&mut self.buffer)
     }
 
-    /// Copies content from outside of the buffer into it, so that more can be appended.
+    /// Makes the buffer the content, with a copy of content from outside of it, so that more can be appended.
     #[cold]
-    fn copy_into_buffer(&mut self) -> io::Result<()> {
+    fn begin_buffer(&mut self) -> io::Result<()> {
         if self.is_stream() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the body is a stream already"));
         }
+        self.is_buffered = true;
         if let Some(Unbuffered::Shared(bytes)) = self.unbuffered.take() {
-            self.is_buffered = true;
             self.buffer.extend(&bytes);
         }
         Ok(())
