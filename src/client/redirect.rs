@@ -60,12 +60,27 @@ pub(super) enum RedirectTaint {
 pub(super) struct OutgoingRequest<'a> {
     pub(super) request: &'a Request,
     pub(super) taint: RedirectTaint,
+    pub(super) expect: ExpectField,
+}
+
+/// Whether a request is sent with its `expect` field (RFC 9110 §10.1.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ExpectField {
+    /// The field is sent, if the request has one.
+    Keep,
+    /// The server has refused the expectation.
+    Drop,
 }
 
 impl<'a> OutgoingRequest<'a> {
     /// The request of a caller.
     pub(super) fn new(request: &'a Request) -> OutgoingRequest<'a> {
-        OutgoingRequest { request, taint: RedirectTaint::SameOrigin }
+        OutgoingRequest { request, taint: RedirectTaint::SameOrigin, expect: ExpectField::Keep }
+    }
+
+    /// Returns the same request without its expectation.
+    pub(super) fn without_expectation(self) -> OutgoingRequest<'a> {
+        OutgoingRequest { expect: ExpectField::Drop, ..self }
     }
 }
 

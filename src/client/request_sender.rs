@@ -12,7 +12,7 @@ use super::error::ClientError;
 use super::exchange::{ExchangeSpec, Progress};
 use super::origin::Origin;
 use super::pool::{CheckoutMiss, ClientPools, Pool, PoolPermit, PooledConn};
-use super::redirect::{self, OutgoingRequest, RedirectTaint, Redirects};
+use super::redirect::{self, ExpectField, OutgoingRequest, RedirectTaint, Redirects};
 use super::response_reader::ResponseReader;
 use super::route::Proxy;
 use super::settings::Settings;
@@ -74,8 +74,7 @@ impl RequestSender {
         response: &mut Response,
     ) -> Result<PooledConn, ClientError> {
         let deadline = self.deadline();
-        let answered =
-            self.attempt(pool, OutgoingRequest::new(request), ExpectField::Keep, response, deadline).await;
+        let answered = self.attempt(pool, OutgoingRequest::new(request), response, deadline).await;
         let mut pooled = answered.map_err(|error| self.describe(error, request, deadline))?;
         if self.redirects.concern(response.status) {
             // The server that redirected has received the request, and perhaps acted on it.
@@ -150,15 +149,8 @@ impl RequestSender {
             }
             let deadline = pooled.exchange.spec.deadline;
             pooled.discard().await;
-            let answered = self
-                .attempt(
-                    None,
-                    OutgoingRequest { request: &request, taint },
-                    ExpectField::Keep,
-                    response,
-                    deadline,
-                )
-                .await;
+            let outgoing = OutgoingRequest { taint, ..OutgoingRequest::new(&request) };
+            let answered = self.attempt(None, outgoing, response, deadline).await;
             pooled = answered.map_err(|error| self.describe(error, &request, deadline))?;
         }
         Err(ClientError::new(ClientPhase::Redirect, ClientCause::TooManyRedirects))
@@ -170,7 +162,6 @@ impl RequestSender {
         &self,
         pool: Option<Arc<Pool>>,
         outgoing: OutgoingRequest<'_>,
-        expect: ExpectField,
         response: &mut Response,
         deadline: Option<Instant>,
     ) -> Result<PooledConn, ClientError> {
@@ -179,48 +170,65 @@ impl RequestSender {
         if request.body.is_source_taken() {
             return Err(ClientError::new(ClientPhase::Prepare, ClientCause::Spent));
         }
-        let length = request.body.declared_length();
-        let (mut pooled, started) = self.start(pool, outgoing, (length, expect), deadline).await?;
+        let (pool, framing) = self.prepare(pool, outgoing, request.body.declared_length())?;
+        let mut pooled = match PooledConn::checkout(pool, runtime::now()) {
+            Ok(pooled) => pooled,
+            Err(miss) => boxed(|| self.wait_for_conn(miss, deadline)).await?,
+        };
+        let cookies = self.begin(&mut pooled, outgoing, framing, deadline);
         if let Err(error) = poll_fn(|cx| pooled.poll_answer(cx, Some(request), response)).await {
-            pooled = boxed(|| self.retry(pooled, error, &started, response)).await?;
+            let retry = || self.retry(pooled, error, (outgoing, framing), response, cookies.cookie());
+            pooled = boxed(retry).await?;
         }
-        started.cookies.end(response);
-        if response.status == Status::EXPECTATION_FAILED && started.may_drop_expectation() {
-            return boxed(|| self.resend_without_expectation(pooled, outgoing, response)).await;
+        cookies.end(response);
+        if response.status == Status::EXPECTATION_FAILED && may_drop_expectation(request, framing) {
+            let outgoing = outgoing.without_expectation();
+            return boxed(|| self.resend(pooled, outgoing, response)).await;
         }
         *response.timings_mut() = pooled.exchange.progress.timings;
         Ok(pooled)
     }
 
-    /// Checks out or opens a connection, and writes to it the head of a request, whose body has this length.
+    /// Checks a request, whose body has this length, and returns its pool and its framing. `pool` is that of its origin,
+    /// if the caller has it.
     #[inline]
-    async fn start<'r>(
+    fn prepare(
         &self,
         pool: Option<Arc<Pool>>,
-        outgoing: OutgoingRequest<'r>,
-        (length, expect): (BodyLength, ExpectField),
-        deadline: Option<Instant>,
-    ) -> Result<(PooledConn, StartedRequest<'r>), ClientError> {
-        let OutgoingRequest { request, .. } = outgoing;
+        outgoing: OutgoingRequest<'_>,
+        length: BodyLength,
+    ) -> Result<(Arc<Pool>, OutgoingFraming), ClientError> {
+        let OutgoingRequest { request, expect, .. } = outgoing;
         check(request.method(), length)?;
-        let pool = pool.map_or_else(|| self.pools.pool_of(request.target()), Ok)?;
-        let framing = match (expect, pool.outgoing_framing(request, length)?) {
-            (ExpectField::Keep, framing) => framing,
-            (ExpectField::Drop, framing) => framing.without_expectation(),
+        let pool = match pool {
+            Some(pool) => pool,
+            None => self.pools.pool_of(request.target())?,
         };
-        let mut pooled = match PooledConn::checkout(pool, runtime::now()) {
-            Ok(pooled) => pooled,
-            Err(miss) => boxed(|| self.wait_for_conn(miss, deadline)).await?,
-        };
+        let framing = pool.outgoing_framing(request, length)?;
+        match expect {
+            ExpectField::Keep => Ok((pool, framing)),
+            ExpectField::Drop => Ok((pool, framing.without_expectation())),
+        }
+    }
+
+    /// Writes the head of a request to a connection, and returns the exchange of its cookies.
+    #[inline]
+    fn begin<'r>(
+        &self,
+        pooled: &mut PooledConn,
+        outgoing: OutgoingRequest<'r>,
+        framing: OutgoingFraming,
+        deadline: Option<Instant>,
+    ) -> CookieExchange<'r> {
         let cookies = pooled.permit.pool.cookies(outgoing);
         pooled.begin(outgoing, framing, cookies.cookie(), deadline);
         pooled.exchange.spec.total = self.total;
-        Ok((pooled, StartedRequest { outgoing, framing, cookies }))
+        cookies
     }
 
     /// Sends a request once more, without the expectation that the server at `pooled` has refused (RFC 9110 §10.1.1). A
     /// 417 is about the expectation only, not about the request.
-    async fn resend_without_expectation(
+    async fn resend(
         &self,
         pooled: PooledConn,
         outgoing: OutgoingRequest<'_>,
@@ -228,8 +236,8 @@ impl RequestSender {
     ) -> Result<PooledConn, ClientError> {
         let (pool, deadline) = (pooled.permit.pool.clone(), pooled.exchange.spec.deadline);
         pooled.discard().await;
-        let asked = self.attempt(Some(pool), outgoing, ExpectField::Drop, response, deadline).await;
-        asked.map_err(|error| error.sent_before(true))
+        let answered = self.attempt(Some(pool), outgoing, response, deadline).await;
+        answered.map_err(|error| error.sent_before(true))
     }
 
     /// Sends a request that failed with `error` once more, over a new connection, if the one it failed on was stale.
@@ -237,10 +245,10 @@ impl RequestSender {
         &self,
         mut stale: PooledConn,
         error: ClientError,
-        started: &StartedRequest<'_>,
+        (outgoing, framing): (OutgoingRequest<'_>, OutgoingFraming),
         response: &mut Response,
+        cookie: Option<&[u8]>,
     ) -> Result<PooledConn, ClientError> {
-        let StartedRequest { outgoing, framing, cookies } = started;
         if !stale.may_retry(outgoing.request, &error) {
             return Err(error);
         }
@@ -251,7 +259,7 @@ impl RequestSender {
         let Progress { timings, wants_interim, .. } = stale.exchange.progress;
         let renewed = async {
             let mut pooled = self.open_conn(stale.permit, timings.queue, deadline).await?;
-            pooled.begin(*outgoing, *framing, cookies.cookie(), deadline);
+            pooled.begin(outgoing, framing, cookie, deadline);
             pooled.exchange.spec.total = self.total;
             pooled.exchange.progress.wants_interim = wants_interim;
             poll_fn(|cx| pooled.poll_answer(cx, Some(outgoing.request), response)).await?;
@@ -282,22 +290,28 @@ impl RequestSender {
         let is_whole = matches!(length, BodyLength::NoContent | BodyLength::Known(0))
             && request.body.is_empty()
             && request.trailers.is_empty();
-        let (outgoing, framed) = (OutgoingRequest::new(request), (length, ExpectField::Keep));
-        let (mut pooled, started) = self.start(pool, outgoing, framed, deadline).await?;
+        let outgoing = OutgoingRequest::new(request);
+        let (pool, framing) = self.prepare(pool, outgoing, length)?;
+        let mut pooled = match PooledConn::checkout(pool, runtime::now()) {
+            Ok(pooled) => pooled,
+            Err(miss) => boxed(|| self.wait_for_conn(miss, deadline)).await?,
+        };
+        let cookies = self.begin(&mut pooled, outgoing, framing, deadline);
         pooled.note_target(request.target().as_str());
         let mut early = pooled.exchange.early.take().unwrap_or_default();
         let mut trailers = Headers::new();
         if is_whole {
             pooled.exchange.progress.wants_interim = true;
             if let Err(error) = poll_fn(|cx| pooled.poll_answer(cx, Some(request), &mut early)).await {
-                pooled = boxed(|| self.retry(pooled, error, &started, &mut early)).await?;
+                let retry = || self.retry(pooled, error, (outgoing, framing), &mut early, cookies.cookie());
+                pooled = boxed(retry).await?;
                 pooled.note_target(request.target().as_str());
             }
         } else {
             poll_fn(|cx| pooled.poll_flush(cx)).await?;
             trailers.clone_from(&request.trailers);
         }
-        Ok(Call::new(CallExchange::new(pooled, early, trailers, started.cookies.into_owned())))
+        Ok(Call::new(CallExchange::new(pooled, early, trailers, cookies.into_owned())))
     }
 
     /// Sends `request`, which has an `upgrade` field. An answer that refuses the upgrade is received whole, for the
@@ -309,8 +323,7 @@ impl RequestSender {
         response: &mut Response,
     ) -> Result<ClientUpgraded, ClientError> {
         let deadline = self.deadline();
-        let answered =
-            self.attempt(pool, OutgoingRequest::new(request), ExpectField::Keep, response, deadline).await;
+        let answered = self.attempt(pool, OutgoingRequest::new(request), response, deadline).await;
         let mut pooled = answered.map_err(|error| self.describe(error, request, deadline))?;
         if response.status == Status::SWITCHING_PROTOCOLS
             && is_requested_upgrade(&response.headers, &request.headers)
@@ -387,31 +400,12 @@ fn final_target<'a>(request: &'a Request, response: &'a Response) -> &'a str {
     response.url.as_deref().unwrap_or(request.target().as_str())
 }
 
-/// Whether a request is sent with its `expect` field (RFC 9110 §10.1.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ExpectField {
-    /// The field is sent, if the request has one.
-    Keep,
-    /// The server has refused the expectation.
-    Drop,
-}
-
-/// A request whose head has been written to a connection.
-struct StartedRequest<'r> {
-    outgoing: OutgoingRequest<'r>,
-    framing: OutgoingFraming,
-    cookies: CookieExchange<'r>,
-}
-
-impl StartedRequest<'_> {
-    /// Whether the request, if it was refused with 417, may be sent without its expectation. A body that is a stream
-    /// has not been touched if the server has answered instead of 100.
-    fn may_drop_expectation(&self) -> bool {
-        let Request { headers, body, .. } = self.outgoing.request;
-        self.framing.expects()
-            && Expectation::from_headers(headers) == Ok(Expectation::Continue)
-            && !body.is_source_taken()
-    }
+/// Whether a request with this framing, which was refused with 417, may be sent without its expectation. A body that is a
+/// stream has not been touched if the server has answered instead of 100.
+fn may_drop_expectation(request: &Request, framing: OutgoingFraming) -> bool {
+    framing.expects()
+        && Expectation::from_headers(&request.headers) == Ok(Expectation::Continue)
+        && !request.body.is_source_taken()
 }
 
 /// Checks that a request with this method and content may be sent.

@@ -119,17 +119,21 @@ impl Pool {
     ///
     /// Fails if the length is unknown and the server has recently answered in HTTP/1.0, which has no chunks (RFC 9112
     /// §6.1).
+    #[inline]
     pub(in crate::client) fn outgoing_framing(
         &self,
         request: &Request,
         content: BodyLength,
     ) -> Result<OutgoingFraming, ClientError> {
-        let (has_trailers, speaks_1_0) = (!request.trailers.is_empty(), self.speaks_1_0());
+        let has_trailers = !request.trailers.is_empty();
+        // Most requests need no chunks, and the version of the server does not matter.
+        let needs_chunks = has_trailers || content == BodyLength::Unknown;
+        if !needs_chunks || !self.speaks_1_0() {
+            return Ok(OutgoingFraming::from_request(request.method(), content, has_trailers));
+        }
         match content {
-            BodyLength::Unknown if speaks_1_0 => {
-                Err(ClientError::new(ClientPhase::Prepare, ClientCause::LengthRequired))
-            }
-            _ => Ok(OutgoingFraming::from_request(request.method(), content, has_trailers && !speaks_1_0)),
+            BodyLength::Unknown => Err(ClientError::new(ClientPhase::Prepare, ClientCause::LengthRequired)),
+            _ => Ok(OutgoingFraming::from_request(request.method(), content, false)),
         }
     }
 
@@ -171,7 +175,7 @@ impl Pool {
     pub(in crate::client) fn write_head(
         &self,
         out: &mut Vec<u8>,
-        OutgoingRequest { request, taint }: OutgoingRequest<'_>,
+        OutgoingRequest { request, taint, .. }: OutgoingRequest<'_>,
         framing: OutgoingFraming,
         cookie: Option<&[u8]>,
     ) {
@@ -195,7 +199,7 @@ impl Pool {
     /// Begins the exchange of the cookies of a request.
     pub(in crate::client) fn cookies<'a>(&self, outgoing: OutgoingRequest<'a>) -> CookieExchange<'a> {
         let Some(store) = &self.settings.cookies else { return CookieExchange::none() };
-        let OutgoingRequest { request, taint } = outgoing;
+        let OutgoingRequest { request, taint, .. } = outgoing;
         // The default field does not go where a redirect leads.
         let has_default = taint == RedirectTaint::SameOrigin && self.settings.fields.contains("cookie");
         CookieExchange::begin(store, self.origin.absolute(request.target()), request, has_default)

@@ -220,13 +220,12 @@ impl PooledConn {
         let bounds = &permit.pool.settings.bounds;
         let sent = match request {
             Some(Request { body, trailers, .. }) => {
-                ready!(exchange.outgoing.poll_send(cx, conn, body, trailers, bounds))
+                match ready!(exchange.outgoing.poll_send(cx, conn, body, trailers, bounds)) {
+                    Ok(()) => ready!(poll_flush(cx, conn, bounds)),
+                    failed => failed,
+                }
             }
-            None => Ok(()),
-        };
-        let sent = match sent {
-            Ok(()) => ready!(poll_flush(cx, conn, bounds)),
-            failed => failed,
+            None => ready!(poll_flush(cx, conn, bounds)),
         };
         match sent {
             Ok(()) if matches!(exchange.progress.upload, Upload::Expecting) => {
