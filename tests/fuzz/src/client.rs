@@ -52,7 +52,7 @@ pub fn run(data: &[u8]) {
 
 /// Whether a line may be left out that the strict reader refuses: a cookie with a control is dropped alone, as RFC
 /// 6265bis §5.6 has it.
-fn has_odd_cookie(wire: &[u8]) -> bool {
+pub(crate) fn has_odd_cookie(wire: &[u8]) -> bool {
     let is_control = |octet: &u8| octet.is_ascii_control() && !matches!(octet, b'\r' | b'\n' | b'\t');
     wire.to_ascii_lowercase().windows(10).any(|name| name == b"set-cookie") && wire.iter().any(is_control)
 }
