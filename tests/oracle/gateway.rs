@@ -146,6 +146,12 @@ impl Asked {
 /// Whether the response `heard` is that one, or if it is not `is_whole`, the beginning of it.
 fn known_as(known: &Next<Response>, heard: &Response, is_whole: bool) -> bool {
     match (known, is_whole) {
+        // A server sends no content with 205, whatever it was given (RFC 9110 §15.3.6).
+        (Next::Whole(known) | Next::Partial(Some(known)) | Next::Refused(Some(known), _), true)
+            if known.status == 205 =>
+        {
+            heard.status == 205 && heard.content.is_empty() && heard.trailers.is_empty()
+        }
         (Next::Whole(known), true) => {
             let is_same = (known.status, &known.content) == (heard.status, &heard.content);
             is_same && is_part(&heard.trailers, &known.trailers)
