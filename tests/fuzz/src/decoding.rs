@@ -30,6 +30,11 @@ pub fn run(data: &[u8]) {
             let answer = [head.as_bytes(), content].concat();
             let whole = bounded(MEMORY_MAX, || decoder.decode(vec![answer.clone()]));
             let cut = bounded(MEMORY_MAX, || decoder.decode(settings.cut(&answer)));
+            // brotli reads in another way where many octets lie ahead, and then takes some corrupt content for incomplete.
+            let (cut, whole) = match coding {
+                "br" => (cut.map_err(|_| String::new()), whole.map_err(|_| String::new())),
+                _ => (cut, whole),
+            };
             assert_eq!(cut, whole, "{coding}, cut otherwise");
             assert!(whole.is_err() || whole.is_ok_and(|content| content.len() <= DECODED_MAX));
         }
