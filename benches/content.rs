@@ -89,7 +89,7 @@ fn set_cookie(criterion: &mut Criterion) {
     });
 }
 
-/// What rows of one group have in common.
+/// The columns that rows of one group share.
 #[derive(Clone, Copy)]
 struct Row {
     group: &'static str,

@@ -74,7 +74,7 @@ fn main() {
 
 const SIZE: usize = 4096;
 
-/// What a browser sends for a script.
+/// The request of a browser for a script.
 const GET: &str = "GET /app.js HTTP/1.1\r\n\
     Host: www.example.com\r\n\
     User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0\r\n\

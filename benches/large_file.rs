@@ -1,6 +1,6 @@
 //! Question: what does a file of 100 MiB cost a core, beside nginx with `sendfile on`?
 //!
-//! Both serve the same file, from the page cache, to the same client, which reads and forgets it. What is compared is
+//! Both serve the same file, from the page cache, to the same client, which reads and forgets it. The figure compared is
 //! the time that the threads of each spent on a core, as the kernel counts it; they take turns, so that whatever else
 //! the machine does befalls both. nginx is that of the system, one process on the core of the server: where there is
 //! none, corehttp is alone.
@@ -82,7 +82,7 @@ const ROUNDS: usize = 101;
 /// Files in one round: enough that the clock is fine.
 const FILES: usize = 3;
 
-/// What it costs a process to send the file [`FILES`] times, in milliseconds per GiB of the time that it says it has
+/// The cost for a process to send the file [`FILES`] times, in milliseconds per GiB of the time that it says it has
 /// spent on a core.
 fn download(address: SocketAddr, mut cpu_time: impl FnMut() -> Duration) -> f64 {
     let mut peer = TcpStream::connect(address).expect("the server listens");

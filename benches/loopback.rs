@@ -169,12 +169,12 @@ impl Scenario {
     }
 }
 
-/// What one server did in one round.
+/// The figures of one server in one round.
 struct Round {
     requests: u64,
     wall: Duration,
     cpu: Duration,
-    /// What the load itself took.
+    /// The CPU time of the load itself.
     load: Duration,
 }
 

@@ -40,7 +40,7 @@ fn main() {
 const COREHTTP: &str = "corehttp";
 const HYPER: &str = "hyper";
 
-/// What each of the two processes has to hold open, and some to spare.
+/// The descriptors of each of the two processes, and some to spare.
 const FILES: u64 = CONNECTIONS as u64 + 200;
 const CONNECTIONS: usize = 10_000;
 

@@ -1,7 +1,7 @@
 //! Question: does anything cost more instructions than it did?
 //!
 //! Callgrind (of valgrind) counts the instructions of whole processes, and of each workload there are two: one of 100
-//! rounds and one of 10,000. What they differ by is 9,900 rounds, warm, and nothing else; it depends on no clock, no
+//! rounds and one of 10,000. The difference is 9,900 rounds, warm, and nothing else; it depends on no clock, no
 //! seed and no other work of the machine. There is no way to the crate's inner functions from here, so each row is an
 //! exchange in memory in which the piece that it is named after is most of the work. A row that grows by more than 5%
 //! over `regression.txt` fails. Another compiler writes other instructions, and another valgrind may show another
@@ -78,7 +78,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What is counted, and what does so many rounds of it.
+/// The name of a row, and the function that does so many rounds of it.
 type Row = (&'static str, fn(u64));
 
 const ROWS: [Row; 10] = [
@@ -125,7 +125,7 @@ fn serve_file(rounds: u64) {
     serve(FIREFOX, Cut::Never, rounds, files.cache_control("*", "max-age=3600").expect("a good field"));
 }
 
-/// What a page of a shop says beside its content.
+/// The fields of a page of a shop.
 fn set_fields(ctx: &mut Context) -> corehttp::Result {
     let headers = &mut ctx.response.headers;
     for (name, value) in [

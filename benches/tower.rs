@@ -2,9 +2,9 @@
 //!
 //! The same `Router`, with a plain answer, one that echoes 13 bytes, and one with a path parameter, gets the same bytes
 //! over fake connections and owes the same bytes: once as a service of hyper, and once as a [`Tower`] of this crate.
-//! `corehttp` is the same without axum: a handler of this crate that routes by `match`. What the middle row has above
-//! it is the price of axum and of the types of the crate `http`, and what it has below `axum-hyper` is what a change of
-//! servers saves. One op is one request, of 10,000 on a connection or of one; making the connection is in it.
+//! `corehttp` is the same without axum: a handler of this crate that routes by `match`. The distance of the middle row
+//! above it is the price of axum and of the types of the crate `http`, and its distance below `axum-hyper` is the gain of
+//! a change of servers. One op is one request, of 10,000 on a connection or of one; making the connection is in it.
 //!
 //! ```text
 //! cargo bench --features tower --bench tower
@@ -58,7 +58,7 @@ fn main() {
     }
 }
 
-/// What is asked of the app, and what it answers.
+/// The requests to the app, and its answers.
 const APPS: [(&str, &str, &str); 3] =
     [("plain", PLAIN, HELLO), ("echo", ECHO, HELLO), ("path", PATH, "Hello, Ada!")];
 

@@ -90,7 +90,7 @@ fn number(id: &str) -> Result<u64, Status> {
     u64::from_text(id).ok_or(Status::NOT_FOUND)
 }
 
-/// Tells the peer what is wrong with its request. What is wrong with the server is only logged.
+/// Tells the peer what is wrong with its request. A fault of the server is only logged.
 fn explain(response: &mut Response, error: &Error) -> corehttp::Result {
     #[derive(Serialize)]
     struct Problem {

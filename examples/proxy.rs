@@ -1,9 +1,9 @@
 //! A reverse proxy: `cargo run --release --example proxy -- BACKEND [ADDR]`.
 //!
-//! What comes in at ADDR (default `127.0.0.1:8080`) goes out to BACKEND, a URL such as `http://127.0.0.1:9000`. Both
-//! bodies flow at the same time, piece by piece, with their trailers behind them: files of any size pass in constant
-//! memory, and so does a backend that answers while it reads. Interim answers, such as 103, pass as they come, and so
-//! does WebSocket.
+//! A request that comes in at ADDR (default `127.0.0.1:8080`) goes out to BACKEND, a URL such as
+//! `http://127.0.0.1:9000`. Both bodies flow at the same time, piece by piece, with their trailers behind them: files of
+//! any size pass in constant memory, and so does a backend that answers while it reads. Interim answers, such as 103,
+//! pass as they come, and so does WebSocket.
 
 use std::env;
 use std::io;

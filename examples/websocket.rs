@@ -53,7 +53,7 @@ async fn accept(ctx: &mut Context) -> corehttp::Result<WebSocketStream<corehttp:
     if !request.headers.contains_token("upgrade", "websocket")
         || request.headers.text("sec-websocket-version") != Some("13")
     {
-        // What a request must say to be served (RFC 9110 §15.5.22, RFC 6455 §4.4).
+        // The fields that a request must have to be served (RFC 9110 §15.5.22, RFC 6455 §4.4).
         response.headers.set("upgrade", "websocket")?;
         response.headers.set("connection", "upgrade")?;
         response.headers.set("sec-websocket-version", "13")?;

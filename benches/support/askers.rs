@@ -15,7 +15,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Somebody who asks. A clone shares the connections.
+/// A client. A clone shares the connections.
 #[derive(Clone)]
 pub(crate) enum Asker {
     Raw(SocketAddr),

@@ -5,15 +5,15 @@ use std::io;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// What is expected of each row.
+/// The count on record for each row.
 pub(crate) struct Baseline {
     counts: Vec<(String, u64)>,
-    /// What they were counted with, for another compiler writes other instructions.
+    /// The tools that counted, since another compiler writes other instructions.
     tools: String,
 }
 
 impl Baseline {
-    /// What is written down. Nothing, if there is no such file yet.
+    /// The counts of the file. None, if there is no such file yet.
     ///
     /// # Errors
     ///

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// How many instructions this program executes when it is called with `args`. What callgrind noted is left at `notes`.
+/// How many instructions this program executes when it is called with `args`. callgrind leaves its file at `notes`.
 ///
 /// # Errors
 ///

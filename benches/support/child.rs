@@ -97,7 +97,7 @@ pub(crate) fn wanted() -> bool {
     cfg!(target_os = "linux") && env::args().any(|arg| arg == "--bench")
 }
 
-/// Those of `names` that the command line asks for: all of them, if it names none.
+/// The names that the command line asks for: all of them, if it has none.
 pub(crate) fn chosen<const N: usize>(names: [&'static str; N]) -> Vec<&'static str> {
     let wanted: Vec<String> = env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
     names.into_iter().filter(|name| wanted.is_empty() || wanted.iter().any(|one| one == name)).collect()

@@ -166,7 +166,7 @@ impl Cut {
     }
 }
 
-/// What went through all connections of one run.
+/// The traffic of all connections of one run.
 pub(crate) struct Tally {
     pub(crate) reads: Cell<u64>,
     /// Room in the buffers of all reads.

@@ -15,7 +15,7 @@ pub(crate) struct Load {
     poll: Poll,
     events: Events,
     connections: Vec<Connection>,
-    /// What a connection sends at once.
+    /// The octets that a connection sends at once.
     requests: Vec<u8>,
     /// How many requests that is.
     depth: u64,
@@ -100,7 +100,7 @@ impl Connection {
     }
 }
 
-/// What wrk sends.
+/// The request of wrk.
 const REQUEST: &str = "GET / HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n\r\n";
 
 /// Asks once, to learn how long an answer is.

@@ -1,4 +1,4 @@
-//! What the limit does, as tasks of tokio's: how much of a server's time is its runtime's.
+//! The work of the limit, as tasks of tokio's: how much of a server's time is its runtime's.
 
 use memchr::memmem;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

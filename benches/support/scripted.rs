@@ -21,7 +21,7 @@ impl Dialer for Script {
 /// One connection. An answer can be read as soon as the last byte of a request's head was written.
 pub(crate) struct Scripted {
     answer: &'static [u8],
-    /// What is left of the answer to be read.
+    /// The part of the answer that is still to be read.
     owed: &'static [u8],
     asked: Tail,
     waiting: Option<Waker>,

@@ -1,6 +1,6 @@
 //! [`Spread`]: a median, and how far the rounds were apart.
 
-/// What several rounds of the same came to.
+/// The figures of several rounds.
 pub(crate) struct Spread {
     least: f64,
     pub(crate) median: f64,

@@ -70,7 +70,7 @@ impl Workload {
     }
 }
 
-/// What one run took.
+/// The cost of one run.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Sample {
     pub(crate) time: Duration,

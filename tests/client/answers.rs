@@ -11,7 +11,7 @@ use crate::oracle;
 use crate::oracle::client::{Call, LIMITS, Limits};
 use crate::support::{OK, Stage, ask, get, settle};
 
-/// What becomes of a connection whose answer was read.
+/// The fate of a connection whose answer was read.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Then {
     Rests,
@@ -96,7 +96,7 @@ fn get_closed(wire: &str, limits: Limits) -> Call<'_> {
     Call { method: "GET", wire: wire.as_bytes(), is_closed: true, limits }
 }
 
-/// What the client makes of the answer of such a server.
+/// The status and content that the client reads from the answer of such a server.
 async fn closed(wire: &str) -> Result<(u16, String), ClientError> {
     let answer = ask(&closing(wire).client(), &get()).await;
     check_read(get_closed(wire, LIMITS), (&answer, Then::Closes));

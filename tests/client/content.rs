@@ -101,7 +101,7 @@ async fn row_83_corrupt_and_cut_content_and_bombs_are_errors() {
     check("gzip, gzip, gzip, gzip, gzip", &good, Err(CodingError::TooMany)).await;
 }
 
-/// What is received whole has to fit as a body, too. A stream has no such limit.
+/// Content that is received whole has to fit as a body, too. A stream has no such limit.
 #[tokio::test]
 async fn decoded_content_is_no_larger_than_a_body_may_be() {
     let server = Scripted::always(answer("gzip", &gzip(&[0; 1000]))).await;
@@ -421,7 +421,7 @@ async fn decoding_a_lot_gives_way_to_other_tasks() {
     assert!(in_whole.min(in_streamed) >= len / TURN - 1, "{in_whole} and {in_streamed}");
 }
 
-/// What came during the upload was once decoded in one go, however much that was, though nothing came of it.
+/// Content that arrives during the upload is decoded within the limit, and not all at once.
 #[tokio::test(start_paused = true)]
 async fn decoding_a_lot_to_nothing_gives_way_to_other_tasks() {
     const TURN: usize = 256 << 10;

@@ -13,7 +13,7 @@ use crate::support::{OK, Stage, ask, get, post, settle};
 
 const SECOND: Duration = Duration::from_secs(1);
 const TOTAL: Duration = Duration::from_millis(300);
-/// What a caller does between two reads or writes.
+/// The pause of a caller between two reads or writes.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// A server that sends `head`, and then `piece` again and again, as fast as it is read.
@@ -48,7 +48,7 @@ async fn ends_in_time(what: &str, mut step: impl AsyncFnMut() -> io::Result<()>)
     };
     let took = start.elapsed();
     assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{what}: {error:?}");
-    // What is read through a buffer may come from there for a few steps.
+    // Bytes that are read through a buffer may come from there for a few steps.
     assert!((TOTAL..TOTAL + 10 * PAUSE).contains(&took), "{what}: {took:?}");
 }
 
@@ -85,7 +85,7 @@ async fn the_total_time_ends_a_read_although_there_is_always_data() {
     ends_in_time("until close", async || Ok(streamed.chunk().await.map(drop)?)).await;
 }
 
-/// What is taken from a buffer is a read, too.
+/// To take bytes from a buffer is a read, too.
 #[tokio::test(start_paused = true)]
 async fn the_total_time_ends_a_reader_of_events() {
     let events = flood("HTTP/1.1 200 OK\r\n\r\n", b"data: x\n\n".repeat(100));
@@ -325,7 +325,7 @@ async fn a_rate_counts_all_bytes_and_rejects_none_that_complete_an_answer() {
     check("silence", &[(0, sized)], [false; 2]).await;
 }
 
-/// What comes while the request is still being sent counts, too.
+/// Bytes that arrive while the request is still being sent count, too.
 #[tokio::test(start_paused = true)]
 async fn a_rate_counts_what_was_received_ahead() {
     let early = Stage::new(|mut peer, _| async move {

@@ -350,8 +350,8 @@ async fn a_connection_whose_request_was_never_ended_is_not_used_again() {
     assert_eq!((client.idle(), client.busy()), (0, 0));
 }
 
-/// What was read through [`AsyncRead`](tokio::io::AsyncRead) once had no trailers at its end, what was read to its end
-/// twice lost them, and a read without any room lost what had come.
+/// A body that is read through [`AsyncRead`](tokio::io::AsyncRead) has its trailers at the end, also if the end is read
+/// twice; a read without any room loses nothing.
 #[tokio::test(start_paused = true)]
 async fn a_body_and_its_trailers_are_the_same_however_they_are_read() {
     let stage = Stage::always(
@@ -478,7 +478,7 @@ async fn the_time_of_an_answer_is_over_once_its_head_has_come() {
     assert_eq!(reader.chunk().await.unwrap(), Some(&b"ok"[..]));
 }
 
-/// What is written in small pieces is gathered, and what is gathered cannot leave.
+/// Small pieces are gathered, and gathered pieces cannot leave.
 #[tokio::test(start_paused = true)]
 async fn an_answer_is_read_though_the_server_has_stopped_reading() {
     for piece in [1000, 32 << 10] {
@@ -768,7 +768,7 @@ async fn a_server_that_closes_without_an_answer_fails_both_halves() {
     reader.head(&mut Response::new()).await.unwrap_err();
 }
 
-/// What is heard of a server that says `hello` with this framing while the request is sent, and then is gone.
+/// The outcome with a server that answers `hello` with this framing while the request is sent, and then is gone.
 async fn hello_before_the_end(
     framing: &'static str,
     is_reset: bool,

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{OK, Scripted, Stage, settle};
 
-/// What ends the body.
+/// The event that ends the body.
 #[derive(Clone, Copy, Debug)]
 enum End {
     Finish,
@@ -279,7 +279,7 @@ async fn a_body_may_end_wherever_a_write_was_given_up() {
     }
 }
 
-/// Whoever overlooked the error once ended the body as if nothing were missing.
+/// A caller that overlooks the error cannot end the body as if nothing were missing.
 #[tokio::test(start_paused = true)]
 async fn a_body_is_never_whole_once_a_write_has_failed() {
     let minute = Duration::from_secs(60);

@@ -37,7 +37,7 @@ struct Step {
     reply: Reply,
 }
 
-/// What the caller does.
+/// The action of the caller.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Manner {
     /// It waits for all of the answer.
@@ -309,7 +309,7 @@ impl End {
             (_, Body::Chunked(_), _) if reply.version == "1.0" && step.has_body() => {
                 return End::Fails(Wait, Why::Invalid);
             }
-            // Nobody can tell.
+            // A body that ends with its connection cannot be told from a cut one.
             (Fault::Cut(_), Body::UntilClose(_), _) => content.truncate(said - head_end),
             (.., Some(why)) => return End::Fails(Receive, why),
             (_, Body::Chunked(chunks), None) if step.has_body() && chunks.is_spoiled(true) => {

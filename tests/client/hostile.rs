@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use crate::support::{Stage, ask, get, paused};
 
-/// What becomes of an answer.
+/// The fate of an answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fate {
     /// It is the answer, with this body, and a gateway forwards it with this status.
@@ -78,7 +78,7 @@ fn check(answer: impl AsRef<[u8]>, closes: bool, fate: Fate) {
                 assert!(taken.as_ref().is_err_and(|error| error.is_sent()), "{taken:?} of {shown}")
             }
         }
-        // Whoever reads piece by piece never comes to an end that looks good.
+        // A caller that reads piece by piece never comes to an end that looks good.
         let mut response = Response::new();
         if let (Refused | Cut, Ok(mut pieces)) =
             (fate, stage.client().open_response(&get(), &mut response).await)
@@ -302,7 +302,7 @@ fn answers_without_a_body_rfc9112_6_3() {
     }
 }
 
-/// What a server behind speaks, and what it takes: trailers only if the peer takes them, and chunks only in 1.1.
+/// The framing that reaches each side: trailers only if the peer takes them, and chunks only in 1.1.
 #[test]
 fn a_gateway_asks_as_its_peer_and_its_server_can_rfc9110_10_1_4() {
     let onward = |lines: &str| {

@@ -19,7 +19,7 @@ async fn taken(reader: &mut CallReader) -> Result<String, ClientError> {
     Ok(all)
 }
 
-/// What is taken before the final answer, and the status and body of that one.
+/// The interim answers that are taken, and the status and body of the final one.
 async fn heard(call: Call) -> Result<(String, u16, String), ClientError> {
     let (mut writer, mut reader) = call.split();
     writer.finish().await?;
@@ -357,7 +357,7 @@ async fn a_request_that_is_sent_again_has_interim_answers_too() {
     assert_eq!(stage.dialed().len(), 2);
 }
 
-/// What has begun to answer is not asked again (RFC 9110 §9.2.2), and what is stale still is.
+/// A server that has begun to answer is not asked again (RFC 9110 §9.2.2); one whose connection is stale still is.
 #[tokio::test(start_paused = true)]
 async fn a_stale_connection_is_noticed_before_interim_answers_are_taken() {
     let stage = Stage::new(|mut peer, number| async move {

@@ -26,7 +26,7 @@ async fn says(answer: &[u8], end: End) -> Scripted {
         async move {
             peer.head().await?;
             peer.say(answer).await?;
-            // What was said arrives before the end.
+            // The answer arrives before the end.
             sleep(Duration::from_millis(20)).await;
             match end {
                 End::Closed => {}

@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 
 use crate::support::{Heard, OK, Peer, Rigged, Scripted, paused, settle};
 
-/// What the server does with one connection, step by step, before it closes. Without steps it cannot be written to.
+/// The steps of the server on one connection, before it closes. Without steps it cannot be written to.
 type Script = &'static [Step];
 
 #[derive(Clone, Copy)]
@@ -35,7 +35,7 @@ use Step::{Hang, Hear, Say, Wait};
 struct Server {
     scripts: &'static [Script],
     heard: Arc<Mutex<Vec<String>>>,
-    /// What is said is cut here.
+    /// The length at which the answer is cut.
     cut: usize,
     /// So many bytes may be on their way.
     room: usize,
@@ -130,7 +130,7 @@ fn request(line: &str) -> Request {
     request
 }
 
-/// What callers that come at the same moment are told, in their order.
+/// The answers to callers that come at the same moment, in their order.
 async fn ask(pipeline: &Pipeline, lines: &[&str]) -> Vec<String> {
     ask_but_one_goes(pipeline, lines, None).await
 }
@@ -506,7 +506,7 @@ impl Dialer for LateDialer {
     }
 }
 
-/// Those of an answer that came behind another are of its own request.
+/// The timings of an answer that came behind another are of its own request.
 #[test]
 fn timings_tell_how_long_each_request_took() {
     const BEGINNING: Step = Say("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nx");
@@ -962,7 +962,7 @@ fn a_request_that_was_put_back_waits_in_the_queue() {
     }
 }
 
-/// What is known of one request is not said of the next.
+/// The facts of one request are not reported of the next.
 #[test]
 fn a_request_is_not_sent_because_the_one_before_it_was() {
     paused(async {
@@ -1097,7 +1097,7 @@ fn a_pipeline_outlives_its_runtime() {
     assert_eq!(pipeline.in_flight(), 0);
 }
 
-/// Nobody would send it any more, and its caller would wait for ever.
+/// No task would send it any more, and its caller would wait for ever.
 #[test]
 fn a_request_that_waits_fails_when_the_runtime_of_its_pipe_ends() {
     let server = Server::new(&[&[Hear(1), Hang]]);

@@ -527,7 +527,7 @@ impl AsyncWrite for Narrowed {
     }
 }
 
-/// Nobody can have acted on a request that was never written, whatever its method. But a body that is a stream is gone.
+/// A server cannot have acted on a request that was never written, whatever its method. But a streamed body is gone.
 #[tokio::test(start_paused = true)]
 async fn row_79_an_unwritten_request_is_sent_again_whatever_its_method_rfc9110_9_2_2() {
     const FIRST: usize = "GET / HTTP/1.1\r\nhost: a\r\n\r\n".len();
@@ -578,7 +578,7 @@ async fn a_connection_closed_while_it_rested_is_not_used() {
                 }
                 peer.request().await?;
                 peer.say(OK).await?;
-                // What has not left would be lost with a reset.
+                // Octets that have not left would be lost with a reset.
                 sleep(Duration::from_millis(10)).await;
                 if is_reset {
                     peer.reset();
@@ -666,7 +666,7 @@ impl Dialer for Eager {
     }
 }
 
-/// A server that turns a connection away says so at once. What it says to the request after all goes to no other one.
+/// A server that turns a connection away says so at once. Its answer to the request goes to no other one.
 #[tokio::test(start_paused = true)]
 async fn what_a_new_connection_brings_first_is_its_first_answer_rfc9110_15_5_9() {
     for (first, expected) in [
@@ -869,9 +869,8 @@ impl Dialer for Interrupting {
     }
 }
 
-/// Once a second a client looks whether its idle connections are still good. What happens meanwhile on another thread,
-/// the connection itself does here: it was once put back although all had been closed, or another had been opened in
-/// its place.
+/// Once a second a client looks whether its idle connections are still good. Another thread may close all of them
+/// meanwhile, or open another one: here the connection itself does. It is not put back then.
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_is_looked_at_is_still_closed_and_counted() {
     for is_closed in [true, false] {

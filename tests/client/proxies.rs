@@ -1,4 +1,4 @@
-//! What is sent to proxies, and which of their answers are accepted (RFC 9110 §3.7, RFC 9112 §3.2.2).
+//! Requests that are sent to proxies, and the answers of theirs that are accepted (RFC 9110 §3.7, RFC 9112 §3.2.2).
 
 #[cfg(feature = "tls")]
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What a request looks like on the wire (RFC 9112 §3, §6; RFC 9110 §10.1.1), and what never gets there.
+//! Requests as they are sent (RFC 9112 §3, §6; RFC 9110 §10.1.1), and those that never are.
 
 use std::future::pending;
 use std::io;
@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::support::{OK, Stage, ask, get, post, settle};
 
-/// What a server hears of `request`.
+/// The octets of `request` that a server receives.
 async fn heard(request: &Request) -> String {
     let stage = Stage::always(OK);
     assert_eq!(ask(&stage.client(), request).await.unwrap().0, 200);
@@ -219,7 +219,7 @@ async fn a_trace_has_no_content_and_tells_no_secrets_rfc9110_9_3_8() {
     pipeline.send(&request, &mut response).await.unwrap();
     drop(client.open(&request).await.unwrap());
     assert_eq!(stage.heard(), [asked; 3]);
-    // What it says itself is its own affair, and so is content of no length.
+    // The fields of the request stay, and so does content of no length.
     request.headers.set("authorization", "its own").unwrap();
     request.body.set_bytes("");
     client.send(&request, &mut response).await.unwrap();
@@ -314,7 +314,7 @@ async fn a_user_and_a_password_in_a_url_are_sent_as_basic_7617() {
     );
 }
 
-/// Whoever overlooks the error finds no answer to an earlier request.
+/// A caller that overlooks the error finds no answer to an earlier request.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_is_refused_leaves_no_answer_behind() {
     let client = Stage::always(OK).client();

@@ -101,7 +101,7 @@ async fn the_client_talks_to_this_crates_server_over_tcp() {
     check(&Client::new(), &format!("http://{}", server.0.local_addr())).await;
 }
 
-/// What the system waits for at the server's end of the connections to `port`, and at the client's, as it writes them:
+/// The timers of the system at the server's end of the connections to `port`, and at the client's, as it writes them:
 /// `02` is for a silent peer to be asked, and `00` for nothing.
 #[cfg(target_os = "linux")]
 fn timers(port: u16) -> [String; 2] {
@@ -237,7 +237,7 @@ async fn a_proxy_written_by_hand_streams_both_ways() {
     check(&Client::new(), &format!("http://{}", server.0.local_addr())).await;
 }
 
-/// What the origin says of its own connection is not said of the one to the peer (RFC 9110 §7.6.1).
+/// The fields of the origin's own connection are not those of the one to the peer (RFC 9110 §7.6.1).
 #[tokio::test]
 async fn an_origin_that_closes_does_not_close_the_connection_in_front() {
     let closes = |ctx: &mut Context| -> corehttp::Result {
@@ -284,7 +284,7 @@ async fn options_of_a_whole_server_is_asked_of_the_server_behind_it() {
     }
 }
 
-/// What a peer hears that asks a server in front of `base`, until the connection closes.
+/// The answer to a peer that asks a server in front of `base`, until the connection closes.
 async fn ask_in_front_of(base: String, asked: &[u8]) -> String {
     let client = Client::new();
     let proxy = async move |ctx: &mut Context| -> corehttp::Result {

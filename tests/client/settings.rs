@@ -57,7 +57,7 @@ fn a_client_takes_times_of_any_value() {
                 it.timeouts(timeouts)
             }
         };
-        // What is there is never waited for.
+        // A connection that is there is never waited for.
         check("queue", timeouts(|it, time| it.queue = time), Ok(()));
         check("resolve", timeouts(|it, time| it.resolve = time), Ok(()));
         check("connect", timeouts(|it, time| it.connect = time), Ok(()));

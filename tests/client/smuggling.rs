@@ -1,12 +1,12 @@
-//! What tools that look for request smuggling try, against a server and through a gateway: what two readers could take for
-//! different requests is refused, and what goes on is framed in one way (RFC 9112 §6.3, §11.2).
+//! The attempts of tools that look for request smuggling, against a server and through a gateway: octets that two readers
+//! could take for different requests are refused, and requests that go on are framed in one way (RFC 9112 §6.3, §11.2).
 
 use corehttp::{BodyPlan, Client, Context, Handler, Server, Service, with_plan};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
 use crate::support::{OK, Stage, paused, settle};
 
-/// What becomes of a request.
+/// The fate of a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fate {
     /// It is served, and so is the one behind it.

@@ -137,7 +137,7 @@ async fn a_streamed_body_that_broke_stays_an_error() {
             assert!(answer.chunk().await.is_err(), "{wire:?}: once broken, always broken");
             assert!(answer.read(&mut [0; 9]).await.is_err());
         }
-        // Whoever asks again at once need not drop it first.
+        // A caller that sends again at once need not drop it first.
         assert_eq!((client.idle(), client.busy()), (0, 0));
     }
 }
@@ -368,7 +368,7 @@ async fn a_refused_upgrade_says_why() {
         ("HTTP/1.1 503 x\r\n\r\nwhy", (503, "why", None), 0),
         ("HTTP/1.1 204 x\r\n\r\n", (204, "", None), 1),
         ("HTTP/1.1 304 x\r\ncontent-length: 3\r\n\r\n", (304, "", None), 1),
-        // What is not here as a whole is not shown in part.
+        // Content that is not here as a whole is not shown in part.
         ("HTTP/1.1 401 x\r\ncontent-length: 4\r\n\r\nwhy", (401, "", None), 0),
         ("HTTP/1.1 401 x\r\ntransfer-encoding: chunked\r\n\r\n3\r\nwhy\r\n", (401, "", None), 0),
         ("HTTP/1.1 401 x\r\ntransfer-encoding: chunked\r\n\r\n3\r\nwhy\r\nx", (401, "", None), 0),

@@ -119,7 +119,7 @@ impl Stage {
         self.dialed.lock().unwrap().clone()
     }
 
-    /// What was asked since the last call.
+    /// The requests since the last call.
     pub fn heard(&self) -> Vec<String> {
         std::mem::take(&mut *self.heard.lock().unwrap())
     }
@@ -265,7 +265,7 @@ pub struct Rigged {
     on_drop: Option<Box<dyn FnOnce() + Send>>,
 }
 
-/// What is to be done when a stream is read the next time.
+/// The action at the next read of a stream.
 pub type OnRead = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
 
 impl Rigged {

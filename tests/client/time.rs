@@ -331,7 +331,7 @@ async fn the_time_of_an_exchange_that_is_over_ends_no_other() {
     assert_eq!(slow.dialed().len(), 1);
 }
 
-/// What the look-up has left of the deadline is all that connecting has.
+/// Connecting has the part of the deadline that the look-up has left.
 #[tokio::test(start_paused = true)]
 async fn row_85_one_deadline_is_over_all_phases() {
     let (_sockets, port) = full();

@@ -4,7 +4,7 @@ use super::message::{Field, Response};
 use super::reader::{Choice, Next, Reader};
 use super::server::{has_empty_coding, is_long};
 
-/// What the client accepts beyond the strict reading.
+/// Deviations from the strict reading that the client accepts.
 pub const CHOICES: &[Choice] = &[Choice::StatusWithoutSpace];
 
 /// How many interim responses the client reads before a final one.
@@ -16,7 +16,7 @@ pub struct Answer<'a> {
     pub interim: Vec<Response>,
     /// The final response, or 101.
     pub next: Next<Response>,
-    /// What was not read behind it.
+    /// The octets behind it.
     pub rest: &'a [u8],
 }
 
@@ -41,7 +41,7 @@ pub struct Call<'a> {
     pub limits: Limits,
 }
 
-/// What the client takes of an answer.
+/// The limits of the client.
 #[derive(Clone, Copy)]
 pub struct Limits {
     pub head_max: usize,

@@ -8,7 +8,7 @@ use super::server::CHOICES;
 
 /// All that was said on both sides of a gateway.
 pub struct Passage<'a> {
-    /// What its peer said, and heard.
+    /// The octets from its peer, and those to it.
     pub asked: &'a [u8],
     pub heard: &'a [u8],
     /// Whether the gateway has ended its side behind that, and has not cut the connection.
@@ -17,7 +17,7 @@ pub struct Passage<'a> {
     pub behind: &'a [Behind],
 }
 
-/// What a server behind a gateway heard and said on one connection.
+/// The octets to a server behind a gateway and from it, on one connection.
 #[derive(Clone, Debug, Default)]
 pub struct Behind {
     pub heard: Vec<u8>,
@@ -26,7 +26,7 @@ pub struct Behind {
     pub is_closed: bool,
 }
 
-/// What passed a gateway.
+/// The messages that passed a gateway.
 #[derive(Debug, Default, PartialEq)]
 pub struct Passed {
     /// How many requests went on whole, and how many final responses came back whole.

@@ -69,13 +69,13 @@ pub fn is_chunk_extension(mut rest: &[u8]) -> bool {
     true
 }
 
-/// What follows the token that `text` begins with.
+/// The text behind the token that `text` begins with.
 fn behind_token(text: &[u8]) -> Option<&[u8]> {
     let len = text.iter().take_while(|octet| is_tchar(**octet)).count();
     (len > 0).then(|| &text[len..])
 }
 
-/// What follows the `quoted-string` that `text` begins with (RFC 9110 §5.6.4).
+/// The text behind the `quoted-string` that `text` begins with (RFC 9110 §5.6.4).
 fn behind_string(text: &[u8]) -> Option<&[u8]> {
     let mut rest = text.strip_prefix(b"\"")?;
     loop {

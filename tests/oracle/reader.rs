@@ -12,7 +12,7 @@ pub struct Reader<'a> {
     choices: &'a [Choice],
 }
 
-/// What stands next.
+/// The next message, or the reason why there is none.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Next<M> {
     /// No message has begun.
@@ -25,7 +25,7 @@ pub enum Next<M> {
     Refused(Option<M>, &'static str),
 }
 
-/// What a recipient may accept, and the strict reader does not.
+/// A deviation that a recipient may accept, and the strict reader does not.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Choice {
     /// Octets in a path or a query that RFC 3986 wants escaped, and that user agents send as they are. A SHOULD of RFC
@@ -50,7 +50,7 @@ enum Length {
     UntilClose,
 }
 
-/// What follows a head.
+/// The parts of a message behind its head.
 #[derive(Default)]
 struct Body {
     content: Vec<u8>,
@@ -76,7 +76,7 @@ impl<'a> Reader<'a> {
         Reader { rest: wire, choices }
     }
 
-    /// What has not been read.
+    /// The octets that have not been read.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }

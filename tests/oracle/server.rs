@@ -4,13 +4,13 @@ use super::grammar::{elements, split_port};
 use super::message::{Chunking, Field, Request, sole, values};
 use super::reader::{Choice, Next, Reader};
 
-/// What the server accepts beyond the strict reading.
+/// Deviations from the strict reading that the server accepts.
 pub const CHOICES: &[Choice] = &[Choice::RawTarget];
 
-/// What the handlers of a server do with requests.
+/// The treatment of requests by the handlers of a server.
 #[derive(Clone, Copy)]
 pub struct Handlers<'a> {
-    /// What a handler notes of the request that it sees.
+    /// The note that a handler takes of its request.
     pub note: &'a dyn Fn(&Request) -> String,
     /// Whether it answers without having read the content.
     pub is_early: &'a dyn Fn(&Request) -> bool,
@@ -54,7 +54,7 @@ pub fn check(wire: &[u8], handlers: Handlers, seen: &[String], refused: Option<u
         assert_eq!(*note, (handlers.note)(request), "seen, and read: {shown}");
         assert!(is_whole || is_early, "{note:?} was seen whole, but read {next:?}: {shown}");
         goes_on = is_whole && handlers.go_on(request);
-        // What was not read of the content may be too much to be read now.
+        // The unread content may be too much to be read now.
         if is_early && refused.is_none() && seen.last() == Some(note) {
             return;
         }

@@ -19,7 +19,7 @@ use proxies::{haproxy, nginx};
 /// Larger than what the buffers of two sockets hold, so that a client is still sending when the answer comes.
 const LARGE: usize = 8 << 20;
 
-/// What nginx forwards by default is at most 1 MiB.
+/// By default nginx forwards at most 1 MiB.
 const WITHIN_NGINX: usize = 900_000;
 
 #[test]

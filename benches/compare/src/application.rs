@@ -11,7 +11,7 @@
 use serde::Serialize;
 
 pub(crate) const HELLO: &str = "Hello, world!";
-/// What servers call themselves, where they can be told: a name of one length.
+/// The value of `server`, where it can be set: a name of one length.
 pub(crate) const SERVER_NAME: &str = "compare";
 
 /// One request and its answer.
@@ -60,7 +60,7 @@ impl Exchange {
     }
 }
 
-/// What goes up or down chunked: so many bytes at once, so many times.
+/// Content that goes up or down chunked: so many bytes at once, so many times.
 pub(crate) const PIECE: usize = 4 << 10;
 pub(crate) const PIECES: usize = 16;
 /// One piece.

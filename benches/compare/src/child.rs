@@ -25,7 +25,7 @@ pub(crate) struct Child {
     questions: ChildStdin,
     answers: BufReader<ChildStdout>,
     clock: ClockId,
-    /// What it reads, which goes when it goes.
+    /// The files that the process reads, which are removed with it.
     folder: Option<TempDir>,
 }
 
@@ -113,7 +113,7 @@ impl Watch {
         Watch { time, end, thread }
     }
 
-    /// What came of it in time; what went wrong because the process was killed has no other cause.
+    /// The outcome in time. An error after the process was killed has no other cause.
     pub(crate) fn judge<T>(self, outcome: io::Result<T>) -> io::Result<T> {
         drop(self.end);
         match self.thread.join() {

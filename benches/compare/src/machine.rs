@@ -56,7 +56,7 @@ fn said(program: &str, args: &[&str]) -> String {
     output.map_or_else(|_| known(""), |output| known(&String::from_utf8_lossy(&output.stdout)))
 }
 
-/// What was found, or that nothing was.
+/// The text that was found, or a remark that none was.
 fn known(found: &str) -> String {
     match found.trim() {
         "" => "unknown".to_owned(),

@@ -10,7 +10,7 @@ use crate::asker::{Asker, Job, Task};
 use crate::peer::Peer;
 use crate::workload::{CLIENT, ClientWorkload, SERVER, ServerWorkload};
 
-/// What this process is: the command itself, or one of its children.
+/// The role of this process: the command itself, or one of its children.
 pub(crate) enum Role {
     Measure(Options),
     Serve(Peer),
@@ -19,11 +19,11 @@ pub(crate) enum Role {
     Help,
 }
 
-/// What is measured, and how long.
+/// The peers and workloads that are measured, and how long.
 #[derive(Default)]
 pub(crate) struct Options {
     pub(crate) is_quick: bool,
-    /// Those asked for; all, if there are none. The limit is always there.
+    /// The peers that were named; all, if there are none. The limit is always there.
     names: Vec<String>,
     /// Parts of the names of workloads; all, if there are none.
     parts: Vec<String>,
@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(measured(&["reqwest"]).as_deref(), Some("limit"), "clients only: no server has work");
     }
 
-    /// What the documentation promises of the time it takes, with all peers there.
+    /// The time that the documentation promises, with all peers there.
     #[test]
     fn a_run_takes_twenty_five_minutes_and_a_quick_one_three() {
         for (args, minutes) in [(&[][..], 25), (&["--quick"][..], 3)] {

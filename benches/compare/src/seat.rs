@@ -10,7 +10,7 @@ pub(crate) enum Seat {
     Other,
 }
 
-/// What is to be said where nobody can take a seat.
+/// The remark where no process can be pinned to a core.
 pub(crate) const UNPINNED: &str =
     "one core only, or no right to choose one: the load disturbs whom it measures";
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What several rounds of the same came to: the median and the quartiles.
+/// The figures of several rounds: the median and the quartiles.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spread {
     pub(crate) low: f64,

@@ -31,7 +31,7 @@ fn now() -> Option<Ticks> {
     ticks(&fs::read_to_string("/proc/stat").ok()?)
 }
 
-/// Of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq and steal. What comes after them is within `user`.
+/// Of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq and steal. The columns after them are within `user`.
 fn ticks(stat: &str) -> Option<Ticks> {
     let columns = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace().take(COLUMNS);
     let columns: Vec<u64> = columns.map(str::parse).collect::<Result<_, _>>().ok()?;

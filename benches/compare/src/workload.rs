@@ -5,7 +5,7 @@ use crate::asker::{Job, Task};
 use crate::load::Work;
 use crate::peer::Peer;
 
-/// What a server is made to do.
+/// The work that a server is given.
 pub(crate) struct ServerWorkload {
     /// How the command line and the files call it.
     pub(crate) name: &'static str,
@@ -80,7 +80,7 @@ pub(crate) const SERVER: [ServerWorkload; 14] = [
     S::new("idle", "64 busy connections beside 10,000 idle ones", Plain, 30_000).crowd(10_000),
 ];
 
-/// What a client is made to do. At the other end is the limit.
+/// The work that a client is given. At the other end is the limit.
 pub(crate) struct ClientWorkload {
     pub(crate) name: &'static str,
     pub(crate) title: &'static str,

@@ -32,12 +32,12 @@ struct Step {
     /// How much content it has.
     len: usize,
     manner: Manner,
-    /// What is answered when it is asked the first time, and the second. Later answers are good.
+    /// The answers to the first and the second attempt. Later answers are good.
     turns: [Turn; 2],
     settings: Settings,
 }
 
-/// What the caller does.
+/// The action of the caller.
 #[derive(Clone, Copy, Debug)]
 enum Manner {
     Waits,
@@ -163,7 +163,7 @@ impl Turn {
             (reply.fault, reply.then, reply.version) = (Fault::None, Then::Keeps, "1.1");
         }
         if reply.then == Then::Babbles {
-            // Nobody can tell that from the answer to the request behind.
+            // The octets cannot be told from the answer to the request behind.
             reply.then = Then::Keeps;
         }
         let ms = |chance: &mut Chance| Duration::from_millis(chance.one_of(&[0, 0, 0, 2, 2, 900]));
@@ -190,7 +190,7 @@ async fn play(steps: &[Step]) {
         callers.spawn(async move { (at, call(&client, &pipeline, &step).await) });
     }
     let ends = timeout(LONG / 2, callers.join_all()).await.expect("a caller waits for ever");
-    // What callers who went away have asked is still answered.
+    // Requests of callers that went away are still answered.
     sleep(Duration::from_secs(1000)).await;
     assert_eq!((pipeline.in_flight(), client.busy()), (0, 0), "something is left");
     let mut response = Response::new();
@@ -230,7 +230,7 @@ fn check_answer(step: &Step, seen: Seen, answer: &Response) {
     let Some(Turn { reply, .. }) = step.turns.get(turn) else { return assert_eq!(body, step.good()) };
     let (mut content, trailer) = if step.has_body(turn) { reply.content() } else { Default::default() };
     match (reply.fault, &reply.body) {
-        // Nobody can tell.
+        // A body that ends with its connection cannot be told from a cut one.
         (Fault::Cut(_), Body::UntilClose(_)) => content.truncate(body.len()),
         // It was there before the server fell silent.
         (Fault::Cut(_) | Fault::Stalls(_), _) if content.is_empty() => {}
@@ -245,7 +245,7 @@ fn check_error(step: &Step, seen: Seen, error: &ClientError, steps: &[Step]) {
     assert!(error.is_sent() || seen.begun == 0, "call {} was heard: {error:?}", step.tag);
     let others = || steps.iter().filter(|other| other.tag != step.tag);
     let strikes: usize = others().map(|it| (0..2).filter(|turn| it.strikes(*turn)).count()).sum();
-    // What may be repeated is, even if it was the first in line.
+    // A request that may be repeated is, even if it was the first in line.
     let spared = if step.method == "POST" { 0 } else { 1 };
     let is_own = step.is_broken(0) || step.is_broken(1);
     let is_others = strikes > spared || others().any(Step::stalls);

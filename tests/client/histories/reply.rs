@@ -38,13 +38,13 @@ pub enum Fault {
     /// Something else stands for a part of the head; or for one that only matters if there is content.
     Head(&'static str, &'static str),
     Framing(&'static str),
-    /// Nobody has asked for another protocol.
+    /// The request has asked for no other protocol.
     Switches,
     /// Interim answers that do not end.
     Endless,
 }
 
-/// What the server does with the connection behind its answer, without having said so.
+/// The treatment of the connection behind the answer, which no field has announced.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Then {
     Keeps,
@@ -142,7 +142,7 @@ impl Reply {
         may_follow && !(matches!(self.body, Body::UntilClose(_)) && self.has_body(method))
     }
 
-    /// What follows the head, unless there is no content because of the request or the status.
+    /// The octets behind the head, unless there is no content because of the request or the status.
     pub fn body(&self) -> String {
         match &self.body {
             Body::Length(length) | Body::UntilClose(length) => content(*length),

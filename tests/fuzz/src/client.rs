@@ -57,7 +57,7 @@ pub(crate) fn has_odd_cookie(wire: &[u8]) -> bool {
     wire.to_ascii_lowercase().windows(10).any(|name| name == b"set-cookie") && wire.iter().any(is_control)
 }
 
-/// What a call may take that is not answered, and the servers in memory.
+/// The memory of a call without an answer, and of the servers in memory.
 const MEMORY_MAX: usize = 512 << 10;
 
 thread_local! {
@@ -112,7 +112,7 @@ impl Caller {
             // Which line an error quotes depends on how much of it has arrived.
             let unquoted = |text: String| text.split(": `").next().map(str::to_owned).unwrap_or_default();
             let answer = sent.map(|()| Answer::of(&response)).map_err(|error| unquoted(format!("{error:#}")));
-            // What is still to come arrives on an idle connection.
+            // The rest of the octets arrives on an idle connection.
             sleep(Duration::from_secs(1)).await;
             let probe = Request::get("http://a/probe").unwrap();
             self.client.send(&probe, &mut response).await.expect("a probe is answered");

@@ -1,4 +1,4 @@
-//! What messages carry: forms in parts, events, queries, cookies, targets and credentials. Each is read alike however it
+//! The content of messages: forms in parts, events, queries, cookies, targets and credentials. Each is read alike however it
 //! is cut, and what was read can be written and read again.
 
 use std::io;
@@ -115,7 +115,7 @@ fn check_set_cookie(content: &[u8]) {
     if headers.set("set-cookie", content).is_ok() {
         jar.store(&target, &headers);
         assert!(jar.len() <= 1);
-        // What it sends is a field.
+        // The value that is sent is one of a field.
         let field = jar.cookie_field(&target);
         field.iter().for_each(|field| headers.set("cookie", field).unwrap());
     }
@@ -145,7 +145,7 @@ fn check_join(content: &[u8]) {
     }
 }
 
-/// What is sent is RFC 3986's, and its parts are those of the whole.
+/// The target that is sent is RFC 3986's, and its components are those of the whole.
 fn check_sent(target: &Target, from: &str) {
     let text = target.as_str();
     assert!(form(b"GET", text.as_bytes(), false).is_some() || is_generous(text), "{text:?} of {from:?}");

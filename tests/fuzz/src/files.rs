@@ -75,7 +75,7 @@ fn servers() -> ([Wired<Files>; 2], TempDir) {
     (served, outer)
 }
 
-/// What is sent of a file is as much of it as was asked for.
+/// The part of a file that is sent is the one that was asked for.
 fn check(request: &Request, response: &Response) {
     let told = || format!("{request:?}: {response:?}");
     let value = |name: &str| {

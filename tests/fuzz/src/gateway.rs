@@ -33,7 +33,7 @@ pub fn run(data: &[u8]) {
     });
 }
 
-/// What both connections may take that have not received anything, and the servers in memory.
+/// The memory of both connections before they receive anything, and of the servers in memory.
 const MEMORY_MAX: usize = 1 << 20;
 
 const PROBE: &[u8] = b"GET /probe HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";

@@ -17,7 +17,7 @@ mod wired;
 
 pub use settings::draw;
 
-/// What takes any octets.
+/// A function that takes any octets.
 pub type Target = fn(&[u8]);
 
 /// All targets, by name.

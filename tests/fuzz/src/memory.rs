@@ -19,7 +19,7 @@ pub fn bounded<T>(most: usize, body: impl FnOnce() -> T) -> T {
 }
 
 thread_local! {
-    // What another thread has allocated may be freed here, so this may be negative.
+    // Memory that another thread has allocated may be freed here, so the count may be negative.
     static NOW: Cell<isize> = const { Cell::new(0) };
     static PEAK: Cell<isize> = const { Cell::new(0) };
 }

@@ -11,7 +11,7 @@ use crate::oracle::gateway::Behind;
 use crate::oracle::server::CHOICES;
 use crate::oracle::{Next, Reader};
 
-/// What servers say to those who dial them.
+/// Servers for those who dial them.
 #[derive(Clone, Default)]
 pub struct Script(Arc<Mutex<State>>);
 
@@ -23,11 +23,11 @@ struct State {
     connections: Vec<Behind>,
 }
 
-/// What is said to each request.
+/// The answer to each request.
 #[derive(Clone, Default)]
 pub struct Said {
     pub packets: Vec<Vec<u8>>,
-    /// What requests behind the first one are told; the same if there is nothing else.
+    /// The answer to requests behind the first one; the same if there is no other.
     pub later: Option<&'static [u8]>,
     /// Whether the connection is closed behind the packets.
     pub closes: bool,
@@ -42,7 +42,7 @@ impl Script {
         *state = State { turn: state.turn + 1, said, connections: Vec::new() };
     }
 
-    /// What was said on each connection since then.
+    /// The octets of each connection since then.
     pub fn connections(&self) -> Vec<Behind> {
         self.0.lock().unwrap().connections.clone()
     }

@@ -1,5 +1,5 @@
-//! A server that hears arbitrary octets. What its handlers see is what the oracle reads, however the octets are cut;
-//! what it answers a strict reader reads; memory is bounded; and nothing of it shows in the next exchange.
+//! A server that hears arbitrary octets. Its handlers see the requests that the oracle reads, however the octets are cut;
+//! a strict reader reads its answers; memory is bounded; and nothing of it shows in the next exchange.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub fn run(data: &[u8]) {
     });
 }
 
-/// What a connection may take that has not received anything.
+/// The memory of a connection before it receives anything.
 const MEMORY_MAX: usize = 256 << 10;
 
 /// No connection of this kind waits for more than one body and one more request.
@@ -42,7 +42,7 @@ thread_local! {
         Wired::new(Server::new().limits(limits), Application)
     });
 
-    /// What handlers saw.
+    /// The requests that handlers saw.
     static SEEN: RefCell<Vec<String>> = RefCell::default();
 }
 
@@ -61,7 +61,7 @@ fn small() -> Limits {
     }
 }
 
-/// What became of a connection.
+/// The outcome of a connection.
 #[derive(Debug, PartialEq)]
 struct Outcome {
     seen: Vec<String>,
@@ -114,7 +114,7 @@ fn check_answers(finals: &[Response], seen: &[String]) {
 /// Does what the second letter of the path says, and sends back what it has read.
 struct Application;
 
-/// What an exchange leaves in its context, where the next must not find it.
+/// The traces that an exchange leaves in its context, where the next must not find them.
 struct Soil;
 
 impl Handler for Application {
@@ -178,7 +178,7 @@ fn shown(octets: &[u8]) -> String {
     octets.escape_ascii().to_string()
 }
 
-/// What [`Application`] sees of a request that the oracle has read.
+/// The view of [`Application`] of a request that the oracle has read.
 const READ: Handlers = Handlers {
     note: &|request| {
         let fields = |fields: &[oracle::Field]| -> Vec<String> {

@@ -41,7 +41,7 @@ impl<H: Handler> Wired<H> {
     pub fn ask(&self, packets: Vec<Vec<u8>>, ends: bool) -> Heard {
         let heard = Rc::default();
         let peer = Peer { packets: packets.into(), awaited: false, ends, heard: Rc::clone(&heard) };
-        // What ended the connection early shows in what was heard.
+        // An early end of the connection shows in the octets that were heard.
         let took = self.runtime.block_on(async {
             let start = Instant::now();
             let _ = self.service.serve_connection(peer).await;
@@ -56,7 +56,7 @@ impl<H: Handler> Wired<H> {
     }
 }
 
-/// What a peer has heard.
+/// The octets that a peer has heard.
 #[derive(Default)]
 pub struct Heard {
     pub octets: Vec<u8>,

@@ -96,7 +96,7 @@ fn mutate(input: &mut Vec<u8>, corpus: &[Vec<u8>], state: &mut u64) {
     }
 }
 
-/// What readers often understand in different ways.
+/// Words that readers often understand in different ways.
 const WORDS: &[&str] = &[
     "\r\n",
     "\n",

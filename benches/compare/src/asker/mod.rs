@@ -28,7 +28,7 @@ use crate::allocations::allocations;
 use crate::load::{Latency, Recorder};
 use turns::{TICK_LEN, Turns};
 
-/// Whoever is measured as a client.
+/// A program that is measured as a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asker {
     Raw,
@@ -90,7 +90,7 @@ trait Ask: Send + 'static {
 
 type Fault = Box<dyn Error + Send + Sync>;
 
-/// What the parent wants.
+/// The command of the parent.
 #[derive(Clone, Copy)]
 pub(crate) enum Order {
     /// All ask again as soon as they have their answers, for so long.
@@ -122,7 +122,7 @@ impl FromStr for Order {
     }
 }
 
-/// What came of it.
+/// The outcome of a command.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Report {
@@ -178,7 +178,7 @@ async fn ask_until<A: Ask>(end: Instant, mut asker: A) -> Result<(A, u64), Fault
     Ok((asker, exchanges))
 }
 
-/// What those who ask when it is time have in common.
+/// The schedule that clients with a fixed load share.
 struct Clock {
     turns: Mutex<(Turns, Receiver)>,
     /// Apart, for whoever waits for the timer holds the turns.

@@ -54,7 +54,7 @@ impl Task {
         format!("http://{address}{}", self.path())
     }
 
-    /// What a POST sends; none if it is a GET.
+    /// The content of a POST; none if it is a GET.
     pub(super) fn content(self) -> Option<&'static [u8]> {
         (self == Task::Up).then(|| LARGE_BYTES.as_slice())
     }

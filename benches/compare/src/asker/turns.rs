@@ -45,7 +45,7 @@ impl Turns {
         Ok(OwnedFd::from(timer).into())
     }
 
-    /// What was recorded of those that were sent, and those that were not.
+    /// The latencies of requests that were sent, and the number of those that were not.
     pub(super) fn end(self, mut recorder: Recorder) -> Latency {
         let (now, answered) = (Instant::now(), recorder.count());
         // Who was never sent waits at least since it was due.

@@ -45,7 +45,7 @@ struct Crew {
     done: Receiver<Result<u64, Fault>>,
 }
 
-/// What all of them are to do.
+/// The work of all threads.
 #[derive(Clone)]
 enum Duty {
     Until(Instant),
@@ -118,7 +118,7 @@ impl Asker {
     }
 }
 
-/// What the threads have in common when they ask when it is time.
+/// The schedule that the threads share.
 struct Clock {
     turns: Mutex<(Turns, File)>,
     /// Apart, for whoever waits for the timer holds the turns.

@@ -8,7 +8,7 @@ use memchr::memmem;
 
 use super::chunks::Chunks;
 
-/// What the answers of a server look like: learned once, so that most of them need only be counted.
+/// The form of a server's answers: learned once, so that most of them need only be counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
     /// All of them are of this length, the heads included.

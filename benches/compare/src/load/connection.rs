@@ -10,10 +10,10 @@ use mio::{Interest, Registry, Token};
 use super::Work;
 use super::answers::{Answers, Shape};
 
-/// What is sent, and what comes.
+/// The octets that are sent, and those that come.
 pub(super) struct Plan {
     address: SocketAddr,
-    /// What a connection sends at once.
+    /// The octets that a connection sends at once.
     request: Vec<u8>,
     shape: Shape,
     /// Bytes of one answer, its head included.

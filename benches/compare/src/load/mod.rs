@@ -23,7 +23,7 @@ pub(crate) use latency::{Latency, OVERTIME, Recorder};
 
 use crate::application::Exchange;
 
-/// What the connections do.
+/// The work of the connections.
 #[derive(Clone, Copy)]
 pub(crate) struct Work {
     pub(crate) exchange: Exchange,
@@ -106,8 +106,8 @@ impl Load {
         self.plan.answer
     }
 
-    /// Asks `rate` times a second for so long, evenly, on whichever connection is free. What is pipelined is due at
-    /// once, and answered when its last answer is there.
+    /// Asks `rate` times a second for so long, evenly, on whichever connection is free. Pipelined requests are due
+    /// at once, and answered when their last answer is there.
     pub(crate) fn offer(&mut self, rate: u32, time: Duration) -> io::Result<Latency> {
         let pace = f64::from(rate) / self.plan.depth as f64;
         let total = (pace * time.as_secs_f64()).round() as u64;

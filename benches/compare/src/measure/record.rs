@@ -41,7 +41,7 @@ impl Measured {
     }
 
     /// The ranks of the rows by CPU time: one more than there are peers who are surely cheaper, so some share a rank.
-    /// Those whose rounds are too far apart have none, but may be surely cheaper all the same.
+    /// Peers whose rounds are too far apart have none, but may be surely cheaper all the same.
     pub(crate) fn ranks(&self) -> Vec<Rank> {
         let peers = self.rows.iter().skip(1).filter(|row| row.failed.is_none());
         let spreads: Vec<Spread> = peers.filter_map(Row::cpu).collect();
@@ -187,7 +187,7 @@ impl Round {
 #[derive(Serialize)]
 pub(crate) struct Calls {
     pub(crate) all: f64,
-    /// Those that achieved nothing.
+    /// System calls that achieved nothing.
     pub(crate) in_vain: f64,
     /// By name, the most frequent first.
     pub(crate) each: Vec<(String, f64)>,
@@ -205,7 +205,7 @@ impl Calls {
     }
 }
 
-/// What happens less often per exchange is not named.
+/// System calls that happen less often per exchange are not named.
 const RARE: f64 = 0.01;
 
 #[cfg(test)]

@@ -40,7 +40,7 @@ mod tests {
 
     use super::take_turns;
 
-    /// What happens to three of them in two rounds of 10 ms.
+    /// The events of three peers in two rounds of 10 ms.
     fn events(rest: Duration) -> String {
         let said = RefCell::new(String::new());
         let mut all = ["a", "b", "c"];

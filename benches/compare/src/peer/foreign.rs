@@ -14,7 +14,7 @@ use crate::child::Child;
 use crate::seat::Seat;
 use crate::syscalls;
 
-/// What is installed on this machine.
+/// The programs that are installed on this machine.
 pub(crate) struct Foreign {
     /// The program with Go's peers, and Go's version.
     pub(crate) go: Result<(PathBuf, String), String>,
@@ -89,7 +89,7 @@ impl Foreign {
     }
 }
 
-/// Nobody takes as long to listen.
+/// No program takes as long to listen.
 const START_MAX: Duration = Duration::from_secs(10);
 
 fn build_go() -> Result<(PathBuf, String), String> {

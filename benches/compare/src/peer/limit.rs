@@ -79,11 +79,11 @@ struct Connection {
     stage: Stage,
     /// A body of which a part is here.
     body: Vec<u8>,
-    /// What the socket did not take.
+    /// The octets that the socket did not take.
     unsent: Vec<u8>,
 }
 
-/// What comes next, and how much of it is missing.
+/// The part that comes next, and how much of it is missing.
 #[derive(Clone, Copy)]
 enum Stage {
     Head,
@@ -92,7 +92,7 @@ enum Stage {
         filled: usize,
         len: usize,
     },
-    /// What comes is dropped, and answered from a can when all of it was here.
+    /// The content is dropped, and answered from a can when all of it was here.
     Sink {
         left: usize,
         answer: Answer,
@@ -116,7 +116,7 @@ impl Connection {
                     return Ok(());
                 }
             }
-            // What is sent back is read where it stays, and after it nothing comes until it is answered.
+            // Content that is sent back is read where it stays, and nothing comes behind it until it is answered.
             if let Stage::Echo { filled, len } = self.stage {
                 let room = rest(&mut self.body, filled, len);
                 let Some(read) = receive(&mut self.stream, room)? else { return Ok(()) };
@@ -218,7 +218,7 @@ fn rest(body: &mut Vec<u8>, filled: usize, len: usize) -> &mut [u8] {
     &mut body[filled..]
 }
 
-/// What is there; none if nothing is, and an error at the end.
+/// The number of octets that have arrived; none if there are none, and an error at the end.
 fn receive(stream: &mut TcpStream, room: &mut [u8]) -> io::Result<Option<usize>> {
     match stream.read(room) {
         Ok(0) => Err(ErrorKind::UnexpectedEof.into()),

@@ -21,7 +21,7 @@ pub(crate) use foreign::Foreign;
 
 use crate::application::Exchange;
 
-/// Whoever is measured as a server.
+/// A program that is measured as a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Peer {
     Limit,

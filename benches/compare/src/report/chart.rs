@@ -11,7 +11,7 @@ pub(super) struct Chart {
 
 pub(super) struct Panel {
     pub(super) title: String,
-    /// What the axis counts.
+    /// The unit of the axis.
     pub(super) unit: &'static str,
     pub(super) bars: Vec<Bar>,
 }
@@ -19,7 +19,7 @@ pub(super) struct Panel {
 pub(super) struct Bar {
     pub(super) label: &'static str,
     pub(super) value: Option<Spread>,
-    /// What is said if there is none.
+    /// The text in place of a bar that is missing.
     pub(super) missing: &'static str,
     pub(super) kind: Kind,
 }

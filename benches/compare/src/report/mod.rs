@@ -51,7 +51,7 @@ fn write_chart(folder: &Path, name: &str, svg: Option<String>) -> io::Result<()>
     }
 }
 
-/// What a page says first if it does not say all: nothing, or why.
+/// The first sentence of a page that does not hold everything: empty, or the reason.
 fn warning(results: &Results) -> String {
     let done = results.measured().count();
     let quick = "**A quick run: its rounds are too short to rank anybody. It shows that all works.**\n\n";

@@ -121,7 +121,7 @@ fn over(measured: &Measured) -> Option<String> {
 
 const OVER_MAX: f64 = 1.1;
 
-/// What those took that do the reads and writes and nothing else.
+/// The figure of the programs that do the reads and writes and nothing else.
 fn limit(measured: &Measured, value: impl Fn(&Row) -> Option<Spread>) -> Option<Spread> {
     measured.rows.first().and_then(value)
 }

@@ -15,7 +15,7 @@ pub struct Model {
     members: Vec<Member>,
     present: Vec<usize>,
     pub asked: Vec<Asked>,
-    /// What will happen to which member, and when.
+    /// The events to come: when, of which member, and which.
     due: Vec<(Duration, usize, Due)>,
 }
 
@@ -179,7 +179,7 @@ impl Model {
         (self.members[member].pending + self.penalties(member), self.members[member].turns)
     }
 
-    /// Those that are up, or all if none is, other than those at the host `but`.
+    /// The members that are up, or all if none is, other than those at the host `but`.
     fn candidates(&self, but: Option<usize>) -> Vec<usize> {
         let others = || self.present.iter().copied().filter(|at| but != Some(self.members[*at].host));
         let up = Vec::from_iter(others().filter(|at| !self.members[*at].is_down));

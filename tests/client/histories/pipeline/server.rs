@@ -24,7 +24,7 @@ pub struct Server {
     faults: Arc<Mutex<Vec<String>>>,
 }
 
-/// What became of one request.
+/// The outcome of one request.
 #[derive(Clone, Copy, Default)]
 pub struct Seen {
     /// When it was made.
@@ -33,7 +33,7 @@ pub struct Seen {
     pub begun: usize,
 }
 
-/// What the two directions of one connection share.
+/// The state that the two directions of one connection share.
 struct Line {
     /// How many more requests the server reads.
     wanted: Semaphore,
@@ -50,12 +50,12 @@ impl Server {
         Server { steps: Arc::new(steps.to_vec()), seen: Arc::default(), faults: Arc::default() }
     }
 
-    /// What `look` finds of the request with this tag.
+    /// The result of `look` at the request with this tag.
     pub fn seen<T>(&self, tag: usize, look: impl FnOnce(&mut Seen) -> T) -> T {
         look(self.seen.lock().unwrap().entry(tag).or_default())
     }
 
-    /// What was wrong with what was heard.
+    /// The faults of the requests that were received.
     pub fn faults(&self) -> Vec<String> {
         self.faults.lock().unwrap().clone()
     }
@@ -94,7 +94,7 @@ impl Server {
                 self.note(format!("call {tag} was made on a connection that closes"));
             }
             let step = self.step(tag);
-            // What follows the last request is not acted on (RFC 9112 §9.6).
+            // Octets behind the last request are not acted on (RFC 9112 §9.6).
             if !is_closing {
                 self.seen(tag, |seen| seen.begun += 1);
                 if step.is_some_and(|step| turn < 2 && step.turns[turn].reply.fault == Fault::Vanishes(2)) {
