@@ -24,18 +24,21 @@ use crate::server::Error;
 pub(super) struct PathLookup {
     /// The first one is for hosts without one of their own. Never empty.
     pub(super) vhosts: Vec<VirtualHost>,
+    /// The names of index files, in order of preference.
     pub(super) index: Vec<String>,
     pub(super) listing: Listing,
     pub(super) links: Links,
     pub(super) dot_files: DotFiles,
     pub(super) precompressed: Precompressed,
     pub(super) cache_control: ByPattern<String>,
+    /// The content types that differ from those that names suggest.
     pub(super) types: ByPattern<String>,
     /// `None` for text that gets no charset.
     pub(super) charsets: ByPattern<Option<String>>,
     pub(super) etags: ByPattern<Etag>,
-    /// Without a `/` at either end.
+    /// The prefix to strip from targets, without a `/` at either end.
     pub(super) prefix: String,
+    /// Chooses the path for a request, instead of the path of its target.
     pub(super) rewrite: Option<Rewrite>,
     /// The function that finds or makes compressed copies, and the directory of the copies.
     pub(super) copies: Option<(CompressFn, PathBuf)>,
@@ -44,6 +47,7 @@ pub(super) struct PathLookup {
 /// A root, and the host that it is for.
 #[derive(Clone)]
 pub(super) struct VirtualHost {
+    /// `None` for all hosts without a virtual host of their own.
     pub(super) host: Option<String>,
     pub(super) root: Root,
     pub(super) cache: Arc<Cache>,
