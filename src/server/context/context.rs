@@ -128,7 +128,6 @@ impl Context {
     }
 }
 
-/// For handlers.
 impl Context {
     /// Returns a [`BodyReader`], which reads the request's body as it arrives. If the body was buffered, it reads the
     /// buffer.
