@@ -56,7 +56,7 @@ fn fetch(method: &str, url: &str, body: Option<&str>, is_verbose: bool) -> Resul
 }
 
 fn tell(timings: Timings, receive: Duration, size: usize) {
-    let Timings { queue: _, resolve, connect, tls, send, wait, receive: _, reused: _ } = timings;
+    let Timings { resolve, connect, tls, send, wait, .. } = timings;
     for (phase, time) in [
         ("resolve", resolve),
         ("connect", connect),

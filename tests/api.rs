@@ -767,3 +767,43 @@ fn public_types_keep_their_traits() {
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
 }
+
+/// What a release may add to, seen from outside of the crate. A private field, or `#[non_exhaustive]` on a struct that
+/// programs write as a literal, would break these literals.
+mod settings {
+    use corehttp::{ClientTimeouts, Event, Limits, Response, SetCookie, Status, Timeouts};
+
+    #[test]
+    fn a_literal_names_some_fields_and_takes_the_others() {
+        let limits = Limits { fields_max: 1, ..Limits::default() };
+        let timeouts = Timeouts { body_rate_min: 2, ..Timeouts::default() };
+        let client = ClientTimeouts { receive_rate_min: 3, ..ClientTimeouts::default() };
+        let cookie = SetCookie { secure: true, ..SetCookie::new("a", "b") };
+        let event = Event { id: Some("4"), ..Event::new("data") };
+        let response = Response { status: Status::CREATED, ..Response::new() };
+
+        let Limits { fields_max, .. } = limits;
+        let Timeouts { body_rate_min, .. } = timeouts;
+        let ClientTimeouts { receive_rate_min, .. } = client;
+        assert_eq!((fields_max, body_rate_min, receive_rate_min), (1, 2, 3));
+        let (SetCookie { secure, .. }, Event { id, .. }) = (cookie, event);
+        let Response { status, .. } = response;
+        assert_eq!((secure, id, status), (true, Some("4"), Status::CREATED));
+    }
+
+    #[cfg(feature = "fs")]
+    #[test]
+    fn a_cache_of_files_is_such_a_literal() {
+        let cache = corehttp::FileCache { files_max: 1, ..corehttp::FileCache::default() };
+        assert_eq!(cache.files_max, 1);
+    }
+
+    #[cfg(feature = "multipart")]
+    #[test]
+    fn the_limits_of_a_form_are_such_a_literal() {
+        use corehttp::multipart::MultipartLimits;
+
+        let limits = MultipartLimits { parts_max: 1, ..MultipartLimits::default() };
+        assert_eq!(limits.parts_max, 1);
+    }
+}

@@ -25,6 +25,7 @@ use crate::message::{CONTENT_FIELDS, FieldName, Headers, Method, Request, Respon
 ///
 /// [`ClientBuilder::field`]: super::ClientBuilder::field
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Redirects {
     /// Follow at most this many redirects in a row; one more is an error. The default is 10.
     Follow(u32),

@@ -53,6 +53,9 @@ impl Settings {
 /// long the caller was away counts only against the limit for the whole exchange,
 /// [`ClientBuilder::timeout`](crate::ClientBuilder::timeout).
 ///
+/// All fields are public, and stay so; there may be more of them in a later release. A literal that ends in
+/// `..ClientTimeouts::default()`, and a pattern that ends in `..`, work with both.
+///
 /// # Examples
 ///
 /// ```

@@ -18,6 +18,7 @@ use crate::message::Status;
 /// assert_eq!(Coding::Br.as_str(), "br");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Coding {
     /// `br`: RFC 7932. With feature `compress`.
     Br,

@@ -28,6 +28,9 @@ pub(crate) enum HalfClose {
 ///
 /// The cores of a server check them four times a second: a timeout is never early, and up to half a second late.
 ///
+/// All fields are public, and stay so; there may be more of them in a later release. A literal that ends in
+/// `..Timeouts::default()`, and a pattern that ends in `..`, work with both.
+///
 /// # Examples
 ///
 /// ```

@@ -12,6 +12,18 @@ use super::resource::{FIELDS_COST, Resource, StoredCoding};
 use crate::memory::lock;
 
 /// Bounds on what [`Files`](crate::Files) keeps between requests, for each root.
+///
+/// # Examples
+///
+/// ```
+/// use corehttp::FileCache;
+///
+/// let cache = FileCache { bytes_max: 256 << 20, ..FileCache::default() };
+/// # assert_eq!(cache.file_bytes_max, FileCache::default().file_bytes_max);
+/// ```
+///
+/// All fields are public, and stay so; there may be more of them in a later release. A literal that ends in
+/// `..FileCache::default()`, and a pattern that ends in `..`, work with both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileCache {
     /// Total bytes of content. Default: 64 MiB.

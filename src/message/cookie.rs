@@ -146,6 +146,9 @@ fn parse_pair(pair: &[u8]) -> Option<(&[u8], &[u8])> {
 /// response that a client received are in [`Response::cookies`](crate::Response::cookies). Some servers set cookies
 /// that are not UTF-8: see [`RawSetCookie`].
 ///
+/// All fields are public, and stay so; there may be more of them in a later release. A literal that ends in
+/// `..SetCookie::new(name, value)`, and a pattern that ends in `..`, work with both.
+///
 /// # Examples
 ///
 /// ```
@@ -194,6 +197,7 @@ pub struct SetCookie<'a> {
 
 /// Whether a cookie is sent with requests that other sites cause (RFC 6265bis §4.1.2.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum SameSite {
     /// Never.
     Strict,
@@ -342,6 +346,7 @@ impl<'a> SetCookie<'a> {
 /// A `Set-Cookie` field as a server of any kind may send it: its name and its value are octets that need not be UTF-8
 /// (RFC 6265bis §5.6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RawSetCookie<'a> {
     /// The name.
     pub name: &'a [u8],

@@ -21,6 +21,7 @@ use crate::error::Excerpt;
 /// # Ok::<(), corehttp::InvalidMethod>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Method {
     /// Transfer a current representation (RFC 9110 §9.3.1).
     #[default]

@@ -18,6 +18,9 @@ use crate::memory::{Reset, clear_cold};
 ///
 /// A handler can set everything, in any order, until it returns.
 ///
+/// All fields are public, and stay so; there may be more of them in a later release. A literal that ends in
+/// `..Response::new()`, and a pattern that ends in `..`, work with both.
+///
 /// # Examples
 ///
 /// ```
@@ -44,9 +47,8 @@ pub struct Response {
     /// The URL that a client was redirected to, without a fragment; references in the content are relative to it (see
     /// [`Target::join`](super::Target::join)). `None` if there were no redirects.
     pub url: Option<Box<str>>,
-    /// Read it with [`Response::timings`]. It is public only so that `..Response::new()` works outside of this crate,
-    /// and boxed because the responses of a server have none.
-    #[doc(hidden)]
+    /// How long each phase of the exchange took, if a client received this response; [`Response::timings`] returns it.
+    /// Boxed, because the responses of a server have none.
     pub timings: Option<Box<Timings>>,
 }
 
@@ -376,6 +378,7 @@ impl Reset for Response {
 /// If redirects were followed, or a request was sent again because its connection was stale, these are the times of the
 /// last request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Timings {
     /// Waiting for a place among the connections of the host.
     pub queue: Duration,

@@ -13,6 +13,7 @@ use std::fmt;
 /// assert_eq!(Version::default().to_string(), "HTTP/1.1");
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Version {
     /// `HTTP/1.0`
     Http10,

@@ -127,6 +127,9 @@ impl From<MultipartError> for io::Error {
 
 /// Bounds on every size and count of a multipart body. Exceeding one is a [`MultipartError`](super::MultipartError).
 ///
+/// All fields are public, and stay so; there may be more of them in a later release. A literal that ends in
+/// `..MultipartLimits::default()`, and a pattern that ends in `..`, work with both.
+///
 /// # Examples
 ///
 /// ```

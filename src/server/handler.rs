@@ -327,6 +327,7 @@ impl IntoResult for Result {
 /// How a request's body is received, or whether the request is refused, as
 /// [`Handler::on_head`](crate::Handler::on_head) decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum BodyPlan {
     /// The whole body is received before the handler is called, up to [`Limits::body_max`](crate::Limits::body_max). A
     /// request with a larger one is answered with 413, and reaches neither the handler nor middleware.

@@ -5,6 +5,9 @@ use std::time::Duration;
 
 /// An event. Fields that are `None` are not sent, or were not.
 ///
+/// All fields are public, and stay so; there may be more of them in a later release. A literal that ends in
+/// `..Event::new(data)`, and a pattern that ends in `..`, work with both.
+///
 /// # Examples
 ///
 /// ```

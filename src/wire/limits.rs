@@ -3,6 +3,9 @@
 /// Bounds on every size and count that a peer can determine. Exceeding one results in an answer or a close, never in a
 /// panic.
 ///
+/// All fields are public, and stay so; there may be more of them in a later release. A literal that ends in
+/// `..Limits::default()`, and a pattern that ends in `..`, work with both.
+///
 /// # Examples
 ///
 /// ```

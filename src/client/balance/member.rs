@@ -154,6 +154,7 @@ impl fmt::Debug for HealthPolicy {
 
 /// How a [`Balancer`](super::Balancer) chooses the next host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum HostChoice {
     /// The host with the fewest pending requests; among equals, the one with the fewest requests so far.
     #[default]

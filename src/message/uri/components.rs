@@ -67,6 +67,7 @@ impl Components {
 
 /// The four forms of RFC 9112 §3.2.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum TargetForm {
     /// `/path?query`: the usual one (§3.2.1).
     #[default]

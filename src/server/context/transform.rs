@@ -134,6 +134,7 @@ pub trait Transform: Any {
 
 /// How a [`Transform`] treats the content of a streamed answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum TransformAction {
     /// The content goes through [`Transform::apply`].
     Apply,
