@@ -102,7 +102,7 @@ fn serve_corehttp(behind: SocketAddr) {
 }
 
 async fn pass(host: &Host, ctx: &mut Context) -> corehttp::Result {
-    let mut onward = ctx.request.target_to("/")?;
+    let mut onward = ctx.request.forwarded_to("/")?;
     onward.headers.append("via", "1.1 front")?;
     ctx.forward(host.open(&onward)).await
 }

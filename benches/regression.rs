@@ -202,7 +202,7 @@ fn pass(rounds: u64) {
     let host = Client::builder().dialer(Script(ANSWER.as_bytes())).build().host("http://example.com");
     let host = host.expect("a good URL");
     let pass = async move |ctx: &mut Context| -> corehttp::Result {
-        let mut onward = ctx.request.target_to("/")?;
+        let mut onward = ctx.request.forwarded_to("/")?;
         onward.headers.append("via", "1.1 front")?;
         ctx.forward(host.open(&onward)).await
     };

@@ -28,7 +28,7 @@ fn main() -> corehttp::Result {
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         Err(error) => return Err(error.into()),
     }
-    let client = Client::builder().cookies(jar.clone()).build();
+    let client = Client::builder().cookie_store(jar.clone()).build();
     let mut response = Response::new();
     corehttp::block_on(client.send(&request, &mut response))??;
     println!("{}\n{}", response.status, response.text()?);

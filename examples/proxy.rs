@@ -25,7 +25,7 @@ impl Handler for Proxy {
     }
 
     async fn handle(&self, ctx: &mut Context) -> corehttp::Result {
-        let mut onward = ctx.request.target_to(&self.backend)?;
+        let mut onward = ctx.request.forwarded_to(&self.backend)?;
         // Who sends on says so (RFC 9110 §7.6.3), and for whom.
         onward.headers.append("via", format!("{} corehttp", ctx.request.version()))?;
         if let Some(ip) = ctx.peer_addr().ip() {

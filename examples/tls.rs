@@ -46,8 +46,8 @@ fn from_files(chain: String, key: String) -> corehttp::Result<ServerTls> {
         loop {
             thread::sleep(Duration::from_secs(60));
             // They may be half written; in a minute they will be whole.
-            let replaced =
-                TlsIdentity::from_files(&chain, &key).and_then(|identity| handle.replace([identity]));
+            let replaced = TlsIdentity::from_files(&chain, &key)
+                .and_then(|identity| handle.replace_identities([identity]));
             if let Err(error) = replaced {
                 eprintln!("still the old certificate: {error}");
             }

@@ -69,7 +69,7 @@
 //!
 //! A handler runs on the thread of its core, inside a tokio runtime that the server makes, so `main` needs none. It may
 //! await anything that needs a runtime. The tasks that it starts with `tokio::task::spawn_local` need not be `Send`,
-//! but they end when the server stops, finished or not (see [`Running::shutdown`]). While a handler blocks or computes,
+//! but they end when the server stops, finished or not (see [`ServerHandle::shutdown`]). While a handler blocks or computes,
 //! its core serves no other connection, so long work belongs in `tokio::task::spawn_blocking`. `block_in_place` panics
 //! there: a core is a runtime of one thread, which has no other to hand its tasks to.
 //!
@@ -110,7 +110,7 @@
 //!
 //! A [`Client`] keeps its connections open and reuses them. It works in any tokio runtime; a program without one uses
 //! [`block_on`]. Servers and clients share the types [`Request`] and [`Response`], so a request that the server
-//! received can be sent on, and a response that the client received can be the server's answer. [`Request::target_to`]
+//! received can be sent on, and a response that the client received can be the server's answer. [`Request::forwarded_to`]
 //! and [`Response::forwarded`] leave out what was meant for one connection only.
 //!
 //! ```
@@ -156,8 +156,8 @@
 //! - **Descriptors.** Each connection takes one, and a process often starts with 1,024 (`ulimit -n`, or `LimitNOFILE=` of
 //!   systemd). When they run out, new peers wait, and [`ErrorCounts::accept`] counts.
 //! - **Restarts.** Stop on SIGTERM, by [`shutdown_signal`]. On Linux, the next process can listen on the same port
-//!   before this one stops: see [`Server::share_port`], also for the setting without which a few peers are reset.
-//! - **Observing.** [`Server::on_error`] is told why peers were refused and exchanges failed. [`Running::stats`] are
+//!   before this one stops: see [`Server::reuse_port`], also for the setting without which a few peers are reset.
+//! - **Observing.** [`Server::on_error`] is told why peers were refused and exchanges failed. [`ServerHandle::stats`] are
 //!   counters, and display themselves as text for Prometheus. An access log is a [`Handler`] around the others.
 //! - **Proxies.** Behind one, [`Context::peer_addr`] is the proxy's address, and [`Context::client_ip`] the client's.
 //!
@@ -184,21 +184,21 @@
 //!
 //! | for servers | see |
 //! |---|---|
-//! | where to listen, on how many cores, how to stop | [`Server`], [`Running`] |
+//! | where to listen, on how many cores, how to stop | [`Server`], [`ServerHandle`] |
 //! | state of each core, without locks | [`Server::run_per_core`] |
 //! | bodies that are too large for memory | [`BodyPlan`], [`Context::body_reader`], [`Context::body_writer`], [`Context::duplex`] |
 //! | how much peers may send, and how long they and handlers may take | [`Limits`], [`Timeouts`] |
 //! | who the peer is, and who the client behind a proxy is | [`Context::peer_addr`], [`Context::client_ip`] |
 //! | how a handler fails, and what the peer is told | [`Error`] |
-//! | what went wrong, and how often | [`Server::on_error`], [`Running::stats`] |
+//! | what went wrong, and how often | [`Server::on_error`], [`ServerHandle::stats`] |
 //! | paths with parameters | [`Target::segments`] |
 //! | middleware, access logs, routers | [`Handler`], [`around`], [`Extensions`], [`Transform`], [`BoxHandler`] |
 //! | apps of axum, and other services of tower, with feature `tower` | `Tower`, `TowerBody` |
-//! | gateways: answers that come from another server | [`Request::target_to`], [`Context::forward`], [`ClientError::status`] |
-//! | gateways that leave a prefix of the path out | [`Request::target_below`] |
+//! | gateways: answers that come from another server | [`Request::forwarded_to`], [`Context::forward`], [`ClientError::status`] |
+//! | gateways that leave a prefix of the path out | [`Request::forwarded_below`] |
 //! | secure connections, with feature `tls` | `Server::tls`, `ServerTls`, `TlsIdentity`, `TlsSession` |
 //! | redirects, such as from http to https | [`Response::set_redirect`], [`Request::host`] |
-//! | preconditions: 304 and 412 for clients that stored an earlier answer | [`Response::preconditions_hold`] |
+//! | preconditions: 304 and 412 for clients that stored an earlier answer | [`Response::check_preconditions`] |
 //! | other protocols | [`Context::upgrade`], [`Context::accept_tunnel`] |
 //! | testing a handler | [`Service::respond`] |
 //! | connections that you accept yourself, or in memory | [`Service::serve_connection`], [`Service::stop`], [`MemoryListener`] |
@@ -219,7 +219,7 @@
 //! | for content | see | example |
 //! |---|---|---|
 //! | forms, queries and cookies | [`Form`], [`FormBuf`], [`Cookies`], [`SetCookie`] | `forms` |
-//! | cookies that a client keeps, with feature `jar` | [`ClientBuilder::cookies`], `jar::Jar` | `jar` |
+//! | cookies that a client keeps, with feature `jar` | [`ClientBuilder::cookie_store`], `jar::Jar` | `jar` |
 //! | JSON, with feature `json` | `Request::json`, `Response::json`, `Request::set_json`, `Response::set_json` | `json` |
 //! | uploads, with feature `multipart` | `multipart::Multipart`, `multipart::Form` | `upload` |
 //! | files of a directory or inside the program, with feature `fs` | `Files`, `Context::send_file` | `files` |
@@ -304,8 +304,8 @@ pub use runtime::{block_on, shutdown_signal};
 pub use server::{
     Around, AsyncHandler, BodyPlan, BodyReader, BodyWriter, BoxHandler, Context, Error, ErrorCause,
     ErrorCounts, ErrorReport, Extensions, Handler, IntoError, IntoHandler, IntoIoResult, IntoResult,
-    InvalidResponse, PlainHandler, Result, Running, Server, ServerCore, ServerCounts, ServerStats, Service,
-    Transform, TransformAction, Upgraded, WithPlan, around, with_plan,
+    InvalidResponse, PlainHandler, Result, Server, ServerCore, ServerCounts, ServerHandle, ServerStats,
+    Service, Transform, TransformAction, Upgraded, WithPlan, around, with_plan,
 };
 pub use sse::{Event, EventReader, Events, InvalidEvent};
 #[cfg(feature = "tower")]
@@ -322,5 +322,5 @@ const _: () = {
     const fn is_send_and_sync<T: Send + Sync>() {}
     is_send_and_sync::<Request>();
     is_send_and_sync::<Response>();
-    is_send_and_sync::<Running>();
+    is_send_and_sync::<ServerHandle>();
 };

@@ -176,7 +176,7 @@ fn a_gateway_allocates_only_the_request_that_it_sends() {
     let behind = Server::bind("127.0.0.1:0").cores(1).start(hello).unwrap();
     let host = Client::new().host(&format!("http://{}", behind.local_addr())).unwrap();
     let pass = async move |ctx: &mut Context| -> corehttp::Result {
-        let onward = ctx.request.target_to("/")?;
+        let onward = ctx.request.forwarded_to("/")?;
         ctx.forward(host.open(&onward)).await
     };
     check_each(3, pass, (GET, 1, "hello, world"), |exchanges| exchanges < 1000);
@@ -334,8 +334,11 @@ fn check_client(set: impl FnOnce(&mut Request), handler: fn(&mut Context), expec
     request.headers.set("accept", "text/plain").unwrap();
     set(&mut request);
     // A deadline is no reason to allocate.
-    let client =
-        Client::builder().field("user-agent", "test").unwrap().timeout(Duration::from_secs(9)).build();
+    let client = Client::builder()
+        .default_field("user-agent", "test")
+        .unwrap()
+        .timeout(Duration::from_secs(9))
+        .build();
     let mut response = Response::new();
     let asked = block_on(async {
         let exchange = async || {

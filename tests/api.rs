@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use corehttp::{
     Body, BodyPlan, BoxHandler, Context, Error, ExchangeError, Handler, Headers, IntoHandler, IntoResult,
-    InvalidResponse, Limits, MemoryListener, Method, PeerAddr, Phase, Request, Response, Running, Server,
-    Service, Status, Timeouts, WireError, with_plan,
+    InvalidResponse, Limits, MemoryListener, Method, PeerAddr, Phase, Request, Response, Server,
+    ServerHandle, Service, Status, Timeouts, WireError, with_plan,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::runtime::Builder;
@@ -572,7 +572,8 @@ mod programs {
 
     async fn asks_about_the_exchange(ctx: &mut Context) -> corehttp::Result {
         let _: (PeerAddr, Option<SocketAddr>) = (ctx.peer_addr(), ctx.local_addr());
-        let _: (u64, u64, std::time::Instant) = (ctx.connection_id(), ctx.exchange_number(), ctx.arrived());
+        let _: (u64, u64, std::time::Instant) =
+            (ctx.connection_id(), ctx.exchange_number(), ctx.arrived_at());
         let mut hints = Headers::new();
         hints.set("link", "</style.css>; rel=preload")?;
         ctx.informational(Status::EARLY_HINTS, &hints).await?;
@@ -610,7 +611,7 @@ mod clients {
     type Asked = Result<(), Box<dyn StdError>>;
 
     /// A server whose answer is the method, the path and the body; and where it is.
-    fn parrot() -> (Running, String) {
+    fn parrot() -> (ServerHandle, String) {
         let running = Server::bind("127.0.0.1:0").cores(1).start(|ctx: &mut Context| {
             let Context { request, response, .. } = ctx;
             let body = request.body.text().unwrap();
@@ -681,7 +682,7 @@ mod clients {
                 all.extend_from_slice(chunk);
             }
             assert_eq!(all, b"GET / ");
-            let hasty = client.timeout(Duration::ZERO).redirects(Redirects::Return);
+            let hasty = client.with_timeout(Duration::ZERO).with_redirects(Redirects::Return);
             assert!(hasty.send(&request, &mut response).await.unwrap_err().is_timeout());
             let host = client.host(url)?;
             host.send(&Request::get("/only/a/path")?, &mut response).await?;
@@ -758,8 +759,8 @@ fn public_types_keep_their_traits() {
     is_send_and_sync::<Headers>();
     is_send_and_sync::<Body>();
     is_send_and_sync::<Error>();
-    is_send_and_sync::<Running>();
-    is_clone::<(Request, Response, Headers, Body, Running, Limits, Timeouts)>();
+    is_send_and_sync::<ServerHandle>();
+    is_clone::<(Request, Response, Headers, Body, ServerHandle, Limits, Timeouts)>();
     is_outcome::<()>();
     is_outcome::<corehttp::Result>();
 }

@@ -90,15 +90,15 @@ impl Client {
     /// Returns this client with another time limit for whole exchanges, including redirects and the body; connections
     /// are shared. Default: none, so only the limits of the phases apply. See [`ClientBuilder::timeout`].
     ///
-    /// For a single request: `client.timeout(limit).send(..)`.
+    /// For a single request: `client.with_timeout(limit).send(..)`.
     #[must_use]
-    pub fn timeout(&self, total: impl Into<Option<Duration>>) -> Client {
+    pub fn with_timeout(&self, total: impl Into<Option<Duration>>) -> Client {
         Client { sender: self.sender.with_total(total.into()) }
     }
 
     /// Returns this client with another policy for redirects; connections are shared.
     #[must_use]
-    pub fn redirects(&self, redirects: Redirects) -> Client {
+    pub fn with_redirects(&self, redirects: Redirects) -> Client {
         Client { sender: self.sender.with_redirects(redirects) }
     }
 
@@ -456,7 +456,7 @@ impl ClientBuilder {
     ///
     /// Fails if the name or the value is not valid in a field.
     #[doc(alias("user_agent", "default_headers"))]
-    pub fn field(mut self, name: &str, value: impl FieldValue) -> Result<Self, InvalidField> {
+    pub fn default_field(mut self, name: &str, value: impl FieldValue) -> Result<Self, InvalidField> {
         self.settings.fields.append(name, value)?;
         Ok(self)
     }
@@ -470,7 +470,7 @@ impl ClientBuilder {
 
     /// Sets how long addresses from the operating system are kept, whose resolver returns no time to live. Default: 60
     /// s.
-    pub fn names_kept(self, keep: Duration) -> Self {
+    pub fn dns_ttl(self, keep: Duration) -> Self {
         self.resolver(SystemResolver, keep)
     }
 
@@ -493,7 +493,7 @@ impl ClientBuilder {
 
     /// Connects to the Unix socket at `path`, whatever the host. Default: over TCP, to an address of the host.
     #[cfg(unix)]
-    pub fn unix(mut self, path: impl AsRef<std::path::Path>) -> Self {
+    pub fn unix_socket(mut self, path: impl AsRef<std::path::Path>) -> Self {
         self.settings.dial.network = Network::Unix(path.as_ref().into());
         self
     }
@@ -520,10 +520,9 @@ impl ClientBuilder {
     /// Keeps the cookies that servers set in `store`, and sends them back, with redirected requests, too. Default: no
     /// cookies are kept.
     ///
-    /// A request with a `cookie` field of its own, or one from [`ClientBuilder::field`], is sent with that field
+    /// A request with a `cookie` field of its own, or one from [`ClientBuilder::default_field`], is sent with that field
     /// instead, and a TRACE is sent without cookies.
-    #[doc(alias = "cookie_store")]
-    pub fn cookies(mut self, store: Arc<dyn CookieStore>) -> Self {
+    pub fn cookie_store(mut self, store: Arc<dyn CookieStore>) -> Self {
         self.settings.cookies = Some(store);
         self
     }

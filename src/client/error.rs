@@ -313,7 +313,7 @@ impl ClientError {
     /// use corehttp::{Client, Context, Error};
     ///
     /// async fn relay(client: &Client, ctx: &mut Context) -> corehttp::Result {
-    ///     let mut onward = ctx.request.target_to("http://backend:8080")?;
+    ///     let mut onward = ctx.request.forwarded_to("http://backend:8080")?;
     ///     onward.body = std::mem::take(&mut ctx.request.body);
     ///     let asked = client.send(&onward, &mut ctx.response).await; // fields that middleware has set are lost
     ///     asked.map_err(|error| Error::new(error.status(), error))?;

@@ -14,7 +14,7 @@ use crate::message::{CONTENT_FIELDS, FieldName, Headers, Method, Request, Respon
 /// - 301 and 302 turn POST into GET, and 303 turns everything but HEAD into GET. The body is then dropped, along with
 ///   the fields that describe it. 307 and 308 change nothing.
 /// - `authorization`, `cookie` and `proxy-authorization` are sent only to the origin they were meant for, whether they
-///   are the request's, of its URL, or from [`ClientBuilder::field`]. Once dropped, they do not come back. A user and a
+///   are the request's, of its URL, or from [`ClientBuilder::default_field`]. Once dropped, they do not come back. A user and a
 ///   password in the `location` are sent where it leads.
 /// - For another origin, a `referer` is reduced to its own origin. An `origin` that is not the redirecting one becomes
 ///   `null`, as in browsers.
@@ -23,7 +23,7 @@ use crate::message::{CONTENT_FIELDS, FieldName, Headers, Method, Request, Respon
 /// browsers read it: see [`Target::join`](crate::Target::join). An answer without `location` is not a redirect. The URL
 /// that was reached is in [`Response::url`](crate::Response::url).
 ///
-/// [`ClientBuilder::field`]: super::ClientBuilder::field
+/// [`ClientBuilder::default_field`]: super::ClientBuilder::default_field
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Redirects {

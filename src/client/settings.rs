@@ -92,7 +92,7 @@ pub struct ClientTimeouts {
     ///
     /// A server that answers 417 instead is sent the request once more without the expectation, unless the body is a
     /// stream that has been begun, or is written to a [`Call`](crate::Call); then the 417 is the answer.
-    pub go_ahead: Duration,
+    pub expect_continue: Duration,
     /// The wait for each next byte of a body. Default: 30 s.
     ///
     /// Only the time counts in which the caller waits for the body, and none after a read that was given up.
@@ -146,7 +146,7 @@ impl Default for ClientTimeouts {
             tls: Duration::from_secs(10),
             send: Duration::from_secs(60),
             wait: Duration::from_secs(30),
-            go_ahead: Duration::from_secs(1),
+            expect_continue: Duration::from_secs(1),
             receive: Duration::from_secs(30),
             receive_rate_min: 0,
         }

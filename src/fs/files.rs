@@ -330,7 +330,7 @@ impl<N> Files<N> {
 
     /// Finds the file that is requested, in the cache or below the root.
     async fn find(&self, ctx: &Context) -> Result<Found> {
-        let (lookup, now) = (&self.lookup, ctx.arrived());
+        let (lookup, now) = (&self.lookup, ctx.arrived_at());
         let Some(path) = lookup.path(&ctx.request) else {
             let is_prefix = lookup.is_prefix(&ctx.request);
             return Ok(if is_prefix { Found::Directory(Box::default()) } else { Found::Nothing });

@@ -81,7 +81,7 @@ fn open(path: &Path) -> io::Result<(Snapshot, String)> {
 
 /// Makes `resource` the answer to the request.
 pub(super) fn respond(ctx: &mut Context, resource: &Resource) -> Result {
-    let clamped = resource.clamped_modified(ctx.arrived());
+    let clamped = resource.clamped_modified(ctx.arrived_at());
     let Context { request, response, .. } = ctx;
     let chosen = resource.select(&request.headers);
     let len = chosen.content().len();

@@ -18,7 +18,7 @@ impl Context {
     /// reads. Once that server reads no more, the rest of the request's body is not forwarded. Its interim answers, such
     /// as 103, are sent as they arrive (RFC 9110 §15.2), unless the peer speaks HTTP/1.0.
     ///
-    /// Open the call with the head to forward, as [`Request::target_to`](crate::Request::target_to) makes it, on a
+    /// Open the call with the head to forward, as [`Request::forwarded_to`](crate::Request::forwarded_to) makes it, on a
     /// [`Client`](crate::Client::open), a [`Host`](crate::Host::open) or a [`Balancer`](crate::Balancer::open). Pass it
     /// without awaiting it, as in the example: to open a call may take as long as an answer, and this method watches
     /// the peer meanwhile. To keep the body out of memory, plan to stream it
@@ -47,7 +47,7 @@ impl Context {
     /// use corehttp::{BodyPlan, Client, Context, Server, with_plan};
     ///
     /// async fn pass(client: &Client, ctx: &mut Context) -> corehttp::Result {
-    ///     let mut onward = ctx.request.target_to("http://127.0.0.1:9000")?;
+    ///     let mut onward = ctx.request.forwarded_to("http://127.0.0.1:9000")?;
     ///     onward.headers.append("via", format!("{} front", ctx.request.version()))?; // RFC 9110 §7.6.3
     ///     ctx.forward(client.open(&onward)).await
     /// }

@@ -41,7 +41,7 @@ impl Cookie {
         now: SystemTime,
     ) -> Result<Cookie, Rejected> {
         let RawSetCookie { name, value, attributes: set } = *raw;
-        if !raw.keeps_prefix() {
+        if !raw.has_valid_prefix() {
             return Err(Rejected::Prefix);
         }
         if set.secure && !uri.is_secure {

@@ -366,7 +366,7 @@ fn is_valid(cookie: &Cookie) -> bool {
     let is_own = cookie.host_only || !is_public_suffix(&cookie.domain);
     is_lower_case
         && is_own
-        && as_set.keeps_prefix()
+        && as_set.has_valid_prefix()
         && fits_set_cookie(&cookie.name, &cookie.value, &cookie.path)
 }
 

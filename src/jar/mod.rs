@@ -33,7 +33,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A client with [`ClientBuilder::cookies`](crate::ClientBuilder::cookies) uses its jar automatically, before each
+//! A client with [`ClientBuilder::cookie_store`](crate::ClientBuilder::cookie_store) uses its jar automatically, before each
 //! request and after each answer.
 //!
 //! Cookies that outlive a session can be saved to a file, as one line of JSON each:

@@ -170,7 +170,7 @@ fn parse_pair(pair: &[u8]) -> Option<(&[u8], &[u8])> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SetCookie<'a> {
     /// The name, which must be a token. Names that begin with `__Secure-` or `__Host-`, in any case, make a promise:
-    /// see [`SetCookie::keeps_prefix`].
+    /// see [`SetCookie::has_valid_prefix`].
     pub name: &'a str,
     /// The value: visible ASCII without quotes, commas, semicolons and backslashes, optionally in quotes. Anything else
     /// has to be encoded first.
@@ -269,7 +269,7 @@ impl<'a> SetCookie<'a> {
             InvalidCookie::Domain
         } else if !is_valid(self.path, is_path) {
             InvalidCookie::Path
-        } else if !self.keeps_prefix() {
+        } else if !self.has_valid_prefix() {
             InvalidCookie::Prefix
         } else if !self.secure && (self.partitioned || self.same_site == Some(SameSite::None)) {
             InvalidCookie::Insecure
@@ -284,8 +284,8 @@ impl<'a> SetCookie<'a> {
     ///
     /// A cookie without a name whose value begins with a prefix never does: it would be sent back as if the value were
     /// its name.
-    pub fn keeps_prefix(&self) -> bool {
-        RawSetCookie::from(*self).keeps_prefix()
+    pub fn has_valid_prefix(&self) -> bool {
+        RawSetCookie::from(*self).has_valid_prefix()
     }
 
     /// Appends the field. The caller has [checked](SetCookie::check) the cookie.
@@ -377,8 +377,8 @@ impl<'a> RawSetCookie<'a> {
         Some(RawSetCookie { name, value, attributes })
     }
 
-    /// Returns whether the cookie keeps what the prefix of its name promises, as [`SetCookie::keeps_prefix`] does.
-    pub fn keeps_prefix(&self) -> bool {
+    /// Returns whether the cookie keeps what the prefix of its name promises, as [`SetCookie::has_valid_prefix`] does.
+    pub fn has_valid_prefix(&self) -> bool {
         let begins = |octets: &[u8], prefix: &str| {
             octets.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix.as_bytes()))
         };

@@ -1,4 +1,4 @@
-//! [`Request::target_to`]: how a request is forwarded to an origin (RFC 9110 §7.6).
+//! [`Request::forwarded_to`]: how a request is forwarded to an origin (RFC 9110 §7.6).
 
 use super::percent;
 use super::{
@@ -45,13 +45,13 @@ impl Request {
     /// request.headers.set("connection", "x-only-here")?;
     /// request.headers.set("x-only-here", 1)?;
     /// request.headers.set("accept", "text/plain")?;
-    /// let forwarded = request.target_to("http://backend:8080/v1")?;
+    /// let forwarded = request.forwarded_to("http://backend:8080/v1")?;
     /// assert_eq!(forwarded.target().as_str(), "http://backend:8080/v1/items?page=2");
     /// assert!(forwarded.headers.contains("accept") && !forwarded.headers.contains("x-only-here"));
-    /// assert_eq!(request.target_to("/")?.target().as_str(), "/items?page=2");
+    /// assert_eq!(request.forwarded_to("/")?.target().as_str(), "/items?page=2");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn target_to(&self, base: &str) -> Result<Request, InvalidTarget> {
+    pub fn forwarded_to(&self, base: &str) -> Result<Request, InvalidTarget> {
         match (self.method(), self.target().path_and_query(self.method())) {
             // The server as a whole is a URL without a path (RFC 9112 §3.3).
             (Method::Options, ["*", _]) => self.retargeted(base, ["", ""]),
@@ -60,7 +60,7 @@ impl Request {
         }
     }
 
-    /// Returns this request as [`Request::target_to`] does, without the `prefix` that its path begins with: what
+    /// Returns this request as [`Request::forwarded_to`] does, without the `prefix` that its path begins with: what
     /// follows the prefix is put behind the path of `base`. So a gateway offers a server below a path of its own.
     ///
     /// A prefix is one or more whole segments, spelled as in the request: below `/v1` are `/v1`, `/v1/` and
@@ -72,7 +72,7 @@ impl Request {
     ///
     /// # Errors
     ///
-    /// As [`Request::target_to`]; also with [`InvalidTarget::Prefix`] if the path is not below the prefix, which
+    /// As [`Request::forwarded_to`]; also with [`InvalidTarget::Prefix`] if the path is not below the prefix, which
     /// becomes 404 with `?`, and with [`InvalidTarget::Outside`], which becomes 400, if what follows the prefix has a
     /// segment `..`, escaped or not, or begins with an empty one, as in `/v1//host/path`, which some servers read as
     /// the name of a host.
@@ -84,8 +84,8 @@ impl Request {
     ///
     /// async fn pass(client: &Client, ctx: &mut Context) -> corehttp::Result {
     ///     let forwarded = match ctx.request.target().segments().next().transpose()?.as_deref() {
-    ///         Some("users") => ctx.request.target_below("/users", "http://127.0.0.1:9001/v1")?,
-    ///         Some("shop") => ctx.request.target_below("/shop", "http://127.0.0.1:9002")?,
+    ///         Some("users") => ctx.request.forwarded_below("/users", "http://127.0.0.1:9001/v1")?,
+    ///         Some("shop") => ctx.request.forwarded_below("/shop", "http://127.0.0.1:9002")?,
     ///         _ => return Err(Status::NOT_FOUND.into()),
     ///     };
     ///     ctx.forward(client.open(&forwarded)).await
@@ -95,13 +95,13 @@ impl Request {
     /// #     .run(with_plan(|_| BodyPlan::Stream, async move |ctx: &mut Context| pass(&client, ctx).await))
     /// # };
     ///
-    /// let forwarded = Request::get("/users/7?full")?.target_below("/users", "http://127.0.0.1:9001/v1")?;
+    /// let forwarded = Request::get("/users/7?full")?.forwarded_below("/users", "http://127.0.0.1:9001/v1")?;
     /// assert_eq!(forwarded.target().as_str(), "http://127.0.0.1:9001/v1/7?full");
-    /// assert!(Request::get("/users/../admin")?.target_below("/users", "http://127.0.0.1:9001").is_err());
+    /// assert!(Request::get("/users/../admin")?.forwarded_below("/users", "http://127.0.0.1:9001").is_err());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[doc(alias = "strip_prefix")]
-    pub fn target_below(&self, prefix: &str, base: &str) -> Result<Request, InvalidTarget> {
+    pub fn forwarded_below(&self, prefix: &str, base: &str) -> Result<Request, InvalidTarget> {
         let resource = self.target().path_and_query(self.method()).concat();
         let (path, query) = resource.split_at(resource.find('?').unwrap_or(resource.len()));
         if !path.starts_with('/') {
@@ -191,7 +191,7 @@ mod tests {
         let mut request = Request::get("/").unwrap();
         lines.iter().for_each(|(name, value)| request.headers.append(name, *value).unwrap());
         let response = Response { headers: request.headers.clone(), ..Response::new() };
-        let forwarded = request.target_to("http://a").unwrap();
+        let forwarded = request.forwarded_to("http://a").unwrap();
         for headers in [forwarded.headers, response.forwarded().headers] {
             assert!(
                 headers.iter().map(|(name, _)| name).eq(expected.iter().copied()),
@@ -243,7 +243,7 @@ mod tests {
             *request.line_mut().2 = version;
             request.headers.set("connection", "te, close").unwrap();
             lines.iter().for_each(|line| request.headers.append("TE", *line).unwrap());
-            let forwarded = request.target_to("http://b").unwrap();
+            let forwarded = request.forwarded_to("http://b").unwrap();
             assert_eq!(forwarded.headers.text("te"), expected, "{version} {lines:?}");
             assert!(!forwarded.headers.contains("connection"));
         }
@@ -255,10 +255,10 @@ mod tests {
             for front in ["", "http://front"] {
                 let request = received(Method::Get, &format!("{front}{target}"));
                 assert_eq!(
-                    request.target_to("http://b/v1").unwrap().target().as_str(),
+                    request.forwarded_to("http://b/v1").unwrap().target().as_str(),
                     format!("http://b/v1{target}")
                 );
-                assert_eq!(request.target_to("/").unwrap().target().as_str(), target);
+                assert_eq!(request.forwarded_to("/").unwrap().target().as_str(), target);
             }
         }
     }
@@ -266,7 +266,7 @@ mod tests {
     /// A request for `path` goes on to `expected`, below `base`.
     #[track_caller]
     fn check_target(base: &str, path: &str, expected: Result<&str, InvalidTarget>) {
-        let forwarded = received(Method::Get, path).target_to(base);
+        let forwarded = received(Method::Get, path).forwarded_to(base);
         assert_eq!(
             forwarded.as_ref().map(|forwarded| forwarded.target().as_str()),
             expected.as_ref().copied()
@@ -282,7 +282,7 @@ mod tests {
             check_target("/", &format!("http://front{path}"), Ok(path));
         }
         check_target("/", "//evil/a", Ok("//evil/a"));
-        assert_eq!(Request::get("//evil/a").unwrap().target_to("/").unwrap().target().host(), None);
+        assert_eq!(Request::get("//evil/a").unwrap().forwarded_to("/").unwrap().target().host(), None);
         for path in [
             "/..",
             "/../",
@@ -312,7 +312,7 @@ mod tests {
 
     #[track_caller]
     fn check_below(prefix: &str, url: &str, expected: Result<&str, InvalidTarget>) {
-        let forwarded = |base| received(Method::Get, url).target_below(prefix, base);
+        let forwarded = |base| received(Method::Get, url).forwarded_below(prefix, base);
         for base in ["http://b", "http://b/"] {
             let found = forwarded(base).map(|forwarded| forwarded.target().as_str().to_owned());
             assert_eq!(
@@ -387,7 +387,7 @@ mod tests {
         for method in [Method::Options, Method::Connect] {
             let target = if method == Method::Options { "*" } else { "front:443" };
             for prefix in ["", "/", "/v1", "*"] {
-                let forwarded = received(method, target).target_below(prefix, "http://b");
+                let forwarded = received(method, target).forwarded_below(prefix, "http://b");
                 assert_eq!(forwarded.err(), Some(InvalidTarget::Form), "{method} {prefix}");
             }
         }
@@ -402,7 +402,7 @@ mod tests {
         ] {
             let mut request = received(Method::Get, "/a");
             request.set_query("x").unwrap();
-            let forwarded = request.target_to(base).unwrap();
+            let forwarded = request.forwarded_to(base).unwrap();
             assert_eq!(forwarded.target().as_str(), expected);
         }
         check_target("http://u@b", "/a", Err(InvalidTarget::Userinfo));
@@ -413,7 +413,7 @@ mod tests {
         for base in
             ["", "b", "/v1?c", "/#c", "ftp://b", "http://", "http://b?c", "http://b#c", "http://u@b", "*"]
         {
-            assert!(Request::get("/a").unwrap().target_to(base).is_err(), "{base}");
+            assert!(Request::get("/a").unwrap().forwarded_to(base).is_err(), "{base}");
         }
         for base in ["http://b", "http://b/", "http://b/v1", "http://b:80", "/", "/v1"] {
             // Other methods take neither the `*` of OPTIONS nor the target of CONNECT.
@@ -427,7 +427,7 @@ mod tests {
                 let mut request = received(method, target);
                 request.set_method(other);
                 assert_eq!(
-                    request.target_to(base).err(),
+                    request.forwarded_to(base).err(),
                     Some(InvalidTarget::Form),
                     "{target} under {other}"
                 );
@@ -458,11 +458,11 @@ mod tests {
             ("*", "/v1", ("/v1", "/v1")),
             ("/*", "/", ("/*", "/*")),
         ] {
-            let forwarded = received(Method::Options, target).target_to(base).unwrap();
+            let forwarded = received(Method::Options, target).forwarded_to(base).unwrap();
             let sent = forwarded.target().path_and_query(forwarded.method()).concat();
             assert_eq!((forwarded.target().as_str(), &*sent), expected, "{target} to {base}");
         }
-        assert_eq!(received(Method::Options, "*").target_to("/").err(), Some(InvalidTarget::Form));
+        assert_eq!(received(Method::Options, "*").forwarded_to("/").err(), Some(InvalidTarget::Form));
     }
 
     /// A request with these lines of `max-forwards` goes on with those `expected`, or not at all.
@@ -470,7 +470,7 @@ mod tests {
     fn check_count(method: Method, lines: &[&str], expected: Result<&[&str], InvalidTarget>) {
         let mut request = Request::new(method, "/a").unwrap();
         lines.iter().for_each(|value| request.headers.append("Max-Forwards", *value).unwrap());
-        let forwarded = request.target_to("http://b");
+        let forwarded = request.forwarded_to("http://b");
         let left = forwarded.map(|forwarded| {
             let left =
                 forwarded.headers.all("max-forwards").map(|value| String::from_utf8(value.to_vec()).unwrap());
@@ -524,12 +524,12 @@ mod tests {
         ] {
             let mut request = Request::new(method, "/").unwrap();
             framing.iter().for_each(|(name, value)| request.headers.set(name, *value).unwrap());
-            let forwarded = request.target_to("/").unwrap();
+            let forwarded = request.forwarded_to("/").unwrap();
             assert_eq!(forwarded.headers.text("content-length"), expected, "{method} {framing:?}");
         }
         let mut request = Request::post("/").unwrap();
         request.body.set_bytes("abc");
-        assert!(!request.target_to("/").unwrap().headers.contains("content-length"));
+        assert!(!request.forwarded_to("/").unwrap().headers.contains("content-length"));
     }
 
     #[test]

@@ -327,7 +327,7 @@ mod tests {
             response.headers.set("expires", "0").unwrap();
             response.trailers.set("x-sum", 1).unwrap();
             response.status = status;
-            let hold = response.preconditions_hold(request);
+            let hold = response.check_preconditions(request);
             let names = response.headers.iter().map(|(name, _)| name).collect::<Vec<_>>().join(" ");
             (hold, response.status, names, response.body.len() + response.trailers.len())
         };

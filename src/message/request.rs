@@ -528,7 +528,7 @@ impl Request {
     ///     let Context { request, response, .. } = ctx;
     ///     let host = request.host().ok_or(Status::BAD_REQUEST)?;
     ///     // This keeps the path and the query, whatever form the target has.
-    ///     let there = request.target_to(&format!("https://{host}")).map_err(|_| Status::BAD_REQUEST)?;
+    ///     let there = request.forwarded_to(&format!("https://{host}")).map_err(|_| Status::BAD_REQUEST)?;
     ///     Ok(response.set_redirect(Status::PERMANENT_REDIRECT, there.target().as_str())?)
     /// }
     /// # let service = corehttp::Server::new().service(secure);

@@ -189,7 +189,7 @@ impl Response {
     }
 
     /// Makes this a 304: the response that the peer has stored is still valid (RFC 9110 §15.4.5). Fields that identify
-    /// it, such as `etag`, stay. [`Response::preconditions_hold`] does this where a request asks for it.
+    /// it, such as `etag`, stay. [`Response::check_preconditions`] does this where a request asks for it.
     pub fn set_not_modified(&mut self) {
         self.status = Status::NOT_MODIFIED;
         self.body.clear();
@@ -211,7 +211,7 @@ impl Response {
     }
 
     /// Returns the cookies that are set, as [`SetCookie::parse`] reads them. A browser would not keep all of them:
-    /// their domain must be its own, for example, and their [prefix](SetCookie::keeps_prefix) must be true.
+    /// their domain must be its own, for example, and their [prefix](SetCookie::has_valid_prefix) must be true.
     pub fn cookies(&self) -> impl Iterator<Item = SetCookie<'_>> {
         self.headers.named(FieldName::SET_COOKIE).filter_map(SetCookie::parse)
     }
@@ -247,7 +247,7 @@ impl Response {
     ///     let Context { request, response, .. } = ctx;
     ///     let mut page = page.lock().unwrap();
     ///     response.headers.set("etag", format!("\"{}\"", page.0))?;
-    ///     if !response.preconditions_hold(request) {
+    ///     if !response.check_preconditions(request) {
     ///         return Ok(()); // 304 or 412
     ///     }
     ///     if request.method() == Method::Put {
@@ -272,7 +272,7 @@ impl Response {
     /// ```
     #[doc(alias("if-none-match", "if-match", "if-modified-since", "if-unmodified-since"))]
     #[must_use = "if they do not hold, the answer is complete, and nothing may be changed"]
-    pub fn preconditions_hold(&mut self, request: &Request) -> bool {
+    pub fn check_preconditions(&mut self, request: &Request) -> bool {
         if !self.status.is_success() {
             return true;
         }

@@ -75,7 +75,7 @@ use crate::message::{Request, Status};
 ///             Err(_) if ctx.has_responded() => (ctx.response.status, "cut off"),
 ///             Err(error) => (error.status(), ""),
 ///         };
-///         println!("{} {request} {} {:?} {note}", ctx.peer_addr(), status.as_u16(), ctx.arrived().elapsed());
+///         println!("{} {request} {} {:?} {note}", ctx.peer_addr(), status.as_u16(), ctx.arrived_at().elapsed());
 ///         outcome
 ///     }
 /// }
@@ -382,7 +382,7 @@ pub enum BodyPlan {
 /// }
 ///
 /// async fn time(ctx: &mut Context) -> Result {
-///     ctx.response.set_text(format!("{:?}", ctx.arrived()));
+///     ctx.response.set_text(format!("{:?}", ctx.arrived_at()));
 ///     Ok(())
 /// }
 ///

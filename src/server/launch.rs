@@ -12,7 +12,7 @@ use super::accept::{AcceptLoop, ConnectionLimiter, CoreSender, Dispatch, Handoff
 use super::core_state::ServerSettings;
 use super::error::{Error, Result};
 use super::handler::IntoHandler;
-use super::running::Running;
+use super::server_handle::ServerHandle;
 use super::stats::CoreStats;
 use super::stop::{Signal, Stop, grace_elapsed};
 use super::worker::Worker;
@@ -48,7 +48,11 @@ impl LaunchOptions {
 pub(super) const CORES_MAX: usize = 1024;
 
 /// Starts a server, with the handler that `make` returns for each core.
-pub(super) fn launch<F, Kind, H>(options: LaunchOptions, settings: ServerSettings, make: F) -> Result<Running>
+pub(super) fn launch<F, Kind, H>(
+    options: LaunchOptions,
+    settings: ServerSettings,
+    make: F,
+) -> Result<ServerHandle>
 where
     F: AsyncFn(ServerCore) -> Result<H> + Send + Sync + 'static,
     H: IntoHandler<Kind>,
@@ -56,20 +60,18 @@ where
     let (cores, addresses) = bind(&options, &settings)?;
     let stats = cores.iter().map(|core| core.stats.clone()).collect();
     let scheme = if settings.acceptor.is_some() { Scheme::Https } else { Scheme::Http };
-    let running = Running::new(addresses, scheme, stats);
+    let running = ServerHandle::new(addresses, scheme, stats);
     let (mut signal, grace) = match options.on_stop {
         Some((signal, grace)) => (Some((signal, running.clone())), grace),
         None => (None, FAILURE_GRACE),
     };
     let (ready, readiness) = threads::channel();
-    let drained = Arc::<DrainBarrier>::default();
-    let (make, count) = (Arc::new(make), cores.len());
+    let (drained, make, count) = (Arc::<DrainBarrier>::default(), Arc::new(make), cores.len());
     for (index, bound) in cores.into_iter().enumerate() {
         let (make, ready, signal) = (make.clone(), ready.clone(), signal.take());
         // A core that dies before it serves ends the others at once, since the server does not start then.
         let (stop, mut stop_on_drop) = (running.stop_signal(), running.stop_on_drop(Duration::ZERO));
-        let core = ServerCore { index, count };
-        let (drained, own) = (drained.clone(), drained.0.subscribe());
+        let (core, drained, own) = (ServerCore { index, count }, drained.clone(), drained.0.subscribe());
         let thread = runtime::block_on_core(index, options.pinning, move || async move {
             let signal_task = signal.map(|(signal, running)| runtime::spawn(stop_on(signal, grace, running)));
             let mut stop_ordered = stop.clone();
@@ -134,7 +136,7 @@ impl DrainBarrier {
 const FAILURE_GRACE: Duration = Duration::from_secs(10);
 
 /// Stops the server when the signal comes, fails or panics.
-async fn stop_on(signal: Signal, grace: Duration, running: Running) -> io::Result<()> {
+async fn stop_on(signal: Signal, grace: Duration, running: ServerHandle) -> io::Result<()> {
     let _stop_on_drop = running.stop_on_drop(grace);
     let outcome = signal.await;
     running.shutdown(grace);
@@ -142,7 +144,7 @@ async fn stop_on(signal: Signal, grace: Duration, running: Running) -> io::Resul
 }
 
 /// Stops the cores that have started, and returns the error that best explains why.
-fn give_up(running: &Running, error: Error) -> Error {
+fn give_up(running: &ServerHandle, error: Error) -> Error {
     running.shutdown(Duration::ZERO);
     match running.wait() {
         Err(of_core) if error.cause().is_none() => of_core,

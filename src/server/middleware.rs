@@ -19,7 +19,7 @@ use crate::message::Request;
 /// async fn log(app: &impl Handler, ctx: &mut Context) -> corehttp::Result {
 ///     let target = ctx.request.target().to_string();
 ///     let outcome = app.handle(ctx).await;
-///     println!("{} {target} in {:?}", ctx.peer_addr(), ctx.arrived().elapsed());
+///     println!("{} {target} in {:?}", ctx.peer_addr(), ctx.arrived_at().elapsed());
 ///     outcome
 /// }
 ///

@@ -8,7 +8,7 @@ mod server;
 mod tls;
 
 mod launch;
-mod running;
+mod server_handle;
 mod service;
 mod stop;
 
@@ -42,8 +42,8 @@ pub use handler::{AsyncHandler, BodyPlan, BoxHandler, Handler, IntoHandler, Into
 pub use invalid_response::InvalidResponse;
 pub use launch::ServerCore;
 pub use middleware::{Around, WithPlan, around, with_plan};
-pub use running::Running;
 pub use server::Server;
+pub use server_handle::ServerHandle;
 pub use service::Service;
 pub use stats::{ErrorCounts, ServerCounts, ServerStats};
 pub use stop::IntoIoResult;

@@ -9,7 +9,7 @@ use super::error::Result;
 use super::error_report::ErrorReport;
 use super::handler::IntoHandler;
 use super::launch::{CORES_MAX, LaunchOptions, ServerCore, launch};
-use super::running::Running;
+use super::server_handle::ServerHandle;
 use super::service::Service;
 use super::stop::IntoIoResult;
 use crate::exchange::{HalfClose, Timeouts};
@@ -25,7 +25,7 @@ use crate::wire::Limits;
 /// | method | what it does |
 /// |---|---|
 /// | [`Server::run`] | serves until the server is stopped, and blocks the calling thread meanwhile |
-/// | [`Server::start`] | returns a [`Running`] server as soon as all cores listen |
+/// | [`Server::start`] | returns a [`ServerHandle`] as soon as all cores listen |
 /// | [`Server::run_per_core`], [`Server::start_per_core`] | do the same, with a handler of its own for each core |
 /// | [`Server::service`] | listens nowhere, and serves connections that you accept or requests that a test makes |
 ///
@@ -63,7 +63,7 @@ impl Server {
     /// `("127.0.0.1", port)`; a port alone, for every address; a path; an open listener of the standard library; or a
     /// [`MemoryListener`](crate::MemoryListener). [`Address`] describes each, such as who can connect to a Unix socket.
     ///
-    /// A TCP port that is in use is an error, unless both servers [share it](Server::share_port).
+    /// A TCP port that is in use is an error, unless both servers [share it](Server::reuse_port).
     pub fn bind(address: impl Into<Address>) -> Server {
         Server::new().and_bind(address)
     }
@@ -115,9 +115,8 @@ impl Server {
     /// Linux resets the connections that complete their handshake in the moment when the older server closes its
     /// sockets: 5 of 142,000 in a test. With `sysctl net.ipv4.tcp_migrate_req=1` (Linux 5.14) Linux gives them to the
     /// newer one, and no peer is turned away.
-    #[doc(alias = "reuse_port")]
-    pub fn share_port(mut self, share_port: bool) -> Server {
-        self.launch.listen.share_port = share_port;
+    pub fn reuse_port(mut self, reuse_port: bool) -> Server {
+        self.launch.listen.reuse_port = reuse_port;
         self
     }
 
@@ -209,8 +208,8 @@ impl Server {
         self
     }
 
-    /// Stops the server when `signal` completes, as [`Running::shutdown`] does with `grace`. A signal that fails or panics
-    /// stops it, too, because it can no longer come; [`Running::wait`] then fails. Default: no signal.
+    /// Stops the server when `signal` completes, as [`ServerHandle::shutdown`] does with `grace`. A signal that fails or panics
+    /// stops it, too, because it can no longer come; [`ServerHandle::wait`] then fails. Default: no signal.
     ///
     /// A core polls the signal, so it may await anything that needs a runtime. [`shutdown_signal`](crate::shutdown_signal)
     /// waits for Ctrl-C and for SIGTERM, which service managers send before they kill a process.
@@ -237,7 +236,7 @@ impl Server {
         self
     }
 
-    /// Serves until the server is stopped, with one handler for all cores. Blocks, as [`Running::wait`] does.
+    /// Serves until the server is stopped, with one handler for all cores. Blocks, as [`ServerHandle::wait`] does.
     ///
     /// The cores share the handler, so it must be [`Send`] and [`Sync`], but its future need not be. For a handler that
     /// is not, use [`Server::run_per_core`].
@@ -261,7 +260,7 @@ impl Server {
     /// # Errors
     ///
     /// As [`Server::run`]. No thread is then left behind.
-    pub fn start<Kind, H>(self, handler: H) -> Result<Running>
+    pub fn start<Kind, H>(self, handler: H) -> Result<ServerHandle>
     where
         H: IntoHandler<Kind>,
         H::Handler: Send + Sync,
@@ -333,7 +332,7 @@ impl Server {
     /// # Errors
     ///
     /// As [`Server::run_per_core`]. If it fails, no thread is left behind.
-    pub fn start_per_core<F, Kind, H>(self, make: F) -> Result<Running>
+    pub fn start_per_core<F, Kind, H>(self, make: F) -> Result<ServerHandle>
     where
         F: AsyncFn(ServerCore) -> Result<H> + Send + Sync + 'static,
         H: IntoHandler<Kind>,

@@ -271,7 +271,7 @@ fn a_balancer_without_hosts_is_an_error() {
     paused(async {
         let hosts = Hosts::new(&[("a", Well(200))]);
         let none: [&str; 0] = [];
-        let balancer = hosts.client().balance(none).unwrap().retry_elsewhere().build();
+        let balancer = hosts.client().balance(none).unwrap().retry_other_hosts().build();
         for is_empty in [true, false, true] {
             match ask(&balancer).await {
                 Ok(host) => assert!(!is_empty && host == "a"),
@@ -292,7 +292,7 @@ fn a_balancer_without_hosts_is_an_error() {
     }
     for path in ["", "http://a/health", "health"] {
         let balancer = Client::new().balance(["http://a"]).unwrap();
-        assert!(balancer.check(path, Duration::from_secs(1)).is_err(), "{path:?}");
+        assert!(balancer.health_check(path, Duration::from_secs(1)).is_err(), "{path:?}");
     }
 }
 
@@ -320,7 +320,7 @@ fn another_host_is_asked_if_the_first_cannot_have_heard_the_request() {
     fn check(moods: &[(&str, Mood)], expected: &str, asked: &str) {
         paused(async {
             let hosts = Hosts::new(moods);
-            let balancer = hosts.balance().retry_elsewhere().build();
+            let balancer = hosts.balance().retry_other_hosts().build();
             assert_eq!(answers(&balancer, 1).await, expected);
             assert_eq!(hosts.asked(), asked);
             let pending: usize = counts(&balancer).iter().map(|(pending, ..)| pending).sum();
@@ -343,7 +343,7 @@ fn another_host_is_asked_if_the_first_cannot_have_heard_the_request() {
     paused(async {
         let hosts = Hosts::new(&[("a", Gone), ("b", Well(200))]);
         let (balancer, mut streamed) =
-            (hosts.balance().retry_elsewhere().build(), Request::post("/").unwrap());
+            (hosts.balance().retry_other_hosts().build(), Request::post("/").unwrap());
         streamed.body.set_stream(&b"body"[..], Some(4));
         let error = balancer.send(&streamed, &mut Response::new()).await.unwrap_err();
         assert!(matches!(error.cause(), ClientCause::Exchange(ExchangeError::Io(_))), "{error:?}");
@@ -357,7 +357,7 @@ fn the_same_host_is_not_asked_again_even_if_it_is_new() {
     paused(async {
         let hosts = Hosts::new(&[("a", Unreachable(1)), ("b", Well(200))]);
         for url in ["http://b", "http://A:80"] {
-            let balancer = hosts.client().balance(["http://a"]).unwrap().retry_elsewhere().build();
+            let balancer = hosts.client().balance(["http://a"]).unwrap().retry_other_hosts().build();
             let (told, ()) = tokio::join!(answers(&balancer, 1), async {
                 tokio::task::yield_now().await;
                 assert!(balancer.remove("http://a") && balancer.add(url).unwrap());
@@ -432,7 +432,7 @@ fn an_opened_request_is_counted_when_it_is_answered() {
         }
         paused(async move {
             let hosts = Hosts::new(&[("a", Refusing), ("b", Well(200))]);
-            let balancer = hosts.balance().retry_elsewhere().build();
+            let balancer = hosts.balance().retry_other_hosts().build();
             assert_eq!(write(&balancer, way, 3, b"abc").await.unwrap(), "b", "{way:?}");
             assert_eq!(counts(&balancer), [(0, 0, 1, 1), (0, 1, 0, 0)], "{way:?}");
         });
@@ -513,7 +513,7 @@ fn a_streamed_answer_counts_until_it_is_read() {
         });
     }
     paused(async {
-        let balancer = Hosts::new(&[("a", Refusing), ("b", Well(200))]).balance().retry_elsewhere().build();
+        let balancer = Hosts::new(&[("a", Refusing), ("b", Well(200))]).balance().retry_other_hosts().build();
         let mut response = Response::new();
         let mut answer = balancer.open_response(&Request::get("/").unwrap(), &mut response).await.unwrap();
         assert_eq!(answer.chunk().await.unwrap(), Some(&b"b"[..]));
@@ -564,7 +564,7 @@ fn a_host_that_fails_its_check_is_not_asked_while_there_are_others() {
     for mood in [Refusing, Closing, Babbling, Silent, Well(503), Well(302), Well(404)] {
         paused(async {
             let hosts = Hosts::new(&ALL_WELL[..2]);
-            let balancer = hosts.balance().check("/health", Duration::from_secs(1)).unwrap().build();
+            let balancer = hosts.balance().health_check("/health", Duration::from_secs(1)).unwrap().build();
             let is_up = || balancer.counts().iter().map(|host| host.is_up).collect::<Vec<_>>();
             assert_eq!((answers(&balancer, 2).await.as_str(), is_up()), ("a b", vec![true, true]));
             hosts.set("a", mood);
@@ -595,7 +595,7 @@ fn checks_end_with_the_balancer_and_with_the_host() {
     paused(async {
         let hosts = Hosts::new(&ALL_WELL[..2]);
         let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
-        let balancer = hosts.balance().check("/health", Duration::from_secs(1)).unwrap().build();
+        let balancer = hosts.balance().health_check("/health", Duration::from_secs(1)).unwrap().build();
         // The third one gives memory back.
         assert_eq!((answers(&balancer, 1).await.as_str(), tasks()), ("a", 3));
         // In between no check is due.
@@ -635,7 +635,7 @@ fn a_check_under_way_ends_with_the_balancer_and_with_the_host() {
             });
             let client = stage.builder().idle_timeout(Duration::ZERO).build();
             let balancer = client.balance(["http://a"]).unwrap();
-            let balancer = balancer.check("/health", Duration::from_secs(20)).unwrap().build();
+            let balancer = balancer.health_check("/health", Duration::from_secs(20)).unwrap().build();
             assert_eq!(ask(&balancer).await.unwrap(), "ok");
             assert_eq!(leaving.recv().await, Some(OK));
             seconds(1).await;
@@ -663,7 +663,7 @@ fn a_removed_host_is_checked_no_more_though_it_has_yet_to_answer() {
             Ok(())
         });
         let balancer = stage.client().balance(["http://a"]).unwrap();
-        let balancer = balancer.check("/health", Duration::from_secs(2)).unwrap().build();
+        let balancer = balancer.health_check("/health", Duration::from_secs(2)).unwrap().build();
         let asked = tokio::spawn({
             let balancer = balancer.clone();
             async move { ask(&balancer).await.unwrap() }
@@ -691,7 +691,7 @@ fn a_host_whose_connections_are_all_in_use_is_not_down() {
         });
         let client = stage.builder().connections_per_host_max(1).build();
         let balancer = client.balance(["http://a"]).unwrap();
-        let balancer = balancer.check("/health", Duration::from_secs(2)).unwrap().build();
+        let balancer = balancer.health_check("/health", Duration::from_secs(2)).unwrap().build();
         let asked = tokio::spawn({
             let balancer = balancer.clone();
             async move { ask(&balancer).await.unwrap() }
@@ -708,7 +708,7 @@ fn a_host_whose_connections_are_all_in_use_is_not_down() {
 #[test]
 fn a_balancer_outlives_its_runtime() {
     let hosts = Hosts::new(&ALL_WELL[..1]);
-    let balancer = hosts.balance().check("/health", Duration::from_secs(1)).unwrap().build();
+    let balancer = hosts.balance().health_check("/health", Duration::from_secs(1)).unwrap().build();
     for _ in 0..2 {
         paused(async {
             assert_eq!(answers(&balancer, 1).await, "a");

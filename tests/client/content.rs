@@ -239,7 +239,7 @@ async fn accept_encoding_names_what_can_be_decoded() {
         Ok(())
     })
     .await;
-    let one = Client::builder().field("accept-encoding", "gzip").unwrap().decode(1 << 20).build();
+    let one = Client::builder().default_field("accept-encoding", "gzip").unwrap().decode(1 << 20).build();
     assert_eq!(one.get(&server.url).await.unwrap().body.text(), Ok("gzip"));
     let client = Client::builder().decode(1 << 20).build();
     let response = client.get(&server.url).await.unwrap();

@@ -27,15 +27,15 @@ async fn a_cookie_set_by_a_redirect_is_sent_back_to_its_host_alone() {
         corehttp::Result::Ok(())
     });
     let jar = Arc::new(Jar::new());
-    let client = Client::builder().memory(listener.connector()).cookies(jar.clone()).build();
+    let client = Client::builder().memory(listener.connector()).cookie_store(jar.clone()).build();
     let said = async |url: &str| client.get(url).await.unwrap().body.text().unwrap().to_owned();
     assert_eq!(said("http://a.example/sign-in").await, "sid=1");
     assert_eq!(said("http://a.example/").await, "sid=1");
     assert_eq!(said("http://a.example/elsewhere").await, "hidden=2; sid=1");
     assert_eq!(said("http://b.example/").await, "none");
     assert_eq!(jar.len(), 2);
-    let builder = Client::builder().memory(listener.connector()).cookies(jar.clone());
-    let always = builder.field("cookie", "all=4").unwrap().build();
+    let builder = Client::builder().memory(listener.connector()).cookie_store(jar.clone());
+    let always = builder.default_field("cookie", "all=4").unwrap().build();
     assert_eq!(always.get("http://a.example/").await.unwrap().body.text(), Ok("all=4"));
     // The default field is dropped by a redirect to another origin, and the cookies of that origin are sent.
     assert_eq!(always.get("http://b.example/to-a").await.unwrap().body.text(), Ok("sid=1"));
@@ -80,7 +80,7 @@ async fn cookies_that_are_not_utf8_are_sent_back_as_they_came_rfc6265bis_5_8_3()
         response.headers.append("set-cookie", b"\xff=\xfe; Path=/")?;
         Ok(response.headers.append("set-cookie", "u=\u{e9}")?)
     });
-    let client = Client::builder().memory(listener.connector()).cookies(Arc::new(Jar::new())).build();
+    let client = Client::builder().memory(listener.connector()).cookie_store(Arc::new(Jar::new())).build();
     for expected in [&b"none"[..], b"n=caf\xe9; \xff=\xfe; u=\xc3\xa9"] {
         assert_eq!(client.get("http://a.example/").await.unwrap().body.bytes(), expected);
     }
@@ -95,7 +95,7 @@ async fn a_cookie_with_a_control_character_is_dropped_alone_rfc6265bis_5_6() {
          Content-Length: 2\r\n\r\nhi",
     );
     let jar = Arc::new(Jar::new());
-    let client = stage.builder().cookies(jar.clone()).build();
+    let client = stage.builder().cookie_store(jar.clone()).build();
     let request = Request::get("http://a.example/").unwrap();
     for _ in 0..2 {
         let mut response = Response::new();

@@ -126,11 +126,11 @@ async fn of_the_way_to_a_host() {
     let unknown = "http://nowhere.example/b: looking up nowhere.example failed: no such name";
     check(ask(&client, "http://nowhere.example/b?secret").await, unknown);
     check(ask(&client, URL).await, "http://a/b: looking up a took longer than 5 s");
-    let within = client.timeout(Duration::from_millis(300));
+    let within = client.with_timeout(Duration::from_millis(300));
     check(ask(&within, URL).await, "http://a/b: looking up a: the whole exchange took longer than 300 ms");
     let client = Client::builder().dialer(Nowhere).build();
     check(ask(&client, URL).await, "http://a/b: connecting to a:80 took longer than 10 s");
-    let within = client.timeout(Duration::from_millis(300));
+    let within = client.with_timeout(Duration::from_millis(300));
     let expected = "http://a/b: connecting to a:80: the whole exchange took longer than 300 ms";
     check(ask(&within, URL).await, expected);
     let stage = silent();
@@ -148,7 +148,7 @@ async fn of_a_host_that_cannot_be_reached() {
     let asked = ask(&Client::new(), "http://127.0.0.1:1/b?secret").await;
     if cfg!(target_os = "linux") {
         check(asked, &format!("http://127.0.0.1:1/b: connecting to 127.0.0.1:1 failed: {refused}"));
-        let client = Client::builder().unix("/nowhere/socket").build();
+        let client = Client::builder().unix_socket("/nowhere/socket").build();
         let absent = "unix:/nowhere/socket cannot be reached: No such file or directory (os error 2)";
         check(ask(&client, URL).await, &format!("http://a/b: connecting to a:80 failed: {absent}"));
     }
@@ -326,7 +326,7 @@ async fn of_an_answer_that_is_malformed_too_large_or_late() {
         ask(&silent.client(), URL).await,
         "http://a/b: waiting for the answer of a:80 took longer than 30 s",
     );
-    let within = silent.client().timeout(Duration::from_secs(2));
+    let within = silent.client().with_timeout(Duration::from_secs(2));
     let whole = "http://a/b: waiting for the answer of a:80: the whole exchange took longer than 2 s";
     check(ask(&within, URL).await, whole);
     let pipeline = silent.client().pipeline("http://a").unwrap().build();
@@ -382,7 +382,7 @@ async fn of_a_body_that_is_cut_malformed_or_late() {
     let small = beginning(SIZED, true).builder().body_max(10).build();
     let why = "the body is too large: 100 bytes, and at most 10 are allowed (`body_max`)";
     check(ask(&small, URL).await, &format!("{RECEIVING} failed: {why}"));
-    let within = beginning(SIZED, true).client().timeout(Duration::from_secs(2));
+    let within = beginning(SIZED, true).client().with_timeout(Duration::from_secs(2));
     check(ask(&within, URL).await, &format!("{RECEIVING}: the whole exchange took longer than 2 s"));
     let host = within.host("http://a").unwrap();
     let mut call = host.open(&request(Method::Post, "/b?secret")).await.unwrap();
@@ -453,7 +453,7 @@ async fn of_requests_that_depend_on_others() {
         client.send(&endless, &mut Response::new()).await,
         "http://a/b: preparing the request: the server speaks HTTP/1.0, and the length of the body is unknown",
     );
-    let pipeline = broken.client().pipeline("http://a").unwrap().allow_unsafe().build();
+    let pipeline = broken.client().pipeline("http://a").unwrap().allow_unsafe_methods().build();
     let post = |path| request(Method::Post, path);
     let (first, second, third) = (post("/1?secret"), post("/2?secret"), post("/3?secret"));
     let mut responses = [Response::new(), Response::new(), Response::new()];
@@ -488,7 +488,7 @@ async fn of_redirects_and_upgrades() {
             .client()
     };
     const FOLLOWING: &str = "http://a/b: following the redirect";
-    let client = redirecting("location: /b?secret\r\n").redirects(Redirects::Follow(3));
+    let client = redirecting("location: /b?secret\r\n").with_redirects(Redirects::Follow(3));
     check(
         ask(&client, URL).await,
         &format!("{FOLLOWING}: there were too many in a row: at most 3 are followed"),
@@ -517,7 +517,7 @@ async fn an_error_has_the_url_and_the_peer() {
     })
     .await;
     let (url, address) = (format!("{}/b?secret", server.url), server.url.replace("http://", ""));
-    let client = Client::new().timeout(Duration::from_millis(100));
+    let client = Client::new().with_timeout(Duration::from_millis(100));
     let error = client.get(&url).await.unwrap_err();
     assert_eq!((error.url(), error.url_with_query()), (Some(&*format!("{}/b", server.url)), Some(&*url)));
     assert_eq!(error.peer().unwrap().to_string(), address);

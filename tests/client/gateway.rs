@@ -25,7 +25,7 @@ async fn pass(client: &Client, ctx: &mut Context) -> corehttp::Result {
     if ctx.request.headers.remove("x-buffered") {
         ctx.buffer_body().await?;
     }
-    let onward = ctx.request.target_to("http://b")?;
+    let onward = ctx.request.forwarded_to("http://b")?;
     let change = |response: &mut Response| match response.headers.remove("x-refused") {
         true => Err(Status::FORBIDDEN.into()),
         false => Ok(()),
@@ -316,7 +316,7 @@ async fn without_a_connection_a_request_is_forwarded_alike() {
 async fn a_call_that_is_open_already_is_forwarded_alike() {
     let client = Stage::always(OK).client();
     let gateway = async move |ctx: &mut Context| {
-        let call = client.open(&ctx.request.target_to("http://b")?).await?;
+        let call = client.open(&ctx.request.forwarded_to("http://b")?).await?;
         ctx.forward(call).await
     };
     let response = Server::new().service(gateway).respond(Request::get("/").unwrap()).await;

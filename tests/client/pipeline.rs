@@ -176,7 +176,7 @@ fn told(result: Result<(), ClientError>, response: &Response) -> String {
 /// connections.
 #[track_caller]
 fn check(scripts: &'static [Script], lines: &[&str], expected: &[&str], heard: &[&str]) {
-    check_with(|builder| builder.allow_unsafe(), scripts, lines, expected, heard);
+    check_with(|builder| builder.allow_unsafe_methods(), scripts, lines, expected, heard);
 }
 
 #[track_caller]
@@ -327,7 +327,7 @@ fn a_connection_whose_last_answer_has_begun_is_asked_nothing_more_rfc9112_9_6() 
         paused(async {
             let first: Script = [&[Hear(1), Say(A), Hear(1)], last].concat().leak();
             let server = Server::new(Vec::from([first, &[Hear(1), Say(C)]]).leak());
-            let pipeline = server.client().pipeline("http://a").unwrap().allow_unsafe().build();
+            let pipeline = server.client().pipeline("http://a").unwrap().allow_unsafe_methods().build();
             let late = async {
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 ask(&pipeline, &["POST /3"]).await
@@ -473,7 +473,7 @@ fn an_unwritten_request_was_not_processed() {
         paused(async {
             let mut server = Server::new(scripts);
             server.room = room;
-            let pipeline = server.client().pipeline("http://a").unwrap().allow_unsafe().build();
+            let pipeline = server.client().pipeline("http://a").unwrap().allow_unsafe_methods().build();
             let lines = ["GET /1", "GET /2", "BET /3", "BET /4", "BET /5"];
             assert_eq!(ask(&pipeline, &lines).await, expected, "{room}");
             assert_eq!(server.heard()[1], again, "{room}");
@@ -559,7 +559,7 @@ fn requests_wait_in_the_queue_while_64_kib_are_not_read() {
     paused(async {
         let mut server = Server::new(&[&[Hear(1), Say(A), Hang]]);
         server.room = 10;
-        let client = server.client().timeout(Duration::from_secs(3));
+        let client = server.client().with_timeout(Duration::from_secs(3));
         let pipeline = client.pipeline("http://a").unwrap().build();
         let large = format!("GET /{}", "x".repeat(40 << 10));
         let told = ask(&pipeline, &["GET /1", &large, &large, &large]).await;
@@ -653,7 +653,7 @@ fn a_request_that_cannot_be_pipelined_is_refused_before_anything_is_dialed() {
     ];
     paused(async {
         let server = Server::new(&[]);
-        let pipeline = server.client().pipeline("http://a").unwrap().allow_unsafe().build();
+        let pipeline = server.client().pipeline("http://a").unwrap().allow_unsafe_methods().build();
         for set in set {
             let mut request = Request::get("/").unwrap();
             set(&mut request);
@@ -725,7 +725,7 @@ fn a_request_that_nobody_waits_for_is_not_sent() {
 fn the_deadline_of_a_caller_does_not_end_the_connection() {
     paused(async {
         let server = Server::new(&[&[Hear(1), Say(A), Hear(1), Hang]]);
-        let client = server.client().timeout(Duration::from_secs(3));
+        let client = server.client().with_timeout(Duration::from_secs(3));
         let pipeline = client.pipeline("http://a").unwrap().in_flight_max(1).build();
         assert_eq!(ask(&pipeline, &["GET /1"]).await, ["200 a"]);
         let told = ask(&pipeline, &["GET /2", "GET /3"]).await;
@@ -736,7 +736,7 @@ fn the_deadline_of_a_caller_does_not_end_the_connection() {
         [(&[&[Hear(1), Hang]], false), (&[&[Hear(1), Say(A), Hear(1), Hang]], true)];
     for (scripts, is_reused) in SILENT {
         paused(async {
-            let client = Server::new(scripts).client().timeout(Duration::from_secs(3));
+            let client = Server::new(scripts).client().with_timeout(Duration::from_secs(3));
             let (pipeline, mut response) = (client.pipeline("http://a").unwrap().build(), Response::new());
             let request = request("GET /");
             if is_reused {
@@ -951,7 +951,7 @@ fn a_request_that_was_put_back_waits_in_the_queue() {
     {
         paused(async {
             let server = Server::new(scripts);
-            let client = server.client().timeout(Duration::from_secs(3));
+            let client = server.client().with_timeout(Duration::from_secs(3));
             let pipeline = client.pipeline("http://a").unwrap().build();
             let told = ask(&pipeline, &["GET /1", "GET /2", "GET /3", "GET /4"]).await;
             assert_eq!(told, ["200 a", second, "Wait TimedOut, sent", fourth]);
@@ -1054,7 +1054,8 @@ impl corehttp::CookieStore for Cookies {
 #[test]
 fn cookies_are_kept_and_given_back() {
     let listener = corehttp::MemoryListener::new();
-    let client = Client::builder().memory(listener.connector()).cookies(Arc::new(Cookies::default())).build();
+    let client =
+        Client::builder().memory(listener.connector()).cookie_store(Arc::new(Cookies::default())).build();
     let handler = |ctx: &mut corehttp::Context| -> corehttp::Result {
         let cookie = ctx.request.headers.text("cookie").unwrap_or("none").to_owned();
         ctx.response.headers.set("set-cookie", format!("at={}", ctx.request.path()))?;

@@ -1020,7 +1020,7 @@ async fn row_85_a_request_dropped_at_any_point_frees_its_place() {
         for polls in 0.. {
             let (stage, mut response) = (dripping(), Response::new());
             // The server sends no 100, and no time passes here.
-            let timeouts = ClientTimeouts { go_ahead: Duration::ZERO, ..ClientTimeouts::default() };
+            let timeouts = ClientTimeouts { expect_continue: Duration::ZERO, ..ClientTimeouts::default() };
             let client = stage.builder().timeouts(timeouts).connections_per_host_max(1).build();
             let mut request = request.clone();
             if request.body.is_stream() {

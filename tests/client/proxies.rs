@@ -94,7 +94,7 @@ async fn a_proxy_hears_nothing_of_what_goes_through_its_tunnel() {
     .await;
     let client = Client::builder()
         .proxies(Proxies::all(Proxy::new(&proxy.url).unwrap()))
-        .field("proxy-authorization", "Basic am9lOnB3")
+        .default_field("proxy-authorization", "Basic am9lOnB3")
         .unwrap()
         .tls(ClientTls::new().roots(TlsRoots::from_pem(ours.pem()).unwrap()))
         .build();
@@ -226,7 +226,12 @@ async fn a_connect_has_the_user_agent_and_the_fields_of_its_proxy_rfc9110_9_3_6(
         ),
     ] {
         let stage = refusing("HTTP/1.1 403 No\r\ncontent-length: 0\r\n\r\n");
-        let client = stage.builder().field("user-agent", "me/1").unwrap().field("accept", "*/*").unwrap();
+        let client = stage
+            .builder()
+            .default_field("user-agent", "me/1")
+            .unwrap()
+            .default_field("accept", "*/*")
+            .unwrap();
         client.proxies(Proxies::all(proxy)).build().get("https://a.example/b").await.unwrap_err();
         let head = "CONNECT a.example:443 HTTP/1.1\r\nhost: a.example:443\r\n";
         assert_eq!(stage.heard(), [format!("{head}{expected}\r\n")]);
@@ -311,7 +316,8 @@ async fn default_credentials_for_proxies_go_to_proxies_alone_rfc9110_11_7_2() {
         (Some(near.url.replace("http://", "http://joe:pw@")), &far, Some("Basic am9lOnB3")),
     ] {
         let proxies = proxy.map_or(Proxies::none(), |url| Proxies::all(Proxy::new(&url).unwrap()));
-        let client = Client::builder().field("proxy-authorization", "Bearer x").unwrap().proxies(proxies);
+        let client =
+            Client::builder().default_field("proxy-authorization", "Bearer x").unwrap().proxies(proxies);
         let heard = client.build().get(&asked.url).await.unwrap();
         let line = expected.map_or(String::new(), |value| format!("proxy-authorization: {value}\r\n"));
         let lines = heard.body.text().unwrap().split_once("\r\nhost: ").unwrap().1;
@@ -336,7 +342,7 @@ mod over_tls {
     use std::sync::Arc;
 
     use corehttp::{
-        BodyPlan, ClientBuilder, ClientError, ClientTls, Context, Running, Server, ServerTls, TlsError,
+        BodyPlan, ClientBuilder, ClientError, ClientTls, Context, Server, ServerHandle, ServerTls, TlsError,
         TlsIdentity, TlsRoots, with_plan,
     };
     use tokio::io::{AsyncWriteExt, DuplexStream, copy_bidirectional};
@@ -353,7 +359,7 @@ mod over_tls {
 
     /// A server that proves to be localhost. It opens tunnels to what is named by their ports, and tells other requests
     /// what it was asked for, and by whom.
-    fn serve(authority: &Authority) -> Running {
+    fn serve(authority: &Authority) -> ServerHandle {
         let issued = authority.issue(&["localhost"]);
         let tls = ServerTls::new(TlsIdentity::from_pem(&issued.chain, &issued.key).unwrap());
         let server = Server::bind("127.0.0.1:0").cores(1).tls(tls);

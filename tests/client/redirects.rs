@@ -97,7 +97,7 @@ async fn an_answer_tells_the_url_that_redirects_led_to() {
         assert_eq!(response.url, None, "{location}");
         client.open_response(&get("http://a/"), &mut response).await.unwrap();
         assert_eq!(response.url.as_deref(), Some(expected), "{location}");
-        let own = client.redirects(Redirects::Return);
+        let own = client.with_redirects(Redirects::Return);
         own.send(&get("http://a/"), &mut response).await.unwrap();
         assert_eq!((response.status.as_u16(), &response.url), (302, &None), "{location}");
     }
@@ -112,7 +112,7 @@ async fn other_statuses_are_not_followed_rfc9110_15_4() {
     }
     for status in [301, 302, 303, 307, 308] {
         let stage = redirecting(status, "/end");
-        let client = stage.client().redirects(Redirects::Return);
+        let client = stage.client().with_redirects(Redirects::Return);
         assert_eq!(ask(&client, &get("http://a/")).await.unwrap(), (status, "no".into()));
         assert_eq!(stage.heard().len(), 1);
     }
@@ -193,7 +193,7 @@ async fn a_redirect_without_a_location_is_an_answer_rfc9110_15_4() {
         let stage =
             Stage::always(format!("HTTP/1.1 {status} x\r\nlocations: /b\r\ncontent-length: 2\r\n\r\nno"));
         for redirects in [Redirects::default(), Redirects::Follow(0)] {
-            let client = stage.client().redirects(redirects);
+            let client = stage.client().with_redirects(redirects);
             assert_eq!(ask(&client, &get("http://a/")).await.unwrap(), (status, "no".into()));
             assert_eq!((stage.heard().len(), client.idle()), (1, 1));
         }
@@ -307,7 +307,7 @@ async fn redirects_are_followed_only_so_often_rfc9110_15_4() {
         (Redirects::Follow(1), 2),
         (Redirects::Follow(3), 4),
     ] {
-        let client = stage.client().redirects(redirects);
+        let client = stage.client().with_redirects(redirects);
         let error = ask(&client, &get("http://a/")).await.unwrap_err();
         assert!(matches!(error.cause(), ClientCause::TooManyRedirects), "{error:?}");
         assert_eq!((error.is_reused(), error.is_sent()), (requests > 1, true), "{redirects:?}");
@@ -335,7 +335,7 @@ async fn check_credentials(way: &'static [&'static str], expected: bool) {
         for name in ["Authorization", "cookie", "Proxy-Authorization", "x-own"] {
             match is_its_own {
                 true => request.headers.set(name, "secret").unwrap(),
-                false => client = client.field(name, "secret").unwrap(),
+                false => client = client.default_field(name, "secret").unwrap(),
             }
         }
         assert_eq!(ask(&client.build(), &request).await.unwrap().0, 200, "{way:?}");
@@ -616,7 +616,7 @@ async fn a_redirect_whose_body_does_not_come_is_followed_anyway() {
         assert_eq!((client.busy(), client.idle()), (0, 1));
         // Nor is it waited for beyond the time of the exchange.
         let (hurried, start) =
-            (new().client().timeout(Duration::from_millis(500)), tokio::time::Instant::now());
+            (new().client().with_timeout(Duration::from_millis(500)), tokio::time::Instant::now());
         assert!(ask(&hurried, &get("http://a/")).await.unwrap_err().is_timeout());
         assert_eq!(start.elapsed().as_millis() / 10, 50, "{framing} {drop}");
     }

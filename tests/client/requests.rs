@@ -140,8 +140,9 @@ async fn connection_says_what_the_request_wants_rfc9112_9_6_rfc9110_7_6_1() {
 #[tokio::test(start_paused = true)]
 async fn fields_of_the_client_come_behind_those_of_the_request() {
     let stage = Stage::always(OK);
-    let builder = stage.builder().field("user-agent", "test").unwrap().field("x-a", 1).unwrap();
-    let builder = builder.field("te", "trailers").unwrap();
+    let builder =
+        stage.builder().default_field("user-agent", "test").unwrap().default_field("x-a", 1).unwrap();
+    let builder = builder.default_field("te", "trailers").unwrap();
     let framing = [
         ("content-length", "9"),
         ("transfer-encoding", "chunked"),
@@ -152,8 +153,10 @@ async fn fields_of_the_client_come_behind_those_of_the_request() {
         // Not without content (RFC 9110 §10.1.1).
         ("expect", "100-continue"),
     ];
-    let client =
-        framing.iter().fold(builder, |builder, (name, value)| builder.field(name, *value).unwrap()).build();
+    let client = framing
+        .iter()
+        .fold(builder, |builder, (name, value)| builder.default_field(name, *value).unwrap())
+        .build();
     let mut request = get();
     request.headers.set("x-b", 2).unwrap();
     request.headers.set("X-A", 3).unwrap();
@@ -176,8 +179,8 @@ async fn a_trace_has_no_content_and_tells_no_secrets_rfc9110_9_3_8() {
         },
     ];
     let builder = |stage: &Stage| {
-        let builder = stage.builder().cookies(Arc::new(Careless("sid=1")));
-        builder.field("authorization", "Basic YTpi").unwrap().field("x-a", 1).unwrap()
+        let builder = stage.builder().cookie_store(Arc::new(Careless("sid=1")));
+        builder.default_field("authorization", "Basic YTpi").unwrap().default_field("x-a", 1).unwrap()
     };
     let refuse = |asked: Result<(), ClientError>, case: &str| {
         let error = asked.unwrap_err();
@@ -265,7 +268,7 @@ async fn row_83_an_invalid_request_is_refused_before_anything_is_dialed() {
         [("a\r\nb", "c"), ("a b", "c"), ("", "c"), ("a", "b\r\nc: d"), ("a", "b\0"), ("a", "b\n c")]
     {
         assert!(request.headers.set(name, value).is_err() && request.trailers.append(name, value).is_err());
-        assert!(Client::builder().field(name, value).is_err(), "{name:?}: {value:?}");
+        assert!(Client::builder().default_field(name, value).is_err(), "{name:?}: {value:?}");
     }
     assert!(request.headers.is_empty() && request.trailers.is_empty());
     let nowhere = client.get("/b").await.unwrap_err();
@@ -288,7 +291,7 @@ async fn a_user_and_a_password_in_a_url_are_sent_as_basic_7617() {
     check(Method::Trace, url, |_| {}, &head("TRACE /b", "")).await;
 
     let stage = Stage::always(OK);
-    let client = stage.builder().field("authorization", "Bearer default").unwrap().build();
+    let client = stage.builder().default_field("authorization", "Bearer default").unwrap().build();
     let mut response = client.get(url).await.unwrap();
     assert_eq!(response.url, None);
     let (pipeline, host) = (client.pipeline("http://a").unwrap().build(), client.host("http://a").unwrap());
@@ -360,7 +363,7 @@ async fn a_cookie_that_would_break_a_line_is_not_sent() {
         ("a=\x7f", ""),
     ] {
         let stage = Stage::always(OK);
-        let client = stage.builder().cookies(Arc::new(Careless(said))).build();
+        let client = stage.builder().cookie_store(Arc::new(Careless(said))).build();
         ask(&client, &get()).await.unwrap();
         let pipeline = client.pipeline("http://a").unwrap().build();
         pipeline.send(&Request::get("/").unwrap(), &mut Response::new()).await.unwrap();
@@ -490,7 +493,8 @@ async fn a_written_body_leaves_when_100_comes_rfc9110_10_1_1() {
 #[tokio::test(start_paused = true)]
 async fn without_100_the_body_is_sent_after_a_while_rfc9110_10_1_1() {
     let stage = Stage::always("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
-    let timeouts = ClientTimeouts { go_ahead: Duration::from_millis(300), ..ClientTimeouts::default() };
+    let timeouts =
+        ClientTimeouts { expect_continue: Duration::from_millis(300), ..ClientTimeouts::default() };
     let (client, start) = (stage.builder().timeouts(timeouts).build(), Instant::now());
     assert_eq!(ask(&client, &expecting()).await.unwrap(), (200, "ok".into()));
     let waited = start.elapsed();

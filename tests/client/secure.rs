@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use corehttp::{
     Client, ClientCause, ClientError, ClientPhase, ClientTimeouts, ClientTls, Context, Dialer,
-    MemoryConnector, MemoryListener, MemoryStream, Request, Response, Running, Server, ServerTls, TlsError,
-    TlsIdentity, TlsRoots,
+    MemoryConnector, MemoryListener, MemoryStream, Request, Response, Server, ServerHandle, ServerTls,
+    TlsError, TlsIdentity, TlsRoots,
 };
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -31,7 +31,7 @@ fn identity(issued: &Issued) -> TlsIdentity {
 /// A server that answers with the number of the peer's certificates, and its address, for any host.
 struct Secured {
     listener: MemoryListener,
-    running: Running,
+    running: ServerHandle,
 }
 
 impl Secured {
@@ -174,7 +174,7 @@ async fn a_certificate_that_signs_itself_is_its_own_root_unless_it_is_an_authori
 async fn a_server_may_ask_for_a_certificate() {
     let ours = Authority::new("ours");
     let roots = || TlsRoots::from_pem(ours.pem()).unwrap();
-    let tls = ServerTls::new(identity(&ours.issue(&["a.example"]))).require_peers(roots());
+    let tls = ServerTls::new(identity(&ours.issue(&["a.example"]))).client_auth_required(roots());
     let server = Secured::new(tls);
     let known = ClientTls::new().roots(roots()).identity(identity(&ours.issue(&["me"])));
     assert_eq!(server.ask(known, "https://a.example/").await.unwrap(), "1 certificates");

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use corehttp::{
-    BodyPlan, Client, Context, MemoryListener, Method, Request, Response, Running, Server, with_plan,
+    BodyPlan, Client, Context, MemoryListener, Method, Request, Response, Server, ServerHandle, with_plan,
 };
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
@@ -86,7 +86,7 @@ async fn echo(ctx: &mut Context) -> corehttp::Result {
 }
 
 /// Stops a server when its test is over.
-struct Stopped(Running);
+struct Stopped(ServerHandle);
 
 impl Drop for Stopped {
     fn drop(&mut self) {
@@ -145,7 +145,7 @@ async fn the_client_talks_to_this_crates_server_over_a_unix_socket() {
     let path = std::env::temp_dir().join(format!("corehttp-client-{}", std::process::id()));
     let address = format!("unix:{}", path.display());
     let _server = Stopped(Server::bind(address.as_str()).cores(1).start(echo).unwrap());
-    check(&Client::builder().unix(&path).build(), "http://example.com").await;
+    check(&Client::builder().unix_socket(&path).build(), "http://example.com").await;
 }
 
 #[tokio::test]
@@ -220,7 +220,7 @@ async fn a_proxy_written_by_hand_streams_both_ways() {
     let origin = Stopped(Server::bind("127.0.0.1:0").cores(1).start(echo).unwrap());
     let (base, client) = (format!("http://{}", origin.0.local_addr()), Client::new());
     let proxy = async move |ctx: &mut Context| -> corehttp::Result {
-        let mut call = client.open(&ctx.request.target_to(&base)?).await?;
+        let mut call = client.open(&ctx.request.forwarded_to(&base)?).await?;
         let mut body = ctx.body_reader();
         while let Some(chunk) = body.chunk().await? {
             call.write_all(chunk).await?;
@@ -289,7 +289,7 @@ async fn ask_in_front_of(base: String, asked: &[u8]) -> String {
     let client = Client::new();
     let proxy = async move |ctx: &mut Context| -> corehttp::Result {
         let mut response = Response::new();
-        client.send(&ctx.request.target_to(&base)?, &mut response).await?;
+        client.send(&ctx.request.forwarded_to(&base)?, &mut response).await?;
         ctx.response = response.forwarded();
         Ok(())
     };
@@ -305,7 +305,7 @@ async fn ask_in_front_of(base: String, asked: &[u8]) -> String {
 #[tokio::test]
 async fn a_target_that_would_leave_the_path_of_its_base_is_400_and_one_that_may_not_go_on_501() {
     let onward = |ctx: &mut Context| -> corehttp::Result {
-        let onward = ctx.request.target_to("http://b/v1")?;
+        let onward = ctx.request.forwarded_to("http://b/v1")?;
         ctx.response.set_text(onward.target().as_str());
         Ok(())
     };

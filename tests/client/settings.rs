@@ -48,7 +48,7 @@ fn a_client_takes_times_of_any_value() {
         let is_some = |phase: &'static str| if time < SECOND { Err(phase) } else { Ok(()) };
         check("idle", |it| it.idle_timeout(time), Ok(()));
         check("age", |it| it.age_max(time), Ok(()));
-        check("names", |it| it.names_kept(time), Ok(()));
+        check("names", |it| it.dns_ttl(time), Ok(()));
         check("all", |it| it.timeout(time), is_some("longer than"));
         let timeouts = |set: fn(&mut ClientTimeouts, Duration)| {
             move |it: ClientBuilder| {
@@ -63,7 +63,7 @@ fn a_client_takes_times_of_any_value() {
         check("connect", timeouts(|it, time| it.connect = time), Ok(()));
         check("tls", timeouts(|it, time| it.tls = time), Ok(()));
         check("send", timeouts(|it, time| it.send = time), Ok(()));
-        check("go ahead", timeouts(|it, time| it.go_ahead = time), Ok(()));
+        check("go ahead", timeouts(|it, time| it.expect_continue = time), Ok(()));
         check("wait", timeouts(|it, time| it.wait = time), is_some("longer than"));
         check("receive", timeouts(|it, time| it.receive = time), Ok(()));
     }
@@ -105,7 +105,7 @@ async fn a_balancer_takes_sizes_and_times_of_any_value() {
             let client = Stage::always(OK).client();
             let balancer = client.balance(["http://a", "http://b"]).unwrap().choice(HostChoice::LeastPending);
             let balancer = balancer.penalty(time).penalty_max(size).healthy_if(|_| false);
-            let balancer = balancer.check("/health", time).unwrap().build();
+            let balancer = balancer.health_check("/health", time).unwrap().build();
             for _ in 0..8 {
                 let mut response = Response::new();
                 balancer.send(&Request::get("/").unwrap(), &mut response).await.unwrap();

@@ -213,9 +213,18 @@ async fn a_connection_that_cannot_be_written_to_times_out() {
 /// As documented.
 #[test]
 fn the_default_timeouts_are_as_documented() {
-    let ClientTimeouts { queue, resolve, connect, tls, send, wait, go_ahead, receive, receive_rate_min } =
-        ClientTimeouts::default();
-    let limits = [queue, resolve, connect, tls, send, wait, go_ahead, receive];
+    let ClientTimeouts {
+        queue,
+        resolve,
+        connect,
+        tls,
+        send,
+        wait,
+        expect_continue,
+        receive,
+        receive_rate_min,
+    } = ClientTimeouts::default();
+    let limits = [queue, resolve, connect, tls, send, wait, expect_continue, receive];
     assert_eq!(receive_rate_min, 0);
     assert_eq!(limits.map(|limit| limit.as_secs()), [30, 5, 10, 10, 60, 30, 1, 30]);
 }
@@ -231,7 +240,7 @@ async fn every_timeout_may_be_boundless() {
         tls: max,
         send: max,
         wait: max,
-        go_ahead: max,
+        expect_continue: max,
         receive: max,
         receive_rate_min: 0,
     };
@@ -324,7 +333,7 @@ async fn the_time_of_an_exchange_that_is_over_ends_no_other() {
         }
         Ok(())
     });
-    let client = slow.client().timeout(4 * SECOND);
+    let client = slow.client().with_timeout(4 * SECOND);
     for _ in 0..3 {
         assert_eq!(ask(&client, &get()).await.unwrap(), (200, "ok".into()));
     }
@@ -345,7 +354,7 @@ async fn row_85_one_deadline_is_over_all_phases() {
         }
         Ok(())
     });
-    let (client, start) = (hops.client().timeout(3500 * SECOND / 1000), Instant::now());
+    let (client, start) = (hops.client().with_timeout(3500 * SECOND / 1000), Instant::now());
     let error = ask(&client, &get()).await.unwrap_err();
     assert_eq!((error.phase(), error.is_timeout(), error.is_reused()), (ClientPhase::Wait, true, true));
     assert_eq!((start.elapsed().as_millis() / 10, client.busy()), (350, 0));
@@ -354,12 +363,12 @@ async fn row_85_one_deadline_is_over_all_phases() {
         drop(peer);
         Ok(())
     });
-    let (client, start, mut long) = (deaf.client().timeout(5 * SECOND), Instant::now(), post());
+    let (client, start, mut long) = (deaf.client().with_timeout(5 * SECOND), Instant::now(), post());
     long.headers.set("x-long", "x".repeat(1 << 17)).unwrap();
     let error = client.open(&long).await.unwrap_err();
     assert_eq!((error.phase(), error.is_timeout()), (ClientPhase::Send, true));
     assert_eq!((start.elapsed().as_secs(), client.busy()), (5, 0));
-    let ended = client.timeout(Duration::ZERO);
+    let ended = client.with_timeout(Duration::ZERO);
     assert!(ask(&ended, &get()).await.unwrap_err().is_timeout());
 }
 

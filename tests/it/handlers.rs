@@ -629,7 +629,7 @@ mod facts {
     #[test]
     fn a_request_arrives_with_its_head() {
         let (sender, facts) = channel();
-        let served = Served::new(move |ctx: &mut Context| sender.send(ctx.arrived()).unwrap());
+        let served = Served::new(move |ctx: &mut Context| sender.send(ctx.arrived_at()).unwrap());
         let mut peer = served.connect();
         for _ in 0..3 {
             let before = Instant::now();
@@ -645,7 +645,7 @@ mod facts {
     fn a_request_has_not_arrived_before_it_was_sent() {
         let (sender, facts) = channel();
         let service = Server::new().service(streaming(async move |ctx: &mut Context| -> corehttp::Result {
-            sender.send(ctx.arrived()).unwrap();
+            sender.send(ctx.arrived_at()).unwrap();
             let (mut body, mut out) = ctx.duplex().await?;
             out.flush().await?;
             while body.chunk().await?.is_some() {}

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use corehttp::{
     Address, BodyPlan, Context, Error, ErrorCounts, Limits, MemoryConnector, MemoryListener, PeerAddr,
-    Request, Result, Running, Server, ServerCore, ServerCounts, Status, with_plan,
+    Request, Result, Server, ServerCore, ServerCounts, ServerHandle, Status, with_plan,
 };
 use cpu_time::ProcessTime;
 use socket2::{Domain, Socket, Type};
@@ -106,7 +106,7 @@ fn each_core_has_a_handler_with_state_of_its_own() {
 
 /// Checks that a server which cannot start fails with this error, and leaves nothing behind.
 #[track_caller]
-fn check_fails(outcome: Result<Running>, text: &str) {
+fn check_fails(outcome: Result<ServerHandle>, text: &str) {
     let error = outcome.map(drop).unwrap_err();
     assert!(error.to_string().contains(text), "{error} does not say {text:?}");
     eventually("no core is left", || cores_alive() == 0);
@@ -200,18 +200,18 @@ fn each_core_has_its_own_listener_unless_connections_are_balanced() {
 #[test]
 fn a_port_is_shared_with_another_server_if_both_share_it() {
     for (cores, first, second) in [(1, false, true), (3, false, true), (1, true, false), (3, false, false)] {
-        let served = start(Server::bind("127.0.0.1:0").cores(cores).share_port(first));
+        let served = start(Server::bind("127.0.0.1:0").cores(cores).reuse_port(first));
         let address = served.addr();
-        let error = Server::bind(address).cores(cores).share_port(second).start(who).unwrap_err().to_string();
+        let error = Server::bind(address).cores(cores).reuse_port(second).start(who).unwrap_err().to_string();
         assert!(error.starts_with(&format!("cannot listen on {address}: ")), "{error}");
         assert_eq!(listeners(address.port()), cores, "{first}, {second}");
     }
     let served = start(Server::bind("127.0.0.1:0"));
     Server::bind(served.addr()).start(who).expect_err("by default, a port is not shared");
     for cores in [1, 3] {
-        let served = start(Server::bind("127.0.0.1:0").cores(cores).share_port(true));
+        let served = start(Server::bind("127.0.0.1:0").cores(cores).reuse_port(true));
         let address = served.addr();
-        drop(start(Server::bind(address).cores(cores).share_port(true)));
+        drop(start(Server::bind(address).cores(cores).reuse_port(true)));
         // A program that another test is just starting may hold its sockets for a moment.
         eventually("the second is gone", || listeners(address.port()) == cores);
         check(TcpStream::connect(address).unwrap(), "127.0.0.1");
@@ -233,7 +233,7 @@ fn a_port_is_shared_with_servers_at_other_addresses_if_both_share_it() {
         ("127.0.0.1", "127.0.0.2", false),
     ] {
         let served = start(Server::bind((first, 0)).cores(1));
-        let second = Server::bind((second, served.addr().port())).cores(1).share_port(true).start(who);
+        let second = Server::bind((second, served.addr().port())).cores(1).reuse_port(true).start(who);
         assert_eq!(second.is_err(), overlap, "{first}: {second:?}");
     }
 }

@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use corehttp::{
-    BodyPlan, Context, IntoIoResult, Request, Running, Server, ServerCore, Status, Timeouts, with_plan,
+    BodyPlan, Context, IntoIoResult, Request, Server, ServerCore, ServerHandle, Status, Timeouts, with_plan,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc::unbounded_channel;
@@ -538,8 +538,8 @@ fn any_number_of_threads_may_wait_for_a_server() {
 }
 
 /// A server of two cores whose handler has the server itself.
-fn serve_with_own(handle: impl Fn(&Running, &mut Context) + Send + Sync + 'static) -> Served {
-    let own = Arc::new(OnceLock::<Running>::new());
+fn serve_with_own(handle: impl Fn(&ServerHandle, &mut Context) + Send + Sync + 'static) -> Served {
+    let own = Arc::new(OnceLock::<ServerHandle>::new());
     let seen = Arc::clone(&own);
     let handler = move |ctx: &mut Context| handle(seen.get().unwrap(), ctx);
     let served = Served::with(|server| server.cores(2), handler);
@@ -832,10 +832,10 @@ fn under_load_nothing_is_lost() {
 #[test]
 fn a_second_server_takes_over_and_nothing_is_lost() {
     for (cores, balanced) in SPREADS {
-        let first = Served::with(|server| server.cores(cores).balanced(balanced).share_port(true), number);
+        let first = Served::with(|server| server.cores(cores).balanced(balanced).reuse_port(true), number);
         let load = Load::on(first.addr());
         load.wait_for(300);
-        let second = Server::bind(first.addr()).cores(cores).balanced(balanced).share_port(true);
+        let second = Server::bind(first.addr()).cores(cores).balanced(balanced).reuse_port(true);
         let second = Served { running: second.start(number).unwrap() };
         load.wait_for(300);
         check_stops_at_once(&first);
@@ -850,7 +850,7 @@ fn a_second_server_takes_over_and_nothing_is_lost() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_second_server_that_cannot_start_takes_no_peer() {
-    let (first, gate) = (Served::with(|server| server.share_port(true), number), Gate::new());
+    let (first, gate) = (Served::with(|server| server.reuse_port(true), number), Gate::new());
     let (slow, address) = (gate.clone(), first.addr());
     let make = async move |core: ServerCore| {
         if core.index() == 1 {
@@ -859,7 +859,7 @@ fn a_second_server_that_cannot_start_takes_no_peer() {
         }
         Ok(|_: &mut Context| {})
     };
-    let second = Server::bind(address).cores(2).share_port(true);
+    let second = Server::bind(address).cores(2).reuse_port(true);
     let second = thread::spawn(move || second.start_per_core(make));
     gate.reached_by(1);
     let mut peers: Vec<_> = (0..64).map(|_| first.connect()).collect();

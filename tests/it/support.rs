@@ -16,7 +16,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use corehttp::{BodyPlan, IntoHandler, Request, Running, Server, Status, WithPlan, with_plan};
+use corehttp::{BodyPlan, IntoHandler, Request, Server, ServerHandle, Status, WithPlan, with_plan};
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::sync::Notify;
@@ -24,7 +24,7 @@ use tokio::time::timeout;
 
 /// A server on one core, stopped when it is dropped.
 pub struct Served {
-    pub running: Running,
+    pub running: ServerHandle,
 }
 
 impl Served {

@@ -213,9 +213,9 @@ fn certificates_can_be_replaced_while_the_server_runs() {
     let mut early = connect(&served, secured.peer());
     ask(&mut early, GET, "fine");
     assert!(greet(&served, secured.peer(), "b.example").is_err());
-    secured.tls.replace([]).unwrap_err();
+    secured.tls.replace_identities([]).unwrap_err();
     assert_eq!(greet(&served, secured.peer(), "a.example"), Ok("fine".into()));
-    secured.tls.replace([identity(&secured.authority.issue(&["b.example"]))]).unwrap();
+    secured.tls.replace_identities([identity(&secured.authority.issue(&["b.example"]))]).unwrap();
     assert_eq!(greet(&served, secured.peer(), "b.example"), Ok("fine".into()));
     assert!(greet(&served, secured.peer(), "a.example").is_err());
     ask(&mut early, GET, "fine");
@@ -260,7 +260,7 @@ fn peers_are_let_in_by_their_certificates() {
     let late = theirs.issue_for_years(&["me"], 2000, 2010);
     let roots = TlsRoots::from_pem(theirs.pem()).unwrap();
     let roots = roots.and(TlsRoots::from_pem(&authority.chain).unwrap());
-    secured.tls = secured.tls.require_peers(roots);
+    secured.tls = secured.tls.client_auth_required(roots);
     let refusals = Refusals::default();
     let served = Served::with(|server| refusals.of(server).tls(secured.tls.clone()), tell);
     for version in [&TLS12, &TLS13] {

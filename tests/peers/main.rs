@@ -10,7 +10,7 @@ mod proxies;
 
 use std::thread;
 
-use corehttp::{BodyPlan, Client, Context, Request, Running, Server};
+use corehttp::{BodyPlan, Client, Context, Request, Server, ServerHandle};
 
 use origin::origin;
 use program::{CLIENTS, SERVERS};
@@ -91,10 +91,10 @@ fn ask(name: &str, url: &str, size: usize) {
 }
 
 /// Forwards every request to `backend`.
-fn gateway(backend: String) -> Running {
+fn gateway(backend: String) -> ServerHandle {
     let client = Client::new();
     let forward = async move |ctx: &mut Context| -> corehttp::Result {
-        let onward = ctx.request.target_to(&backend)?;
+        let onward = ctx.request.forwarded_to(&backend)?;
         ctx.forward(client.open(&onward)).await
     };
     let handler = corehttp::with_plan(|_: &Request| BodyPlan::Stream, forward);
@@ -102,7 +102,7 @@ fn gateway(backend: String) -> Running {
 }
 
 /// A server of this crate that is stopped when this is dropped.
-struct Served(Running);
+struct Served(ServerHandle);
 
 impl Served {
     fn url(&self) -> String {

@@ -11,12 +11,12 @@
 
 use std::io;
 
-use corehttp::{BodyPlan, Context, FromText, Limits, Request, Running, Server, Status, with_plan};
+use corehttp::{BodyPlan, Context, FromText, Limits, Request, Server, ServerHandle, Status, with_plan};
 
 const BODY_MAX: usize = 64 << 10;
 const ECHO_MAX: usize = 16 << 20;
 
-pub(crate) fn origin() -> Running {
+pub(crate) fn origin() -> ServerHandle {
     let limits = Limits { body_max: BODY_MAX, ..Limits::default() };
     let server = Server::bind("127.0.0.1:0").limits(limits);
     server.start(with_plan(plan, answer)).expect("a server starts")

@@ -22,11 +22,11 @@ use crate::message::{InvalidRequest, InvalidTarget, Request, Response, TargetFor
 ///
 /// A host that fails gets fewer requests for a while: each failure counts as one more pending request, for 3 s by
 /// default. A failure is any error that is not the caller's fault; [`BalancerBuilder::healthy_if`] decides which
-/// answers are failures, too. Hosts that fail an active check ([`BalancerBuilder::check`]) get no requests as long as
+/// answers are failures, too. Hosts that fail an active check ([`BalancerBuilder::health_check`]) get no requests as long as
 /// there are others.
 ///
 /// Made by [`Client::balance`](crate::Client::balance); clones are the same balancer. Targets must be only a path,
-/// since the host is chosen later; a gateway makes them with [`Request::target_to`]`("/")`. Redirects are not followed.
+/// since the host is chosen later; a gateway makes them with [`Request::forwarded_to`]`("/")`. Redirects are not followed.
 ///
 /// # Examples
 ///
@@ -93,7 +93,7 @@ impl Balancer {
                     self.0.record_response(attempt, response);
                     return Ok(());
                 }
-                Err(error) => attempt = self.0.retry_elsewhere(attempt, request, error)?,
+                Err(error) => attempt = self.0.retry_other_hosts(attempt, request, error)?,
             }
         }
     }
@@ -113,7 +113,7 @@ impl Balancer {
         loop {
             match attempt.member.host.open_response(request, response).await {
                 Ok(answer) => return Ok(answer.with_guard(Some(self.0.record_response(attempt, response)))),
-                Err(error) => attempt = self.0.retry_elsewhere(attempt, request, error)?,
+                Err(error) => attempt = self.0.retry_other_hosts(attempt, request, error)?,
             }
         }
     }
@@ -133,7 +133,7 @@ impl Balancer {
         loop {
             match attempt.member.host.open(request).await {
                 Ok(call) => return Ok(call.recorded_by(self.0.clone().recorder(attempt))),
-                Err(error) => attempt = self.0.retry_elsewhere(attempt, request, error)?,
+                Err(error) => attempt = self.0.retry_other_hosts(attempt, request, error)?,
             }
         }
     }
@@ -161,7 +161,7 @@ impl Balancer {
                     self.0.record_response(attempt, response);
                     return Err(error);
                 }
-                Err(error) => attempt = self.0.retry_elsewhere(attempt, request, error)?,
+                Err(error) => attempt = self.0.retry_other_hosts(attempt, request, error)?,
             }
         }
     }
@@ -254,7 +254,7 @@ impl BalancerInner {
     /// # Errors
     ///
     /// Fails with the same error if it does not.
-    fn retry_elsewhere(
+    fn retry_other_hosts(
         &self,
         attempt: HostAttempt,
         request: &Request,
@@ -318,8 +318,8 @@ impl HostAttempt {
 ///     .choice(HostChoice::TwoRandom)
 ///     .penalty(Duration::from_secs(10))
 ///     .healthy_if(|outcome| outcome.is_ok_and(|response| !response.status.is_server_error()))
-///     .check("/health", Duration::from_secs(5))?
-///     .retry_elsewhere()
+///     .health_check("/health", Duration::from_secs(5))?
+///     .retry_other_hosts()
 ///     .build();
 /// assert_eq!(balancer.counts().len(), 3);
 /// # Ok::<(), corehttp::InvalidRequest>(())
@@ -393,7 +393,7 @@ impl BalancerBuilder {
     /// # Errors
     ///
     /// Fails if `path` is not a path.
-    pub fn check(mut self, path: &str, interval: Duration) -> Result<Self, InvalidRequest> {
+    pub fn health_check(mut self, path: &str, interval: Duration) -> Result<Self, InvalidRequest> {
         let request = Request::get(path)?;
         if request.target().form() != TargetForm::Origin {
             return Err(InvalidRequest::from_url(InvalidTarget::Form, path));
@@ -406,7 +406,7 @@ impl BalancerBuilder {
 
     /// Retries a failed request once, on another host, if the first host certainly has not processed it, for instance
     /// because it could not be reached. The second attempt has the client's full timeout again. Default: no retry.
-    pub fn retry_elsewhere(mut self) -> Self {
+    pub fn retry_other_hosts(mut self) -> Self {
         self.0.retry = RetryPolicy::Once;
         self
     }

@@ -102,7 +102,7 @@ impl Pipeline {
     /// # Errors
     ///
     /// As [`Host::send`](crate::Host::send). Fails with [`ClientCause::Pipelined`] for a method that is not safe,
-    /// unless [`PipelineBuilder::allow_unsafe`] was called, and for what cannot share a connection: a body that is a
+    /// unless [`PipelineBuilder::allow_unsafe_methods`] was called, and for what cannot share a connection: a body that is a
     /// stream, trailers, CONNECT, and the fields `expect`, `upgrade` and `connection: close`.
     pub async fn send(&self, request: &Request, response: &mut Response) -> Result<(), ClientError> {
         let shared = &self.0.0;
@@ -303,7 +303,7 @@ impl PipelineBuilder {
     /// §9.3.2).
     ///
     /// [`ClientError::is_sent`]: crate::ClientError::is_sent
-    pub fn allow_unsafe(mut self) -> Self {
+    pub fn allow_unsafe_methods(mut self) -> Self {
         self.allowed = AllowedMethods::Any;
         self
     }

@@ -426,7 +426,11 @@ impl PooledConn {
     /// Returns whether it did.
     pub(super) fn continue_if_due(&mut self, cx: &mut Context<'_>) -> bool {
         let waits = matches!(self.exchange.progress.upload, Upload::Waiting);
-        if waits && self.conn.poll_expired(cx, TimerSlot::Write, self.settings().timeouts.go_ahead).is_ready()
+        if waits
+            && self
+                .conn
+                .poll_expired(cx, TimerSlot::Write, self.settings().timeouts.expect_continue)
+                .is_ready()
         {
             self.continue_upload();
             return true;

@@ -111,7 +111,7 @@ impl Proxy {
     /// Returns this proxy with credentials: `Basic` for HTTP (RFC 7617), or those of SOCKS5 (RFC 1929).
     ///
     /// For an HTTP proxy that wants another kind, set the default field `proxy-authorization`
-    /// ([`ClientBuilder::field`](crate::ClientBuilder::field)).
+    /// ([`ClientBuilder::default_field`](crate::ClientBuilder::default_field)).
     ///
     /// # Errors
     ///
@@ -122,7 +122,7 @@ impl Proxy {
     }
 
     /// Returns this proxy with a field that is sent with each CONNECT, such as one that an administrator requires.
-    /// Default: the `user-agent` of the client, if it has one ([`ClientBuilder::field`](crate::ClientBuilder::field)).
+    /// Default: the `user-agent` of the client, if it has one ([`ClientBuilder::default_field`](crate::ClientBuilder::default_field)).
     ///
     /// `proxy-authorization` replaces the credentials. `host`, `connection`, `keep-alive` and the fields that frame a
     /// body are ignored. A request that the proxy reads, to an `http` URL, is sent with its own fields only, because
@@ -138,7 +138,7 @@ impl Proxy {
     /// use corehttp::{Client, Proxies, Proxy};
     ///
     /// let proxy = Proxy::new("http://proxy:3128")?.field("x-department", "research")?;
-    /// let client = Client::builder().field("user-agent", "crawler/1")?.proxies(Proxies::all(proxy)).build();
+    /// let client = Client::builder().default_field("user-agent", "crawler/1")?.proxies(Proxies::all(proxy)).build();
     /// # drop(client);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

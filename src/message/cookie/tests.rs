@@ -123,10 +123,10 @@ fn a_cookie_that_user_agents_would_drop_is_refused_rfc6265bis_5_7() {
         check_refused(SetCookie { path: None, ..good }, InvalidCookie::Prefix);
     }
     for value in ["__Host-a", "__secure-a=b"] {
-        assert!(!SetCookie { name: "", value, secure: true, ..PLAIN }.keeps_prefix(), "{value}");
+        assert!(!SetCookie { name: "", value, secure: true, ..PLAIN }.has_valid_prefix(), "{value}");
     }
-    assert!(SetCookie { name: "__Hos", ..PLAIN }.keeps_prefix());
-    assert!(SetCookie { name: "__Hostä", ..PLAIN }.keeps_prefix());
+    assert!(SetCookie { name: "__Hos", ..PLAIN }.has_valid_prefix());
+    assert!(SetCookie { name: "__Hostä", ..PLAIN }.has_valid_prefix());
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn cookies_are_octets_rfc6265bis_5_6() {
     let unkept = RawSetCookie::parse(b"__HOST-\xff=1; Secure").expect("it is a cookie");
     let attributes = SetCookie { path: Some("/"), ..unkept.attributes };
     let kept = RawSetCookie { attributes, ..unkept };
-    assert!(!unkept.keeps_prefix() && kept.keeps_prefix());
+    assert!(!unkept.has_valid_prefix() && kept.has_valid_prefix());
 }
 
 #[track_caller]

@@ -261,10 +261,10 @@ pub enum InvalidTarget {
     /// The URL has a user and a password that cannot be sent (RFC 7617 §2), or stands for an origin, which has none.
     Userinfo,
     /// The path contains a `..`, which could lead out of the base that it must stay below: see
-    /// [`Request::target_to`](crate::Request::target_to).
+    /// [`Request::forwarded_to`](crate::Request::forwarded_to).
     Outside,
     /// The path is not below the prefix that it should have: see
-    /// [`Request::target_below`](crate::Request::target_below).
+    /// [`Request::forwarded_below`](crate::Request::forwarded_below).
     Prefix,
     /// The request may not be forwarded: its `max-forwards` is 0, or cannot be read (RFC 9110 §7.6.2).
     MaxForwards,

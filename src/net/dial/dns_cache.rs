@@ -77,7 +77,7 @@ pub trait Resolver: Send + Sync + 'static {
 /// The resolver of the operating system: `getaddrinfo`, called on a thread for blocking work.
 ///
 /// The zone of a link-local IPv6 address is lost. `getaddrinfo` does not return how long an answer is valid, so a client
-/// keeps it for as long as it is set to: see [`ClientBuilder::names_kept`](crate::ClientBuilder::names_kept).
+/// keeps it for as long as it is set to: see [`ClientBuilder::dns_ttl`](crate::ClientBuilder::dns_ttl).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemResolver;
 

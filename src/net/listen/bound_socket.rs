@@ -36,7 +36,7 @@ pub(crate) struct ListenOptions {
     /// Whether `[::]` accepts IPv4 peers as well.
     pub(crate) dual_stack: bool,
     /// Whether another server may already listen on the port.
-    pub(crate) share_port: bool,
+    pub(crate) reuse_port: bool,
     /// Whether the operating system probes silent peers, and how often.
     pub(crate) keepalive: Option<Keepalive>,
     /// The mode of the files of Unix sockets, instead of the umask's.
@@ -49,7 +49,7 @@ impl Default for ListenOptions {
         Self {
             backlog: 4096,
             dual_stack: true,
-            share_port: false,
+            reuse_port: false,
             keepalive: None,
             #[cfg(unix)]
             unix_mode: None,
@@ -166,7 +166,7 @@ fn bind_host(name: &str, options: ListenOptions) -> io::Result<Vec<BoundSocket>>
 
 /// Binds one address. Where there is no IPv6, the wildcard `[::]` becomes `0.0.0.0`.
 fn bind_tcp(address: SocketAddr, options: ListenOptions) -> io::Result<BoundSocket> {
-    let port_use = if options.share_port { PortUse::Shared } else { PortUse::Exclusive };
+    let port_use = if options.reuse_port { PortUse::Shared } else { PortUse::Exclusive };
     let listener = match take_address(address, options, port_use) {
         Err(error) if is_absent(&error) && options.dual_stack && is_every_ipv6(&address) => {
             take_address((Ipv4Addr::UNSPECIFIED, address.port()).into(), options, port_use).map_err(|_| error)
@@ -236,13 +236,13 @@ fn take_address(address: SocketAddr, options: ListenOptions, port_use: PortUse) 
         socket.set_reuse_address(true)?;
     }
     if port_use == PortUse::Shared {
-        share_port(&socket)?;
+        reuse_port(&socket)?;
     }
     socket.bind(&address.into())?;
     // Lets the other cores bind, and also a server that takes over from this one: both listen until the old one stops,
     // so that no peer is refused in between.
-    share_port(&socket)?;
-    if !(options.share_port && KERNEL_BALANCES) {
+    reuse_port(&socket)?;
+    if !(options.reuse_port && KERNEL_BALANCES) {
         // Other sockets can bind the port until this one listens.
         socket.listen(options.backlog)?;
     }
@@ -257,12 +257,12 @@ pub(super) fn set_up(socket: &SockRef<'_>, keepalive: Option<Keepalive>) -> io::
 }
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
-fn share_port(socket: &Socket) -> io::Result<()> {
+fn reuse_port(socket: &Socket) -> io::Result<()> {
     socket.set_reuse_port(true)
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-fn share_port(_: &Socket) -> io::Result<()> {
+fn reuse_port(_: &Socket) -> io::Result<()> {
     Ok(())
 }
 
@@ -353,7 +353,7 @@ mod tests {
     fn bind(address: &str) -> io::Result<Vec<BoundSocket>> {
         let bound = BoundSocket::bind(
             &address.into(),
-            ListenOptions { share_port: true, ..ListenOptions::default() },
+            ListenOptions { reuse_port: true, ..ListenOptions::default() },
         )?;
         bound.iter().try_for_each(BoundSocket::listen)?;
         Ok(bound)

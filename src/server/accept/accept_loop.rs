@@ -17,7 +17,7 @@ use crate::runtime;
 use crate::server::connection::Connection;
 use crate::server::core_state::CoreState;
 use crate::server::handler::Handler;
-use crate::server::running::StopOnDrop;
+use crate::server::server_handle::StopOnDrop;
 use crate::server::stats::{CoreStats, OpenGuard};
 use crate::server::stop::{Stop, grace_elapsed};
 use crate::server::worker::Worker;

@@ -478,7 +478,7 @@ impl Context {
 
     /// Returns when the last bytes of the request's head arrived. For a pipelined request, it may be any moment between
     /// that and the end of the exchanges before it.
-    pub fn arrived(&self) -> Instant {
+    pub fn arrived_at(&self) -> Instant {
         self.exchange.info.arrived
     }
 

@@ -211,9 +211,9 @@ impl Hosts {
         builder = builder.choice(settings.choice).penalty(PENALTY).penalty_max(settings.penalty_max);
         builder = builder.healthy_if(|it| it.is_ok_and(|answer| !answer.status.is_server_error()));
         if settings.is_checked {
-            builder = builder.check("/health", INTERVAL).unwrap();
+            builder = builder.health_check("/health", INTERVAL).unwrap();
         }
-        if settings.is_elsewhere { builder.retry_elsewhere().build() } else { builder.build() }
+        if settings.is_elsewhere { builder.retry_other_hosts().build() } else { builder.build() }
     }
 }
 

@@ -181,7 +181,7 @@ async fn play(steps: &[Step]) {
     let client = Client::builder().dialer(server.clone()).timeouts(timeouts).timeout(settings.timeout);
     let client = client.redirects(Redirects::Return).connections_per_host_max(settings.per_host_max).build();
     let pipeline = client.pipeline("http://a").unwrap().connections(settings.connections);
-    let pipeline = pipeline.in_flight_max(settings.in_flight_max).allow_unsafe().build();
+    let pipeline = pipeline.in_flight_max(settings.in_flight_max).allow_unsafe_methods().build();
     let mut callers = JoinSet::new();
     for (at, step) in steps.iter().cloned().enumerate() {
         sleep(step.pause).await;

@@ -61,7 +61,7 @@ impl Gateway {
             if ctx.request.path().starts_with("/b") {
                 ctx.buffer_body().await?;
             }
-            let target = ctx.request.target_to("http://b")?;
+            let target = ctx.request.forwarded_to("http://b")?;
             ctx.forward(onward.open(&target)).await
         };
         let handler = BoxHandler::new(with_plan(|_| BodyPlan::Stream, pass));

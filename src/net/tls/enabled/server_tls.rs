@@ -21,7 +21,7 @@ use crate::net::tls::TlsError;
 
 /// How a server makes its connections secure: with TLS 1.2 and 1.3, carrying HTTP/1.1.
 ///
-/// Keep a clone as a handle: [`ServerTls::replace`] and [`ServerTls::replace_roots`] affect all clones, including those
+/// Keep a clone as a handle: [`ServerTls::replace_identities`] and [`ServerTls::replace_roots`] affect all clones, including those
 /// of running servers. The other methods change only the value that they return.
 ///
 /// # Examples
@@ -37,7 +37,7 @@ use crate::net::tls::TlsError;
 ///         .start(|ctx: &mut Context| ctx.response.set_text("hello, securely"))?;
 ///
 ///     // Later, when the files have been renewed:
-///     tls.replace([identity()?])?;
+///     tls.replace_identities([identity()?])?;
 ///     running.wait()
 /// }
 /// ```
@@ -66,13 +66,13 @@ impl ServerTls {
 
     /// Asks peers for a certificate, without requiring one. If they show one, it must lead to `roots`, and is in
     /// [`TlsSession::certificates`](super::TlsSession::certificates). Default: peers are not asked.
-    pub fn ask_peers(mut self, roots: TlsRoots) -> ServerTls {
+    pub fn client_auth_optional(mut self, roots: TlsRoots) -> ServerTls {
         self.client_auth = ClientAuth::Optional(SharedRoots::new(roots));
         self
     }
 
     /// Requires peers to show a certificate that leads to `roots`. Default: peers are not asked.
-    pub fn require_peers(mut self, roots: TlsRoots) -> ServerTls {
+    pub fn client_auth_required(mut self, roots: TlsRoots) -> ServerTls {
         self.client_auth = ClientAuth::Required(SharedRoots::new(roots));
         self
     }
@@ -90,7 +90,10 @@ impl ServerTls {
     /// # Errors
     ///
     /// Fails with [`TlsConfigError::NoCertificate`] if there are none. Nothing is then replaced.
-    pub fn replace(&self, identities: impl IntoIterator<Item = TlsIdentity>) -> Result<(), TlsConfigError> {
+    pub fn replace_identities(
+        &self,
+        identities: impl IntoIterator<Item = TlsIdentity>,
+    ) -> Result<(), TlsConfigError> {
         let mut identities = identities.into_iter();
         let default = identities.next().ok_or(TlsConfigError::NoCertificate)?;
         self.resolver.set(CertTable::new(default, identities.collect()));

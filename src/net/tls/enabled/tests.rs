@@ -143,7 +143,8 @@ async fn client_certificates_are_asked_for_or_required() {
     let good = identity(&ours.issue(&["me"]));
     let stranger = identity(&theirs.issue(&["me"]));
     let late = identity(&ours.issue_for_years(&["me"], 2000, 2010));
-    let (asking, requiring) = (|| server().ask_peers(roots(&ours)), || server().require_peers(roots(&ours)));
+    let (asking, requiring) =
+        (|| server().client_auth_optional(roots(&ours)), || server().client_auth_required(roots(&ours)));
     for (server, shown, expected) in [
         (server(), None, Ok(0)),
         (server(), Some(&good), Ok(0)),
@@ -181,7 +182,10 @@ async fn roots_are_replaced_and_sessions_with_them() {
         client.connector()
     };
     let (old, new) = (connector(&ours), connector(&theirs));
-    for asks in [ServerTls::ask_peers as fn(ServerTls, TlsRoots) -> ServerTls, ServerTls::require_peers] {
+    for asks in [
+        ServerTls::client_auth_optional as fn(ServerTls, TlsRoots) -> ServerTls,
+        ServerTls::client_auth_required,
+    ] {
         let server = asks(server.clone(), roots(&ours));
         let acceptor = server.acceptor();
         let mut ends = Vec::new();
@@ -215,7 +219,7 @@ fn an_added_identity_is_for_one_handle_alone() {
     let two = one.clone().and(identity(&self_signed(&["b.example"])));
     let shows = |tls: &ServerTls| ["a.example", "b.example"].map(|name| format!("{tls:?}").contains(name));
     assert_eq!((shows(&one), shows(&two)), ([true, false], [true, true]));
-    two.clone().replace([identity(&self_signed(&["a.example"]))]).unwrap();
+    two.clone().replace_identities([identity(&self_signed(&["a.example"]))]).unwrap();
     assert_eq!((shows(&one), shows(&two)), ([true, false], [true, false]));
 }
 
@@ -423,7 +427,10 @@ fn an_invalid_identity_is_refused() {
     let missing = TlsIdentity::from_files("/no/such/file", "/no/such/file").unwrap_err();
     assert!(matches!(&missing, TlsConfigError::File(..)) && missing.to_string().contains("/no/such/file"));
     assert!(matches!(TlsIdentity::from_der([], Vec::new()), Err(TlsConfigError::NoKey)));
-    assert!(matches!(ServerTls::new(identity(&one)).replace([]), Err(TlsConfigError::NoCertificate)));
+    assert!(matches!(
+        ServerTls::new(identity(&one)).replace_identities([]),
+        Err(TlsConfigError::NoCertificate)
+    ));
 }
 
 #[test]

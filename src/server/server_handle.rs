@@ -1,4 +1,4 @@
-//! [`Running`]: a server at work.
+//! [`ServerHandle`]: a server at work.
 
 use std::fmt;
 use std::io;
@@ -40,7 +40,7 @@ use crate::runtime::{self, Instant};
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct Running {
+pub struct ServerHandle {
     inner: Arc<Inner>,
 }
 
@@ -58,10 +58,10 @@ struct Inner {
 /// The thread of one core.
 type Thread = JoinHandle<io::Result<io::Result<()>>>;
 
-impl Running {
-    pub(super) fn new(addresses: Vec<Address>, scheme: Scheme, stats: Vec<Arc<CoreStats>>) -> Running {
+impl ServerHandle {
+    pub(super) fn new(addresses: Vec<Address>, scheme: Scheme, stats: Vec<Arc<CoreStats>>) -> ServerHandle {
         let (stop, threads, thread_ids) = (watch::Sender::new(None), Mutex::default(), Mutex::default());
-        Running { inner: Arc::new(Inner { addresses, scheme, stop, stats, threads, thread_ids }) }
+        ServerHandle { inner: Arc::new(Inner { addresses, scheme, stop, stats, threads, thread_ids }) }
     }
 
     /// Adds a core that has started.
@@ -109,7 +109,7 @@ impl Running {
     /// `tokio::runtime::Handle`. Work that `tokio::task::spawn_blocking` has begun cannot be dropped, so its core waits
     /// for it, even beyond `grace`.
     ///
-    /// Returns at once; use [`Running::wait`] to wait for the end. A later call can shorten the grace period, but not
+    /// Returns at once; use [`ServerHandle::wait`] to wait for the end. A later call can shorten the grace period, but not
     /// extend it.
     #[doc(alias = "graceful_shutdown")]
     pub fn shutdown(&self, grace: Duration) {
@@ -168,7 +168,7 @@ impl Running {
 /// server, unless it was stopped before. A core that fails must not end alone: its share of the peers would not be
 /// served, and the error would not be reported.
 pub(super) struct StopOnDrop {
-    running: Running,
+    running: ServerHandle,
     pub(super) grace: Duration,
 }
 
@@ -178,7 +178,7 @@ impl Drop for StopOnDrop {
     }
 }
 
-impl fmt::Display for Running {
+impl fmt::Display for ServerHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Inner { addresses, scheme, .. } = &*self.inner;
         for (index, address) in addresses.iter().enumerate() {
@@ -192,8 +192,8 @@ impl fmt::Display for Running {
     }
 }
 
-impl fmt::Debug for Running {
+impl fmt::Debug for ServerHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Running").field("addresses", &self.inner.addresses).finish_non_exhaustive()
+        f.debug_struct("ServerHandle").field("addresses", &self.inner.addresses).finish_non_exhaustive()
     }
 }
