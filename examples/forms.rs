@@ -47,7 +47,7 @@ fn show(sessions: &Sessions, ctx: &mut Context) -> corehttp::Result {
         }
         None => response.set_html(page("Sign in", SIGN_IN)),
     }
-    // Who is greeted is nobody else's business: no cache on the way may keep the page.
+    // The page names its reader, so no cache on the way may keep it.
     Ok(response.headers.set("cache-control", "private, no-store")?)
 }
 
@@ -101,18 +101,18 @@ fn sign_out(sessions: &Sessions, ctx: &mut Context) -> corehttp::Result {
     Ok(response.set_redirect(Status::SEE_OTHER, "/")?)
 }
 
-/// Because of its prefix, browsers accept it only from this very host, for all paths, and over TLS or on this machine.
-/// It is `SameSite=Lax`, so it does not come with a form that another site sends.
+/// The name of the session's cookie. Because of its prefix, browsers accept the cookie only from this very host, for all
+/// paths, and over TLS or on this machine. As it is `SameSite=Lax`, it does not come with a form that another site sends.
 const COOKIE: &str = "__Host-session";
 
-/// Who is signed in, by the tokens that their cookies carry.
+/// The users who are signed in, by the tokens in their cookies.
 #[derive(Default)]
 struct Sessions {
     names: Mutex<HashMap<String, String>>,
 }
 
 impl Sessions {
-    /// Whatever strangers can fill has a bound.
+    /// The bound on sessions, which strangers can open.
     const MAX: usize = 10_000;
 
     /// A token that nobody can guess.

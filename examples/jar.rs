@@ -35,7 +35,8 @@ fn main() -> corehttp::Result {
     save(&jar, file).map_err(corehttp::Error::from)
 }
 
-/// Cookies are secrets, so the file is for nobody else. It is replaced by a new one, or a full disk would lose all.
+/// Cookies are secrets, so only their owner may read the file. A new file replaces the old one, or a full disk would
+/// lose all cookies.
 fn save(jar: &Jar, file: &str) -> io::Result<()> {
     let draft = format!("{file}.new");
     let mut options = File::options();

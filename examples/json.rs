@@ -36,7 +36,7 @@ struct Draft {
 
 type Notes = Mutex<BTreeMap<u64, Note>>;
 
-/// Whatever strangers can fill has a bound. The length of a note has one, too: that of a body.
+/// The bound on notes, which strangers can add. The length of a note is bounded by that of a body.
 const NOTES_MAX: usize = 100;
 
 fn main() -> corehttp::Result {

@@ -26,7 +26,7 @@ impl Handler for Proxy {
 
     async fn handle(&self, ctx: &mut Context) -> corehttp::Result {
         let mut onward = ctx.request.forwarded_to(&self.backend)?;
-        // Who sends on says so (RFC 9110 §7.6.3), and for whom.
+        // A gateway names itself (RFC 9110 §7.6.3), and its peer.
         onward.headers.append("via", format!("{} corehttp", ctx.request.version()))?;
         if let Some(ip) = ctx.peer_addr().ip() {
             onward.headers.append("x-forwarded-for", ip.to_string())?;
@@ -47,11 +47,11 @@ impl Proxy {
             Ok(tunnel) => tunnel,
             Err(error) if matches!(error.cause(), ClientCause::Upgrade) => {
                 if response.body.is_empty() {
-                    // It may have been too large for memory, or cut short, and must not look whole.
+                    // A body that was too large for memory, or cut short, must not look whole.
                     onward.headers.remove("upgrade");
                     return ctx.forward(self.client.open(&onward)).await;
                 }
-                // It has said why it does not.
+                // The refusal of the backend, with its reason.
                 ctx.response = response.forwarded();
                 return Ok(());
             }

@@ -10,7 +10,7 @@
 //! }
 //! ```
 //!
-//! A client. [`block_on`] is for programs without a runtime. It fails if it cannot make one, hence the second `?`:
+//! A client. [`block_on`] is for programs without a runtime, and fails if it cannot make one, hence the second `?`:
 //!
 //! ```no_run
 //! use corehttp::Client;
@@ -67,11 +67,11 @@
 //! must be [`Send`] and [`Sync`]. For state of each core, which needs no lock, use [`Server::run_per_core`]. A pool of
 //! database connections is such state, because connections belong to the runtime that opened them.
 //!
-//! A handler runs on the thread of its core, inside a tokio runtime that the server makes, so `main` needs none. It may
-//! await anything that needs a runtime. The tasks that it starts with `tokio::task::spawn_local` need not be `Send`,
-//! but they end when the server stops, finished or not (see [`ServerHandle::shutdown`]). While a handler blocks or computes,
-//! its core serves no other connection, so long work belongs in `tokio::task::spawn_blocking`. `block_in_place` panics
-//! there: a core is a runtime of one thread, which has no other to hand its tasks to.
+//! A handler runs on the thread of its core, inside a tokio runtime that the server makes: `main` needs none, and the
+//! handler may await anything that needs one. Tasks that a handler starts with `tokio::task::spawn_local` need not be
+//! `Send`, but they end when the server stops, finished or not (see [`ServerHandle::shutdown`]). While a handler blocks
+//! or computes, its core serves no other connection, so long work belongs in `tokio::task::spawn_blocking`.
+//! `block_in_place` panics there: a core is a runtime of one thread, which has no other to hand its tasks to.
 //!
 //! # Forms and cookies
 //!
@@ -108,10 +108,15 @@
 //!
 //! # Clients
 //!
-//! A [`Client`] keeps its connections open and reuses them. It works in any tokio runtime; a program without one uses
-//! [`block_on`]. Servers and clients share the types [`Request`] and [`Response`], so a request that the server
-//! received can be sent on, and a response that the client received can be the server's answer. [`Request::forwarded_to`]
-//! and [`Response::forwarded`] leave out what was meant for one connection only.
+//! A [`Client`] keeps its connections open, reuses them, and works in any tokio runtime; a program without one uses
+//! [`block_on`]. A status such as 404 is a response like any other, and no error. Servers and clients share the types
+//! [`Request`] and [`Response`], so a request that the server received can be sent on, and a response that the client
+//! received can be the server's answer. [`Request::forwarded_to`] and [`Response::forwarded`] leave out the fields that
+//! are meant for one connection only.
+//!
+//! On messages and bodies, a bare noun reads and `set_` writes: [`Response::text`], [`Response::bytes`] and
+//! `Response::json` read what arrived, [`Response::set_text`] and [`Response::set_bytes`] write. None of them waits,
+//! because a body that is not a stream has been received whole.
 //!
 //! ```
 //! # use corehttp::{Context, Server, MemoryListener};
@@ -139,16 +144,17 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A body that is too large for memory is read piece by piece with [`Client::open_response`], and written piece by piece with
-//! [`Client::open`]. A [`ClientError`] says in which phase an exchange failed, and whether any of the request was sent.
+//! A body that is too large for memory is read piece by piece with [`Client::open_response`], and written piece by
+//! piece with [`Client::open`]. A [`ClientError`] holds the phase in which an exchange failed, and whether any of the
+//! request was sent.
 //!
 //! # On the open internet
 //!
-//! The defaults are meant for it: whatever a peer can make grow or last is bounded, by [`Limits`] and [`Timeouts`]. Some
+//! The defaults are meant for it: [`Limits`] and [`Timeouts`] bound all that a peer can make grow or last. Some
 //! things only the program can know:
 //!
 //! - **Memory.** All connections may send bodies of up to [`Limits::body_max`] at the same time, so that bound and
-//!   [`Limits::connections_max`] belong together. What is large is better streamed: see [`BodyPlan`].
+//!   [`Limits::connections_max`] belong together. Large bodies are better read as streams: see [`BodyPlan`].
 //! - **Time.** A handler may take as long as it likes, unless [`Timeouts::handler`] is set. A connection that was
 //!   [upgraded](Context::upgrade) is the handler's, and has no time limit but [`Server::tcp_keepalive`].
 //! - **Fairness.** A single peer may hold all connections, unless [`Limits::connections_per_peer_max`] is set. Behind a
@@ -157,8 +163,9 @@
 //!   systemd). When they run out, new peers wait, and [`ErrorCounts::accept`] counts.
 //! - **Restarts.** Stop on SIGTERM, by [`shutdown_signal`]. On Linux, the next process can listen on the same port
 //!   before this one stops: see [`Server::reuse_port`], also for the setting without which a few peers are reset.
-//! - **Observing.** [`Server::on_error`] is told why peers were refused and exchanges failed. [`ServerHandle::stats`] are
-//!   counters, and display themselves as text for Prometheus. An access log is a [`Handler`] around the others.
+//! - **Observing.** [`Server::on_error`] gets a report of each refused peer and each failed exchange.
+//!   [`ServerHandle::stats`] are counters, and display themselves as text for Prometheus. An access log is a
+//!   [`Handler`] around the others.
 //! - **Proxies.** Behind one, [`Context::peer_addr`] is the proxy's address, and [`Context::client_ip`] the client's.
 //!
 //! # Databases
@@ -166,8 +173,8 @@
 //! Each core is a thread with a current-thread runtime of its own, and a connection to a database belongs to the runtime
 //! that opened it. There are two ways to a pool:
 //!
-//! - **A pool for each core**, made by [`Server::run_per_core`]. It needs no locks across cores, and a query stays on its
-//!   thread. With tokio-postgres that is one pipelined connection or a few, with deadpool or bb8 a pool, with sqlx a
+//! - **A pool for each core**, made by [`Server::run_per_core`]. A query stays on its thread, without locks across
+//!   cores. With tokio-postgres that is one pipelined connection or a few, with deadpool or bb8 a pool, with sqlx a
 //!   `PgPool`. A database sees the size of the pool times the number of cores: ten for each of 16 cores are 160
 //!   connections, more than the 100 that PostgreSQL admits by default, so divide by [`ServerCore::count`].
 //! - **One pool for all cores**, made before the server starts and moved into its handler. Each query may use a
@@ -189,7 +196,7 @@
 //! | bodies that are too large for memory | [`BodyPlan`], [`Context::body_reader`], [`Context::body_writer`], [`Context::duplex`] |
 //! | how much peers may send, and how long they and handlers may take | [`Limits`], [`Timeouts`] |
 //! | who the peer is, and who the client behind a proxy is | [`Context::peer_addr`], [`Context::client_ip`] |
-//! | how a handler fails, and what the peer is told | [`Error`] |
+//! | how a handler fails, and the status that the peer gets | [`Error`] |
 //! | what went wrong, and how often | [`Server::on_error`], [`ServerHandle::stats`] |
 //! | paths with parameters | [`Target::segments`] |
 //! | middleware, access logs, routers | [`Handler`], [`around`], [`Extensions`], [`Transform`], [`BoxHandler`] |

@@ -520,8 +520,8 @@ impl ClientBuilder {
     /// Keeps the cookies that servers set in `store`, and sends them back, with redirected requests, too. Default: no
     /// cookies are kept.
     ///
-    /// A request with a `cookie` field of its own, or one from [`ClientBuilder::default_field`], is sent with that field
-    /// instead, and a TRACE is sent without cookies.
+    /// A request with a `cookie` field of its own, or one from [`ClientBuilder::default_field`], is sent with that
+    /// field instead, and a TRACE is sent without cookies.
     pub fn cookie_store(mut self, store: Arc<dyn CookieStore>) -> Self {
         self.settings.cookies = Some(store);
         self

@@ -14,8 +14,8 @@ use crate::message::{CONTENT_FIELDS, FieldName, Headers, Method, Request, Respon
 /// - 301 and 302 turn POST into GET, and 303 turns everything but HEAD into GET. The body is then dropped, along with
 ///   the fields that describe it. 307 and 308 change nothing.
 /// - `authorization`, `cookie` and `proxy-authorization` are sent only to the origin they were meant for, whether they
-///   are the request's, of its URL, or from [`ClientBuilder::default_field`]. Once dropped, they do not come back. A user and a
-///   password in the `location` are sent where it leads.
+///   are the request's, of its URL, or from [`ClientBuilder::default_field`]. Once dropped, they do not come back. A
+///   user and a password in the `location` are sent where it leads.
 /// - For another origin, a `referer` is reduced to its own origin. An `origin` that is not the redirecting one becomes
 ///   `null`, as in browsers.
 ///

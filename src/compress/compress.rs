@@ -41,11 +41,11 @@ use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 ///
 /// # Streams
 ///
-/// Content that a handler writes with [`Context::body_writer`], or that the source of a body yields, is compressed as it
-/// passes. The encoder is flushed with [`BodyWriter::flush`](crate::BodyWriter::flush), or when the source has no more for
-/// now, so server-sent events arrive at once. Each open stream holds an encoder: about 300 KiB for `gzip`, and 1 to 2 MiB
-/// for the others, or up to 8 MiB for `br` if much is written without a flush. A [transform](Context::transform) that outer
-/// middleware has put into the context receives the compressed content.
+/// Content that a handler writes with [`Context::body_writer`], or that the source of a body yields, is compressed as
+/// it passes. The encoder is flushed with [`BodyWriter::flush`](crate::BodyWriter::flush), or when the source has no
+/// more for now, so server-sent events arrive at once. Each open stream holds an encoder: about 300 KiB for `gzip`, and
+/// 1 to 2 MiB for the others, or up to 8 MiB for `br` if much is written without a flush. A
+/// [transform](Context::transform) that outer middleware has put into the context receives the compressed content.
 ///
 /// # What not to compress
 ///

@@ -18,9 +18,9 @@ impl Context {
     /// reads. Once that server reads no more, the rest of the request's body is not forwarded. Its interim answers, such
     /// as 103, are sent as they arrive (RFC 9110 §15.2), unless the peer speaks HTTP/1.0.
     ///
-    /// Open the call with the head to forward, as [`Request::forwarded_to`](crate::Request::forwarded_to) makes it, on a
-    /// [`Client`](crate::Client::open), a [`Host`](crate::Host::open) or a [`Balancer`](crate::Balancer::open). Pass it
-    /// without awaiting it, as in the example: to open a call may take as long as an answer, and this method watches
+    /// Open the call with the head to forward, as [`Request::forwarded_to`](crate::Request::forwarded_to) makes it, on
+    /// a [`Client`](crate::Client::open), a [`Host`](crate::Host::open) or a [`Balancer`](crate::Balancer::open). Pass
+    /// it without awaiting it, as in the example: to open a call may take as long as an answer, and this method watches
     /// the peer meanwhile. To keep the body out of memory, plan to stream it
     /// ([`BodyPlan::Stream`](crate::BodyPlan::Stream)); then it can be forwarded only once, and only if none of it was
     /// read before. Fields that are already set in `ctx.response` are added to those of the response. Upgrades are not
@@ -36,8 +36,8 @@ impl Context {
     /// ([`ClientError::status`](crate::ClientError::status)); if the peer is gone
     /// ([`ExchangeError::PeerClosed`](crate::ExchangeError::PeerClosed)); or if the request's body is cut short,
     /// malformed or too slow. If an answer has already been sent, even in part, it fails with
-    /// [`InvalidResponse::Sent`](crate::InvalidResponse::Sent) and does not await the call, so a handler that tries again
-    /// sends no request in vain.
+    /// [`InvalidResponse::Sent`](crate::InvalidResponse::Sent) and does not await the call, so a handler that tries
+    /// again sends no request in vain.
     ///
     /// # Examples
     ///

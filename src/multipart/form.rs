@@ -54,7 +54,8 @@ impl Form {
         self.push(name, None, &Headers::new(), ChainLink::Bytes(Bytes::copy_from_slice(text.as_bytes())))
     }
 
-    /// Appends a file from memory. The bytes are copied once, by [`Request::set_multipart`], unless the form contains a stream.
+    /// Appends a file from memory. The bytes are copied once, by [`Request::set_multipart`], unless the form contains a
+    /// stream.
     ///
     /// # Errors
     ///
@@ -90,9 +91,9 @@ impl Form {
         self.push(name, Some(file_name), &content_type_field(content_type)?, content)
     }
 
-    /// Appends a part with `fields` of its own, such as a content type without a file name, which many APIs want beside a
-    /// file (RFC 7578 §4.4). The content is bytes or a stream, as [`Form::append_file`] and [`Form::append_stream`] take
-    /// them.
+    /// Appends a part with `fields` of its own, such as a content type without a file name, which many APIs want beside
+    /// a file (RFC 7578 §4.4). The content is bytes or a stream, as [`Form::append_file`] and [`Form::append_stream`]
+    /// take them.
     ///
     /// The form writes `content-disposition` itself; one among the fields is left out.
     ///

@@ -342,8 +342,8 @@ pub enum BodyPlan {
     /// is larger than [`Limits::drain_max`](crate::Limits::drain_max) or does not arrive in time, if the peer waits for
     /// `100 Continue`, or if the request is a CONNECT.
     Refuse(Status),
-    /// A CONNECT request is passed to the handler, which may open a [`Context::accept_tunnel`](crate::Context::accept_tunnel). The
-    /// bodies of other requests are buffered.
+    /// A CONNECT request is passed to the handler, which may open a
+    /// [`Context::accept_tunnel`](crate::Context::accept_tunnel). The bodies of other requests are buffered.
     Tunnel,
 }
 

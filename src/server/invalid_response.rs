@@ -9,8 +9,8 @@ use crate::message::Status;
 
 /// Why a request cannot be answered the way the handler tries to.
 ///
-/// The error is inside the [`io::Error`] of [`Context::body_writer`], [`Context::upgrade`] and similar methods, so passing
-/// the error on with `?` results in the right status. To inspect it:
+/// The error is inside the [`io::Error`] of [`Context::body_writer`], [`Context::upgrade`] and similar methods, so
+/// passing the error on with `?` results in the right status. To inspect it:
 ///
 /// ```
 /// use corehttp::{Context, InvalidResponse};

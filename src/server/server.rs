@@ -208,8 +208,8 @@ impl Server {
         self
     }
 
-    /// Stops the server when `signal` completes, as [`ServerHandle::shutdown`] does with `grace`. A signal that fails or panics
-    /// stops it, too, because it can no longer come; [`ServerHandle::wait`] then fails. Default: no signal.
+    /// Stops the server when `signal` completes, as [`ServerHandle::shutdown`] does with `grace`. A signal that fails
+    /// or panics stops it, too, because it can no longer come; [`ServerHandle::wait`] then fails. Default: no signal.
     ///
     /// A core polls the signal, so it may await anything that needs a runtime. [`shutdown_signal`](crate::shutdown_signal)
     /// waits for Ctrl-C and for SIGTERM, which service managers send before they kill a process.

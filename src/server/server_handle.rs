@@ -109,8 +109,8 @@ impl ServerHandle {
     /// `tokio::runtime::Handle`. Work that `tokio::task::spawn_blocking` has begun cannot be dropped, so its core waits
     /// for it, even beyond `grace`.
     ///
-    /// Returns at once; use [`ServerHandle::wait`] to wait for the end. A later call can shorten the grace period, but not
-    /// extend it.
+    /// Returns at once; use [`ServerHandle::wait`] to wait for the end. A later call can shorten the grace period, but
+    /// not extend it.
     #[doc(alias = "graceful_shutdown")]
     pub fn shutdown(&self, grace: Duration) {
         self.stop(grace, |stop, at| at < stop.at);

@@ -132,8 +132,8 @@ impl<H: Handler> Service<H> {
     /// [`Service::respond_from`] has another address.
     ///
     /// The response is as the handler left it: without the fields that are computed when an answer is sent, and with
-    /// its content even if the request is a HEAD. Content that the handler writes with [`Context::body_writer`] becomes the
-    /// body, up to the point where an answer would have been aborted; in answer to a HEAD, it is dropped.
+    /// its content even if the request is a HEAD. Content that the handler writes with [`Context::body_writer`] becomes
+    /// the body, up to the point where an answer would have been aborted; in answer to a HEAD, it is dropped.
     ///
     /// # Examples
     ///

@@ -280,7 +280,7 @@ async fn row_83_an_invalid_request_is_refused_before_anything_is_dialed() {
 
 /// A user and a password in a URL are sent as browsers, curl and Go send them, and nowhere else.
 #[tokio::test(start_paused = true)]
-async fn a_user_and_a_password_in_a_url_are_sent_as_basic_7617() {
+async fn a_user_and_a_password_in_a_url_are_sent_as_basic_rfc7617_2() {
     let basic = "authorization: Basic am9lOnNAY3JldA==\r\n";
     let url = "http://joe:s%40cret@a/b";
     let head = |line: &str, fields: &str| format!("{line} HTTP/1.1\r\nhost: a\r\n{fields}\r\n");

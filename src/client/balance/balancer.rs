@@ -22,11 +22,12 @@ use crate::message::{InvalidRequest, InvalidTarget, Request, Response, TargetFor
 ///
 /// A host that fails gets fewer requests for a while: each failure counts as one more pending request, for 3 s by
 /// default. A failure is any error that is not the caller's fault; [`BalancerBuilder::healthy_if`] decides which
-/// answers are failures, too. Hosts that fail an active check ([`BalancerBuilder::health_check`]) get no requests as long as
-/// there are others.
+/// answers are failures, too. Hosts that fail an active check ([`BalancerBuilder::health_check`]) get no requests as
+/// long as there are others.
 ///
 /// Made by [`Client::balance`](crate::Client::balance); clones are the same balancer. Targets must be only a path,
-/// since the host is chosen later; a gateway makes them with [`Request::forwarded_to`]`("/")`. Redirects are not followed.
+/// since the host is chosen later; a gateway makes them with [`Request::forwarded_to`]`("/")`. Redirects are not
+/// followed.
 ///
 /// # Examples
 ///

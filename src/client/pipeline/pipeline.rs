@@ -102,8 +102,8 @@ impl Pipeline {
     /// # Errors
     ///
     /// As [`Host::send`](crate::Host::send). Fails with [`ClientCause::Pipelined`] for a method that is not safe,
-    /// unless [`PipelineBuilder::allow_unsafe_methods`] was called, and for what cannot share a connection: a body that is a
-    /// stream, trailers, CONNECT, and the fields `expect`, `upgrade` and `connection: close`.
+    /// unless [`PipelineBuilder::allow_unsafe_methods`] was called, and for what cannot share a connection: a body that
+    /// is a stream, trailers, CONNECT, and the fields `expect`, `upgrade` and `connection: close`.
     pub async fn send(&self, request: &Request, response: &mut Response) -> Result<(), ClientError> {
         let shared = &self.0.0;
         response.reset();

@@ -122,7 +122,8 @@ impl Proxy {
     }
 
     /// Returns this proxy with a field that is sent with each CONNECT, such as one that an administrator requires.
-    /// Default: the `user-agent` of the client, if it has one ([`ClientBuilder::default_field`](crate::ClientBuilder::default_field)).
+    /// Default: the `user-agent` of the client, if it has one
+    /// ([`ClientBuilder::default_field`](crate::ClientBuilder::default_field)).
     ///
     /// `proxy-authorization` replaces the credentials. `host`, `connection`, `keep-alive` and the fields that frame a
     /// body are ignored. A request that the proxy reads, to an `http` URL, is sent with its own fields only, because
