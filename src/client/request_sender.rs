@@ -299,19 +299,18 @@ impl RequestSender {
         let cookies = self.begin(&mut pooled, outgoing, framing, deadline);
         pooled.note_target(request.target().as_str());
         let mut early = pooled.exchange.early.take().unwrap_or_default();
-        let mut trailers = Headers::new();
-        if is_whole {
-            pooled.exchange.progress.wants_interim = true;
-            if let Err(error) = poll_fn(|cx| pooled.poll_answer(cx, Some(request), &mut early)).await {
-                let retry = || self.retry(pooled, error, (outgoing, framing), &mut early, cookies.cookie());
-                pooled = boxed(retry).await?;
-                pooled.note_target(request.target().as_str());
-            }
-        } else {
+        if !is_whole {
             poll_fn(|cx| pooled.poll_flush(cx)).await?;
-            trailers.clone_from(&request.trailers);
+            let trailers = request.trailers.clone();
+            return Ok(Call::new(CallExchange::new(pooled, early, trailers, cookies.into_owned())));
         }
-        Ok(Call::new(CallExchange::new(pooled, early, trailers, cookies.into_owned())))
+        pooled.exchange.progress.wants_interim = true;
+        if let Err(error) = poll_fn(|cx| pooled.poll_answer(cx, Some(request), &mut early)).await {
+            let retry = || self.retry(pooled, error, (outgoing, framing), &mut early, cookies.cookie());
+            pooled = boxed(retry).await?;
+            pooled.note_target(request.target().as_str());
+        }
+        Ok(Call::new(CallExchange::new(pooled, early, Headers::new(), cookies.into_owned())))
     }
 
     /// Sends `request`, which has an `upgrade` field. An answer that refuses the upgrade is received whole, for the
