@@ -15,7 +15,6 @@ mod request_sender;
 mod origin;
 mod pool;
 mod route;
-mod tls_handshake;
 
 mod exchange;
 

@@ -2,8 +2,7 @@
 
 use std::pin::Pin;
 
-use super::compress_rules::CompressRules;
-use super::compress_transform::CompressTransform;
+use super::compress_transform::{CompressRules, CompressTransform};
 use crate::coding::Coding;
 use crate::message::{Body, Request};
 use crate::runtime::BlockingLimit;

@@ -1,7 +1,6 @@
 //! Floor 5: answers are compressed with the coding that the peer prefers (RFC 9110 §8.4, §12.5.3).
 
 mod compress;
-mod compress_rules;
 mod compress_transform;
 
 pub use compress::Compress;

@@ -11,8 +11,7 @@ use super::socks_handshake::Login;
 use crate::client::cause::{ClientCause, ClientPhase, ProxyRefusal};
 use crate::client::error::ClientError;
 use crate::client::exchange::INTERIM_MAX;
-use crate::client::origin::Origin;
-use crate::client::tls_handshake::TlsHandshake;
+use crate::client::origin::{Origin, TlsHandshake};
 use crate::error::{Excerpt, without_secrets, write_error};
 use crate::exchange::{Bounds, ExchangeError, HeadOutcome, Incoming, IncomingResponse, Timeouts};
 use crate::message::{

@@ -12,8 +12,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::Ticker;
-use super::deadlines::{Deadline, Deadlines, SLOTS, Timer, TimerSlot, millis};
-use super::tokio_timer::LazySleep;
+use super::timer::{Deadline, Deadlines, LazySleep, SLOTS, Timer, TimerSlot, millis};
 use crate::net::Peer;
 
 /// The deadlines of one core's connections.
