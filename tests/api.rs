@@ -769,7 +769,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
 }
 
-/// What a release may add to, seen from outside of the crate. A private field, or `#[non_exhaustive]` on a struct that
+/// Settings that a release may add to, seen from outside of the crate. A private field, or `#[non_exhaustive]` on a struct that
 /// programs write as a literal, would break these literals.
 mod settings {
     use corehttp::{ClientTimeouts, Event, Limits, Response, SetCookie, Status, Timeouts};

@@ -84,6 +84,39 @@ const CLOCKS: &[&str] = &[
     "src/runtime/time.rs",
 ];
 
+/// The files that are short, and why each is no part of another one. Its folder or its name stands for several.
+const SHORT: &[(&str, &str)] = &[
+    ("/enabled", "one of a pair, with a feature and without it"),
+    ("/disabled.rs", "one of a pair, with a feature and without it"),
+    ("/without_zstd.rs", "one of a pair, with a feature and without it"),
+    ("/linux.rs", "one system of several"),
+    ("/tls.rs", "only there with a feature"),
+    ("src/coding/encode.rs", "only there with a feature"),
+    ("src/message/file_name.rs", "only there with a feature"),
+    ("src/runtime/random.rs", "only there with a feature"),
+    ("src/server/tower.rs", "only there with a feature"),
+    ("src/client/upgraded.rs", "a leaf that many import"),
+    ("src/memory/lock.rs", "a leaf that many import"),
+    ("src/message/version.rs", "a leaf that many import"),
+    ("src/net/stream.rs", "a leaf that many import"),
+    ("src/runtime/time.rs", "a leaf that many import, and a clock"),
+    ("src/runtime/shutdown_signal.rs", "a leaf, with a platform's signals"),
+    ("src/server/stop.rs", "a leaf that many import"),
+    ("src/tower/header_map.rs", "a leaf of both directions"),
+];
+
+/// The words that a sentence does not begin with, because they stand for a noun that the reader has to guess.
+const GUESSED_SUBJECTS: &[&str] = &["What", "Whoever", "Nobody", "Somebody", "Those"];
+
+/// Files that stand for each other, or that a feature adds: an impl of theirs has no other place.
+const VARIANTS: &[&str] = &["/disabled.rs", "/enabled", "/tls.rs", "/tower.rs", "/compressed_store.rs"];
+
+/// The types whose methods stand in two files of a folder, because one would be longer than [`FILE_LINES_MAX`].
+const LARGE: &[&str] = &["PooledConn", "Request"];
+
+const FILES_MAX: usize = 240;
+const MEDIAN_LINES_MIN: usize = 130;
+const FILE_LINES_MIN: usize = 60;
 const FILE_LINES_MAX: usize = 600;
 const FUNCTION_LINES_MAX: usize = 70;
 const INDENT_LEVELS_MAX: usize = 4;
@@ -92,13 +125,17 @@ const LINE_COLUMNS_MAX: usize = 140;
 #[test]
 fn the_source_is_tidy() {
     let files = files("src");
-    report(files.iter().flat_map(faults).chain(folders_without_door(&files)).chain(circles(&files)));
+    let single = files.iter().flat_map(|file| [faults(file), short(file)].concat());
+    let together = [folders_without_door(&files), circles(&files), scattered_impls(&files), division(&files)];
+    report(single.chain(together.concat()));
 }
 
 #[test]
-fn benches_and_examples_say_what_they_show() {
-    let files = [files("benches"), files("examples")].concat();
-    report(files.iter().flat_map(|file| [module_doc(file), reasons(file)].concat()));
+fn benches_examples_and_tests_are_documented() {
+    let mut files = [files("benches"), files("examples"), files("tests")].concat();
+    // Programs that do not compile are shown with their errors, line by line; and this file quotes faults.
+    files.retain(|file| !file.path.starts_with("tests/compile_fail/") && file.path != "tests/tidy.rs");
+    report(files.iter().flat_map(|file| [module_doc(file), reasons(file), sentences(file)].concat()));
 }
 
 #[test]
@@ -129,6 +166,26 @@ fn every_rule_finds_its_fault() {
     check("wire", "#[allow(dead_code)]", Some("an `allow` gives its reason"));
     check("wire", "#[cfg(feature = \"a\")]\nfn f() {}", Some("a feature is a module"));
     check("wire", "if cfg!(feature = \"a\") {}", Some("a feature is a module"));
+    check("wire", "// The octets behind a chunk\n// What follows", None);
+    check("wire", "// It ends. What follows", Some("begins with `What`"));
+    check("wire", "// It ends.\n/// Those of a chunk", Some("begins with `Those`"));
+    check_file("src/wire/mod.rs", "mod a;\n\npub(crate) use a::A;", None);
+    check_file("src/wire/mod.rs", "pub(in crate::wire) struct A;", Some("declares and re-exports"));
+    check_file("src/wire/mod.rs", "impl A {}", Some("declares and re-exports"));
+}
+
+#[test]
+fn scattered_and_short_is_found() {
+    let file = |path: &str, text: &str| File { path: path.to_owned(), text: text.to_owned() };
+    let scattered = |one: &str, other: &str| {
+        scattered_impls(&[file("src/wire/a.rs", one), file(other, "impl<T: Into<A>> B<T> {")])
+    };
+    assert_eq!(scattered("impl B<u8> {", "src/wire/b.rs").len(), 1);
+    assert_eq!(scattered("impl Debug for B {", "src/wire/b.rs"), [""; 0]);
+    assert_eq!(scattered("impl B<u8> {", "src/fs/b.rs"), [""; 0]);
+    assert_eq!(short(&file("src/wire/a.rs", "//! A.")).len(), 1);
+    assert_eq!(short(&file("src/wire/a/disabled.rs", "//! A.")), [""; 0]);
+    assert_eq!(division(&[file("src/wire/a.rs", "//! A.")]).len(), 1);
 }
 
 #[test]
@@ -160,7 +217,12 @@ fn check_circle(files: &[(&str, &str)], is_found: bool) {
 /// Whether `text`, as a file of `folder`, is found to have one `fault`, or none.
 #[track_caller]
 fn check(folder: &str, text: &str, fault: Option<&str>) {
-    let file = File { path: format!("src/{folder}/a.rs"), text: format!("//! A.\n\n{text}") };
+    check_file(&format!("src/{folder}/a.rs"), text, fault);
+}
+
+#[track_caller]
+fn check_file(path: &str, text: &str, fault: Option<&str>) {
+    let file = File { path: path.to_owned(), text: format!("//! A.\n\n{text}") };
     let faults = faults(&file);
     let is_found = fault.is_none_or(|fault| faults.iter().any(|found| found.contains(fault)));
     assert!(is_found && faults.len() == usize::from(fault.is_some()), "{text:?}: {faults:?}");
@@ -172,7 +234,7 @@ fn report(faults: impl Iterator<Item = String>) {
 }
 
 fn faults(file: &File) -> Vec<String> {
-    let checks = [module_doc, sizes, functions, floors, imports, words, features, reasons];
+    let checks = [module_doc, sizes, functions, floors, imports, words, features, reasons, sentences, doors];
     checks.iter().flat_map(|check| check(file)).collect()
 }
 
@@ -309,8 +371,97 @@ fn folders_without_door(files: &[File]) -> Vec<String> {
         .collect()
 }
 
-/// The folders whose files and folders import each other in a circle. What a `mod.rs` holds itself all of them may
-/// import.
+/// A `mod.rs` declares and re-exports.
+fn doors(file: &File) -> Vec<String> {
+    if !file.path.ends_with("/mod.rs") {
+        return Vec::new();
+    }
+    let is_item = |line: &str| {
+        let rest = line.trim_start_matches("pub").trim_start();
+        let rest =
+            rest.strip_prefix('(').and_then(|rest| rest.split_once(") ")).map_or(rest, |(_, rest)| rest);
+        let items =
+            ["struct", "enum", "trait", "impl", "fn", "async", "const", "static", "type", "macro_rules"];
+        items.contains(&word(rest))
+    };
+    let items = file.code().filter(|(_, line)| is_item(line));
+    items.map(|(at, _)| file.fault(at, "a `mod.rs` declares and re-exports")).collect()
+}
+
+/// A file below [`FILE_LINES_MIN`] is part of another one, or has a reason.
+fn short(file: &File) -> Vec<String> {
+    let lines = file.text.lines().count();
+    let is_short = lines < FILE_LINES_MIN && !file.path.ends_with("/mod.rs");
+    let has_reason = SHORT.iter().any(|(name, _)| file.path.contains(name));
+    (is_short && !has_reason).then(|| file.fault(lines, &format!("only {lines} lines"))).into_iter().collect()
+}
+
+/// Sentences in comments that begin with one of the [`GUESSED_SUBJECTS`].
+fn sentences(file: &File) -> Vec<String> {
+    let mut faults = Vec::new();
+    let mut is_start = true;
+    for (at, line) in file.text.lines().enumerate() {
+        let comment =
+            line.trim_start().strip_prefix("//").map(|text| text.trim_start_matches(['/', '!']).trim());
+        let Some(comment) = comment.filter(|text| !text.is_empty()) else {
+            is_start = true;
+            continue;
+        };
+        let starts = comment
+            .split_inclusive(['.', ':', '?', '!'])
+            .enumerate()
+            .filter(|(part, text)| if *part == 0 { is_start } else { text.starts_with(' ') });
+        // A question may begin with one.
+        let subjects = starts.filter(|_| !comment.contains('?'));
+        for subject in
+            subjects.map(|(_, text)| word(text.trim_start())).filter(|it| GUESSED_SUBJECTS.contains(it))
+        {
+            faults.push(file.fault(at + 1, &format!("a sentence begins with `{subject}`: name the noun")));
+        }
+        is_start = comment.ends_with(['.', ':', '?', '!']);
+    }
+    faults
+}
+
+/// The types whose inherent impls stand in several files: a folder may add one to a type of another folder.
+fn scattered_impls(files: &[File]) -> Vec<String> {
+    let mut homes = BTreeMap::<(String, &str), BTreeSet<&str>>::new();
+    for file in files.iter().filter(|file| !VARIANTS.iter().any(|name| file.path.contains(name))) {
+        let folder = file.path["src/".len()..].split_once('/').map_or("", |(folder, _)| folder);
+        for name in file.product().lines().filter_map(inherent_impl) {
+            homes.entry((name, folder)).or_default().insert(&file.path);
+        }
+    }
+    let scattered =
+        homes.into_iter().filter(|((name, _), homes)| homes.len() > 1 && !LARGE.contains(&&**name));
+    scattered.map(|((name, _), homes)| format!("{name}: inherent impls in {homes:?}")).collect()
+}
+
+/// The type that an `impl` without a trait begins for.
+fn inherent_impl(line: &str) -> Option<String> {
+    let rest =
+        line.strip_prefix("impl").filter(|rest| rest.starts_with([' ', '<']) && !rest.contains(" for "))?;
+    // Behind the parameters, which may hold brackets of their own.
+    let mut depth = 0_i32;
+    let is_outside = |c: char| {
+        depth += i32::from(c == '<') - i32::from(c == '>');
+        depth == 0 && c == ' '
+    };
+    let start = rest.find(is_outside)? + 1;
+    Some(word(&rest[start..]).to_owned())
+}
+
+/// How many files there are, and how long the one in the middle is.
+fn division(files: &[File]) -> Vec<String> {
+    let mut lines = Vec::from_iter(files.iter().map(|file| file.text.lines().count()));
+    lines.sort_unstable();
+    let (count, median) = (lines.len(), lines[lines.len() / 2]);
+    let fault = (count > FILES_MAX || median < MEDIAN_LINES_MIN)
+        .then(|| format!("src: {count} files with a median of {median} lines"));
+    fault.into_iter().collect()
+}
+
+/// The folders whose files and folders import each other in a circle.
 fn circles(files: &[File]) -> Vec<String> {
     let doors = files.iter().filter_map(|file| Some((file.path.strip_suffix("/mod.rs")?, file)));
     let circles = doors.map(|(folder, door)| (folder, in_circles(imports_within(folder, door, files))));
@@ -337,7 +488,7 @@ fn imports_within(folder: &str, door: &File, files: &[File]) -> BTreeMap<String,
     imports
 }
 
-/// What is left when nobody is left out but those who import nobody that is left.
+/// The names that stay when names are left out, one after another, that import no name that is left.
 fn in_circles(mut imports: BTreeMap<String, BTreeSet<String>>) -> Vec<String> {
     loop {
         let members: BTreeSet<String> = imports.keys().cloned().collect();
@@ -425,7 +576,7 @@ fn files(dir: &str) -> Vec<File> {
         let entry = entry.expect("a folder can be read");
         let path = format!("{dir}/{}", entry.file_name().display());
         if path.starts_with("benches/") && path.ends_with("/target") {
-            // What a crate in `benches` built is not ours.
+            // A crate in `benches` may have built this.
             continue;
         }
         if entry.path().is_dir() {

@@ -15,7 +15,7 @@ mod random;
 
 #[cfg(any(feature = "compress", feature = "fs"))]
 pub(crate) use blocking::BlockingLimit;
-#[cfg(any(feature = "compress", feature = "fs", feature = "multipart"))]
+#[cfg(any(feature = "fs", feature = "multipart"))]
 pub(crate) use blocking::spawn_blocking;
 pub use cores::block_on;
 pub(crate) use cores::{Budget, Handle, Id, Pinning, available_cores, block_on_core, spawn, yield_now};
