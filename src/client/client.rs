@@ -481,7 +481,7 @@ impl ClientBuilder {
     }
 
     /// Sets how long a TCP server may be silent before the operating system probes whether it is still there, and how
-    /// often the probe is repeated. A server that leaves several probes in a row no_response (nine on Linux) is
+    /// often the probe is repeated. A server that leaves several probes in a row unanswered (nine on Linux) is
     /// considered gone, and its connection fails.
     ///
     /// Use it for connections that may be silent for long: a [`ClientUpgraded`](crate::ClientUpgraded) has no other

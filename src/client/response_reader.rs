@@ -17,8 +17,8 @@ use crate::message::Headers;
 /// The body of a response, read as it arrives. If you read slowly, the server has to wait.
 ///
 /// Made by [`Client::open_response`](super::Client::open_response) and [`Call::finish`](super::Call::finish). Once the
-/// body has been read to its end, the connection is free for other requests. If the answer is dropped before that, the
-/// connection is closed.
+/// body has been read to its end, the connection is free for other requests. If the `ResponseReader` is
+/// dropped before that, the connection is closed.
 ///
 /// To read a stream of events, use an [`EventReader`](crate::EventReader).
 ///
@@ -37,12 +37,12 @@ use crate::message::Headers;
 ///     mut file: impl AsyncWrite + Unpin, // such as tokio::fs::File
 /// ) -> Result<usize, Box<dyn std::error::Error>> {
 ///     let mut response = Response::new();
-///     let mut answer = client.open_response(&Request::get(url)?, &mut response).await?;
+///     let mut reader = client.open_response(&Request::get(url)?, &mut response).await?;
 ///     if !response.status.is_success() {
 ///         return Err(response.status.into());
 ///     }
 ///     let (length, mut received) = (response.headers.content_length(), 0);
-///     while let Some(chunk) = answer.chunk().await? {
+///     while let Some(chunk) = reader.chunk().await? {
 ///         file.write_all(chunk).await?;
 ///         received += chunk.len();
 ///         println!("{received} of {length:?} bytes");
@@ -74,12 +74,12 @@ enum State {
 impl ResponseReader {
     pub(super) fn new(pooled: PooledConn) -> ResponseReader {
         let is_read = pooled.exchange.incoming.is_read();
-        let mut answer =
+        let mut reader =
             ResponseReader { state: State::Open(Box::new(pooled), None), trailers: Headers::new() };
         if is_read {
-            answer.release();
+            reader.release();
         }
-        answer
+        reader
     }
 
     /// Keeps the guard of a balancer until the body has been read.
@@ -120,7 +120,7 @@ impl ResponseReader {
         match &polled {
             Ok(0) => self.release(),
             Ok(_) => {}
-            // The permit is free at once, for a caller that sends another request before this answer is dropped.
+            // The permit is free at once, for a caller that sends another request before this reader is dropped.
             Err(error) => self.state = State::Broken(error.duplicate()),
         }
         Poll::Ready(polled)

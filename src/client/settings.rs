@@ -49,9 +49,8 @@ impl Settings {
 
 /// The time limits of an exchange, by phase. `Duration::MAX` is no limit.
 ///
-/// A phase is the time that the others take: a caller who comes back late finds what has arrived meanwhile, and how
-/// long the caller was away counts only against the limit for the whole exchange,
-/// [`ClientBuilder::timeout`](crate::ClientBuilder::timeout).
+/// A phase counts the time that the resolver, the proxy or the server takes; only
+/// [`ClientBuilder::timeout`](crate::ClientBuilder::timeout) counts the caller's.
 ///
 /// All fields are public, and stay so; there may be more of them in a later release. A literal that ends in
 /// `..ClientTimeouts::default()`, and a pattern that ends in `..`, work with both.

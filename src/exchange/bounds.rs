@@ -1,6 +1,4 @@
 //! [`Bounds`]: how much an exchange may take, in bytes and in time.
-//!
-//! All files of this floor, and the floors above, import these.
 
 use std::time::Duration;
 

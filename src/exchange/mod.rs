@@ -1,4 +1,4 @@
-//! Floor 3: one message across one connection. Only here does the pure core meet the sockets.
+//! Sends and receives one HTTP message over one connection, for server and client alike.
 
 mod bounds;
 mod error;

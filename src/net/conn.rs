@@ -33,9 +33,8 @@ pub(crate) enum ConnError {
     Io(io::Error),
 }
 
-/// Returns the outcome of the same poll with the waker of the waker set, if there is a set, and `cx` does not have its
-/// waker already. A macro and no function, since a function that takes the poll as a closure costs an exchange 40
-/// instructions.
+/// Polls again with the waker set's waker if the connection has a set. A macro, since a function with a closure costs an
+/// exchange 40 instructions.
 macro_rules! join_waker_set {
     ($conn:ident.$poll:ident($cx:ident, $($argument:expr),+)) => {
         if let Some(waker) = $conn.shared_waker($cx) {

@@ -16,7 +16,8 @@ use super::worker::Worker;
 use crate::message::{Request, Response};
 use crate::net::{Conn, DeadlineTable, Peer, PeerAddr, Transport};
 
-/// A handler with its settings, for connections that you accept yourself, on any tokio runtime.
+/// A handler with its settings, for connections that you accept yourself, on any tokio runtime. It is not the trait
+/// `Service` of tower or hyper.
 ///
 /// Made by [`Server::service`](super::Server::service). Clones are cheap and share their memory, but cannot leave their
 /// thread. Deadlines are tokio timers here, so the runtime must have its time driver enabled, as it is under

@@ -58,7 +58,7 @@ pub struct ServerCounts {
     pub open: u64,
     /// Connections accepted, including those that were then refused.
     pub accepted: u64,
-    /// Connections that were still open when the grace period of a shutdown was over.
+    /// Connections that were still open when the grace period of a stop was over.
     pub cut: u64,
     /// Requests whose head was received and valid.
     pub requests: u64,

@@ -13,7 +13,7 @@ pub(crate) enum ConnectionOption {
 }
 
 impl ConnectionOption {
-    /// The found that all Connection lines of a message express.
+    /// The connection option that the Connection lines ask for; `close` wins.
     #[inline]
     pub(crate) fn from_headers(headers: &Headers) -> ConnectionOption {
         if headers.may_have(FieldName::CONNECTION) {
@@ -43,8 +43,8 @@ impl ConnectionOption {
 
 /// Whether the connection may carry another message, by the version and the option that the peer has sent.
 #[inline]
-pub(crate) fn persists(version: Version, found: ConnectionOption) -> bool {
-    match (version, found) {
+pub(crate) fn persists(version: Version, option: ConnectionOption) -> bool {
+    match (version, option) {
         (_, ConnectionOption::Close) => false,
         (Version::Http11, ConnectionOption::KeepAlive | ConnectionOption::Absent) => true,
         (Version::Http10, ConnectionOption::KeepAlive) => true,

@@ -37,8 +37,8 @@ use crate::message::{Headers, Response};
 /// call.write_all(b"piece by ").await?;
 /// call.write_all(b"piece").await?;
 /// let mut response = Response::new();
-/// let mut answer = call.finish(&mut response).await?;
-/// assert_eq!(answer.chunk().await?, Some(&b"piece by piece"[..]));
+/// let mut reader = call.finish(&mut response).await?;
+/// assert_eq!(reader.chunk().await?, Some(&b"piece by piece"[..]));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # })??;
 /// # Ok::<(), Box<dyn std::error::Error>>(())

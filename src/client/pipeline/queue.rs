@@ -100,13 +100,13 @@ impl Deref for QueueGuard<'_> {
     type Target = QueueState;
 
     fn deref(&self) -> &QueueState {
-        self.state.as_ref().expect("they are let go when this is dropped")
+        self.state.as_ref().expect("a guard has its state until it is dropped")
     }
 }
 
 impl DerefMut for QueueGuard<'_> {
     fn deref_mut(&mut self) -> &mut QueueState {
-        self.state.as_mut().expect("they are let go when this is dropped")
+        self.state.as_mut().expect("a guard has its state until it is dropped")
     }
 }
 
