@@ -47,8 +47,8 @@ pub(super) struct ExchangeInfo {
     is_last: bool,
     /// Whether another request may follow, by the request, the answer, the limits and the state of the server.
     persists: bool,
-    /// The number of the exchange on its connection, counted from 1.
-    pub(super) number: u64,
+    /// How many exchanges the connection has carried, this one included.
+    pub(super) exchange_count: u64,
     /// Whether the head of the current request was refused, so that the previous one must not be reported in its place.
     is_head_refused: bool,
     /// The connection and the number of the exchange that was reported last.
@@ -59,12 +59,12 @@ pub(super) struct ExchangeInfo {
 }
 
 impl Exchange {
-    pub(super) fn new(shared: Rc<CoreState>) -> Exchange {
-        let info = ExchangeInfo::new(shared.clock.now());
+    pub(super) fn new(core: Rc<CoreState>) -> Exchange {
+        let info = ExchangeInfo::new(core.clock.now());
         Exchange {
             incoming: RefCell::default(),
             outgoing: Outgoing::default(),
-            conn: SharedConn::new(shared),
+            conn: SharedConn::new(core),
             info,
             transformed: Vec::new(),
             upgraded: None,
@@ -92,10 +92,10 @@ impl Exchange {
         }
     }
 
-    /// Takes the connection, which has carried `number` exchanges, out of its slot.
-    pub(super) fn attach(&mut self, slot: &mut Option<Conn>, number: u64) {
+    /// Takes the connection, which has carried `exchange_count` exchanges, out of its slot.
+    pub(super) fn attach(&mut self, slot: &mut Option<Conn>, exchange_count: u64) {
         self.conn.attach(slot);
-        self.info.number = number;
+        self.info.exchange_count = exchange_count;
     }
 
     /// Puts the connection back into its slot, without its I/O state, and returns how many exchanges it has carried.
@@ -103,7 +103,7 @@ impl Exchange {
         self.conn.release(slot);
         slot.iter_mut().for_each(|conn| conn.swap_io_state(&mut self.io_state));
         debug_assert!(self.incoming.get_mut().input.is_empty(), "an idle connection has no input");
-        self.info.number
+        self.info.exchange_count
     }
 
     /// Begins an exchange for a request that is already here. `conn` stands in for a connection to a peer.
@@ -137,16 +137,17 @@ impl Exchange {
     #[inline]
     pub(super) fn note_request(&mut self, request: &Request) {
         let Exchange { info, conn, .. } = self;
-        let (request_info, shared) = (RequestInfo::new(request), conn.shared());
-        let number = info.number + 1;
-        let may_follow = shared.bounds.limits.requests_per_connection_max.is_none_or(|max| number < max);
+        let (request_info, core) = (RequestInfo::new(request), conn.core());
+        let exchange_count = info.exchange_count + 1;
+        let may_follow =
+            core.bounds.limits.requests_per_connection_max.is_none_or(|max| exchange_count < max);
         info.is_last = !persists(request_info.version, ConnectionOption::from_headers(&request.headers));
         // Behind a CONNECT the peer may already send bytes for its tunnel, whatever the answer is: they are not a
         // request.
         info.persists = may_follow && !info.is_last && !request_info.is_connect;
-        (info.request_info, info.number) = (request_info, number);
-        info.arrived = shared.clock.now();
-        shared.stats.requests.add(1);
+        (info.request_info, info.exchange_count) = (request_info, exchange_count);
+        info.arrived = core.clock.now();
+        core.stats.requests.add(1);
     }
 
     /// Receives the whole body into the request.
@@ -170,10 +171,10 @@ impl Exchange {
     pub(super) fn write_head(&mut self, response: &Response, content: BodyLength, unread: UnreadBody) {
         debug_assert!(self.outgoing.is_unsent(), "an exchange has one final answer");
         let Exchange { incoming, outgoing, conn, info, .. } = self;
-        let (incoming, shared, request_info) = (incoming.get_mut(), conn.shared(), info.request_info);
+        let (incoming, core, request_info) = (incoming.get_mut(), conn.core(), info.request_info);
         let framing = OutgoingFraming::from_response(request_info, response, content);
         let may_persist =
-            may_persist(incoming, response, unread, &shared.bounds) && framing.body() != Framing::UntilClose;
+            may_persist(incoming, response, unread, &core.bounds) && framing.body() != Framing::UntilClose;
         if incoming.expectation == Expectation::Continue {
             incoming.expectation = Expectation::Poisoned;
         }
@@ -190,9 +191,7 @@ impl Exchange {
                 (true, Version::Http11) => ConnectionOption::Absent,
             };
             let out = conn.write_buffer().bytes();
-            shared
-                .clock
-                .with_common_fields(|common| encode::response(out, response, framing, persist, common));
+            core.clock.with_common_fields(|common| encode::response(out, response, framing, persist, common));
         });
     }
 
@@ -236,12 +235,12 @@ impl Exchange {
     #[inline]
     pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Box<Refused>>> {
         let Exchange { incoming, conn, .. } = self;
-        conn.poll_uncounted(|conn, shared| {
-            let flushed = poll_flush(cx, conn, &shared.bounds);
+        conn.poll_uncounted(|conn, core| {
+            let flushed = poll_flush(cx, conn, &core.bounds);
             if flushed.is_pending() {
-                return incoming.get_mut().poll_discard(cx, conn, &shared.bounds).map(Err);
+                return incoming.get_mut().poll_discard(cx, conn, &core.bounds).map(Err);
             }
-            shared.count_traffic(conn);
+            core.count_traffic(conn);
             flushed
         })
         .map_err(Into::into)
@@ -267,9 +266,7 @@ impl Exchange {
         let headers = &response.headers;
         self.write(|out| match protocol {
             Some(_) => encode::interim(out, Status::SWITCHING_PROTOCOLS, headers, protocol),
-            None => {
-                self.conn.shared().clock.with_common_fields(|common| encode::tunnel(out, headers, common))
-            }
+            None => self.conn.core().clock.with_common_fields(|common| encode::tunnel(out, headers, common)),
         })?;
         // An access log around the handler notes the status that was sent.
         response.status = protocol.map_or(Status::OK, |_| Status::SWITCHING_PROTOCOLS);
@@ -277,7 +274,7 @@ impl Exchange {
         self.outgoing.begin_tunnel();
         self.flush().await?;
         let mut conn = self.conn.take().ok_or(io::ErrorKind::NotConnected)?;
-        self.conn.shared().count_traffic(&mut conn);
+        self.conn.core().count_traffic(&mut conn);
         conn.swap_io_state(&mut self.io_state);
         let incoming = self.incoming.get_mut();
         incoming.forget_message();
@@ -303,9 +300,9 @@ impl Exchange {
     /// Cuts off the peer if it has received a part of an answer, so that it cannot mistake that for the whole.
     pub(super) fn abandon(&mut self) {
         let Exchange { outgoing, conn, .. } = self;
-        let shared = conn.shared();
+        let core = conn.core();
         conn.with(|conn| {
-            shared.count_traffic(conn);
+            core.count_traffic(conn);
             if !outgoing.is_unsent() && !outgoing.is_whole() {
                 conn.transport.reset();
             }
@@ -316,17 +313,17 @@ impl Exchange {
     /// reported fails afterwards, the failure is not reported.
     pub(super) fn report(&mut self, request: &Request, status: Option<Status>, cause: ErrorCause) {
         let Peer { addr: peer, id: connection_id } = self.peer();
-        let (exchange_number, request) = match (self.info.number, self.info.is_head_refused) {
-            (number, true) => (number + 1, None),
+        let (exchange_number, request) = match (self.info.exchange_count, self.info.is_head_refused) {
+            (exchange_count, true) => (exchange_count + 1, None),
             (0, false) => (0, None),
-            (number, false) => (number, Some(request)),
+            (exchange_count, false) => (exchange_count, Some(request)),
         };
         let last = self.info.reported.replace((connection_id, exchange_number));
         if matches!(cause, ErrorCause::Exchange(_)) && last == self.info.reported {
             return;
         }
         let refusal = ErrorReport { status, peer, connection_id, exchange_number, request, cause };
-        self.conn.shared().report(refusal);
+        self.conn.core().report(refusal);
     }
 
     /// The peer of the connection, even if that was handed over.
@@ -421,7 +418,7 @@ impl ExchangeInfo {
             request_info: RequestInfo::default(),
             is_last: false,
             persists: false,
-            number: 0,
+            exchange_count: 0,
             is_head_refused: false,
             reported: None,
             arrived,

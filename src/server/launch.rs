@@ -3,7 +3,7 @@
 
 use std::io;
 use std::rc::Rc;
-use std::sync::{Arc, mpsc as threads};
+use std::sync::{Arc, mpsc as std_mpsc};
 use std::time::Duration;
 
 use tokio::sync::{Barrier, mpsc, watch};
@@ -12,10 +12,10 @@ use super::accept::{AcceptLoop, ConnectionLimiter, CoreSender, Dispatch, Handoff
 use super::core_state::ServerSettings;
 use super::error::{Error, Result};
 use super::handler::IntoHandler;
+use super::per_core::PerCore;
 use super::server_handle::ServerHandle;
 use super::stats::CoreStats;
 use super::stop::{Signal, Stop, grace_elapsed};
-use super::worker::Worker;
 use crate::message::{Scheme, Status};
 use crate::net::{Address, BoundSocket, DeadlineTable, ListenOptions, Listener};
 use crate::runtime::{self, Pinning};
@@ -60,44 +60,44 @@ where
     let (cores, addresses) = bind(&options, &settings)?;
     let stats = cores.iter().map(|core| core.stats.clone()).collect();
     let scheme = if settings.acceptor.is_some() { Scheme::Https } else { Scheme::Http };
-    let running = ServerHandle::new(addresses, scheme, stats);
+    let handle = ServerHandle::new(addresses, scheme, stats);
     let (mut signal, grace) = match options.on_stop {
-        Some((signal, grace)) => (Some((signal, running.clone())), grace),
+        Some((signal, grace)) => (Some((signal, handle.clone())), grace),
         None => (None, FAILURE_GRACE),
     };
-    let (ready, readiness) = threads::channel();
+    let (started_tx, started_rx) = std_mpsc::channel();
     let (drained, make, count) = (Arc::<DrainBarrier>::default(), Arc::new(make), cores.len());
     for (index, bound) in cores.into_iter().enumerate() {
-        let (make, ready, signal) = (make.clone(), ready.clone(), signal.take());
+        let (make, started_tx, signal) = (make.clone(), started_tx.clone(), signal.take());
         // A core that dies before it serves ends the others at once, since the server does not start then.
-        let (stop, mut stop_on_drop) = (running.stop_signal(), running.stop_on_drop(Duration::ZERO));
-        let (core, drained, own) = (ServerCore { index, count }, drained.clone(), drained.0.subscribe());
+        let (stop, mut stop_on_drop) = (handle.stop_signal(), handle.stop_on_drop(Duration::ZERO));
+        let (drained, undrained) = (drained.clone(), drained.0.subscribe());
         let thread = runtime::block_on_core(index, options.pinning, move || async move {
-            let signal_task = signal.map(|(signal, running)| runtime::spawn(stop_on(signal, grace, running)));
+            let signal_task = signal.map(|signal| runtime::spawn(stop_after_signal(signal, grace)));
             let mut stop_ordered = stop.clone();
             let cut = async {
                 drop(stop_ordered.wait_for(Option::is_some).await);
                 grace_elapsed(&mut stop_ordered).await;
                 None
             };
-            let opened = async { Some(open(&*make, core, bound, stop).await) };
+            let opened = async { Some(open(&*make, ServerCore { index, count }, bound, stop).await) };
             let opened = match runtime::select(cut, opened).await {
                 Some(Ok(opened)) => Some(opened),
                 // The launching thread returns the error, unless it has given up.
-                Some(Err(error)) => return ready.send(Err(error)).or(Ok(())),
+                Some(Err(error)) => return started_tx.send(Err(error)).or(Ok(())),
                 // Another core has failed, and this one may be waiting for it; or the signal has come, and the grace is
                 // over for the peers that have connected.
                 None => None,
             };
-            if ready.send(Ok(())).is_err() {
+            if started_tx.send(Ok(())).is_err() {
                 return Ok(());
             }
             // Once all senders are gone, `recv` fails in the launching thread, even if a core died without a report.
-            drop(ready);
-            if let Some((worker, accept_loop)) = opened {
+            drop(started_tx);
+            if let Some((per_core, accept_loop)) = opened {
                 stop_on_drop.grace = grace;
-                let served = accept_loop.serve(worker, stop_on_drop).await;
-                drained.wait(own).await;
+                let served = accept_loop.serve(per_core, stop_on_drop).await;
+                drained.wait(undrained).await;
                 served?;
             }
             match signal_task.filter(|signal_task| signal_task.is_finished()) {
@@ -107,16 +107,16 @@ where
             }
         });
         match thread {
-            Ok(thread) => running.add(thread),
-            Err(error) => return Err(give_up(&running, error.into())),
+            Ok(thread) => handle.add(thread),
+            Err(error) => return Err(give_up(&handle, error.into())),
         }
     }
-    drop(ready);
+    drop(started_tx);
     for _ in 0..count {
         let failed = || Err(Status::INTERNAL_SERVER_ERROR.into());
-        readiness.recv().unwrap_or_else(|_| failed()).map_err(|error| give_up(&running, error))?;
+        started_rx.recv().unwrap_or_else(|_| failed()).map_err(|error| give_up(&handle, error))?;
     }
-    Ok(running)
+    Ok(handle)
 }
 
 /// Holds each core until all of them have drained. A core that has not drained yet holds a receiver.
@@ -124,10 +124,10 @@ where
 struct DrainBarrier(watch::Sender<()>);
 
 impl DrainBarrier {
-    /// Waits until all cores have drained, the `own` one included. Handlers of another core may still need a task of
-    /// this one, such as that of a database connection which was opened here.
-    async fn wait(&self, own: watch::Receiver<()>) {
-        drop(own);
+    /// Waits until all cores have drained, that of `undrained` included. Handlers of another core may still need a task
+    /// of this one, such as that of a database connection which was opened here.
+    async fn wait(&self, undrained: watch::Receiver<()>) {
+        drop(undrained);
         self.0.closed().await;
     }
 }
@@ -136,17 +136,17 @@ impl DrainBarrier {
 const FAILURE_GRACE: Duration = Duration::from_secs(10);
 
 /// Stops the server when the signal comes, fails or panics.
-async fn stop_on(signal: Signal, grace: Duration, running: ServerHandle) -> io::Result<()> {
-    let _stop_on_drop = running.stop_on_drop(grace);
+async fn stop_after_signal((signal, handle): (Signal, ServerHandle), grace: Duration) -> io::Result<()> {
+    let _stop_on_drop = handle.stop_on_drop(grace);
     let outcome = signal.await;
-    running.shutdown(grace);
+    handle.shutdown(grace);
     outcome
 }
 
 /// Stops the cores that have started, and returns the error that best explains why.
-fn give_up(running: &ServerHandle, error: Error) -> Error {
-    running.shutdown(Duration::ZERO);
-    match running.wait() {
+fn give_up(handle: &ServerHandle, error: Error) -> Error {
+    handle.shutdown(Duration::ZERO);
+    match handle.wait() {
         Err(of_core) if error.cause().is_none() => of_core,
         _ => error,
     }
@@ -228,7 +228,7 @@ async fn open<F, Kind, H>(
     core: ServerCore,
     bound: BoundCore,
     stop: watch::Receiver<Option<Stop>>,
-) -> Result<(Rc<Worker<H::Handler>>, AcceptLoop)>
+) -> Result<(Rc<PerCore<H::Handler>>, AcceptLoop)>
 where
     F: AsyncFn(ServerCore) -> Result<H>,
     H: IntoHandler<Kind>,
@@ -241,8 +241,8 @@ where
     let listeners = listeners.into_iter().map(|(bound, dispatch)| Ok((Listener::open(bound)?, dispatch)));
     let listeners = listeners.collect::<io::Result<Vec<_>>>()?;
     let limiter = ConnectionLimiter::new(totals, stats.clone(), &settings.bounds.limits);
-    let worker = Worker::new(handler, &settings, DeadlineTable::swept(), stats);
-    Ok((Rc::new(worker), AcceptLoop { listeners, handoffs, core_senders, limiter, stop }))
+    let per_core = PerCore::new(handler, &settings, DeadlineTable::swept(), stats);
+    Ok((Rc::new(per_core), AcceptLoop { listeners, handoffs, core_senders, limiter, stop }))
 }
 
 /// Identifies one of a server's cores, for the handler that [`Server::run_per_core`](super::Server::run_per_core) makes

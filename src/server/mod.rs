@@ -13,8 +13,8 @@ mod service;
 mod stop;
 
 mod core_state;
+mod per_core;
 mod stats;
-mod worker;
 
 mod accept;
 

@@ -113,17 +113,20 @@ impl ServerHandle {
     /// not extend it.
     #[doc(alias = "graceful_shutdown")]
     pub fn shutdown(&self, grace: Duration) {
-        self.stop(grace, |stop, at| at < stop.at);
+        self.stop(grace, |stop, cut_at| cut_at < stop.cut_at);
     }
 
     /// Orders the server to stop, or replaces an earlier order if the new one `is_better`.
     fn stop(&self, grace: Duration, is_better: fn(Stop, Instant) -> bool) {
-        let at = runtime::later(runtime::now(), grace);
+        let cut_at = runtime::later(runtime::now(), grace);
         self.inner.stop.send_if_modified(|stop| {
-            let is_replaced = stop.is_none_or(|stop| is_better(stop, at));
+            let is_replaced = stop.is_none_or(|stop| is_better(stop, cut_at));
             if is_replaced {
-                debug_assert!(stop.is_none_or(|stop| at < stop.at), "a later order only shortens the grace");
-                *stop = Some(Stop { at });
+                debug_assert!(
+                    stop.is_none_or(|stop| cut_at < stop.cut_at),
+                    "a later order only shortens the grace"
+                );
+                *stop = Some(Stop { cut_at });
             }
             is_replaced
         });

@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::connection::{Connection, respond};
 use super::core_state::ServerSettings;
 use super::handler::Handler;
-use super::worker::Worker;
+use super::per_core::PerCore;
 use crate::message::{Request, Response};
 use crate::net::{Conn, DeadlineTable, Peer, PeerAddr, Transport};
 
@@ -38,14 +38,14 @@ use crate::net::{Conn, DeadlineTable, Peer, PeerAddr, Transport};
 /// # }
 /// ```
 pub struct Service<H: Handler> {
-    worker: Rc<Worker<H>>,
+    per_core: Rc<PerCore<H>>,
     connections: Rc<Cell<u64>>,
 }
 
 impl<H: Handler> Service<H> {
     pub(super) fn new(handler: H, settings: &ServerSettings) -> Service<H> {
-        let worker = Worker::new(handler, settings, DeadlineTable::with_sleeps(), Arc::default());
-        Service { worker: Rc::new(worker), connections: Rc::default() }
+        let per_core = PerCore::new(handler, settings, DeadlineTable::with_sleeps(), Arc::default());
+        Service { per_core: Rc::new(per_core), connections: Rc::default() }
     }
 
     /// Serves one connection until it closes or is taken over. Any number of connections may be served concurrently.
@@ -105,10 +105,10 @@ impl<H: Handler> Service<H> {
         io: impl AsyncRead + AsyncWrite + 'static,
     ) -> impl Future<Output = io::Result<()>> {
         // Made outside of the future, which would otherwise keep room for `io` as long as the connection lasts.
-        let mut connection = Connection::new(self.worker.clone(), self.connect(peer, io));
+        let mut connection = Connection::new(self.per_core.clone(), self.connect(peer, io));
         async move {
             let served = poll_fn(|cx| connection.poll_serve(cx)).await;
-            self.worker.trim_if_due();
+            self.per_core.trim_if_due();
             served
         }
     }
@@ -120,7 +120,7 @@ impl<H: Handler> Service<H> {
     /// Returns at once. Each [`Service::serve_connection`] returns when its connection is done; dropping its future
     /// cuts the connection. A connection that is served after this call gets one answer, and is closed.
     pub fn stop(&self) {
-        self.worker.shared.deadlines.stop();
+        self.per_core.core.deadlines.stop();
     }
 
     /// Answers one request without a connection, for tests of handlers.
@@ -177,20 +177,20 @@ impl<H: Handler> Service<H> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub async fn respond_from(&self, peer: PeerAddr, request: Request) -> Response {
-        respond(&self.worker, request, |stream| self.connect(peer, stream)).await
+        respond(&self.per_core, request, |stream| self.connect(peer, stream)).await
     }
 
     fn connect(&self, peer: PeerAddr, io: impl AsyncRead + AsyncWrite + 'static) -> Conn {
         let id = self.connections.get() + 1;
         self.connections.set(id);
-        let timer = self.worker.shared.deadlines.timer(Peer { addr: peer, id });
+        let timer = self.per_core.core.deadlines.timer(Peer { addr: peer, id });
         Conn::new(Transport::boxed(io), timer)
     }
 }
 
 impl<H: Handler> Clone for Service<H> {
     fn clone(&self) -> Service<H> {
-        Service { worker: self.worker.clone(), connections: self.connections.clone() }
+        Service { per_core: self.per_core.clone(), connections: self.connections.clone() }
     }
 }
 

@@ -20,12 +20,12 @@ pub(super) struct SharedConn(Rc<Inner>);
 struct Inner {
     /// `None` while the context waits to be used again, or once the connection was handed over.
     conn: RefCell<Option<Conn>>,
-    shared: Rc<CoreState>,
+    core: Rc<CoreState>,
 }
 
 impl SharedConn {
-    pub(super) fn new(shared: Rc<CoreState>) -> SharedConn {
-        SharedConn(Rc::new(Inner { conn: RefCell::default(), shared }))
+    pub(super) fn new(core: Rc<CoreState>) -> SharedConn {
+        SharedConn(Rc::new(Inner { conn: RefCell::default(), core }))
     }
 
     /// Lends the connection to `step` for one poll, with the bounds of an exchange, and counts its traffic before a
@@ -35,10 +35,10 @@ impl SharedConn {
         &self,
         step: impl FnOnce(&mut Conn, &Bounds) -> Poll<Result<T, E>>,
     ) -> Poll<Result<T, E>> {
-        self.poll_uncounted(|conn, shared| {
-            let polled = step(conn, &shared.bounds);
+        self.poll_uncounted(|conn, core| {
+            let polled = step(conn, &core.bounds);
             if polled.is_pending() {
-                shared.count_traffic(conn);
+                core.count_traffic(conn);
             }
             polled
         })
@@ -50,9 +50,9 @@ impl SharedConn {
         &self,
         step: impl FnOnce(&mut Conn, &CoreState) -> Poll<Result<T, E>>,
     ) -> Poll<Result<T, E>> {
-        let Inner { conn, shared } = &*self.0;
+        let Inner { conn, core } = &*self.0;
         match &mut *conn.borrow_mut() {
-            Some(conn) => step(conn, shared),
+            Some(conn) => step(conn, core),
             None => Poll::Ready(Err(not_connected().into())),
         }
     }
@@ -130,13 +130,13 @@ impl SharedConn {
     }
 
     #[inline]
-    pub(super) fn shared(&self) -> &CoreState {
-        &self.0.shared
+    pub(super) fn core(&self) -> &CoreState {
+        &self.0.core
     }
 
     #[inline]
     pub(super) fn bounds(&self) -> &Bounds {
-        &self.0.shared.bounds
+        &self.0.core.bounds
     }
 }
 

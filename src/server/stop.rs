@@ -33,21 +33,21 @@ impl IntoIoResult for io::Result<()> {
     }
 }
 
-/// An order to stop. Connections that are still open at `at` are cut.
+/// An order to stop. Connections that are still open at `cut_at` are cut.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stop {
-    pub(super) at: Instant,
+    pub(super) cut_at: Instant,
 }
 
 /// Waits for the end of the grace, which a later call may have made shorter.
 pub(super) async fn grace_elapsed(stop: &mut watch::Receiver<Option<Stop>>) {
     loop {
         let ordered = *stop.borrow_and_update();
-        let Some(Stop { at }) = ordered else { return };
-        match runtime::timeout_at(at, stop.changed()).await {
+        let Some(Stop { cut_at }) = ordered else { return };
+        match runtime::timeout_at(cut_at, stop.changed()).await {
             Ok(Ok(())) => {}
             // No sender is left that could make the grace shorter.
-            Ok(Err(_)) => return runtime::sleep_until(at).await,
+            Ok(Err(_)) => return runtime::sleep_until(cut_at).await,
             Err(_) => return,
         }
     }

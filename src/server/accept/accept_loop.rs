@@ -17,10 +17,10 @@ use crate::runtime;
 use crate::server::connection::Connection;
 use crate::server::core_state::CoreState;
 use crate::server::handler::Handler;
+use crate::server::per_core::PerCore;
 use crate::server::server_handle::StopOnDrop;
 use crate::server::stats::{CoreStats, OpenGuard};
 use crate::server::stop::{Stop, grace_elapsed};
-use crate::server::worker::Worker;
 
 /// Accepts the connections of one core, from its listeners and from the core that accepts for the others.
 pub(in crate::server) struct AcceptLoop {
@@ -41,10 +41,10 @@ impl AcceptLoop {
     /// Fails if a listener fails for good. The whole server stops then.
     pub(in crate::server) async fn serve<H: Handler>(
         mut self,
-        worker: Rc<Worker<H>>,
+        per_core: Rc<PerCore<H>>,
         stop_on_drop: StopOnDrop,
     ) -> io::Result<()> {
-        let maintained = worker.clone();
+        let maintained = per_core.clone();
         runtime::spawn(async move { maintained.maintain(Ticker::of_system()).await });
         let mut stop = self.stop.clone();
         let stopped = async move {
@@ -54,24 +54,24 @@ impl AcceptLoop {
                 Err(_) => std::future::pending().await,
             }
         };
-        let accepted = runtime::select(stopped, self.accept_all(&worker)).await;
+        let accepted = runtime::select(stopped, self.accept_all(&per_core)).await;
         drop(stop_on_drop);
-        let CoreState { deadlines, stats, .. } = &*worker.shared;
+        let CoreState { deadlines, stats, .. } = &*per_core.core;
         deadlines.stop();
-        self.stop_listening(&worker).await;
+        self.stop_listening(&per_core).await;
         runtime::select(deadlines.emptied(), grace_elapsed(&mut self.stop)).await;
         stats.cut.add(stats.open());
         accepted
     }
 
     /// Accepts until that fails for good.
-    async fn accept_all<H: Handler>(&mut self, worker: &Rc<Worker<H>>) -> io::Result<()> {
+    async fn accept_all<H: Handler>(&mut self, per_core: &Rc<PerCore<H>>) -> io::Result<()> {
         let mut pause = BACK_OFF_MIN;
         loop {
             let error = match poll_fn(|cx| self.poll_next(cx)).await {
                 Ok(new) => {
                     pause = BACK_OFF_MIN;
-                    self.serve_new(worker, new);
+                    self.serve_new(per_core, new);
                     continue;
                 }
                 Err(error) => error,
@@ -80,7 +80,7 @@ impl AcceptLoop {
                 AcceptReaction::Skip => {}
                 // File descriptors become free when connections close; retrying at once would not help.
                 AcceptReaction::BackOff => {
-                    worker.shared.stats.count_accept_error();
+                    per_core.core.stats.count_accept_error();
                     runtime::sleep(pause).await;
                     pause = (2 * pause).min(BACK_OFF_MAX);
                 }
@@ -105,17 +105,17 @@ impl AcceptLoop {
         Poll::Pending
     }
 
-    fn serve_new<H: Handler>(&self, worker: &Rc<Worker<H>>, new: NewConnection) {
+    fn serve_new<H: Handler>(&self, per_core: &Rc<PerCore<H>>, new: NewConnection) {
         match new {
             NewConnection::HandedOff(Handoff { detached, peer, open }) => {
                 // A transport that cannot be used on this core is closed.
                 if let Ok(transport) = detached.attach() {
-                    self.admit(worker, (transport, peer), open);
+                    self.admit(per_core, (transport, peer), open);
                 }
             }
             NewConnection::Accepted(accepted, dispatch) => {
                 if let Some(kept) = self.hand_off(accepted, dispatch) {
-                    self.admit(worker, kept, OpenGuard::new(&worker.shared.stats));
+                    self.admit(per_core, kept, OpenGuard::new(&per_core.core.stats));
                 }
             }
         }
@@ -130,15 +130,15 @@ impl AcceptLoop {
         }
     }
 
-    fn admit<H: Handler>(&self, worker: &Rc<Worker<H>>, (transport, peer): Accepted, open: OpenGuard) {
-        let (worker, shared) = (worker.clone(), &worker.shared);
+    fn admit<H: Handler>(&self, per_core: &Rc<PerCore<H>>, (transport, peer): Accepted, open: OpenGuard) {
+        let (per_core, core) = (per_core.clone(), &per_core.core);
         let (permit, id) = ConnectionPermit::acquire(&self.limiter, peer, open);
-        let conn = Conn::new(transport, shared.deadlines.timer(Peer { addr: peer, id }));
+        let conn = Conn::new(transport, core.deadlines.timer(Peer { addr: peer, id }));
         let permit = match permit {
             Ok(permit) => permit,
-            Err(rejected) => return rejected.answer(worker, conn),
+            Err(rejected) => return rejected.answer(per_core, conn),
         };
-        let mut connection = Connection::new(worker, conn);
+        let mut connection = Connection::new(per_core, conn);
         // `poll_fn`, since the future of an async block would be larger, for each connection.
         runtime::spawn(poll_fn(move |cx| {
             let _permit = &permit;
@@ -147,17 +147,18 @@ impl AcceptLoop {
     }
 
     /// Serves the peers that have already connected, then stops listening.
-    async fn stop_listening<H: Handler>(&mut self, worker: &Rc<Worker<H>>) {
+    async fn stop_listening<H: Handler>(&mut self, per_core: &Rc<PerCore<H>>) {
         for (listener, dispatch) in std::mem::take(&mut self.listeners) {
             let waiting = std::iter::from_fn(|| listener.accept_now()).take(WAITING_MAX);
-            waiting.for_each(|accepted| self.serve_new(worker, NewConnection::Accepted(accepted, dispatch)));
+            waiting
+                .for_each(|accepted| self.serve_new(per_core, NewConnection::Accepted(accepted, dispatch)));
         }
         self.core_senders.clear();
         self.handoffs.close();
         // `recv` waits for a connection that another core is just handing over. `try_recv` does not return that
         // connection, and it would be lost.
         while let Some(handoff) = self.handoffs.recv().await {
-            self.serve_new(worker, NewConnection::HandedOff(handoff));
+            self.serve_new(per_core, NewConnection::HandedOff(handoff));
         }
     }
 }

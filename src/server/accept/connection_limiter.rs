@@ -16,8 +16,8 @@ use crate::runtime;
 use crate::server::connection::reject;
 use crate::server::error_report::{ErrorCause, ErrorReport, Refused};
 use crate::server::handler::Handler;
+use crate::server::per_core::PerCore;
 use crate::server::stats::{CoreStats, OpenGuard};
-use crate::server::worker::Worker;
 use crate::wire::Limits;
 
 /// The counts that all cores share.
@@ -135,12 +135,12 @@ pub(super) struct RejectedConnection {
 
 impl RejectedConnection {
     /// Answers the peer, in a task of its own, so that the accept loop never waits for a peer.
-    pub(super) fn answer<H: Handler>(self, worker: Rc<Worker<H>>, conn: Conn) {
+    pub(super) fn answer<H: Handler>(self, per_core: Rc<PerCore<H>>, conn: Conn) {
         let RejectedConnection { limiter, open, cause } = self;
-        if limiter.rejecting.get() == REJECTING_MAX || worker.shared.acceptor.is_some() {
+        if limiter.rejecting.get() == REJECTING_MAX || per_core.core.acceptor.is_some() {
             // In a flood, that many answers are not worth their cost. Nor is a handshake, without which a secure peer
             // could not read an answer.
-            worker.shared.report(ErrorReport::of_connection(conn.peer(), cause));
+            per_core.core.report(ErrorReport::of_connection(conn.peer(), cause));
             return;
         }
         limiter.rejecting.set(limiter.rejecting.get() + 1);
@@ -149,7 +149,7 @@ impl RejectedConnection {
                 ErrorCause::ConnectionsOfPeer(_) => Status::TOO_MANY_REQUESTS,
                 _ => Status::SERVICE_UNAVAILABLE,
             };
-            reject(&worker, conn, Refused::new(status, cause)).await;
+            reject(&per_core, conn, Refused::new(status, cause)).await;
             debug_assert!(
                 (1..=REJECTING_MAX).contains(&limiter.rejecting.get()),
                 "this connection is counted"

@@ -46,15 +46,15 @@ pub(super) async fn shutdown_and_linger(exchange: &mut Exchange) {
     }
 }
 
-/// Ready when an idle connection, which has carried `number` requests and waits for up to `limit`, should close because
-/// the server stops.
+/// Ready when an idle connection, which has carried `exchange_count` exchanges and waits for up to `limit`, should close
+/// because the server stops.
 pub(super) fn poll_stop(
     conn: &mut Conn,
-    number: u64,
+    exchange_count: u64,
     limit: Duration,
     cx: &mut task::Context<'_>,
 ) -> Poll<()> {
-    match (conn.is_stopping(), number) {
+    match (conn.is_stopping(), exchange_count) {
         (false, _) => Poll::Pending,
         (true, 0) => poll_stop_new(conn, cx),
         // A request has already arrived, from a peer that could not know of the stop. The request is answered.

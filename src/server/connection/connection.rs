@@ -7,27 +7,28 @@ use std::task::{self, Poll, ready};
 use super::close::poll_stop;
 use super::serve;
 use crate::net::{Conn, TimerSlot};
+use crate::server::per_core::{Job, JobFuture, JobOutcome, PerCore};
 use crate::server::upgraded::UpgradedHandle;
-use crate::server::worker::{Job, JobFuture, JobOutcome, Worker};
 use crate::server::{Context, Handler};
 
 /// One connection, as its task holds it. An idle connection holds all of these fields, so there are few.
 pub(in crate::server) struct Connection<H: Handler> {
-    worker: Rc<Worker<H>>,
+    per_core: Rc<PerCore<H>>,
     /// The connection, while it is idle.
     idle: Option<Conn>,
     /// The job that serves the connection, while it is busy.
     job: Option<Box<JobFuture<H>>>,
     /// How many exchanges the connection has carried.
-    number: u64,
+    exchange_count: u64,
     /// The server's part of the connection, once that was handed over.
     upgraded: Option<Box<UpgradedHandle>>,
 }
 
 impl<H: Handler> Connection<H> {
-    pub(in crate::server) fn new(worker: Rc<Worker<H>>, conn: Conn) -> Connection<H> {
-        let mut connection = Connection { worker, idle: None, job: None, number: 0, upgraded: None };
-        match connection.worker.shared.acceptor {
+    pub(in crate::server) fn new(per_core: Rc<PerCore<H>>, conn: Conn) -> Connection<H> {
+        let mut connection =
+            Connection { per_core, idle: None, job: None, exchange_count: 0, upgraded: None };
+        match connection.per_core.core.acceptor {
             Some(_) => connection.begin(Job::Handshake(Box::new(conn))),
             None => connection.idle = Some(conn),
         }
@@ -41,7 +42,7 @@ impl<H: Handler> Connection<H> {
     /// Fails with the error that ended the connection early. The peer has been answered before, if that was possible.
     pub(in crate::server) fn poll_serve(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         // Time has passed since the last poll, if only in the queue of the core.
-        self.worker.shared.clock.mark_stale();
+        self.per_core.core.clock.mark_stale();
         loop {
             if let Some(job) = &mut self.job {
                 let outcome = ready!(job.poll(cx));
@@ -53,7 +54,7 @@ impl<H: Handler> Connection<H> {
                 self.idle.iter_mut().for_each(|conn| conn.transport.try_shutdown());
                 return Poll::Ready(Ok(()));
             };
-            context.exchange.attach(&mut self.idle, self.number);
+            context.exchange.attach(&mut self.idle, self.exchange_count);
             self.begin(Job::Exchanges(context));
         }
     }
@@ -68,8 +69,8 @@ impl<H: Handler> Connection<H> {
 
     fn begin(&mut self, job: Job) {
         debug_assert!(self.job.is_none() && self.idle.is_none(), "a connection is either idle or busy");
-        let future = self.worker.take_job_future(|| JobFuture::new(serve::run));
-        future.start((self.worker.clone(), job));
+        let future = self.per_core.take_job_future(|| JobFuture::new(serve::run));
+        future.start((self.per_core.clone(), job));
         self.job = Some(future);
     }
 
@@ -77,13 +78,13 @@ impl<H: Handler> Connection<H> {
     fn end(&mut self, outcome: JobOutcome) -> Option<io::Result<()>> {
         debug_assert!(self.job.is_some() && self.idle.is_none(), "a busy connection has a job");
         if let Some(future) = self.job.take() {
-            self.worker.give_job_future(future);
+            self.per_core.give_job_future(future);
         }
         match outcome {
             JobOutcome::Secured(conn) => self.idle = Some(*conn),
             JobOutcome::Idle(mut context) => {
-                self.number = context.exchange.release(&mut self.idle);
-                self.worker.give_context(context);
+                self.exchange_count = context.exchange.release(&mut self.idle);
+                self.per_core.give_context(context);
             }
             JobOutcome::Closed(result) => return Some(result.map(|upgraded| self.upgraded = upgraded)),
         }
@@ -92,35 +93,37 @@ impl<H: Handler> Connection<H> {
 
     /// Waits for the first bytes of a request, holding no memory meanwhile. `None` if the connection is over.
     fn poll_wake(&mut self, cx: &mut task::Context<'_>) -> Poll<Option<Box<Context>>> {
-        let Connection { worker, idle: Some(conn), number, .. } = self else { return Poll::Ready(None) };
-        let timeouts = &worker.shared.bounds.timeouts;
-        let limit = if *number == 0 { timeouts.head } else { timeouts.idle };
+        let Connection { per_core, idle: Some(conn), exchange_count, .. } = self else {
+            return Poll::Ready(None);
+        };
+        let timeouts = &per_core.core.bounds.timeouts;
+        let limit = if *exchange_count == 0 { timeouts.head } else { timeouts.idle };
         // A connection that is polled while it waits was woken, most likely by bytes, so it is read at once.
         if !conn.is_waiting(TimerSlot::Read)
             && matches!(conn.transport.poll_read_ready(cx), Some(Poll::Pending))
         {
             return match conn.poll_expired(cx, TimerSlot::Read, limit) {
                 Poll::Ready(_) => Poll::Ready(None),
-                Poll::Pending => poll_stop(conn, *number, limit, cx).map(|()| None),
+                Poll::Pending => poll_stop(conn, *exchange_count, limit, cx).map(|()| None),
             };
         }
         // A transport whose readiness cannot be checked is read in each poll, and borrows a context for that.
-        let mut context = worker.take_context();
+        let mut context = per_core.take_context();
         let woken = context.exchange.poll_first_bytes(cx, conn, limit);
         if let Poll::Ready(true) = woken {
             // The timers are stored before the clock is read, so that they have reached memory when the connection is
             // moved.
             conn.disarm(TimerSlot::Total);
-            if *number > 0 {
+            if *exchange_count > 0 {
                 conn.disarm(TimerSlot::Read);
             }
-            worker.shared.clock.refresh();
+            per_core.core.clock.refresh();
             return Poll::Ready(Some(context));
         }
-        worker.give_context(context);
+        per_core.give_context(context);
         match woken {
             Poll::Ready(_) => Poll::Ready(None),
-            Poll::Pending => poll_stop(conn, *number, limit, cx).map(|()| None),
+            Poll::Pending => poll_stop(conn, *exchange_count, limit, cx).map(|()| None),
         }
     }
 }

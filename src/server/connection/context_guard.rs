@@ -4,18 +4,18 @@ use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
-use crate::server::worker::Worker;
+use crate::server::per_core::PerCore;
 use crate::server::{Context, ErrorCause, Handler};
 
 /// A context that goes back to its free list, whatever becomes of the task that holds it.
 pub(super) struct ContextGuard<'w, H: Handler> {
-    worker: &'w Worker<H>,
+    per_core: &'w PerCore<H>,
     context: Option<Box<Context>>,
 }
 
 impl<'w, H: Handler> ContextGuard<'w, H> {
-    pub(super) fn new(worker: &'w Worker<H>, context: Box<Context>) -> ContextGuard<'w, H> {
-        ContextGuard { worker, context: Some(context) }
+    pub(super) fn new(per_core: &'w PerCore<H>, context: Box<Context>) -> ContextGuard<'w, H> {
+        ContextGuard { per_core, context: Some(context) }
     }
 
     /// Returns the context as it is.
@@ -50,7 +50,7 @@ impl<H: Handler> Drop for ContextGuard<'_, H> {
             exchange.report(request, None, ErrorCause::Panic);
             drop_all_user_values(&mut context);
         }
-        self.worker.give_context(context);
+        self.per_core.give_context(context);
     }
 }
 

@@ -13,28 +13,28 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use super::close::close;
 use super::context_guard::{ContextGuard, drop_user_values};
 use super::handler_outcome::{HandlerOutcome, finalize_response, refuse};
-use super::serve::{Plan, note_expectation, plan, poll_send, run_handler};
+use super::serve::{RequestAction, decide_action, note_expectation, poll_send, run_handler};
 use crate::exchange::ExchangeError;
 use crate::message::{Body, Request, Response};
 use crate::net::Conn;
 use crate::server::error_report::Refused;
 use crate::server::exchange::CloseMode;
-use crate::server::worker::Worker;
+use crate::server::per_core::PerCore;
 use crate::server::{Context, Handler};
 
 /// Answers `request`. `connect` makes a connection of the [`CaptureStream`], which takes the place of a peer.
 pub(in crate::server) async fn respond<H: Handler>(
-    worker: &Worker<H>,
+    per_core: &PerCore<H>,
     request: Request,
     connect: impl FnOnce(CaptureStream) -> Conn,
 ) -> Response {
     let written = Rc::default();
-    worker.shared.clock.refresh();
-    let mut guard = ContextGuard::new(worker, worker.take_context());
+    per_core.core.clock.refresh();
+    let mut guard = ContextGuard::new(per_core, per_core.take_context());
     let ctx = &mut *guard;
     ctx.request = request;
     ctx.exchange.begin_detached(connect(CaptureStream { written: Rc::clone(&written) }), &ctx.request);
-    let mode = match answer(worker, &mut guard).await {
+    let mode = match answer(per_core, &mut guard).await {
         Ok(()) => CloseMode::Graceful,
         // There is no peer to linger for: the capture stream has already received all that was written.
         Err(refused) => match refuse(&mut guard, *refused).0 {
@@ -53,16 +53,16 @@ pub(in crate::server) async fn respond<H: Handler>(
 }
 
 /// Produces the answer, as for a request on a connection.
-async fn answer<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<(), Box<Refused>> {
+async fn answer<H: Handler>(per_core: &PerCore<H>, ctx: &mut Context) -> Result<(), Box<Refused>> {
     note_expectation(&mut ctx.exchange, &ctx.request)?;
-    let plan = plan(worker, &mut ctx.exchange, &ctx.request)?;
-    let body_max = if let Plan::Buffer(body_max) = plan { body_max } else { usize::MAX };
+    let action = decide_action(per_core, &mut ctx.exchange, &ctx.request)?;
+    let body_max = if let RequestAction::Buffer(body_max) = action { body_max } else { usize::MAX };
     let conn = ctx.exchange.conn.clone();
-    let outcome = match plan {
-        Plan::Refuse(status) => HandlerOutcome::Refused(status),
-        Plan::Buffer(_) | Plan::Call => {
+    let outcome = match action {
+        RequestAction::Refuse(status) => HandlerOutcome::Refused(status),
+        RequestAction::Buffer(_) | RequestAction::Call => {
             receive(&mut ctx.request.body, body_max).await?;
-            run_handler(&conn, pin!(async { worker.handler.handle(ctx).await })).await
+            run_handler(&conn, pin!(async { per_core.handler.handle(ctx).await })).await
         }
     };
     finalize_response(ctx, outcome)?;

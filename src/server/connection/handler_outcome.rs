@@ -13,12 +13,12 @@ use crate::message::{FieldName, Status};
 use crate::net::{Conn, TlsError};
 use crate::server::error_report::Refused;
 use crate::server::exchange::{CloseMode, UnreadBody};
-use crate::server::worker::Worker;
+use crate::server::per_core::PerCore;
 use crate::server::{Context, Error, ErrorCause, Handler, Result};
 
 /// How a handler ended.
 pub(super) enum HandlerOutcome {
-    /// The handler was not called, since its plan was to refuse the request.
+    /// The handler was not called, since its [`BodyPlan`](crate::BodyPlan) refused the request.
     Refused(Status),
     Returned(Result),
     Panicked,
@@ -41,7 +41,7 @@ pub(super) fn report_failure(ctx: &mut Context, outcome: HandlerOutcome) {
 #[inline]
 pub(super) fn finalize_response(ctx: &mut Context, outcome: HandlerOutcome) -> Result<(), Box<Refused>> {
     match (outcome, ctx.exchange.outgoing.is_unsent()) {
-        (HandlerOutcome::Refused(status), _) => answer_plan(ctx, status),
+        (HandlerOutcome::Refused(status), _) => respond_refused(ctx, status),
         (HandlerOutcome::Returned(Ok(())), true) => check_status(ctx),
         (HandlerOutcome::Returned(Ok(())), false) if ctx.exchange.outgoing.is_whole() => return Ok(()),
         (HandlerOutcome::Returned(Ok(())), false) => return Err(ExchangeError::Unfinished.into()),
@@ -66,7 +66,7 @@ pub(super) fn finalize_response(ctx: &mut Context, outcome: HandlerOutcome) -> R
 
 /// Sets the response to a request that the handler has refused by its head.
 #[cold]
-pub(super) fn answer_plan(ctx: &mut Context, status: Status) {
+pub(super) fn respond_refused(ctx: &mut Context, status: Status) {
     let status = final_status(status);
     set_status_and_text(ctx, status);
     ctx.exchange.report(&ctx.request, Some(status), ErrorCause::Plan);
@@ -110,7 +110,7 @@ pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (CloseMode, io::Res
     let answered = status.filter(|_| ctx.exchange.outgoing.is_unsent()).map(final_status);
     if let Some(status) = answered {
         // No read has refreshed the clock before a timeout, for example.
-        ctx.exchange.conn.shared().clock.refresh();
+        ctx.exchange.conn.core().clock.refresh();
         ctx.response.reset();
         ctx.exchange.stop_persisting();
         set_status_and_text(ctx, status);
@@ -135,8 +135,8 @@ const PLAIN_HTTP: &str = "This port speaks HTTPS, and the request came in plain 
 const RETRY_AFTER: &[u8] = b"1";
 
 /// Refuses a connection before its first request, and ends it.
-pub(in crate::server) async fn reject<H: Handler>(worker: &Worker<H>, conn: Conn, refused: Box<Refused>) {
-    let mut guard = ContextGuard::new(worker, worker.take_context());
+pub(in crate::server) async fn reject<H: Handler>(per_core: &PerCore<H>, conn: Conn, refused: Box<Refused>) {
+    let mut guard = ContextGuard::new(per_core, per_core.take_context());
     guard.exchange.attach(&mut Some(conn), 0);
     let (mode, _) = refuse(&mut guard, *refused);
     close(&mut guard, mode).await;

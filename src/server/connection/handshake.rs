@@ -12,14 +12,14 @@ use crate::exchange::{ExchangeError, Phase};
 use crate::message::Status;
 use crate::net::{Conn, TimerSlot, TlsError, Transport};
 use crate::server::error_report::Refused;
-use crate::server::worker::{JobOutcome, Worker};
+use crate::server::per_core::{JobOutcome, PerCore};
 use crate::server::{ErrorCause, ErrorReport, Handler};
 
 /// Makes a new connection secure, within the time of its first head.
-pub(super) async fn secure<H: Handler>(worker: Rc<Worker<H>>, mut conn: Conn) -> JobOutcome {
-    let Some(acceptor) = &worker.shared.acceptor else { return JobOutcome::Secured(Box::new(conn)) };
+pub(super) async fn tls_handshake<H: Handler>(per_core: Rc<PerCore<H>>, mut conn: Conn) -> JobOutcome {
+    let Some(acceptor) = &per_core.core.acceptor else { return JobOutcome::Secured(Box::new(conn)) };
     let mut handshake = acceptor.accept(mem::take(&mut conn.transport));
-    let limit = worker.shared.bounds.timeouts.head;
+    let limit = per_core.core.bounds.timeouts.head;
     let outcome = poll_fn(|cx| match handshake.poll(cx) {
         Poll::Ready(Ok(stream)) => Poll::Ready(HandshakeOutcome::Secured(Transport::Tls(Box::new(stream)))),
         Poll::Ready(Err((error, transport))) => Poll::Ready(HandshakeOutcome::Failed(error, transport)),
@@ -43,21 +43,21 @@ pub(super) async fn secure<H: Handler>(worker: Rc<Worker<H>>, mut conn: Conn) ->
         HandshakeOutcome::TimedOut => {
             let error = ExchangeError::TimedOut(Phase::Handshake, limit.into());
             let result = error.as_io();
-            worker.shared.report(ErrorReport::of_connection(peer, error.into()));
+            per_core.core.report(ErrorReport::of_connection(peer, error.into()));
             JobOutcome::Closed(Err(result))
         }
         HandshakeOutcome::Failed(TlsError::PlainText, transport) => {
             conn.transport = transport;
             let result = TlsError::PlainText.as_io();
             let cause = ErrorCause::Tls(TlsError::PlainText);
-            reject(&worker, conn, Refused::new(Status::BAD_REQUEST, cause)).await;
+            reject(&per_core, conn, Refused::new(Status::BAD_REQUEST, cause)).await;
             JobOutcome::Closed(Err(result))
         }
         HandshakeOutcome::Failed(error, transport) => {
             conn.transport = transport;
             let result = error.as_io();
-            worker.shared.report(ErrorReport::of_connection(peer, ErrorCause::Tls(error)));
-            let mut guard = ContextGuard::new(&worker, worker.take_context());
+            per_core.core.report(ErrorReport::of_connection(peer, ErrorCause::Tls(error)));
+            let mut guard = ContextGuard::new(&per_core, per_core.take_context());
             guard.exchange.attach(&mut Some(conn), 0);
             shutdown_and_linger(&mut guard.exchange).await;
             JobOutcome::Closed(Err(result))

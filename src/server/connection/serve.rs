@@ -9,7 +9,7 @@ use std::task::{self, Poll, ready};
 use super::close::close;
 use super::context_guard::{ContextGuard, drop_user_values};
 use super::handler_outcome::{HandlerOutcome, finalize_response, refuse, report_failure};
-use super::handshake::secure;
+use super::handshake::tls_handshake;
 use crate::exchange::{ExchangeError, Expectation, HeadOutcome};
 use crate::message::{FieldName, Request, Status, Version};
 use crate::net::{Conn, Peer, Timer, TimerSlot};
@@ -17,18 +17,18 @@ use crate::runtime::{boxed, yield_now};
 use crate::server::core_state::CoreState;
 use crate::server::error_report::Refused;
 use crate::server::exchange::{CloseMode, Exchange, NextStep};
+use crate::server::per_core::{Job, JobOutcome, PerCore};
 use crate::server::shared_conn::SharedConn;
-use crate::server::worker::{Job, JobOutcome, Worker};
 use crate::server::{BodyPlan, Context, ErrorCause, Handler, Result};
 
 /// Does the job of a connection.
-pub(super) async fn run<H: Handler>((worker, job): (Rc<Worker<H>>, Job)) -> JobOutcome {
+pub(super) async fn run<H: Handler>((per_core, job): (Rc<PerCore<H>>, Job)) -> JobOutcome {
     let context = match job {
-        Job::Handshake(conn) => return boxed(|| secure(worker, *conn)).await,
+        Job::Handshake(conn) => return boxed(|| tls_handshake(per_core, *conn)).await,
         Job::Exchanges(context) => context,
     };
-    let mut guard = ContextGuard::new(&worker, context);
-    let (mode, result) = match exchanges(&worker, &mut guard).await {
+    let mut guard = ContextGuard::new(&per_core, context);
+    let (mode, result) = match exchanges(&per_core, &mut guard).await {
         Ok(NextStep::KeepAlive) => return JobOutcome::Idle(guard.into_inner()),
         Ok(NextStep::Close(mode)) => (mode, Ok(())),
         Err(refused) => refuse(&mut guard, *refused),
@@ -38,7 +38,7 @@ pub(super) async fn run<H: Handler>((worker, job): (Rc<Worker<H>>, Job)) -> JobO
 }
 
 /// Answers requests until no bytes of a further one have arrived.
-async fn exchanges<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<NextStep, Box<Refused>> {
+async fn exchanges<H: Handler>(per_core: &PerCore<H>, ctx: &mut Context) -> Result<NextStep, Box<Refused>> {
     let (conn, mut unsent) = (ctx.exchange.conn.clone(), 0);
     loop {
         match poll_fn(|cx| ctx.exchange.poll_head(cx, &mut ctx.request)).await? {
@@ -46,14 +46,14 @@ async fn exchanges<H: Handler>(worker: &Worker<H>, ctx: &mut Context) -> Result<
             HeadOutcome::Complete => ctx.exchange.note_request(&ctx.request),
         }
         note_expectation(&mut ctx.exchange, &ctx.request)?;
-        let plan = plan(worker, &mut ctx.exchange, &ctx.request)?;
-        if let Plan::Buffer(body_max) = plan {
+        let action = decide_action(per_core, &mut ctx.exchange, &ctx.request)?;
+        if let RequestAction::Buffer(body_max) = action {
             poll_fn(|cx| ctx.exchange.poll_body(cx, &mut ctx.request, body_max)).await?;
         }
-        let outcome = match plan {
-            Plan::Refuse(status) => HandlerOutcome::Refused(status),
-            Plan::Buffer(_) | Plan::Call => {
-                run_handler(&conn, pin!(async { worker.handler.handle(ctx).await })).await
+        let outcome = match action {
+            RequestAction::Refuse(status) => HandlerOutcome::Refused(status),
+            RequestAction::Buffer(_) | RequestAction::Call => {
+                run_handler(&conn, pin!(async { per_core.handler.handle(ctx).await })).await
             }
         };
         if ctx.exchange.is_handed_over() {
@@ -106,7 +106,7 @@ fn read_expectation(exchange: &mut Exchange, request: &Request) -> Result<(), Bo
 }
 
 /// How a request is handled, decided by its head.
-pub(super) enum Plan {
+pub(super) enum RequestAction {
     /// The handler is called.
     Call,
     /// The handler is called once the body has been buffered, up to so many bytes.
@@ -115,23 +115,25 @@ pub(super) enum Plan {
     Refuse(Status),
 }
 
-/// Returns the handler's plan for a request, decided by its head.
-pub(super) fn plan<H: Handler>(
-    worker: &Worker<H>,
+/// Decides from the head of a request how it is handled.
+pub(super) fn decide_action<H: Handler>(
+    per_core: &PerCore<H>,
     exchange: &mut Exchange,
     request: &Request,
-) -> Result<Plan, Box<Refused>> {
-    let decided = catch_unwind(AssertUnwindSafe(|| worker.handler.on_head(request)));
+) -> Result<RequestAction, Box<Refused>> {
+    let decided = catch_unwind(AssertUnwindSafe(|| per_core.handler.on_head(request)));
     let decided = decided.map_err(|_| Refused::new(Status::INTERNAL_SERVER_ERROR, ErrorCause::Panic))?;
     Ok(match (exchange.info.request_info.is_connect, decided) {
-        (_, BodyPlan::Refuse(status)) => Plan::Refuse(status),
-        (true, BodyPlan::Tunnel) => Plan::Call,
+        (_, BodyPlan::Refuse(status)) => RequestAction::Refuse(status),
+        (true, BodyPlan::Tunnel) => RequestAction::Call,
         // A handler that did not plan for a tunnel would answer 200, which opens one (RFC 9110 §9.3.6).
-        (true, _) => Plan::Refuse(Status::NOT_IMPLEMENTED),
-        (false, _) if exchange.is_read() && !exchange.info.detached => Plan::Call,
-        (false, BodyPlan::Stream) => Plan::Call,
-        (false, BodyPlan::Buffer | BodyPlan::Tunnel) => Plan::Buffer(worker.shared.bounds.limits.body_max),
-        (false, BodyPlan::BufferUpTo(body_max)) => Plan::Buffer(body_max),
+        (true, _) => RequestAction::Refuse(Status::NOT_IMPLEMENTED),
+        (false, _) if exchange.is_read() && !exchange.info.detached => RequestAction::Call,
+        (false, BodyPlan::Stream) => RequestAction::Call,
+        (false, BodyPlan::Buffer | BodyPlan::Tunnel) => {
+            RequestAction::Buffer(per_core.core.bounds.limits.body_max)
+        }
+        (false, BodyPlan::BufferUpTo(body_max)) => RequestAction::Buffer(body_max),
     })
 }
 
@@ -167,31 +169,31 @@ fn poll_drain(ctx: &mut Context, cx: &mut task::Context<'_>) -> Poll<()> {
 
 /// Runs the handler, confining its panics and enforcing its time limit.
 ///
-/// The handler's future must be created inside the first poll, as `async { worker.handler.handle(ctx).await }` does: a
+/// The handler's future must be created inside the first poll, as `async { per_core.handler.handle(ctx).await }` does: a
 /// handler may do its work, and panic, when it creates its future. Since the caller pins it, the future is also created
 /// where it stays, and a large one is not copied.
 pub(super) fn run_handler(
     conn: &SharedConn,
     mut handling: Pin<&mut impl Future<Output = Result>>,
 ) -> impl Future<Output = HandlerOutcome> {
-    let (shared, mut timer) = (conn.shared(), None);
+    let (core, mut timer) = (conn.core(), None);
     poll_fn(move |cx| match catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(cx))) {
         Err(_) => Poll::Ready(HandlerOutcome::Panicked),
         Ok(Poll::Ready(result)) => Poll::Ready(HandlerOutcome::Returned(result)),
         Ok(Poll::Pending) => {
-            conn.with(|conn| send_before(conn, shared, cx));
-            let Some(limit) = shared.bounds.timeouts.handler else { return Poll::Pending };
-            let timer = timer.get_or_insert_with(|| shared.deadlines.timer(Peer::default()));
+            conn.with(|conn| send_before(conn, core, cx));
+            let Some(limit) = core.bounds.timeouts.handler else { return Poll::Pending };
+            let timer = timer.get_or_insert_with(|| core.deadlines.timer(Peer::default()));
             timer.poll_expired(cx, TimerSlot::Total, limit).map(|()| HandlerOutcome::TimedOut(limit))
         }
     })
 }
 
 /// Sends earlier answers, which must not wait for a handler that waits. The next write reports an error.
-fn send_before(conn: &mut Conn, shared: &CoreState, cx: &mut task::Context<'_>) {
+fn send_before(conn: &mut Conn, core: &CoreState, cx: &mut task::Context<'_>) {
     if !conn.has_sent_all() {
-        drop(conn.poll_flush(cx, shared.bounds.timeouts.write));
+        drop(conn.poll_flush(cx, core.bounds.timeouts.write));
     }
     // The traffic is counted during the wait, since an answer may be streamed for days.
-    shared.count_traffic(conn);
+    core.count_traffic(conn);
 }

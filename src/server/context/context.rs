@@ -110,13 +110,13 @@ pub struct Context {
 
 /// For the connection's loop.
 impl Context {
-    pub(in crate::server) fn new(shared: Rc<CoreState>) -> Box<Context> {
+    pub(in crate::server) fn new(core: Rc<CoreState>) -> Box<Context> {
         Box::new(Context {
             request: Request::default(),
             response: Response::default(),
             extensions: Extensions::default(),
             transform: None,
-            exchange: Exchange::new(shared),
+            exchange: Exchange::new(core),
         })
     }
 
@@ -473,7 +473,7 @@ impl Context {
 
     /// Returns the number of this exchange on its connection, counted from 1.
     pub fn exchange_number(&self) -> u64 {
-        self.exchange.info.number
+        self.exchange.info.exchange_count
     }
 
     /// Returns when the last bytes of the request's head arrived. For a pipelined request, it may be any moment between
@@ -496,7 +496,7 @@ impl Context {
     /// send a load balancer elsewhere first, let the check fail as soon as the signal to stop arrives, and let the
     /// future of [`Server::on_stop`](crate::Server::on_stop) complete some seconds later.
     pub fn is_stopping(&self) -> bool {
-        self.exchange.conn.shared().deadlines.is_stopping()
+        self.exchange.conn.core().deadlines.is_stopping()
     }
 
     /// Waits until the server is about to stop.
@@ -526,7 +526,7 @@ impl Context {
     /// # let _ = corehttp::Server::new().service(ticks);
     /// ```
     pub fn stopping(&self) -> impl Future<Output = ()> + use<> {
-        let deadlines = self.exchange.conn.shared().deadlines.clone();
+        let deadlines = self.exchange.conn.core().deadlines.clone();
         async move { deadlines.stopping().await }
     }
 

@@ -1,4 +1,4 @@
-//! [`Worker`]: the handler of one core, and the memory that its connections take turns with.
+//! [`PerCore`]: the handler of one core, and the memory that its connections take turns with.
 
 use std::cell::Cell;
 use std::io;
@@ -16,29 +16,29 @@ use crate::net::{Conn, DeadlineTable, Ticker};
 use crate::runtime::ReusableFuture;
 
 /// The handler of one core, and the memory that its connections take turns with.
-pub(super) struct Worker<H: Handler> {
+pub(super) struct PerCore<H: Handler> {
     pub(super) handler: H,
-    pub(super) shared: Rc<CoreState>,
+    pub(super) core: Rc<CoreState>,
     contexts: FreeList<Context>,
     job_futures: FreeList<JobFuture<H>>,
     trim_at: Cell<Instant>,
 }
 
-impl<H: Handler> Worker<H> {
+impl<H: Handler> PerCore<H> {
     pub(super) fn new(
         handler: H,
         settings: &ServerSettings,
         deadlines: Rc<DeadlineTable>,
         stats: Arc<CoreStats>,
-    ) -> Worker<H> {
-        let shared = CoreState::new(settings, deadlines, stats);
-        let trim_at = Cell::new(shared.clock.now() + TRIM_PAUSE);
-        Worker { handler, shared, contexts: FreeList::default(), job_futures: FreeList::default(), trim_at }
+    ) -> PerCore<H> {
+        let core = CoreState::new(settings, deadlines, stats);
+        let trim_at = Cell::new(core.clock.now() + TRIM_PAUSE);
+        PerCore { handler, core, contexts: FreeList::default(), job_futures: FreeList::default(), trim_at }
     }
 
     #[inline]
     pub(super) fn take_context(&self) -> Box<Context> {
-        self.contexts.take(|| Context::new(self.shared.clone()))
+        self.contexts.take(|| Context::new(self.core.clone()))
     }
 
     #[inline]
@@ -58,7 +58,7 @@ impl<H: Handler> Worker<H> {
 
     /// Gives back memory that was not needed, at most once a second.
     pub(super) fn trim_if_due(&self) {
-        let now = self.shared.clock.now();
+        let now = self.core.clock.now();
         if now >= self.trim_at.get() {
             self.trim_at.set(now + TRIM_PAUSE);
             self.contexts.trim();
@@ -71,10 +71,10 @@ impl<H: Handler> Worker<H> {
         loop {
             // The memory of a burst must be freed even when no connection follows.
             if self.contexts.is_empty() && self.job_futures.is_empty() {
-                self.shared.deadlines.occupied().await;
+                self.core.deadlines.occupied().await;
             }
-            self.shared.deadlines.tick(&mut ticker).await;
-            self.shared.clock.refresh();
+            self.core.deadlines.tick(&mut ticker).await;
+            self.core.clock.refresh();
             self.trim_if_due();
         }
     }
@@ -83,8 +83,8 @@ impl<H: Handler> Worker<H> {
 /// Runs a job, and is used again for the job of another connection.
 ///
 /// So the task of a connection has no room for the state of a job, and an idle connection is small whatever the handler
-/// is. An idle job future does not hold the worker, which holds the future.
-pub(super) type JobFuture<H> = ReusableFuture<(Rc<Worker<H>>, Job), JobOutcome>;
+/// is. An idle job future does not hold the `PerCore`, which holds the future.
+pub(super) type JobFuture<H> = ReusableFuture<(Rc<PerCore<H>>, Job), JobOutcome>;
 
 /// An idle job future is as good as new.
 impl<H: Handler> Reset for JobFuture<H> {
@@ -125,13 +125,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_memory_of_a_burst_is_given_back_when_idle() {
         let handler = (|_: &mut Context| {}).into_handler();
-        let worker = Worker::new(handler, &ServerSettings::default(), DeadlineTable::swept(), Arc::default());
-        let mut context = worker.take_context();
+        let per_core =
+            PerCore::new(handler, &ServerSettings::default(), DeadlineTable::swept(), Arc::default());
+        let mut context = per_core.take_context();
         context.request.body.set_bytes(vec![0; 1 << 20]);
-        worker.give_context(context);
-        worker.trim_at.set(worker.shared.clock.now());
-        timeout(Duration::from_secs(1), worker.maintain(Ticker::default())).await.unwrap_err();
-        let kept = worker.take_context().request.body.receive().spare(0).len();
+        per_core.give_context(context);
+        per_core.trim_at.set(per_core.core.clock.now());
+        timeout(Duration::from_secs(1), per_core.maintain(Ticker::default())).await.unwrap_err();
+        let kept = per_core.take_context().request.body.receive().spare(0).len();
         assert!(kept < 1 << 17, "{kept} bytes are kept");
     }
 }
