@@ -15,9 +15,9 @@ use crate::wire::{ConnectionOption, RequestInfo, keep_alive_timeout, persists};
 pub(super) struct Exchange {
     pub(super) incoming: Incoming,
     pub(super) outgoing: Outgoing,
-    /// The connection has it while it is in use.
+    /// Lent to the connection during an exchange.
     pub(super) io_state: Option<Box<IoState>>,
-    /// For the head of an answer to a call. The call has it while it runs; absent before the first call.
+    /// Receives the head for a `Call`, and is lent to it while it is open. Absent before the first call.
     pub(super) early: Option<Box<Response>>,
     /// How much more may be decoded before the task yields.
     pub(super) budget: Budget,

@@ -1,4 +1,4 @@
-//! [`RequestSender`]: a permit of the pool, a connection, an exchange, and perhaps all of these again.
+//! [`RequestSender`]: sends a request over a pooled connection, and again after a redirect, a stale connection or a 417.
 
 use std::borrow::Cow;
 use std::future::poll_fn;

@@ -73,10 +73,10 @@ enum State {
 
 impl ResponseReader {
     pub(super) fn new(pooled: PooledConn) -> ResponseReader {
-        let is_read = pooled.exchange.incoming.is_read();
+        let is_end_stream = pooled.exchange.incoming.is_end_stream();
         let mut reader =
             ResponseReader { state: State::Open(Box::new(pooled), None), trailers: Headers::new() };
-        if is_read {
+        if is_end_stream {
             reader.release();
         }
         reader
@@ -129,7 +129,7 @@ impl ResponseReader {
     /// Gives the connection back, once the body has been read.
     fn release(&mut self) {
         if let State::Open(mut pooled, _in_flight) = mem::replace(&mut self.state, State::Read) {
-            debug_assert!(pooled.exchange.incoming.is_read(), "the body has been read to its end");
+            debug_assert!(pooled.exchange.incoming.is_end_stream(), "the body has been read to its end");
             mem::swap(&mut self.trailers, &mut pooled.exchange.incoming.trailers);
             pooled.release();
         }
@@ -151,7 +151,7 @@ impl Drop for ResponseReader {
     /// A caller that has counted the bytes of a body need not read beyond its last one.
     fn drop(&mut self) {
         if let State::Open(pooled, _) = &self.state
-            && pooled.exchange.incoming.is_read()
+            && pooled.exchange.incoming.is_end_stream()
         {
             self.release();
         }

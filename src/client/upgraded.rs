@@ -7,7 +7,7 @@ use super::outcome_recorder::InFlightGuard;
 use super::pool::PooledConn;
 use crate::net::{Rewind, Stream, delegate_stream};
 
-/// A connection that was handed over: bytes in both directions, and no longer HTTP.
+/// A connection that was upgraded: bytes in both directions, and no longer HTTP.
 ///
 /// Made by [`Client::upgrade`](super::Client::upgrade). Reading begins with what the server has already sent. There are
 /// no timeouts except those that you set, and the connection no longer counts in the pool. Dropping it closes the

@@ -25,7 +25,7 @@ pub(crate) struct Incoming {
     /// The length of the current chunk: bytes at the front of the input that the reader may read, until it reads on.
     chunk_len: usize,
     /// How many bytes behind the current chunk are decoded data too, from a chunk that the reader truncated.
-    after_chunk: usize,
+    truncated_rest: usize,
     /// Whether the reader has had any of the body.
     has_read_any: bool,
     /// How many bytes of the body were read and discarded.
@@ -106,7 +106,7 @@ impl Incoming {
         if !self.may_be_complete(bounds) {
             return Ok(false);
         }
-        debug_assert!(self.is_read() && self.chunk_len == 0, "a head follows a whole message");
+        debug_assert!(self.is_end_stream() && self.chunk_len == 0, "a head follows a whole message");
         let (text, limits) = (self.input.unread(), &bounds.limits);
         let Some(len) =
             message.parse(text, limits).map_err(|error| ExchangeError::with_detail(error, text, limits))?
@@ -161,7 +161,7 @@ impl Incoming {
         self.consume_chunk();
         loop {
             self.chunk_len = self.decode(bounds)?;
-            if self.chunk_len > 0 || self.is_read() {
+            if self.chunk_len > 0 || self.is_end_stream() {
                 self.has_read_any |= self.chunk_len > 0;
                 return Poll::Ready(Ok(self.chunk_len));
             }
@@ -175,7 +175,7 @@ impl Incoming {
     #[inline]
     pub(crate) fn next_arrived_chunk(&mut self, limits: &Limits) -> bool {
         self.consume_chunk();
-        if let (BodyDecoder::Chunked(decoder), 0) = (&mut self.body, self.after_chunk)
+        if let (BodyDecoder::Chunked(decoder), 0) = (&mut self.body, self.truncated_rest)
             && let Some(decoded) = decoder.next_chunk(self.input.unread(), limits)
         {
             self.input.consume(decoded.framing);
@@ -192,8 +192,8 @@ impl Incoming {
 
     /// Truncates the current chunk to its first `count` bytes. The others become the next chunk.
     pub(crate) fn truncate_chunk(&mut self, count: usize) {
-        debug_assert!(count <= self.chunk_len && self.after_chunk == 0, "a chunk is truncated once");
-        self.after_chunk = self.chunk_len - count;
+        debug_assert!(count <= self.chunk_len && self.truncated_rest == 0, "a chunk is truncated once");
+        self.truncated_rest = self.chunk_len - count;
         self.chunk_len = count;
     }
 
@@ -216,7 +216,7 @@ impl Incoming {
                 return Poll::Ready(Err(ExchangeError::body_too_large(body_max, Some(length))));
             }
             let may_be_more = self.take_arrived(bounds, body_max, content)?;
-            if self.is_read() {
+            if self.is_end_stream() {
                 self.consume_chunk();
                 return Poll::Ready(Ok(()));
             }
@@ -235,7 +235,7 @@ impl Incoming {
         content: &mut Arena,
     ) -> Result<bool, ExchangeError> {
         self.consume_chunk();
-        if let (BodyDecoder::Chunked(decoder), 0) = (&mut self.body, self.after_chunk) {
+        if let (BodyDecoder::Chunked(decoder), 0) = (&mut self.body, self.truncated_rest) {
             let (input, trailers) = (self.input.unread(), &mut self.trailers);
             let read =
                 decoder.decode_all(input, &bounds.limits, trailers, body_max, content).map_err(|error| {
@@ -253,7 +253,7 @@ impl Incoming {
         }
         let may_be_more = self.chunk_len > 0;
         // Only a complete body is moved as a whole. A part of a larger body is copied to where there is room for all of it.
-        if self.is_read() && content.is_empty() && self.chunk_len == self.input.unread().len() {
+        if self.is_end_stream() && content.is_empty() && self.chunk_len == self.input.unread().len() {
             self.input.move_all_to(content);
             self.chunk_len = 0;
         } else {
@@ -309,7 +309,7 @@ impl Incoming {
             if count > 0 {
                 continue;
             }
-            if self.is_read() {
+            if self.is_end_stream() {
                 break;
             }
             match ready!(self.poll_read_ahead(cx, conn)) {
@@ -325,7 +325,7 @@ impl Incoming {
 
     /// Drops all input, even the current chunk.
     pub(crate) fn drop_input(&mut self) {
-        (self.chunk_len, self.after_chunk) = (0, 0);
+        (self.chunk_len, self.truncated_rest) = (0, 0);
         self.input.reset();
     }
 
@@ -349,14 +349,14 @@ impl Incoming {
     }
 
     /// Notes that the end of the body is no longer known, so that no message can follow.
-    pub(crate) fn poison(&mut self) {
-        self.expectation = Expectation::Poisoned;
+    pub(crate) fn mark_body_end_unknown(&mut self) {
+        self.expectation = Expectation::BodyEndUnknown;
     }
 
     /// Whether the whole body has been received. The current chunk may be the last one.
     #[inline]
-    pub(crate) fn is_read(&self) -> bool {
-        matches!(self.body, BodyDecoder::Done) && self.after_chunk == 0
+    pub(crate) fn is_end_stream(&self) -> bool {
+        matches!(self.body, BodyDecoder::Done) && self.truncated_rest == 0
     }
 
     /// Whether a reader has had any of the body.
@@ -387,8 +387,8 @@ impl Incoming {
     /// How many bytes of the body remain, if its length is known.
     pub(crate) fn length_left(&self) -> Option<u64> {
         match self.body {
-            BodyDecoder::Done => Some(self.after_chunk as u64),
-            BodyDecoder::Length(left) => Some(left + self.after_chunk as u64),
+            BodyDecoder::Done => Some(self.truncated_rest as u64),
+            BodyDecoder::Length(left) => Some(left + self.truncated_rest as u64),
             BodyDecoder::Chunked(_) | BodyDecoder::UntilClose => None,
         }
     }
@@ -397,7 +397,7 @@ impl Incoming {
     #[inline]
     pub(crate) fn consume_chunk(&mut self) {
         debug_assert!(
-            self.chunk_len + self.after_chunk <= self.input.unread().len(),
+            self.chunk_len + self.truncated_rest <= self.input.unread().len(),
             "chunks are part of the input"
         );
         self.input.consume(std::mem::take(&mut self.chunk_len));
@@ -405,8 +405,8 @@ impl Incoming {
 
     /// Finds the next piece of the body in the input, and counts it as received.
     fn decode(&mut self, bounds: &Bounds) -> Result<usize, ExchangeError> {
-        if self.after_chunk > 0 {
-            return Ok(std::mem::take(&mut self.after_chunk));
+        if self.truncated_rest > 0 {
+            return Ok(std::mem::take(&mut self.truncated_rest));
         }
         self.body
             .decode(&mut self.input, &bounds.limits, &mut self.trailers)
@@ -499,7 +499,7 @@ impl Incoming {
             expectation,
             body,
             chunk_len: _,
-            after_chunk,
+            truncated_rest,
             has_read_any,
             discarded,
             parsed_len,
@@ -508,7 +508,7 @@ impl Incoming {
         trailers.clear();
         *expectation = Expectation::None;
         *body = BodyDecoder::Done;
-        (*after_chunk, *discarded, *parsed_len) = (0, 0, 0);
+        (*truncated_rest, *discarded, *parsed_len) = (0, 0, 0);
         *has_read_any = false;
         *rate = MinRate::default();
     }

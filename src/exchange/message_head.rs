@@ -113,7 +113,7 @@ pub(crate) enum Expectation {
     Continue,
     /// A final answer was sent instead, so the peer may or may not send the body; or the body has failed. The end of the
     /// body is unknown, so no further request can follow (§10.1.1).
-    Poisoned,
+    BodyEndUnknown,
 }
 
 impl Expectation {

@@ -32,7 +32,7 @@ pub(crate) struct Outgoing {
 enum State {
     /// Nothing has been sent, so any response is still possible.
     #[default]
-    Unsent,
+    NotBegun,
     /// The head has been written. Under [`Framing::Empty`], as for HEAD, the body is dropped.
     Body(Framing),
     /// The same as under [`Framing::Chunked`], for content of known length, of which this many bytes remain.
@@ -47,7 +47,7 @@ impl Outgoing {
     /// Begins the body, after the head that announces it was written.
     #[inline]
     pub(crate) fn begin(&mut self, framing: OutgoingFraming) {
-        debug_assert!(self.is_unsent(), "a message has one head");
+        debug_assert!(self.has_not_begun(), "a message has one head");
         self.state = match (framing.body(), framing.content_length()) {
             (Framing::Chunked, Some(length)) => State::ChunkedWithLength(length),
             (framing, _) => State::Body(framing),
@@ -56,7 +56,7 @@ impl Outgoing {
 
     /// Notes that the connection becomes a tunnel, so that no response can follow.
     pub(crate) fn begin_tunnel(&mut self) {
-        debug_assert!(self.is_unsent(), "a message has one head");
+        debug_assert!(self.has_not_begun(), "a message has one head");
         self.state = State::Body(Framing::UntilClose);
     }
 
@@ -68,8 +68,8 @@ impl Outgoing {
     }
 
     #[inline]
-    pub(crate) fn is_unsent(&self) -> bool {
-        self.state == State::Unsent
+    pub(crate) fn has_not_begun(&self) -> bool {
+        self.state == State::NotBegun
     }
 
     /// Whether content that is written is dropped: there is no body, as for HEAD.
@@ -87,7 +87,7 @@ impl Outgoing {
     pub(crate) fn is_whole(&self) -> bool {
         match self.state {
             State::Done | State::Body(Framing::Length(0)) => true,
-            State::Unsent | State::Body(_) | State::ChunkedWithLength(_) | State::Failed(_) => false,
+            State::NotBegun | State::Body(_) | State::ChunkedWithLength(_) | State::Failed(_) => false,
         }
     }
 
@@ -117,7 +117,7 @@ impl Outgoing {
         }
         let count = match self.state {
             _ if data.is_empty() => 0,
-            State::Unsent | State::Done => return Poll::Ready(Err(ExchangeError::Length)),
+            State::NotBegun | State::Done => return Poll::Ready(Err(ExchangeError::Length)),
             State::Failed(kind) => {
                 return Poll::Ready(Err(ExchangeError::from_failed_write(kind, bounds.timeouts.write)));
             }
@@ -157,7 +157,11 @@ impl Outgoing {
                 output.bytes().extend_from_slice(data);
             }
             State::Body(Framing::UntilClose) => output.bytes().extend_from_slice(data),
-            State::Unsent | State::Body(_) | State::ChunkedWithLength(_) | State::Failed(_) | State::Done => {
+            State::NotBegun
+            | State::Body(_)
+            | State::ChunkedWithLength(_)
+            | State::Failed(_)
+            | State::Done => {
                 return false;
             }
         }
@@ -177,7 +181,7 @@ impl Outgoing {
             }
             State::Body(Framing::Empty | Framing::UntilClose | Framing::Length(0)) | State::Done => {}
             State::Failed(kind) => return Err(ExchangeError::from_failed_write(kind, bounds.timeouts.write)),
-            State::Unsent | State::ChunkedWithLength(_) | State::Body(Framing::Length(_)) => {
+            State::NotBegun | State::ChunkedWithLength(_) | State::Body(Framing::Length(_)) => {
                 return Err(ExchangeError::Length);
             }
         }
@@ -317,7 +321,7 @@ impl Reset for Outgoing {
     #[inline]
     fn reset(&mut self) {
         let Outgoing { state, sent, source, piece, file } = self;
-        *state = State::Unsent;
+        *state = State::NotBegun;
         *sent = 0;
         clear_cold(source);
         clear_cold(file);

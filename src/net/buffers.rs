@@ -50,7 +50,7 @@ impl ReadBuffer {
         self.arena.extend(bytes);
     }
 
-    /// Takes the unread bytes with their memory. If there are none, the memory stays: a connection that was handed over
+    /// Takes the unread bytes with their memory. If there are none, the memory stays: a connection that was upgraded
     /// may live for days, and needs none of it.
     pub(crate) fn take_unread(&mut self) -> ReadBuffer {
         if self.is_empty() { ReadBuffer::default() } else { std::mem::take(self) }

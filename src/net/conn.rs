@@ -63,7 +63,7 @@ impl<L: Locality> Conn<L> {
     /// Whether nothing waits to be written or flushed.
     pub(crate) fn has_sent_all(&self) -> bool {
         let is_flushed = |io_state: &IoState| io_state.write_buffer.is_empty() && !io_state.is_flushing;
-        self.io_state.as_deref().is_none_or(is_flushed) && !self.transport.has_unsent()
+        self.io_state.as_deref().is_none_or(is_flushed) && !self.transport.has_tls_records()
     }
 
     #[inline]
@@ -120,7 +120,7 @@ impl<L: Locality> Conn<L> {
         while !self.write_buffer().is_empty() {
             ready!(self.poll_send(cx, &[], limit))?;
         }
-        while self.transport.has_unsent() && self.poll_write_tls(cx)?.is_pending() {
+        while self.transport.has_tls_records() && self.poll_write_tls(cx)?.is_pending() {
             ready!(self.poll_space(cx, limit, |conn| conn.transport.write_to_kernel(&[])))?;
         }
         // A boxed transport may hold bytes back, too.
@@ -149,7 +149,7 @@ impl<L: Locality> Conn<L> {
     ) -> Poll<Result<usize, ConnError>> {
         join_waker_set!(self.poll_send(cx, body, limit));
         loop {
-            if self.transport.has_unsent() {
+            if self.transport.has_tls_records() {
                 let _ = self.poll_write_tls(cx)?;
             }
             let waiting = self.io_state.get_or_insert_with(new_io_state).write_buffer.waiting();
@@ -241,7 +241,7 @@ impl<L: Locality> Conn<L> {
     /// Writes the records that TLS holds back. Each record that the peer takes ends the wait.
     #[cold]
     fn poll_write_tls(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ConnError>> {
-        while self.transport.has_unsent() {
+        while self.transport.has_tls_records() {
             ready!(self.transport.poll_write_tls(cx)).map_err(|error| self.note_write_error(error))?;
             self.end_wait();
         }
@@ -351,7 +351,7 @@ impl<L: Locality> Conn<L> {
         std::mem::take(traffic)
     }
 
-    /// Splits the connection into transport and timer, when it is handed over.
+    /// Splits the connection into transport and timer, when it is upgraded.
     pub(crate) fn into_parts(self) -> (Transport<L::Boxed>, L::Timer) {
         (self.transport, self.timer)
     }

@@ -136,9 +136,9 @@ impl<B: AnyStream> Transport<B> {
 
     /// Whether TLS records are held back until the next flush.
     #[inline]
-    pub(super) fn has_unsent(&self) -> bool {
+    pub(super) fn has_tls_records(&self) -> bool {
         match self {
-            Transport::Tls(stream) => stream.has_unsent(),
+            Transport::Tls(stream) => stream.has_tls_records(),
             _ => false,
         }
     }

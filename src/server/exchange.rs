@@ -32,7 +32,7 @@ pub(super) struct Exchange {
     pub(super) info: ExchangeInfo,
     /// The transform's output that is not sent yet.
     pub(super) transformed: Vec<u8>,
-    /// The server's part of the connection, once that was handed over.
+    /// The server's part of the connection, once that was upgraded.
     pub(super) upgraded: Option<Box<UpgradedHandle>>,
     /// Lent to the connection while that is busy.
     io_state: Option<Box<IoState>>,
@@ -159,7 +159,7 @@ impl Exchange {
     ) -> Poll<Result<(), ExchangeError>> {
         let Exchange { incoming, conn, .. } = self;
         let incoming = incoming.get_mut();
-        if !incoming.is_read() {
+        if !incoming.is_end_stream() {
             let content = request.body.receive();
             ready!(conn.poll(|conn, bounds| incoming.poll_body(cx, conn, bounds, body_max, content)))?;
             mem::swap(&mut request.trailers, &mut incoming.trailers);
@@ -169,14 +169,14 @@ impl Exchange {
 
     /// Writes the head of the answer to the write buffer, and begins its body.
     pub(super) fn write_head(&mut self, response: &Response, content: BodyLength, unread: UnreadBody) {
-        debug_assert!(self.outgoing.is_unsent(), "an exchange has one final answer");
+        debug_assert!(self.outgoing.has_not_begun(), "an exchange has one final answer");
         let Exchange { incoming, outgoing, conn, info, .. } = self;
         let (incoming, core, request_info) = (incoming.get_mut(), conn.core(), info.request_info);
         let framing = OutgoingFraming::from_response(request_info, response, content);
         let may_persist =
             may_persist(incoming, response, unread, &core.bounds) && framing.body() != Framing::UntilClose;
         if incoming.expectation == Expectation::Continue {
-            incoming.expectation = Expectation::Poisoned;
+            incoming.expectation = Expectation::BodyEndUnknown;
         }
         outgoing.begin(framing);
         conn.with(|conn| {
@@ -252,13 +252,13 @@ impl Exchange {
         conn.poll(|conn, bounds| incoming.get_mut().poll_drain(cx, conn, bounds))
     }
 
-    /// Hands the connection over, for `protocol` or else as a tunnel, behind an answer with the response's fields.
-    pub(super) async fn hand_over(
+    /// Upgrades the connection to `protocol`, or else to a tunnel, behind an answer with the response's fields.
+    pub(super) async fn upgrade(
         &mut self,
         response: &mut Response,
         protocol: Option<&str>,
     ) -> io::Result<Upgraded> {
-        match (self.info.detached, self.incoming.get_mut().is_read()) {
+        match (self.info.detached, self.incoming.get_mut().is_end_stream()) {
             (true, _) => return Err(InvalidResponse::Detached.into()),
             (false, false) => return Err(InvalidResponse::Unread.into()),
             (false, true) => {}
@@ -303,7 +303,7 @@ impl Exchange {
         let core = conn.core();
         conn.with(|conn| {
             core.count_traffic(conn);
-            if !outgoing.is_unsent() && !outgoing.is_whole() {
+            if !outgoing.has_not_begun() && !outgoing.is_whole() {
                 conn.transport.reset();
             }
         });
@@ -326,7 +326,7 @@ impl Exchange {
         self.conn.core().report(refusal);
     }
 
-    /// The peer of the connection, even if that was handed over.
+    /// The peer of the connection, even if that was upgraded.
     pub(super) fn peer(&self) -> Peer {
         let peer = self.conn.with(|conn| conn.peer());
         peer.or_else(|| self.upgraded.as_ref().map(|upgraded| upgraded.peer())).unwrap_or_default()
@@ -334,8 +334,8 @@ impl Exchange {
 
     /// Whether the request's body has been received to its end.
     #[inline]
-    pub(super) fn is_read(&mut self) -> bool {
-        self.incoming.get_mut().is_read()
+    pub(super) fn is_end_stream(&mut self) -> bool {
+        self.incoming.get_mut().is_end_stream()
     }
 
     /// Whether another request may follow on the connection.
@@ -346,16 +346,16 @@ impl Exchange {
 
     /// Whether the answers that wait in the write buffer have reached a limit, and must be sent.
     #[inline]
-    pub(super) fn must_flush(&self, unsent: usize) -> bool {
+    pub(super) fn must_flush(&self, unflushed: usize) -> bool {
         let limits = &self.conn.bounds().limits;
         let waiting = self.conn.with(|conn| conn.write_buffer().len()).unwrap_or_default();
-        unsent >= limits.pipeline_answers_max || waiting >= limits.pipeline_bytes_max
+        unflushed >= limits.pipeline_answers_max || waiting >= limits.pipeline_bytes_max
     }
 
-    /// Whether the connection was handed over.
+    /// Whether the connection was upgraded.
     #[inline]
-    pub(super) fn is_handed_over(&self) -> bool {
-        debug_assert_eq!(self.upgraded.is_some(), self.conn.is_none(), "a connection is here or handed over");
+    pub(super) fn is_upgraded(&self) -> bool {
+        debug_assert_eq!(self.upgraded.is_some(), self.conn.is_none(), "a connection is here or upgraded");
         self.upgraded.is_some()
     }
 
@@ -373,10 +373,10 @@ impl Exchange {
         // has none.
         incoming.consume_chunk();
         debug_assert!(
-            !self.info.persists || incoming.is_read(),
+            !self.info.persists || incoming.is_end_stream(),
             "the rest of a body would pass for a request"
         );
-        let may_receive_more = !self.info.is_last || !incoming.is_read() || !incoming.input.is_empty();
+        let may_receive_more = !self.info.is_last || !incoming.is_end_stream() || !incoming.input.is_empty();
         match (self.info.persists, may_receive_more) {
             (true, _) => NextStep::KeepAlive,
             (false, true) => NextStep::Close(CloseMode::Linger),
@@ -461,7 +461,7 @@ pub(super) enum CloseMode {
 fn may_persist(incoming: &Incoming, response: &Response, unread: UnreadBody, bounds: &Bounds) -> bool {
     let may_follow = match incoming.expectation {
         // Without 100, the peer may send the body or leave it out.
-        Expectation::Continue | Expectation::Poisoned => incoming.is_read(),
+        Expectation::Continue | Expectation::BodyEndUnknown => incoming.is_end_stream(),
         Expectation::None if unread == UnreadBody::Keep => true,
         Expectation::None => incoming.length_left().is_none_or(|left| left <= bounds.limits.drain_max as u64),
     };

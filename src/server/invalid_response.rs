@@ -44,9 +44,9 @@ pub enum InvalidResponse {
     Protocol(Box<str>),
     /// The peer did not ask for a tunnel, or sent content with its CONNECT (RFC 9110 §9.3.6).
     Tunnel,
-    /// The connection cannot be handed over before the request's body has been read.
+    /// The connection cannot be upgraded before the request's body has been read.
     Unread,
-    /// There is no connection to hand over: see [`Service::respond`](crate::Service::respond).
+    /// There is no connection to upgrade: see [`Service::respond`](crate::Service::respond).
     Detached,
 }
 

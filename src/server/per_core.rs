@@ -107,7 +107,7 @@ pub(super) enum JobOutcome {
     Secured(Box<Conn>),
     /// The connection waits for another request, and is to be released by this context.
     Idle(Box<Context>),
-    /// The connection is closed, or was handed over, or has failed. A failed one was answered before, if that was
+    /// The connection is closed, or was upgraded, or has failed. A failed one was answered before, if that was
     /// possible.
     Closed(io::Result<Option<Box<UpgradedHandle>>>),
 }

@@ -48,7 +48,7 @@ impl<H: Handler> Service<H> {
         Service { per_core: Rc::new(per_core), connections: Rc::default() }
     }
 
-    /// Serves one connection until it closes or is taken over. Any number of connections may be served concurrently.
+    /// Serves one connection until it closes or is upgraded. Any number of connections may be served concurrently.
     ///
     /// Handlers see [`PeerAddr::Memory`] as the address of the peer. To give them the real one, use
     /// [`Service::serve_connection_from`].
@@ -63,7 +63,7 @@ impl<H: Handler> Service<H> {
         self.serve_connection_from(PeerAddr::Memory, io)
     }
 
-    /// Serves one connection until it closes or is taken over. Handlers and
+    /// Serves one connection until it closes or is upgraded. Handlers and
     /// [`Server::on_error`](super::Server::on_error) see `peer` as the address of the peer.
     ///
     /// # Errors

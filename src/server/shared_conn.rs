@@ -18,7 +18,7 @@ use crate::net::{Conn, TimerSlot};
 pub(super) struct SharedConn(Rc<Inner>);
 
 struct Inner {
-    /// `None` while the context waits to be used again, or once the connection was handed over.
+    /// `None` while the context waits to be used again, or once the connection was upgraded.
     conn: RefCell<Option<Conn>>,
     core: Rc<CoreState>,
 }
@@ -29,7 +29,7 @@ impl SharedConn {
     }
 
     /// Lends the connection to `step` for one poll, with the bounds of an exchange, and counts its traffic before a
-    /// wait. Fails if the connection was handed over.
+    /// wait. Fails if the connection was upgraded.
     #[inline]
     pub(super) fn poll<T, E: From<ExchangeError>>(
         &self,
@@ -57,7 +57,7 @@ impl SharedConn {
         }
     }
 
-    /// Lends the connection to `step`, which does not wait. `None` if the connection was handed over.
+    /// Lends the connection to `step`, which does not wait. `None` if the connection was upgraded.
     #[inline]
     pub(super) fn with<T>(&self, step: impl FnOnce(&mut Conn) -> T) -> Option<T> {
         self.0.conn.borrow_mut().as_mut().map(step)
@@ -118,12 +118,12 @@ impl SharedConn {
         mem::swap(&mut *conn, slot);
     }
 
-    /// Takes the connection out, to hand it over or to close it.
+    /// Takes the connection out, to upgrade or to close it.
     pub(super) fn take(&self) -> Option<Conn> {
         self.0.conn.borrow_mut().take()
     }
 
-    /// Whether the connection was handed over.
+    /// Whether the connection was upgraded.
     #[inline]
     pub(super) fn is_none(&self) -> bool {
         self.0.conn.borrow().is_none()
@@ -144,7 +144,7 @@ impl SharedConn {
 enum PeerEnd {
     /// The peer has closed the connection, or its sending half, which looks the same.
     Eof,
-    /// The connection has failed, or was handed over.
+    /// The connection has failed, or was upgraded.
     Failed,
 }
 

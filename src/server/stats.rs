@@ -62,7 +62,7 @@ pub struct ServerCounts {
     pub cut: u64,
     /// Requests whose head was received and valid.
     pub requests: u64,
-    /// Bytes received, without those that TLS adds, and without those of connections that were handed over.
+    /// Bytes received, without those that TLS adds, and without those of connections that were upgraded.
     pub received: u64,
     /// Bytes sent, counted likewise.
     pub sent: u64,

@@ -23,7 +23,7 @@ impl Server {
 }
 
 impl Context {
-    /// Returns the session that the handshake has agreed on; `None` if the connection is not secure, or was handed over.
+    /// Returns the session that the handshake has agreed on; `None` if the connection is not secure, or was upgraded.
     /// Each call assembles the session anew.
     pub fn tls(&self) -> Option<TlsSession> {
         let session = self.exchange.conn.with(|conn| match &conn.transport {

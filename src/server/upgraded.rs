@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use crate::net::{Conn, Peer, ReadBuffer, Rewind, Stream, TableTimer, delegate_stream};
 
-/// A connection that was handed over: bytes in both directions, and no longer HTTP.
+/// A connection that was upgraded: bytes in both directions, and no longer HTTP.
 ///
 /// Made by [`Context::upgrade`](super::Context::upgrade) and [`Context::accept_tunnel`](super::Context::accept_tunnel).
 /// Reading begins with the bytes that the peer has already sent. There are no timeouts except those that you set.
@@ -41,7 +41,7 @@ impl fmt::Debug for Upgraded {
     }
 }
 
-/// The server's part of a connection that was handed over: it still counts as one of its core's.
+/// The server's part of a connection that was upgraded: it still counts as one of its core's.
 pub(super) struct UpgradedHandle {
     dropped: oneshot::Receiver<Infallible>,
     timer: TableTimer,

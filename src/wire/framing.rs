@@ -1,4 +1,4 @@
-//! [`Framing`]: where does the body end? (RFC 9112 §6.3)
+//! [`Framing`]: finds where a body ends (RFC 9112 §6.3).
 
 use super::WireError;
 use crate::message::{FieldName, Headers, Method, Request, Status, Version, decimal, is_token, members};

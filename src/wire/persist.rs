@@ -1,4 +1,4 @@
-//! May another message follow on this connection? (RFC 9112 §9.3)
+//! Decides whether a connection persists (RFC 9112 §9.3).
 
 use std::time::Duration;
 

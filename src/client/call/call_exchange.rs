@@ -160,7 +160,7 @@ impl CallExchange {
 
     /// Ends the exchange, unless all of the answer has come. Returns whether it did.
     pub(super) fn abort_unless_read(&mut self) -> bool {
-        let is_over = self.is_answered() && self.pooled.exchange.incoming.is_read();
+        let is_over = self.is_answered() && self.pooled.exchange.incoming.is_end_stream();
         if !is_over {
             self.pooled.close();
             self.pooled.exchange.progress.drop_interim();

@@ -154,7 +154,7 @@ impl PooledConn {
         // Bytes that answer no request are no response (§9.2), whether they come after the one to this request or
         // before it.
         let is_clean = progress.is_answered()
-            && incoming.is_read()
+            && incoming.is_end_stream()
             && incoming.input.is_empty()
             && self.conn.has_sent_all();
         if !(persistence.persists && is_clean && matches!(progress.upload, Upload::Sent)) {
@@ -254,7 +254,7 @@ impl PooledConn {
         self.exchange.incoming.pause(&mut self.conn);
     }
 
-    /// The connection, to be taken over, and what the server has already sent.
+    /// The connection, to be upgraded, and what the server has already sent.
     pub(in crate::client) fn into_parts(self) -> (Box<Conn<Sendable>>, ReadBuffer) {
         debug_assert!(self.exchange.progress.is_answered(), "a 101 has been received");
         let PooledConn { mut conn, mut exchange, .. } = self;
@@ -335,7 +335,7 @@ impl PooledConn {
     /// the end.
     pub(in crate::client) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientError>> {
         let is_decoded = self.exchange.progress.decoder.is_some();
-        let is_over = !is_decoded && self.exchange.incoming.is_read();
+        let is_over = !is_decoded && self.exchange.incoming.is_end_stream();
         if !is_over {
             self.check_deadline(cx, ClientPhase::Receive)?;
         }
@@ -361,7 +361,7 @@ impl PooledConn {
     /// Unknown codings stay, and so do those of a partial content, which cannot be decoded without the other parts (RFC
     /// 9110 §15.3.7).
     pub(in crate::client) fn decode(&mut self, response: &mut Response) -> Result<(), ClientError> {
-        let is_whole = !self.exchange.incoming.is_read() && response.status != Status::PARTIAL_CONTENT;
+        let is_whole = !self.exchange.incoming.is_end_stream() && response.status != Status::PARTIAL_CONTENT;
         match self.settings().decode_max.filter(|_| is_whole) {
             Some(most) => self.begin_decoding(response, most),
             None => Ok(()),

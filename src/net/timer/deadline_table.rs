@@ -23,8 +23,8 @@ pub(crate) struct DeadlineTable {
     entries: RefCell<Entries>,
     stopping: Cell<bool>,
     /// Notified when the first connection comes, when the last connection goes, and when the server stops.
-    first: Notify,
-    last: Notify,
+    on_occupied: Notify,
+    on_emptied: Notify,
     stopped: Notify,
     mode: Mode,
 }
@@ -81,8 +81,8 @@ impl DeadlineTable {
             now: Cell::new(0),
             entries: RefCell::default(),
             stopping: Cell::new(false),
-            first: Notify::new(),
-            last: Notify::new(),
+            on_occupied: Notify::new(),
+            on_emptied: Notify::new(),
             stopped: Notify::new(),
             mode,
         })
@@ -94,7 +94,7 @@ impl DeadlineTable {
         let entry = entries.take();
         entries.at(entry).peer = peer;
         drop(entries);
-        self.first.notify_one();
+        self.on_occupied.notify_one();
         TableTimer { table: self.clone(), entry, armed: [false; SLOTS] }
     }
 
@@ -106,7 +106,7 @@ impl DeadlineTable {
     /// Waits until there is a connection.
     pub(crate) async fn occupied(&self) {
         while self.len() == 0 {
-            self.first.notified().await;
+            self.on_occupied.notified().await;
         }
     }
 
@@ -119,7 +119,7 @@ impl DeadlineTable {
     /// Waits until no connection is left.
     pub(crate) async fn emptied(&self) {
         while self.len() > 0 {
-            self.last.notified().await;
+            self.on_emptied.notified().await;
         }
     }
 
@@ -340,7 +340,7 @@ impl Drop for TableTimer {
         drop(entries);
         drop(left);
         if is_last {
-            self.table.last.notify_one();
+            self.table.on_emptied.notify_one();
         }
     }
 }

@@ -64,7 +64,7 @@ impl<C> TlsStream<C> {
         match self.never {}
     }
 
-    pub(crate) fn has_unsent(&self) -> bool {
+    pub(crate) fn has_tls_records(&self) -> bool {
         match self.never {}
     }
 }

@@ -1,4 +1,4 @@
-//! [`ConnectionPermit`]: may one more connection come in?
+//! [`ConnectionPermit`]: counts connections, and rejects those above a limit.
 
 use std::cell::Cell;
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! How the connections of one core come in: accepted here or handed over by another core, within the limits.
+//! How the connections of one core come in: accepted here or handed off by another core, within the limits.
 
 mod accept_loop;
 

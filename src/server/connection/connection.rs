@@ -20,7 +20,7 @@ pub(in crate::server) struct Connection<H: Handler> {
     job: Option<Box<JobFuture<H>>>,
     /// How many exchanges the connection has carried.
     exchange_count: u64,
-    /// The server's part of the connection, once that was handed over.
+    /// The server's part of the connection, once that was upgraded.
     upgraded: Option<Box<UpgradedHandle>>,
 }
 
@@ -35,7 +35,7 @@ impl<H: Handler> Connection<H> {
         connection
     }
 
-    /// Serves until the connection closes, or is handed over.
+    /// Serves until the connection closes, or is upgraded.
     ///
     /// # Errors
     ///
@@ -59,7 +59,7 @@ impl<H: Handler> Connection<H> {
         }
     }
 
-    /// Serves until the connection is closed, even if it was handed over. Errors of the connection have been reported.
+    /// Serves until the connection is closed, even if it was upgraded. Errors of the connection have been reported.
     pub(in crate::server) fn poll_closed(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
         if self.upgraded.is_none() {
             let _ = ready!(self.poll_serve(cx));

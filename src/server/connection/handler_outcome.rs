@@ -40,7 +40,7 @@ pub(super) fn report_failure(ctx: &mut Context, outcome: HandlerOutcome) {
 /// Makes an answer that can be sent of the response that the handler left, and writes its head.
 #[inline]
 pub(super) fn finalize_response(ctx: &mut Context, outcome: HandlerOutcome) -> Result<(), Box<Refused>> {
-    match (outcome, ctx.exchange.outgoing.is_unsent()) {
+    match (outcome, ctx.exchange.outgoing.has_not_begun()) {
         (HandlerOutcome::Refused(status), _) => respond_refused(ctx, status),
         (HandlerOutcome::Returned(Ok(())), true) => check_status(ctx),
         (HandlerOutcome::Returned(Ok(())), false) if ctx.exchange.outgoing.is_whole() => return Ok(()),
@@ -107,7 +107,7 @@ pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (CloseMode, io::Res
     };
     let result = failed.map_or_else(|| io::Error::other("the handler failed"), ExchangeError::as_io);
     drop_all_user_values(ctx);
-    let answered = status.filter(|_| ctx.exchange.outgoing.is_unsent()).map(final_status);
+    let answered = status.filter(|_| ctx.exchange.outgoing.has_not_begun()).map(final_status);
     if let Some(status) = answered {
         // No read has refreshed the clock before a timeout, for example.
         ctx.exchange.conn.core().clock.refresh();

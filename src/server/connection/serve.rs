@@ -37,9 +37,9 @@ pub(super) async fn run<H: Handler>((per_core, job): (Rc<PerCore<H>>, Job)) -> J
     JobOutcome::Closed(result.map(|()| guard.exchange.upgraded.take()))
 }
 
-/// Answers requests until no bytes of a further one have arrived.
+/// Serves requests as long as bytes of the next one have arrived.
 async fn exchanges<H: Handler>(per_core: &PerCore<H>, ctx: &mut Context) -> Result<NextStep, Box<Refused>> {
-    let (conn, mut unsent) = (ctx.exchange.conn.clone(), 0);
+    let (conn, mut unflushed) = (ctx.exchange.conn.clone(), 0);
     loop {
         match poll_fn(|cx| ctx.exchange.poll_head(cx, &mut ctx.request)).await? {
             HeadOutcome::Closed | HeadOutcome::Idle => return Ok(NextStep::Close(CloseMode::Now)),
@@ -56,18 +56,18 @@ async fn exchanges<H: Handler>(per_core: &PerCore<H>, ctx: &mut Context) -> Resu
                 run_handler(&conn, pin!(async { per_core.handler.handle(ctx).await })).await
             }
         };
-        if ctx.exchange.is_handed_over() {
+        if ctx.exchange.is_upgraded() {
             drop_user_values(ctx);
             report_failure(ctx, outcome);
             return Ok(NextStep::Close(CloseMode::Now));
         }
         finalize_response(ctx, outcome)?;
-        debug_assert!(!ctx.exchange.outgoing.is_unsent(), "a final response has begun");
+        debug_assert!(!ctx.exchange.outgoing.has_not_begun(), "a final response has begun");
         if !ctx.exchange.copy_body(&ctx.response.body) {
             poll_fn(|cx| poll_send(ctx, cx)).await?;
         }
         drop_user_values(ctx);
-        if ctx.exchange.persists() && !ctx.exchange.is_read() {
+        if ctx.exchange.persists() && !ctx.exchange.is_end_stream() {
             poll_fn(|cx| poll_drain(ctx, cx)).await;
         }
         let next = ctx.exchange.next_step();
@@ -75,10 +75,10 @@ async fn exchanges<H: Handler>(per_core: &PerCore<H>, ctx: &mut Context) -> Resu
             poll_fn(|cx| ctx.exchange.poll_flush(cx)).await?;
             return Ok(next);
         }
-        unsent += 1;
-        if ctx.exchange.must_flush(unsent) {
+        unflushed += 1;
+        if ctx.exchange.must_flush(unflushed) {
             poll_fn(|cx| ctx.exchange.poll_flush(cx)).await?;
-            unsent = 0;
+            unflushed = 0;
             // A peer that pipelines endlessly must not keep the core to itself.
             yield_now().await;
         }
@@ -128,7 +128,7 @@ pub(super) fn decide_action<H: Handler>(
         (true, BodyPlan::Tunnel) => RequestAction::Call,
         // A handler that did not plan for a tunnel would answer 200, which opens one (RFC 9110 §9.3.6).
         (true, _) => RequestAction::Refuse(Status::NOT_IMPLEMENTED),
-        (false, _) if exchange.is_read() && !exchange.info.detached => RequestAction::Call,
+        (false, _) if exchange.is_end_stream() && !exchange.info.detached => RequestAction::Call,
         (false, BodyPlan::Stream) => RequestAction::Call,
         (false, BodyPlan::Buffer | BodyPlan::Tunnel) => {
             RequestAction::Buffer(per_core.core.bounds.limits.body_max)

@@ -194,7 +194,7 @@ impl<'a> BodyReader<'a> {
             (false, false) => self.conn.poll(|conn, bounds| self.incoming.poll_chunk(cx, conn, bounds)),
         };
         if matches!(chunk, Poll::Ready(Err(_))) {
-            self.incoming.poison();
+            self.incoming.mark_body_end_unknown();
         }
         chunk
     }

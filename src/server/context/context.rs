@@ -228,7 +228,7 @@ impl Context {
                 mem::swap(&mut request.trailers, &mut incoming.trailers);
             }
             Ok(()) => {}
-            Err(_) => incoming.poison(),
+            Err(_) => incoming.mark_body_end_unknown(),
         }
         Ok(buffered?)
     }
@@ -284,7 +284,7 @@ impl Context {
         let incoming = self.exchange.incoming.get_mut();
         if incoming.expectation == Expectation::Continue {
             // A peer that has begun to send the body, or has sent it, does not wait for 100.
-            if incoming.input.is_empty() && !incoming.is_read() {
+            if incoming.input.is_empty() && !incoming.is_end_stream() {
                 self.informational(Status::CONTINUE, &Headers::new()).await?;
             }
             self.exchange.incoming.get_mut().expectation = Expectation::None;
@@ -355,7 +355,7 @@ impl Context {
     }
 
     pub(crate) fn check_unsent(&self) -> io::Result<()> {
-        if self.exchange.outgoing.is_unsent() { Ok(()) } else { Err(InvalidResponse::Sent.into()) }
+        if self.exchange.outgoing.has_not_begun() { Ok(()) } else { Err(InvalidResponse::Sent.into()) }
     }
 
     /// Writes the head, and returns the writer, with the receiving side for a reader.
@@ -431,7 +431,7 @@ impl Context {
             return Err(InvalidResponse::Upgrade(protocol.into()).into());
         }
         self.response.headers.remove(FieldName::UPGRADE.as_str());
-        self.exchange.hand_over(&mut self.response, Some(protocol)).await
+        self.exchange.upgrade(&mut self.response, Some(protocol)).await
     }
 
     /// Accepts a CONNECT request (RFC 9110 §9.3.6): answers 200 with the response's fields, and hands the connection
@@ -445,10 +445,10 @@ impl Context {
     pub async fn accept_tunnel(&mut self) -> io::Result<Upgraded> {
         self.check_unsent()?;
         // Another reader of the same bytes might take that content for the first bytes of the tunnel.
-        if !self.exchange.info.request_info.is_connect || !self.exchange.is_read() {
+        if !self.exchange.info.request_info.is_connect || !self.exchange.is_end_stream() {
             return Err(InvalidResponse::Tunnel.into());
         }
-        self.exchange.hand_over(&mut self.response, None).await
+        self.exchange.upgrade(&mut self.response, None).await
     }
 
     /// Returns the address of the peer that connected. Behind a proxy that is the proxy's address: see
@@ -458,7 +458,7 @@ impl Context {
         self.exchange.peer().addr
     }
 
-    /// Returns the local address that the peer connected to; `None` if the connection is not TCP, was handed over, or is
+    /// Returns the local address that the peer connected to; `None` if the connection is not TCP, was upgraded, or is
     /// served by a [`Service`](crate::Service).
     pub fn local_addr(&self) -> Option<SocketAddr> {
         self.exchange.conn.with(|conn| conn.transport.local_addr()).flatten()
@@ -486,7 +486,7 @@ impl Context {
     /// [`Context::forward`](super::Context::forward). From then on it is too late to change the response.
     #[doc(alias("headers_sent", "is_committed"))]
     pub fn has_responded(&self) -> bool {
-        !self.exchange.outgoing.is_unsent()
+        !self.exchange.outgoing.has_not_begun()
     }
 
     /// Returns whether the server is about to stop. If so, this answer is the last one of its connection, unless its

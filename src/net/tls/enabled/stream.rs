@@ -94,7 +94,7 @@ impl<C> TlsStream<C> {
     }
 
     /// Whether records are pending that the transport below has not taken yet.
-    pub(crate) fn has_unsent(&self) -> bool {
+    pub(crate) fn has_tls_records(&self) -> bool {
         self.0.get_ref().1.wants_write()
     }
 
