@@ -203,7 +203,7 @@ impl Client {
     /// ```
     #[doc(alias("execute", "do"))]
     pub async fn send(&self, request: &Request, response: &mut Response) -> Result<(), ClientError> {
-        self.sender.exchange_whole(None, request, response).await
+        self.sender.send_whole(None, request, response).await
     }
 
     /// Sends `request`, and receives the head of the answer into `response`. The body is read from the returned
@@ -222,7 +222,7 @@ impl Client {
         request: &Request,
         response: &mut Response,
     ) -> Result<ResponseReader, ClientError> {
-        self.sender.exchange_head(None, request, response).await
+        self.sender.open_response(None, request, response).await
     }
 
     /// Sends the head of `request`. Its body is then written to the returned [`Call`], and `request.body` is not sent.
@@ -534,8 +534,8 @@ impl ClientBuilder {
             settings.fields.put(FieldName::new("accept-encoding"), ACCEPTED.as_bytes());
         }
         settings.bounds.timeouts = settings.timeouts.of_exchange();
-        settings.bounds_in_chunks = settings.bounds.clone();
-        settings.bounds_in_chunks.timeouts.body_rate_min = 0;
+        settings.streamed_bounds = settings.bounds.clone();
+        settings.streamed_bounds.timeouts.body_rate_min = 0;
         // The fields of each request, and only one of each, name its host, its framing, the protocol to upgrade to and
         // the wait for 100.
         for name in encode::ROUTING.into_iter().chain([FieldName::UPGRADE, FieldName::EXPECT]) {
@@ -557,7 +557,7 @@ impl Default for ClientBuilder {
         let limits = Limits { body_max: BODY_MAX, ..Limits::default() };
         let settings = Settings {
             bounds: Bounds { limits, ..Bounds::default() },
-            bounds_in_chunks: Bounds::default(),
+            streamed_bounds: Bounds::default(),
             timeouts: ClientTimeouts::default(),
             pool: PoolBounds { connections_max: 512, idle: Duration::from_secs(30), age: None },
             dial: HostConnector::default(),

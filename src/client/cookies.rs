@@ -1,4 +1,4 @@
-//! [`CookieStore`]: keeps the cookies that servers set; [`CookieExchange`]: those of one request and its answer (RFC
+//! [`CookieStore`]: keeps the cookies that servers set; [`RequestCookies`]: those of one request and its answer (RFC
 //! 6265bis §5).
 
 use std::borrow::Cow;
@@ -18,7 +18,7 @@ pub trait CookieStore: Send + Sync + 'static {
 }
 
 /// The cookies of one request and its answer, if the client keeps any.
-pub(super) struct CookieExchange<'a>(Option<Box<CookieState<'a>>>);
+pub(super) struct RequestCookies<'a>(Option<Box<CookieState<'a>>>);
 
 /// The store, the URL of the request, and its cookies. Boxed, since every exchange has room for this state, and few
 /// clients have a store.
@@ -28,10 +28,10 @@ struct CookieState<'a> {
     cookie: Option<Vec<u8>>,
 }
 
-impl<'a> CookieExchange<'a> {
+impl<'a> RequestCookies<'a> {
     /// The exchange of a client that keeps no cookies.
-    pub(super) fn none() -> CookieExchange<'a> {
-        CookieExchange(None)
+    pub(super) fn none() -> RequestCookies<'a> {
+        RequestCookies(None)
     }
 
     /// Reads the cookies of `request` from `store`, by the URL `target`. A request that has such a field itself, or by
@@ -42,13 +42,13 @@ impl<'a> CookieExchange<'a> {
         target: Cow<'a, Target>,
         request: &Request,
         has_default: bool,
-    ) -> CookieExchange<'a> {
+    ) -> RequestCookies<'a> {
         let has_field = has_default || request.headers.contains("cookie");
         let goes_without = has_field || request.method() == Method::Trace;
         let cookie = if goes_without { None } else { store.cookie_field(&target) };
         // A store may have loaded its cookies from anywhere, and a line break in one would begin another field.
         let cookie = cookie.filter(|cookie| is_field_value(cookie));
-        CookieExchange(Some(Box::new(CookieState { store: store.clone(), target, cookie })))
+        RequestCookies(Some(Box::new(CookieState { store: store.clone(), target, cookie })))
     }
 
     /// The value of the request's `cookie` field, if the store has cookies for it.
@@ -66,8 +66,8 @@ impl<'a> CookieExchange<'a> {
     }
 
     /// Copies the URL, so that the exchange may outlive the request.
-    pub(super) fn into_owned(self) -> CookieExchange<'static> {
-        CookieExchange(self.0.map(|state| {
+    pub(super) fn into_owned(self) -> RequestCookies<'static> {
+        RequestCookies(self.0.map(|state| {
             let CookieState { store, target, cookie } = *state;
             Box::new(CookieState { store, target: Cow::Owned(target.into_owned()), cookie })
         }))

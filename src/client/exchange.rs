@@ -1,4 +1,4 @@
-//! [`Exchange`]: the memory of one exchange, which the next one uses again, and the state of the exchange.
+//! [`ClientExchange`]: the memory of one exchange, which the next one uses again, and the state of the exchange.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::wire::{ConnectionOption, RequestInfo, keep_alive_timeout, persists};
 
 /// The memory and the state of one exchange. Memory outlives the exchange; `persistence` lives as long as the
 /// connection, `spec` and `progress` as long as one request.
-pub(super) struct Exchange {
+pub(super) struct ClientExchange {
     pub(super) incoming: Incoming,
     pub(super) outgoing: Outgoing,
     /// Lent to the connection during an exchange.
@@ -28,7 +28,7 @@ pub(super) struct Exchange {
     pub(super) progress: Progress,
 }
 
-impl Exchange {
+impl ClientExchange {
     /// Prepares for the next answer on a connection with several requests in flight. Only the persistence of the
     /// connection remains.
     pub(super) fn next_answer(&mut self, request_info: RequestInfo, timings: Timings) {
@@ -45,10 +45,10 @@ impl Exchange {
     }
 }
 
-impl Default for Exchange {
-    fn default() -> Exchange {
+impl Default for ClientExchange {
+    fn default() -> ClientExchange {
         let now = runtime::now();
-        Exchange {
+        ClientExchange {
             incoming: Incoming::default(),
             outgoing: Outgoing::default(),
             io_state: None,
@@ -62,10 +62,19 @@ impl Default for Exchange {
     }
 }
 
-impl Reset for Exchange {
+impl Reset for ClientExchange {
     fn reset(&mut self) {
-        let Exchange { incoming, outgoing, io_state, early, budget, target, persistence, spec, progress } =
-            self;
+        let ClientExchange {
+            incoming,
+            outgoing,
+            io_state,
+            early,
+            budget,
+            target,
+            persistence,
+            spec,
+            progress,
+        } = self;
         incoming.reset();
         outgoing.reset();
         io_state.iter_mut().for_each(|io_state| io_state.reset());
@@ -122,7 +131,7 @@ pub(super) struct ExchangeSpec {
 }
 
 impl ExchangeSpec {
-    pub(super) fn of(request: &Request, deadline: Option<Instant>) -> ExchangeSpec {
+    pub(super) fn new(request: &Request, deadline: Option<Instant>) -> ExchangeSpec {
         let asks_for_upgrade = request.headers.contains("upgrade");
         ExchangeSpec { request_info: RequestInfo::new(request), asks_for_upgrade, deadline, total: None }
     }
@@ -213,9 +222,9 @@ const QUICK: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub(super) enum Upload {
     /// The head is being sent, and the body will wait for `100 Continue` (RFC 9110 §10.1.1).
-    Expecting,
+    SendingHead,
     /// The head has been sent, and the body waits.
-    Waiting,
+    AwaitingContinue,
     Sending,
     Sent,
     /// The server has answered, and reads no more of the request.

@@ -63,7 +63,7 @@ impl Host {
     /// As [`Client::send`](crate::Client::send), or if the request is for another origin.
     pub async fn send(&self, request: &Request, response: &mut Response) -> Result<(), ClientError> {
         let pool = self.pool(request).inspect_err(|_| response.reset())?;
-        let sent = self.sender.exchange_whole(Some(pool), request, response).await;
+        let sent = self.sender.send_whole(Some(pool), request, response).await;
         sent.map_err(|error| error.with_origin(&self.key))
     }
 
@@ -79,7 +79,7 @@ impl Host {
         response: &mut Response,
     ) -> Result<ResponseReader, ClientError> {
         let pool = self.pool(request).inspect_err(|_| response.reset())?;
-        let answered = self.sender.exchange_head(Some(pool), request, response).await;
+        let answered = self.sender.open_response(Some(pool), request, response).await;
         answered.map_err(|error| error.with_origin(&self.key))
     }
 
@@ -135,7 +135,7 @@ impl Host {
     fn pool(&self, request: &Request) -> Result<Arc<Pool>, ClientError> {
         origin::check(request.target(), &self.key)?;
         match &self.pool {
-            Some(pool) if pool.is_here() => Ok(pool.clone()),
+            Some(pool) if pool.is_of_current_runtime() => Ok(pool.clone()),
             _ => self.sender.pool(&self.key),
         }
     }

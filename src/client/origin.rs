@@ -23,7 +23,7 @@ pub(super) struct Origin {
 
 impl Origin {
     /// The origin with this [`key`].
-    pub(super) fn of_key(key: &str) -> Option<Origin> {
+    pub(super) fn from_key(key: &str) -> Option<Origin> {
         debug_assert!(!key.bytes().any(|octet| octet.is_ascii_uppercase()), "a key is normalized: {key}");
         let (scheme, authority) = key.split_once("://")?;
         let scheme = Scheme::parse(scheme.as_bytes())?;
@@ -188,7 +188,7 @@ mod tests {
         let request = Request::get(url).unwrap();
         let key = key(request.target()).unwrap();
         assert_eq!(key, expected);
-        let origin = Origin::of_key(&key).unwrap();
+        let origin = Origin::from_key(&key).unwrap();
         assert_eq!((origin.host(), origin.port, &*origin.to_string()), (host, port, expected));
         assert!(expected.ends_with(origin.authority()));
     }

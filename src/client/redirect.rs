@@ -42,7 +42,7 @@ impl Default for Redirects {
 impl Redirects {
     /// Whether an answer with this status is a redirect that is followed, if it has a location.
     #[inline]
-    pub(super) fn concern(self, status: Status) -> bool {
+    pub(super) fn applies_to(self, status: Status) -> bool {
         self != Redirects::Return && is_redirect(status)
     }
 }

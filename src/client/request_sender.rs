@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::call::{Call, CallExchange};
 use super::cause::{ClientCause, ClientPhase};
-use super::cookies::CookieExchange;
+use super::cookies::RequestCookies;
 use super::error::ClientError;
 use super::exchange::{ExchangeSpec, Progress};
 use super::origin::{Origin, TlsHandshake};
@@ -66,16 +66,16 @@ impl RequestSender {
 
     /// Sends `request`, follows redirects, and receives the head of the last answer. `pool` is the pool of the first
     /// request's origin, if the caller has it.
-    pub(super) async fn exchange(
+    pub(super) async fn send_following_redirects(
         &self,
         pool: Option<Arc<Pool>>,
         request: &Request,
         response: &mut Response,
     ) -> Result<PooledConn, ClientError> {
         let deadline = self.deadline();
-        let answered = self.attempt(pool, OutgoingRequest::new(request), response, deadline).await;
+        let answered = self.send_one(pool, OutgoingRequest::new(request), response, deadline).await;
         let mut pooled = answered.map_err(|error| self.describe(error, request, deadline))?;
-        if self.redirects.concern(response.status) {
+        if self.redirects.applies_to(response.status) {
             // The server that redirected has received the request, and perhaps acted on it.
             let followed = boxed(|| self.follow_redirects(pooled, request, response)).await;
             pooled = followed.map_err(|error| error.sent_before(true))?;
@@ -84,25 +84,25 @@ impl RequestSender {
         Ok(pooled)
     }
 
-    /// As [`RequestSender::exchange`], and receives the body of the answer.
-    pub(super) async fn exchange_whole(
+    /// As [`RequestSender::send_following_redirects`], and receives the body of the answer.
+    pub(super) async fn send_whole(
         &self,
         pool: Option<Arc<Pool>>,
         request: &Request,
         response: &mut Response,
     ) -> Result<(), ClientError> {
-        let pooled = self.exchange(pool, request, response).await?;
+        let pooled = self.send_following_redirects(pool, request, response).await?;
         pooled.receive_body(response).await.map_err(|error| error.with_url(final_target(request, response)))
     }
 
-    /// As [`RequestSender::exchange`], for a caller that reads the body chunk by chunk.
-    pub(super) async fn exchange_head(
+    /// As [`RequestSender::send_following_redirects`], for a caller that reads the body chunk by chunk.
+    pub(super) async fn open_response(
         &self,
         pool: Option<Arc<Pool>>,
         request: &Request,
         response: &mut Response,
     ) -> Result<ResponseReader, ClientError> {
-        let mut pooled = self.exchange(pool, request, response).await?;
+        let mut pooled = self.send_following_redirects(pool, request, response).await?;
         pooled.note_target(final_target(request, response));
         Ok(ResponseReader::new(pooled))
     }
@@ -149,7 +149,7 @@ impl RequestSender {
             let deadline = pooled.exchange.spec.deadline;
             pooled.discard().await;
             let outgoing = OutgoingRequest { taint, ..OutgoingRequest::new(&request) };
-            let answered = self.attempt(None, outgoing, response, deadline).await;
+            let answered = self.send_one(None, outgoing, response, deadline).await;
             pooled = answered.map_err(|error| self.describe(error, &request, deadline))?;
         }
         Err(ClientError::new(ClientPhase::Redirect, ClientCause::TooManyRedirects))
@@ -157,7 +157,7 @@ impl RequestSender {
 
     /// Sends one request, and receives one final answer. A connection that turns out to be stale is replaced by a new
     /// one, and an expectation that is refused is dropped.
-    async fn attempt(
+    async fn send_one(
         &self,
         pool: Option<Arc<Pool>>,
         outgoing: OutgoingRequest<'_>,
@@ -218,7 +218,7 @@ impl RequestSender {
         outgoing: OutgoingRequest<'r>,
         framing: OutgoingFraming,
         deadline: Option<Instant>,
-    ) -> CookieExchange<'r> {
+    ) -> RequestCookies<'r> {
         let cookies = pooled.permit.pool.cookies(outgoing);
         pooled.begin(outgoing, framing, cookies.cookie(), deadline);
         pooled.exchange.spec.total = self.total;
@@ -235,7 +235,7 @@ impl RequestSender {
     ) -> Result<PooledConn, ClientError> {
         let (pool, deadline) = (pooled.permit.pool.clone(), pooled.exchange.spec.deadline);
         pooled.discard().await;
-        let answered = self.attempt(Some(pool), outgoing, response, deadline).await;
+        let answered = self.send_one(Some(pool), outgoing, response, deadline).await;
         answered.map_err(|error| error.sent_before(true))
     }
 
@@ -321,7 +321,7 @@ impl RequestSender {
         response: &mut Response,
     ) -> Result<ClientUpgraded, ClientError> {
         let deadline = self.deadline();
-        let answered = self.attempt(pool, OutgoingRequest::new(request), response, deadline).await;
+        let answered = self.send_one(pool, OutgoingRequest::new(request), response, deadline).await;
         let mut pooled = answered.map_err(|error| self.describe(error, request, deadline))?;
         if response.status == Status::SWITCHING_PROTOCOLS
             && is_requested_upgrade(&response.headers, &request.headers)
@@ -359,7 +359,7 @@ impl RequestSender {
         let now = runtime::now();
         let queue = now.saturating_duration_since(since);
         // A request may wait in one runtime, and go on in another.
-        let checked_out = match permit.pool.is_here() {
+        let checked_out = match permit.pool.is_of_current_runtime() {
             true => PooledConn::from_idle(permit, queue, now),
             false => Err(permit),
         };
@@ -379,9 +379,9 @@ impl RequestSender {
         let mut timings = Timings { queue, ..Timings::default() };
         let settings = &self.pools.settings;
         let Pool { origin, proxy, .. } = &*permit.pool;
-        let was_here = permit.pool.is_here();
+        let was_here = permit.pool.is_of_current_runtime();
         let conn = connect(settings, origin, proxy.as_ref(), deadline, &mut timings).await?;
-        let is_its_own = was_here && permit.pool.is_here();
+        let is_its_own = was_here && permit.pool.is_of_current_runtime();
         let mut pooled = PooledConn::new(conn, permit, timings);
         pooled.exchange.persistence.persists = is_its_own;
         Ok(pooled)

@@ -18,7 +18,7 @@ pub(super) struct Settings {
     /// The limits, and the timeouts as an exchange takes them.
     pub(super) bounds: Bounds,
     /// The same for a body that the caller reads in chunks, however slowly it comes.
-    pub(super) bounds_in_chunks: Bounds,
+    pub(super) streamed_bounds: Bounds,
     pub(super) pool: PoolBounds,
     pub(super) dial: HostConnector,
     pub(super) proxies: Proxies,

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::ReadBuf;
 
 use crate::client::cause::ClientPhase;
-use crate::client::cookies::CookieExchange;
+use crate::client::cookies::RequestCookies;
 use crate::client::error::ClientError;
 use crate::client::outcome_recorder::OutcomeRecorder;
 use crate::client::pool::PooledConn;
@@ -23,7 +23,7 @@ pub(crate) struct CallExchange {
     /// one.
     early: Box<Response>,
     trailers: Headers,
-    cookies: CookieExchange<'static>,
+    cookies: RequestCookies<'static>,
     /// Records the outcome for a balancer.
     recorder: OutcomeRecorder,
 }
@@ -34,7 +34,7 @@ impl CallExchange {
         pooled: PooledConn,
         early: Box<Response>,
         trailers: Headers,
-        cookies: CookieExchange<'static>,
+        cookies: RequestCookies<'static>,
     ) -> CallExchange {
         CallExchange { pooled, early, trailers, cookies, recorder: OutcomeRecorder::default() }
     }

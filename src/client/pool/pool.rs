@@ -1,4 +1,4 @@
-//! [`Pool`]: the connections to one origin in one runtime; [`Pools`]: all pools of one runtime.
+//! [`Pool`]: the connections to one origin in one runtime; [`RuntimePools`]: all pools of one runtime.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,9 +8,9 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::client::cause::{ClientCause, ClientPhase};
-use crate::client::cookies::CookieExchange;
+use crate::client::cookies::RequestCookies;
 use crate::client::error::ClientError;
-use crate::client::exchange::{Exchange, Persistence};
+use crate::client::exchange::{ClientExchange, Persistence};
 use crate::client::origin::{self, Origin};
 use crate::client::redirect::{CREDENTIALS, OutgoingRequest, RedirectTaint};
 use crate::client::route::{InvalidProxy, Proxy};
@@ -54,7 +54,7 @@ struct PoolState {
     conns: Vec<IdleConn>,
     /// How often all idle connections were closed.
     closings: u64,
-    exchanges: FreeList<Exchange>,
+    exchanges: FreeList<ClientExchange>,
 }
 
 /// A connection that is not in use.
@@ -162,7 +162,7 @@ impl Pool {
     }
 
     /// Whether this is the pool of the current runtime.
-    pub(in crate::client) fn is_here(&self) -> bool {
+    pub(in crate::client) fn is_of_current_runtime(&self) -> bool {
         Handle::current().is_some_and(|here| here.id() == self.runtime)
     }
 
@@ -197,12 +197,12 @@ impl Pool {
     }
 
     /// Begins the exchange of the cookies of a request.
-    pub(in crate::client) fn cookies<'a>(&self, outgoing: OutgoingRequest<'a>) -> CookieExchange<'a> {
-        let Some(store) = &self.settings.cookies else { return CookieExchange::none() };
+    pub(in crate::client) fn cookies<'a>(&self, outgoing: OutgoingRequest<'a>) -> RequestCookies<'a> {
+        let Some(store) = &self.settings.cookies else { return RequestCookies::none() };
         let OutgoingRequest { request, taint, .. } = outgoing;
         // The default field does not go where a redirect leads.
         let has_default = taint == RedirectTaint::SameOrigin && self.settings.fields.contains("cookie");
-        CookieExchange::begin(store, self.origin.absolute(request.target()), request, has_default)
+        RequestCookies::begin(store, self.origin.absolute(request.target()), request, has_default)
     }
 
     /// Returns a permit, if one is free and no request waits for it; else the pool.
@@ -241,7 +241,7 @@ impl Pool {
 
     /// Takes the most recently used connection that is still good, and memory for an exchange. Others on the way are
     /// dropped.
-    pub(in crate::client) fn take_idle(&self, now: Instant) -> Option<(IdleConn, Box<Exchange>)> {
+    pub(in crate::client) fn take_idle(&self, now: Instant) -> Option<(IdleConn, Box<ClientExchange>)> {
         loop {
             // Closing a connection is a system call, so it must not happen under the lock.
             let (mut idle_conn, exchange) = self.pop()?;
@@ -255,18 +255,23 @@ impl Pool {
         }
     }
 
-    fn pop(&self) -> Option<(IdleConn, Box<Exchange>)> {
+    fn pop(&self) -> Option<(IdleConn, Box<ClientExchange>)> {
         let mut state = lock(&self.state);
         Some((state.conns.pop()?, state.exchanges.take(Box::default)))
     }
 
     /// Takes memory for an exchange.
-    pub(in crate::client) fn take_exchange(&self) -> Box<Exchange> {
+    pub(in crate::client) fn take_exchange(&self) -> Box<ClientExchange> {
         lock(&self.state).exchanges.take(Box::default)
     }
 
     /// Takes a connection back, which is idle from `now` on.
-    pub(in crate::client) fn give(&self, conn: Box<Conn<Sendable>>, exchange: Box<Exchange>, now: Instant) {
+    pub(in crate::client) fn give(
+        &self,
+        conn: Box<Conn<Sendable>>,
+        exchange: Box<ClientExchange>,
+        now: Instant,
+    ) {
         debug_assert!(exchange.io_state.is_some(), "an idle connection has no buffers");
         debug_assert!(exchange.persistence.persists, "a connection that closes does not come back");
         debug_assert!(exchange.incoming.input.is_empty(), "all that arrived has been read");
@@ -386,7 +391,7 @@ impl Drop for PoolPermit {
 }
 
 /// The pools of one runtime. A connection cannot be used in another one.
-struct Pools {
+struct RuntimePools {
     handle: Handle,
     settings: Arc<Settings>,
     by_origin: Mutex<PoolMap>,
@@ -394,9 +399,9 @@ struct Pools {
     is_reaping: Arc<AtomicBool>,
 }
 
-impl Pools {
-    fn new(handle: Handle, settings: Arc<Settings>) -> Arc<Pools> {
-        Arc::new(Pools { handle, settings, by_origin: Mutex::default(), is_reaping: Arc::default() })
+impl RuntimePools {
+    fn new(handle: Handle, settings: Arc<Settings>) -> Arc<RuntimePools> {
+        Arc::new(RuntimePools { handle, settings, by_origin: Mutex::default(), is_reaping: Arc::default() })
     }
 
     /// The pool of the origin with this key, if it was needed before.
@@ -409,13 +414,13 @@ impl Pools {
     /// # Errors
     ///
     /// Fails if it is not the key of an origin.
-    fn pool(self: &Arc<Pools>, key: &str) -> Result<Arc<Pool>, ClientError> {
+    fn pool(self: &Arc<RuntimePools>, key: &str) -> Result<Arc<Pool>, ClientError> {
         let mut by_origin = lock(&self.by_origin);
         if let Some(pool) = by_origin.find(key) {
             return Ok(pool);
         }
-        let origin =
-            Origin::of_key(key).ok_or_else(|| ClientError::new(ClientPhase::Prepare, ClientCause::Origin))?;
+        let origin = Origin::from_key(key)
+            .ok_or_else(|| ClientError::new(ClientPhase::Prepare, ClientCause::Origin))?;
         let proxy = self.settings.proxies.proxy_for(origin.scheme, origin.host(), origin.port);
         let unusable = |invalid: &InvalidProxy| ClientCause::Proxy(Box::new(invalid.clone()));
         let proxy =
@@ -425,7 +430,7 @@ impl Pools {
             by_origin.prune();
         }
         let pools = Arc::downgrade(self);
-        let start_reaper = move || pools.upgrade().iter().for_each(Pools::start_reaper);
+        let start_reaper = move || pools.upgrade().iter().for_each(RuntimePools::start_reaper);
         let (settings, is_reaping) = (self.settings.clone(), self.is_reaping.clone());
         let pool = Arc::new(Pool::new(self.handle.id(), (origin, proxy), settings, is_reaping, start_reaper));
         by_origin.by_key.insert(key.into(), pool.clone());
@@ -445,7 +450,7 @@ impl Pools {
     }
 
     /// Starts the idle reaper, unless it is running. The task ends when no connection is left.
-    fn start_reaper(self: &Arc<Pools>) {
+    fn start_reaper(self: &Arc<RuntimePools>) {
         if !self.is_reaping.swap(true, Ordering::AcqRel) {
             let reaper = IdleReaper(Arc::downgrade(self));
             self.handle.spawn(async move { reaper.run().await });
@@ -488,7 +493,7 @@ impl PoolMap {
 /// Closes the idle connections of a runtime that have expired. If the runtime ends first, it drops this task, and the
 /// idle connections with it: they could no longer be used, and nothing would notice that their servers have closed
 /// them.
-struct IdleReaper(Weak<Pools>);
+struct IdleReaper(Weak<RuntimePools>);
 
 impl IdleReaper {
     async fn run(mut self) {
@@ -526,7 +531,7 @@ const REAP_INTERVAL: Duration = Duration::from_secs(1);
 pub(in crate::client) struct ClientPools {
     pub(in crate::client) settings: Arc<Settings>,
     /// A list, since a program has few runtimes.
-    by_runtime: RwLock<Vec<(Id, Arc<Pools>)>>,
+    by_runtime: RwLock<Vec<(Id, Arc<RuntimePools>)>>,
 }
 
 impl ClientPools {
@@ -542,7 +547,7 @@ impl ClientPools {
 
     /// The pool of the origin that `target` names, in this runtime.
     pub(in crate::client) fn pool_of(&self, target: &Target) -> Result<Arc<Pool>, ClientError> {
-        self.in_pools(|pools| {
+        self.with_current_pools(|pools| {
             // Nearly all targets spell the origin exactly as its key, and need no normalization.
             let known = target.origin().and_then(|key| pools.find(key));
             known.map_or_else(|| pools.pool(&origin::key(target)?), Ok)
@@ -551,18 +556,18 @@ impl ClientPools {
 
     /// The pool of the origin with this key, in this runtime.
     pub(in crate::client) fn pool(&self, key: &str) -> Result<Arc<Pool>, ClientError> {
-        self.in_pools(|pools| pools.pool(key))
+        self.with_current_pools(|pools| pools.pool(key))
     }
 
-    fn in_pools<T>(
+    fn with_current_pools<T>(
         &self,
-        then: impl FnOnce(&Arc<Pools>) -> Result<T, ClientError>,
+        then: impl FnOnce(&Arc<RuntimePools>) -> Result<T, ClientError>,
     ) -> Result<T, ClientError> {
         let Some(handle) = Handle::current() else {
             return Err(ClientError::new(ClientPhase::Prepare, ClientCause::NoRuntime));
         };
         let all = read_lock(&self.by_runtime);
-        let is_current = |(id, _): &&(Id, Arc<Pools>)| *id == handle.id();
+        let is_current = |(id, _): &&(Id, Arc<RuntimePools>)| *id == handle.id();
         if let Some((_, pools)) = all.iter().find(is_current) {
             return then(pools);
         }
@@ -572,7 +577,7 @@ impl ClientPools {
         // accumulate them.
         all.retain(|(_, pools)| !pools.is_empty());
         let at = all.iter().position(|entry| is_current(&entry)).unwrap_or_else(|| {
-            all.push((handle.id(), Pools::new(handle.clone(), self.settings.clone())));
+            all.push((handle.id(), RuntimePools::new(handle.clone(), self.settings.clone())));
             all.len() - 1
         });
         then(&all[at].1)

@@ -10,7 +10,7 @@ use tokio::io::ReadBuf;
 use super::pool::{CheckoutMiss, IdleConn, Pool, PoolPermit};
 use crate::client::cause::{ClientCause, ClientPhase};
 use crate::client::error::ClientError;
-use crate::client::exchange::{Exchange, ExchangeSpec, ResponseStage, Upload};
+use crate::client::exchange::{ClientExchange, ExchangeSpec, ResponseStage, Upload};
 use crate::client::redirect::OutgoingRequest;
 use crate::client::settings::Settings;
 use crate::coding::{CODED_CONTENT_FIELDS, CodingError, ContentDecoder, DECODED_PER_STEP, DecoderChain};
@@ -26,7 +26,7 @@ use crate::wire::{ConnectionOption, OutgoingFraming};
 /// The struct is three pointers, since it moves from one future to the next.
 pub(in crate::client) struct PooledConn {
     pub(in crate::client) conn: Box<Conn<Sendable>>,
-    pub(in crate::client) exchange: Box<Exchange>,
+    pub(in crate::client) exchange: Box<ClientExchange>,
     /// The last field, so that the permit becomes free after the connection is back in the pool.
     pub(in crate::client) permit: PoolPermit,
 }
@@ -38,7 +38,7 @@ impl PooledConn {
         timings: Timings,
     ) -> PooledConn {
         let (now, exchange) = (runtime::now(), permit.pool.take_exchange());
-        PooledConn::over((conn, now), exchange, permit, timings, now)
+        PooledConn::from_parts((conn, now), exchange, permit, timings, now)
     }
 
     /// Returns an idle connection of `pool`, if there is one and no request waits for it. The usual case, which needs
@@ -59,13 +59,13 @@ impl PooledConn {
             return Err(permit);
         };
         let timings = Timings { queue, reused: true, ..Timings::default() };
-        Ok(PooledConn::over((conn, opened_at), exchange, permit, timings, now))
+        Ok(PooledConn::from_parts((conn, opened_at), exchange, permit, timings, now))
     }
 
     /// Adds the memory of an exchange to a connection that was opened at `opened_at`.
-    fn over(
+    fn from_parts(
         (mut conn, opened_at): (Box<Conn<Sendable>>, Instant),
-        mut exchange: Box<Exchange>,
+        mut exchange: Box<ClientExchange>,
         permit: PoolPermit,
         timings: Timings,
         phase_start: Instant,
@@ -103,14 +103,14 @@ impl PooledConn {
         debug_assert_eq!(self.conn.write_buffer().len(), 0, "the head is the first to be written");
         debug_assert_eq!(self.exchange.progress.stage, ResponseStage::Awaited, "one request at a time");
         let OutgoingRequest { request, .. } = outgoing;
-        self.exchange.spec = ExchangeSpec::of(request, deadline);
+        self.exchange.spec = ExchangeSpec::new(request, deadline);
         self.permit.pool.write_head(self.conn.write_buffer().bytes(), outgoing, framing, cookie);
         self.exchange.outgoing.begin(framing);
         self.exchange.persistence.persists &=
             ConnectionOption::from_headers(&request.headers) != ConnectionOption::Close;
         let waits =
             framing.expects() && Expectation::from_headers(&request.headers) == Ok(Expectation::Continue);
-        self.exchange.progress.upload = if waits { Upload::Expecting } else { Upload::Sending };
+        self.exchange.progress.upload = if waits { Upload::SendingHead } else { Upload::Sending };
     }
 
     /// Stores the target of the request for errors, for a caller that keeps no request.
@@ -149,7 +149,7 @@ impl PooledConn {
     }
 
     fn release_at(mut self, now: Instant) {
-        let Exchange { incoming, persistence, progress, .. } = &mut *self.exchange;
+        let ClientExchange { incoming, persistence, progress, .. } = &mut *self.exchange;
         incoming.consume_chunk();
         // Bytes that answer no request are no response (§9.2), whether they come after the one to this request or
         // before it.
@@ -293,7 +293,7 @@ impl PooledConn {
             Some(_) => ready!(self.poll_body_decoded(cx, content))?,
             None => ready!(self.poll_body(cx, content))?,
         }
-        let Exchange { incoming, progress, .. } = &mut *self.exchange;
+        let ClientExchange { incoming, progress, .. } = &mut *self.exchange;
         std::mem::swap(&mut response.trailers, &mut incoming.trailers);
         if takes_time {
             progress.timings.receive = progress.end_phase();
@@ -351,7 +351,7 @@ impl PooledConn {
         let settings = &permit.pool.settings;
         let bounds = match reading {
             Reading::Whole => &settings.bounds,
-            Reading::InChunks => &settings.bounds_in_chunks,
+            Reading::InChunks => &settings.streamed_bounds,
         };
         let received = exchange.incoming.poll_chunk(cx, conn, bounds);
         received.map_err(|error| self.fail(ClientPhase::Receive, error))
@@ -391,7 +391,7 @@ impl PooledConn {
         // A little input may decode to a lot.
         ready!(self.exchange.budget.poll_proceed(cx));
         loop {
-            let Exchange { incoming, progress, budget, .. } = &mut *self.exchange;
+            let ClientExchange { incoming, progress, budget, .. } = &mut *self.exchange;
             let Some(decoder) = &mut progress.decoder else { return self.poll_received(cx, reading) };
             match decoder.pull(incoming.chunk()) {
                 Ok(0) => {}
@@ -408,7 +408,7 @@ impl PooledConn {
                 return Poll::Ready(end.map(|()| 0).map_err(|error| self.coding_error(error)));
             }
             // Much input may have arrived during the upload, and may decode to nothing; other tasks run in between.
-            let Exchange { incoming, budget, .. } = &mut *self.exchange;
+            let ClientExchange { incoming, budget, .. } = &mut *self.exchange;
             let piece = received.min(DECODED_PER_STEP);
             incoming.truncate_chunk(piece);
             budget.spend(piece);

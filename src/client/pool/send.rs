@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::pooled_conn::PooledConn;
 use crate::client::cause::{ClientCause, ClientPhase};
 use crate::client::error::ClientError;
-use crate::client::exchange::{Exchange, INTERIM_MAX, ResponseStage, Upload};
+use crate::client::exchange::{ClientExchange, INTERIM_MAX, ResponseStage, Upload};
 use crate::exchange::{ExchangeError, HeadOutcome, IncomingResponse, Phase, poll_flush};
 use crate::message::{Headers, Request, Response, Status};
 use crate::net::TimerSlot;
@@ -95,7 +95,7 @@ impl PooledConn {
             }
             return Ok(());
         }
-        let Exchange { incoming, persistence, progress, .. } = &mut *self.exchange;
+        let ClientExchange { incoming, persistence, progress, .. } = &mut *self.exchange;
         progress.stage = ResponseStage::Final;
         // The bytes after a 101 are not HTTP.
         persistence.persists &= !is_upgrade;
@@ -108,7 +108,9 @@ impl PooledConn {
         match progress.upload {
             Upload::Sending if !is_refused => {}
             Upload::Sent | Upload::Failed(_) | Upload::Abandoned => {}
-            Upload::Sending | Upload::Expecting | Upload::Waiting => progress.upload = Upload::Abandoned,
+            Upload::Sending | Upload::SendingHead | Upload::AwaitingContinue => {
+                progress.upload = Upload::Abandoned
+            }
         }
         self.conn.disarm(TimerSlot::Read);
         progress.timings.wait = progress.end_phase();
@@ -189,7 +191,9 @@ impl PooledConn {
     fn phase(&self) -> ClientPhase {
         match self.exchange.progress.upload {
             Upload::Sent | Upload::Abandoned => ClientPhase::Wait,
-            Upload::Sending | Upload::Expecting | Upload::Waiting | Upload::Failed(_) => ClientPhase::Send,
+            Upload::Sending | Upload::SendingHead | Upload::AwaitingContinue | Upload::Failed(_) => {
+                ClientPhase::Send
+            }
         }
     }
 }
@@ -204,8 +208,10 @@ impl PooledConn {
     ) -> Poll<Result<(), ClientError>> {
         match self.exchange.progress.upload {
             Upload::Sending => self.poll_unsent(cx, request),
-            Upload::Expecting => self.poll_unsent(cx, None),
-            Upload::Waiting | Upload::Sent | Upload::Abandoned | Upload::Failed(_) => Poll::Ready(Ok(())),
+            Upload::SendingHead => self.poll_unsent(cx, None),
+            Upload::AwaitingContinue | Upload::Sent | Upload::Abandoned | Upload::Failed(_) => {
+                Poll::Ready(Ok(()))
+            }
         }
     }
 
@@ -228,8 +234,8 @@ impl PooledConn {
             None => ready!(poll_flush(cx, conn, bounds)),
         };
         match sent {
-            Ok(()) if matches!(exchange.progress.upload, Upload::Expecting) => {
-                exchange.progress.upload = Upload::Waiting;
+            Ok(()) if matches!(exchange.progress.upload, Upload::SendingHead) => {
+                exchange.progress.upload = Upload::AwaitingContinue;
             }
             Ok(()) => self.mark_sent(),
             // A server that closed may have answered before.
@@ -302,10 +308,10 @@ impl PooledConn {
     }
 
     fn poll_data(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<Result<usize, ClientError>> {
-        if matches!(self.exchange.progress.upload, Upload::Expecting) {
+        if matches!(self.exchange.progress.upload, Upload::SendingHead) {
             ready!(self.poll_upload(cx, None))?;
         }
-        if matches!(self.exchange.progress.upload, Upload::Waiting) && !self.continue_if_due(cx) {
+        if matches!(self.exchange.progress.upload, Upload::AwaitingContinue) && !self.continue_if_due(cx) {
             return Poll::Pending;
         }
         let PooledConn { conn, exchange, permit } = self;
@@ -348,7 +354,7 @@ impl PooledConn {
                     }
                 },
             }
-            let waits = matches!(self.exchange.progress.upload, Upload::Waiting);
+            let waits = matches!(self.exchange.progress.upload, Upload::AwaitingContinue);
             match (self.poll_early(cx, early)?, &self.exchange.progress.upload) {
                 // The `100 Continue` that the body waited for has come.
                 (Poll::Pending, Upload::Sending) if waits => {}
@@ -399,7 +405,7 @@ impl PooledConn {
     /// Marks the upload as failed, because of `why`. The time for the answer begins.
     pub(in crate::client) fn fail_upload(&mut self, why: ExchangeError) {
         let upload = &mut self.exchange.progress.upload;
-        if matches!(upload, Upload::Expecting | Upload::Waiting | Upload::Sending) {
+        if matches!(upload, Upload::SendingHead | Upload::AwaitingContinue | Upload::Sending) {
             *upload = Upload::Failed(why);
             self.conn.disarm(TimerSlot::Read);
         }
@@ -416,7 +422,7 @@ impl PooledConn {
     /// Lets the body be sent without further waiting.
     pub(super) fn continue_upload(&mut self) {
         let upload = &mut self.exchange.progress.upload;
-        if matches!(upload, Upload::Expecting | Upload::Waiting) {
+        if matches!(upload, Upload::SendingHead | Upload::AwaitingContinue) {
             *upload = Upload::Sending;
             self.conn.disarm(TimerSlot::Write);
         }
@@ -425,7 +431,7 @@ impl PooledConn {
     /// Lets the body be sent once enough time has passed without a `100 Continue`, which old servers never send.
     /// Returns whether it did.
     pub(super) fn continue_if_due(&mut self, cx: &mut Context<'_>) -> bool {
-        let waits = matches!(self.exchange.progress.upload, Upload::Waiting);
+        let waits = matches!(self.exchange.progress.upload, Upload::AwaitingContinue);
         if waits
             && self
                 .conn

@@ -185,7 +185,7 @@ mod tests {
         let dial = HostConnector { network, dns, ..HostConnector::default() };
         let Protocol::Socks5(socks) = proxy.protocol() else { panic!("{proxy}") };
         let limits = DialTimes { resolve: Duration::from_secs(5), connect: Duration::from_secs(connect) };
-        let origin = Origin::of_key(origin).unwrap();
+        let origin = Origin::from_key(origin).unwrap();
         let opened = sent(socks.open(&dial, proxy.address(), &proxy.as_subject(), &origin, limits)).await;
         let (mut stream, times) = opened.map_err(|error| (error.to_string(), start.elapsed().as_secs()))?;
         let mut hello = [0; 5];
@@ -291,7 +291,7 @@ mod tests {
             (HostConnector { network, dns, ..HostConnector::default() }, Proxy::new("socks5://p").unwrap());
         let Protocol::Socks5(socks) = proxy.protocol() else { panic!("{proxy}") };
         let limits = DialTimes { resolve: Duration::from_secs(5), connect: Duration::from_secs(60) };
-        let origin = Origin::of_key("http://three.example").unwrap();
+        let origin = Origin::from_key("http://three.example").unwrap();
         assert!(socks.open(&dial, proxy.address(), &proxy.as_subject(), &origin, limits).await.is_err());
         for seconds in [1, 0] {
             let (_, times) =

@@ -97,7 +97,7 @@ impl<C: AsyncWrite + Unpin> AsyncWrite for Carrier<C> {
 
 impl TlsError {
     /// Classifies the error of a failed handshake by the side at fault. Errors of rustls are wrapped in an `io::Error`.
-    pub(super) fn of(error: io::Error) -> TlsError {
+    pub(super) fn from_io(error: io::Error) -> TlsError {
         let cause = match error.downcast::<Error>() {
             Ok(cause) => cause,
             // rustls refused a message for its length.

@@ -250,7 +250,7 @@ impl TlsConnector {
         let connect = tokio_rustls::TlsConnector::from(self.config.clone())
             .connect(host.0, Carrier::new(carrier))
             .into_fallible();
-        let stream = connect.await.map_err(|(error, carrier)| carrier.blame(TlsError::of(error)))?;
+        let stream = connect.await.map_err(|(error, carrier)| carrier.blame(TlsError::from_io(error)))?;
         Ok(TlsStream(stream.into()))
     }
 }

@@ -197,7 +197,7 @@ impl<C: AsyncRead + AsyncWrite + Unpin> Handshake<C> {
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<TlsStream<C>, (TlsError, C)>> {
         Pin::new(&mut self.0).poll(cx).map(|shaken| match shaken {
             Ok(stream) => Ok(TlsStream(stream.into())),
-            Err((error, carrier)) => Err((carrier.blame(TlsError::of(error)), carrier.inner)),
+            Err((error, carrier)) => Err((carrier.blame(TlsError::from_io(error)), carrier.inner)),
         })
     }
 }
