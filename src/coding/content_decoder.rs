@@ -252,8 +252,8 @@ impl ContentDecoder {
         self.piece.clear();
         self.start = 0;
         self.failed.map_or(Ok(()), Err)?;
-        debug_assert!(self.decoded <= input.len(), "input stays the same until it is decoded");
-        let mut rest = &input[self.decoded..];
+        // Input stays the same until it is decoded, unless its connection was closed in between.
+        let mut rest = input.get(self.decoded..).ok_or(CodingError::Incomplete)?;
         let made = self.decoders.pull(&mut rest, &mut self.piece);
         self.decoded = input.len() - rest.len();
         let left =
