@@ -408,7 +408,7 @@ mod errors {
     }
 
     #[test]
-    fn an_error_whose_source_is_a_status_owes_it() {
+    fn an_error_whose_source_is_a_status_gives_it() {
         /// A cause, and what is behind it.
         #[derive(Debug)]
         struct Own(Box<dyn StdError + Send + Sync>);
@@ -436,7 +436,7 @@ mod errors {
     }
 
     #[test]
-    fn an_error_of_anything_else_owes_500() {
+    fn an_error_of_anything_else_gives_500() {
         check(|| Ok(_ = "x".parse::<u8>()?), 500, "invalid digit found in string");
         check(|| Ok(_ = Request::get("no path")?), 500, "the url `no path` is invalid");
         check(|| Ok(Headers::new().set("a b", "c")?), 500, "the field name `a b` is not a token");
@@ -446,7 +446,7 @@ mod errors {
     }
 
     #[test]
-    fn text_that_is_not_utf8_owes_400_only_if_the_peer_sent_it() {
+    fn text_that_is_not_utf8_gives_400_only_if_the_peer_sent_it() {
         for (escaped, content) in
             [("/%ff", &b"\xff"[..]), ("/a/%c3(", b"a\xc3("), ("/%ed%a0%80", b"\xed\xa0\x80")]
         {
@@ -468,7 +468,7 @@ mod errors {
     const LIMIT: Duration = Duration::from_secs(30);
 
     #[test]
-    fn an_error_of_the_exchange_owes_the_same_as_an_io_error() {
+    fn an_error_of_the_exchange_gives_the_same_as_an_io_error() {
         use ExchangeError::{Incomplete, Io, Length, TimedOut};
         let of_source = || ExchangeError::Source(io::Error::other("lost"));
         check_owed(|| Incomplete, 400);
@@ -485,7 +485,7 @@ mod errors {
     }
 
     #[test]
-    fn an_invalid_answer_owes_its_status() {
+    fn an_invalid_answer_gives_its_status() {
         use InvalidResponse::{Detached, Protocol, Sent, Status, Tunnel, Unread, Upgrade};
         let owed = [(Upgrade("own".into()), 426), (Tunnel, 400)];
         let own_fault =
@@ -608,7 +608,7 @@ mod clients {
 
     use corehttp::{Call, Client, ClientError, ClientTimeouts, Host, Redirects, ResponseReader};
 
-    type Asked = Result<(), Box<dyn StdError>>;
+    type TestResult = Result<(), Box<dyn StdError>>;
 
     /// A server whose answer is the method, the path and the body; and where it is.
     fn parrot() -> (ServerHandle, String) {
@@ -622,7 +622,7 @@ mod clients {
         (running, url)
     }
 
-    async fn with_parrot(ask: impl AsyncFn(Client, &str) -> Asked) -> Asked {
+    async fn with_parrot(ask: impl AsyncFn(Client, &str) -> TestResult) -> TestResult {
         let (running, url) = parrot();
         let asked = ask(Client::new(), &url).await;
         running.shutdown(SOON);
@@ -630,7 +630,7 @@ mod clients {
     }
 
     #[tokio::test]
-    async fn a_request_takes_one_line() -> Asked {
+    async fn a_request_takes_one_line() -> TestResult {
         with_parrot(async |client, url| {
             let response = client.get(&format!("{url}/a?b")).await?;
             assert_eq!(response.status, Status::OK);
@@ -646,7 +646,7 @@ mod clients {
     }
 
     #[tokio::test]
-    async fn messages_can_be_used_again() -> Asked {
+    async fn messages_can_be_used_again() -> TestResult {
         with_parrot(async |client, url| {
             let request = Request::get(&format!("{url}/items?page=2"))?;
             let mut response = Response::new();
@@ -668,7 +668,7 @@ mod clients {
     }
 
     #[tokio::test]
-    async fn bodies_are_read_piece_by_piece_and_deadlines_kept() -> Asked {
+    async fn bodies_are_read_piece_by_piece_and_deadlines_kept() -> TestResult {
         let client = Client::builder()
             .timeout(Duration::from_secs(5))
             .timeouts(ClientTimeouts::default())

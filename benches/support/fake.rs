@@ -24,12 +24,12 @@ pub(crate) struct FakeConn {
     answered: bool,
     /// Who waits for the end, which comes with the answer.
     waiting: Option<Waker>,
-    tally: Rc<Tally>,
+    traffic: Rc<Traffic>,
 }
 
 impl FakeConn {
-    pub(crate) fn new(text: &'static [u8], cut: Cut, requests: u64, tally: Rc<Tally>) -> FakeConn {
-        FakeConn { text, cut, left: requests, at: 0, answered: true, waiting: None, tally }
+    pub(crate) fn new(text: &'static [u8], cut: Cut, requests: u64, traffic: Rc<Traffic>) -> FakeConn {
+        FakeConn { text, cut, left: requests, at: 0, answered: true, waiting: None, traffic }
     }
 
     /// Hands out what one read call gets that has `room` bytes to offer.
@@ -43,7 +43,7 @@ impl FakeConn {
             self.waiting = Some(cx.waker().clone());
             return Poll::Pending;
         }
-        self.tally.count_read(room);
+        self.traffic.count_read(room);
         self.answered = self.left == 0;
         while room > 0 && self.left > 0 {
             let end = self.cut.packet_end(self.at, self.text.len()).min(self.at + room);
@@ -65,7 +65,7 @@ impl FakeConn {
         if let Some(waiting) = self.waiting.take() {
             waiting.wake();
         }
-        Poll::Ready(Ok(parts.iter().map(|part| self.tally.count_write(part)).sum()))
+        Poll::Ready(Ok(parts.iter().map(|part| self.traffic.count_write(part)).sum()))
     }
 }
 
@@ -167,7 +167,7 @@ impl Cut {
 }
 
 /// The traffic of all connections of one run.
-pub(crate) struct Tally {
+pub(crate) struct Traffic {
     pub(crate) reads: Cell<u64>,
     /// Room in the buffers of all reads.
     pub(crate) offered: Cell<u64>,
@@ -176,10 +176,10 @@ pub(crate) struct Tally {
     pub(crate) sample: RefCell<Vec<u8>>,
 }
 
-impl Tally {
-    pub(crate) fn new() -> Rc<Tally> {
+impl Traffic {
+    pub(crate) fn new() -> Rc<Traffic> {
         let sample = RefCell::new(Vec::with_capacity(SAMPLE_MAX));
-        Rc::new(Tally { reads: Cell::new(0), offered: Cell::new(0), written: Cell::new(0), sample })
+        Rc::new(Traffic { reads: Cell::new(0), offered: Cell::new(0), written: Cell::new(0), sample })
     }
 
     fn count_read(&self, room: usize) {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::alloc::allocations;
-use crate::fake::{Cut, FakeConn, Tally};
+use crate::fake::{Cut, FakeConn, Traffic};
 
 /// One request, how it is cut, and how often a connection repeats it.
 #[derive(Clone, Copy)]
@@ -18,30 +18,30 @@ pub(crate) struct Workload {
 }
 
 impl Workload {
-    /// Has one request answered, and returns the answer; it is shorter than a [`Tally`]'s sample.
+    /// Has one request answered, and returns the answer; it is shorter than a [`Traffic`]'s sample.
     pub(crate) fn answer(&self, serve: &impl AsyncFn(FakeConn)) -> Vec<u8> {
-        let tally = Tally::new();
-        runtime().block_on(serve(self.connection(1, &tally)));
-        let answer = tally.sample.take();
-        assert_eq!(answer.len() as u64, tally.written.get(), "the answer fits a sample");
+        let traffic = Traffic::new();
+        runtime().block_on(serve(self.connection(1, &traffic)));
+        let answer = traffic.sample.take();
+        assert_eq!(answer.len() as u64, traffic.written.get(), "the answer fits a sample");
         answer
     }
 
     /// Has one request answered, and returns how long the answer is.
     pub(crate) fn answer_len(&self, serve: &impl AsyncFn(FakeConn)) -> u64 {
-        let tally = Tally::new();
-        runtime().block_on(serve(self.connection(1, &tally)));
-        tally.written.get()
+        let traffic = Traffic::new();
+        runtime().block_on(serve(self.connection(1, &traffic)));
+        traffic.written.get()
     }
 
     /// Has `requests` answered in `runtime`: the making of the connections is in the time.
     pub(crate) fn run(&self, requests: u64, runtime: &Runtime, serve: &impl AsyncFn(FakeConn)) -> Sample {
-        let tally = Tally::new();
+        let traffic = Traffic::new();
         let (connections, time, allocations) = runtime.block_on(async {
             // Each `block_on` has a new list of those who give way, and allocates for the first of them.
             tokio::task::yield_now().await;
             let (allocated, started) = (allocations(), Instant::now());
-            let connections = self.connect(requests, &tally, serve).await;
+            let connections = self.connect(requests, &traffic, serve).await;
             (connections, started.elapsed(), allocations() - allocated)
         });
         Sample {
@@ -49,24 +49,24 @@ impl Workload {
             requests,
             connections,
             allocations,
-            written: tally.written.get(),
-            reads: tally.reads.get(),
-            offered: tally.offered.get(),
+            written: traffic.written.get(),
+            reads: traffic.reads.get(),
+            offered: traffic.offered.get(),
         }
     }
 
-    async fn connect(&self, requests: u64, tally: &Rc<Tally>, serve: &impl AsyncFn(FakeConn)) -> u64 {
+    async fn connect(&self, requests: u64, traffic: &Rc<Traffic>, serve: &impl AsyncFn(FakeConn)) -> u64 {
         let (mut left, mut connections) = (requests, 0);
         while left > 0 {
             let share = left.min(self.per_connection);
-            serve(self.connection(share, tally)).await;
+            serve(self.connection(share, traffic)).await;
             (left, connections) = (left - share, connections + 1);
         }
         connections
     }
 
-    fn connection(&self, requests: u64, tally: &Rc<Tally>) -> FakeConn {
-        FakeConn::new(self.request, self.cut, requests, Rc::clone(tally))
+    fn connection(&self, requests: u64, traffic: &Rc<Traffic>) -> FakeConn {
+        FakeConn::new(self.request, self.cut, requests, Rc::clone(traffic))
     }
 }
 

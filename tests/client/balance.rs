@@ -13,7 +13,7 @@ use corehttp::{
 };
 use tokio::io::{AsyncRead, AsyncReadExt, DuplexStream, ReadBuf, duplex};
 
-use crate::support::{Heard, OK, Peer, Stage, paused};
+use crate::support::{OK, Peer, Received, Stage, paused};
 
 /// How a host behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +97,7 @@ impl Dialer for Hosts {
             return Ok(near);
         }
         let (hosts, host) = (self.clone(), host.to_owned());
-        tokio::spawn(async move { hosts.serve(Peer::new(far, Heard::default()), host).await });
+        tokio::spawn(async move { hosts.serve(Peer::new(far, Received::default()), host).await });
         Ok(near)
     }
 }

@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::oracle::gateway::{Behind, Passage};
+use crate::oracle::gateway::{Behind, Transcript};
 use crate::support::{OK, Stage, paused, settle};
 
 /// Forwards the request below `http://b`, buffered first if it has the field `x-buffered`, and the response back.
@@ -80,13 +80,13 @@ fn check(asked: &str, onward: &str, answer: &str, expected: &str) {
         assert_eq!(receive_all(&stage, asked).await, expected, "{asked}");
         assert_eq!(stage.heard(), [onward], "{asked}");
         let behind = Behind { heard: onward.into(), said: answer.into(), is_closed: false };
-        let passage = Passage {
+        let transcript = Transcript {
             asked: asked.as_bytes(),
             heard: expected.as_bytes(),
             is_ended: true,
             behind: &[behind],
         };
-        let passed = passage.check();
+        let passed = transcript.check();
         assert_eq!((passed.requests, passed.responses), (1, 1), "{asked}");
     });
 }
@@ -453,7 +453,7 @@ async fn a_fault_in_front_cuts_the_request() {
 /// that the first one has left, must not pass for the whole.
 #[tokio::test(start_paused = true)]
 async fn a_body_is_forwarded_twice_only_if_it_is_all_there() {
-    for (wish, has_whole) in [
+    for (option, has_whole) in [
         ("GET / HTTP/1.1\r\n", true),
         ("POST / HTTP/1.1\r\ncontent-length: 0\r\n", true),
         ("POST / HTTP/1.1\r\nx-buffered: 1\r\ntransfer-encoding: chunked\r\n", true),
@@ -475,19 +475,19 @@ async fn a_body_is_forwarded_twice_only_if_it_is_all_there() {
                 assert!(first.is_err() == is_silent && !matches!(first, Ok(Ok(()))));
                 pass(&client, ctx).await
             };
-            let body = match wish {
-                _ if wish.contains("chunked") => "3\r\nabc\r\n0\r\n\r\n",
-                _ if wish.contains("length: 3") => "abc",
+            let body = match option {
+                _ if option.contains("chunked") => "3\r\nabc\r\n0\r\n\r\n",
+                _ if option.contains("length: 3") => "abc",
                 _ => "",
             };
             let service = Server::new().service(with_plan(|_| BodyPlan::Stream, gateway));
-            let asked = format!("{wish}host: a\r\nconnection: close\r\n\r\n{body}");
+            let asked = format!("{option}host: a\r\nconnection: close\r\n\r\n{body}");
             let heard = receive_all_of(&service, &asked).await;
             let status = if has_whole { "200" } else { "502" };
-            assert!(heard.starts_with(&format!("HTTP/1.1 {status} ")), "{wish}, {is_silent}: {heard}");
-            assert_eq!(stage.dialed().len(), 1 + usize::from(has_whole), "{wish}, {is_silent}");
+            assert!(heard.starts_with(&format!("HTTP/1.1 {status} ")), "{option}, {is_silent}: {heard}");
+            assert_eq!(stage.dialed().len(), 1 + usize::from(has_whole), "{option}, {is_silent}");
             let asked = stage.heard().into_iter().filter(|asked| asked.contains("HTTP"));
-            assert!(asked.into_iter().all(|asked| asked.ends_with(body)), "{wish}, {is_silent}");
+            assert!(asked.into_iter().all(|asked| asked.ends_with(body)), "{option}, {is_silent}");
         }
     }
 }

@@ -33,13 +33,13 @@ struct Step {
     len: usize,
     is_stream: bool,
     is_expecting: bool,
-    manner: Manner,
+    mode: CallMode,
     reply: Reply,
 }
 
 /// The action of the caller.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Manner {
+enum CallMode {
     /// It waits for all of the answer.
     Sends,
     /// It reads the content in pieces, to its end.
@@ -55,15 +55,20 @@ impl Step {
         let method = chance.one_of(&["GET", "GET", "HEAD", "POST", "PUT", "DELETE"]);
         let has_content = matches!(method, "POST" | "PUT");
         let reply = Reply::draw(chance);
-        let manners =
-            [Manner::Sends, Manner::Sends, Manner::Streams, Manner::Leaves, Manner::Cancels(chance.below(8))];
+        let manners = [
+            CallMode::Sends,
+            CallMode::Sends,
+            CallMode::Streams,
+            CallMode::Leaves,
+            CallMode::Cancels(chance.below(8)),
+        ];
         Step {
             tag: chance.below(usize::MAX),
             method,
             len: if has_content { chance.one_of(&[0, 1, 300, 20_000]) } else { 0 },
             is_stream: has_content && chance.once_in(3),
             is_expecting: reply.fault == Fault::None && chance.once_in(4),
-            manner: chance.one_of(&manners),
+            mode: chance.one_of(&manners),
             reply,
         }
     }
@@ -181,12 +186,12 @@ async fn play(steps: &[Step]) {
             let again = rests && step.may_be_repeated() && step.is_ignored();
             assert_eq!(dialed, usize::from(!rests || again), "connections dialed for call {tag}");
         }
-        rests = match (end, step.manner) {
+        rests = match (end, step.mode) {
             (Some(End::Answered(..)), _) => step.persists(),
             (Some(End::Fails(..)), _) => false,
-            (None, Manner::Cancels(0)) => rests,
+            (None, CallMode::Cancels(0)) => rests,
             // If all of it had come, it was as good as read.
-            (None, Manner::Leaves) => step.persists() && client.idle() == 1,
+            (None, CallMode::Leaves) => step.persists() && client.idle() == 1,
             (None, _) => false,
         };
         assert!(!rests || client.idle() == 1, "a good connection is lost: call {tag}");
@@ -219,11 +224,11 @@ fn check_read(step: &Step, end: &End) {
 /// How the call ends, if the caller waits for that.
 async fn call(client: &Client, step: &Step) -> Option<End> {
     let (request, mut response) = (step.request(), Response::new());
-    let ended = match step.manner {
-        Manner::Sends => Some(client.send(&request, &mut response).await),
-        Manner::Cancels(polls) => cancelled_after(polls, client.send(&request, &mut response)).await,
-        Manner::Streams => Some(stream(client, &request, &mut response).await),
-        Manner::Leaves => {
+    let ended = match step.mode {
+        CallMode::Sends => Some(client.send(&request, &mut response).await),
+        CallMode::Cancels(polls) => cancelled_after(polls, client.send(&request, &mut response)).await,
+        CallMode::Streams => Some(stream(client, &request, &mut response).await),
+        CallMode::Leaves => {
             if let Ok(mut answer) = client.open_response(&request, &mut response).await {
                 let _ = answer.chunk().await;
             }

@@ -10,9 +10,9 @@ use tokio::time::timeout;
 
 use crate::support::{Stage, ask, get, paused};
 
-/// The fate of an answer.
+/// The outcome of an answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Fate {
+enum Outcome {
     /// It is the answer, with this body, and a gateway forwards it with this status.
     Taken(u16, &'static str),
     /// It is an error, which a gateway reports.
@@ -21,7 +21,7 @@ enum Fate {
     Cut,
 }
 
-use Fate::{Cut, Refused, Taken};
+use Outcome::{Cut, Refused, Taken};
 
 /// A server that says `answer` to each request, and closes, or waits for ever.
 fn saying(answer: &[u8], closes: bool) -> Stage {
@@ -66,13 +66,13 @@ fn is_whole(answer: &str) -> bool {
 }
 
 #[track_caller]
-fn check(answer: impl AsRef<[u8]>, closes: bool, fate: Fate) {
+fn check(answer: impl AsRef<[u8]>, closes: bool, outcome: Outcome) {
     let answer = answer.as_ref();
     let shown = answer[..answer.len().min(200)].escape_ascii().to_string();
     paused(async {
         let stage = saying(answer, closes);
         let taken = ask(&stage.client(), &get()).await;
-        match fate {
+        match outcome {
             Taken(status, body) => assert_eq!(taken.ok(), Some((status, body.to_owned())), "{shown}"),
             Refused | Cut => {
                 assert!(taken.as_ref().is_err_and(|error| error.is_sent()), "{taken:?} of {shown}")
@@ -81,7 +81,7 @@ fn check(answer: impl AsRef<[u8]>, closes: bool, fate: Fate) {
         // A caller that reads piece by piece never comes to an end that looks good.
         let mut response = Response::new();
         if let (Refused | Cut, Ok(mut pieces)) =
-            (fate, stage.client().open_response(&get(), &mut response).await)
+            (outcome, stage.client().open_response(&get(), &mut response).await)
         {
             let end = loop {
                 match timeout(Duration::from_secs(100), pieces.chunk()).await.expect("it ends") {
@@ -89,10 +89,10 @@ fn check(answer: impl AsRef<[u8]>, closes: bool, fate: Fate) {
                     end => break end.map(drop),
                 }
             };
-            assert!(fate == Cut && end.is_err(), "{shown}");
+            assert!(outcome == Cut && end.is_err(), "{shown}");
         }
         let heard = through_gateway(&stage).await;
-        match fate {
+        match outcome {
             Taken(status, body) => {
                 let is_right = heard.starts_with(&format!("HTTP/1.1 {status} ")) && is_whole(&heard);
                 assert!(is_right && heard.contains(body), "{heard:?} of {shown}");
@@ -216,7 +216,7 @@ fn framing_rfc9112_6_3() {
 }
 
 #[test]
-fn bodies_rfc9112_7_1_and_8() {
+fn bodies_rfc9112_7_1_rfc9112_8() {
     let chunked = |chunks: &str| format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{chunks}");
     for chunks in [
         "2\r\nok\r\n0\r\n\r\n",

@@ -12,7 +12,7 @@ use corehttp::{
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::task::JoinSet;
 
-use crate::support::{Heard, OK, Peer, Rigged, Scripted, paused, settle};
+use crate::support::{OK, Peer, Received, Rigged, Scripted, paused, settle};
 
 /// The steps of the server on one connection, before it closes. Without steps it cannot be written to.
 type Script = &'static [Step];
@@ -82,7 +82,7 @@ impl Dialer for Server {
         if script.is_empty() {
             return Ok(near);
         }
-        tokio::spawn(follow(Peer::new(far, Heard::default()), script, self.clone(), number));
+        tokio::spawn(follow(Peer::new(far, Received::default()), script, self.clone(), number));
         Ok(near)
     }
 }

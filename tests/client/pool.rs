@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::support::{
-    Heard, OK, OnRead, Peer, Rigged, Scripted, Stage, ask, cancelled_after, eventually, get, post, settle,
+    OK, OnRead, Peer, Received, Rigged, Scripted, Stage, ask, cancelled_after, eventually, get, post, settle,
 };
 
 /// A server whose answers say which connection they came on.
@@ -567,7 +567,7 @@ async fn row_79_an_unwritten_request_is_sent_again_whatever_its_method_rfc9110_9
 
 /// A close that the socket tells in time is no reason to fail, not even for a request that must not be sent twice.
 #[tokio::test]
-async fn a_connection_closed_while_it_rested_is_not_used() {
+async fn a_connection_closed_while_it_was_idle_is_not_used() {
     for is_reset in [false, true] {
         let (closed, mut is_closed) = tokio::sync::mpsc::unbounded_channel();
         let server = Scripted::new(move |mut peer, number| {
@@ -805,7 +805,7 @@ fn an_answer_can_be_read_after_its_runtime_has_ended() {
     let listener = MemoryListener::new();
     let client = Client::builder().memory(listener.connector()).build();
     serves.spawn(async move {
-        let mut peer = Peer::new(listener.accept().await, Heard::default());
+        let mut peer = Peer::new(listener.accept().await, Received::default());
         peer.request().await?;
         sleep(Duration::from_millis(10)).await;
         peer.say(HALF).await?;
@@ -959,7 +959,7 @@ impl Dialer for ReadingDialer {
 
     async fn dial(&self, _: &str, _: u16) -> io::Result<Rigged> {
         let (near, far) = duplex(1024);
-        tokio::spawn(Peer::new(far, Heard::default()).answer(OK));
+        tokio::spawn(Peer::new(far, Received::default()).answer(OK));
         let answer = self.0.clone();
         Ok(Rigged::new(near).on_drop(move || {
             let Some(mut answer) = answer.lock().unwrap().take() else { return };

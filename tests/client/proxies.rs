@@ -355,7 +355,7 @@ mod over_tls {
     use super::*;
     use crate::certificates::Authority;
     use crate::secure::foreign;
-    use crate::support::{Heard, Peer, ask};
+    use crate::support::{Peer, Received, ask};
 
     /// A server that proves to be localhost. It opens tunnels to what is named by their ports, and tells other requests
     /// what it was asked for, and by whom.
@@ -460,7 +460,7 @@ mod over_tls {
         Stage::new(move |peer, _| {
             let (acceptor, serve) = (acceptor.clone(), serve.clone());
             async move {
-                let mut peer = Peer::new(acceptor.accept(peer.stream).await?, Heard::default());
+                let mut peer = Peer::new(acceptor.accept(peer.stream).await?, Received::default());
                 let asked = peer.request().await?.unwrap_or_default();
                 serve(peer, asked).await
             }
@@ -501,7 +501,7 @@ mod over_tls {
                 let inner = inner.clone();
                 async move {
                     peer.say("HTTP/1.1 200 OK\r\n\r\n").await?;
-                    let peer = Peer::new(inner.accept(peer.stream).await?, Heard::default());
+                    let peer = Peer::new(inner.accept(peer.stream).await?, Received::default());
                     let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", asked.len());
                     peer.answer(head + &asked).await
                 }

@@ -22,7 +22,7 @@ use tokio_rustls::rustls::version::{TLS12, TLS13};
 use tokio_rustls::rustls::{ServerConfig, SupportedProtocolVersion};
 
 use crate::certificates::{Authority, Issued, self_signed, self_signed_authority};
-use crate::support::{Heard, OK, Peer, Scripted, Stage, ask};
+use crate::support::{OK, Peer, Received, Scripted, Stage, ask};
 
 fn identity(issued: &Issued) -> TlsIdentity {
     TlsIdentity::from_pem(&issued.chain, &issued.key).unwrap()
@@ -243,7 +243,7 @@ async fn both_versions_are_spoken_and_http_1_1_agreed_on() {
         let server = Scripted::new(move |peer, _| {
             let acceptor = acceptor.clone();
             async move {
-                let peer = Peer::new(acceptor.accept(peer.stream).await?, Heard::default());
+                let peer = Peer::new(acceptor.accept(peer.stream).await?, Received::default());
                 let agreed = peer.stream.get_ref().1.alpn_protocol().unwrap_or(b"nothing").to_owned();
                 let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", agreed.len());
                 peer.answer([head.as_bytes(), &agreed].concat()).await
@@ -283,7 +283,7 @@ async fn leaving(ours: &Authority, answer: &'static str, leave: Leave, signs: &S
     Scripted::new(move |peer, number| {
         let (acceptor, signs) = (acceptor.clone(), signs.clone());
         async move {
-            let mut peer = Peer::new(acceptor.accept(peer.stream).await?, Heard::default());
+            let mut peer = Peer::new(acceptor.accept(peer.stream).await?, Received::default());
             if number > 0 {
                 return peer.answer(OK).await;
             }
@@ -312,7 +312,7 @@ async fn leaving(ours: &Authority, answer: &'static str, leave: Leave, signs: &S
 }
 
 #[tokio::test]
-async fn a_secure_connection_closed_while_it_rested_is_not_used() {
+async fn a_secure_connection_closed_while_it_was_idle_is_not_used() {
     let ours = Authority::new("ours");
     for leave in [Leave::SaysSo, Leave::SaysNothing, Leave::Resets, Leave::Babbles] {
         let signs = Signs::default();
@@ -354,7 +354,7 @@ async fn a_server_hears_the_end_of_a_connection_rfc9112_9_8() {
         let stage = Stage::new(move |peer, _| {
             let (acceptor, tell) = (acceptor.clone(), tell.clone());
             async move {
-                let mut peer = Peer::new(acceptor.accept(peer.stream).await?, Heard::default());
+                let mut peer = Peer::new(acceptor.accept(peer.stream).await?, Received::default());
                 peer.request().await?;
                 peer.say(answer).await?;
                 peer.stream.flush().await?;

@@ -6,17 +6,17 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
 use crate::support::{OK, Stage, paused, settle};
 
-/// The fate of a request.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Fate {
+enum Outcome {
     /// It is served, and so is the one behind it.
     Served,
     Refused(u16),
 }
 
-use Fate::{Refused, Served};
+use Outcome::{Refused, Served};
 
-const BAD: Fate = Refused(400);
+const BAD: Outcome = Refused(400);
 
 /// The request behind each of the table.
 const NEXT: &str = "GET /next HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
@@ -78,7 +78,7 @@ fn check_onward(request: &str, wire: &str) {
 }
 
 #[track_caller]
-fn check(wire: impl AsRef<[u8]>, fate: Fate) {
+fn check(wire: impl AsRef<[u8]>, outcome: Outcome) {
     let wire = wire.as_ref();
     let shown = wire.escape_ascii().to_string();
     paused(async {
@@ -86,14 +86,14 @@ fn check(wire: impl AsRef<[u8]>, fate: Fate) {
         for (number, front) in fronts(&stage).iter().enumerate() {
             let heard = hear(front, &[wire, NEXT.as_bytes()].concat()).await;
             settle().await;
-            let expected = match fate {
+            let expected = match outcome {
                 Served => vec![200, 200],
                 Refused(status) => vec![status],
             };
             assert_eq!(heard, expected, "{number}: {shown}");
             let onward = stage.heard();
             onward.iter().for_each(|request| check_onward(request, &shown));
-            let expected = if number > 0 && fate == Served { 2 } else { 0 };
+            let expected = if number > 0 && outcome == Served { 2 } else { 0 };
             assert_eq!(onward.len(), expected, "{number}: {shown}: {onward:?}");
             assert!(onward.last().is_none_or(|last| last.starts_with("GET /next ")), "{onward:?}");
         }
@@ -102,15 +102,15 @@ fn check(wire: impl AsRef<[u8]>, fate: Fate) {
 
 /// Each line alone, and before and behind another one that frames the body.
 #[track_caller]
-fn check_lines(rows: &[(&[u8], Fate)], other: &str, body: &str, beside: Fate) {
-    for (line, fate) in rows {
+fn check_lines(rows: &[(&[u8], Outcome)], other: &str, body: &str, beside: Outcome) {
+    for (line, outcome) in rows {
         let with = |lines: &[&[u8]]| {
             [b"POST / HTTP/1.1\r\nHost: a\r\n", &*lines.join(&b"\r\n"[..]), b"\r\n\r\n", body.as_bytes()]
                 .concat()
         };
-        check(with(&[line]), *fate);
+        check(with(&[line]), *outcome);
         // A line that means nothing leaves the other one its meaning.
-        let beside = if *fate == Served { beside } else { *fate };
+        let beside = if *outcome == Served { beside } else { *outcome };
         check(with(&[line, other.as_bytes()]), beside);
         check(with(&[other.as_bytes(), line]), beside);
     }
@@ -374,7 +374,7 @@ fn a_body_in_an_unlikely_place_is_a_body_for_all_rfc9112_6() {
         );
     }
     // Both forms of a target, and two hosts.
-    for (lines, fate) in [
+    for (lines, outcome) in [
         ("GET http://b/ HTTP/1.1\r\nHost: a", Served),
         ("GET http://b/ HTTP/1.1\r\nHost:", Served),
         ("GET http://b/ HTTP/1.1\r\nHost: a\r\nHost: b", BAD),
@@ -391,7 +391,7 @@ fn a_body_in_an_unlikely_place_is_a_body_for_all_rfc9112_6() {
         ("GET /a HTTP/1.1 HTTP/1.1\r\nHost: a", BAD),
         ("GET /\rHTTP/1.1\r\nHost: a", BAD),
     ] {
-        check(format!("{lines}\r\n\r\n"), fate);
+        check(format!("{lines}\r\n\r\n"), outcome);
     }
 }
 

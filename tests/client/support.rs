@@ -39,7 +39,7 @@ impl Scripted {
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let number = count.fetch_add(1, Ordering::Relaxed);
-                tokio::spawn(serve(Peer::new(stream, Heard::default()), number));
+                tokio::spawn(serve(Peer::new(stream, Received::default()), number));
             }
         });
         Scripted { url, connections }
@@ -62,14 +62,14 @@ impl Scripted {
 pub struct Stage {
     serve: Arc<Serve>,
     dialed: Arc<Mutex<Vec<String>>>,
-    heard: Heard,
+    heard: Received,
 }
 
 type Serve =
     dyn Fn(Peer<DuplexStream>, usize) -> Pin<Box<dyn Future<Output = io::Result<()>> + Send>> + Send + Sync;
 
 /// All requests that a server has heard, in order.
-pub type Heard = Arc<Mutex<Vec<String>>>;
+pub type Received = Arc<Mutex<Vec<String>>>;
 
 impl Stage {
     /// Serves each connection with the future that `serve` makes of it and its number.
@@ -78,7 +78,7 @@ impl Stage {
         F: Future<Output = io::Result<()>> + Send + 'static,
     {
         let serve = Arc::new(move |peer, number| Box::pin(serve(peer, number)) as Pin<Box<_>>);
-        Stage { serve, dialed: Arc::default(), heard: Heard::default() }
+        Stage { serve, dialed: Arc::default(), heard: Received::default() }
     }
 
     /// Gives the same answer to every request.
@@ -143,12 +143,12 @@ impl Dialer for Stage {
 /// The server's end of one connection.
 pub struct Peer<S> {
     pub stream: S,
-    heard: Heard,
+    heard: Received,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
     /// A peer at the end of `stream` that notes its requests in `heard`.
-    pub fn new(stream: S, heard: Heard) -> Peer<S> {
+    pub fn new(stream: S, heard: Received) -> Peer<S> {
         Peer { stream, heard }
     }
 

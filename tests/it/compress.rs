@@ -20,7 +20,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::unconstrained;
 
 use crate::support::wired::{Then, Wired};
-use crate::support::{Peer, Refusals, Served, paused, status, streaming};
+use crate::support::{ErrorReports, Peer, Served, paused, status, streaming};
 
 /// Returns the answer of `handler` to a request with these fields.
 fn respond<Kind, H>(handler: H, method: &str, fields: &[(&str, &str)], body: &[u8]) -> Response
@@ -640,7 +640,7 @@ fn a_transform_sees_the_head_and_all_that_is_written() {
     assert_eq!(text(&Served::new(handler(around, ["one", "two"])), GET), "onetwo");
     // The next exchange of the connection has none unless it is given one.
     assert_eq!(served.ask(GET.repeat(2)).matches("(6)").count(), 2);
-    let refusals = Refusals::default();
+    let refusals = ErrorReports::default();
     let served = Served::with(|server| refusals.of(server), handler(plain, failing));
     let heard = served.ask(GET);
     assert!(!heard.contains("\r\n0\r\n"), "{heard}");

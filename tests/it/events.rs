@@ -10,15 +10,15 @@ use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use super::support::answers::answers;
-use super::support::{Peer, Refusals, Served, eventually, paused};
+use super::support::{ErrorReports, Peer, Served, eventually, paused};
 
 const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 
 /// The events that a page has received: the id, type and data of each.
-type Heard = Vec<(String, String, String)>;
+type Received = Vec<(String, String, String)>;
 
 /// Reads `stream` as browsers do (HTML §9.2.6).
-fn received(stream: &str) -> Heard {
+fn received(stream: &str) -> Received {
     let (mut received, mut id, mut event, mut data) =
         (Vec::new(), String::new(), String::new(), String::new());
     for line in stream.replace("\r\n", "\n").replace('\r', "\n").split_terminator('\n') {
@@ -52,7 +52,7 @@ fn check<const N: usize>(events: [Event<'static>; N], expected: &[(&str, &str, &
         Ok(out.finish().await?)
     };
     let answer = paused(Server::new().service(sends).respond(Request::get("/").unwrap()));
-    let expected: Heard =
+    let expected: Received =
         expected.iter().map(|(id, event, data)| ((*id).into(), (*event).into(), (*data).into())).collect();
     assert_eq!(received(answer.body.text().unwrap()), expected, "{events:?}");
     assert_eq!(answer.headers.content_type(), Some("text/event-stream"));
@@ -99,7 +99,7 @@ fn a_page_reads_events_as_they_were_sent_html_9_2_6() {
 
 #[test]
 fn nothing_of_an_invalid_event_is_sent() {
-    let refusals = Refusals::default();
+    let refusals = ErrorReports::default();
     let sends = async |ctx: &mut Context| -> corehttp::Result {
         let mut out = ctx.events().await?;
         for event in [
@@ -183,7 +183,7 @@ fn comments_keep_a_connection_alive_while_nothing_happens() {
 
 #[test]
 fn a_peer_that_is_gone_is_an_error() {
-    let refusals = Refusals::default();
+    let refusals = ErrorReports::default();
     let endless = async |ctx: &mut Context| -> corehttp::Result {
         let mut out = ctx.events().await?;
         loop {
@@ -223,7 +223,7 @@ fn a_peer_that_asked_for_the_head_and_is_gone_is_an_error() {
             sleep(Duration::from_millis(1)).await;
         }
     };
-    let refusals = [Refusals::default(), Refusals::default()];
+    let refusals = [ErrorReports::default(), ErrorReports::default()];
     let served = [
         Served::with(|server| refusals[0].of(server), flushes),
         Served::with(|server| refusals[1].of(server), writes),
@@ -245,7 +245,7 @@ fn a_peer_that_asked_for_the_head_and_is_gone_is_an_error() {
 #[test]
 fn a_silent_stream_notices_that_its_peer_has_left() {
     for leave in [drop as fn(Peer), Peer::reset] {
-        let refusals = Refusals::default();
+        let refusals = ErrorReports::default();
         let waits = async |ctx: &mut Context| -> corehttp::Result {
             let mut out = ctx.events().await?;
             out.send(Event::new("begun")).await?;

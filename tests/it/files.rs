@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 #[cfg(target_os = "linux")]
 use super::support::alone;
-use super::support::{Refusals, Served, eventually, in_time, paused, status, undated};
+use super::support::{ErrorReports, Served, eventually, in_time, paused, status, undated};
 
 /// A directory with files of these paths, whose content is their path. A path that ends with a `/` is a directory.
 fn tree(paths: &[&str]) -> TempDir {
@@ -1274,7 +1274,7 @@ mod answers {
             let path = root.path().join("file");
             for (len, is_whole) in [(0, false), (HUGE / 2, false), (HUGE * 2, true)] {
                 File::create(&path).unwrap().set_len(HUGE).unwrap();
-                let refusals = Refusals::default();
+                let refusals = ErrorReports::default();
                 let served = Served::with(|server| refusals.of(server), files(root.path()));
                 let mut peer = served.connect();
                 peer.say(get("/file", "connection: close\r\n"));

@@ -4,7 +4,7 @@
 use corehttp::{BodyPlan, Context, Form, FormBuf, InvalidForm, Request, SetCookie, with_plan};
 
 use crate::support::wired::{Then, Wired};
-use crate::support::{Refusals, Served, status};
+use crate::support::{ErrorReports, Served, status};
 
 /// Answers with the pairs of the form, the page as a number, and the pairs of the query.
 fn tell(ctx: &mut Context) -> corehttp::Result {
@@ -109,7 +109,7 @@ fn a_streamed_form_must_be_received_first() {
 
 #[test]
 fn the_reason_why_a_form_is_refused_is_told_to_the_operator_only() {
-    let refusals = Refusals::default();
+    let refusals = ErrorReports::default();
     let served = Served::with(|server| refusals.of(server), tell);
     let heard = served.ask(post("Content-Type: text/plain\r\n", "a=1"));
     assert!(!heard.contains("urlencoded"), "{heard}");

@@ -15,7 +15,7 @@ use crate::support::resident;
 use crate::support::wired::{Then, Wired, count_handled, shortened, take_handled};
 use crate::support::{Served, status};
 
-/// How a handler receives a body. Refusals must not depend on the way.
+/// How a handler receives a body. ErrorReports must not depend on the way.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     /// Whole, before the handler runs.

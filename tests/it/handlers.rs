@@ -21,7 +21,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::timeout;
 
-use super::support::{Peer, Refusals, Served, eventually, get, paused, status, streaming, undated};
+use super::support::{ErrorReports, Peer, Served, eventually, get, paused, status, streaming, undated};
 
 const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 
@@ -49,7 +49,7 @@ mod errors {
     /// nowhere else.
     #[track_caller]
     fn check(fail: fn() -> Error, expected: &str, cause: Option<&str>) {
-        let refusals = Refusals::default();
+        let refusals = ErrorReports::default();
         let served = Served::with(
             |server| refusals.of(server),
             move |ctx: &mut Context| match ctx.request.path() {
@@ -97,7 +97,7 @@ mod errors {
     #[test]
     fn a_1xx_status_is_answered_500_rfc9110_15_2() {
         for code in [100, 101, 102, 103, 199] {
-            let refusals = Refusals::default();
+            let refusals = ErrorReports::default();
             let set = move |ctx: &mut Context| {
                 ctx.response.status = Status::new(code).unwrap();
                 ctx.response.set_text("early");
@@ -148,7 +148,7 @@ mod errors {
 
     #[test]
     fn an_error_after_the_head_has_left_cuts_the_connection() {
-        let refusals = Refusals::default();
+        let refusals = ErrorReports::default();
         let served = Served::with(
             |server| refusals.of(server),
             async |ctx: &mut Context| -> corehttp::Result {
@@ -197,7 +197,7 @@ mod bodies_that_fail {
         H: IntoHandler<Kind>,
         H::Handler: Send + Sync,
     {
-        let refusals = Refusals::default();
+        let refusals = ErrorReports::default();
         let served = Served::with(|server| refusals.of(server), with_plan(plan, read));
         let heard = served.ask(wire);
         assert_eq!(status(&heard), expected, "{wire:?}: {heard}");
@@ -281,7 +281,7 @@ mod bodies_that_fail {
     #[test]
     fn a_body_that_is_too_slow_is_408() {
         let (refusals, timeouts) =
-            (Refusals::default(), Timeouts { body: Duration::from_millis(1), ..Timeouts::default() });
+            (ErrorReports::default(), Timeouts { body: Duration::from_millis(1), ..Timeouts::default() });
         let served = Served::with(
             |server| refusals.of(server).timeouts(timeouts),
             with_plan(
@@ -330,7 +330,7 @@ mod panics {
     /// Checks that a panic ends the exchange of `path` with `expected`, and nothing else.
     #[track_caller]
     fn check(path: &str, expected: &str, told: u16) {
-        let refusals = Refusals::default();
+        let refusals = ErrorReports::default();
         let served = Served::with(|server| refusals.of(server), with_plan(plan, fragile));
         let mut other = served.connect();
         other.say(GET);
@@ -465,7 +465,7 @@ mod panics {
     #[track_caller]
     fn check_left(path: &str, expected: &str, told: u16, panics: usize) {
         let asked = format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n");
-        let refusals = Refusals::default();
+        let refusals = ErrorReports::default();
         let served = Served::with(|server| refusals.of(server), careless);
         let mut other = served.connect();
         for next in ["", GET] {
@@ -506,7 +506,7 @@ mod panics {
     fn a_value_that_panics_before_the_answer_is_whole_ends_it() {
         check_left("/source", "HTTP/1.1 200 OK\r\n", 0, 1);
         let timeouts = Timeouts { handler: Some(Duration::from_millis(1)), ..Timeouts::default() };
-        let refusals = Refusals::default();
+        let refusals = ErrorReports::default();
         let served = Served::with(|server| refusals.of(server).timeouts(timeouts), careless);
         assert_eq!(served.ask(get("/pending") + GET), "");
         let panicked = (0, "the handler panicked".to_owned());
@@ -515,7 +515,7 @@ mod panics {
 
     #[test]
     fn a_panic_that_follows_a_panic_is_reported_too() {
-        let refusals = Refusals::default();
+        let refusals = ErrorReports::default();
         let served = Served::with(|server| refusals.of(server), careless);
         let heard = served.ask(get("/refused") + GET);
         assert!(status(&heard) == 500 && heard.matches("HTTP/1.1").count() == 1, "{heard}");
@@ -542,7 +542,7 @@ mod panics {
     #[test]
     fn a_cause_that_panics_when_dropped_harms_no_connection() {
         for is_told in [true, false] {
-            let refusals = Refusals::default();
+            let refusals = ErrorReports::default();
             let fails = |_: &mut Context| Err(Error::new(Status::CONFLICT, FragileError(Fragile)));
             let served = Served::with(|server| if is_told { refusals.of(server) } else { server }, fails);
             assert_eq!(served.ask(GET.repeat(3)).matches("HTTP/1.1 409 Conflict\r\n").count(), 3);
@@ -558,7 +558,7 @@ mod panics {
             ("/refused", 500, "Internal Server Error", 2),
             ("/source", 200, "", 1),
         ] {
-            let refusals = Refusals::default();
+            let refusals = ErrorReports::default();
             let service = refusals.of(Server::new()).service(careless);
             let response = service.respond(Request::get(path).unwrap()).await;
             assert_eq!((response.status.as_u16(), response.body.text()), (code, Ok(body)), "{path}");
@@ -1192,7 +1192,7 @@ fn on_error_sees_each_refusal_once() {
         ),
         ("GET /broken HTTP/1.1\r\nhost: a\r\n\r\n", Some((502, "the handler failed: it broke: because"))),
     ] {
-        let refusals = Refusals::default();
+        let refusals = ErrorReports::default();
         let heads = heads.clone();
         let plan = move |request: &Request| {
             *heads.lock().unwrap() += 1;

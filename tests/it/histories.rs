@@ -106,7 +106,7 @@ fn check_read(wire: &str, steps: &[Step]) {
         assert_eq!(request.trailer("x-sum").unwrap_or_default(), step.trailer().as_bytes(), "{told}");
         assert_eq!(request.chunking.is_some(), is_chunked, "{told}");
         if !request.persists() || step.route == Route::Upgrade {
-            let closes = Owed::fate(step, None) != Fate::Persists;
+            let closes = Expected::outcome(step, None) != Outcome::Persists;
             return assert!(closes, "{told}");
         }
     }
@@ -127,38 +127,38 @@ enum Way {
 fn check(heard: &str, steps: &[Step], then: Then, way: Way) {
     let mut rest = heard;
     for (at, step) in steps.iter().enumerate() {
-        let Some(owed) = Owed::to(step, then) else { break };
+        let Some(expected) = Expected::to(step, then) else { break };
         let story = format!("request {}: {heard:?}", step.tag);
         let (is_told, answer) = take_interim(&mut rest, step);
-        let must_be_told = way == Way::Cut && step.waits() && step.route.reads() && owed.status == 200;
+        let must_be_told = way == Way::Cut && step.waits() && step.route.reads() && expected.status == 200;
         assert!(if is_told { step.may_wait() } else { !must_be_told }, "100 ({is_told}), {story}");
-        if owed.fate == Fate::Breaks {
+        if expected.outcome == Outcome::Breaks {
             // A body without a length ends with the connection, in whatever way that ends.
             let may_end = step.is_to_head() || step.version == "1.0";
             assert!(answer.is_none() || may_end, "an answer is broken and seems whole, {story}");
             return;
         }
         let answer = answer.unwrap_or_else(|| panic!("no answer, {story}"));
-        let body = if step.is_to_head() { "" } else { &owed.body };
-        assert_eq!((answer.status, &*answer.body), (owed.status, body), "{story}");
-        let connection = match (owed.fate, step.version) {
-            (Fate::Persists, "1.0") => Some("keep-alive"),
-            (Fate::Persists, _) => None,
-            (Fate::Switches, _) => Some("upgrade"),
-            (Fate::Closes, _) => Some("close"),
-            (Fate::Drops | Fate::Breaks, _) => break,
+        let body = if step.is_to_head() { "" } else { &expected.body };
+        assert_eq!((answer.status, &*answer.body), (expected.status, body), "{story}");
+        let connection = match (expected.outcome, step.version) {
+            (Outcome::Persists, "1.0") => Some("keep-alive"),
+            (Outcome::Persists, _) => None,
+            (Outcome::Switches, _) => Some("upgrade"),
+            (Outcome::Closes, _) => Some("close"),
+            (Outcome::Drops | Outcome::Breaks, _) => break,
         };
         assert_eq!(answer.field("connection"), connection, "{story}");
-        match owed.fate {
-            Fate::Persists => {}
-            Fate::Switches => {
+        match expected.outcome {
+            Outcome::Persists => {}
+            Outcome::Switches => {
                 let next: String = steps[at + 1..].iter().map(Step::wire).collect();
                 // The bytes of the other protocol are received as text, though they may end within a character.
                 let spoken = next.as_bytes().get(..SPOKEN).unwrap_or_default();
                 let spoken = String::from_utf8_lossy(spoken);
                 return assert_eq!(rest.trim_end_matches("<ConnectionReset>"), spoken, "{story}");
             }
-            Fate::Closes | Fate::Drops | Fate::Breaks => break,
+            Outcome::Closes | Outcome::Drops | Outcome::Breaks => break,
         }
     }
     assert_eq!(rest, "", "nothing follows the last answer: {heard:?}");
@@ -183,14 +183,14 @@ fn take_interim(rest: &mut &str, step: &Step) -> (bool, Option<Answer>) {
 }
 
 /// The answer that a request must get, and what becomes of its connection.
-struct Owed {
+struct Expected {
     status: u16,
     body: String,
-    fate: Fate,
+    outcome: Outcome,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Fate {
+enum Outcome {
     Persists,
     /// Closes, and the answer says so.
     Closes,
@@ -202,32 +202,32 @@ enum Fate {
     Switches,
 }
 
-impl Owed {
+impl Expected {
     /// Nothing, if nothing of the request is sent.
-    fn to(step: &Step, then: Then) -> Option<Owed> {
+    fn to(step: &Step, then: Then) -> Option<Expected> {
         let (wire, head) = (step.wire(), step.head());
         let cut_short = if then == Then::Ends { 400 } else { 408 };
         let is_chunked = matches!(step.body, Body::Chunked(_));
         let fault = match (&step.fault, &step.body) {
             (Fault::Cut(_), _) if wire.trim_start_matches(['\r', '\n']).is_empty() => return None,
-            (Fault::Head(.., status), _) => return Some(Owed::refusal(*status)),
-            (Fault::Cut(_), _) if wire.len() < head.len() => return Some(Owed::refusal(cut_short)),
+            (Fault::Head(.., status), _) => return Some(Expected::refusal(*status)),
+            (Fault::Cut(_), _) if wire.len() < head.len() => return Some(Expected::refusal(cut_short)),
             // RFC 9112 §6.1.
-            _ if step.version == "1.0" && is_chunked => return Some(Owed::refusal(400)),
+            _ if step.version == "1.0" && is_chunked => return Some(Expected::refusal(400)),
             (Fault::Cut(_), _) => Some(cut_short),
             (Fault::None, Body::Chunked(chunks)) if chunks.is_spoiled(false) => Some(400),
             (Fault::None, _) => None,
         };
         let content = || format!("{}:{}:{}", step.tag, content(step.len()), step.trailer());
         let (status, body) = match (step.route, fault) {
-            (route, _) if !route.streams() && step.len() > BODY_MAX => return Some(Owed::refusal(413)),
+            (route, _) if !route.streams() && step.len() > BODY_MAX => return Some(Expected::refusal(413)),
             (Route::Duplex, Some(_)) | (Route::Breaks, _) => {
-                return Some(Owed { fate: Fate::Breaks, ..Owed::refusal(200) });
+                return Some(Expected { outcome: Outcome::Breaks, ..Expected::refusal(200) });
             }
             (route, Some(status)) if route.reads() && route != Route::Partly => {
-                return Some(Owed::refusal(status));
+                return Some(Expected::refusal(status));
             }
-            (Route::Panics, _) => return Some(Owed::refusal(500)),
+            (Route::Panics, _) => return Some(Expected::refusal(500)),
             (Route::Upgrade, _) => (101, String::new()),
             (Route::Echo | Route::Hints | Route::Streamed | Route::Duplex, _) => (200, content()),
             (Route::Early | Route::Partly, _) => (200, step.tag.to_string()),
@@ -235,33 +235,33 @@ impl Owed {
             (Route::Refused, _) => (403, "Forbidden".into()),
             (Route::Missing, _) => (404, "Not Found".into()),
         };
-        Some(Owed { status, body, fate: Owed::fate(step, fault) })
+        Some(Expected { status, body, outcome: Expected::outcome(step, fault) })
     }
 
     /// RFC 9112 §9.3.
-    fn fate(step: &Step, fault: Option<u16>) -> Fate {
+    fn outcome(step: &Step, fault: Option<u16>) -> Outcome {
         let is_old = step.version == "1.0";
         let is_unread = !step.route.reads() && step.len() > DRAIN_MAX;
         match (&step.body, step.connection.1) {
-            _ if step.route == Route::Upgrade => Fate::Switches,
-            (_, ConnectionOption::Close) => Fate::Closes,
-            (_, ConnectionOption::Absent) if is_old => Fate::Closes,
+            _ if step.route == Route::Upgrade => Outcome::Switches,
+            (_, ConnectionOption::Close) => Outcome::Closes,
+            (_, ConnectionOption::Absent) if is_old => Outcome::Closes,
             // Its end is the only end that HTTP/1.0 knows for content of unknown length.
             _ if is_old && step.method != "HEAD" && matches!(step.route, Route::Streamed | Route::Duplex) => {
-                Fate::Closes
+                Outcome::Closes
             }
             // The peer may send the content that it was not told to send, or not.
-            _ if step.may_wait() && !step.route.reads() => Fate::Closes,
-            (Body::Length(_), _) if is_unread => Fate::Closes,
-            _ if fault.is_some() => Fate::Drops,
-            _ => Fate::Persists,
+            _ if step.may_wait() && !step.route.reads() => Outcome::Closes,
+            (Body::Length(_), _) if is_unread => Outcome::Closes,
+            _ if fault.is_some() => Outcome::Drops,
+            _ => Outcome::Persists,
         }
     }
 
     /// An error, in a few words that are known.
-    fn refusal(status: u16) -> Owed {
+    fn refusal(status: u16) -> Expected {
         let body = Status::new(status).unwrap().reason().to_owned();
-        Owed { status, body, fate: Fate::Closes }
+        Expected { status, body, outcome: Outcome::Closes }
     }
 }
 

@@ -159,7 +159,7 @@ fn plan(request: &Request) -> BodyPlan {
 
 /// The outcome of a conversation: the requests that handlers saw, and the status of the refusal that ended it, if any.
 #[derive(Debug, PartialEq)]
-struct Fate {
+struct Outcome {
     seen: Vec<(String, Bytes)>,
     refused: Option<u16>,
 }
@@ -167,7 +167,7 @@ struct Fate {
 /// Returns the outcome of a conversation. Checks that all answers are well formed, every request that was seen has one,
 /// and nothing follows a refusal.
 #[track_caller]
-fn fate<H: Handler>(wired: &Wired<H>, packets: &[&[u8]], then: Then) -> Fate {
+fn outcome<H: Handler>(wired: &Wired<H>, packets: &[&[u8]], then: Then) -> Outcome {
     let mut heard = wired.ask(packets, then);
     let last = heard.rsplit("HTTP/1.1 ").next().unwrap_or_default();
     if last.ends_with("\r\nconnection: close\r\n\r\n") && !last.starts_with("200 ") {
@@ -182,7 +182,7 @@ fn fate<H: Handler>(wired: &Wired<H>, packets: &[&[u8]], then: Then) -> Fate {
     assert_eq!(answered.len(), seen.len());
     // Nothing follows an answer with `close`, which a refusal has.
     refused.iter().for_each(|refused| refused.check_refusal());
-    Fate { seen, refused: refused.first().map(|refused| refused.status) }
+    Outcome { seen, refused: refused.first().map(|refused| refused.status) }
 }
 
 #[test]
@@ -191,12 +191,12 @@ fn spoiled_conversations_end_alike_however_they_are_cut() {
     for round in 0..ROUNDS {
         let wire = chance.conversation();
         let then = chance.one_of(&[Then::Ends, Then::Waits]);
-        let whole = fate(&wired, &[&wire], then);
+        let whole = outcome(&wired, &[&wire], then);
         let seen = whole.seen.iter().map(|(line, body)| format!("{line} {}", body.escape_ascii()));
         check(&wire, READ, &seen.collect::<Vec<_>>(), whole.refused);
-        let cut = fate(&wired, &chance.cut(&wire), then);
+        let cut = outcome(&wired, &chance.cut(&wire), then);
         assert_eq!(cut, whole, "{round}: {}", wire.escape_ascii());
-        let next = fate(&wired, &[GET.as_bytes()], Then::Ends);
+        let next = outcome(&wired, &[GET.as_bytes()], Then::Ends);
         assert_eq!((next.seen.len(), next.refused), (1, None), "{round}: {}", wire.escape_ascii());
     }
 }
@@ -241,7 +241,7 @@ fn of_two_broken_rules_the_first_decides_wherever_packets_end() {
     ] {
         for cut in 1..wire.len() {
             let (first, second) = wire.as_bytes().split_at(cut);
-            let heard = fate(&wired, &[first, second], Then::Waits);
+            let heard = outcome(&wired, &[first, second], Then::Waits);
             assert_eq!(heard.refused, Some(expected), "{wire:?} cut at {cut}");
         }
     }

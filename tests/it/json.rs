@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use corehttp::{BodyPlan, Context, InvalidJson, Request, Response, Status, with_plan};
 use serde::{Deserialize, Serialize};
 
-use crate::support::{Refusals, Served, status};
+use crate::support::{ErrorReports, Served, status};
 
 #[derive(Deserialize, Serialize)]
 struct Note<'a> {
@@ -120,7 +120,7 @@ fn streamed_json_must_be_received_first() {
 
 #[test]
 fn the_reason_why_json_is_refused_is_for_the_operator_only() {
-    let refusals = Refusals::default();
+    let refusals = ErrorReports::default();
     let served = Served::with(|server| refusals.of(server), praise);
     for (content, expected, reason) in [
         ("{\"", 400, "the JSON is wrong: EOF while parsing a string at line 1 column 2"),

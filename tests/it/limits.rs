@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use crate::support::answers::answers;
 use crate::support::wired::{Then, Wired, count_handled, shortened, take_handled};
-use crate::support::{Peer, Refusals, Served, eventually, paused, status, undated};
+use crate::support::{ErrorReports, Peer, Served, eventually, paused, status, undated};
 
 #[test]
 fn the_default_limits_are_as_documented() {
@@ -48,7 +48,7 @@ fn check(limits: Limits, within: impl AsRef<[u8]>, beyond: impl AsRef<[u8]>, ref
 
 #[track_caller]
 fn check_within(limits: Limits, within: impl AsRef<[u8]>) {
-    let refusals = Refusals::default();
+    let refusals = ErrorReports::default();
     let wired = Wired::with(|server| refusals.of(server.limits(limits)), app);
     let heard = answers(&ask_cut(&wired, &[within.as_ref(), NEXT].concat(), Then::Ends));
     assert_eq!(heard.iter().map(|answer| answer.status).collect::<Vec<_>>(), [200, 200]);
@@ -58,7 +58,7 @@ fn check_within(limits: Limits, within: impl AsRef<[u8]>) {
 /// Checks that a message which is too long is refused at once, whether or not it ever ends.
 #[track_caller]
 fn check_beyond(limits: Limits, beyond: impl AsRef<[u8]>, refused: u16) {
-    let refusals = Refusals::default();
+    let refusals = ErrorReports::default();
     let wired = Wired::with(|server| refusals.of(server.limits(limits)), app);
     take_handled();
     let heard = answers(&ask_cut(&wired, beyond.as_ref(), Then::Waits));
@@ -557,8 +557,8 @@ fn connections_beyond_the_limit_of_a_peer_are_429_rfc6585_4() {
 }
 
 /// A server that lingers for long with rejected peers, and its reports of them.
-fn crowded(address: &str, cores: usize, limits: Limits) -> (Served, Refusals) {
-    let refusals = Refusals::default();
+fn crowded(address: &str, cores: usize, limits: Limits) -> (Served, ErrorReports) {
+    let refusals = ErrorReports::default();
     let timeouts = Timeouts { linger: Duration::from_secs(3600), ..Timeouts::default() };
     let server = refusals.of(Server::bind(address).cores(cores).limits(limits).timeouts(timeouts));
     (Served { running: server.start(app).unwrap() }, refusals)

@@ -15,7 +15,7 @@ use corehttp::{
 use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 
-use super::support::{Refusals, Served, eventually, paused, status, streaming};
+use super::support::{ErrorReports, Served, eventually, paused, status, streaming};
 
 /// Yields bytes in pieces, and is pending before each.
 struct Pieces<'a> {
@@ -634,7 +634,7 @@ mod served {
 
     #[test]
     fn each_fault_of_a_body_has_its_status() {
-        let refusals = Refusals::default();
+        let refusals = ErrorReports::default();
         let strict = async |ctx: &mut Context| -> corehttp::Result {
             let limits = MultipartLimits {
                 parts_max: 1,
@@ -1008,8 +1008,8 @@ mod written {
     }
 
     /// Sends a form of `streams`, and returns the server's answer and its reports.
-    fn sent(streams: &'static [(&str, Option<u64>)]) -> (String, Refusals) {
-        let refusals = Refusals::default();
+    fn sent(streams: &'static [(&str, Option<u64>)]) -> (String, ErrorReports) {
+        let refusals = ErrorReports::default();
         let answer = move |ctx: &mut Context| -> corehttp::Result {
             let mut form = Form::new();
             form.append_text("t", "text")?;

@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use super::support::{
-    Refusals, Served, eventually, is_held_back, paused, resident, status, streaming, undated,
+    ErrorReports, Served, eventually, is_held_back, paused, resident, status, streaming, undated,
 };
 
 const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
@@ -176,7 +176,7 @@ mod reading {
     #[test]
     fn a_connection_that_fails_is_not_answered() {
         for plan in [BodyPlan::Buffer, BodyPlan::Stream] {
-            let refusals = Refusals::default();
+            let refusals = ErrorReports::default();
             let reads = async |ctx: &mut Context| -> corehttp::Result { Ok(ctx.buffer_body().await?) };
             let served = Served::with(|server| refusals.of(server), with_plan(move |_| plan, reads));
             let mut peer = served.connect();
@@ -388,7 +388,7 @@ mod failing {
     {
         let handler = Arc::new(handler.into_handler());
         for asked in [GET, "GET / HTTP/1.0\r\n\r\n", "GET / HTTP/1.0\r\nconnection: keep-alive\r\n\r\n"] {
-            let refusals = Refusals::default();
+            let refusals = ErrorReports::default();
             let served = Served::with(|server| refusals.of(server), handler.clone());
             let heard = served.ask(asked.repeat(2));
             assert!(heard.ends_with("<ConnectionReset>"), "{asked:?}: {heard}");
@@ -551,17 +551,17 @@ mod failing {
             Ok(out.write_all(b"dropped").await?)
         };
         let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
-        let check = |served: Served, refusals: Refusals, wire: &str, expected: &str, cause: &str| {
+        let check = |served: Served, refusals: ErrorReports, wire: &str, expected: &str, cause: &str| {
             assert_eq!(undated(&served.ask(wire)), expected);
             assert_eq!(refusals.take(), [(0, cause.to_owned())]);
         };
         let asked_for_head = GET.replace("GET", "HEAD");
         let gone = "the peer closed before it was answered in full";
-        let refusals = Refusals::default();
+        let refusals = ErrorReports::default();
         let served = Served::with(|server| refusals.of(server), leaving);
         check(served, refusals, &asked_for_head, head, gone);
         for (wire, expected) in [(GET, format!("{head}0\r\n\r\n")), (&*asked_for_head, head.to_owned())] {
-            let refusals = Refusals::default();
+            let refusals = ErrorReports::default();
             let served = Served::with(|server| refusals.of(server), late);
             check(served, refusals, wire, &expected, "late");
         }
@@ -1078,7 +1078,7 @@ mod upgrade {
             ("/panic", "the handler panicked"),
             ("/hang", "the handler took longer than 1 ms"),
         ] {
-            let refusals = Refusals::default();
+            let refusals = ErrorReports::default();
             let timeouts = Timeouts { handler: Some(Duration::from_millis(1)), ..Timeouts::default() };
             let fails = async |ctx: &mut Context| -> corehttp::Result {
                 let _io = ctx.upgrade("echo").await?;

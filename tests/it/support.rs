@@ -78,7 +78,7 @@ impl Drop for Served {
 const DESCRIPTORS: u64 = 16 << 10;
 
 /// How long a peer waits before its test has failed.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// One connection, byte for byte.
 pub struct Peer {
@@ -88,8 +88,8 @@ pub struct Peer {
 impl Peer {
     pub fn new(stream: TcpStream) -> Peer {
         stream.set_nodelay(true).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+        stream.set_write_timeout(Some(TIMEOUT)).unwrap();
         Peer { stream }
     }
 
@@ -182,9 +182,9 @@ pub fn status(heard: &str) -> u16 {
 
 /// The reports to a server's `on_error`, in order.
 #[derive(Clone, Default)]
-pub struct Refusals(Arc<Mutex<Vec<(u16, String)>>>);
+pub struct ErrorReports(Arc<Mutex<Vec<(u16, String)>>>);
 
-impl Refusals {
+impl ErrorReports {
     /// Has `server` report them here.
     pub fn of(&self, server: Server) -> Server {
         let seen = self.0.clone();
@@ -205,7 +205,7 @@ impl Refusals {
 pub fn eventually(what: &str, condition: impl Fn() -> bool) {
     let start = Instant::now();
     while !condition() {
-        assert!(start.elapsed() < PATIENCE, "{what}: it never came");
+        assert!(start.elapsed() < TIMEOUT, "{what}: it never came");
         std::thread::sleep(Duration::from_millis(1));
     }
 }

@@ -25,7 +25,7 @@ use tokio_rustls::rustls::{
 };
 
 use crate::support::certificates::{Authority, Issued, self_signed, self_signed_authority};
-use crate::support::{Peer, Refusals, Served, eventually, paused, send_first, status, undated};
+use crate::support::{ErrorReports, Peer, Served, eventually, paused, send_first, status, undated};
 
 /// A server with one identity, its address, and the roots that its peers trust.
 struct Secured {
@@ -261,7 +261,7 @@ fn peers_are_let_in_by_their_certificates() {
     let roots = TlsRoots::from_pem(theirs.pem()).unwrap();
     let roots = roots.and(TlsRoots::from_pem(&authority.chain).unwrap());
     secured.tls = secured.tls.client_auth_required(roots);
-    let refusals = Refusals::default();
+    let refusals = ErrorReports::default();
     let served = Served::with(|server| refusals.of(server).tls(secured.tls.clone()), tell);
     for version in [&TLS12, &TLS13] {
         let told = greet(&served, secured.peer_of(&[version], Some(&good)), "a.example").unwrap();
@@ -438,7 +438,7 @@ fn a_stop_sends_close_notify_to_idle_peers() {
 #[test]
 fn a_failed_handshake_is_reported_and_harms_no_other_peer() {
     let secured = Secured::new();
-    let refusals = Refusals::default();
+    let refusals = ErrorReports::default();
     let served = Served::with(|server| refusals.of(server).tls(secured.tls.clone()), fine);
     let mut steady = connect(&served, secured.peer());
     // More bytes than the server keeps of one message; the peer must not pass for one that has left.
@@ -475,7 +475,7 @@ fn a_failed_handshake_is_reported_and_harms_no_other_peer() {
 fn plain_http_is_answered_with_a_sentence() {
     const ANSWER: &str = "HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\n\
         content-length: 59\r\nconnection: close\r\n\r\nThis port speaks HTTPS, and the request came in plain HTTP.";
-    let (secured, refusals) = (Secured::new(), Refusals::default());
+    let (secured, refusals) = (Secured::new(), ErrorReports::default());
     let served = Served::with(|server| refusals.of(server).tls(secured.tls.clone()), fine);
     let large =
         [b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 300000\r\n\r\n", &[b'x'; 300_000][..]].concat();
@@ -526,7 +526,7 @@ fn hello(config: ClientConfig) -> Vec<u8> {
 #[test]
 fn a_peer_that_leaves_during_its_handshake_is_not_reported() {
     let secured = Secured::new();
-    let refusals = Refusals::default();
+    let refusals = ErrorReports::default();
     let served = Served::with(|server| refusals.of(server).tls(secured.tls.clone()), fine);
     let hello = hello(secured.peer());
     for cut in 0..hello.len() {
@@ -565,7 +565,7 @@ fn slow_handshakes_hold_up_no_other_peer() {
 fn connections_beyond_the_limit_get_no_handshake() {
     let secured = Secured::new();
     let limits = Limits { connections_max: 1, ..Limits::default() };
-    let refusals = Refusals::default();
+    let refusals = ErrorReports::default();
     let served = Served::with(|server| refusals.of(server).limits(limits).tls(secured.tls.clone()), fine);
     let mut first = connect(&served, secured.peer());
     ask(&mut first, GET, "fine");
@@ -646,7 +646,7 @@ fn talk<Kind>(
     pipe: usize,
     act: impl AsyncFnOnce(TlsConnector, DuplexStream, Vec<u8>),
 ) -> (io::Result<()>, Duration, Vec<(u16, String)>) {
-    let (secured, refusals) = (Secured::new(), Refusals::default());
+    let (secured, refusals) = (Secured::new(), ErrorReports::default());
     let end = paused(async {
         let service = refusals.of(Server::new()).tls(secured.tls.clone()).service(handler);
         let ((near, far), start) = (duplex(pipe), Instant::now());
@@ -726,7 +726,7 @@ fn a_handshake_and_the_first_head_share_one_timeout() {
 /// A connection in its handshake has a second before a stop, as one that has not carried a request yet.
 #[test]
 fn a_handshake_that_goes_on_after_a_stop_is_given_up() {
-    let (secured, refusals) = (Secured::new(), Refusals::default());
+    let (secured, refusals) = (Secured::new(), ErrorReports::default());
     let (served, time) = paused(async {
         let service = refusals.of(Server::new()).tls(secured.tls.clone()).service(fine);
         let ((_near, far), start) = (duplex(100), Instant::now());

@@ -35,7 +35,7 @@ use super::support::answers::answers;
 use super::support::chunks::content;
 use super::support::wired::{Then, Wired};
 use super::support::{
-    Refusals, Served, alone, eventually, is_held_back, paused, resident, send_first, status, undated,
+    ErrorReports, Served, alone, eventually, is_held_back, paused, resident, send_first, status, undated,
 };
 
 const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
@@ -454,7 +454,7 @@ mod answering {
     /// Checks that the response of `make` ends a connection after `expected`, because of `cause`.
     #[track_caller]
     fn check_cut(make: fn() -> Response<Steps>, expected: &str, cause: &str) {
-        let refusals = Refusals::default();
+        let refusals = ErrorReports::default();
         let served = Served::with(|server| refusals.of(server), tower(move |_| ready(Ok(make()))));
         let mut peer = served.connect();
         peer.say(GET);
@@ -475,7 +475,7 @@ mod answering {
 
     #[test]
     fn a_body_that_fails_before_any_of_it_was_sent_is_answered_500() {
-        let refusals = Refusals::default();
+        let refusals = ErrorReports::default();
         let served = Served::with(
             |server| refusals.of(server),
             tower(async |asked: AppRequest| match asked.uri().path() {
@@ -808,7 +808,7 @@ mod ending {
     /// Checks that the error of a service is answered with this status, and reported.
     #[track_caller]
     fn check(fail: fn() -> BoxError, status: u16, reported: &[(u16, &str)]) {
-        let refusals = Refusals::default();
+        let refusals = ErrorReports::default();
         let fails = move |_| ready(Err::<Response<Empty<Bytes>>, _>(fail()));
         let served = Served::with(|server| refusals.of(server), tower(fails));
         let heard = served.ask(GET.repeat(2));
@@ -900,7 +900,7 @@ mod ending {
             assert!(answers(&heard).iter().all(|answer| answer.body.ends_with("|hello")), "{heard}");
             assert_eq!(answers(&heard).len(), 2);
         }
-        let refusals = Refusals::default();
+        let refusals = ErrorReports::default();
         let heard = Served::with(|server| refusals.of(server), ready(0)).ask(GET);
         assert_eq!(answers(&heard)[0].status, 500);
         assert_eq!(refusals.take(), [(500, "the handler failed: never ready".into())]);
@@ -1002,7 +1002,7 @@ mod ending {
             let length = Bytes::from(read.to_string());
             Ok(steps(None, [data("hello"), Pause, Step::Yield(Frame::data(length))]))
         });
-        let refusals = Refusals::default();
+        let refusals = ErrorReports::default();
         let served = Served::with(|server| refusals.of(server), app);
         for path in ["/", "/read"] {
             let bodies =
@@ -1019,7 +1019,7 @@ mod ending {
     /// An access log does not count a reset as a bad request either.
     #[test]
     fn a_peer_that_resets_is_cut_off_without_an_answer() {
-        let (begun, refusals) = (Arc::new(Notify::new()), Refusals::default());
+        let (begun, refusals) = (Arc::new(Notify::new()), ErrorReports::default());
         let begins = begun.clone();
         let app = tower(move |_| {
             begins.notify_one();
@@ -1109,7 +1109,7 @@ mod ending {
 
     #[test]
     fn requests_may_be_cut_off_anywhere() {
-        let refusals = Refusals::default();
+        let refusals = ErrorReports::default();
         let served = Served::with(
             |server| refusals.of(server),
             tower(async |asked: AppRequest| Ok(Response::new(asked.into_body()))),

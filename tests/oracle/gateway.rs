@@ -7,7 +7,7 @@ use super::reader::{Next, Reader};
 use super::server::CHOICES;
 
 /// All that was said on both sides of a gateway.
-pub struct Passage<'a> {
+pub struct Transcript<'a> {
     /// The octets from its peer, and those to it.
     pub asked: &'a [u8],
     pub heard: &'a [u8],
@@ -34,7 +34,7 @@ pub struct Passed {
     pub responses: usize,
 }
 
-impl Passage<'_> {
+impl Transcript<'_> {
     /// Checks all of it.
     ///
     /// # Panics
@@ -74,7 +74,7 @@ impl Passage<'_> {
     }
 
     /// The requests that the peer sent, of which the last may not be whole, and what is left.
-    fn asked(&self) -> (Vec<Asked>, &[u8]) {
+    fn asked(&self) -> (Vec<SentRequest>, &[u8]) {
         let (mut reader, mut all) = (Reader::new(self.asked, CHOICES), Vec::new());
         loop {
             let left = reader.rest();
@@ -84,7 +84,7 @@ impl Passage<'_> {
                 _ => return (all, left),
             };
             let goes_on = is_whole && request.persists();
-            all.push(Asked { request, is_whole });
+            all.push(SentRequest { request, is_whole });
             if !goes_on {
                 return (all, b"");
             }
@@ -94,7 +94,7 @@ impl Passage<'_> {
     /// Each final response is the answer to a request, and one that was `known` to the gateway, or an error of its own.
     /// Returns how many were whole.
     #[track_caller]
-    fn check_heard(&self, (asked, left): (&[Asked], &[u8]), known: &[Next<Response>]) -> usize {
+    fn check_heard(&self, (asked, left): (&[SentRequest], &[u8]), known: &[Next<Response>]) -> usize {
         let is_left_head = left.strip_prefix(b"\r\n").unwrap_or(left).starts_with(b"HEAD ");
         let (mut reader, mut count) = (Reader::strict(self.heard), 0);
         loop {
@@ -122,12 +122,12 @@ impl Passage<'_> {
 }
 
 /// A request of the peer's.
-struct Asked {
+struct SentRequest {
     request: Request,
     is_whole: bool,
 }
 
-impl Asked {
+impl SentRequest {
     /// Whether that can be what goes on of it.
     fn becomes(&self, onward: &Request, is_whole: bool) -> bool {
         let request = &self.request;

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use self::model::Model;
 use crate::chance::{Chance, check_histories};
-use crate::support::{Heard, Peer, paused, settle};
+use crate::support::{Peer, Received, paused, settle};
 
 #[test]
 fn every_request_of_a_random_history_goes_to_the_host_that_it_should() {
@@ -228,7 +228,7 @@ impl Dialer for Hosts {
             return Err(io::ErrorKind::ConnectionRefused.into());
         }
         let (near, far) = duplex(1 << 10);
-        tokio::spawn(serve(Peer::new(far, Heard::default()), mood, HOSTS[at]));
+        tokio::spawn(serve(Peer::new(far, Received::default()), mood, HOSTS[at]));
         Ok(near)
     }
 }

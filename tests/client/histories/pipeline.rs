@@ -31,7 +31,7 @@ struct Step {
     method: &'static str,
     /// How much content it has.
     len: usize,
-    manner: Manner,
+    mode: CallMode,
     /// The answers to the first and the second attempt. Later answers are good.
     turns: [Turn; 2],
     settings: Settings,
@@ -39,7 +39,7 @@ struct Step {
 
 /// The action of the caller.
 #[derive(Clone, Copy, Debug)]
-enum Manner {
+enum CallMode {
     Waits,
     /// It asks the client, whose connections are the same, and not the pipeline.
     Apart,
@@ -74,13 +74,13 @@ impl Step {
     fn draw(chance: &mut Chance) -> Step {
         let method = chance.one_of(&["GET", "GET", "HEAD", "OPTIONS", "POST", "POST", "PUT", "DELETE"]);
         let has_content = matches!(method, "POST" | "PUT");
-        let leaves = Manner::Leaves(Duration::from_millis(chance.one_of(&[0, 1, 2, 10, 1000])));
+        let leaves = CallMode::Leaves(Duration::from_millis(chance.one_of(&[0, 1, 2, 10, 1000])));
         let manners = [
-            Manner::Waits,
-            Manner::Waits,
-            Manner::Waits,
-            Manner::Apart,
-            Manner::Cancels(chance.below(8)),
+            CallMode::Waits,
+            CallMode::Waits,
+            CallMode::Waits,
+            CallMode::Apart,
+            CallMode::Cancels(chance.below(8)),
             leaves,
         ];
         Step {
@@ -88,7 +88,7 @@ impl Step {
             pause: Duration::from_millis(chance.one_of(&[0, 0, 0, 1, 1, 3, 100, 40_000])),
             method,
             len: if has_content { chance.one_of(&[0, 300, 300]) } else { 0 },
-            manner: chance.one_of(&manners),
+            mode: chance.one_of(&manners),
             turns: [Turn::draw(chance), Turn::draw(chance)],
             settings: Settings {
                 connections: chance.one_of(&[1, 1, 1, 2]),
@@ -211,11 +211,11 @@ async fn play(steps: &[Step]) {
 /// How the call ends, if the caller waits for that.
 async fn call(client: &Client, pipeline: &Pipeline, step: &Step) -> Option<Result<Response, ClientError>> {
     let (request, mut response) = (step.request(), Response::new());
-    let sent = match step.manner {
-        Manner::Waits => Some(pipeline.send(&request, &mut response).await),
-        Manner::Apart => Some(client.send(&request, &mut response).await),
-        Manner::Cancels(polls) => cancelled_after(polls, pipeline.send(&request, &mut response)).await,
-        Manner::Leaves(after) => timeout(after, pipeline.send(&request, &mut response)).await.ok(),
+    let sent = match step.mode {
+        CallMode::Waits => Some(pipeline.send(&request, &mut response).await),
+        CallMode::Apart => Some(client.send(&request, &mut response).await),
+        CallMode::Cancels(polls) => cancelled_after(polls, pipeline.send(&request, &mut response)).await,
+        CallMode::Leaves(after) => timeout(after, pipeline.send(&request, &mut response)).await.ok(),
     };
     sent.map(|sent| sent.map(|()| response))
 }

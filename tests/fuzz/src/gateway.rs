@@ -5,10 +5,10 @@ use corehttp::{BodyPlan, BoxHandler, Client, Context, Server, with_plan};
 
 use crate::client::has_odd_cookie;
 use crate::memory::bounded;
-use crate::oracle::gateway::Passage;
+use crate::oracle::gateway::Transcript;
 use crate::script::{Said, Script};
 use crate::settings::Settings;
-use crate::wired::{Heard, Wired, undated};
+use crate::wired::{Received, Wired, undated};
 
 /// Bit 0: the peer ends its side. Bit 1: the server behind closes. Bit 2: it answers before the content has come. Two
 /// more octets say how much of the rest the peer says; the server says what is left.
@@ -25,7 +25,7 @@ pub fn run(data: &[u8]) {
         });
         let behind = gateway.script.connections();
         if !has_odd_cookie(wire) {
-            Passage { asked, heard: &heard.octets, is_ended: heard.is_ended, behind: &behind }.check();
+            Transcript { asked, heard: &heard.octets, is_ended: heard.is_ended, behind: &behind }.check();
         }
         let said = Said { packets: vec![PROBED.to_vec()], ..Said::default() };
         let probe = gateway.ask(vec![PROBE.to_vec()], true, said);
@@ -68,7 +68,7 @@ impl Gateway {
         Gateway { wired: Wired::new(Server::new(), handler), script, client }
     }
 
-    fn ask(&self, asked: Vec<Vec<u8>>, ends: bool, said: Said) -> Heard {
+    fn ask(&self, asked: Vec<Vec<u8>>, ends: bool, said: Said) -> Received {
         self.client.close_idle();
         self.script.begin(said);
         self.wired.ask(asked, ends)

@@ -10,7 +10,7 @@ use crate::memory::bounded;
 use crate::oracle::server::{Handlers, check};
 use crate::oracle::{self, Next, Reader, Response};
 use crate::settings::Settings;
-use crate::wired::{Heard, Wired, undated};
+use crate::wired::{Received, Wired, undated};
 
 /// Bit 0: the peer ends its side. Bit 1: limits are small.
 pub fn run(data: &[u8]) {
@@ -70,7 +70,7 @@ struct Outcome {
 
 impl Outcome {
     fn of(wired: &Wired<Application>, packets: Vec<Vec<u8>>, ends: bool) -> Outcome {
-        let Heard { octets: heard, is_ended, took } = wired.ask(packets, ends);
+        let Received { octets: heard, is_ended, took } = wired.ask(packets, ends);
         assert!(took < TIME_MAX, "{took:?} for {}", heard.escape_ascii());
         let seen = SEEN.take();
         let (mut reader, mut finals) = (Reader::strict(&heard), Vec::new());

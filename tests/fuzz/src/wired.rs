@@ -38,7 +38,7 @@ impl<H: Handler> Wired<H> {
 
     /// All that the server says to `packets`, each of which arrives when the one before has been dealt with. Behind
     /// them the peer ends its side, or waits.
-    pub fn ask(&self, packets: Vec<Vec<u8>>, ends: bool) -> Heard {
+    pub fn ask(&self, packets: Vec<Vec<u8>>, ends: bool) -> Received {
         let heard = Rc::default();
         let peer = Peer { packets: packets.into(), awaited: false, ends, heard: Rc::clone(&heard) };
         // An early end of the connection shows in the octets that were heard.
@@ -52,13 +52,13 @@ impl<H: Handler> Wired<H> {
             }
             took
         });
-        Heard { took, ..heard.take() }
+        Received { took, ..heard.take() }
     }
 }
 
 /// The octets that a peer has heard.
 #[derive(Default)]
-pub struct Heard {
+pub struct Received {
     pub octets: Vec<u8>,
     /// Whether the server has ended its side. A connection that it drops is reset, where there are sockets.
     pub is_ended: bool,
@@ -72,7 +72,7 @@ pub fn paused() -> Runtime {
 }
 
 /// `heard` without its date lines, the only ones that change.
-pub fn undated(heard: &Heard) -> String {
+pub fn undated(heard: &Received) -> String {
     let heard = String::from_utf8_lossy(&heard.octets);
     heard.split_inclusive("\r\n").filter(|line| !line.starts_with("date: ")).collect()
 }
@@ -82,7 +82,7 @@ struct Peer {
     /// Whether the server has found out that the first of them is not there yet.
     awaited: bool,
     ends: bool,
-    heard: Rc<RefCell<Heard>>,
+    heard: Rc<RefCell<Received>>,
 }
 
 impl AsyncRead for Peer {

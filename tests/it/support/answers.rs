@@ -43,7 +43,7 @@ impl Answer {
         self.field("connection") == Some("close")
     }
 
-    /// Refusals say no more than the status does: not a byte of the peer's is in them.
+    /// ErrorReports say no more than the status does: not a byte of the peer's is in them.
     #[track_caller]
     pub fn check_refusal(&self) {
         assert!(self.is_last(), "{self:?} closes");
@@ -63,7 +63,7 @@ impl Answer {
         assert!(length.is_none() || coding.is_none(), "{self:?} is framed twice");
         assert!(length.is_none() || self.status != 204, "{self:?} announces what 204 cannot have");
         assert!(coding.is_none_or(|coding| coding == "chunked"));
-        assert!(self.field("connection").is_none_or(|wish| ["close", "keep-alive"].contains(&wish)));
+        assert!(self.field("connection").is_none_or(|option| ["close", "keep-alive"].contains(&option)));
     }
 }
 

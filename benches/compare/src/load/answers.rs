@@ -21,7 +21,7 @@ impl Shape {
     /// Asks once, and compares the answer with what it must be. Says also of how many bytes it was.
     pub(super) fn learn(address: SocketAddr, request: &[u8], content: &[u8]) -> io::Result<(Shape, u64)> {
         let stream = TcpStream::connect(address)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
         let (mut writer, request) = (stream.try_clone()?, request.to_vec());
         // Who reads and writes in turns waits for ever if the answer begins before the request has ended.
         std::thread::spawn(move || writer.write_all(&request));
@@ -51,7 +51,7 @@ impl Shape {
     }
 }
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The shape and the content of an answer that is complete.
 fn whole(answer: &[u8]) -> io::Result<Option<(Shape, Vec<u8>)>> {

@@ -1,16 +1,16 @@
-//! [`Crowd`]: connections that were answered once, stay open and say nothing.
+//! [`IdleConns`]: connections that were answered once, stay open and say nothing.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use crate::application::{Exchange, HELLO};
 
-pub(crate) struct Crowd {
+pub(crate) struct IdleConns {
     streams: Vec<TcpStream>,
 }
 
-impl Crowd {
-    pub(crate) fn open(address: SocketAddr, count: usize) -> io::Result<Crowd> {
+impl IdleConns {
+    pub(crate) fn open(address: SocketAddr, count: usize) -> io::Result<IdleConns> {
         let request = Exchange::Plain.request();
         let mut streams = Vec::with_capacity(count);
         while streams.len() < count {
@@ -25,7 +25,7 @@ impl Crowd {
             }
             streams.append(&mut batch);
         }
-        Ok(Crowd { streams })
+        Ok(IdleConns { streams })
     }
 
     /// Are all of them open still? Then what was measured was held.

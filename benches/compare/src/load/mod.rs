@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use mio::{Events, Poll, Token};
 
 use connection::{Connection, Plan};
-pub(crate) use crowd::Crowd;
+pub(crate) use crowd::IdleConns;
 pub(crate) use latency::{Latency, OVERTIME, Recorder};
 
 use crate::application::Exchange;
@@ -81,7 +81,7 @@ impl Load {
         }
         // At least one, however slow the server: a figure per request needs a request.
         while started.elapsed() < time || exchanges == 0 {
-            self.step(Some(PATIENCE))?;
+            self.step(Some(TIMEOUT))?;
             let now = Instant::now();
             for (index, _) in self.answered.drain(..) {
                 exchanges += self.plan.depth;
@@ -95,7 +95,7 @@ impl Load {
     fn drain(&mut self) -> io::Result<u64> {
         let mut exchanges = 0;
         while self.connections.iter().any(Connection::is_busy) {
-            self.step(Some(PATIENCE))?;
+            self.step(Some(TIMEOUT))?;
             exchanges += self.plan.depth * self.answered.drain(..).count() as u64;
         }
         Ok(exchanges)
@@ -166,7 +166,7 @@ impl Load {
 const BATCH: usize = 100;
 const INPUT_LEN: usize = 256 << 10;
 /// No answer takes as long.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {

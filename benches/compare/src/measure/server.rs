@@ -10,7 +10,7 @@ use nix::time::ClockId;
 use super::rounds::take_turns;
 use super::{Calls, Measured, Round, Row};
 use crate::child::Child;
-use crate::load::{Crowd, Load};
+use crate::load::{IdleConns, Load};
 use crate::options::Pace;
 use crate::peer::{Foreign, Peer};
 use crate::progress::Progress;
@@ -138,13 +138,13 @@ impl Server {
     }
 
     /// Opens the idle connections. The first time, before the process has memory to spare, weighs them.
-    fn gather(&mut self, count: usize, weigh: Duration) -> io::Result<Option<Crowd>> {
+    fn gather(&mut self, count: usize, weigh: Duration) -> io::Result<Option<IdleConns>> {
         if count == 0 {
             return Ok(None);
         }
         // Some systems do not say what a process weighs: then there is no figure, but there are the others.
         let before = self.child.resident().ok();
-        let crowd = Crowd::open(self.address, count)?;
+        let crowd = IdleConns::open(self.address, count)?;
         if self.idle_connection.is_none() {
             sleep(weigh);
             let weighed = before.zip(self.child.resident().ok());

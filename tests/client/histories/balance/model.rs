@@ -14,7 +14,7 @@ pub struct Model {
     /// All members that there ever were, and which of them are there.
     members: Vec<Member>,
     present: Vec<usize>,
-    pub asked: Vec<Asked>,
+    pub asked: Vec<SentRequest>,
     /// The events to come: when, of which member, and which.
     due: Vec<(Duration, usize, Due)>,
 }
@@ -32,7 +32,7 @@ struct Member {
 }
 
 /// One request.
-pub struct Asked {
+pub struct SentRequest {
     way: Way,
     is_second: bool,
     /// Where it is pending.
@@ -85,7 +85,7 @@ impl Model {
     /// a choice.
     pub fn ask(&mut self, way: Way, seen: impl FnOnce() -> usize) {
         let request = self.asked.len();
-        self.asked.push(Asked { way, is_second: false, at: None, answer: None });
+        self.asked.push(SentRequest { way, is_second: false, at: None, answer: None });
         let Some(mut chosen) = self.choose(None) else { return };
         if self.settings.choice == HostChoice::TwoRandom {
             let (least, candidates) = (chosen, self.candidates(None));

@@ -43,7 +43,7 @@ struct Line {
     closing: Mutex<Option<Instant>>,
 }
 
-type Asked = (usize, usize);
+type SentRequest = (usize, usize);
 
 impl Server {
     pub fn new(steps: &[Step]) -> Server {
@@ -74,7 +74,7 @@ impl Server {
         &self,
         mut stream: ReadHalf<DuplexStream>,
         line: &Line,
-        asked: mpsc::UnboundedSender<Asked>,
+        asked: mpsc::UnboundedSender<SentRequest>,
     ) -> io::Result<()> {
         let mut is_closing = false;
         for number in 0.. {
@@ -121,7 +121,7 @@ impl Server {
         &self,
         mut stream: WriteHalf<DuplexStream>,
         line: &Line,
-        mut asks: mpsc::UnboundedReceiver<Asked>,
+        mut asks: mpsc::UnboundedReceiver<SentRequest>,
     ) -> io::Result<()> {
         while let Some((tag, turn)) = asks.recv().await {
             let step = self.step(tag);
