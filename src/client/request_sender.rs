@@ -251,7 +251,6 @@ impl RequestSender {
         if !stale.may_retry(outgoing.request, &error) {
             return Err(error);
         }
-        debug_assert!(stale.is_reused(), "a new connection is not stale");
         // The permit is for the new connection.
         stale.close();
         let ExchangeSpec { deadline, .. } = stale.exchange.spec;

@@ -106,7 +106,7 @@ impl Arena {
     #[inline]
     pub(crate) fn consume(&mut self, count: usize) {
         self.start += count;
-        debug_assert!(self.start <= self.end);
+        debug_assert!(self.start <= self.end, "only content can be consumed");
         if self.is_empty() {
             self.clear();
         }

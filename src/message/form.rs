@@ -516,7 +516,7 @@ mod tests {
         }
     }
 
-    /// `iter` once yielded names that `get` and `contains` did not find.
+    /// A caller that takes a name from `iter` must not miss it with `get` and `contains`.
     #[test]
     fn each_name_that_is_listed_is_found() {
         for raw in [

@@ -110,7 +110,6 @@ impl WriteProgress {
         }
         let has_taken_much = taken.saturating_sub(self.taken) >= BURST;
         if has_taken_much {
-            debug_assert!(taken >= self.taken, "a count only grows");
             (self.wait, self.taken) = (None, taken);
         }
         has_taken_much
@@ -153,7 +152,6 @@ impl WakerSet {
         // The handler seems to make a waker for each poll. All are woken, so that no task waits in vain.
         let stale = if waiting.len() < WAKERS_MAX { Vec::new() } else { mem::take(&mut *waiting) };
         waiting.push(waker.clone());
-        debug_assert!(waiting.len() <= WAKERS_MAX);
         drop(waiting);
         stale.into_iter().for_each(Waker::wake);
     }

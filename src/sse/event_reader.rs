@@ -76,7 +76,6 @@ impl<R: AsyncRead + Unpin> EventReader<R> {
                 return Ok(None);
             }
             let (len, status) = self.decoder.decode(bytes, self.event_max);
-            debug_assert!(len == bytes.len() || status != DecodeStatus::Partial, "the whole piece was read");
             self.source.consume(len);
             match status {
                 DecodeStatus::Partial => {}

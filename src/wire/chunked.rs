@@ -92,7 +92,10 @@ impl ChunkedDecoder {
             return Ok(decoded);
         }
         let decoded = self.advance(input, limits, trailers);
-        debug_assert!(decoded.is_ok_and(|it| it.framing + it.data <= input.len()) || decoded.is_err());
+        debug_assert!(
+            decoded.is_err() || decoded.is_ok_and(|it| it.framing + it.data <= input.len()),
+            "no more is consumed than there was"
+        );
         if let Err(error) = decoded {
             // If the same bytes were decoded again from the position reached, they might turn out to be valid.
             self.state = State::Broken(error);

@@ -351,7 +351,7 @@ fn another_host_is_asked_if_the_first_cannot_have_heard_the_request() {
     });
 }
 
-/// One that had gone and come back meanwhile once passed for another.
+/// One that has gone and come back meanwhile must not pass for another.
 #[test]
 fn the_same_host_is_not_asked_again_even_if_it_is_new() {
     paused(async {
@@ -615,7 +615,7 @@ fn checks_end_with_the_balancer_and_with_the_host() {
     });
 }
 
-/// A check of a host that had been removed, or whose balancer was gone, once went on until it failed.
+/// A check of a host that was removed, or whose balancer is gone, must not go on until it fails.
 #[test]
 fn a_check_under_way_ends_with_the_balancer_and_with_the_host() {
     for is_removed in [true, false] {
@@ -676,7 +676,7 @@ fn a_removed_host_is_checked_no_more_though_it_has_yet_to_answer() {
     });
 }
 
-/// The check has no connection to ask over, which says nothing about the host. It was once taken for down.
+/// The check has no connection to ask over, which says nothing about the host. It must not be taken for down.
 #[test]
 fn a_host_whose_connections_are_all_in_use_is_not_down() {
     paused(async {

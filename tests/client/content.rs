@@ -170,8 +170,8 @@ async fn decoding_counts_as_receiving() {
     assert!(response.timings().receive > Duration::ZERO, "{:?}", response.timings());
 }
 
-/// A request for a range that accepts codings may be answered with a part of coded content, which was once taken for
-/// the whole.
+/// A request for a range that accepts codings may be answered with a part of coded content, which must not be
+/// taken for the whole.
 #[tokio::test]
 async fn a_part_of_coded_content_stays_coded_rfc9110_15_3_7() {
     let coded = gzip(TEXT);
@@ -335,7 +335,7 @@ impl AsyncWrite for Dripping {
     }
 }
 
-/// Coded content that came in two packets was once a panic: the second was read from where the first had ended.
+/// Coded content may come in two packets: the second must not be read from where the first ended.
 #[tokio::test]
 async fn content_is_decoded_wherever_packets_end() {
     let wire = answer("gzip", &gzip(TEXT));
@@ -399,7 +399,7 @@ async fn an_answer_without_a_body_is_not_decoded_rfc9110_9_3_2() {
     }
 }
 
-/// A little input may decode to a lot: 1 KiB once became a MiB, and no other task had a turn meanwhile.
+/// A little input may decode to a lot: 1 KiB may become a MiB, and other tasks must have a turn meanwhile.
 #[tokio::test]
 async fn decoding_a_lot_gives_way_to_other_tasks() {
     const TURN: usize = 256 << 10;

@@ -65,7 +65,7 @@ fn an_echo_larger_than_all_buffers_comes_back_while_it_is_sent() {
     running.shutdown(Duration::ZERO);
 }
 
-/// The pipe between them holds 64 KiB: server and client once waited for each other to read.
+/// The pipe between them holds 64 KiB: server and client must not wait for each other to read.
 #[tokio::test(start_paused = true)]
 async fn an_answer_is_read_while_its_request_is_sent() {
     let stage = Stage::new(|mut peer, _| async move {
@@ -130,7 +130,7 @@ async fn a_half_dropped_too_early_closes_the_connection_and_frees_its_place() {
     assert_eq!((client.idle(), client.busy()), (1, 0));
 }
 
-/// A connection without a reader once stayed open for as long as its writer, which was not told.
+/// A connection without a reader must not stay open for as long as its writer, which is to be told.
 #[tokio::test(start_paused = true)]
 async fn a_reader_dropped_too_early_ends_the_writing_too() {
     for said in ["", "HTTP/1.1 103 x\r\n\r\n", "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhe"] {
@@ -149,7 +149,7 @@ async fn a_reader_dropped_too_early_ends_the_writing_too() {
         let head = timeout(Duration::from_secs(1), reader.head(&mut response)).await;
         assert_eq!(head.is_ok(), said.contains("200"), "{said:?}");
         if head.is_ok() {
-            // It is still in the input, which is dropped with the connection: to give it back was once a panic.
+            // It is still in the input, which is dropped with the connection: to give it back must not panic.
             assert_eq!(reader.chunk().await.unwrap(), Some(&b"he"[..]));
         }
         let writing = tokio::spawn(async move {
@@ -196,7 +196,7 @@ async fn a_writer_in_another_task_learns_that_its_reader_was_dropped() {
     }
 }
 
-/// The writer, which had waited before the reader failed, once waited on, until its own time was over.
+/// A writer that waits when the reader fails must not wait on, until its own time is over.
 #[tokio::test(start_paused = true)]
 async fn a_body_that_fails_ends_the_writing_too() {
     for bad in ["zz\r\n", ""] {
@@ -229,7 +229,7 @@ async fn a_body_that_fails_ends_the_writing_too() {
     }
 }
 
-/// The reader sends what waits, too, and once said that the answer had taken too long.
+/// The reader sends what waits, too, and must not say that the answer took too long.
 #[tokio::test(start_paused = true)]
 async fn a_write_that_stalls_is_told_as_one_whichever_half_finds_out() {
     let stage = Stage::new(|mut peer, _| async move {
@@ -275,7 +275,7 @@ impl Drop for Last {
     }
 }
 
-/// It may be the last that holds its task, which may hold the other half: dropping that once waited for itself.
+/// It may be the last that holds its task, which may hold the other half: dropping that must not wait for itself.
 #[tokio::test(start_paused = true)]
 async fn a_waker_may_drop_the_other_half() {
     let (mut writer, reader) = silence(silent().builder()).await;
@@ -287,7 +287,7 @@ async fn a_waker_may_drop_the_other_half() {
     assert_eq!(is_free.try_recv(), Ok(true));
 }
 
-/// The halves of a call were dropped after its request had been sent, and its answer once went to the next request.
+/// If the halves of a call are dropped after its request was sent, its answer must not go to the next request.
 #[tokio::test(start_paused = true)]
 async fn an_abandoned_answer_never_goes_to_the_next_request() {
     for patience in [0, 1, 1000].map(Duration::from_millis) {
@@ -328,8 +328,8 @@ async fn a_body_that_is_shorter_or_longer_than_announced_is_an_error() {
     }
 }
 
-/// A reader that asked again, after its time was over, once gave back the connection: the next request would have been
-/// taken for the rest of the one that was never ended.
+/// A reader that asks again, after its time is over, must not give back the connection: the next request would be taken
+/// for the rest of the one that was never ended.
 #[tokio::test(start_paused = true)]
 async fn a_connection_whose_request_was_never_ended_is_not_used_again() {
     let stage = Stage::new(|mut peer, _| async move {
@@ -404,7 +404,7 @@ async fn a_body_that_is_cut_short_is_an_error_however_it_is_read() {
     }
 }
 
-/// An answer that had come before the call was split was once lost, and its reader saw a 200.
+/// An answer that comes before the call is split must not be lost: its reader would see a 200.
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_came_before_the_split_is_not_lost() {
     for (status, is_read) in [(413, false), (201, true)] {
@@ -520,7 +520,7 @@ fn silent() -> Stage {
     })
 }
 
-/// A connection has one alarm, which once woke only the half that had polled last: the other one waited for ever.
+/// A connection has one alarm. If it woke only the half that polled last, the other one would wait for ever.
 #[tokio::test(start_paused = true)]
 async fn halves_in_two_tasks_time_out_whichever_polls_last() {
     let second = Duration::from_secs(1);
@@ -589,7 +589,7 @@ async fn a_reader_whose_writer_was_dropped_does_not_wait_for_ever() {
     assert_eq!((error.unwrap_err().phase(), start.elapsed().as_secs()), (ClientPhase::Send, 30));
 }
 
-/// A writer that had failed and was still there once had the reader wait for ever, as if more of the request could come.
+/// A writer that has failed and is still there must not have the reader wait, as if more of the request could come.
 #[tokio::test(start_paused = true)]
 async fn a_reader_whose_writer_has_failed_does_not_wait_for_ever() {
     for said in ["", "HTTP/1.1 200 OK\r\n", "HTTP/1.1 100 Continue\r\n\r\n"] {
@@ -624,7 +624,7 @@ async fn a_reader_whose_writer_has_failed_does_not_wait_for_ever() {
     }
 }
 
-/// The half that found out once left the other one to wait for ever, or to take what followed for the answer.
+/// The half that finds out must not leave the other one to wait for ever, or to take what follows for the answer.
 #[tokio::test(start_paused = true)]
 async fn nothing_follows_a_bad_head_whichever_half_finds_out() {
     for bad in [
@@ -676,7 +676,7 @@ async fn a_reader_in_another_task_learns_that_its_writer_is_over() {
     }
 }
 
-/// A writer that met the closed connection once failed, and the answer was lost.
+/// A writer that meets the closed connection must not fail: the answer would be lost.
 #[tokio::test(start_paused = true)]
 async fn a_refusal_before_a_close_is_heard_whichever_half_finds_out() {
     for (close, is_found_by_writer) in [("", true), ("", false), ("connection: close\r\n", true)] {

@@ -240,7 +240,7 @@ async fn an_empty_body_does_not_wait_for_100_rfc9110_10_1_1() {
     assert_eq!(start.elapsed().as_secs(), 0);
 }
 
-/// A chunk that had begun was once owed to its end: whoever gave up a write could not end the body.
+/// A chunk must not be left begun, for the caller to end: whoever gave up a write could not end the body.
 #[tokio::test(start_paused = true)]
 async fn a_body_may_end_wherever_a_write_was_given_up() {
     const LENGTH: usize = 512 << 10;

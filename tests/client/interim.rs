@@ -229,7 +229,7 @@ async fn a_body_waits_for_the_100_that_is_taken_rfc9110_10_1_1() {
 
 const SIZE: usize = 1 << 20;
 
-/// The writer is polled first, and meets each of them while it waits for room: it once would have dropped them.
+/// The writer is polled first, and meets each of them while it waits for room: it must not drop them.
 #[tokio::test(start_paused = true)]
 async fn a_writer_that_meets_an_interim_answer_leaves_it_to_the_reader() {
     let stage = Stage::new(|mut peer, _| async move {
@@ -301,7 +301,7 @@ async fn a_writer_learns_of_a_refusal_behind_an_interim_answer() {
     }
 }
 
-/// A writer whose connection had failed once waited for ever for a reader that took no more of them.
+/// A writer whose connection has failed must not wait for a reader that takes no more of them.
 #[tokio::test(start_paused = true)]
 async fn a_writer_that_has_failed_beside_an_interim_answer_does_not_wait_for_ever() {
     let stage = Stage::new(|mut peer, _| async move {

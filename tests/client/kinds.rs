@@ -80,7 +80,7 @@ async fn check(answer: &[u8], end: End, expected: ErrorKind) {
 const SIZED: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhello";
 const CHUNKED: &[u8] = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n";
 
-/// They once were all `Other`, but for the end of a body.
+/// A caller that tells errors apart by kind must not find `Other` for all of them.
 #[tokio::test]
 async fn the_kind_of_an_error_is_kept_while_a_body_is_read() {
     for answer in [SIZED, CHUNKED] {

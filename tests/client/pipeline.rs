@@ -202,7 +202,7 @@ const B: &str = "HTTP/1.1 201 Created\r\ncontent-length: 1\r\n\r\nb";
 const C: &str = "HTTP/1.1 202 Accepted\r\ncontent-length: 1\r\n\r\nc";
 const LAST: &str = "HTTP/1.1 203 Last\r\nconnection: close\r\ncontent-length: 1\r\n\r\nl";
 
-/// Connections were once opened for ever, and never asked anything.
+/// Connections must not be opened for ever, and never asked anything.
 #[test]
 fn a_connection_that_must_not_get_old_is_asked_once() {
     paused(async {
@@ -309,8 +309,8 @@ fn requests_behind_the_last_answer_are_sent_again_rfc9112_9_6() {
     );
 }
 
-/// A request that came while the last answer was being received once went to a server that would not read it. If it
-/// could not be repeated, it failed.
+/// A request that comes while the last answer is being received must not go to a server that will not read it. If it
+/// cannot be repeated, it would fail.
 #[test]
 fn a_connection_whose_last_answer_has_begun_is_asked_nothing_more_rfc9112_9_6() {
     const LASTS: [Script; 3] = [
@@ -354,7 +354,7 @@ fn idempotent_requests_survive_a_close_between_answers_rfc9112_9_3_2() {
         &["200 a", "Wait Closed, sent", "Wait OutOfStep, sent", "202 c"],
         &["GET /1, POST /2, POST /3, GET /4", "GET /4"],
     );
-    // The server may have seen them, though it cannot be asked again: they once counted as not sent.
+    // The server may have seen them, though it cannot be asked again: they must not count as not sent.
     check(
         &[&[Hear(1), Say(A), Hear(2)]],
         &["GET /1", "PUT /2", "GET /3"],
@@ -836,8 +836,8 @@ fn requests_that_come_together_leave_in_one_write() {
     });
 }
 
-/// The pipeline once kept it for as long as it may rest, and opened one though another rested: a host that may have one
-/// connection had two, or nobody else had any.
+/// If the pipeline kept it for as long as it may be idle, or opened one though another is idle, a host that may have
+/// one connection would have two, or nobody else any.
 #[test]
 fn a_connection_with_nothing_in_flight_belongs_to_the_client() {
     paused(async {
@@ -869,7 +869,7 @@ fn a_connection_with_nothing_in_flight_belongs_to_the_client() {
     });
 }
 
-/// When the first had waited for long enough, those that had come later once failed with it.
+/// When the first has waited for long enough, those that came later must not fail with it.
 #[test]
 fn each_request_waits_for_a_place_as_long_as_it_may() {
     paused(async {
@@ -907,7 +907,7 @@ fn each_request_waits_for_a_place_as_long_as_it_may() {
     });
 }
 
-/// Its pipe once asked for the time over and over, and with a clock that is paused for ever.
+/// Its pipe must not ask for the time over and over: with a clock that is paused, that is for ever.
 #[test]
 fn a_request_may_wait_until_a_part_of_a_millisecond() {
     paused(async {

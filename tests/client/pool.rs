@@ -337,8 +337,8 @@ async fn row_79_an_idempotent_request_is_sent_again_when_a_stale_connection_clos
     check_stale(&streamed, "", Err(CLOSED)).await;
 }
 
-/// A gateway opens what it forwards. Its peers were once answered 502 when the server behind closed an idle connection
-/// just then.
+/// A gateway opens what it forwards. Its peers must not be answered 502 when the server behind closes an idle
+/// connection just then.
 #[tokio::test(start_paused = true)]
 async fn row_79_an_opened_request_is_sent_again_if_its_head_is_all_of_it_rfc9110_9_2_2() {
     for (method, field, body, dials) in [
@@ -416,7 +416,7 @@ async fn row_79_a_request_is_sent_again_once_and_only_after_a_used_connection() 
     );
 }
 
-/// It was once kept until the answer had come, so that there were up to twice as many connections as there may be.
+/// If it were kept until the answer came, there would be up to twice as many connections as there may be.
 #[tokio::test(start_paused = true)]
 async fn a_stale_connection_is_closed_before_another_one_is_opened() {
     let closed = Arc::new(Notify::new());
@@ -458,7 +458,7 @@ impl Dialer for Single {
     }
 }
 
-/// It once counted as not sent, because the second connection had not sent it.
+/// It must not count as not sent because the second connection did not send it.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_may_have_been_seen_counts_as_sent() {
     let stage = Stage::new(|mut peer, _| async move {
@@ -713,8 +713,8 @@ async fn row_78_unsolicited_bytes_are_seen_by_a_busy_task_rfc9112_9_2() {
     assert_eq!(answer.await.unwrap(), (200, "ok".into()));
 }
 
-/// A runtime notices nothing while its thread is busy. A program that computed between two requests once sent the second
-/// one over a connection that was closed long ago, or took for its answer what had come meanwhile.
+/// A runtime notices nothing while its thread is busy. A program that computes between two requests must not
+/// send the second one over a connection that was closed long ago, or take for its answer what came meanwhile.
 #[tokio::test]
 async fn row_78_what_came_while_the_thread_was_busy_is_noticed_rfc9112_9_2() {
     for said in ["", "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil"] {
@@ -768,8 +768,8 @@ fn runtimes_share_no_connection_and_take_their_own_along() {
     assert!(matches!(nowhere, Poll::Ready(Err(error)) if matches!(error.cause(), ClientCause::NoRuntime)));
 }
 
-/// Connections that were opened in another runtime once came to rest here, and those that rested here were used there:
-/// whoever got one waited for a runtime that did not run.
+/// Connections that were opened in another runtime must not become idle here, nor those that are idle here be used
+/// there: whoever got one would wait for a runtime that does not run.
 #[test]
 fn a_request_that_moves_to_another_runtime_takes_no_connection_along() {
     let here = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -796,7 +796,7 @@ fn a_request_that_moves_to_another_runtime_takes_no_connection_along() {
     }
 }
 
-/// A connection in memory goes on, and one over a socket fails: it needs its runtime. For both the timer was once a
+/// A connection in memory goes on, and one over a socket fails: it needs its runtime. For neither may the timer
 /// panic.
 #[test]
 fn an_answer_can_be_read_after_its_runtime_has_ended() {
@@ -927,8 +927,8 @@ impl Dialer for CuriousDialer {
     }
 }
 
-/// However a connection that rests is closed, its client may be used meanwhile. A thread once stood still here: the
-/// connection was dropped under the lock that the client asks for.
+/// However a connection that rests is closed, its client may be used meanwhile. If the connection were dropped
+/// under the lock that the client asks for, the thread would stand still.
 #[test]
 fn a_stream_may_use_its_client_when_it_is_dropped() {
     // The client is told to, or the runtime ends.
@@ -970,7 +970,8 @@ impl Dialer for ReadingDialer {
 }
 
 /// Whatever closes the connections that rest when their runtime ends, another thread may end an exchange there
-/// meanwhile. Its connection once rested for ever: the task that looks after them counted until it had closed them all.
+/// meanwhile. Its connection must not stay idle for ever because the task that looks after them has closed all that it
+/// counted.
 #[test]
 fn a_connection_that_comes_to_rest_while_its_runtime_ends_is_closed() {
     let dialer = ReadingDialer::default();
@@ -1157,7 +1158,7 @@ impl corehttp::Resolver for Three {
     }
 }
 
-/// All of them once went to the first.
+/// They must not all go to the first.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn connections_spread_over_the_addresses_of_a_name() {

@@ -171,7 +171,7 @@ async fn a_proxy_that_opens_no_tunnel_is_not_taken_for_the_origin() {
     .await;
     let error = client(&talkative.url).get("https://a.example/").await.unwrap_err();
     assert!(format!("{error:#}").contains("the proxy answered 103"), "{error:#}");
-    // The client once waited for what would come behind a 101.
+    // The client must not wait for what would come behind a 101.
     let switching = Scripted::new(|mut peer, _| async move {
         peer.request().await?;
         peer.say("HTTP/1.1 101 Switching Protocols\r\n\r\n").await?;
@@ -306,7 +306,7 @@ async fn a_redirect_keeps_the_proxy_and_its_password() {
     assert_eq!(client.get("http://a.example/").await.unwrap().body.text(), Ok("ok"));
 }
 
-/// A default `proxy-authorization` was once sent to every origin, and to no proxy that was asked for a tunnel.
+/// A default `proxy-authorization` must not be sent to an origin, and must reach a proxy that is asked for a tunnel.
 #[tokio::test]
 async fn default_credentials_for_proxies_go_to_proxies_alone_rfc9110_11_7_2() {
     let (near, far) = (parrot().await, parrot().await);

@@ -491,8 +491,8 @@ async fn a_streamed_body_is_not_sent_again_by_a_redirect() {
     }
 }
 
-/// A POST that was answered with 303 has been acted on. If the redirect then failed, the error once said that nothing had
-/// been sent, and so invited the caller to send the POST again.
+/// A POST that was answered with 303 has been acted on. If the redirect then fails, the error must not say that nothing
+/// was sent: that invites the caller to send the POST again.
 #[tokio::test(start_paused = true)]
 async fn after_a_redirect_an_error_says_that_the_request_was_sent() {
     for (status, location, expected) in [
@@ -590,7 +590,7 @@ async fn the_body_of_a_redirect_is_dropped_within_bounds() {
     }
 }
 
-/// The whole timeout of a body was once spent on one that nobody needs.
+/// The timeout of a body must not be spent on one that nobody needs.
 #[tokio::test(start_paused = true)]
 async fn a_redirect_whose_body_does_not_come_is_followed_anyway() {
     const SIZED: &str = "content-length: 50\r\n\r\n";

@@ -351,7 +351,7 @@ impl CookieStore for Careless {
     fn store(&self, _: &Target, _: &Headers) {}
 }
 
-/// The field of a store was once written as it is, with all that was behind the end of a line.
+/// The field of a store must not be written as it is, with all that is behind the end of a line.
 #[tokio::test(start_paused = true)]
 async fn a_cookie_that_would_break_a_line_is_not_sent() {
     for (said, line) in [
@@ -422,7 +422,7 @@ async fn a_request_without_content_expects_nothing_rfc9110_10_1_1() {
     check(Method::Get, "http://a/", expecting, "GET / HTTP/1.1\r\nhost: a\r\na: b\r\n\r\n").await;
     let empty = "POST / HTTP/1.1\r\nhost: a\r\na: b\r\ncontent-length: 0\r\n\r\n";
     check(Method::Post, "http://a/", expecting, empty).await;
-    // The server would not say 100, and the request once waited for it.
+    // The server would not say 100: the request must not wait for it.
     let streamed = |request: &mut Request| {
         expecting(request);
         request.body.set_stream(tokio::io::empty(), Some(0));
@@ -457,8 +457,8 @@ async fn an_expecting_body_waits_for_100_rfc9110_10_1_1() {
     }
 }
 
-/// A server that sends 100 gets the body at once. It once waited a second: the write of the body had taken the 100, and
-/// waited on.
+/// A server that sends 100 gets the body at once. The write of the body must not take the 100 and
+/// wait on.
 #[tokio::test(start_paused = true)]
 async fn a_written_body_leaves_when_100_comes_rfc9110_10_1_1() {
     for silence in [0, 1, 500].map(Duration::from_millis) {
@@ -719,13 +719,13 @@ async fn a_refusal_ends_an_upload_that_nobody_reads() {
     assert_eq!((answer.chunk().await.unwrap(), client.idle(), client.busy()), (None, 0, 0));
 }
 
-/// Many servers answer while they read. The rest of the upload was once not sent, and the server waited for it.
+/// Many servers answer while they read. If the rest of the upload were not sent, the server would wait for it.
 #[tokio::test(start_paused = true)]
 async fn an_early_answer_that_refuses_nothing_lets_the_upload_go_on() {
     check_goes_on("", 1, 1).await;
 }
 
-/// A server that stops says close in its last answers. The rest of an echo was once not sent for that.
+/// A server that stops says close in its last answers. The rest of an echo must be sent all the same.
 #[tokio::test(start_paused = true)]
 async fn an_early_answer_that_says_close_lets_the_upload_go_on_rfc9112_9_6() {
     check_goes_on("connection: close\r\n", 3, 0).await;
@@ -808,8 +808,8 @@ async fn check_stands(
     }
 }
 
-/// This was once an error after the time to send, though the answer had come. The upload is not ended before that, because
-/// a server that answers while it reads may take its time.
+/// This must not be an error after the time to send, for the answer has come. The upload is not ended before that,
+/// because a server that answers while it reads may take its time.
 #[tokio::test(start_paused = true)]
 async fn an_early_answer_stands_though_the_upload_times_out() {
     let second = Duration::from_secs(1);

@@ -90,7 +90,7 @@ async fn row_84_an_answer_that_is_dropped_half_way_closes_its_connection() {
     }
 }
 
-/// Who reads as much as was announced has no reason to ask for more. The connection was once closed then.
+/// Who reads as much as was announced has no reason to ask for more. The connection must not be closed then.
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_is_dropped_at_its_last_byte_gives_its_connection_back() {
     for (most, idle) in [(4, 0), (5, 1), (6, 1)] {

@@ -289,7 +289,7 @@ async fn look_up_and_connect_have_timeouts_of_their_own() {
     check(&resolves().timeout(2 * SECOND).build(), &get(), ClientPhase::Resolve, 2).await;
 }
 
-/// A proxy that took longer to connect than an answer may take was once given up.
+/// A proxy that takes longer to connect than an answer may take must not be given up.
 #[cfg(feature = "tls")]
 #[tokio::test(start_paused = true)]
 async fn asking_a_proxy_for_a_tunnel_is_a_part_of_connecting() {
@@ -414,7 +414,7 @@ async fn timings_tell_how_long_each_phase_took() {
     }
 }
 
-/// The time until an early answer was once told as the wait for it, and only what came behind it as sending.
+/// The time until an early answer must not be told as the wait for it, and only what comes behind it as sending.
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_comes_early_was_not_waited_for() {
     let stage = Stage::new(|mut peer, _| async move {

@@ -256,7 +256,7 @@ impl PooledConn {
 
     /// The connection, to be upgraded, and what the server has already sent.
     pub(in crate::client) fn into_parts(self) -> (Box<Conn<Sendable>>, ReadBuffer) {
-        debug_assert!(self.exchange.progress.is_answered(), "a 101 has been received");
+        debug_assert!(self.exchange.progress.is_answered(), "a final answer has been received");
         let PooledConn { mut conn, mut exchange, .. } = self;
         conn.swap_io_state(&mut exchange.io_state);
         exchange.incoming.forget_message();
