@@ -429,7 +429,7 @@ fn a_client_that_takes_interim_answers_allocates_nothing_for_each() {
         let mut fields = Headers::new();
         fields.set("link", "</style.css>; rel=preload")?;
         for _ in 0..16 {
-            ctx.informational(Status::EARLY_HINTS, &fields).await?;
+            ctx.send_informational(Status::EARLY_HINTS, &fields).await?;
         }
         Ok(())
     };

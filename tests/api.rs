@@ -576,7 +576,7 @@ mod programs {
             (ctx.connection_id(), ctx.exchange_number(), ctx.arrived_at());
         let mut hints = Headers::new();
         hints.set("link", "</style.css>; rel=preload")?;
-        ctx.informational(Status::EARLY_HINTS, &hints).await?;
+        ctx.send_informational(Status::EARLY_HINTS, &hints).await?;
         ctx.buffer_body().await?;
         ctx.extensions.insert(7u8);
         tokio::select! {

@@ -248,7 +248,9 @@ async fn end(ctx: &mut Context) -> corehttp::Result {
             ctx.request = Request::post("http://taken/?away=1")?;
             ctx.response = Response { body: std::mem::take(&mut ctx.request.body), ..Response::new() };
         }
-        "/hints" => ctx.informational(Status::EARLY_HINTS, &Headers::clone(&ctx.response.headers)).await?,
+        "/hints" => {
+            ctx.send_informational(Status::EARLY_HINTS, &Headers::clone(&ctx.response.headers)).await?
+        }
         "/none" => ctx.response.status = Status::NO_CONTENT,
         "/stream" => {
             let mut out = ctx.body_writer().await?;

@@ -56,7 +56,7 @@ pub enum ClientCause {
     /// The content cannot be decoded (RFC 9110 §8.4).
     Coding(CodingError),
     /// There were more interim answers than the client reads (RFC 9110 §15.2).
-    TooManyInterim,
+    TooManyInformational,
     /// The server switched protocols although the request has no `upgrade` field, did not switch although it has one,
     /// or switched to another protocol.
     Upgrade,
@@ -71,17 +71,17 @@ pub enum ClientCause {
     /// The `location` of a redirect is empty, or not a URL that can be requested (RFC 9110 §15.4).
     Location(Option<InvalidTarget>),
     /// A redirect has several `location` fields, which lead to different places.
-    Locations,
+    AmbiguousLocation,
     /// A redirect leads from https to http, which would expose a confidential request.
     Downgrade,
     /// The request would have to be sent again, but its body was a stream, which can be sent only once.
-    Spent,
+    BodyConsumed,
     /// The length of the body is unknown, and the server has answered in HTTP/1.0, which has no chunks (RFC 9112 §6.1).
     LengthRequired,
     /// The request is of a kind that a [`Pipeline`](super::Pipeline) does not send.
-    Pipelined,
+    NotPipelinable,
     /// The connection of a [`Pipeline`](super::Pipeline) failed on another request before this one was answered.
-    OutOfStep,
+    PipelineBroken,
     /// The [`Balancer`](super::Balancer) has no host.
     NoHost,
 }
@@ -100,16 +100,16 @@ impl ClientCause {
             | ClientCause::Origin
             | ClientCause::NoRuntime
             | ClientCause::Closed
-            | ClientCause::TooManyInterim
+            | ClientCause::TooManyInformational
             | ClientCause::Upgrade
             | ClientCause::TooManyRedirects
             | ClientCause::Location(_)
-            | ClientCause::Locations
+            | ClientCause::AmbiguousLocation
             | ClientCause::Downgrade
-            | ClientCause::Spent
+            | ClientCause::BodyConsumed
             | ClientCause::LengthRequired
-            | ClientCause::Pipelined
-            | ClientCause::OutOfStep
+            | ClientCause::NotPipelinable
+            | ClientCause::PipelineBroken
             | ClientCause::NoHost => false,
         }
     }
@@ -141,14 +141,15 @@ impl ClientCause {
                 .and_then(|cause| cause.downcast_ref())
                 .map_or(io::ErrorKind::ConnectionRefused, io::Error::kind),
             ClientCause::Closed => io::ErrorKind::UnexpectedEof,
-            ClientCause::OutOfStep => io::ErrorKind::ConnectionAborted,
-            ClientCause::TooManyInterim | ClientCause::Location(_) | ClientCause::Locations => {
+            ClientCause::PipelineBroken => io::ErrorKind::ConnectionAborted,
+            ClientCause::TooManyInformational | ClientCause::Location(_) | ClientCause::AmbiguousLocation => {
                 io::ErrorKind::InvalidData
             }
             ClientCause::Upgrade => io::ErrorKind::Unsupported,
-            ClientCause::Request(_) | ClientCause::Origin | ClientCause::Spent | ClientCause::Pipelined => {
-                io::ErrorKind::InvalidInput
-            }
+            ClientCause::Request(_)
+            | ClientCause::Origin
+            | ClientCause::BodyConsumed
+            | ClientCause::NotPipelinable => io::ErrorKind::InvalidInput,
             ClientCause::NoRuntime
             | ClientCause::TooManyRedirects
             | ClientCause::Downgrade
@@ -185,20 +186,20 @@ impl fmt::Display for ClientCause {
             ClientCause::Closed => "the server closed the connection without an answer",
             ClientCause::Exchange(_) => "the exchange failed",
             ClientCause::Coding(_) => "the content cannot be decoded",
-            ClientCause::TooManyInterim => "there were too many interim answers",
+            ClientCause::TooManyInformational => "there were too many interim answers",
             ClientCause::Upgrade => "the server switched protocols unasked, or did not when asked",
             ClientCause::Proxy(_) => "the proxy refused",
             ClientCause::Tls(_) => "the connection is not secure",
             ClientCause::TooManyRedirects => "there were too many in a row",
             ClientCause::Location(_) => "its field location is empty, or not a URL that can be requested",
-            ClientCause::Locations => "its fields location lead to several places",
+            ClientCause::AmbiguousLocation => "its fields location lead to several places",
             ClientCause::Downgrade => "it leads from https to http",
-            ClientCause::Spent => "the body was a stream, which can be sent only once",
+            ClientCause::BodyConsumed => "the body was a stream, which can be sent only once",
             ClientCause::LengthRequired => {
                 "the server speaks HTTP/1.0, and the length of the body is unknown"
             }
-            ClientCause::Pipelined => "the request cannot be pipelined",
-            ClientCause::OutOfStep => "the connection broke on another request",
+            ClientCause::NotPipelinable => "the request cannot be pipelined",
+            ClientCause::PipelineBroken => "the connection broke on another request",
             ClientCause::NoHost => "the balancer has no host",
         })?;
         if f.alternate() { write_causes(f, self.source()) } else { Ok(()) }

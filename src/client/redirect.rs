@@ -121,7 +121,7 @@ pub(super) fn next(
     next.headers = request.headers.clone();
     match retrieval {
         Some(_) => next.headers.remove_each(&CONTENT_FIELDS),
-        None if request.body.is_stream() => return Err(error(ClientCause::Spent)),
+        None if request.body.is_stream() => return Err(error(ClientCause::BodyConsumed)),
         None => (next.body, next.trailers) = (request.body.clone(), request.trailers.clone()),
     }
     if origin.key() == target_origin {
@@ -139,7 +139,7 @@ fn location(response: &Response) -> Result<Option<&[u8]>, ClientError> {
     let mut lines = response.headers.named(FieldName::new("location"));
     let Some(first) = lines.next() else { return Ok(None) };
     if lines.any(|line| line != first) {
-        return Err(error(ClientCause::Locations));
+        return Err(error(ClientCause::AmbiguousLocation));
     }
     match first {
         [] => Err(error(ClientCause::Location(None))),

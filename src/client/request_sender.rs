@@ -167,7 +167,7 @@ impl RequestSender {
         response.reset();
         let OutgoingRequest { request, .. } = outgoing;
         if request.body.is_source_taken() {
-            return Err(ClientError::new(ClientPhase::Prepare, ClientCause::Spent));
+            return Err(ClientError::new(ClientPhase::Prepare, ClientCause::BodyConsumed));
         }
         let (pool, framing) = self.prepare(pool, outgoing, request.body.declared_length())?;
         let mut pooled = match PooledConn::checkout(pool, runtime::now()) {

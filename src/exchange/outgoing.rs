@@ -435,11 +435,11 @@ impl Body {
     ///     let file = File::open("report.pdf")?; // a disk may be slow: see `Context::send_file`
     ///     let size = file.metadata()?.len();
     ///     ctx.response.headers.set("content-type", "application/pdf")?;
-    ///     ctx.response.body.file(file, 0..size);
+    ///     ctx.response.body.set_file(file, 0..size);
     ///     Ok(())
     /// }
     /// ```
-    pub fn file(&mut self, file: impl Into<Arc<File>>, range: Range<u64>) {
+    pub fn set_file(&mut self, file: impl Into<Arc<File>>, range: Range<u64>) {
         let file = file.into();
         // A range that ends before it begins is empty.
         let range = range.start..range.end.max(range.start);

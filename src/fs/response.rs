@@ -191,7 +191,7 @@ fn send(response: &mut Response, content: &Content, range: Range<u64>) {
         Content::Bytes(bytes) => {
             response.body.set_shared(bytes.slice(range.start as usize..range.end as usize))
         }
-        Content::File(file, _) => response.body.file(file.clone(), range),
+        Content::File(file, _) => response.body.set_file(file.clone(), range),
     }
 }
 

@@ -108,7 +108,7 @@ impl Context {
             };
             // A peer that expects a 100 gets it from this server, as soon as its body is wanted (RFC 9110 §10.1.1).
             if status != Status::CONTINUE || !self.expects_continue() {
-                self.informational(status, &fields).await?;
+                self.send_informational(status, &fields).await?;
             }
         }
         let head =
@@ -120,7 +120,7 @@ impl Context {
             std::mem::swap(&mut self.response.headers, &mut call.borrow_mut().early().headers);
             return Err(error);
         }
-        if !pump.is_wanted() {
+        if !pump.is_body_wanted() {
             relay(&call, &connection_options, self.body_writer().await?).await?;
         } else {
             let (body, out) = self.duplex().await?;
@@ -198,8 +198,8 @@ impl Pump<'_> {
     }
 
     /// Whether the server behind still reads the body.
-    fn is_wanted(&self) -> bool {
-        self.call.borrow().is_wanted()
+    fn is_body_wanted(&self) -> bool {
+        self.call.borrow().is_body_wanted()
     }
 
     /// Runs until `gone` fails because the peer is gone, which is awaited while the server behind takes no data.
@@ -208,7 +208,7 @@ impl Pump<'_> {
         gone: impl AsyncFn(&mut BodyReader<'_>) -> Result,
         body: &mut BodyReader<'_>,
     ) -> Result {
-        while self.is_wanted() {
+        while self.is_body_wanted() {
             while self.sent < self.chunk.len() {
                 let chunk = &self.chunk[self.sent..];
                 let write = self.poll_call(|call, cx| call.poll_data(cx, chunk));

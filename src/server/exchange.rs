@@ -349,7 +349,7 @@ impl Exchange {
     pub(super) fn must_flush(&self, unflushed: usize) -> bool {
         let limits = &self.conn.bounds().limits;
         let waiting = self.conn.with(|conn| conn.write_buffer().len()).unwrap_or_default();
-        unflushed >= limits.pipeline_answers_max || waiting >= limits.pipeline_bytes_max
+        unflushed >= limits.pipeline_responses_max || waiting >= limits.pipeline_bytes_max
     }
 
     /// Whether the connection was upgraded.

@@ -86,7 +86,7 @@ impl Events<'_> {
     /// # Errors
     ///
     /// Fails if the peer is gone, or does not read.
-    pub async fn comment(&mut self, text: &str) -> io::Result<()> {
+    pub async fn send_comment(&mut self, text: &str) -> io::Result<()> {
         self.clear_sent().await?;
         comment(&mut self.buffer, text);
         self.flush().await
@@ -102,7 +102,7 @@ impl Events<'_> {
         loop {
             match runtime::timeout(self.keep_alive.max(KEEP_ALIVE_MIN), &mut next).await {
                 Ok(next) => return Ok(next),
-                Err(_) => self.comment("").await?,
+                Err(_) => self.send_comment("").await?,
             }
         }
     }
@@ -127,7 +127,7 @@ impl Events<'_> {
     ///                 None => return Ok(events.finish().await?),
     ///             },
     ///             () = events.peer_closed() => return Err(ExchangeError::PeerClosed.into()),
-    ///             () = tokio::time::sleep(events.keep_alive) => events.comment("").await?,
+    ///             () = tokio::time::sleep(events.keep_alive) => events.send_comment("").await?,
     ///         }
     ///     }
     /// }

@@ -270,7 +270,7 @@ impl ChunkedDecoder {
         if self.extension > limits.chunk_extension_max {
             return Err(WireError::ChunkExtensionTooLong);
         }
-        match self.extensions > limits.chunk_extensions_max {
+        match self.extensions > limits.chunk_extensions_total_max {
             true => Err(WireError::ChunkExtensionsTooLong),
             false => Ok(State::Extension { state, size }),
         }

@@ -41,7 +41,9 @@ impl WireDetail {
             E::TooManyFields => limit("fields_max", "fields", limits.fields_max),
             E::EmptyLines => limit("empty_lines_max", "lines", limits.empty_lines_max),
             E::ChunkExtensionTooLong => limit("chunk_extension_max", "bytes", limits.chunk_extension_max),
-            E::ChunkExtensionsTooLong => limit("chunk_extensions_max", "bytes", limits.chunk_extensions_max),
+            E::ChunkExtensionsTooLong => {
+                limit("chunk_extensions_total_max", "bytes", limits.chunk_extensions_total_max)
+            }
             E::ChunkOverhead => limit("chunk_overhead_max", "bytes", limits.chunk_overhead_max),
             E::TrailersTooLarge => limit("trailers_max", "bytes", limits.trailers_max),
             E::TooManyTrailers => limit("trailer_fields_max", "fields", limits.trailer_fields_max),
@@ -219,7 +221,7 @@ mod tests {
             (E::TooManyFields, "more than 128 fields (`fields_max`)"),
             (E::EmptyLines, "more than 1 lines (`empty_lines_max`)"),
             (E::ChunkExtensionTooLong, "more than 4096 bytes (`chunk_extension_max`)"),
-            (E::ChunkExtensionsTooLong, "more than 16384 bytes (`chunk_extensions_max`)"),
+            (E::ChunkExtensionsTooLong, "more than 16384 bytes (`chunk_extensions_total_max`)"),
             (E::ChunkOverhead, "more than 16384 bytes (`chunk_overhead_max`)"),
             (E::TrailersTooLarge, "more than 16384 bytes (`trailers_max`)"),
             (E::TooManyTrailers, "more than 64 fields (`trailer_fields_max`)"),

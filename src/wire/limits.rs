@@ -34,7 +34,7 @@ pub struct Limits {
     /// Bytes of the extensions of one chunk. Beyond: 400. Default: 4 KiB.
     pub chunk_extension_max: usize,
     /// Bytes of all chunk extensions of a body. Beyond: 400. Default: 16 KiB.
-    pub chunk_extensions_max: usize,
+    pub chunk_extensions_total_max: usize,
     /// Bytes of chunk framing in a body, not counting 16 for each chunk and twice its data: tiny chunks waste more than
     /// that. Beyond: 400. Default: 16 KiB.
     pub chunk_overhead_max: usize,
@@ -51,7 +51,7 @@ pub struct Limits {
     /// Default: 64 KiB.
     pub pipeline_bytes_max: usize,
     /// Answers that are gathered while more pipelined requests are waiting, and then written together. Default: 64.
-    pub pipeline_answers_max: usize,
+    pub pipeline_responses_max: usize,
     /// Connections of the server, over all cores. Beyond: 503 with `retry-after`; or close without an answer, over TLS
     /// or when very many are refused at once. Default: 65,536.
     pub connections_max: usize,
@@ -82,13 +82,13 @@ impl Default for Limits {
             body_max: 4 << 20,
             chunk_digits_max: 16,
             chunk_extension_max: 4 << 10,
-            chunk_extensions_max: 16 << 10,
+            chunk_extensions_total_max: 16 << 10,
             chunk_overhead_max: 16 << 10,
             trailers_max: 16 << 10,
             trailer_fields_max: 64,
             drain_max: 256 << 10,
             pipeline_bytes_max: 64 << 10,
-            pipeline_answers_max: 64,
+            pipeline_responses_max: 64,
             connections_max: 65_536,
             connections_per_peer_max: None,
             requests_per_connection_max: None,

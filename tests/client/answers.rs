@@ -410,7 +410,7 @@ async fn row_74_interim_answers_are_skipped_rfc9110_15_2() {
         check_get(&format!("HTTP/1.1 102 x\r\n{framing}\r\n\r\n{OK}"), Ok((200, "ok", Then::Rests))).await;
     }
     check_get(&format!("{}{OK}", "HTTP/1.1 199 x\r\n\r\n".repeat(16)), Ok((200, "ok", Then::Rests))).await;
-    check_get(&"HTTP/1.1 199 x\r\n\r\n".repeat(17), Err("TooManyInterim")).await;
+    check_get(&"HTTP/1.1 199 x\r\n\r\n".repeat(17), Err("TooManyInformational")).await;
     check_get(&format!("HTTP/1.1 102 x\nlink: a\r\n\r\n{OK}"), Err("LineEnd")).await;
     check_get("HTTP/1.1 101 Switching\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n", Err("Upgrade")).await;
     let response = Stage::always(format!("{early}{OK}")).client().get("http://a/").await.unwrap();
@@ -594,7 +594,7 @@ async fn row_86_an_answer_beyond_a_limit_is_an_error() {
         (endless("HTTP/1.1 200 OK\r\na: ", "a"), Err("HeadTooLarge")),
         (endless("HTTP/1.1 200 OK\r\n", "a: b\r\n"), Err("TooManyFields")),
         (endless("HTTP/1.1 200 OK\r\na: b", "\r\n c"), Err("HeadTooLarge")),
-        (endless("", "HTTP/1.1 100 Continue\r\n\r\n"), Err("TooManyInterim")),
+        (endless("", "HTTP/1.1 100 Continue\r\n\r\n"), Err("TooManyInformational")),
         (
             endless("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1;", "x"),
             Err("ChunkExtensionTooLong"),

@@ -156,7 +156,7 @@ async fn a_reader_dropped_too_early_ends_the_writing_too() {
             for _ in 0..60 {
                 writer.write_all(b"piece").await?;
                 writer.flush().await?;
-                if !writer.is_wanted() {
+                if !writer.is_body_wanted() {
                     break;
                 }
                 sleep(Duration::from_secs(1)).await;
@@ -214,7 +214,7 @@ async fn a_body_that_fails_ends_the_writing_too() {
         let ((mut writer, mut reader), mut response) = (call.split(), Response::new());
         let began = Instant::now();
         let write = async {
-            while writer.is_wanted() {
+            while writer.is_body_wanted() {
                 writer.write_all(&[0; 8192]).await.unwrap();
             }
             began.elapsed()
@@ -249,7 +249,7 @@ async fn a_write_that_stalls_is_told_as_one_whichever_half_finds_out() {
     };
     let began = Instant::now();
     let (error, _) = tokio::join!(read, async {
-        while writer.write(&[0; 8192]).await.is_ok_and(|_| writer.is_wanted()) {}
+        while writer.write(&[0; 8192]).await.is_ok_and(|_| writer.is_body_wanted()) {}
     });
     let told = (error.phase(), error.is_timeout(), began.elapsed().as_secs());
     assert_eq!(told, (ClientPhase::Send, true, 2));
@@ -421,7 +421,7 @@ async fn an_answer_that_came_before_the_split_is_not_lost() {
             call.write_all(piece).await.unwrap();
             settle().await;
         }
-        assert_eq!(call.is_wanted(), is_read, "{status}");
+        assert_eq!(call.is_body_wanted(), is_read, "{status}");
         let (mut writer, mut reader) = call.split();
         writer.finish().await.unwrap();
         let mut response = Response::new();

@@ -279,7 +279,7 @@ impl Why {
             ClientCause::Closed => Why::Closed,
             ClientCause::Exchange(ExchangeError::Incomplete) => Why::Incomplete,
             ClientCause::Exchange(ExchangeError::Wire(..)) => Why::Invalid,
-            ClientCause::TooManyInterim => Why::Interim,
+            ClientCause::TooManyInformational => Why::Interim,
             ClientCause::Upgrade => Why::Upgrade,
             _ => Why::Other(format!("{error:#}")),
         }

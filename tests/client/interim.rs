@@ -94,7 +94,7 @@ async fn no_more_interim_answers_are_taken_than_16_rfc9110_15_2() {
         assert_eq!(heard.unwrap(), (all.clone(), 200, "ok".to_owned()));
         assert_eq!((client.idle(), client.busy()), (1, 0), "the connection is used again");
     }
-    check(&early(17), Err("TooManyInterim")).await;
+    check(&early(17), Err("TooManyInformational")).await;
 }
 
 /// A server that says each of `said` as soon as `more` allows it, and then reads to the end.
@@ -284,7 +284,7 @@ async fn a_writer_learns_of_a_refusal_behind_an_interim_answer() {
         assert!(timeout(Duration::ZERO, reader.informational()).await.is_err());
         let writing = tokio::spawn(async move {
             writer.write_all(&vec![b'x'; SIZE]).await?;
-            Ok::<bool, ClientError>(writer.is_wanted())
+            Ok::<bool, ClientError>(writer.is_body_wanted())
         });
         settle().await;
         more.add_permits(1);

@@ -351,7 +351,7 @@ fn idempotent_requests_survive_a_close_between_answers_rfc9112_9_3_2() {
     check(
         &[&[Hear(1), Say(A), Hear(3)], &[Hear(1), Say(C)]],
         &["GET /1", "POST /2", "POST /3", "GET /4"],
-        &["200 a", "Wait Closed, sent", "Wait OutOfStep, sent", "202 c"],
+        &["200 a", "Wait Closed, sent", "Wait PipelineBroken, sent", "202 c"],
         &["GET /1, POST /2, POST /3, GET /4", "GET /4"],
     );
     // The server may have seen them, though it cannot be asked again: they must not count as not sent.
@@ -427,7 +427,7 @@ fn interim_answers_without_end_are_an_error() {
         }
         script
     };
-    check(&[&SCRIPT], &["GET /1"], &["Wait TooManyInterim, sent"], &["GET /1"]);
+    check(&[&SCRIPT], &["GET /1"], &["Wait TooManyInformational, sent"], &["GET /1"]);
 }
 
 #[test]
@@ -639,11 +639,11 @@ fn an_unreachable_host_fails_all_callers_at_once() {
 #[test]
 fn a_request_that_cannot_be_pipelined_is_refused_before_anything_is_dialed() {
     for line in ["POST /", "PUT /", "DELETE /", "PATCH /", "BREW /", "POST http://a/"] {
-        check_with(|builder| builder, &[], &[line], &["Prepare Pipelined, not sent"], &[]);
+        check_with(|builder| builder, &[], &[line], &["Prepare NotPipelinable, not sent"], &[]);
     }
     check(&[], &["GET http://b/"], &["Prepare Origin, not sent"], &[]);
     check(&[], &["GET https://a/"], &["Prepare Origin, not sent"], &[]);
-    check(&[], &["CONNECT http://a/"], &["Prepare Pipelined, not sent"], &[]);
+    check(&[], &["CONNECT http://a/"], &["Prepare NotPipelinable, not sent"], &[]);
     let set: [fn(&mut Request); 5] = [
         |request| request.body.set_stream(&b"stream"[..], Some(6)),
         |request| request.trailers.set("x", "y").unwrap(),
@@ -658,7 +658,7 @@ fn a_request_that_cannot_be_pipelined_is_refused_before_anything_is_dialed() {
             let mut request = Request::get("/").unwrap();
             set(&mut request);
             let error = pipeline.send(&request, &mut Response::new()).await.unwrap_err();
-            assert!(matches!(error.cause(), ClientCause::Pipelined), "{error:#}");
+            assert!(matches!(error.cause(), ClientCause::NotPipelinable), "{error:#}");
             assert_eq!((error.phase(), error.is_sent()), (ClientPhase::Prepare, false));
         }
         assert_eq!(server.heard().len(), 0);

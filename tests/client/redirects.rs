@@ -290,7 +290,7 @@ async fn a_redirect_that_leads_to_two_places_is_not_followed_rfc9110_15_4() {
         match (ask(&stage.client(), &get("http://a/")).await, expected) {
             (Ok(answer), Ok(())) => assert_eq!(answer, (200, "ok".into()), "{fields:?}"),
             (Err(error), Err(())) => {
-                assert!(matches!(error.cause(), ClientCause::Locations), "{fields:?}: {error:?}");
+                assert!(matches!(error.cause(), ClientCause::AmbiguousLocation), "{fields:?}: {error:?}");
                 assert_eq!(stage.heard().len(), 1, "{fields:?}");
             }
             (answer, _) => panic!("{fields:?}: {answer:?}"),
@@ -484,7 +484,10 @@ async fn a_streamed_body_is_not_sent_again_by_a_redirect() {
         match ask(&stage.client(), &request).await {
             Ok(answer) => assert!(is_followed && answer == (200, "ok".into()), "{status}"),
             Err(error) => {
-                assert!(!is_followed && matches!(error.cause(), ClientCause::Spent), "{status}: {error:?}");
+                assert!(
+                    !is_followed && matches!(error.cause(), ClientCause::BodyConsumed),
+                    "{status}: {error:?}"
+                );
                 assert_eq!((error.phase(), stage.heard().len()), (ClientPhase::Redirect, 1));
             }
         }

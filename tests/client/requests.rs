@@ -392,7 +392,7 @@ async fn a_body_of_another_length_than_announced_ends_the_connection() {
     let error = ask(&client, &request).await.unwrap_err();
     assert!(matches!(error.cause(), ClientCause::Exchange(ExchangeError::Source(_))), "{error:?}");
     let spent = ask(&client, &request).await.unwrap_err();
-    assert!(matches!(spent.cause(), ClientCause::Spent), "{spent:?}");
+    assert!(matches!(spent.cause(), ClientCause::BodyConsumed), "{spent:?}");
     assert_eq!((spent.phase(), client.busy()), (ClientPhase::Prepare, 0));
 }
 

@@ -37,7 +37,7 @@ impl Handler for App {
             "/large/file" => {
                 let file = tempfile::tempfile()?;
                 file.set_len(LARGE as u64)?;
-                ctx.response.body.file(Arc::new(file), 0..LARGE as u64);
+                ctx.response.body.set_file(Arc::new(file), 0..LARGE as u64);
             }
             "/large/stream" => {
                 let mut out = ctx.body_writer().await?;
@@ -259,7 +259,7 @@ fn a_peer_that_reads_slowly_gets_all_of_its_answer() {
     file.set_len(LEN as u64).unwrap();
     let app = async move |ctx: &mut Context| -> corehttp::Result {
         match ctx.request.path() {
-            "/file" => ctx.response.body.file(file.clone(), 0..LEN as u64),
+            "/file" => ctx.response.body.set_file(file.clone(), 0..LEN as u64),
             "/bytes" => ctx.response.body.set_bytes(vec![0; LEN]),
             _ => {
                 let mut out = ctx.body_writer().await?;

@@ -44,7 +44,7 @@ async fn app(ctx: &mut Context) -> corehttp::Result {
         "/upgrade" => _ = ctx.upgrade("echo").await?,
         "/protocol" => _ = ctx.upgrade("an echo\r\n").await?,
         "/tunnel" => _ = ctx.accept_tunnel().await?,
-        "/hints" => ctx.informational(Status::OK, &Headers::new()).await?,
+        "/hints" => ctx.send_informational(Status::OK, &Headers::new()).await?,
         "/coded" => ctx.decode_body_up_to(9).await?,
         #[cfg(feature = "multipart")]
         "/parts" => parts(ctx).await?,

@@ -46,7 +46,7 @@ fn check<const N: usize>(events: [Event<'static>; N], expected: &[(&str, &str, &
     let sends = async move |ctx: &mut Context| -> corehttp::Result {
         let mut out = ctx.events().await?;
         for event in events {
-            out.comment("data: no event\n\ndata: either").await?;
+            out.send_comment("data: no event\n\ndata: either").await?;
             out.send(event).await?;
         }
         Ok(out.finish().await?)
@@ -288,9 +288,9 @@ fn a_reader_follows_a_stream_from_one_connection_to_the_next_html_9_2_4() {
         for number in first..first + 3 {
             let id = number.to_string();
             let (id, retry) = (Some(id.as_str()), Some(Duration::from_millis(number)));
-            out.comment("no event").await?;
+            out.send_comment("no event").await?;
             out.send(Event { id, retry, ..Event::new("of two\nlines") }).await?;
-            out.comment("").await?;
+            out.send_comment("").await?;
         }
         Ok(out.finish().await?)
     };
@@ -364,7 +364,7 @@ fn a_cancelled_event_is_still_sent_whole() {
             for _ in 0..3 {
                 let sending = out.send(Event { id: Some("1"), ..Event::new(&data) });
                 assert!(timeout(Duration::from_secs(1), sending).await.is_err(), "nobody reads");
-                assert!(timeout(Duration::from_secs(1), out.comment("no event")).await.is_err());
+                assert!(timeout(Duration::from_secs(1), out.send_comment("no event")).await.is_err());
             }
             if !is_last {
                 out.send(Event::new("last")).await?;

@@ -1303,7 +1303,7 @@ mod answers {
             let root = tree(&["a.txt"]);
             let open = || File::open(root.path().join("a.txt")).unwrap();
             let mut body = Body::new();
-            body.file(open(), 1..4);
+            body.set_file(open(), 1..4);
             assert!(body.is_stream() && !body.is_empty() && body.bytes().is_empty());
             let path = root.path().join("a.txt");
             let served = Served::new(async move |ctx: &mut Context| -> corehttp::Result {
@@ -1317,7 +1317,7 @@ mod answers {
                 if ctx.request.path() == "/trailers" {
                     ctx.response.trailers.set("x-sum", "1")?;
                 }
-                ctx.response.body.file(File::open(&path)?, start..end);
+                ctx.response.body.set_file(File::open(&path)?, start..end);
                 Ok(())
             });
             for (target, expected) in [

@@ -1106,8 +1106,8 @@ mod informational {
     async fn hinting(ctx: &mut Context) -> corehttp::Result {
         ctx.response.body.set_bytes("body");
         if ctx.request.path() == "/hints" {
-            ctx.informational(Status::EARLY_HINTS, &hints("</a>")).await?;
-            ctx.informational(Status::EARLY_HINTS, &hints("</b>")).await?;
+            ctx.send_informational(Status::EARLY_HINTS, &hints("</a>")).await?;
+            ctx.send_informational(Status::EARLY_HINTS, &hints("</b>")).await?;
         }
         Ok(())
     }
@@ -1124,7 +1124,7 @@ mod informational {
         let go = Arc::new(Notify::new());
         let going = go.clone();
         let served = Served::new(async move |ctx: &mut Context| -> corehttp::Result {
-            ctx.informational(Status::EARLY_HINTS, &hints("</a>")).await?;
+            ctx.send_informational(Status::EARLY_HINTS, &hints("</a>")).await?;
             Ok(going.notified().await)
         });
         let mut peer = served.connect();
@@ -1145,7 +1145,7 @@ mod informational {
         let served = Served::new(async |ctx: &mut Context| -> corehttp::Result {
             for code in [101, 200, 204, 304, 404, 599] {
                 let status = Status::new(code).unwrap();
-                let refused = ctx.informational(status, &Headers::new()).await.unwrap_err();
+                let refused = ctx.send_informational(status, &Headers::new()).await.unwrap_err();
                 assert_eq!(
                     refused.get_ref().unwrap().downcast_ref(),
                     Some(&InvalidResponse::Status(code)),
@@ -1154,7 +1154,7 @@ mod informational {
             }
             ctx.body_writer().await?.finish().await?;
             assert!(
-                ctx.informational(Status::EARLY_HINTS, &Headers::new()).await.is_err(),
+                ctx.send_informational(Status::EARLY_HINTS, &Headers::new()).await.is_err(),
                 "the answer has left"
             );
             Ok(())

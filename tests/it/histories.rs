@@ -44,7 +44,7 @@ fn settings(server: Server) -> Server {
         fields_max: 12,
         body_max: BODY_MAX,
         drain_max: DRAIN_MAX,
-        pipeline_answers_max: 3,
+        pipeline_responses_max: 3,
         pipeline_bytes_max: 500,
         ..Limits::default()
     };
@@ -323,7 +323,7 @@ impl Handler for Application {
         let (route, tag) = path[1..].split_once('/').unwrap();
         match route {
             "Echo" => {}
-            "Hints" => ctx.informational(Status::EARLY_HINTS, &Headers::new()).await?,
+            "Hints" => ctx.send_informational(Status::EARLY_HINTS, &Headers::new()).await?,
             "Streamed" => return send_back(ctx, tag).await,
             "Duplex" => return pass_through(ctx, tag).await,
             "Empty" => {

@@ -25,12 +25,12 @@ fn the_default_limits_are_as_documented() {
     let Limits { request_line_max, head_max, fields_max, empty_lines_max, body_max, .. } = Limits::default();
     assert_eq!((request_line_max, head_max, fields_max), (16 << 10, 64 << 10, 128));
     assert_eq!((empty_lines_max, body_max), (1, 4 << 20));
-    let Limits { chunk_digits_max, chunk_extension_max, chunk_extensions_max, .. } = Limits::default();
-    assert_eq!((chunk_digits_max, chunk_extension_max, chunk_extensions_max), (16, 4 << 10, 16 << 10));
+    let Limits { chunk_digits_max, chunk_extension_max, chunk_extensions_total_max, .. } = Limits::default();
+    assert_eq!((chunk_digits_max, chunk_extension_max, chunk_extensions_total_max), (16, 4 << 10, 16 << 10));
     let Limits { chunk_overhead_max, trailers_max, trailer_fields_max, drain_max, .. } = Limits::default();
     assert_eq!((chunk_overhead_max, trailers_max, trailer_fields_max), (16 << 10, 16 << 10, 64));
-    let Limits { pipeline_bytes_max, pipeline_answers_max, .. } = Limits::default();
-    assert_eq!((drain_max, pipeline_bytes_max, pipeline_answers_max), (256 << 10, 64 << 10, 64));
+    let Limits { pipeline_bytes_max, pipeline_responses_max, .. } = Limits::default();
+    assert_eq!((drain_max, pipeline_bytes_max, pipeline_responses_max), (256 << 10, 64 << 10, 64));
     let Limits { connections_max, connections_per_peer_max, requests_per_connection_max, .. } =
         Limits::default();
     assert_eq!(connections_max, 65_536);
@@ -220,7 +220,7 @@ fn extended(len: usize) -> String {
 #[test]
 fn chunk_extensions_beyond_their_limits_are_400_rfc9112_7_1_1() {
     let last = "0\r\n\r\n";
-    let limits = Limits { chunk_extension_max: 8, chunk_extensions_max: 20, ..Limits::default() };
+    let limits = Limits { chunk_extension_max: 8, chunk_extensions_total_max: 20, ..Limits::default() };
     check(limits, chunked(&(extended(8) + last)), chunked(&(extended(9) + last)), 400);
     check_beyond(limits, chunked(&extended(99)[..11]), 400);
     let within = chunked(&[&*extended(8), &*extended(8), &*extended(4), last].concat());
@@ -248,7 +248,8 @@ fn chunk_framing_beyond_its_limit_is_400_rfc9112_7_1() {
     // The overhead of all chunks adds up, CRLF behind the data included.
     let within = chunked(&format!("{}\r\n{}\r\n0\r\n\r\n", wasteful(10), wasteful(18)));
     check(limits, within, chunked(&format!("{}\r\n{}", wasteful(10), wasteful(19))), 400);
-    let limits = Limits { chunk_extension_max: 1 << 20, chunk_extensions_max: 1 << 20, ..Limits::default() };
+    let limits =
+        Limits { chunk_extension_max: 1 << 20, chunk_extensions_total_max: 1 << 20, ..Limits::default() };
     let within = chunked(&(wasteful(16 << 10) + "\r\n0\r\n\r\n"));
     check(limits, within, chunked(&wasteful((16 << 10) + 1)), 400);
     let tiny = chunked(&("1\r\n1\r\n".repeat(20_000) + "0\r\n\r\n"));
@@ -287,13 +288,13 @@ fn every_limit_may_be_zero_or_boundless() {
         body_max: 0,
         chunk_digits_max: 0,
         chunk_extension_max: 0,
-        chunk_extensions_max: 0,
+        chunk_extensions_total_max: 0,
         chunk_overhead_max: 0,
         trailers_max: 0,
         trailer_fields_max: 0,
         drain_max: 0,
         pipeline_bytes_max: 0,
-        pipeline_answers_max: 0,
+        pipeline_responses_max: 0,
         connections_max: 0,
         connections_per_peer_max: Some(0),
         requests_per_connection_max: Some(0),
@@ -306,13 +307,13 @@ fn every_limit_may_be_zero_or_boundless() {
         body_max: usize::MAX,
         chunk_digits_max: u32::MAX,
         chunk_extension_max: usize::MAX,
-        chunk_extensions_max: usize::MAX,
+        chunk_extensions_total_max: usize::MAX,
         chunk_overhead_max: usize::MAX,
         trailers_max: usize::MAX,
         trailer_fields_max: usize::MAX,
         drain_max: usize::MAX,
         pipeline_bytes_max: usize::MAX,
-        pipeline_answers_max: usize::MAX,
+        pipeline_responses_max: usize::MAX,
         connections_max: usize::MAX,
         connections_per_peer_max: Some(usize::MAX),
         requests_per_connection_max: Some(u64::MAX),
@@ -443,7 +444,7 @@ impl AsyncWrite for Tape {
 
 #[test]
 fn pipelined_answers_leave_in_batches_rfc9112_9_3_2() {
-    let answers = |pipeline_answers_max| Limits { pipeline_answers_max, ..Limits::default() };
+    let answers = |pipeline_responses_max| Limits { pipeline_responses_max, ..Limits::default() };
     check_batches(answers(4), 1, &[1]);
     check_batches(answers(4), 4, &[4]);
     check_batches(answers(4), 10, &[4, 4, 2]);

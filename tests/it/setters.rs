@@ -139,13 +139,13 @@ fn row_61_no_hint_or_protocol_adds_a_line() {
     let careless = async |ctx: &mut Context| -> corehttp::Result {
         let mut fields = Headers::new();
         assert!(fields.set("link", "</a>\r\n\r\nHTTP/1.1 200 OK").is_err());
-        ctx.informational(Status::EARLY_HINTS, &fields).await?;
+        ctx.send_informational(Status::EARLY_HINTS, &fields).await?;
         for protocol in ["x\r\nInjected: 1", "", "x, y", "y"] {
             assert!(ctx.upgrade(protocol).await.is_err(), "{protocol:?}");
         }
         for code in [101, 200, 204, 404, 599] {
             let status = Status::new(code).unwrap();
-            assert!(ctx.informational(status, &fields).await.is_err(), "{code}");
+            assert!(ctx.send_informational(status, &fields).await.is_err(), "{code}");
         }
         Ok(())
     };

@@ -570,14 +570,14 @@ mod failing {
     #[test]
     fn an_answer_is_sent_once() {
         let served = Served::new(async |ctx: &mut Context| -> corehttp::Result {
-            ctx.informational(Status::EARLY_HINTS, &Headers::new()).await?;
+            ctx.send_informational(Status::EARLY_HINTS, &Headers::new()).await?;
             assert!(!ctx.has_responded());
             ctx.body_writer().await?.finish().await?;
             assert!(ctx.has_responded());
             for error in [
                 ctx.body_writer().await.err(),
                 ctx.duplex().await.err(),
-                ctx.informational(Status::EARLY_HINTS, &Headers::new()).await.err(),
+                ctx.send_informational(Status::EARLY_HINTS, &Headers::new()).await.err(),
                 ctx.upgrade("x").await.err(),
                 ctx.accept_tunnel().await.err(),
             ] {

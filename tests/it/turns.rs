@@ -100,13 +100,13 @@ fn most_in_a_turn(service: Service<impl Handler>, flood: Flood, count: &Cell<usi
 
 #[test]
 fn a_peer_that_asks_for_ever_has_one_batch_of_answers_a_turn() {
-    for pipeline_answers_max in [1, 8, 64] {
+    for pipeline_responses_max in [1, 8, 64] {
         let handled = Rc::<Cell<usize>>::default();
         let count = Rc::clone(&handled);
         let flood = Flood::new("", "GET / HTTP/1.1\r\nhost: a\r\n\r\n");
-        let service = Server::new().limits(Limits { pipeline_answers_max, ..Limits::default() });
+        let service = Server::new().limits(Limits { pipeline_responses_max, ..Limits::default() });
         let service = service.service(move |_: &mut Context| count.set(count.get() + 1));
-        assert_eq!(most_in_a_turn(service, flood, &handled), pipeline_answers_max);
+        assert_eq!(most_in_a_turn(service, flood, &handled), pipeline_responses_max);
     }
 }
 

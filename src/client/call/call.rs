@@ -92,8 +92,8 @@ impl Call {
 
     /// Returns whether the server still reads the body. Once it does not, what is written is dropped, so there is no
     /// need to produce any more.
-    pub fn is_wanted(&self) -> bool {
-        self.0.is_wanted()
+    pub fn is_body_wanted(&self) -> bool {
+        self.0.is_body_wanted()
     }
 
     /// Ends the body, with the trailers of the request if there were any, and receives the head of the answer into

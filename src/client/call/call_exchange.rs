@@ -45,8 +45,8 @@ impl CallExchange {
     }
 
     /// Whether the server still reads the body.
-    pub(crate) fn is_wanted(&self) -> bool {
-        self.pooled.is_wanted()
+    pub(crate) fn is_body_wanted(&self) -> bool {
+        self.pooled.is_body_wanted()
     }
 
     /// Takes the trailers of the request.

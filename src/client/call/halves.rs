@@ -87,8 +87,8 @@ impl CallWriter {
 
     /// Returns whether the server still reads the body. Once it does not, what is written is dropped, so there is no
     /// need to produce any more.
-    pub fn is_wanted(&self) -> bool {
-        self.half.with_call(|call| call.is_wanted())
+    pub fn is_body_wanted(&self) -> bool {
+        self.half.with_call(|call| call.is_body_wanted())
     }
 
     fn poll_data(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<Result<usize, ClientError>> {
@@ -148,7 +148,7 @@ impl fmt::Debug for CallWriter {
 ///
 /// Made by [`Call::split`](super::Call::split). If you read the answer slowly, the server has to wait. Dropping the
 /// reader before the end of the answer closes the connection: the writer then fails if the answer has not begun, and is
-/// otherwise no longer [wanted](super::CallWriter::is_wanted). The connection is free for other requests once both
+/// otherwise no longer [wanted](super::CallWriter::is_body_wanted). The connection is free for other requests once both
 /// halves have reached their end and are dropped.
 pub struct CallReader {
     half: Half,
@@ -186,7 +186,7 @@ impl CallReader {
     /// # let server = Server::bind(listener).cores(1).start(async |ctx: &mut Context| {
     /// #     let mut fields = Headers::new();
     /// #     fields.set("link", "</style.css>; rel=preload")?;
-    /// #     ctx.informational(Status::EARLY_HINTS, &fields).await?;
+    /// #     ctx.send_informational(Status::EARLY_HINTS, &fields).await?;
     /// #     Ok(ctx.response.set_text("Hello"))
     /// # })?;
     /// # corehttp::block_on(async {

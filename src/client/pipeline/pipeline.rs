@@ -101,7 +101,7 @@ impl Pipeline {
     ///
     /// # Errors
     ///
-    /// As [`Host::send`](crate::Host::send). Fails with [`ClientCause::Pipelined`] for a method that is not safe,
+    /// As [`Host::send`](crate::Host::send). Fails with [`ClientCause::NotPipelinable`] for a method that is not safe,
     /// unless [`PipelineBuilder::allow_unsafe_methods`] was called, and for what cannot share a connection: a body that
     /// is a stream, trailers, CONNECT, and the fields `expect`, `upgrade` and `connection: close`.
     pub async fn send(&self, request: &Request, response: &mut Response) -> Result<(), ClientError> {
@@ -177,7 +177,7 @@ impl PipelineInner {
         match is_accepted && !is_alone {
             true => Ok(request_sender::check(request.method(), request.body.declared_length())?),
             false => {
-                let error = ClientError::new(ClientPhase::Prepare, ClientCause::Pipelined);
+                let error = ClientError::new(ClientPhase::Prepare, ClientCause::NotPipelinable);
                 Err(error.with_detail(request.method().to_string()))
             }
         }

@@ -277,7 +277,7 @@ impl PipelineTask {
         if input.is_empty() {
             let _ = ready!(pooled.conn.poll_fill(cx, input, Duration::MAX));
         }
-        Poll::Ready(pooled.error(ClientPhase::Send, ClientCause::OutOfStep))
+        Poll::Ready(pooled.error(ClientPhase::Send, ClientCause::PipelineBroken))
     }
 
     /// Hands out the answer that has come. Returns how the connection ends, if that was its last one.
@@ -410,7 +410,7 @@ impl Disconnect {
     fn cause(self) -> ClientCause {
         match self {
             Disconnect::TimedOut => ClientCause::TimedOut,
-            Disconnect::Clean | Disconnect::Broken => ClientCause::OutOfStep,
+            Disconnect::Clean | Disconnect::Broken => ClientCause::PipelineBroken,
         }
     }
 }

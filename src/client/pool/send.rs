@@ -83,7 +83,7 @@ impl PooledConn {
             let progress = &mut self.exchange.progress;
             progress.interim += 1;
             if progress.interim > INTERIM_MAX {
-                let error = self.fail_and_close(ClientCause::TooManyInterim);
+                let error = self.fail_and_close(ClientCause::TooManyInformational);
                 return Err(error.with_detail(format!("more than {INTERIM_MAX}")));
             }
             if response.status == Status::CONTINUE {
@@ -368,7 +368,7 @@ impl PooledConn {
     }
 
     /// Whether the server still wants the body of the request.
-    pub(in crate::client) fn is_wanted(&self) -> bool {
+    pub(in crate::client) fn is_body_wanted(&self) -> bool {
         !matches!(self.exchange.progress.upload, Upload::Abandoned)
     }
 
@@ -381,7 +381,7 @@ impl PooledConn {
 
     /// Writes the end of the body, unless it was written before, or the server reads no more.
     pub(in crate::client) fn end(&mut self, trailers: &Headers) -> Result<(), ClientError> {
-        if !self.is_wanted() {
+        if !self.is_body_wanted() {
             return Ok(());
         }
         self.continue_upload();

@@ -285,7 +285,7 @@ impl Context {
         if incoming.expectation == Expectation::Continue {
             // A peer that has begun to send the body, or has sent it, does not wait for 100.
             if incoming.input.is_empty() && !incoming.is_end_stream() {
-                self.informational(Status::CONTINUE, &Headers::new()).await?;
+                self.send_informational(Status::CONTINUE, &Headers::new()).await?;
             }
             self.exchange.incoming.get_mut().expectation = Expectation::None;
         }
@@ -301,7 +301,7 @@ impl Context {
     /// Fails if the connection does, or with an [`InvalidResponse`] if the status is 101 or not 1xx, or if a final
     /// answer has already been sent.
     #[doc(alias = "early_hints")]
-    pub async fn informational(&mut self, status: Status, fields: &Headers) -> io::Result<()> {
+    pub async fn send_informational(&mut self, status: Status, fields: &Headers) -> io::Result<()> {
         self.check_unsent()?;
         if !status.is_informational() || status == Status::SWITCHING_PROTOCOLS {
             return Err(InvalidResponse::Status(status.as_u16()).into());

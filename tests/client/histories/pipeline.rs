@@ -251,6 +251,6 @@ fn check_error(step: &Step, seen: Seen, error: &ClientError, steps: &[Step]) {
     let is_others = strikes > spared || others().any(Step::stalls);
     let is_late = error.is_timeout() && steps[0].settings.timeout < LONG;
     assert!(is_own || is_others || is_late, "call {} failed without a reason: {error:?}", step.tag);
-    let is_blamed = !matches!(error.cause(), ClientCause::OutOfStep) || strikes > 0;
+    let is_blamed = !matches!(error.cause(), ClientCause::PipelineBroken) || strikes > 0;
     assert!(is_blamed, "call {} failed because of another, which did not: {error:?}", step.tag);
 }

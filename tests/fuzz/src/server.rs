@@ -55,7 +55,7 @@ fn small() -> Limits {
         trailers_max: 60,
         trailer_fields_max: 3,
         drain_max: 50,
-        pipeline_answers_max: 2,
+        pipeline_responses_max: 2,
         pipeline_bytes_max: 200,
         ..Limits::default()
     }
