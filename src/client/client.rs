@@ -244,6 +244,9 @@ impl Client {
     /// # Errors
     ///
     /// As [`Client::get`].
+    ///
+    /// [`CallReader::informational`]: crate::CallReader::informational
+    /// [`ClientCause::LengthRequired`]: crate::ClientCause::LengthRequired
     pub async fn open(&self, request: &Request) -> Result<Call, ClientError> {
         self.sender.open_call(None, request).await
     }
@@ -260,6 +263,8 @@ impl Client {
     /// As [`Client::get`], or with [`ClientCause::Upgrade`] if the answer is not 101, or switches to a protocol that
     /// the request does not name. That answer is then in `response`, even if it is a redirect. Its body, which usually
     /// has the reason, is received as by [`Client::send`]; if it does not arrive whole, or is too large, it is empty.
+    ///
+    /// [`ClientCause::Upgrade`]: crate::ClientCause::Upgrade
     pub async fn upgrade(
         &self,
         request: &Request,

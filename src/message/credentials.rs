@@ -8,7 +8,7 @@ use base64::prelude::BASE64_STANDARD;
 
 use super::OctetSet;
 
-/// The user-id and password of the scheme Basic (RFC 7617), as [`Request::basic_auth`] returns them.
+/// The user-id and password of the scheme Basic (RFC 7617), as [`Request::basic_auth`](crate::Request::basic_auth) returns them.
 ///
 /// Both can be read by anyone who sees the request, so use them over TLS only. Compare passwords in constant time: a
 /// comparison that ends at the first difference reveals how much was right.

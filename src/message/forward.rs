@@ -12,7 +12,7 @@ impl Request {
     ///
     /// The body is not copied; to forward it as it arrives, use [`Client::open`](crate::Client::open), with the framing
     /// that it has here. A request without content has `content-length: 0` if its method suggests content. For the way
-    /// back there is [`Response::forwarded`].
+    /// back there is [`Response::forwarded`](crate::Response::forwarded).
     ///
     /// `base` is an `http` or `https` URL, or only a path if the request is for a [`Host`](crate::Host) or a
     /// [`Balancer`](crate::Balancer); `/` then changes nothing. The path of `base` is put before the request's, which
