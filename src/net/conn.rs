@@ -199,6 +199,15 @@ impl<L: Locality> Conn<L> {
         let Some(buffer_len) = self.transport.send_buffer_len() else {
             return self.poll_expired(cx, TimerSlot::Write, limit).map(Err);
         };
+        if self.io_state().progress.fills_kernel() && coop::has_budget_remaining() {
+            match write(self) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.io_state().progress.note_kernel(false);
+                }
+                Err(error) => return Poll::Ready(Err(self.note_write_error(error))),
+                Ok(count) => return Poll::Ready(Ok(count)),
+            }
+        }
         // The timer of a part that has begun already runs.
         let mut part = match self.io_state().progress.is_waiting() {
             true => limit,
@@ -211,6 +220,7 @@ impl<L: Locality> Conn<L> {
                 Err(error) => return Poll::Ready(Err(self.note_write_error(error))),
                 Ok(count) => {
                     self.end_wait();
+                    self.io_state().progress.note_kernel(true);
                     return Poll::Ready(Ok(count));
                 }
             }

@@ -830,15 +830,24 @@ fn a_peer_that_closes_its_sending_half_is_answered_rfc9112_9_6() {
 #[test]
 fn a_peer_that_reads_nothing_is_cut_off_at_the_limit() {
     let secured = Secured::new();
-    let streamed = async |ctx: &mut Context| -> corehttp::Result {
+    let app = async |ctx: &mut Context| -> corehttp::Result {
+        if ctx.request.path() == "/memory" {
+            ctx.response.body.set_bytes(vec![0; 12 << 20]);
+            return Ok(());
+        }
         let mut out = ctx.body_writer().await?;
         loop {
             out.write_all(&[b'x'; 100_000]).await?;
         }
     };
     let timeouts = Timeouts { write: Duration::from_millis(200), ..Timeouts::default() };
-    let served = Served::with(|server| server.tls(secured.tls.clone()).timeouts(timeouts), streamed);
-    let mut peer = connect(&served, secured.peer());
-    peer.write_all(GET).unwrap();
-    eventually("it is cut off", || served.running.stats().total.errors.timed_out == 1);
+    let served = Served::with(|server| server.tls(secured.tls.clone()).timeouts(timeouts), app);
+    for (count, path) in [(1, "/memory"), (2, "/stream")] {
+        let (mut peer, start) = (connect(&served, secured.peer()), std::time::Instant::now());
+        peer.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).unwrap();
+        eventually("it is cut off", || served.running.stats().total.errors.timed_out == count);
+        // Each record that the send buffer still holds must not be given a part of the limit.
+        let waited = start.elapsed();
+        assert!((Duration::from_millis(200)..Duration::from_secs(3)).contains(&waited), "{path}: {waited:?}");
+    }
 }
