@@ -199,14 +199,11 @@ impl<L: Locality> Conn<L> {
         let Some(buffer_len) = self.transport.send_buffer_len() else {
             return self.poll_expired(cx, TimerSlot::Write, limit).map(Err);
         };
-        if self.io_state().progress.fills_kernel() && coop::has_budget_remaining() {
-            match write(self) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.io_state().progress.note_kernel(false);
-                }
-                Err(error) => return Poll::Ready(Err(self.note_write_error(error))),
-                Ok(count) => return Poll::Ready(Ok(count)),
-            }
+        if self.io_state().progress.fills_kernel
+            && coop::has_budget_remaining()
+            && let Some(written) = self.try_kernel(&mut write)
+        {
+            return Poll::Ready(written);
         }
         // The timer of a part that has begun already runs.
         let mut part = match self.io_state().progress.is_waiting() {
@@ -215,14 +212,8 @@ impl<L: Locality> Conn<L> {
         };
         loop {
             ready!(self.poll_expired(cx, TimerSlot::Write, part));
-            match write(self) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Poll::Ready(Err(self.note_write_error(error))),
-                Ok(count) => {
-                    self.end_wait();
-                    self.io_state().progress.note_kernel(true);
-                    return Poll::Ready(Ok(count));
-                }
+            if let Some(written) = self.try_kernel(&mut write) {
+                return Poll::Ready(written);
             }
             let IoState { traffic, sent_before, progress, .. } = self.io_state();
             // Bytes beyond the capacity of the system's buffer have reached the peer.
@@ -232,6 +223,21 @@ impl<L: Locality> Conn<L> {
             self.disarm(TimerSlot::Write);
             part = self.begin_part(limit);
         }
+    }
+
+    /// Performs `write`, past the runtime, which ends the wait. `None` if the kernel takes nothing.
+    fn try_kernel(
+        &mut self,
+        write: &mut impl FnMut(&mut Self) -> io::Result<u64>,
+    ) -> Option<Result<u64, ConnError>> {
+        let written = write(self);
+        let is_full = matches!(&written, Err(error) if error.kind() == io::ErrorKind::WouldBlock);
+        self.io_state().progress.fills_kernel = !is_full;
+        if is_full {
+            return None;
+        }
+        self.end_wait();
+        Some(written.map_err(|error| self.note_write_error(error)))
     }
 
     /// Begins the next part of a wait for the peer, of `limit` in all. Returns how long it may take.

@@ -70,8 +70,10 @@ pub(super) struct WriteProgress {
     wait: Option<Wait>,
     /// How many bytes the peer had taken when a wait last reached its limit.
     taken: u64,
-    /// Whether the kernel has taken bytes before the runtime noticed space, and may take more.
-    fills_kernel: bool,
+    /// Whether the kernel has taken bytes before the runtime noticed space, and may take more at once. If each piece
+    /// waited for a part of its own, a peer that takes nothing would be given a part for each piece that the send buffer
+    /// still holds, and one that reads slowly would be sent a piece for each part.
+    pub(super) fills_kernel: bool,
 }
 
 /// A wait for space in the send buffer.
@@ -87,18 +89,6 @@ impl WriteProgress {
     #[inline]
     pub(super) fn end_wait(&mut self) {
         self.wait = None;
-    }
-
-    /// Notes whether the kernel takes bytes although the runtime has not noticed space.
-    pub(super) fn note_kernel(&mut self, has_taken: bool) {
-        self.fills_kernel = has_taken;
-    }
-
-    /// Whether the kernel may take more bytes at once. If each piece waited for a part of its own, a peer that takes
-    /// nothing would be given a part for each piece that the send buffer still holds, and one that reads slowly would be
-    /// sent a piece for each part.
-    pub(super) fn fills_kernel(&self) -> bool {
-        self.fills_kernel
     }
 
     /// Begins the next part of the wait, `now`. Returns how long the part may take, of `limit` in all.
