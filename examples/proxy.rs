@@ -20,7 +20,7 @@ struct Proxy {
 }
 
 impl Handler for Proxy {
-    fn on_head(&self, _: &Request) -> BodyPlan {
+    fn on_head(&self, _: &mut Context) -> BodyPlan {
         BodyPlan::Stream
     }
 

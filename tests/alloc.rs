@@ -19,8 +19,8 @@ use tokio::io::AsyncReadExt;
 struct Told<H>(H);
 
 impl<H: Handler> Handler for Told<H> {
-    fn on_head(&self, request: &Request) -> BodyPlan {
-        self.0.on_head(request)
+    fn on_head(&self, ctx: &mut Context) -> BodyPlan {
+        self.0.on_head(ctx)
     }
 
     async fn handle(&self, ctx: &mut Context) -> corehttp::Result {

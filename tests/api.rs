@@ -121,8 +121,8 @@ mod handlers {
     struct Upload;
 
     impl Handler for Upload {
-        fn on_head(&self, request: &Request) -> BodyPlan {
-            match request.headers.content_length() {
+        fn on_head(&self, ctx: &mut Context) -> BodyPlan {
+            match ctx.request.headers.content_length() {
                 Some(n) if n > 1 << 30 => BodyPlan::Refuse(Status::CONTENT_TOO_LARGE),
                 _ => BodyPlan::Stream,
             }
@@ -154,8 +154,8 @@ mod handlers {
         struct Routes(HashMap<&'static str, BoxHandler>);
 
         impl Handler for Routes {
-            fn on_head(&self, request: &Request) -> BodyPlan {
-                self.0.get(request.path()).map_or(BodyPlan::Buffer, |handler| handler.on_head(request))
+            fn on_head(&self, ctx: &mut Context) -> BodyPlan {
+                self.0.get(ctx.request.path()).map_or(BodyPlan::Buffer, |handler| handler.on_head(ctx))
             }
 
             async fn handle(&self, ctx: &mut Context) -> corehttp::Result {

@@ -234,8 +234,8 @@ mod boxed {
     struct Hello;
 
     impl Handler for Hello {
-        fn on_head(&self, request: &Request) -> corehttp::BodyPlan {
-            match request.path() {
+        fn on_head(&self, ctx: &mut Context) -> corehttp::BodyPlan {
+            match ctx.request.path() {
                 "/refused" => corehttp::BodyPlan::Refuse(Status::CONFLICT),
                 _ => corehttp::BodyPlan::Buffer,
             }

@@ -4,7 +4,7 @@ use std::pin::Pin;
 
 use super::compress_transform::{CompressRules, CompressTransform};
 use crate::coding::Coding;
-use crate::message::{Body, Request};
+use crate::message::Body;
 use crate::runtime::BlockingLimit;
 use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 
@@ -123,8 +123,8 @@ impl<H: Handler> Compress<H> {
 }
 
 impl<H: Handler> Handler for Compress<H> {
-    fn on_head(&self, request: &Request) -> BodyPlan {
-        self.handler.on_head(request)
+    fn on_head(&self, ctx: &mut Context) -> BodyPlan {
+        self.handler.on_head(ctx)
     }
 
     async fn handle(&self, ctx: &mut Context) -> Result {

@@ -359,8 +359,8 @@ impl<N> Files<N> {
 }
 
 impl<N: Handler> Handler for Files<N> {
-    fn on_head(&self, request: &Request) -> BodyPlan {
-        self.not_found.on_head(request)
+    fn on_head(&self, ctx: &mut Context) -> BodyPlan {
+        self.not_found.on_head(ctx)
     }
 
     async fn handle(&self, ctx: &mut Context) -> Result {
@@ -430,7 +430,7 @@ pub struct FilesNotFound(());
 
 impl Handler for FilesNotFound {
     /// Bodies are not read.
-    fn on_head(&self, _: &Request) -> BodyPlan {
+    fn on_head(&self, _: &mut Context) -> BodyPlan {
         BodyPlan::Stream
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::context::Context;
 use super::error::Result;
-use crate::message::{Request, Status};
+use crate::message::Status;
 
 /// Answers requests: the application, or a part of it.
 ///
@@ -22,8 +22,8 @@ use crate::message::{Request, Status};
 /// struct Cors<H>(&'static str, H);
 ///
 /// impl<H: Handler> Handler for Cors<H> {
-///     fn on_head(&self, request: &Request) -> BodyPlan {
-///         self.1.on_head(request)
+///     fn on_head(&self, ctx: &mut Context) -> BodyPlan {
+///         self.1.on_head(ctx)
 ///     }
 ///
 ///     async fn handle(&self, ctx: &mut Context) -> Result {
@@ -58,13 +58,13 @@ use crate::message::{Request, Status};
 /// and the error cuts the answer off, as when a peer leaves a stream of events. So an access log looks at all three:
 ///
 /// ```
-/// use corehttp::{BodyPlan, Context, Handler, Request, Result};
+/// use corehttp::{BodyPlan, Context, Handler, Result};
 ///
 /// struct Log<H>(H);
 ///
 /// impl<H: Handler> Handler for Log<H> {
-///     fn on_head(&self, request: &Request) -> BodyPlan {
-///         self.0.on_head(request)
+///     fn on_head(&self, ctx: &mut Context) -> BodyPlan {
+///         self.0.on_head(ctx)
 ///     }
 ///
 ///     async fn handle(&self, ctx: &mut Context) -> Result {
@@ -106,8 +106,8 @@ use crate::message::{Request, Status};
 /// struct Catch<H>(H);
 ///
 /// impl<H: Handler> Handler for Catch<H> {
-///     fn on_head(&self, request: &Request) -> BodyPlan {
-///         self.0.on_head(request)
+///     fn on_head(&self, ctx: &mut Context) -> BodyPlan {
+///         self.0.on_head(ctx)
 ///     }
 ///
 ///     async fn handle(&self, ctx: &mut Context) -> Result {
@@ -147,9 +147,12 @@ pub trait Handler: ErasedHandler + 'static {
     /// A handler that holds another one passes the call on. If it does not, or is a closure, the inner plan has no
     /// effect: a body that was meant to be streamed is buffered, and refused with 413 if it is too large for that.
     /// [`with_plan`](crate::with_plan) gives a closure a plan.
+    ///
+    /// The body has not arrived yet, and nothing can be written. The fields of the request, the address of the peer and
+    /// the extensions are there; the handler finds what is changed in them.
     #[inline]
-    fn on_head(&self, request: &Request) -> BodyPlan {
-        let _ = request;
+    fn on_head(&self, ctx: &mut Context) -> BodyPlan {
+        let _ = ctx;
         BodyPlan::Buffer
     }
 
@@ -187,8 +190,8 @@ pub trait Handler: ErasedHandler + 'static {
 
 impl<H: Handler> Handler for Arc<H> {
     #[inline]
-    fn on_head(&self, request: &Request) -> BodyPlan {
-        (**self).on_head(request)
+    fn on_head(&self, ctx: &mut Context) -> BodyPlan {
+        (**self).on_head(ctx)
     }
 
     #[inline]
@@ -199,8 +202,8 @@ impl<H: Handler> Handler for Arc<H> {
 
 impl<H: Handler> Handler for Rc<H> {
     #[inline]
-    fn on_head(&self, request: &Request) -> BodyPlan {
-        (**self).on_head(request)
+    fn on_head(&self, ctx: &mut Context) -> BodyPlan {
+        (**self).on_head(ctx)
     }
 
     #[inline]
@@ -369,8 +372,8 @@ pub enum BodyPlan {
 /// struct Router(HashMap<&'static str, BoxHandler>);
 ///
 /// impl Handler for Router {
-///     fn on_head(&self, request: &Request) -> BodyPlan {
-///         self.0.get(request.path()).map_or(BodyPlan::Buffer, |handler| handler.on_head(request))
+///     fn on_head(&self, ctx: &mut Context) -> BodyPlan {
+///         self.0.get(ctx.request.path()).map_or(BodyPlan::Buffer, |handler| handler.on_head(ctx))
 ///     }
 ///
 ///     async fn handle(&self, ctx: &mut Context) -> Result {
@@ -416,8 +419,8 @@ impl BoxHandler {
 }
 
 impl Handler for BoxHandler {
-    fn on_head(&self, request: &Request) -> BodyPlan {
-        self.0.on_head(request)
+    fn on_head(&self, ctx: &mut Context) -> BodyPlan {
+        self.0.on_head(ctx)
     }
 
     async fn handle(&self, ctx: &mut Context) -> Result {
@@ -447,8 +450,8 @@ impl<H: Handler> ErasedHandler for H {
 }
 
 impl<H: Handler + ?Sized> Handler for Box<H> {
-    fn on_head(&self, request: &Request) -> BodyPlan {
-        (**self).on_head(request)
+    fn on_head(&self, ctx: &mut Context) -> BodyPlan {
+        (**self).on_head(ctx)
     }
 
     async fn handle(&self, ctx: &mut Context) -> Result {
@@ -460,8 +463,8 @@ impl<H: Handler + ?Sized> Handler for Box<H> {
 macro_rules! shared_dyn_handlers {
     ($($pointer:ty),*) => {$(
         impl Handler for $pointer {
-            fn on_head(&self, request: &Request) -> BodyPlan {
-                (**self).on_head(request)
+            fn on_head(&self, ctx: &mut Context) -> BodyPlan {
+                (**self).on_head(ctx)
             }
 
             async fn handle(&self, ctx: &mut Context) -> Result {

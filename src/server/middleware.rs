@@ -50,8 +50,8 @@ where
     H: Handler,
 {
     #[inline]
-    fn on_head(&self, request: &Request) -> BodyPlan {
-        self.handler.on_head(request)
+    fn on_head(&self, ctx: &mut Context) -> BodyPlan {
+        self.handler.on_head(ctx)
     }
 
     #[inline]
@@ -99,8 +99,8 @@ where
     H: Handler,
 {
     #[inline]
-    fn on_head(&self, request: &Request) -> BodyPlan {
-        (self.plan)(request)
+    fn on_head(&self, ctx: &mut Context) -> BodyPlan {
+        (self.plan)(&ctx.request)
     }
 
     #[inline]

@@ -15,7 +15,7 @@ use tower_service::Service;
 use super::header_map::{append_header_map, to_header_map};
 use super::tower_body::{BodyPump, TowerBody};
 use crate::exchange::ExchangeError;
-use crate::message::{Headers, OctetSet, Request, Response, Status, Version, percent};
+use crate::message::{Headers, OctetSet, Response, Status, Version, percent};
 use crate::runtime::join_first;
 use crate::server::{BodyPlan, BodyWriter, Context, Error, Handler, InvalidResponse, Result};
 
@@ -114,7 +114,7 @@ where
     S::Error: Into<Box<dyn StdError + Send + Sync>>,
     B: Body<Error: Into<Box<dyn StdError + Send + Sync>>>,
 {
-    fn on_head(&self, _: &Request) -> BodyPlan {
+    fn on_head(&self, _: &mut Context) -> BodyPlan {
         BodyPlan::Stream
     }
 

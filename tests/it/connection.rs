@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 use std::task::{self, Poll};
 use std::time::Duration;
 
-use corehttp::{BodyPlan, Context, Handler, Method, Request, Server, Status, with_plan};
+use corehttp::{BodyPlan, Context, Handler, Method, Server, Status, with_plan};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf, duplex};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
@@ -23,8 +23,8 @@ struct App;
 static SERVED: LazyLock<Served> = LazyLock::new(|| Served::new(App));
 
 impl Handler for App {
-    fn on_head(&self, request: &Request) -> BodyPlan {
-        match (request.method(), request.path()) {
+    fn on_head(&self, ctx: &mut Context) -> BodyPlan {
+        match (ctx.request.method(), ctx.request.path()) {
             (Method::Connect, _) => BodyPlan::Tunnel,
             (_, "/ignored" | "/pulled" | "/tasted" | "/sipped" | "/exact") => BodyPlan::Stream,
             (_, "/forbidden") => BodyPlan::Refuse(Status::FORBIDDEN),

@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use corehttp::{
-    BodyPlan, Context, Error, Handler, Limits, Request, Server, Status, Timeouts, around, with_plan,
-};
+use corehttp::{BodyPlan, Context, Error, Handler, Limits, Server, Status, Timeouts, around, with_plan};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio::time::{Instant, sleep};
 
@@ -18,8 +16,8 @@ use crate::support::{Served, eventually, paused, send_first, status};
 struct App;
 
 impl Handler for App {
-    fn on_head(&self, request: &Request) -> BodyPlan {
-        match request.path() {
+    fn on_head(&self, ctx: &mut Context) -> BodyPlan {
+        match ctx.request.path() {
             "/buffered" => BodyPlan::BufferUpTo(100_000),
             "/planned" => BodyPlan::Refuse(Status::FORBIDDEN),
             _ => BodyPlan::Stream,

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use corehttp::{BodyPlan, Context, Handler, Limits, Request, Server, with_plan};
+use corehttp::{BodyPlan, Context, Handler, Limits, Server, with_plan};
 use tokio::io::AsyncReadExt;
 
 use crate::oracle;
@@ -34,7 +34,7 @@ static WAYS: LazyLock<Vec<(Way, Served)>> = LazyLock::new(|| {
 });
 
 impl Handler for Way {
-    fn on_head(&self, _: &Request) -> BodyPlan {
+    fn on_head(&self, _: &mut Context) -> BodyPlan {
         match self {
             Way::Buffered => BodyPlan::Buffer,
             Way::Pulled | Way::Sipped | Way::BufferedLater => BodyPlan::Stream,

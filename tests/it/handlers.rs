@@ -859,8 +859,8 @@ mod middleware {
     struct Mark<H>(&'static str, H);
 
     impl<H: Handler> Handler for Mark<H> {
-        fn on_head(&self, request: &Request) -> BodyPlan {
-            self.1.on_head(request)
+        fn on_head(&self, ctx: &mut Context) -> BodyPlan {
+            self.1.on_head(ctx)
         }
 
         async fn handle(&self, ctx: &mut Context) -> corehttp::Result {

@@ -7,7 +7,7 @@ use std::panic::resume_unwind;
 use std::str::from_utf8;
 use std::time::Duration;
 
-use corehttp::{BodyPlan, Context, Handler, Headers, Limits, Request, Server, Status, Timeouts};
+use corehttp::{BodyPlan, Context, Handler, Headers, Limits, Server, Status, Timeouts};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use self::request::{Body, Fault, Route, Step};
@@ -310,8 +310,8 @@ impl Route {
 struct Application;
 
 impl Handler for Application {
-    fn on_head(&self, request: &Request) -> BodyPlan {
-        match request.path().split('/').nth(1) {
+    fn on_head(&self, ctx: &mut Context) -> BodyPlan {
+        match ctx.request.path().split('/').nth(1) {
             Some("Refused") => BodyPlan::Refuse(Status::FORBIDDEN),
             Some("Echo" | "Hints" | "Panics" | "Upgrade") => BodyPlan::Buffer,
             _ => BodyPlan::Stream,

@@ -8,7 +8,7 @@ use std::task::{self, Poll};
 use std::time::Duration;
 
 use corehttp::{
-    Body, BodyPlan, Context, Handler, Headers, IntoHandler, InvalidResponse, Method, Request, Server, Status,
+    Body, BodyPlan, Context, Handler, Headers, IntoHandler, InvalidResponse, Method, Server, Status,
     Timeouts, with_plan,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
@@ -1248,8 +1248,8 @@ mod unread {
     }
 
     impl Handler for Careless {
-        fn on_head(&self, request: &Request) -> BodyPlan {
-            self.0.lock().unwrap().push(request.path().to_owned());
+        fn on_head(&self, ctx: &mut Context) -> BodyPlan {
+            self.0.lock().unwrap().push(ctx.request.path().to_owned());
             if self.1 == Way::Refuses { BodyPlan::Refuse(Status::FORBIDDEN) } else { BodyPlan::Stream }
         }
 

@@ -55,7 +55,7 @@ pub(in crate::server) async fn respond<H: Handler>(
 /// Produces the answer, as for a request on a connection.
 async fn answer<H: Handler>(per_core: &PerCore<H>, ctx: &mut Context) -> Result<(), Box<Refused>> {
     note_expectation(&mut ctx.exchange, &ctx.request)?;
-    let action = decide_action(per_core, &mut ctx.exchange, &ctx.request)?;
+    let action = decide_action(per_core, ctx)?;
     let body_max = if let RequestAction::Buffer(body_max) = action { body_max } else { usize::MAX };
     let conn = ctx.exchange.conn.clone();
     let outcome = match action {

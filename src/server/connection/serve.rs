@@ -46,7 +46,7 @@ async fn exchanges<H: Handler>(per_core: &PerCore<H>, ctx: &mut Context) -> Resu
             HeadOutcome::Complete => ctx.exchange.note_request(&ctx.request),
         }
         note_expectation(&mut ctx.exchange, &ctx.request)?;
-        let action = decide_action(per_core, &mut ctx.exchange, &ctx.request)?;
+        let action = decide_action(per_core, ctx)?;
         if let RequestAction::Buffer(body_max) = action {
             poll_fn(|cx| ctx.exchange.poll_body(cx, &mut ctx.request, body_max)).await?;
         }
@@ -118,11 +118,11 @@ pub(super) enum RequestAction {
 /// Decides from the head of a request how it is handled.
 pub(super) fn decide_action<H: Handler>(
     per_core: &PerCore<H>,
-    exchange: &mut Exchange,
-    request: &Request,
+    ctx: &mut Context,
 ) -> Result<RequestAction, Box<Refused>> {
-    let decided = catch_unwind(AssertUnwindSafe(|| per_core.handler.on_head(request)));
+    let decided = catch_unwind(AssertUnwindSafe(|| per_core.handler.on_head(ctx)));
     let decided = decided.map_err(|_| Refused::new(Status::INTERNAL_SERVER_ERROR, ErrorCause::Panic))?;
+    let exchange = &mut ctx.exchange;
     Ok(match (exchange.info.request_info.is_connect, decided) {
         (_, BodyPlan::Refuse(status)) => RequestAction::Refuse(status),
         (true, BodyPlan::Tunnel) => RequestAction::Call,

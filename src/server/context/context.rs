@@ -181,8 +181,8 @@ impl Context {
     /// struct Guarded<H>(H);
     ///
     /// impl<H: Handler> Handler for Guarded<H> {
-    ///     fn on_head(&self, request: &Request) -> BodyPlan {
-    ///         match self.0.on_head(request) {
+    ///     fn on_head(&self, ctx: &mut Context) -> BodyPlan {
+    ///         match self.0.on_head(ctx) {
     ///             BodyPlan::Buffer | BodyPlan::BufferUpTo(_) => BodyPlan::Stream, // `handle` buffers it
     ///             plan => plan,
     ///         }
@@ -192,7 +192,7 @@ impl Context {
     ///         if !may_ask(ctx.peer_addr()).await {
     ///             return Err(Status::TOO_MANY_REQUESTS.into());
     ///         }
-    ///         match self.0.on_head(&ctx.request) {
+    ///         match self.0.on_head(ctx) {
     ///             BodyPlan::Buffer => ctx.buffer_body().await?,
     ///             BodyPlan::BufferUpTo(most) => ctx.buffer_body_up_to(most).await?,
     ///             _ => {}

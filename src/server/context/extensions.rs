@@ -24,9 +24,9 @@ use std::fmt;
 /// struct Guarded<H>(H);
 ///
 /// impl<H: Handler> Handler for Guarded<H> {
-///     fn on_head(&self, request: &Request) -> BodyPlan {
-///         match user(request) {
-///             Some(_) => self.0.on_head(request),
+///     fn on_head(&self, ctx: &mut Context) -> BodyPlan {
+///         match user(&ctx.request) {
+///             Some(_) => self.0.on_head(ctx),
 ///             None => BodyPlan::Stream, // `handle` refuses it, and does not read the body
 ///         }
 ///     }

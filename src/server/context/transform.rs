@@ -44,8 +44,8 @@ use crate::runtime::Budget;
 /// struct Shouting<H>(H);
 ///
 /// impl<H: Handler> Handler for Shouting<H> {
-///     fn on_head(&self, request: &Request) -> BodyPlan {
-///         self.0.on_head(request)
+///     fn on_head(&self, ctx: &mut Context) -> BodyPlan {
+///         self.0.on_head(ctx)
 ///     }
 ///
 ///     async fn handle(&self, ctx: &mut Context) -> Result {
@@ -79,8 +79,8 @@ use crate::runtime::Budget;
 /// struct Log<H>(H);
 ///
 /// impl<H: Handler> Handler for Log<H> {
-///     fn on_head(&self, request: &Request) -> BodyPlan {
-///         self.0.on_head(request)
+///     fn on_head(&self, ctx: &mut Context) -> BodyPlan {
+///         self.0.on_head(ctx)
 ///     }
 ///
 ///     async fn handle(&self, ctx: &mut Context) -> Result {

@@ -118,8 +118,8 @@ struct Application;
 struct Soil;
 
 impl Handler for Application {
-    fn on_head(&self, request: &Request) -> BodyPlan {
-        match request.path().as_bytes().get(1) {
+    fn on_head(&self, ctx: &mut Context) -> BodyPlan {
+        match ctx.request.path().as_bytes().get(1) {
             Some(b's' | b'w' | b'e') => BodyPlan::Stream,
             _ => BodyPlan::Buffer,
         }
