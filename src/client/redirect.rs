@@ -107,7 +107,7 @@ pub(super) fn next(
     if followed == most {
         return Err(error(ClientCause::TooManyRedirects).with_detail(format!("at most {most} are followed")));
     }
-    let target = origin.absolute(request.target()).join(location);
+    let target = origin.absolute(request.target()).resolve(location);
     let mut target = target.map_err(|invalid| error(ClientCause::Location(Some(invalid))))?;
     if (origin.scheme, target.scheme_kind()) == (Scheme::Https, Some(Scheme::Http)) {
         return Err(error(ClientCause::Downgrade));

@@ -56,7 +56,7 @@ pub(crate) use file_name::is_file_name;
 pub use form::{Form, FormBuf, FormPairs, InvalidForm, InvalidValue};
 pub use from_text::FromText;
 pub(crate) use from_text::{decimal, saturating_decimal};
-pub use invalid_request::InvalidRequest;
+pub use invalid_request::{InvalidRequest, InvalidTarget};
 pub use method::{ExtensionMethod, InvalidMethod, Method};
 pub(crate) use octet_set::OctetSet;
 #[cfg(feature = "fs")]
@@ -65,5 +65,5 @@ pub use request::Request;
 pub use response::{Response, Timings};
 pub use status::{InvalidStatus, Status};
 pub(crate) use uri::{Authority, Scheme, port_number, split_port, uri_host};
-pub use uri::{InvalidTarget, Target, TargetForm};
+pub use uri::{Target, TargetForm};
 pub use version::Version;

@@ -87,7 +87,7 @@ impl Boundary {
         match memmem::find(bytes, &delimiter[2..]) {
             Some(2) if bytes.starts_with(b"\r\n") => Ok(Scan::Delimiter),
             Some(at) if bytes[..at].ends_with(b"\r\n") => Ok(Scan::Data(at - 2)),
-            Some(_) => Err(MultipartError::Delimiter),
+            Some(_) => Err(MultipartError::Delimiter(0)),
             // The bytes that may be the start of a delimiter are kept for the next scan.
             None => match bytes.len().saturating_sub(delimiter.len() - 1) {
                 0 => Ok(Scan::Partial),
@@ -113,7 +113,7 @@ fn is_bchar(octet: &u8) -> bool {
     octet.is_ascii_alphanumeric() || b"'()+_,-./:=? ".contains(octet)
 }
 
-/// Reads the rest of a delimiter's line, and returns its length without CRLF. `None` if it is incomplete.
+/// Reads the rest of the delimiter's line after `part`, and returns its length without CRLF. `None` if it is incomplete.
 ///
 /// # Errors
 ///
@@ -122,6 +122,7 @@ fn is_bchar(octet: &u8) -> bool {
 pub(super) fn parse_delimiter_line(
     rest: &[u8],
     is_end: bool,
+    part: usize,
 ) -> Result<Option<(DelimiterKind, usize)>, MultipartError> {
     let (line, dashes, tail) = match rest {
         [b'-', b'-', tail @ ..] => (DelimiterKind::Close, 2, tail),
@@ -130,12 +131,12 @@ pub(super) fn parse_delimiter_line(
     };
     let padding = tail.iter().take_while(|octet| matches!(octet, b' ' | b'\t')).count();
     match tail[padding..] {
-        _ if padding > PADDING_MAX => Err(MultipartError::Delimiter),
+        _ if padding > PADDING_MAX => Err(MultipartError::Delimiter(part)),
         [b'\r', b'\n', ..] => Ok(Some((line, dashes + padding))),
         [] if is_end && dashes == 2 => Ok(Some((line, dashes + padding))),
-        [] | [b'\r'] if is_end => Err(MultipartError::Incomplete),
+        [] | [b'\r'] if is_end => Err(MultipartError::Incomplete(part)),
         [] | [b'\r'] => Ok(None),
-        _ => Err(MultipartError::Delimiter),
+        _ => Err(MultipartError::Delimiter(part)),
     }
 }
 
@@ -239,7 +240,7 @@ mod tests {
             check(bytes, Ok(scanned));
         }
         for bytes in ["--b", "x--b", "\n--b", "\r--b", "\r\n --b", "\r\n---b", "\r\nx--b\r\n--b"] {
-            check(bytes, Err(MultipartError::Delimiter));
+            check(bytes, Err(MultipartError::Delimiter(0)));
         }
     }
 
@@ -247,10 +248,11 @@ mod tests {
     fn nothing_but_padding_follows_a_boundary_rfc2046_5_1_1() {
         let padded = " ".repeat(PADDING_MAX);
         let check = |rest: &str, more, end| {
-            assert_eq!(parse_delimiter_line(rest.as_bytes(), false), more, "{rest:?}");
-            assert_eq!(parse_delimiter_line(rest.as_bytes(), true), end, "{rest:?}");
+            assert_eq!(parse_delimiter_line(rest.as_bytes(), false, 3), more, "{rest:?}");
+            assert_eq!(parse_delimiter_line(rest.as_bytes(), true, 3), end, "{rest:?}");
         };
-        let (wrong, incomplete) = (|| Err(MultipartError::Delimiter), || Err(MultipartError::Incomplete));
+        let (wrong, incomplete) =
+            (|| Err(MultipartError::Delimiter(3)), || Err(MultipartError::Incomplete(3)));
         let (part, close) =
             (|len| Ok(Some((DelimiterKind::Part, len))), |len| Ok(Some((DelimiterKind::Close, len))));
         for rest in ["", "-", " \t", "\r", " \r", "--\r", "-- \r"] {

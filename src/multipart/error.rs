@@ -26,17 +26,18 @@ pub enum MultipartError {
     Unread,
     /// The boundary is missing, or does not consist of 1 to 70 allowed characters (RFC 2046 §5.1.1).
     Boundary,
-    /// A boundary is followed by something other than the end of its line, follows a head at once, or is in the preamble
-    /// but not at the start of a line (§5.1.1).
-    Delimiter,
+    /// The boundary after this part is followed by something other than the end of its line, or follows the head at
+    /// once; part 0 stands for the preamble, in which a boundary must be at the start of a line (§5.1.1).
+    Delimiter(usize),
     /// The head of this part is malformed (§5.1).
     PartHead(usize),
     /// This part has no content disposition `form-data` with one name, or has two (RFC 7578 §4.2).
     Disposition(usize),
     /// This part has a transfer encoding (RFC 7578 §4.7).
     TransferEncoding(usize),
-    /// The body ends before its last boundary (RFC 2046 §5.1.1).
-    Incomplete,
+    /// The body ends within this part, or after it, but before the last boundary (RFC 2046 §5.1.1); part 0 stands for
+    /// the preamble.
+    Incomplete(usize),
     /// This part, which is read as text, is not UTF-8.
     Text(Box<str>),
     /// The name under which a part is to be saved, which is in quotes and may be cut short, is not the plain name of a
@@ -74,8 +75,8 @@ impl MultipartError {
             E::TooManyParts(_) | E::PartTooLarge(..) | E::BodyTooLarge(_) | E::MarginTooLarge(_) => {
                 &Status::CONTENT_TOO_LARGE
             }
-            E::Boundary | E::Delimiter | E::PartHead(_) | E::Disposition(_) => &Status::BAD_REQUEST,
-            E::Incomplete | E::Text(_) | E::FileName(_) => &Status::BAD_REQUEST,
+            E::Boundary | E::Delimiter(_) | E::PartHead(_) | E::Disposition(_) => &Status::BAD_REQUEST,
+            E::Incomplete(_) | E::Text(_) | E::FileName(_) => &Status::BAD_REQUEST,
         }
     }
 }
@@ -88,13 +89,19 @@ impl fmt::Display for MultipartError {
             E::ContentCoding => f.write_str("the body has a content coding, and was not decoded"),
             E::Unread => f.write_str("the body was not read yet"),
             E::Boundary => f.write_str("the boundary is missing or malformed"),
-            E::Delimiter => f.write_str("the line of a boundary is malformed, or misplaced"),
+            E::Delimiter(0) => f.write_str("the line of the first boundary is malformed, or misplaced"),
+            E::Delimiter(part) => {
+                write!(f, "the line of the boundary after part {part} is malformed, or misplaced")
+            }
             E::PartHead(part) => write!(f, "the head of part {part} is malformed"),
             E::Disposition(part) => {
                 write!(f, "the content disposition of part {part} is missing, repeated or malformed")
             }
             E::TransferEncoding(part) => write!(f, "part {part} is in a transfer encoding"),
-            E::Incomplete => f.write_str("the last boundary is missing"),
+            E::Incomplete(0) => f.write_str("the body ends before the first boundary"),
+            E::Incomplete(part) => {
+                write!(f, "the body ends in or after part {part}, before the last boundary")
+            }
             E::Text(name) => write!(f, "the part {name} is not UTF-8"),
             E::FileName(name) => write!(f, "the file name {name} is not a plain name, or too long"),
             E::TooManyParts(limit) => write!(f, "there are too many parts: {limit}"),
@@ -118,7 +125,7 @@ impl Error for MultipartError {
 impl From<MultipartError> for io::Error {
     fn from(error: MultipartError) -> io::Error {
         let kind = match error {
-            MultipartError::Incomplete => io::ErrorKind::UnexpectedEof,
+            MultipartError::Incomplete(_) => io::ErrorKind::UnexpectedEof,
             _ => io::ErrorKind::InvalidData,
         };
         io::Error::new(kind, error)

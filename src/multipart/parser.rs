@@ -130,7 +130,7 @@ impl<R: AsyncRead + Unpin> Parser<R> {
                 // By the grammar, this part has no content; many programs read the delimiter as content. No honest
                 // client sends such a part, since content must not begin with the boundary either (RFC 2046 §5.1.1).
                 (Scan::Delimiter, State::EmptyLine) => {
-                    return Poll::Ready(Err(MultipartError::Delimiter.into()));
+                    return Poll::Ready(Err(MultipartError::Delimiter(self.parts).into()));
                 }
                 (Scan::Data(count), _) => {
                     self.size += count as u64;
@@ -147,7 +147,7 @@ impl<R: AsyncRead + Unpin> Parser<R> {
         let start = self.boundary.delimiter_len();
         loop {
             let rest = &self.window.unread()[start..];
-            match parse_delimiter_line(rest, self.window.is_end())? {
+            match parse_delimiter_line(rest, self.window.is_end(), self.parts)? {
                 Some((line, len)) => {
                     self.window.consume(start + len);
                     return Poll::Ready(Ok(line));
@@ -195,7 +195,7 @@ impl<R: AsyncRead + Unpin> Parser<R> {
     /// Reads more, and fails at the end.
     fn poll_more(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         match ready!(self.poll_fill(cx))? {
-            0 => Poll::Ready(Err(MultipartError::Incomplete.into())),
+            0 => Poll::Ready(Err(MultipartError::Incomplete(self.parts).into())),
             _ => Poll::Ready(Ok(())),
         }
     }
@@ -235,7 +235,7 @@ impl<R: AsyncRead + Unpin> Parser<R> {
     }
 
     fn failure(&self) -> io::Error {
-        self.failed.clone().unwrap_or(MultipartError::Incomplete).into()
+        self.failed.clone().unwrap_or(MultipartError::Incomplete(self.parts)).into()
     }
 
     /// How much may precede the first boundary, with the CRLF that the window begins with; or follow the last, with the

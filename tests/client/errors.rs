@@ -60,6 +60,9 @@ async fn of_a_request_that_cannot_be_sent() {
     }
     let form = "the url `/b` is invalid: the target has no form that fits the request";
     assert_eq!(format!("{:#}", client.host("/b?secret").unwrap_err()), form);
+    let page = Request::get("http://a/b?secret").unwrap();
+    assert_eq!(format!("{:#}", page.target().join("ftp://joe:secret@a/b?secret").unwrap_err()), invalid);
+    assert_eq!(format!("{:#}", Request::get("/b?secret").unwrap().target().join("c").unwrap_err()), form);
     const UNFIT: &str = "preparing the request: the target is not one that can be sent here";
     check(ask(&client, "/b?secret").await, &format!("/b: {UNFIT}: it names no scheme and host"));
     let host = client.host("http://a").unwrap();

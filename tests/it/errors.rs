@@ -390,7 +390,21 @@ fn of_multipart() {
             named("secret"),
             "413 Content Too Large to memory, POST /parts: the part `a` is too large: more than 5 bytes (`part_max`)",
         ),
-        (FORM, "--b".to_owned(), "400 Bad Request to memory, POST /parts: the last boundary is missing"),
+        (
+            FORM,
+            "--b".to_owned(),
+            "400 Bad Request to memory, POST /parts: the body ends before the first boundary",
+        ),
+        (
+            FORM,
+            named("1").replace("b--", "b"),
+            "400 Bad Request to memory, POST /parts: the body ends in or after part 2, before the last boundary",
+        ),
+        (
+            FORM,
+            named("1").replace("--b--\r\n", ""),
+            "400 Bad Request to memory, POST /parts: the body ends in or after part 1, before the last boundary",
+        ),
         (FORM, part("secret", ""), "400 Bad Request to memory, POST /parts: the head of part 1 is malformed"),
         (
             FORM,
@@ -405,7 +419,12 @@ fn of_multipart() {
         (
             FORM,
             "secret--b".to_owned(),
-            "400 Bad Request to memory, POST /parts: the line of a boundary is malformed, or misplaced",
+            "400 Bad Request to memory, POST /parts: the line of the first boundary is malformed, or misplaced",
+        ),
+        (
+            FORM,
+            named("1").replace("b--", "b-secret"),
+            "400 Bad Request to memory, POST /parts: the line of the boundary after part 1 is malformed, or misplaced",
         ),
     ] {
         check(

@@ -325,11 +325,13 @@ mod refused {
 
     #[test]
     fn a_body_cut_short_at_any_byte_is_refused() {
-        let whole = part("1") + &part("2\r\n") + "--b--";
+        let (first, line) = (part("1"), "--b\r\n".len());
+        let whole = first.clone() + &part("2\r\n") + "--b--";
         for end in 0..whole.len() {
-            refused(&whole[..end], E::Incomplete);
+            let begun = [line, first.len() + line].into_iter().filter(|&begins| end >= begins).count();
+            refused(&whole[..end], E::Incomplete(begun));
         }
-        refused(whole + " \r", E::Incomplete);
+        refused(whole + " \r", E::Incomplete(2));
     }
 
     #[test]
@@ -338,10 +340,10 @@ mod refused {
             "--bb", "--b-", "--b-x", "--b--x", "--b---", "--b x", "--b\n", "--b--\n", "--b \n", "--b\rx",
             "--b\0",
         ] {
-            refused(part("1") + line + "\r\n" + &part("2") + "--b--\r\n", E::Delimiter);
-            refused(line.to_owned() + "\r\n" + &part("2") + "--b--\r\n", E::Delimiter);
+            refused(part("1") + line + "\r\n" + &part("2") + "--b--\r\n", E::Delimiter(1));
+            refused(line.to_owned() + "\r\n" + &part("2") + "--b--\r\n", E::Delimiter(0));
         }
-        refused(part("1") + "--b" + &" ".repeat(129) + "\r\n", E::Delimiter);
+        refused(part("1") + "--b" + &" ".repeat(129) + "\r\n", E::Delimiter(1));
     }
 
     /// Undici and Werkzeug find a boundary anywhere, Go behind an LF, Python's email behind a CR too.
@@ -350,7 +352,7 @@ mod refused {
         for preamble in
             ["\n", "\r", "\n\r", "x", "x\n", "-", "\r\n-", "\n--b--\r\n", "x--b--\r\n", "x--b\n\r\n"]
         {
-            refused(preamble.to_owned() + &part("1") + "--b--\r\n", E::Delimiter);
+            refused(preamble.to_owned() + &part("1") + "--b--\r\n", E::Delimiter(0));
         }
     }
 
@@ -360,22 +362,22 @@ mod refused {
         for content in
             ["--b", "--bx", "--b\r\n", "--b--\r\n", "--b\r\ncontent-disposition: form-data; name=b\r\n\r\n2"]
         {
-            refused(part(content) + "--b--\r\n", E::Delimiter);
+            refused(part(content) + "--b--\r\n", E::Delimiter(1));
         }
-        refused(part("1") + &part("--b") + "--b--\r\n", E::Delimiter);
+        refused(part("1") + &part("--b") + "--b--\r\n", E::Delimiter(2));
     }
 
     #[test]
     fn bare_line_feeds_are_refused() {
         let body = part("1") + "--b--\r\n";
-        refused(body.replace('\r', ""), E::Delimiter);
-        refused("\n".to_owned() + &body.replace('\r', ""), E::Delimiter);
-        refused(body.replacen('\r', "", 1), E::Delimiter);
-        refused(body.replace("name=a\r\n\r\n", "name=a\n\r\n"), E::Incomplete);
-        refused(body.replace("name=a\r\n\r\n", "name=a\r\n\n"), E::Incomplete);
+        refused(body.replace('\r', ""), E::Delimiter(0));
+        refused("\n".to_owned() + &body.replace('\r', ""), E::Delimiter(0));
+        refused(body.replacen('\r', "", 1), E::Delimiter(0));
+        refused(body.replace("name=a\r\n\r\n", "name=a\n\r\n"), E::Incomplete(1));
+        refused(body.replace("name=a\r\n\r\n", "name=a\r\n\n"), E::Incomplete(1));
         refused(headed("x: y\ncontent-disposition: form-data; name=a"), E::PartHead(1));
         refused(headed("content-disposition: form-data; name=a\nx: y"), E::PartHead(1));
-        refused(body.replace("\r\n--b--", "\n--b--"), E::Incomplete);
+        refused(body.replace("\r\n--b--", "\n--b--"), E::Incomplete(1));
     }
 
     #[test]
@@ -806,7 +808,7 @@ mod saved {
         for end in body.find("\r\n\r\n").unwrap() + 4..body.len() - 2 {
             let source = Pieces::new([&body.as_bytes()[..end]]);
             let failed = runtime().block_on(save(source, 5, dir.path(), None)).unwrap_err();
-            assert_eq!(multipart_error(&failed), Some(MultipartError::Incomplete));
+            assert_eq!(multipart_error(&failed), Some(MultipartError::Incomplete(1)));
             assert!(is_empty(&dir));
         }
         let failed =

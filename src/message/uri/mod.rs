@@ -7,8 +7,8 @@ mod url;
 
 mod idna;
 
+pub use components::TargetForm;
 pub(crate) use components::{Authority, Scheme, port_number, split_port};
-pub use components::{InvalidTarget, TargetForm};
 pub use target::Target;
 pub(super) use target::decode_path;
 pub(crate) use url::uri_host;

@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use super::components::{ASCII_PATH, ASCII_QUERY, Components, InvalidTarget, Scheme, TargetForm, split_port};
+use super::components::{ASCII_PATH, ASCII_QUERY, Components, Scheme, TargetForm, split_port};
 use super::url::{self, Url};
 use crate::memory::{Reset, Span, clear_cold};
 use crate::message::percent::{self, Plus};
-use crate::message::{Form, InvalidText, Method, OctetSet};
+use crate::message::{Form, InvalidRequest, InvalidTarget, InvalidText, Method, OctetSet};
 
 /// The target of a request: what it is about, in one of [four forms](TargetForm). The default is `/`.
 ///
@@ -134,7 +134,7 @@ impl Target {
     /// # Errors
     ///
     /// Fails if this target is not in absolute-form, or the reference does not lead to an `http` or `https` URL with a
-    /// host.
+    /// host. The error names whichever of the two is to blame.
     ///
     /// # Examples
     ///
@@ -148,11 +148,22 @@ impl Target {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[doc(alias = "resolve")]
-    pub fn join(&self, reference: impl AsRef<[u8]>) -> Result<Target, InvalidTarget> {
+    pub fn join(&self, reference: impl AsRef<[u8]>) -> Result<Target, InvalidRequest> {
+        let reference = reference.as_ref();
+        self.resolve(reference).map_err(|invalid| {
+            let is_base_fit = self.authority().is_some() && self.scheme_kind().is_some();
+            let at_fault =
+                if is_base_fit { String::from_utf8_lossy(reference) } else { self.as_str().into() };
+            InvalidRequest::from_url(invalid, &at_fault)
+        })
+    }
+
+    /// Resolves `reference` as [`Target::join`] does, for callers that name it themselves.
+    pub(crate) fn resolve(&self, reference: &[u8]) -> Result<Target, InvalidTarget> {
         let (Some(scheme), Some(authority)) = (self.scheme_kind(), self.authority()) else {
             return Err(InvalidTarget::Form);
         };
-        Url::join(scheme, authority, self.path_and_query_as_sent(), reference.as_ref()).map(Target::from)
+        Url::join(scheme, authority, self.path_and_query_as_sent(), reference).map(Target::from)
     }
 
     /// Escapes `text` so that it is one segment of a path, whatever is in it, and decodes to the same text.

@@ -3,10 +3,10 @@
 use std::fmt::{self, Write};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use super::components::{Components, InvalidTarget, Scheme, TargetForm, port_number, split_port};
+use super::components::{Components, Scheme, TargetForm, port_number, split_port};
 use super::idna;
 use crate::memory::Span;
-use crate::message::{OctetSet, basic_credentials, percent};
+use crate::message::{InvalidTarget, OctetSet, basic_credentials, percent};
 
 /// A URL, read as browsers read it, and spelled as RFC 3986 requires.
 ///
