@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use corehttp::{
-    BodyPlan, BodyWriter, Context, Flush, IntoHandler, Response, Server, Timeouts, Transform,
+    BodyPlan, BodyWriter, Context, Flush, IntoHandler, Request, Response, Server, Timeouts, Transform,
     TransformAction, with_plan,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
@@ -537,6 +537,53 @@ fn a_write_without_progress_is_cut_off_while_a_body_still_comes() {
     });
     assert_time(told.time, 30);
     assert_eq!(told.outcome.unwrap_err().kind(), io::ErrorKind::TimedOut);
+}
+
+/// A peer that sends all of its body first takes nothing meanwhile. A handler that keeps the body and does not read it
+/// stands still with that peer for as long as a write may; one that reads, or does not want the body, does not.
+#[test]
+fn a_peer_that_sends_its_whole_body_first_needs_a_handler_that_reads() {
+    let keeps = async |ctx: &mut Context| -> corehttp::Result {
+        let (_body, mut out) = ctx.duplex().await?;
+        out.write_all(&vec![b'x'; MUCH]).await?;
+        Ok(out.finish().await?)
+    };
+    let reads = async |ctx: &mut Context| -> corehttp::Result {
+        let (mut body, mut out) = ctx.duplex().await?;
+        let reading = async {
+            while body.chunk().await?.is_some() {}
+            Ok(())
+        };
+        let writing = async {
+            out.write_all(&vec![b'x'; MUCH]).await?;
+            out.finish().await
+        };
+        tokio::try_join!(reading, writing)?;
+        Ok(())
+    };
+    let discards = async |ctx: &mut Context| -> corehttp::Result {
+        let mut out = ctx.body_writer().await?;
+        out.write_all(&vec![b'x'; MUCH]).await?;
+        Ok(out.finish().await?)
+    };
+    let head = format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {MUCH}\r\nconnection: close\r\n\r\n");
+    let sends_first = async |peer: &mut DuplexStream| {
+        say(peer, head.as_bytes()).await;
+        // Fails where the server cuts the connection off.
+        let _ = peer.write_all(&vec![b'b'; MUCH]).await;
+    };
+    let streamed = |_: &Request| BodyPlan::Stream;
+    let told = talk(defaults(), with_plan(streamed, keeps), 1_000, sends_first);
+    assert_time(told.time, 30);
+    assert_eq!(told.outcome.unwrap_err().kind(), io::ErrorKind::TimedOut);
+    for told in [
+        talk(defaults(), with_plan(streamed, reads), 1_000, sends_first),
+        talk(defaults(), with_plan(streamed, discards), 1_000, sends_first),
+    ] {
+        assert_time(told.time, 0);
+        assert!(told.outcome.is_ok(), "{:?}", told.outcome);
+        assert_eq!(answers(&told.heard)[0].body.len(), MUCH);
+    }
 }
 
 /// The time in which the server does not read, since its peer has not read the answer yet, does not count.

@@ -277,6 +277,12 @@ impl Context {
     /// Begins the answer, and returns a [`BodyReader`] for the request's body and a [`BodyWriter`] for the answer's, to
     /// use both at the same time. See [`Context::body_writer`].
     ///
+    /// The body is the handler's to read, beside its writes, as `tokio::try_join!` does it: many peers take nothing of
+    /// an answer before they have sent all of their request. While such a peer sends a large body and the handler writes
+    /// a large answer without reading, both stand still, and the write fails after
+    /// [`Timeouts::write`](crate::Timeouts::write). A handler that does not want the body uses
+    /// [`Context::body_writer`], which discards it.
+    ///
     /// # Errors
     ///
     /// As [`Context::body_writer`], or if the connection fails.
