@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
-use std::hash::{DefaultHasher, Hasher};
+use std::hash::Hasher;
 use std::io::{self, Write};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -10,6 +10,7 @@ use std::process;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use siphasher::sip::SipHasher13;
 use tokio::sync::Semaphore;
 
 use super::disk::{DiskRoot, Node};
@@ -148,7 +149,7 @@ fn write(file: &mut File, encoded: &[u8], whole: &Snapshot) -> io::Result<()> {
 /// The time of a copy, made of the opaque-tag of its file. The time of the file itself would not do: a build gives all
 /// files one time, whatever their content.
 fn time_of_copy(whole: &Snapshot) -> SystemTime {
-    let mut hasher = DefaultHasher::new();
+    let mut hasher = SipHasher13::new();
     hasher.write(whole.opaque_tag.as_bytes());
     let hash = hasher.finish();
     // An even second between 1980 and 2038, which all file systems can hold.
