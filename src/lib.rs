@@ -200,6 +200,7 @@
 //! | what went wrong, and how often | [`Server::on_error`], [`ServerHandle::stats`] |
 //! | paths with parameters | [`Target::segments`] |
 //! | middleware, access logs, routers | [`Handler`], [`around`], [`Extensions`], [`Transform`], [`BoxHandler`] |
+//! | requests that pages of other origins forge (CSRF) | [`CrossOriginProtection`] |
 //! | apps of axum, and other services of tower, with feature `tower` | `Tower`, `TowerBody` |
 //! | gateways: answers that come from another server | [`Request::forwarded_to`], [`Context::forward`], [`ClientError::status`] |
 //! | gateways that leave a prefix of the path out | [`Request::forwarded_below`] |
@@ -269,6 +270,7 @@ mod compress;
 #[cfg(feature = "fs")]
 mod fs;
 mod gateway;
+mod guard;
 #[cfg(feature = "jar")]
 pub mod jar;
 #[cfg(feature = "json")]
@@ -291,6 +293,7 @@ pub use error::TimeLimit;
 pub use exchange::{ExchangeError, Phase, Timeouts};
 #[cfg(feature = "fs")]
 pub use fs::{Etag, FileCache, Files, FilesNotFound};
+pub use guard::{CrossOriginProtection, Guarded};
 #[cfg(feature = "json")]
 pub use json::{InvalidJson, JsonError};
 pub use message::{

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use alloc::allocations;
 use corehttp::{
-    BodyPlan, Client, Context, Handler, Headers, IntoHandler, Request, Response, Server, Service, SetCookie,
-    Status, Timeouts, block_on, with_plan,
+    BodyPlan, Client, Context, CrossOriginProtection, Handler, Headers, IntoHandler, Request, Response,
+    Server, Service, SetCookie, Status, Timeouts, block_on, with_plan,
 };
 use tokio::io::AsyncReadExt;
 
@@ -161,6 +161,12 @@ const FORM: &str = "POST /save?tag=fast&tag=safe HTTP/1.1\r\nHost: example.com\r
                     Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 37\r\n\
                     Cookie: sid=8f14e45f; theme=dark; theme=light\r\n\r\n\
                     page=7&name=Ada&last%20name=Lovelace&";
+
+#[test]
+fn guards_allocate_nothing() {
+    let post = POST.replace("Content-Length", "Sec-Fetch-Site: same-origin\r\nContent-Length");
+    check(CrossOriginProtection::new().around(echo), &post, 1, "hello, world");
+}
 
 #[test]
 fn a_post_in_chunks_allocates_nothing() {

@@ -22,6 +22,7 @@ mod events;
 mod files;
 mod forms;
 mod framing;
+mod guards;
 mod handlers;
 mod histories;
 mod hostile;

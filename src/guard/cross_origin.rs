@@ -1,0 +1,281 @@
+//! [`CrossOriginProtection`]: refuses requests that pages of other origins make a browser send (CSRF).
+
+use super::guarded::{Guard, Guarded};
+use crate::message::{FieldName, InvalidRequest, InvalidTarget, Request, Status};
+use crate::server::{Context, Error, IntoHandler};
+
+/// Refuses requests that a page of another origin makes a browser send, with the cookies of this one (cross-site
+/// request forgery, CSRF).
+///
+/// Browsers report where a request comes from, so no tokens are needed in forms:
+///
+/// 1. A request with a safe method (GET, HEAD, OPTIONS, TRACE) passes, unless it asks for another protocol by
+///    `upgrade`, as a WebSocket does. So a handler must not change anything on GET.
+/// 2. A request whose [`sec-fetch-site`](https://www.w3.org/TR/fetch-metadata/#sec-fetch-site-header) is `same-origin`,
+///    or `none` because the user caused it, passes. One with another value passes if its `origin` is
+///    [trusted](CrossOriginProtection::trust).
+/// 3. A request without `sec-fetch-site` comes from a browser of before 2023, from one that uses `http` without TLS, or
+///    from no browser at all. It passes if it has no `origin`, if its origin has the host and port that the request is
+///    for ([`Request::authority`]), or if its origin is trusted.
+///
+/// All others are answered with 403, and reported to [`Server::on_error`](crate::Server::on_error). These are the rules
+/// of `http.CrossOriginProtection` in Go 1.25, but for the rule for `upgrade`. A field that occurs twice, or is spelled
+/// as no browser spells it, is no reason to pass.
+///
+/// The guard protects from forged requests only. A page of the same origin can send anything, so one that shows what
+/// users wrote has to escape it. `SameSite` cookies protect from other sites, but not from other origins of one site,
+/// such as `http://` or another subdomain.
+///
+/// # Examples
+///
+/// The guard is put around the handlers that browsers use. A webhook, which other programs call, may stay outside.
+///
+/// ```
+/// use corehttp::{Context, CrossOriginProtection, Server};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let save = |ctx: &mut Context| ctx.response.set_text("saved");
+/// let protection = CrossOriginProtection::new().trust("https://admin.example.com")?;
+/// let service = Server::new().service(protection.around(save));
+///
+/// let mut request = corehttp::Request::post("/save")?;
+/// request.headers.set("origin", "https://evil.example")?;
+/// request.headers.set("sec-fetch-site", "cross-site")?;
+/// assert_eq!(service.respond(request.clone()).await.status.as_u16(), 403);
+///
+/// request.headers.set("origin", "https://admin.example.com")?;
+/// assert_eq!(service.respond(request).await.text()?, "saved");
+/// # Ok(())
+/// # }
+/// ```
+#[doc(alias("csrf", "xsrf", "sec-fetch-site"))]
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct CrossOriginProtection {
+    /// Normalized, as browsers write them.
+    trusted: Vec<Box<str>>,
+}
+
+impl CrossOriginProtection {
+    /// Creates a guard that trusts no other origin.
+    pub fn new() -> CrossOriginProtection {
+        CrossOriginProtection::default()
+    }
+
+    /// Trusts an origin, such as `https://admin.example.com` or `http://localhost:3000`: its pages may send any request.
+    ///
+    /// # Errors
+    ///
+    /// Fails if `origin` is not `http://` or `https://` with a host and an optional port, and nothing else.
+    pub fn trust(mut self, origin: &str) -> Result<CrossOriginProtection, InvalidRequest> {
+        let request = Request::get(origin)?;
+        let url = request.target();
+        if url.origin() != Some(url.as_str()) || url.authorization().is_some() {
+            return Err(InvalidRequest::from_url(InvalidTarget::Form, origin));
+        }
+        self.trusted.push(url.as_str().into());
+        Ok(self)
+    }
+
+    /// Puts the guard around `handler`. One guard can be put around several handlers.
+    pub fn around<Kind, H>(&self, handler: H) -> Guarded<CrossOriginProtection, H::Handler>
+    where
+        H: IntoHandler<Kind>,
+    {
+        Guarded::new(self.clone(), handler.into_handler())
+    }
+
+    /// Decides whether a page of the request's origin may send it.
+    fn check(&self, request: &Request) -> Result<(), Forgery> {
+        let headers = &request.headers;
+        if request.method().is_safe() && headers.first(FieldName::UPGRADE).is_none() {
+            return Ok(());
+        }
+        let fetch_site = headers.single(FieldName::new("sec-fetch-site"));
+        let origin = headers.single(FieldName::new("origin"));
+        let is_trusted = |origin: &[u8]| self.trusted.iter().any(|trusted| trusted.as_bytes() == origin);
+        match (fetch_site, origin) {
+            (Ok(Some(b"same-origin" | b"none")), _) | (Ok(None), Ok(None)) => Ok(()),
+            (_, Ok(Some(origin))) if is_trusted(origin) => Ok(()),
+            (Ok(None), Ok(Some(origin))) if is_of_host(origin, request.authority()) => Ok(()),
+            (Ok(None), _) => Err(Forgery::Origin),
+            _ => Err(Forgery::FetchSite),
+        }
+    }
+}
+
+impl Guard for CrossOriginProtection {
+    type Permit<'a> = ();
+
+    #[inline]
+    fn would_refuse(&self, ctx: &Context) -> bool {
+        self.check(&ctx.request).is_err()
+    }
+
+    #[inline]
+    async fn admit(&self, ctx: &Context) -> Option<()> {
+        self.check(&ctx.request).ok()
+    }
+
+    #[cold]
+    fn refuse(&self, ctx: &mut Context) -> Error {
+        let forgery = self.check(&ctx.request).err();
+        forgery.map_or(Status::FORBIDDEN.into(), |forgery| Error::new(Status::FORBIDDEN, forgery.as_str()))
+    }
+}
+
+/// The field by which a request could be forged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Forgery {
+    FetchSite,
+    Origin,
+}
+
+impl Forgery {
+    fn as_str(self) -> &'static str {
+        match self {
+            Forgery::FetchSite => "a page of another origin caused the request, by its sec-fetch-site",
+            Forgery::Origin => "a page of another origin caused the request, by its origin",
+        }
+    }
+}
+
+/// Whether `origin` is `http` or `https` to this host and port. Browsers write both alike, without a default port.
+fn is_of_host(origin: &[u8], authority: Option<&str>) -> bool {
+    let of_origin = origin.strip_prefix(b"https://").or_else(|| origin.strip_prefix(b"http://"));
+    match (of_origin, authority) {
+        (Some(of_origin), Some(authority)) => of_origin.eq_ignore_ascii_case(authority.as_bytes()),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether a request passes that is for `www.example.com`, if `https://app.example` is trusted.
+    #[track_caller]
+    fn check(method: &str, fields: &[(&str, &str)], expected: Result<(), Forgery>) {
+        let protection = CrossOriginProtection::new().trust("https://app.example").unwrap();
+        let mut request = Request::new(method, "/").unwrap();
+        request.headers.set("host", "www.example.com").unwrap();
+        fields.iter().for_each(|(name, value)| request.headers.append(name, *value).unwrap());
+        assert_eq!(protection.check(&request), expected, "{method} {fields:?}");
+    }
+
+    #[test]
+    fn safe_methods_pass_without_an_upgrade() {
+        let cross = [("sec-fetch-site", "cross-site"), ("origin", "https://evil.example")];
+        for method in ["GET", "HEAD", "OPTIONS", "TRACE"] {
+            check(method, &cross, Ok(()));
+            check(method, &[cross[0], cross[1], ("upgrade", "websocket")], Err(Forgery::FetchSite));
+            check(method, &[cross[1], ("Upgrade", "websocket")], Err(Forgery::Origin));
+            check(method, &[("sec-fetch-site", "same-origin"), ("upgrade", "websocket")], Ok(()));
+            check(method, &[("upgrade", "websocket")], Ok(()));
+            // A name with the same hash is not the field.
+            check(method, &[cross[0], cross[1], ("updrade", "websocket")], Ok(()));
+        }
+        for method in ["POST", "PUT", "DELETE", "PATCH", "PROPFIND", "get", "Head"] {
+            check(method, &cross, Err(Forgery::FetchSite));
+        }
+    }
+
+    #[test]
+    fn sec_fetch_site_decides_where_there_is_one() {
+        let evil = ("origin", "https://evil.example");
+        for (site, expected) in [
+            ("same-origin", Ok(())),
+            ("none", Ok(())),
+            ("same-site", Err(Forgery::FetchSite)),
+            ("cross-site", Err(Forgery::FetchSite)),
+            ("", Err(Forgery::FetchSite)),
+            ("Same-Origin", Err(Forgery::FetchSite)),
+            ("same-origin, none", Err(Forgery::FetchSite)),
+            ("\"same-origin\"", Err(Forgery::FetchSite)),
+            ("same-origin;a", Err(Forgery::FetchSite)),
+            ("unknown", Err(Forgery::FetchSite)),
+        ] {
+            check("POST", &[("sec-fetch-site", site)], expected);
+            check("POST", &[("sec-fetch-site", site), evil], expected);
+            check("POST", &[("sec-fetch-site", site), ("origin", "https://www.example.com")], expected);
+            check("POST", &[("Sec-Fetch-Site", site), ("Origin", "https://app.example")], Ok(()));
+        }
+        let twice = [("sec-fetch-site", "same-origin"), ("sec-fetch-site", "same-origin")];
+        check("POST", &twice, Err(Forgery::FetchSite));
+    }
+
+    #[test]
+    fn else_the_origin_is_of_the_host_or_trusted() {
+        for origin in ["https://www.example.com", "http://www.example.com", "https://WWW.example.com"] {
+            check("POST", &[("origin", origin)], Ok(()));
+        }
+        for origin in [
+            "null",
+            "",
+            "www.example.com",
+            "//www.example.com",
+            "https:www.example.com",
+            "https:/www.example.com",
+            "HTTPS://www.example.com",
+            "ftp://www.example.com",
+            "https://www.example.com/",
+            "https://www.example.com.",
+            "https://www.example.com:443",
+            "https://www.example.com:8443",
+            "https://www.example.com@evil.example",
+            "https://evil.example@www.example.com",
+            "https://www.example.com.evil.example",
+            "https://www.example.com https://evil.example",
+            "https://evil.example/www.example.com",
+            "https://evil.example#www.example.com",
+            "https://xwww.example.com",
+            "https://example.com",
+            "https://app.example/",
+            "http://app.example",
+            "https://app.example.evil.example",
+            "https://xapp.example",
+        ] {
+            check("POST", &[("origin", origin)], Err(Forgery::Origin));
+        }
+        check("POST", &[("origin", "https://app.example")], Ok(()));
+        check("POST", &[], Ok(()));
+        let twice = [("origin", "https://www.example.com"), ("origin", "https://evil.example")];
+        check("POST", &twice, Err(Forgery::Origin));
+        check("POST", &[twice[1], twice[0]], Err(Forgery::Origin));
+        check("POST", &[twice[0], twice[0]], Err(Forgery::Origin));
+    }
+
+    #[test]
+    fn the_host_is_that_of_an_absolute_target_rfc9112_3_2_2() {
+        let mut request = Request::post("http://www.example.com/").unwrap();
+        request.headers.set("host", "evil.example").unwrap();
+        for (origin, expected) in
+            [("http://www.example.com", Ok(())), ("http://evil.example", Err(Forgery::Origin))]
+        {
+            request.headers.set("origin", origin).unwrap();
+            assert_eq!(CrossOriginProtection::new().check(&request), expected);
+        }
+        let mut request = Request::post("/").unwrap();
+        request.headers.set("origin", "https://").unwrap();
+        assert_eq!(CrossOriginProtection::new().check(&request), Err(Forgery::Origin), "no host");
+    }
+
+    #[test]
+    fn a_trusted_origin_is_spelled_as_browsers_do() {
+        for (written, normalized) in [
+            ("https://app.example", "https://app.example"),
+            ("HTTPS://App.Example:443", "https://app.example"),
+            ("http://localhost:3000", "http://localhost:3000"),
+            ("http://[0::1]:80", "http://[::1]"),
+        ] {
+            let protection = CrossOriginProtection::new().trust(written).unwrap();
+            assert_eq!(protection.trusted, [normalized.into()]);
+        }
+        for written in
+            ["", "*", "null", "/", "app.example", "https://", "https://a/", "https://a?b", "https://b:c@a"]
+        {
+            CrossOriginProtection::new().trust(written).unwrap_err();
+        }
+    }
+}

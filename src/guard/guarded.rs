@@ -1,0 +1,76 @@
+//! [`Guarded`]: a handler behind a guard.
+
+use std::ptr;
+
+use crate::message::{FieldName, Request};
+use crate::server::{BodyPlan, Context, Error, Handler, Result};
+
+/// A handler behind a guard, which refuses some requests. Made by the method `around` of the guard.
+///
+/// A refused request does not reach the handler, and its body is not received. The guard refuses it as a handler that
+/// fails does, so middleware outside of the guard, such as an access log, sees the refusal, and the fields that this
+/// middleware has set stay. Whatever handlers hold this one, a request cannot pass by the guard.
+#[derive(Clone, Copy, Debug)]
+pub struct Guarded<G, H> {
+    guard: G,
+    handler: H,
+}
+
+impl<G: Guard, H: Handler> Guarded<G, H> {
+    pub(super) fn new(guard: G, handler: H) -> Guarded<G, H> {
+        Guarded { guard, handler }
+    }
+
+    /// The value in the extensions of a request that this guard, and not one around or behind it, refuses by its head.
+    fn refusal(&self) -> RefusedByHead {
+        RefusedByHead(ptr::from_ref(self).addr())
+    }
+}
+
+impl<G: Guard, H: Handler> Handler for Guarded<G, H> {
+    #[inline]
+    fn on_head(&self, ctx: &mut Context) -> BodyPlan {
+        // Without a body there is nothing to spare, so the decision is left to `handle`.
+        if may_have_body(&ctx.request) && self.guard.would_refuse(ctx) {
+            ctx.extensions.insert(self.refusal());
+            return BodyPlan::Stream;
+        }
+        self.handler.on_head(ctx)
+    }
+
+    #[inline]
+    async fn handle(&self, ctx: &mut Context) -> Result {
+        // The body of a request that was refused by its head is not here, so the handler must not be called, even if
+        // the guard would admit it by now.
+        let is_refused = ctx.extensions.get::<RefusedByHead>() == Some(&self.refusal());
+        let admitted = if is_refused { None } else { self.guard.admit(ctx).await };
+        let Some(_permit) = admitted else { return Err(self.guard.refuse(ctx)) };
+        self.handler.handle(ctx).await
+    }
+}
+
+/// Decides which requests reach a handler.
+pub trait Guard: 'static {
+    /// Held while the handler runs.
+    type Permit<'a>;
+
+    /// Whether the request would be refused now, by its head. Changes nothing.
+    fn would_refuse(&self, ctx: &Context) -> bool;
+
+    /// Admits the request, or returns `None` to refuse it.
+    fn admit(&self, ctx: &Context) -> impl Future<Output = Option<Self::Permit<'_>>>;
+
+    /// Sets the fields of the response to a refused request, and returns the error to answer with.
+    fn refuse(&self, ctx: &mut Context) -> Error;
+}
+
+/// The address of the guarded handler that refused a request by its head.
+#[derive(PartialEq)]
+struct RefusedByHead(usize);
+
+/// Whether there may be a body to receive, by the fields that announce one (RFC 9112 §6.3).
+#[inline]
+fn may_have_body(request: &Request) -> bool {
+    let fields = [FieldName::CONTENT_LENGTH, FieldName::TRANSFER_ENCODING];
+    fields.into_iter().any(|name| request.headers.may_have(name))
+}
