@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::error_report::ErrorReport;
+use super::error_response::ErrorResponseFn;
 use super::stats::CoreStats;
 use crate::exchange::{Bounds, Clock};
 use crate::net::tls::TlsAcceptor;
@@ -14,6 +15,7 @@ use crate::net::{Conn, DeadlineTable};
 pub(super) struct CoreState {
     pub(super) bounds: Bounds,
     on_error: Option<OnError>,
+    pub(super) error_response: Option<ErrorResponseFn>,
     /// Does the TLS handshakes, if connections are to be secure.
     pub(super) acceptor: Option<TlsAcceptor>,
     pub(super) clock: Clock,
@@ -27,9 +29,9 @@ impl CoreState {
         deadlines: Rc<DeadlineTable>,
         stats: Arc<CoreStats>,
     ) -> Rc<CoreState> {
-        let ServerSettings { bounds, name, on_error, acceptor } = settings.clone();
+        let ServerSettings { bounds, name, on_error, error_response, acceptor } = settings.clone();
         let clock = Clock::new(name.as_deref());
-        Rc::new(CoreState { bounds, on_error, acceptor, clock, deadlines, stats })
+        Rc::new(CoreState { bounds, on_error, error_response, acceptor, clock, deadlines, stats })
     }
 
     /// Counts a refusal, and passes it to the application's `on_error`.
@@ -58,6 +60,7 @@ pub(super) struct ServerSettings {
     pub(super) bounds: Bounds,
     pub(super) name: Option<Arc<str>>,
     pub(super) on_error: Option<OnError>,
+    pub(super) error_response: Option<ErrorResponseFn>,
     pub(super) acceptor: Option<TlsAcceptor>,
 }
 

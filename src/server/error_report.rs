@@ -8,7 +8,8 @@ use crate::exchange::ExchangeError;
 use crate::message::{Request, Status};
 use crate::net::{Peer, PeerAddr, TlsError};
 
-/// A refused request or connection, or a failed exchange, as [`Server::on_error`](crate::Server::on_error) sees it.
+/// A refused request or connection, or a failed exchange, as [`Server::on_error`](crate::Server::on_error) and
+/// [`Server::error_response`](crate::Server::error_response) see it.
 ///
 /// `{}` formats it as one line: the status, the peer, the method and path if they are known, and the cause. Neither
 /// `{}` nor `{:?}` reveals more of the request than that.
@@ -53,7 +54,8 @@ pub enum ErrorCause {
     Exchange(ExchangeError),
     /// The handler failed.
     Handler(Error),
-    /// The handler panicked, or a value that it left behind panicked when it was dropped.
+    /// The handler panicked, or a value that it left behind panicked when it was dropped, or the function of
+    /// [`Server::error_response`](crate::Server::error_response) panicked.
     Panic,
     /// [`Handler::on_head`](crate::Handler::on_head) refused the request, or did not plan a tunnel for a CONNECT.
     Plan,

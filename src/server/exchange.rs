@@ -309,21 +309,35 @@ impl Exchange {
         });
     }
 
-    /// Counts a refusal, and passes it to the application's `on_error`. If the connection of an exchange that was
-    /// reported fails afterwards, the failure is not reported.
+    /// Counts a failure, and passes its report to the application's `on_error`.
     pub(super) fn report(&mut self, request: &Request, status: Option<Status>, cause: ErrorCause) {
+        let report = self.error_report(request, status, cause);
+        self.send_report(report);
+    }
+
+    /// The report of a failure of this exchange.
+    pub(super) fn error_report<'r>(
+        &self,
+        request: &'r Request,
+        status: Option<Status>,
+        cause: ErrorCause,
+    ) -> ErrorReport<'r> {
         let Peer { addr: peer, id: connection_id } = self.peer();
         let (exchange_number, request) = match (self.info.exchange_count, self.info.is_head_refused) {
             (exchange_count, true) => (exchange_count + 1, None),
             (0, false) => (0, None),
             (exchange_count, false) => (exchange_count, Some(request)),
         };
-        let last = self.info.reported.replace((connection_id, exchange_number));
-        if matches!(cause, ErrorCause::Exchange(_)) && last == self.info.reported {
-            return;
+        ErrorReport { status, peer, connection_id, exchange_number, request, cause }
+    }
+
+    /// Counts a failure, and passes its report to the application's `on_error`. If the connection of an exchange that
+    /// was reported fails afterwards, the failure is not reported.
+    pub(super) fn send_report(&mut self, report: ErrorReport<'_>) {
+        let last = self.info.reported.replace((report.connection_id, report.exchange_number));
+        if !matches!(report.cause, ErrorCause::Exchange(_)) || last != self.info.reported {
+            self.conn.core().report(report);
         }
-        let refusal = ErrorReport { status, peer, connection_id, exchange_number, request, cause };
-        self.conn.core().report(refusal);
     }
 
     /// The peer of the connection, even if that was upgraded.

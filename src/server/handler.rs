@@ -84,7 +84,8 @@ use crate::message::Status;
 ///
 /// [`Body::known_len`](crate::Body::known_len) returns how large an answer is. If the handler streams it, a
 /// [`Transform`](crate::Transform) can count its bytes. After an error, `ctx.response.body` is not the body of the
-/// answer: the [reason](crate::Status::reason) of the status replaces it later.
+/// answer: that is made later, by [`Server::error_response`](crate::Server::error_response) or else of the
+/// [reason](crate::Status::reason) of the status.
 ///
 /// There are things that middleware does not see: requests that never reach a handler, such as those with a malformed
 /// head, or a body that is too large to be buffered; the end of a handler that panics or exceeds
@@ -160,7 +161,8 @@ pub trait Handler: ErasedHandler + 'static {
     ///
     /// # Errors
     ///
-    /// An error is answered with its [status](super::Error::status), and with the reason of that status as text. The
+    /// An error is answered with its [status](super::Error::status), and with content that
+    /// [`Server::error_response`](crate::Server::error_response) makes, by default the reason of the status as text. The
     /// fields that were set stay, except those that describe content. To say more, put an answer into `ctx.response`
     /// and return `Ok`. Once the head has been sent, an error aborts the connection or, if the answer is already
     /// complete, closes it.

@@ -33,6 +33,7 @@ mod middleware;
 
 mod error;
 mod error_report;
+mod error_response;
 mod invalid_response;
 
 pub use context::{BodyReader, BodyWriter, Context, Extensions, Transform, TransformAction};

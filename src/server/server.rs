@@ -13,7 +13,7 @@ use super::server_handle::ServerHandle;
 use super::service::Service;
 use super::stop::IntoIoResult;
 use crate::exchange::{HalfClose, Timeouts};
-use crate::message::Headers;
+use crate::message::{Headers, Response};
 use crate::net::{Address, Keepalive};
 use crate::runtime::Pinning;
 use crate::wire::Limits;
@@ -205,6 +205,52 @@ impl Server {
     /// should return quickly.
     pub fn on_error(mut self, on_error: impl Fn(&ErrorReport<'_>) + Send + Sync + 'static) -> Server {
         self.settings.on_error = Some(Arc::new(on_error));
+        self
+    }
+
+    /// Sets a function that makes the content of error responses: of all that are sent before a handler is called, or
+    /// instead of the response that it left. Default: none, and the content is the [reason](crate::Status::reason) of the
+    /// status, as text.
+    ///
+    /// Error responses go to a request that is malformed, too large or too late, and to a connection that is too many;
+    /// to a request that [`BodyPlan::Refuse`](crate::BodyPlan::Refuse) refuses; and to one whose handler fails with an
+    /// [`Error`](crate::Error), panics, or takes too long. A response that a handler leaves with `Ok` is its own,
+    /// whatever its status.
+    ///
+    /// The function gets a report, whose [`status`](ErrorReport::status) and `cause` are set, and whose `request` is if
+    /// a valid head has arrived; and the response, with the status, with fields such as `allow`, `retry-after` and those
+    /// of middleware, and with the default content. It may change content and fields, or leave them. The function must
+    /// not show the cause, which may contain secrets and text of the peer, nor the request without escapes.
+    ///
+    /// Nothing that the function does breaks the connection. The status stays, because logs and middleware have seen it.
+    /// Fields that frame the content are computed, and trailers are left out. A response to HEAD has the length of
+    /// the content, and not the content. Content that is a stream is not sent, but the default. If the function
+    /// panics, the default is sent, too, and [`Server::on_error`] gets a second report, of
+    /// [`ErrorCause::Panic`](crate::ErrorCause::Panic).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::{Context, Request, Server, Status};
+    ///
+    /// let server = Server::new().error_response(|report, response| {
+    ///     let page = format!("<!doctype html><title>Sorry</title><h1>{}</h1>", response.status);
+    ///     if report.status != Some(Status::UNAUTHORIZED) {
+    ///         response.set_html(page);
+    ///     }
+    /// });
+    /// let service = server.service(|_: &mut Context| Err(Status::NOT_FOUND.into()));
+    /// let response = corehttp::block_on(service.respond(Request::get("/none")?))?;
+    /// assert_eq!(response.status, Status::NOT_FOUND);
+    /// assert!(response.text()?.ends_with("<h1>404 Not Found</h1>"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("ErrorHandler", "error_page", "fallback", "catchers"))]
+    pub fn error_response(
+        mut self,
+        error_response: impl Fn(&ErrorReport<'_>, &mut Response) + Send + Sync + 'static,
+    ) -> Server {
+        self.settings.error_response = Some(Arc::new(error_response));
         self
     }
 

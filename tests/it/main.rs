@@ -16,6 +16,7 @@ mod connection;
 #[cfg(all(feature = "compress", feature = "fs"))]
 mod copies;
 mod delivery;
+mod error_responses;
 mod errors;
 mod events;
 #[cfg(feature = "fs")]

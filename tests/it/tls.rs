@@ -515,6 +515,24 @@ fn plain_http_is_answered_with_a_sentence() {
     assert_eq!(undated(&heard), ANSWER);
 }
 
+/// The application explains it in its own words, as any other error.
+#[test]
+fn plain_http_is_explained_by_the_application() {
+    let secured = Secured::new();
+    let server = |server: Server| {
+        server.tls(secured.tls.clone()).error_response(|report, response| {
+            assert!(response.text().unwrap().contains("HTTPS") && report.request.is_none());
+            response.set_html(format!("<p>{}</p>", response.status));
+        })
+    };
+    let served = Served::with(server, fine);
+    let heard = served.ask(GET);
+    assert!(
+        heard.starts_with("HTTP/1.1 400 ") && heard.ends_with("\r\n\r\n<p>400 Bad Request</p>"),
+        "{heard}"
+    );
+}
+
 /// The first bytes of a peer.
 fn hello(config: ClientConfig) -> Vec<u8> {
     let mut said = Vec::new();

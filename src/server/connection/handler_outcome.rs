@@ -10,8 +10,9 @@ use crate::coding::ACCEPTED;
 use crate::exchange::{ExchangeError, Phase};
 use crate::memory::Reset;
 use crate::message::{FieldName, Status};
-use crate::net::{Conn, TlsError};
+use crate::net::Conn;
 use crate::server::error_report::Refused;
+use crate::server::error_response::write_error_response;
 use crate::server::exchange::{CloseMode, UnreadBody};
 use crate::server::per_core::PerCore;
 use crate::server::{Context, Error, ErrorCause, Handler, Result};
@@ -67,25 +68,17 @@ pub(super) fn finalize_response(ctx: &mut Context, outcome: HandlerOutcome) -> R
 /// Sets the response to a request that the handler has refused by its head.
 #[cold]
 pub(super) fn respond_refused(ctx: &mut Context, status: Status) {
-    let status = final_status(status);
-    set_status_and_text(ctx, status);
-    ctx.exchange.report(&ctx.request, Some(status), ErrorCause::Plan);
+    respond_error(ctx, status, ErrorCause::Plan);
 }
 
 /// Sets the response to a handler's error. Fields that middleware has set stay, except those that describe content that
 /// is not sent.
 pub(super) fn answer_error(ctx: &mut Context, error: Error) {
-    ctx.response.remove_content();
-    let status = final_status(error.status());
-    set_status_and_text(ctx, status);
     if error.is_unknown_coding() {
         // The peer should learn which codings would have been accepted (RFC 9110 §15.5.16).
         ctx.response.headers.put(FieldName::new("accept-encoding"), ACCEPTED.as_bytes());
     }
-    // An error without a cause is an answer like any other, and is not reported.
-    if error.cause().is_some() {
-        ctx.exchange.report(&ctx.request, Some(status), ErrorCause::Handler(error));
-    }
+    respond_error(ctx, error.status(), ErrorCause::Handler(error));
 }
 
 /// A status of 1xx is not final (RFC 9110 §15.2), so it is a mistake of the handler.
@@ -107,29 +100,28 @@ pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (CloseMode, io::Res
     };
     let result = failed.map_or_else(|| io::Error::other("the handler failed"), ExchangeError::as_io);
     drop_all_user_values(ctx);
-    let answered = status.filter(|_| ctx.exchange.outgoing.has_not_begun()).map(final_status);
-    if let Some(status) = answered {
-        // No read has refreshed the clock before a timeout, for example.
-        ctx.exchange.conn.core().clock.refresh();
-        ctx.response.reset();
-        ctx.exchange.stop_persisting();
-        set_status_and_text(ctx, status);
-        match cause {
-            ErrorCause::Connections(_) => ctx.response.headers.put(FieldName::RETRY_AFTER, RETRY_AFTER),
-            ErrorCause::Tls(TlsError::PlainText) => ctx.response.set_text(PLAIN_HTTP),
-            _ => {}
+    match status.filter(|_| ctx.exchange.outgoing.has_not_begun()) {
+        Some(status) => {
+            // No read has refreshed the clock before a timeout, for example.
+            ctx.exchange.conn.core().clock.refresh();
+            ctx.response.reset();
+            ctx.exchange.stop_persisting();
+            if let ErrorCause::Connections(_) = cause {
+                ctx.response.headers.put(FieldName::RETRY_AFTER, RETRY_AFTER);
+            }
+            respond_error(ctx, status, cause);
+            let content = ctx.response.body.declared_length();
+            ctx.exchange.write_head(&ctx.response, content, UnreadBody::Discard);
+            (CloseMode::Linger, Err(result))
         }
-        let content = ctx.response.body.declared_length();
-        ctx.exchange.write_head(&ctx.response, content, UnreadBody::Discard);
+        None => {
+            ctx.exchange.report(&ctx.request, None, cause);
+            // An error after the end of an answer must not take the answer away.
+            let is_whole = ctx.exchange.outgoing.is_over();
+            (if is_whole { CloseMode::Linger } else { CloseMode::Reset }, Err(result))
+        }
     }
-    ctx.exchange.report(&ctx.request, answered, cause);
-    // An error after the end of an answer must not take the answer away.
-    let is_whole = answered.is_some() || ctx.exchange.outgoing.is_over();
-    (if is_whole { CloseMode::Linger } else { CloseMode::Reset }, Err(result))
 }
-
-/// The text for a person with a browser, who has typed `http` for `https`, as most such peers are.
-const PLAIN_HTTP: &str = "This port speaks HTTPS, and the request came in plain HTTP.";
 
 /// Seconds until one of so many connections is likely to have closed.
 const RETRY_AFTER: &[u8] = b"1";
@@ -142,13 +134,22 @@ pub(in crate::server) async fn reject<H: Handler>(per_core: &PerCore<H>, conn: C
     close(&mut guard, mode).await;
 }
 
-fn final_status(status: Status) -> Status {
-    if status.is_informational() { Status::INTERNAL_SERVER_ERROR } else { status }
-}
-
-/// Sets a text that repeats the status alone: nothing that the peer sent is reflected.
-fn set_status_and_text(ctx: &mut Context, status: Status) {
-    ctx.response.status = status;
-    ctx.response.set_text(status.reason());
-    ctx.response.trailers.reset();
+/// Makes the response to a failure, and reports the failure. A handler's bare status is a response like any other, and
+/// is not reported.
+fn respond_error(ctx: &mut Context, status: Status, cause: ErrorCause) {
+    if ctx.response.body.is_unbuffered() {
+        // The content that the handler has left is the application's, and may panic when it is dropped.
+        drop_all_user_values(ctx);
+    }
+    let Context { exchange, request, response, .. } = ctx;
+    let status = if status.is_informational() { Status::INTERNAL_SERVER_ERROR } else { status };
+    let report = exchange.error_report(request, Some(status), cause);
+    let function = exchange.conn.core().error_response.as_ref();
+    let written = write_error_response(function, &report, response);
+    if !matches!(&report.cause, ErrorCause::Handler(error) if error.cause().is_none()) {
+        exchange.send_report(report);
+    }
+    if written.is_err() {
+        exchange.report(request, Some(status), ErrorCause::Panic);
+    }
 }

@@ -1,0 +1,370 @@
+//! The content of error responses, by the application's function: each status and cause, and what no function changes.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use corehttp::{
+    BodyPlan, Context, Error, ErrorCause, ErrorReport, Headers, Limits, Request, Response, Server, Status,
+    Timeouts, with_plan,
+};
+
+use crate::support::answers::{Answer, answers};
+use crate::support::wired::{Then, Wired};
+use crate::support::{ErrorReports, Served, get, undated};
+
+/// Fails in each way. Middleware has set fields before.
+async fn app(ctx: &mut Context) -> corehttp::Result {
+    ctx.response.headers.set("x-request-id", 7)?;
+    match ctx.request.path() {
+        "/none" => return Err(Status::NOT_FOUND.into()),
+        "/post" => {
+            ctx.response.headers.set("allow", "POST")?;
+            return Err(Status::METHOD_NOT_ALLOWED.into());
+        }
+        "/coded" => ctx.decode_body().await?,
+        "/fails" => return Err(io::Error::other("secret").into()),
+        "/busy" => {
+            ctx.response.headers.set("retry-after", 9)?;
+            return Err(Error::new(Status::SERVICE_UNAVAILABLE, "secret"));
+        }
+        "/gone" => {
+            ctx.response.headers.set("etag", "\"1\"")?;
+            ctx.response.set_html("half of a page");
+            ctx.response.trailers.set("x-sum", 1)?;
+            return Err(Status::GONE.into());
+        }
+        "/leaves" => {
+            ctx.response.body.set_stream(Bomb, None);
+            return Err(Status::NOT_FOUND.into());
+        }
+        "/interim" => ctx.response.status = Status::CONTINUE,
+        "/panics" => std::panic::resume_unwind(Box::new("secret")),
+        "/hangs" => std::future::pending().await,
+        "/cut" => {
+            ctx.body_writer().await?.write_all(b"half").await?;
+            return Err(Status::NOT_FOUND.into());
+        }
+        "/own" => {
+            ctx.response.status = Status::NOT_FOUND;
+            ctx.response.set_text("of its own");
+        }
+        _ => ctx.response.set_text("fine"),
+    }
+    Ok(())
+}
+
+fn plan(request: &Request) -> BodyPlan {
+    match request.path() {
+        "/refused" => BodyPlan::Refuse(Status::FORBIDDEN),
+        "/planless" => std::panic::resume_unwind(Box::new("secret")),
+        _ => BodyPlan::BufferUpTo(9),
+    }
+}
+
+/// The content of the tests: status, kind of the cause, and request.
+fn explanation(report: &ErrorReport<'_>, response: &Response) -> String {
+    assert_eq!(report.status, Some(response.status));
+    let kind = match &report.cause {
+        ErrorCause::Exchange(_) => "exchange",
+        ErrorCause::Handler(error) if error.cause().is_none() => "status",
+        ErrorCause::Handler(_) => "handler",
+        ErrorCause::Panic => "panic",
+        ErrorCause::Plan => "plan",
+        ErrorCause::Tls(_) => "tls",
+        ErrorCause::Connections(_) => "connections",
+        ErrorCause::ConnectionsOfPeer(_) => "connections of peer",
+        _ => "other",
+    };
+    let request = report.request.map(|request| format!("{} {}", request.method(), request.target().as_str()));
+    format!("{} {kind} {}", response.status.as_u16(), request.as_deref().unwrap_or("none"))
+}
+
+fn explain(report: &ErrorReport<'_>, response: &mut Response) {
+    let explanation = explanation(report, response);
+    response.set_bytes("text/x-explained", explanation).unwrap();
+}
+
+fn settings(server: Server) -> Server {
+    let timeouts = Timeouts { handler: Some(Duration::from_secs(5)), ..Timeouts::default() };
+    server.timeouts(timeouts)
+}
+
+/// Everything but the content: the status and the other fields of a response.
+fn shape(answer: &Answer) -> (u16, Vec<(String, String)>) {
+    let is_content = |name: &str| ["content-type", "content-length", "date"].contains(&name);
+    let fields = answer.fields.iter().filter(|(name, _)| !is_content(name)).cloned();
+    (answer.status, fields.collect())
+}
+
+fn shapes(heard: &str) -> Vec<(u16, Vec<(String, String)>)> {
+    answers(heard).iter().map(shape).collect()
+}
+
+/// Requests that fail in each way, and the explanations that the function gives.
+fn rows() -> Vec<(String, Then, &'static [&'static str])> {
+    let post = |path: &str, fields: &str, body: &str| {
+        format!("POST {path} HTTP/1.1\r\nhost: a\r\n{fields}\r\n{body}")
+    };
+    let long = format!("GET /{} HTTP/1.1\r\nhost: a\r\n\r\n", "x".repeat(17 << 10));
+    let many = format!("GET / HTTP/1.1\r\nhost: a\r\n{}\r\n", "x: y\r\n".repeat(128));
+    let chunked = "transfer-encoding: chunked\r\n";
+    vec![
+        ("GET / HTTP\r\n\r\n".into(), Then::Waits, &["400 exchange none"]),
+        ("GET / HTTP/1.1\r\n\r\n".into(), Then::Waits, &["400 exchange none"]),
+        ("GET / HT".into(), Then::Ends, &["400 exchange none"]),
+        ("GET / HT".into(), Then::Waits, &["408 exchange none"]),
+        ("GET / HTTP/3.0\r\n\r\n".into(), Then::Waits, &["505 exchange none"]),
+        (long, Then::Waits, &["414 exchange none"]),
+        (many, Then::Waits, &["431 exchange none"]),
+        (post("/", "expect: 200-ok\r\n", ""), Then::Waits, &["417 exchange POST /"]),
+        (post("/", "content-length: 10\r\n", ""), Then::Waits, &["413 exchange POST /"]),
+        (post("/", "content-length: 9\r\n", "half"), Then::Waits, &["408 exchange POST /"]),
+        (post("/", "content-length: 9\r\n", "half"), Then::Ends, &["400 exchange POST /"]),
+        (post("/", chunked, "x\r\n"), Then::Waits, &["400 exchange POST /"]),
+        (post("/refused", "content-length: 4\r\n", "body"), Then::Ends, &["403 plan POST /refused"]),
+        ("CONNECT a:80 HTTP/1.1\r\nhost: a:80\r\n\r\n".into(), Then::Waits, &["501 plan CONNECT a:80"]),
+        (get("/planless"), Then::Waits, &["500 panic GET /planless"]),
+        (get("/none"), Then::Ends, &["404 status GET /none"]),
+        (get("/post"), Then::Ends, &["405 status GET /post"]),
+        (
+            post("/coded", "content-encoding: x\r\ncontent-length: 4\r\n", "body"),
+            Then::Ends,
+            &["415 handler POST /coded"],
+        ),
+        (get("/fails"), Then::Ends, &["500 handler GET /fails"]),
+        (get("/busy"), Then::Ends, &["503 handler GET /busy"]),
+        (get("/gone"), Then::Ends, &["410 status GET /gone"]),
+        (get("/interim"), Then::Ends, &["500 handler GET /interim"]),
+        (get("/leaves"), Then::Ends, &["404 status GET /leaves"]),
+        (get("/panics"), Then::Waits, &["500 panic GET /panics"]),
+        (get("/hangs"), Then::Waits, &["503 exchange GET /hangs"]),
+        (get("/own"), Then::Ends, &["of its own"]),
+        ("GET /none HTTP/1.0\r\n\r\n".into(), Then::Waits, &["404 status GET /none"]),
+        (
+            "GET /none HTTP/1.0\r\nconnection: keep-alive\r\n\r\n".into(),
+            Then::Ends,
+            &["404 status GET /none"],
+        ),
+        (
+            get("/none") + &get("/") + &get("/fails") + &get("/panics") + &get("/"),
+            Then::Waits,
+            &["404 status GET /none", "fine", "500 handler GET /fails", "500 panic GET /panics"],
+        ),
+        (get("/") + "GET", Then::Ends, &["fine", "400 exchange none"]),
+    ]
+}
+
+#[test]
+fn each_cause_is_explained_and_nothing_else_changes() {
+    let plain = Wired::with(settings, with_plan(plan, app));
+    let custom = Wired::with(|server| settings(server).error_response(explain), with_plan(plan, app));
+    let served = Served::with(
+        |server| server.error_response(explain).timeouts(Timeouts::default()),
+        with_plan(plan, app),
+    );
+    for (wire, then, expected) in rows() {
+        let heard = custom.ask_cut(&wire, then);
+        let explained = answers(&heard);
+        let contents: Vec<_> = explained.iter().map(|answer| &*answer.body).collect();
+        assert_eq!(contents, expected, "{wire:?}");
+        assert_eq!(shapes(&heard), shapes(&plain.ask(&[wire.as_bytes()], then)), "{wire:?}");
+        for answer in explained.iter().filter(|answer| answer.body != "fine" && answer.body != "of its own") {
+            assert_eq!(answer.field("content-type"), Some("text/x-explained"), "{wire:?}");
+            assert_eq!(answer.field("etag"), None, "{wire:?}");
+        }
+        if then == Then::Ends || explained.last().is_some_and(Answer::is_last) && !wire.ends_with("HT") {
+            let is_slow = wire.contains("/hangs") || wire.ends_with("half");
+            assert!(is_slow || undated(&served.ask(&wire)) == undated(&heard), "{wire:?} over TCP");
+        }
+    }
+}
+
+#[test]
+fn fields_of_middleware_and_of_the_server_stay() {
+    let custom = Wired::with(|server| server.error_response(explain), app);
+    let coded = "POST /coded HTTP/1.1\r\nhost: a\r\ncontent-encoding: x\r\n\r\n";
+    for (wire, name, value) in [
+        (&*get("/none"), "x-request-id", Some("7")),
+        (&get("/post"), "allow", Some("POST")),
+        (&get("/busy"), "retry-after", Some("9")),
+        (&get("/panics"), "x-request-id", None),
+    ] {
+        let heard = custom.ask(&[wire.as_bytes()], Then::Ends);
+        assert_eq!(answers(&heard)[0].field(name), value, "{wire:?}");
+    }
+    let heard = custom.ask(&[coded.as_bytes()], Then::Ends);
+    assert!(answers(&heard)[0].field("accept-encoding").is_some(), "{heard}");
+}
+
+#[test]
+fn a_head_request_gets_the_length_and_not_the_content_rfc9110_9_3_2() {
+    let custom = Wired::with(|server| settings(server).error_response(explain), with_plan(plan, app));
+    for (wire, explanation) in [
+        ("HEAD /none HTTP/1.1\r\nhost: a\r\n\r\n", "404 status HEAD /none"),
+        ("HEAD /refused HTTP/1.1\r\nhost: a\r\n\r\n", "403 plan HEAD /refused"),
+        ("HEAD /panics HTTP/1.1\r\nhost: a\r\n\r\n", "500 panic HEAD /panics"),
+        ("HEAD / HTTP/1.1\r\n\r\n", "400 exchange none"),
+    ] {
+        let heard = custom.ask(&[wire.as_bytes()], Then::Ends);
+        let length = format!("\r\ncontent-length: {}\r\n", explanation.len());
+        assert!(heard.contains(&length) && heard.ends_with("\r\n\r\n"), "{heard}");
+    }
+}
+
+/// A status that a function chooses could have no content, or open a tunnel, and a field could end the content
+/// elsewhere.
+#[test]
+fn no_function_breaks_the_framing() {
+    let plain = Wired::with(settings, with_plan(plan, app));
+    for status in [100, 101, 200, 204, 304, 599] {
+        let hostile = move |_: &ErrorReport<'_>, response: &mut Response| {
+            response.status = Status::new(status).unwrap();
+            response.set_html("content");
+            for (name, value) in [
+                ("content-length", "3"),
+                ("Transfer-Encoding", "chunked"),
+                ("connection", "keep-alive"),
+                ("keep-alive", "timeout=9"),
+            ] {
+                response.headers.append(name, value).unwrap();
+            }
+            response.trailers.set("x-trailer", "1").unwrap();
+        };
+        let hostile = Wired::with(|server| settings(server).error_response(hostile), with_plan(plan, app));
+        for (wire, then, expected) in rows() {
+            let heard = hostile.ask(&[wire.as_bytes()], then);
+            assert_eq!(shapes(&heard), shapes(&plain.ask(&[wire.as_bytes()], then)), "{status} {wire:?}");
+            for (answer, expected) in answers(&heard).iter().zip(expected) {
+                let is_own = ["fine", "of its own"].contains(expected);
+                assert_eq!(answer.body, if is_own { expected } else { "content" }, "{status} {wire:?}");
+            }
+        }
+    }
+}
+
+/// The content of each of these functions is replaced by the default.
+#[test]
+fn a_function_that_panics_or_streams_leaves_the_default() {
+    let functions: [fn(&mut Response); 4] = [
+        |response| response.body.set_stream(&b"content"[..], Some(7)),
+        |response| response.body.set_stream(Bomb, None),
+        |response| {
+            response.set_html("half");
+            response.trailers.set("x-a", 1).unwrap();
+            response.status = Status::CONTINUE;
+            std::panic::resume_unwind(Box::new("secret"));
+        },
+        |response| {
+            response.body.set_stream(Bomb, Some(3));
+            std::panic::resume_unwind(Box::new("secret"));
+        },
+    ];
+    let plain = Wired::with(settings, with_plan(plan, app));
+    for (index, function) in functions.into_iter().enumerate() {
+        let reports = ErrorReports::default();
+        let set = |server| {
+            reports.of(settings(server)).error_response(move |_, response: &mut Response| function(response))
+        };
+        let broken = Wired::with(set, with_plan(plan, app));
+        for (wire, then, expected) in rows() {
+            let heard = broken.ask(&[wire.as_bytes()], then);
+            assert_eq!(undated(&heard), undated(&plain.ask(&[wire.as_bytes()], then)), "{index} {wire:?}");
+            let failed = expected.iter().filter(|content| content.contains(' ') && !content.contains("own"));
+            let panics = reports.take().iter().filter(|(_, cause)| cause == "the handler panicked").count();
+            let own =
+                expected.iter().filter(|content| content.contains("panic") || content.contains("leaves"));
+            let own = own.count();
+            let expected = own + if index == 0 { 0 } else { failed.count() };
+            assert_eq!(panics, expected, "{index} {wire:?}");
+        }
+    }
+}
+
+/// A stream that panics when it is dropped.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            std::panic::resume_unwind(Box::new("secret"));
+        }
+    }
+}
+
+impl tokio::io::AsyncRead for Bomb {
+    fn poll_read(
+        self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+        _: &mut tokio::io::ReadBuf<'_>,
+    ) -> std::task::Poll<io::Result<()>> {
+        unreachable!("nothing is read")
+    }
+}
+
+/// Part of a response is on its way, so that no other one can follow.
+#[test]
+fn a_response_that_has_begun_is_cut_off_and_not_explained() {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = calls.clone();
+    let function = move |report: &ErrorReport<'_>, response: &mut Response| {
+        counted.fetch_add(1, Relaxed);
+        explain(report, response);
+    };
+    let custom = Wired::with(|server| server.error_response(function), app);
+    let heard = custom.ask(&[get("/cut").as_bytes()], Then::Waits);
+    assert!(heard.starts_with("HTTP/1.1 200 OK\r\n") && !heard.contains("404"), "{heard}");
+    assert_eq!(calls.load(Relaxed), 0);
+}
+
+#[test]
+fn a_connection_that_is_too_many_is_explained() {
+    for (limits, explanation, retry_after) in [
+        (Limits { connections_max: 0, ..Limits::default() }, "503 connections none", Some("1")),
+        (
+            Limits { connections_per_peer_max: Some(0), ..Limits::default() },
+            "429 connections of peer none",
+            None,
+        ),
+    ] {
+        let served = Served::with(|server| server.limits(limits).error_response(explain), app);
+        let heard = served.connect().hear_all();
+        let [answer] = &answers(&heard)[..] else { panic!("{heard}") };
+        assert_eq!((&*answer.body, answer.field("retry-after")), (explanation, retry_after));
+        assert!(answer.is_last());
+    }
+}
+
+/// A request without a connection is answered likewise.
+#[test]
+fn a_test_of_a_handler_sees_the_same_content() {
+    let service = settings(Server::new()).error_response(explain).service(with_plan(plan, app));
+    for (path, explanation) in [
+        ("/none", "404 status GET /none"),
+        ("/refused", "403 plan GET /refused"),
+        ("/panics", "500 panic GET /panics"),
+        ("/fails", "500 handler GET /fails"),
+    ] {
+        let response = corehttp::block_on(service.respond(Request::get(path).unwrap())).unwrap();
+        assert_eq!(response.text(), Ok(explanation));
+    }
+}
+
+#[test]
+fn the_default_content_is_there_for_a_function_that_leaves_it() {
+    let only_404 = |report: &ErrorReport<'_>, response: &mut Response| {
+        if report.status == Some(Status::NOT_FOUND) {
+            response.set_html("<h1>Nothing here</h1>");
+        }
+        response.headers = Headers::new();
+        response.headers.set("x-only", 1).unwrap();
+    };
+    let custom = Wired::with(|server| server.error_response(only_404), app);
+    for (path, content) in [("/none", "<h1>Nothing here</h1>"), ("/post", "Method Not Allowed")] {
+        let heard = custom.ask(&[get(path).as_bytes()], Then::Ends);
+        let [answer] = &answers(&heard)[..] else { panic!("{heard}") };
+        assert_eq!((&*answer.body, answer.field("x-only")), (content, Some("1")));
+    }
+}
