@@ -33,8 +33,8 @@ use spread::Spread;
 
 fn main() {
     if child::wanted() {
-        // A server's cores have such ones. A set of local tasks in another runtime is one task to that, and while nothing
-        // else is ready it looks for events of the system: with one exchange at a time, before each.
+        // A server's cores have such ones. A set of local tasks in another runtime is one task to that, and while
+        // nothing else is ready it looks for events of the system: with one exchange at a time, before each.
         let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
         runtime.expect("a runtime").block_on(measure());
     }
@@ -94,8 +94,8 @@ async fn compare(place: &Place, tasks: u64) -> Vec<Row> {
 
 const ROUNDS: u64 = 7;
 
-/// How many exchanges a round has. Its tasks are made for it, with all that they keep; that shall be no more of the figure
-/// than of fasthttp's, whose tasks have about 400 each.
+/// How many exchanges a round has. Its tasks are made for it, with all that they keep; that shall be no more of the
+/// figure than of fasthttp's, whose tasks have about 400 each.
 fn exchanges(tasks: u64) -> u64 {
     (400 * tasks).max(20_000)
 }
@@ -105,13 +105,13 @@ async fn run(asker: &Asker, tasks: u64) -> Duration {
     let mut running = JoinSet::new();
     for _ in 0..tasks {
         let asker = asker.clone();
-        running.spawn(async move { asker.ask(exchanges(tasks) / tasks, ANSWER).await });
+        running.spawn(async move { asker.ask(exchanges(tasks) / tasks, RESPONSE).await });
     }
     running.join_all().await;
     started.elapsed()
 }
 
-const ANSWER: &[u8] = b"/foo/bar?baz=123";
+const RESPONSE: &[u8] = b"/foo/bar?baz=123";
 
 fn service() -> Service<impl Handler> {
     Server::new().name("corehttp").service(|ctx: &mut Context| {

@@ -1,9 +1,9 @@
-//! Questions: what does a compressed answer cost beyond the work of its encoder, and does a warm one allocate?
+//! Questions: what does a compressed response cost beyond the work of its encoder, and does a warm one allocate?
 //!
 //! A page of 4 KiB, of 32 KiB and of 256 KiB goes over fake connections, a hundred requests a connection and one at a
 //! time. `identity` is the same handler with the same wrapper, to a peer that accepts nothing else. `bare` is the
 //! encoder alone, flate2 and its zlib-rs at the same level, reset for each page: what `gzip` takes longer is ours. The
-//! bench fails if a warm answer of 4 KiB allocates.
+//! bench fails if a warm response of 4 KiB allocates.
 //!
 //! ```text
 //! cargo bench --bench compress            # all rows, about 30 seconds
@@ -18,7 +18,7 @@ mod fake;
 #[allow(dead_code, reason = "server.rs alone holds its rows against targets")]
 #[path = "support/report.rs"]
 mod report;
-#[allow(dead_code, reason = "server.rs alone looks at answers")]
+#[allow(dead_code, reason = "server.rs alone looks at responses")]
 #[path = "support/workload.rs"]
 mod workload;
 
@@ -44,7 +44,7 @@ fn main() {
         // Larger pages are made in memory that is given back once a second, and slow enough for that to be seen.
         let small = report.rows().filter(|row| row.name().starts_with("4KiB"));
         let allocating = small.filter(|row| row.allocations_per_request() >= 0.1);
-        assert_eq!(allocating.count(), 0, "a warm answer allocates");
+        assert_eq!(allocating.count(), 0, "a warm response allocates");
     }
 }
 
@@ -119,7 +119,7 @@ const WORDS: [&str; 32] = [
     "server",
     "memory",
     "request",
-    "answer",
+    "response",
     "thread",
     "kernel",
     "socket",

@@ -3,7 +3,7 @@
 //!
 //! Each answers a browser's request for a script of 4 KiB over a fake connection that carries 1,000 of them. The file
 //! is asked for once before, so the disk is in none of the figures, and has lain there for an hour, as files do. Its
-//! answer has four fields more than that from memory: `etag`, `last-modified`, `accept-ranges` and `cache-control`.
+//! response has four fields more than that from memory: `etag`, `last-modified`, `accept-ranges` and `cache-control`.
 //!
 //! ```text
 //! cargo bench --bench files
@@ -107,9 +107,9 @@ fn bench<Kind, H: IntoHandler<Kind>>(
     let service = Server::new().service(handler);
     let serve =
         async |io: FakeConn| service.serve_connection(io).await.expect("the connection is served to its end");
-    let answer = workload.answer(&serve);
-    let head = answer.windows(4).position(|end| end == b"\r\n\r\n").expect("there is a head") + 4;
-    assert_eq!(answer.len() - head, size, "all of it is sent");
+    let response = workload.response(&serve);
+    let head = response.windows(4).position(|end| end == b"\r\n\r\n").expect("there is a head") + 4;
+    assert_eq!(response.len() - head, size, "all of it is sent");
     let mut group = criterion.benchmark_group(name.0);
     group.sampling_mode(SamplingMode::Flat).sample_size(30);
     group.warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_millis(1200));
@@ -125,6 +125,6 @@ fn judge(report: &Report) {
     }
     let rows = report.rows().filter(|row| row.name().ends_with("cached"));
     if let Some(most) = rows.map(report::Row::allocations_per_request).reduce(f64::max) {
-        verdict(most < 0.01, &format!("{most:.4} allocations by a cached answer, at most 0.01"));
+        verdict(most < 0.01, &format!("{most:.4} allocations by a cached response, at most 0.01"));
     }
 }

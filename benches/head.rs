@@ -3,7 +3,7 @@
 //!
 //! There is no public parser, so the heads go through whole exchanges over fake connections, in
 //! corehttp and in hyper alike: 1,000 requests a connection, one at a time, each with a short
-//! answer. The rows of `fields` differ by fields alone, those of `cut` by packets alone: what is
+//! response. The rows of `fields` differ by fields alone, those of `cut` by packets alone: what is
 //! to be read is the difference between two rows. A head that comes byte by byte and is parsed
 //! again from its start for each of them costs the square of its length.
 //!
@@ -25,7 +25,7 @@ mod heads;
 #[allow(dead_code, reason = "server.rs alone holds its rows against targets")]
 #[path = "support/report.rs"]
 mod report;
-#[allow(dead_code, reason = "server.rs alone looks at answers")]
+#[allow(dead_code, reason = "server.rs alone looks at responses")]
 #[path = "support/workload.rs"]
 mod workload;
 

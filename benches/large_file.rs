@@ -1,9 +1,9 @@
 //! Question: what does a file of 100 MiB cost a core, beside nginx with `sendfile on`?
 //!
-//! Both serve the same file, from the page cache, to the same client, which reads and forgets it. The figure compared is
-//! the time that the threads of each spent on a core, as the kernel counts it; they take turns, so that whatever else
-//! the machine does befalls both. nginx is that of the system, one process on the core of the server: where there is
-//! none, corehttp is alone.
+//! Both serve the same file, from the page cache, to the same client, which reads and forgets it. The figure compared
+//! is the time that the threads of each spent on a core, as the kernel counts it; they take turns, so that whatever
+//! else the machine does befalls both. nginx is that of the system, one process on the core of the server: where there
+//! is none, corehttp is alone.
 //!
 //! ```text
 //! cargo bench --bench large_file
@@ -98,7 +98,7 @@ fn download(address: SocketAddr, mut cpu_time: impl FnMut() -> Duration) -> f64 
 fn fetch(peer: &mut TcpStream, room: &mut [u8]) {
     write!(peer, "GET /{NAME} HTTP/1.1\r\nhost: a\r\n\r\n").expect("the server listens");
     let mut read = |room: &mut [u8]| match peer.read(room).expect("the server sends") {
-        0 => panic!("the answer is cut"),
+        0 => panic!("the response is cut"),
         count => count,
     };
     let mut filled = 0;

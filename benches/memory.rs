@@ -82,7 +82,7 @@ fn open(child: &Child, count: usize) -> Vec<TcpStream> {
         stream.write_all(GET).expect("the server reads");
     }
     for stream in &mut streams {
-        assert_eq!(answer(stream), HELLO.as_bytes());
+        assert_eq!(receive(stream), HELLO.as_bytes());
     }
     streams
 }
@@ -110,7 +110,7 @@ fn burst(name: &str) {
     let during = child.resident();
     for stream in &mut streams {
         stream.write_all(&[*last]).expect("the server reads");
-        assert!(answer(stream) == body, "the body comes back as it was");
+        assert!(receive(stream) == body, "the body comes back as it was");
     }
     sleep(SETTLE);
     let after = child.resident();
@@ -132,27 +132,27 @@ const KEPT_MAX: f64 = 8.0;
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 
-/// Reads one answer, and returns its body.
-fn answer(stream: &mut TcpStream) -> Vec<u8> {
-    let (mut answer, mut input) = (Vec::new(), [0; 16 << 10]);
+/// Reads one response, and returns its body.
+fn receive(stream: &mut TcpStream) -> Vec<u8> {
+    let (mut response, mut input) = (Vec::new(), [0; 16 << 10]);
     loop {
-        if let Some(body) = whole_body(&answer) {
+        if let Some(body) = whole_body(&response) {
             return body.to_vec();
         }
         let read = stream.read(&mut input).expect("the server answers");
-        assert!(read > 0, "the server answers in full: {}", answer.escape_ascii());
-        answer.extend_from_slice(&input[..read]);
+        assert!(read > 0, "the server answers in full: {}", response.escape_ascii());
+        response.extend_from_slice(&input[..read]);
     }
 }
 
-/// The body of an answer that is complete.
-fn whole_body(answer: &[u8]) -> Option<&[u8]> {
-    let head_len = memchr::memmem::find(answer, b"\r\n\r\n")? + 4;
-    let head = std::str::from_utf8(&answer[..head_len]).expect("a head of text").to_ascii_lowercase();
+/// The body of a response that is complete.
+fn whole_body(response: &[u8]) -> Option<&[u8]> {
+    let head_len = memchr::memmem::find(response, b"\r\n\r\n")? + 4;
+    let head = std::str::from_utf8(&response[..head_len]).expect("a head of text").to_ascii_lowercase();
     assert!(head.starts_with("http/1.1 200 "), "{head}");
     let (_, length) = head.split_once("\r\ncontent-length: ").expect("a length");
     let (length, _) = length.split_once("\r\n").expect("an end of line");
-    let body = &answer[head_len..];
+    let body = &response[head_len..];
     (body.len() == length.parse::<usize>().expect("a number")).then_some(body)
 }
 

@@ -105,10 +105,10 @@ fn serve<Kind>(request: &'static str, cut: Cut, rounds: u64, handler: impl IntoH
     let service = Server::new().name(SERVER_NAME).service(handler);
     let serve = async |io: FakeConn| service.serve_connection(io).await.expect("it is served to the end");
     let workload = Workload { request: request.as_bytes(), cut, per_connection: rounds };
-    let answer = workload.answer(&serve);
-    assert!(answer.starts_with(b"HTTP/1.1 200 OK\r\n"), "{}", answer.escape_ascii());
+    let response = workload.response(&serve);
+    assert!(response.starts_with(b"HTTP/1.1 200 OK\r\n"), "{}", response.escape_ascii());
     let sample = workload.run(rounds, &runtime(), &serve);
-    assert_eq!(sample.written, rounds * answer.len() as u64, "every request was answered in full");
+    assert_eq!(sample.written, rounds * response.len() as u64, "every request was answered in full");
 }
 
 /// Has a picture of 4 KiB asked for so many times. It is in the cache by the second time.
@@ -118,7 +118,7 @@ fn serve_file(rounds: u64) {
     fs::create_dir_all(&folder).expect("a folder");
     let mut picture = File::create(folder.join("logo.webp")).expect("a file");
     picture.write_all(&[b'x'; 4096]).expect("a picture");
-    // Its date is in the answer, and other digits take other instructions.
+    // Its date is in the response, and other digits take other instructions.
     picture.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777)).expect("a date");
     let cached = FileCache { fresh: Duration::from_secs(3600), ..FileCache::default() };
     let files = Files::new(root.path()).expect("the root is there").cache(cached);
@@ -186,12 +186,12 @@ const PIECE: &str = "{\"id\":1234567890,\"name\":\"a row\"}";
 
 /// Asks so many times, on one connection.
 fn ask(rounds: u64) {
-    let client = Client::builder().dialer(Script(ANSWER.as_bytes())).build();
+    let client = Client::builder().dialer(Script(RESPONSE.as_bytes())).build();
     let request = Request::get("http://example.com/foobar?baz").expect("a good URL");
     let mut response = Response::new();
     runtime().block_on(async {
         for _ in 0..rounds {
-            client.send(&request, &mut response).await.expect("an answer");
+            client.send(&request, &mut response).await.expect("a response");
             assert_eq!(response.body.bytes(), b"Hello, world!");
         }
     });
@@ -199,7 +199,7 @@ fn ask(rounds: u64) {
 
 /// Passes so many requests on, from one connection to another.
 fn pass(rounds: u64) {
-    let host = Client::builder().dialer(Script(ANSWER.as_bytes())).build().host("http://example.com");
+    let host = Client::builder().dialer(Script(RESPONSE.as_bytes())).build().host("http://example.com");
     let host = host.expect("a good URL");
     let pass = async move |ctx: &mut Context| -> corehttp::Result {
         let mut onward = ctx.request.forwarded_to("/")?;
@@ -209,7 +209,7 @@ fn pass(rounds: u64) {
     serve(GET, Cut::WHOLE, rounds, with_plan(|_| BodyPlan::Stream, pass));
 }
 
-const ANSWER: &str = "HTTP/1.1 200 OK\r\n\
+const RESPONSE: &str = "HTTP/1.1 200 OK\r\n\
     content-type: text/plain\r\n\
     server: corehttp\r\n\
     date: Sat, 21 Nov 2026 10:52:28 GMT\r\n\

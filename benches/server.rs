@@ -1,7 +1,7 @@
 //! Question: what does a request cost once the sockets are taken away, and does it allocate?
 //!
 //! The workload is that of fasthttp's `server_timing_test.go`: its GET of 205 bytes and its
-//! POST of 259, its answer of 133, over fake connections that carry 1, 2, 10 or 10,000 requests
+//! POST of 259, its response of 133, over fake connections that carry 1, 2, 10 or 10,000 requests
 //! each, one connection after the other. corehttp (with a sync and an async handler) and hyper
 //! get the same bytes and owe the same bytes; limits, checks and timeouts are on in both, and
 //! both read into the buffers they have by default. `hyper-untimed` is hyper without a timer, which
@@ -80,10 +80,10 @@ fn bench_peers(criterion: &mut Criterion, report: &mut Report, name: &str, workl
         async |io: FakeConn| parallel.serve_connection(io).await.expect("corehttp serves to the end");
     let hyper = serve_hyper(hyper_builder());
     let untimed = serve_hyper(hyper_untimed());
-    assert_same_answer(&workload.answer(&sync));
-    assert_same_answer(&workload.answer(&parallel));
-    assert_same_answer(&workload.answer(&hyper));
-    assert_same_answer(&workload.answer(&untimed));
+    assert_same_response(&workload.response(&sync));
+    assert_same_response(&workload.response(&parallel));
+    assert_same_response(&workload.response(&hyper));
+    assert_same_response(&workload.response(&untimed));
 
     let mut group = criterion.benchmark_group(name);
     group.sampling_mode(SamplingMode::Flat).sample_size(30);
@@ -108,10 +108,10 @@ fn hyper_untimed() -> http1::Builder {
 }
 
 /// Every peer says the same, in the same number of bytes; the order and case of names is its own.
-fn assert_same_answer(answer: &[u8]) {
-    let answer = String::from_utf8_lossy(answer);
-    assert_eq!(answer.len(), 133, "{answer}");
-    let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+fn assert_same_response(response: &[u8]) {
+    let response = String::from_utf8_lossy(response);
+    assert_eq!(response.len(), 133, "{response}");
+    let (head, body) = response.split_once("\r\n\r\n").expect("a head and a body");
     assert_eq!(body, HELLO);
     let mut lines: Vec<_> = head.lines().map(str::to_ascii_lowercase).collect();
     lines.sort_unstable();

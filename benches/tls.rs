@@ -66,15 +66,15 @@ fn measure(name: &str) {
         .idle_timeout(Duration::from_secs(600))
         .build();
     let measured = block_on(async {
-        // Who has an answer has a connection of its own, until its body is read.
-        let mut answers = open(&client, child.address).await;
+        // Who has a response has a connection of its own, until its body is read.
+        let mut responses = open(&client, child.address).await;
         let before = child.resident();
-        while answers.len() < CONNECTIONS + BATCH {
-            answers.extend(open(&client, child.address).await);
+        while responses.len() < CONNECTIONS + BATCH {
+            responses.extend(open(&client, child.address).await);
         }
-        for mut answer in answers {
-            assert_eq!(answer.chunk().await.expect("a body"), Some(HELLO.as_bytes()));
-            assert_eq!(answer.chunk().await.expect("its end"), None);
+        for mut response in responses {
+            assert_eq!(response.chunk().await.expect("a body"), Some(HELLO.as_bytes()));
+            assert_eq!(response.chunk().await.expect("its end"), None);
         }
         sleep(SETTLE);
         (child.resident().saturating_sub(before), client.idle())
@@ -94,7 +94,7 @@ async fn open(client: &Client, address: SocketAddr) -> Vec<ResponseReader> {
         let client = client.clone();
         opening.spawn(async move {
             let request = Request::get(&format!("https://{address}/")).expect("a good URL");
-            client.open_response(&request, &mut Response::new()).await.expect("an answer")
+            client.open_response(&request, &mut Response::new()).await.expect("a response")
         });
     }
     opening.join_all().await

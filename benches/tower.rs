@@ -1,10 +1,11 @@
 //! Question: what does an axum app cost on corehttp, beside axum on hyper?
 //!
-//! The same `Router`, with a plain answer, one that echoes 13 bytes, and one with a path parameter, gets the same bytes
-//! over fake connections and owes the same bytes: once as a service of hyper, and once as a [`Tower`] of this crate.
-//! `corehttp` is the same without axum: a handler of this crate that routes by `match`. The distance of the middle row
-//! above it is the price of axum and of the types of the crate `http`, and its distance below `axum-hyper` is the gain of
-//! a change of servers. One op is one request, of 10,000 on a connection or of one; making the connection is in it.
+//! The same `Router`, with a plain response, one that echoes 13 bytes, and one with a path parameter, gets the same
+//! bytes over fake connections and owes the same bytes: once as a service of hyper, and once as a [`Tower`] of this
+//! crate. `corehttp` is the same without axum: a handler of this crate that routes by `match`. The distance of the
+//! middle row above it is the price of axum and of the types of the crate `http`, and its distance below `axum-hyper`
+//! is the gain of a change of servers. One op is one request, of 10,000 on a connection or of one; making the
+//! connection is in it.
 //!
 //! ```text
 //! cargo bench --features tower --bench tower
@@ -21,7 +22,7 @@ mod handlers;
 #[allow(dead_code, reason = "there is nothing to judge")]
 #[path = "support/report.rs"]
 mod report;
-#[allow(dead_code, reason = "lengths of answers are of interest elsewhere")]
+#[allow(dead_code, reason = "lengths of responses are of interest elsewhere")]
 #[path = "support/workload.rs"]
 mod workload;
 
@@ -58,7 +59,7 @@ fn main() {
     }
 }
 
-/// The requests to the app, and its answers.
+/// The requests to the app, and its responses.
 const APPS: [(&str, &str, &str); 3] =
     [("plain", PLAIN, HELLO), ("echo", ECHO, HELLO), ("path", PATH, "Hello, Ada!")];
 
@@ -118,8 +119,8 @@ fn bench_peers(criterion: &mut Criterion, report: &mut Report, name: &str, workl
             service_fn(|request: hyper::Request<Incoming>| app.clone().call(request.map(Body::new)));
         builder.serve_connection(io, service).await.expect("hyper serves to the end");
     };
-    let answers = [workload.answer(&own), workload.answer(&tower), workload.answer(&hyper)];
-    answers.iter().for_each(|answer| assert_same_answer(answer, body));
+    let responses = [workload.response(&own), workload.response(&tower), workload.response(&hyper)];
+    responses.iter().for_each(|response| assert_same_response(response, body));
 
     let mut group = criterion.benchmark_group(name);
     group.sampling_mode(SamplingMode::Flat).sample_size(30);
@@ -131,9 +132,9 @@ fn bench_peers(criterion: &mut Criterion, report: &mut Report, name: &str, workl
 }
 
 /// Every peer says the same; the order and case of names is its own.
-fn assert_same_answer(answer: &[u8], expected: &str) {
-    let answer = String::from_utf8_lossy(answer);
-    let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+fn assert_same_response(response: &[u8], expected: &str) {
+    let response = String::from_utf8_lossy(response);
+    let (head, body) = response.split_once("\r\n\r\n").expect("a head and a body");
     assert_eq!(body, expected);
     let mut lines: Vec<_> = head.lines().map(str::to_ascii_lowercase).collect();
     lines.sort_unstable();

@@ -1,6 +1,6 @@
 //! An app of axum on this server: `cargo run --release --features tower --example axum -- [ADDR]`.
 //!
-//! | request | answer |
+//! | request | response |
 //! |---|---|
 //! | GET `/` | a greeting to the peer's address |
 //! | GET `/hello/NAME` | a greeting to `NAME`, decoded |

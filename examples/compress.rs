@@ -1,6 +1,6 @@
-//! Compresses its answers, and decodes compressed requests: `cargo run --release --example compress -- [ADDR]`.
+//! Compresses its responses, and decodes compressed requests: `cargo run --release --example compress -- [ADDR]`.
 //!
-//! | request | answer |
+//! | request | response |
 //! |---|---|
 //! | GET `/` | a page of some KiB |
 //! | GET `/large` | a page of 2 MiB, compressed on a thread of its own |

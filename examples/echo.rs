@@ -1,6 +1,6 @@
 //! Sends back what it receives: `cargo run --release --example echo -- [ADDR] [CORES]`.
 //!
-//! | request | answer |
+//! | request | response |
 //! |---|---|
 //! | GET `/` | `Hello, World!` |
 //! | POST or PUT `/echo` | the body, byte for byte, as it arrives: of any length, in constant memory |

@@ -1,6 +1,6 @@
 //! A page that ticks, by server-sent events: `cargo run --release --example events -- [ADDR]`.
 //!
-//! | request | answer |
+//! | request | response |
 //! |---|---|
 //! | GET `/` | a page that shows the events |
 //! | GET `/events` | a numbered tick each second; a page that has lost its connection goes on where it was |

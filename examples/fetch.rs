@@ -35,7 +35,7 @@ fn fetch(method: &str, url: &str, body: Option<&str>, is_verbose: bool) -> Resul
     }
     corehttp::block_on(async {
         let (client, mut response) = (Client::new(), Response::new());
-        let mut answer = client.open_response(&request, &mut response).await?;
+        let mut reader = client.open_response(&request, &mut response).await?;
         let mut out = io::stdout().lock();
         writeln!(out, "{}", response.status)?;
         for (name, value) in &response.headers {
@@ -43,7 +43,7 @@ fn fetch(method: &str, url: &str, body: Option<&str>, is_verbose: bool) -> Resul
         }
         writeln!(out)?;
         let (mut size, begins) = (0, Instant::now());
-        while let Some(chunk) = answer.chunk().await? {
+        while let Some(chunk) = reader.chunk().await? {
             out.write_all(chunk)?;
             size += chunk.len();
         }

@@ -2,7 +2,7 @@
 //!
 //! A request for `/a.js` is answered with `a.js.br`, `a.js.zst` or `a.js.gz` if there is one and the peer prefers it.
 //! Directories without an `index.html` are listed. Browsers keep the files below `/assets/`, whose names should have a
-//! hash, and ask again for all others; the answer is 304 if a file has not changed.
+//! hash, and ask again for all others; the response is 304 if a file has not changed.
 
 use std::time::Duration;
 

@@ -8,7 +8,7 @@
 //! curl -i -b jar -c jar -d '' http://localhost:8080/sign-out
 //! ```
 //!
-//! | request | answer |
+//! | request | response |
 //! |---|---|
 //! | GET `/` | a greeting to whoever is signed in, and a form for the others |
 //! | POST `/sign-in` with a `name`, and with `remember` or without | sets a cookie, and redirects to `/` |
@@ -101,8 +101,9 @@ fn sign_out(sessions: &Sessions, ctx: &mut Context) -> corehttp::Result {
     Ok(response.set_redirect(Status::SEE_OTHER, "/")?)
 }
 
-/// The name of the session's cookie. Because of its prefix, browsers accept the cookie only from this very host, for all
-/// paths, and over TLS or on this machine. As it is `SameSite=Lax`, it does not come with a form that another site sends.
+/// The name of the session's cookie. Because of its prefix, browsers accept the cookie only from this very host, for
+/// all paths, and over TLS or on this machine. As it is `SameSite=Lax`, it does not come with a form that another site
+/// sends.
 const COOKIE: &str = "__Host-session";
 
 /// The users who are signed in, by the tokens in their cookies.

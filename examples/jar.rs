@@ -1,7 +1,7 @@
 //! A client that remembers: `cargo run --release --features jar --example jar -- FILE URL [FORM]`.
 //!
-//! Asks for URL, or posts FORM to it, such as `name=Ada&remember=on`, with the cookies in FILE. Prints the answer, and
-//! keeps the cookies that it sets in FILE. Session cookies are forgotten, as when a browser is closed.
+//! Asks for URL, or posts FORM to it, such as `name=Ada&remember=on`, with the cookies in FILE. Prints the response,
+//! and keeps the cookies that it sets in FILE. Session cookies are forgotten, as when a browser is closed.
 
 use std::env;
 use std::fs::{self, File};

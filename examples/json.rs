@@ -1,6 +1,6 @@
 //! An API that speaks JSON, by serde: `cargo run --release --example json -- [ADDR]`.
 //!
-//! | request | answer |
+//! | request | response |
 //! |---|---|
 //! | GET `/notes` | all notes |
 //! | POST `/notes` with `{"text": ".."}` | 201, that note, and where it is |

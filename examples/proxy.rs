@@ -1,9 +1,9 @@
 //! A reverse proxy: `cargo run --release --example proxy -- BACKEND [ADDR]`.
 //!
 //! A request that comes in at ADDR (default `127.0.0.1:8080`) goes out to BACKEND, a URL such as
-//! `http://127.0.0.1:9000`. Both bodies flow at the same time, piece by piece, with their trailers behind them: files of
-//! any size pass in constant memory, and so does a backend that answers while it reads. Interim answers, such as 103,
-//! pass as they come, and so does WebSocket.
+//! `http://127.0.0.1:9000`. Both bodies flow at the same time, piece by piece, with their trailers behind them: files
+//! of any size pass in constant memory, and so does a backend that answers while it reads. Interim responses, such as
+//! 103, pass as they come, and so does WebSocket.
 
 use std::env;
 use std::io;
@@ -64,9 +64,9 @@ impl Proxy {
     }
 }
 
-/// Whether it asks for WebSocket and nothing else, has no content, and can be asked twice. All others go on without that
-/// wish, which every server may ignore (RFC 9110 §7.8): through a tunnel of h2c, requests would pass that nobody has seen
-/// here.
+/// Whether it asks for WebSocket and nothing else, has no content, and can be asked twice. All others go on without
+/// that wish, which every server may ignore (RFC 9110 §7.8): through a tunnel of h2c, requests would pass that nobody
+/// has seen here.
 fn may_switch(request: &Request) -> bool {
     let headers = &request.headers;
     headers.text("upgrade").is_some_and(|protocol| protocol.eq_ignore_ascii_case("websocket"))

@@ -1,6 +1,6 @@
 //! Receives files: `cargo run --release --example upload -- [DIR] [ADDR]`.
 //!
-//! | request | answer |
+//! | request | response |
 //! |---|---|
 //! | GET `/` | a page with a form |
 //! | POST `/` | what came, a line each; files are saved in DIR as they arrive, under new names |

@@ -1,6 +1,6 @@
 //! Speaks WebSocket (RFC 6455), by tokio-tungstenite: `cargo run --release --example websocket -- [ADDR]`.
 //!
-//! | request | answer |
+//! | request | response |
 //! |---|---|
 //! | GET `/` | a page that sends messages and shows what comes back |
 //! | GET `/echo` | a WebSocket that sends back what it receives |

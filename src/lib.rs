@@ -111,8 +111,8 @@
 //! A [`Client`] keeps its connections open, reuses them, and works in any tokio runtime; a program without one uses
 //! [`block_on`]. A status such as 404 is a response like any other, and no error. Servers and clients share the types
 //! [`Request`] and [`Response`], so a request that the server received can be sent on, and a response that the client
-//! received can be the server's answer. [`Request::forwarded_to`] and [`Response::forwarded`] leave out the fields that
-//! are meant for one connection only.
+//! received can be the server's response. [`Request::forwarded_to`] and [`Response::forwarded`] leave out the fields
+//! that are meant for one connection only.
 //!
 //! On messages and bodies, a bare noun reads and `set_` writes: [`Response::text`], [`Response::bytes`] and
 //! `Response::json` read what arrived, [`Response::set_text`] and [`Response::set_bytes`] write. None of them waits,
@@ -170,8 +170,8 @@
 //!
 //! # Databases
 //!
-//! Each core is a thread with a current-thread runtime of its own, and a connection to a database belongs to the runtime
-//! that opened it. There are two ways to a pool:
+//! Each core is a thread with a current-thread runtime of its own, and a connection to a database belongs to the
+//! runtime that opened it. There are two ways to a pool:
 //!
 //! - **A pool for each core**, made by [`Server::run_per_core`]. A query stays on its thread, without locks across
 //!   cores. With tokio-postgres that is one pipelined connection or a few, with deadpool or bb8 a pool, with sqlx a
@@ -203,11 +203,11 @@
 //! | middleware, access logs, routers | [`Handler`], [`around`], [`Extensions`], [`Transform`], [`BoxHandler`] |
 //! | requests that pages of other origins forge (CSRF) | [`CrossOriginProtection`] |
 //! | apps of axum, and other services of tower, with feature `tower` | `Tower`, `TowerBody` |
-//! | gateways: answers that come from another server | [`Request::forwarded_to`], [`Context::forward`], [`ClientError::status`] |
+//! | gateways: responses that come from another server | [`Request::forwarded_to`], [`Context::forward`], [`ClientError::status`] |
 //! | gateways that leave a prefix of the path out | [`Request::forwarded_below`] |
 //! | secure connections, with feature `tls` | `Server::tls`, `ServerTls`, `TlsIdentity`, `TlsSession` |
 //! | redirects, such as from http to https | [`Response::set_redirect`], [`Request::host`] |
-//! | preconditions: 304 and 412 for clients that stored an earlier answer | [`Response::check_preconditions`] |
+//! | preconditions: 304 and 412 for clients that stored an earlier response | [`Response::check_preconditions`] |
 //! | other protocols | [`Context::upgrade`], [`Context::accept_tunnel`] |
 //! | testing a handler | [`Service::respond`] |
 //! | connections that you accept yourself, or in memory | [`Service::serve_connection`], [`Service::stop`], [`MemoryListener`] |
@@ -217,8 +217,8 @@
 //! | connections, redirects, name look-ups, default fields | [`Client`], [`ClientBuilder`] |
 //! | a single host, one of several hosts, many requests at once | [`Client::host`], [`Balancer`], [`Pipeline`] |
 //! | bodies read or written piece by piece, or both at once | [`Client::open_response`], [`Client::open`], [`Call::split`] |
-//! | interim answers, such as 103 | [`CallReader::informational`] |
-//! | links in an answer, and other references | [`Target::join`] |
+//! | interim responses, such as 103 | [`CallReader::informational`] |
+//! | links in a response, and other references | [`Target::join`] |
 //! | how long an exchange may take, and how long it took | [`ClientTimeouts`], [`Response::timings`] |
 //! | what went wrong, and what the server may have seen | [`ClientError`] |
 //! | secure connections, with feature `tls` | `ClientBuilder::tls`, `ClientTls`, `TlsRoots` |
@@ -233,10 +233,10 @@
 //! | uploads, with feature `multipart` | `multipart::Multipart`, `multipart::Form` | `upload` |
 //! | files of a directory or inside the program, with feature `fs` | `Files`, `Context::send_file` | `files` |
 //! | text in its charset, in others than UTF-8 with feature `charset` | [`Request::text_decoded`], [`Response::text_decoded`] | |
-//! | compressed answers of a server, with feature `compress` | `Compress`, [`Coding`] | `compress` |
+//! | compressed responses of a server, with feature `compress` | `Compress`, [`Coding`] | `compress` |
 //! | compressed requests | [`Context::decode_body`], [`BodyReader::decoded`] | `compress` |
 //! | Basic credentials and bearer tokens | [`Request::basic_auth`], [`Request::bearer_token`] | |
-//! | compressed answers that a client receives | [`ClientBuilder::decode`] | |
+//! | compressed responses that a client receives | [`ClientBuilder::decode`] | |
 //! | server-sent events of a server | [`Context::events`], [`Events`], [`Event`] | `events` |
 //! | server-sent events that a client receives | [`EventReader`] | |
 //! | WebSocket, with another crate | [`Context::upgrade`] | `websocket` |

@@ -15,7 +15,7 @@ use corehttp::{
 };
 use tokio::io::AsyncReadExt;
 
-/// Says in a field of each answer how often the server's thread has allocated so far.
+/// Says in a field of each response how often the server's thread has allocated so far.
 struct Told<H>(H);
 
 impl<H: Handler> Handler for Told<H> {
@@ -29,7 +29,7 @@ impl<H: Handler> Handler for Told<H> {
     }
 }
 
-/// A thousand warm exchanges allocate nothing on the server's thread. `batch` holds so many requests, and each answer
+/// A thousand warm exchanges allocate nothing on the server's thread. `batch` holds so many requests, and each response
 /// ends with `end`.
 #[track_caller]
 fn check<Kind, H>(handler: H, batch: &str, requests: usize, end: &str)
@@ -79,7 +79,7 @@ fn check_each<Kind, H>(
 
 const WARM_UP: usize = 50;
 
-/// Sends `batch`, hears all answers, and what the last of them tells.
+/// Sends `batch`, hears all responses, and what the last of them tells.
 fn exchange(peer: &mut TcpStream, batch: &str, requests: usize, end: &str) -> u64 {
     peer.write_all(batch.as_bytes()).unwrap();
     let (mut heard, mut piece) = (String::new(), [0; 16 << 10]);
@@ -89,7 +89,7 @@ fn exchange(peer: &mut TcpStream, batch: &str, requests: usize, end: &str) -> u6
         // Content need not be text.
         heard.extend(piece[..count].iter().map(|octet| char::from(*octet)));
     }
-    let (_, told) = heard.rsplit_once("x-allocations: ").expect("each answer tells");
+    let (_, told) = heard.rsplit_once("x-allocations: ").expect("each response tells");
     told.split_once("\r\n").unwrap().0.parse().unwrap()
 }
 
@@ -269,7 +269,7 @@ fn streaming_both_ways_allocates_nothing() {
     }
 }
 
-/// Sees to it that the answer is coded so.
+/// Sees to it that the response is coded so.
 #[cfg(feature = "compress")]
 struct Coded<H>(H, &'static str);
 
@@ -282,7 +282,7 @@ impl<H: Handler> Handler for Coded<H> {
     }
 }
 
-/// Buffered and streamed. A trailer tells where an answer ends, for its content is not text.
+/// Buffered and streamed. A trailer tells where a response ends, for its content is not text.
 #[cfg(feature = "compress")]
 #[test]
 fn compressing_allocates_nothing() {
@@ -313,8 +313,8 @@ fn compressing_allocates_nothing() {
     }
 }
 
-/// A thousand warm exchanges allocate nothing on this thread. They are counted in parts, of which some do not count: once
-/// a second a client looks after its connections, and that allocates.
+/// A thousand warm exchanges allocate nothing on this thread. They are counted in parts, of which some do not count:
+/// once a second a client looks after its connections, and that allocates.
 async fn check_exchanges(mut exchange: impl AsyncFnMut()) {
     for _ in 0..WARM_UP {
         exchange().await;
@@ -410,8 +410,8 @@ fn a_client_that_streams_allocates_nothing_for_each_piece() {
                 call.write_all(&PIECE).await.unwrap();
             }
             marks[1] = allocations();
-            let (mut answer, mut heard) = (call.finish(&mut response).await.unwrap(), 0);
-            while let Some(chunk) = answer.chunk().await.unwrap() {
+            let (mut response, mut heard) = (call.finish(&mut response).await.unwrap(), 0);
+            while let Some(chunk) = response.chunk().await.unwrap() {
                 if heard < PIECES * PIECE.len() / 2 {
                     marks[2] = allocations();
                 }
@@ -422,7 +422,7 @@ fn a_client_that_streams_allocates_nothing_for_each_piece() {
         (marks[1] - marks[0], allocations() - marks[2])
     });
     let (sent, received) = allocated.unwrap();
-    // The answer's head may come at any time, and the more comes at once, the more is read at once: the buffer may
+    // The response's head may come at any time, and the more comes at once, the more is read at once: the buffer may
     // still be on its way to its bound. But no piece has memory of its own.
     assert!(sent.max(received) <= 8, "{sent} while the second half went, {received} while it came");
     running.shutdown(Duration::ZERO);
@@ -430,7 +430,7 @@ fn a_client_that_streams_allocates_nothing_for_each_piece() {
 }
 
 #[test]
-fn a_client_that_takes_interim_answers_allocates_nothing_for_each() {
+fn a_client_that_takes_interim_responses_allocates_nothing_for_each() {
     let hints = async |ctx: &mut Context| -> corehttp::Result {
         let mut fields = Headers::new();
         fields.set("link", "</style.css>; rel=preload")?;

@@ -23,7 +23,7 @@ use tokio::runtime::Builder;
 const GET: &str = "GET /?q=tea HTTP/1.1\r\nhost: a\r\n\r\n";
 const SOON: Duration = Duration::from_secs(5);
 
-/// Serves until it has answered one request, and hears `expected` in the answer.
+/// Serves until it has answered one request, and hears `expected` in the response.
 #[track_caller]
 fn check(run: impl FnOnce(Server) -> corehttp::Result + Send + 'static, asked: &str, expected: &str) {
     let listener = MemoryListener::new();
@@ -357,7 +357,7 @@ mod services {
     }
 
     #[test]
-    fn an_error_and_a_panic_are_answers_without_a_connection_too() {
+    fn an_error_and_a_panic_are_responses_without_a_connection_too() {
         let fails = |_: &mut Context| -> corehttp::Result { Err(Status::GONE.into()) };
         assert_eq!(respond(fails, Request::get("/").unwrap()).status, Status::GONE);
         let panics = |_: &mut Context| -> () { std::panic::resume_unwind(Box::new("without a trace")) };
@@ -365,7 +365,7 @@ mod services {
     }
 
     #[test]
-    fn a_streamed_answer_becomes_the_body() {
+    fn a_streamed_response_becomes_the_body() {
         let streams = async |ctx: &mut Context| -> corehttp::Result {
             let mut request_body = Vec::new();
             ctx.body_reader().read_to_end(&mut request_body).await?;
@@ -489,10 +489,10 @@ mod errors {
         use InvalidResponse::{Detached, Protocol, Sent, Status, Tunnel, Unread, Upgrade};
         let owed = [(Upgrade("own".into()), 426), (Tunnel, 400)];
         let own_fault =
-            [Detached, Protocol("``".into()), Sent, Status(777), Unread].map(|answer| (answer, 500));
-        for (answer, owed) in owed.into_iter().chain(own_fault) {
-            check(|| Err(answer.clone())?, owed, &answer.to_string());
-            check(|| Err(io::Error::from(answer.clone()))?, owed, &answer.to_string());
+            [Detached, Protocol("``".into()), Sent, Status(777), Unread].map(|response| (response, 500));
+        for (response, owed) in owed.into_iter().chain(own_fault) {
+            check(|| Err(response.clone())?, owed, &response.to_string());
+            check(|| Err(io::Error::from(response.clone()))?, owed, &response.to_string());
         }
         let respond = |handler| {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -610,7 +610,7 @@ mod clients {
 
     type TestResult = Result<(), Box<dyn StdError>>;
 
-    /// A server whose answer is the method, the path and the body; and where it is.
+    /// A server whose response is the method, the path and the body; and where it is.
     fn parrot() -> (ServerHandle, String) {
         let running = Server::bind("127.0.0.1:0").cores(1).start(|ctx: &mut Context| {
             let Context { request, response, .. } = ctx;
@@ -769,8 +769,8 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
 }
 
-/// Settings that a release may add to, seen from outside of the crate. A private field, or `#[non_exhaustive]` on a struct that
-/// programs write as a literal, would break these literals.
+/// Settings that a release may add to, seen from outside of the crate. A private field, or `#[non_exhaustive]` on a
+/// struct that programs write as a literal, would break these literals.
 mod settings {
     use corehttp::{ClientTimeouts, Event, Limits, Response, SetCookie, Status, Timeouts};
 

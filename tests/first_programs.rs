@@ -18,7 +18,7 @@ use corehttp::{
 };
 use serde::Deserialize;
 
-/// The answer of `handler` to a GET of `path`.
+/// The response of `handler` to a GET of `path`.
 fn get<Kind>(handler: impl IntoHandler<Kind>, path: &str) -> Response {
     respond(handler, Request::get(path).unwrap())
 }
@@ -144,7 +144,7 @@ mod views {
     }
 
     #[test]
-    fn borrowed_json_is_kept_while_the_answer_is_written() {
+    fn borrowed_json_is_kept_while_the_response_is_written() {
         let handler = async |ctx: &mut Context| {
             let Context { request, response, .. } = ctx;
             let order: Order<'_> = request.json()?;

@@ -130,7 +130,7 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap()
 }
 
-/// Returns the answer of a service to `probe` after it has served `soiling`, and the request as its handler saw it.
+/// Returns the response of a service to `probe` after it has served `soiling`, and the request as its handler saw it.
 async fn ask(soiling: &[&str], probe: &str, gap: Gap) -> (String, Option<Request>) {
     let seen = Rc::default();
     let service = service(Rc::clone(&seen));

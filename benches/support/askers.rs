@@ -29,7 +29,7 @@ pub(crate) enum Asker {
     Reqwest(reqwest::Client, reqwest::Url),
 }
 
-/// Where the answers come from.
+/// Where the responses come from.
 #[derive(Clone)]
 pub(crate) enum Place {
     Tcp(SocketAddr),
@@ -75,41 +75,41 @@ impl Asker {
         })
     }
 
-    /// Asks for so many exchanges, one after the other, and checks each answer.
-    pub(crate) async fn ask(&self, exchanges: u64, answer: &[u8]) {
+    /// Asks for so many exchanges, one after the other, and checks each response.
+    pub(crate) async fn ask(&self, exchanges: u64, expected: &[u8]) {
         match self {
-            Asker::Raw(address) => raw(*address, exchanges, answer).await,
+            Asker::Raw(address) => raw(*address, exchanges, expected).await,
             Asker::Corehttp(client, request) => {
                 let mut response = Response::new();
                 for _ in 0..exchanges {
-                    client.send(request, &mut response).await.expect("an answer");
-                    assert_eq!(response.body.bytes(), answer);
+                    client.send(request, &mut response).await.expect("a response");
+                    assert_eq!(response.body.bytes(), expected);
                 }
             }
             Asker::Stream(client, request) => {
                 let (mut response, mut body) = (Response::new(), Vec::new());
                 for _ in 0..exchanges {
-                    let mut stream = client.open_response(request, &mut response).await.expect("an answer");
+                    let mut stream = client.open_response(request, &mut response).await.expect("a response");
                     body.clear();
                     while let Some(chunk) = stream.chunk().await.expect("a body") {
                         body.extend_from_slice(chunk);
                     }
-                    assert_eq!(body, answer);
+                    assert_eq!(body, expected);
                 }
             }
             Asker::Pipeline(pipeline, request) => {
                 let mut response = Response::new();
                 for _ in 0..exchanges {
-                    pipeline.send(request, &mut response).await.expect("an answer");
-                    assert_eq!(response.body.bytes(), answer);
+                    pipeline.send(request, &mut response).await.expect("a response");
+                    assert_eq!(response.body.bytes(), expected);
                 }
             }
-            Asker::HyperTcp(client, uri) => hyper(client, uri, exchanges, answer).await,
-            Asker::HyperMemory(client, uri) => hyper(client, uri, exchanges, answer).await,
+            Asker::HyperTcp(client, uri) => hyper(client, uri, exchanges, expected).await,
+            Asker::HyperMemory(client, uri) => hyper(client, uri, exchanges, expected).await,
             Asker::Reqwest(client, url) => {
                 for _ in 0..exchanges {
-                    let response = client.get(url.clone()).send().await.expect("an answer");
-                    assert_eq!(response.bytes().await.expect("a body"), answer);
+                    let response = client.get(url.clone()).send().await.expect("a response");
+                    assert_eq!(response.bytes().await.expect("a body"), expected);
                 }
             }
         }
@@ -126,15 +126,15 @@ pub(crate) const REQWEST: &str = "reqwest";
 /// As fasthttp's own benchmark asks.
 const PATH: &str = "/foo/bar?baz=123";
 
-async fn raw(address: SocketAddr, exchanges: u64, answer: &[u8]) {
+async fn raw(address: SocketAddr, exchanges: u64, response: &[u8]) {
     let mut stream = TcpStream::connect(address).await.expect("a connection");
     stream.set_nodelay(true).expect("a socket");
     let request = format!("GET {PATH} HTTP/1.1\r\nhost: {address}\r\n\r\n");
     let mut buffer = [0; 4096];
     for _ in 0..exchanges {
         stream.write_all(request.as_bytes()).await.expect("it is written");
-        let count = stream.read(&mut buffer).await.expect("an answer");
-        assert!(buffer[..count].ends_with(answer));
+        let count = stream.read(&mut buffer).await.expect("a response");
+        assert!(buffer[..count].ends_with(response));
     }
 }
 
@@ -142,14 +142,14 @@ async fn hyper<C>(
     client: &hyper_util::client::legacy::Client<C, Empty<Bytes>>,
     uri: &Uri,
     exchanges: u64,
-    answer: &[u8],
+    expected: &[u8],
 ) where
     C: hyper_util::client::legacy::connect::Connect + Clone + Send + Sync + 'static,
 {
     for _ in 0..exchanges {
-        let response = client.get(uri.clone()).await.expect("an answer");
+        let response = client.get(uri.clone()).await.expect("a response");
         let body = response.into_body().collect().await.expect("a body").to_bytes();
-        assert_eq!(body, answer);
+        assert_eq!(body, expected);
     }
 }
 

@@ -14,7 +14,7 @@ use cpu_time::ProcessTime;
 pub(crate) struct Child {
     pub(crate) address: SocketAddr,
     process: process::Child,
-    answers: BufReader<ChildStdout>,
+    responses: BufReader<ChildStdout>,
 }
 
 impl Child {
@@ -24,16 +24,16 @@ impl Child {
         let mut command = Command::new(program);
         command.env(SERVER, server).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = command.spawn().expect("the program starts again");
-        let mut answers = BufReader::new(process.stdout.take().expect("stdout is a pipe"));
-        let address = line(&mut answers).parse().expect("a server says its address first");
-        Child { address, process, answers }
+        let mut responses = BufReader::new(process.stdout.take().expect("stdout is a pipe"));
+        let address = line(&mut responses).parse().expect("a server says its address first");
+        Child { address, process, responses }
     }
 
     /// The time its threads spent on a core so far, in the kernel and out of it.
     pub(crate) fn cpu_time(&mut self) -> Duration {
         let mut questions = self.process.stdin.as_ref().expect("stdin is a pipe");
         writeln!(questions, "how long?").expect("the server listens");
-        Duration::from_nanos(line(&mut self.answers).parse().expect("nanoseconds"))
+        Duration::from_nanos(line(&mut self.responses).parse().expect("nanoseconds"))
     }
 
     /// The bytes of memory it holds.

@@ -22,7 +22,7 @@ pub(crate) struct FakeConn {
     at: usize,
     /// Was anything written since the last read that got something?
     answered: bool,
-    /// Who waits for the end, which comes with the answer.
+    /// Who waits for the end, which comes with the response.
     waiting: Option<Waker>,
     traffic: Rc<Traffic>,
 }
@@ -198,5 +198,5 @@ impl Traffic {
     }
 }
 
-/// As much as one answer of these benchmarks, and some more.
+/// As much as one response of these benchmarks, and some more.
 const SAMPLE_MAX: usize = 8 << 10;

@@ -1,5 +1,5 @@
 //! The same application twice, for corehttp and for hyper: GET is `Hello, world!`, POST is
-//! its own body back; every answer has Server, Date, Content-Type and Content-Length.
+//! its own body back; every response has Server, Date, Content-Type and Content-Length.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ pub(crate) async fn hyper_respond(
 }
 
 /// hyper with the two settings that matter here: timeouts are on, as they are in corehttp,
-/// and pipelined answers leave together.
+/// and pipelined responses leave together.
 pub(crate) fn hyper_builder() -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(Duration::from_secs(30)).pipeline_flush(true);

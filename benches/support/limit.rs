@@ -1,6 +1,6 @@
 //! The limit: what a server costs that does nothing but read and write.
 //!
-//! An edge-triggered epoll loop that counts `\r\n\r\n` and writes so many canned answers: one
+//! An edge-triggered epoll loop that counts `\r\n\r\n` and writes so many canned responses: one
 //! read and one write for each time a socket is readable. Nothing is parsed, timed or checked, so
 //! no HTTP server can be faster on the same kernel.
 
@@ -20,8 +20,12 @@ pub(crate) fn serve_limit() {
     poll.registry().register(&mut listener, LISTENER, Interest::READABLE).expect("a socket");
     announce(listener.local_addr().expect("it is bound"));
 
-    let mut limit =
-        Limit { connections: Vec::new(), free: Vec::new(), input: vec![0; INPUT_MAX], answers: answers() };
+    let mut limit = Limit {
+        connections: Vec::new(),
+        free: Vec::new(),
+        input: vec![0; INPUT_MAX],
+        responses: responses(),
+    };
     let mut events = Events::with_capacity(1024);
     loop {
         if let Err(error) = poll.poll(&mut events, None) {
@@ -42,7 +46,7 @@ struct Limit {
     /// The places in `connections` that are empty.
     free: Vec<usize>,
     input: Vec<u8>,
-    answers: Vec<u8>,
+    responses: Vec<u8>,
 }
 
 impl Limit {
@@ -71,19 +75,19 @@ impl Limit {
         }
         let input = &self.input[..read];
         assert!(read < INPUT_MAX && input.ends_with(b"\r\n\r\n"), "the load sends whole requests");
-        let answers = &self.answers[..memmem::find_iter(input, b"\r\n\r\n").count() * ANSWER.len()];
+        let responses = &self.responses[..memmem::find_iter(input, b"\r\n\r\n").count() * RESPONSE.len()];
         // A peer that has gone shows itself at the next read.
-        let _ = stream.write(answers);
+        let _ = stream.write(responses);
     }
 }
 
 const LISTENER: Token = Token(usize::MAX - 1);
 const INPUT_MAX: usize = 64 << 10;
 
-pub(crate) const ANSWER: &str = "HTTP/1.1 200 OK\r\nServer: corehttp\r\nDate: Sat, 21 Nov 2026 12:00:00 GMT\r\n\
+pub(crate) const RESPONSE: &str = "HTTP/1.1 200 OK\r\nServer: corehttp\r\nDate: Sat, 21 Nov 2026 12:00:00 GMT\r\n\
     Content-Type: text/plain\r\nContent-Length: 13\r\n\r\nHello, world!";
 
-/// As many answers as one read can ask for here.
-pub(crate) fn answers() -> Vec<u8> {
-    ANSWER.as_bytes().repeat(64)
+/// As many responses as one read can ask for here.
+pub(crate) fn responses() -> Vec<u8> {
+    RESPONSE.as_bytes().repeat(64)
 }

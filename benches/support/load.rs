@@ -20,7 +20,7 @@ pub(crate) struct Load {
     /// How many requests that is.
     depth: u64,
     /// How many bytes it gets for them.
-    answers: usize,
+    responses: usize,
     input: Vec<u8>,
 }
 
@@ -33,7 +33,7 @@ impl Load {
             connections: Vec::with_capacity(connections),
             requests: REQUEST.as_bytes().repeat(depth),
             depth: depth as u64,
-            answers: answer_len(address) * depth,
+            responses: response_len(address) * depth,
             input: vec![0; 64 << 10],
         };
         for index in 0..connections {
@@ -56,7 +56,7 @@ impl Load {
             self.poll.poll(&mut self.events, Some(time)).expect("events");
             for event in &self.events {
                 let connection = &mut self.connections[event.token().0];
-                if connection.receive(&mut self.input, self.answers) {
+                if connection.receive(&mut self.input, self.responses) {
                     answered += self.depth;
                     connection.send(&self.requests);
                 }
@@ -69,7 +69,7 @@ impl Load {
 
 struct Connection {
     stream: TcpStream,
-    /// How much of the answers is there.
+    /// How much of the responses is there.
     received: usize,
 }
 
@@ -79,7 +79,7 @@ impl Connection {
         assert_eq!(sent, requests.len(), "a socket's buffer holds all that may be on its way");
     }
 
-    /// Reads what is there; `true` when all answers are.
+    /// Reads what is there; `true` when all responses are.
     fn receive(&mut self, input: &mut [u8], expected: usize) -> bool {
         let read = match self.stream.read(input) {
             Ok(read) => read,
@@ -103,17 +103,17 @@ impl Connection {
 /// The request of wrk.
 const REQUEST: &str = "GET / HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n\r\n";
 
-/// Asks once, to learn how long an answer is.
-fn answer_len(address: SocketAddr) -> usize {
+/// Asks once, to learn how long a response is.
+fn response_len(address: SocketAddr) -> usize {
     let mut stream = connect(address);
     stream.write_all(REQUEST.as_bytes()).expect("the server reads");
-    let (mut answer, mut input) = (Vec::new(), [0; 1024]);
-    while !answer.ends_with(HELLO.as_bytes()) {
+    let (mut response, mut input) = (Vec::new(), [0; 1024]);
+    while !response.ends_with(HELLO.as_bytes()) {
         let read = stream.read(&mut input).expect("the server answers");
         assert!(read > 0, "the server answers in full");
-        answer.extend_from_slice(&input[..read]);
+        response.extend_from_slice(&input[..read]);
     }
-    answer.len()
+    response.len()
 }
 
 fn connect(address: SocketAddr) -> std::net::TcpStream {

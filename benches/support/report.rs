@@ -21,13 +21,13 @@ impl Report {
         workload: Workload,
         serve: impl AsyncFn(FakeConn),
     ) {
-        let (runtime, answer) = (runtime(), workload.answer_len(&serve));
+        let (runtime, response) = (runtime(), workload.response_len(&serve));
         let mut samples = Vec::new();
         group.bench_function(peer, |bencher| {
             workload.run(workload.per_connection, &runtime, &serve);
             bencher.iter_custom(|requests| {
                 let sample = workload.run(requests, &runtime, &serve);
-                assert_eq!(sample.written, requests * answer, "{peer} answered every request in full");
+                assert_eq!(sample.written, requests * response, "{peer} answered every request in full");
                 samples.push(sample);
                 sample.time
             });

@@ -4,19 +4,19 @@ use memchr::memmem;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::limit::{ANSWER, answers};
+use crate::limit::{RESPONSE, responses};
 use crate::servers::serve_tokio;
 
 pub(crate) fn serve_runtime_only() {
-    let answers: &'static [u8] = answers().leak();
-    serve_tokio(|stream| drop(tokio::spawn(answer(stream, answers))));
+    let responses: &'static [u8] = responses().leak();
+    serve_tokio(|stream| drop(tokio::spawn(answer(stream, responses))));
 }
 
-async fn answer(mut stream: TcpStream, answers: &[u8]) {
+async fn answer(mut stream: TcpStream, responses: &[u8]) {
     let mut input = vec![0; 8 << 10];
     while let Ok(read @ 1..) = stream.read(&mut input).await {
         let count = memmem::find_iter(&input[..read], b"\r\n\r\n").count();
         // A peer that has gone shows itself at the next read.
-        let _ = stream.write_all(&answers[..count * ANSWER.len()]).await;
+        let _ = stream.write_all(&responses[..count * RESPONSE.len()]).await;
     }
 }

@@ -14,14 +14,14 @@ impl Dialer for Script {
     type Stream = Scripted;
 
     async fn dial(&self, _: &str, _: u16) -> io::Result<Scripted> {
-        Ok(Scripted { answer: self.0, owed: &[], asked: Tail::default(), waiting: None })
+        Ok(Scripted { response: self.0, owed: &[], asked: Tail::default(), waiting: None })
     }
 }
 
-/// One connection. An answer can be read as soon as the last byte of a request's head was written.
+/// One connection. A response can be read as soon as the last byte of a request's head was written.
 pub(crate) struct Scripted {
-    answer: &'static [u8],
-    /// The part of the answer that is still to be read.
+    response: &'static [u8],
+    /// The part of the response that is still to be read.
     owed: &'static [u8],
     asked: Tail,
     waiting: Option<Waker>,
@@ -55,8 +55,8 @@ impl AsyncWrite for Scripted {
             self.asked[3] = *byte;
         }
         if self.asked == *b"\r\n\r\n" {
-            assert!(self.owed.is_empty(), "the client reads an answer before it asks again");
-            self.owed = self.answer;
+            assert!(self.owed.is_empty(), "the client reads a response before it asks again");
+            self.owed = self.response;
             self.waiting.take().into_iter().for_each(Waker::wake);
         }
         Poll::Ready(Ok(bytes.len()))

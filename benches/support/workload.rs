@@ -18,17 +18,17 @@ pub(crate) struct Workload {
 }
 
 impl Workload {
-    /// Has one request answered, and returns the answer; it is shorter than a [`Traffic`]'s sample.
-    pub(crate) fn answer(&self, serve: &impl AsyncFn(FakeConn)) -> Vec<u8> {
+    /// Has one request answered, and returns the response; it is shorter than a [`Traffic`]'s sample.
+    pub(crate) fn response(&self, serve: &impl AsyncFn(FakeConn)) -> Vec<u8> {
         let traffic = Traffic::new();
         runtime().block_on(serve(self.connection(1, &traffic)));
-        let answer = traffic.sample.take();
-        assert_eq!(answer.len() as u64, traffic.written.get(), "the answer fits a sample");
-        answer
+        let response = traffic.sample.take();
+        assert_eq!(response.len() as u64, traffic.written.get(), "the response fits a sample");
+        response
     }
 
-    /// Has one request answered, and returns how long the answer is.
-    pub(crate) fn answer_len(&self, serve: &impl AsyncFn(FakeConn)) -> u64 {
+    /// Has one request answered, and returns how long the response is.
+    pub(crate) fn response_len(&self, serve: &impl AsyncFn(FakeConn)) -> u64 {
         let traffic = Traffic::new();
         runtime().block_on(serve(self.connection(1, &traffic)));
         traffic.written.get()

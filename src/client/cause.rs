@@ -25,9 +25,9 @@ pub enum ClientPhase {
     Tls,
     /// Sending the request.
     Send,
-    /// Waiting for the head of the answer.
+    /// Waiting for the head of the response.
     Wait,
-    /// Receiving the body of the answer.
+    /// Receiving the body of the response.
     Receive,
     /// Following a redirect.
     Redirect,
@@ -49,13 +49,13 @@ pub enum ClientCause {
     NoRuntime,
     /// The name has no address, or the resolver, the operating system or the dialer failed.
     Io(io::Error),
-    /// The server closed the connection without an answer.
+    /// The server closed the connection without a response.
     Closed,
     /// The exchange failed halfway, or the server broke RFC 9112 or a limit.
     Exchange(ExchangeError),
     /// The content cannot be decoded (RFC 9110 §8.4).
     Coding(CodingError),
-    /// There were more interim answers than the client reads (RFC 9110 §15.2).
+    /// There were more interim responses than the client reads (RFC 9110 §15.2).
     TooManyInformational,
     /// The server switched protocols although the request has no `upgrade` field, did not switch although it has one,
     /// or switched to another protocol.
@@ -168,7 +168,7 @@ impl fmt::Display for ClientPhase {
             ClientPhase::Connect => "connecting",
             ClientPhase::Tls => "the TLS handshake",
             ClientPhase::Send => "sending the request",
-            ClientPhase::Wait => "waiting for the answer",
+            ClientPhase::Wait => "waiting for the response",
             ClientPhase::Receive => "receiving the body",
             ClientPhase::Redirect => "following the redirect",
         })
@@ -183,10 +183,10 @@ impl fmt::Display for ClientCause {
             ClientCause::Origin => "the target is not one that can be sent here",
             ClientCause::NoRuntime => "there is no tokio runtime, or it has ended",
             ClientCause::Io(_) => "the system or the network failed",
-            ClientCause::Closed => "the server closed the connection without an answer",
+            ClientCause::Closed => "the server closed the connection without a response",
             ClientCause::Exchange(_) => "the exchange failed",
             ClientCause::Coding(_) => "the content cannot be decoded",
-            ClientCause::TooManyInformational => "there were too many interim answers",
+            ClientCause::TooManyInformational => "there were too many interim responses",
             ClientCause::Upgrade => "the server switched protocols unasked, or did not when asked",
             ClientCause::Proxy(_) => "the proxy refused",
             ClientCause::Tls(_) => "the connection is not secure",

@@ -37,7 +37,7 @@ use crate::wire::{Limits, encode};
 /// runtime with timers enabled, and with I/O enabled unless it uses no sockets. A connection is reused only in the
 /// runtime that opened it.
 ///
-/// An answer is not an error, whatever its status. `Err(response.status)?` turns it into one, because a
+/// A response is not an error, whatever its status. `Err(response.status)?` turns it into one, because a
 /// [`Status`](crate::Status) is an error, too.
 ///
 /// All futures and bodies that it returns can be dropped at any time. That cancels the exchange, closes its connection,
@@ -102,17 +102,17 @@ impl Client {
         Client { sender: self.sender.with_redirects(redirects) }
     }
 
-    /// Sends a GET request (RFC 9110 §9.3.1), and receives the answer. To send fields as well, use [`Client::send`].
+    /// Sends a GET request (RFC 9110 §9.3.1), and receives the response. To send fields as well, use [`Client::send`].
     ///
     /// # Errors
     ///
-    /// Fails if the URL is malformed, or if no answer arrives: see [`ClientError`]. A status of 4xx or 5xx is not an
+    /// Fails if the URL is malformed, or if no response arrives: see [`ClientError`]. A status of 4xx or 5xx is not an
     /// error. To treat it as one, return it: `Err(response.status)?`.
     pub async fn get(&self, url: &str) -> Result<Response, ClientError> {
         self.request(Method::Get, url, None).await
     }
 
-    /// Sends a HEAD request (RFC 9110 §9.3.2), and receives the answer.
+    /// Sends a HEAD request (RFC 9110 §9.3.2), and receives the response.
     ///
     /// # Errors
     ///
@@ -121,7 +121,7 @@ impl Client {
         self.request(Method::Head, url, None).await
     }
 
-    /// Sends a POST request (RFC 9110 §9.3.3) with `body`, and receives the answer. To send fields as well, use
+    /// Sends a POST request (RFC 9110 §9.3.3) with `body`, and receives the response. To send fields as well, use
     /// [`Client::send`].
     ///
     /// # Errors
@@ -131,7 +131,7 @@ impl Client {
         self.request(Method::Post, url, Some(body.as_ref())).await
     }
 
-    /// Sends a PUT request (RFC 9110 §9.3.4) with `body`, and receives the answer.
+    /// Sends a PUT request (RFC 9110 §9.3.4) with `body`, and receives the response.
     ///
     /// # Errors
     ///
@@ -140,8 +140,8 @@ impl Client {
         self.request(Method::Put, url, Some(body.as_ref())).await
     }
 
-    /// Sends a PATCH request (RFC 5789), and receives the answer. The body describes the changes, in a format that the
-    /// server supports.
+    /// Sends a PATCH request (RFC 5789), and receives the response. The body describes the changes, in a format that
+    /// the server supports.
     ///
     /// # Errors
     ///
@@ -150,7 +150,7 @@ impl Client {
         self.request(Method::Patch, url, Some(body.as_ref())).await
     }
 
-    /// Sends a DELETE request (RFC 9110 §9.3.5), and receives the answer.
+    /// Sends a DELETE request (RFC 9110 §9.3.5), and receives the response.
     ///
     /// # Errors
     ///
@@ -169,7 +169,7 @@ impl Client {
         Ok(response)
     }
 
-    /// Sends `request`, and receives the answer into `response`, including its body. The response is reset first, and
+    /// Sends `request`, and receives the response into `response`, including its body. The response is reset first, and
     /// its memory is reused.
     ///
     /// The request is sent once more, on a new connection, if it was sent on a reused connection that turns out to be
@@ -206,10 +206,10 @@ impl Client {
         self.sender.send_whole(None, request, response).await
     }
 
-    /// Sends `request`, and receives the head of the answer into `response`. The body is read from the returned
+    /// Sends `request`, and receives the head of the response into `response`. The body is read from the returned
     /// [`ResponseReader`], as it arrives.
     ///
-    /// The part of the answer that arrives before the request has been sent completely is buffered, up to
+    /// The part of the response that arrives before the request has been sent completely is buffered, up to
     /// [`ClientBuilder::body_max`]. For a server that may answer with more than that while it still reads, use
     /// [`Client::open`] and [`Call::split`].
     ///
@@ -235,11 +235,11 @@ impl Client {
     /// trailers, and a body without a length is an error, [`ClientCause::LengthRequired`].
     ///
     /// A request that has no body, or a `content-length` of 0, is complete with its head, if `request.body` and the
-    /// trailers are empty, too. The method then waits for its answer, or for the first interim one, so that it can send
-    /// the request once more if the connection turns out to be stale, as [`Client::send`] does. A request with a body
-    /// is never sent twice.
+    /// trailers are empty, too. The method then waits for its response, or for the first interim one, so that it can
+    /// send the request once more if the connection turns out to be stale, as [`Client::send`] does. A request with a
+    /// body is never sent twice.
     ///
-    /// Interim answers, such as 103, are dropped, unless [`CallReader::informational`] takes them.
+    /// Interim responses, such as 103, are dropped, unless [`CallReader::informational`] takes them.
     ///
     /// # Errors
     ///
@@ -252,7 +252,7 @@ impl Client {
     }
 
     /// Sends `request`, which has an `upgrade` field, and hands the connection over (RFC 9110 §7.8). The head of the
-    /// answer is in `response`.
+    /// response is in `response`.
     ///
     /// The request names the protocol in its `upgrade` field; `connection: upgrade` is added. Most HTTP proxies drop
     /// both from a request for an `http` URL (RFC 9110 §7.6.1). A request for an `https` URL goes through a tunnel,
@@ -260,9 +260,10 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`Client::get`], or with [`ClientCause::Upgrade`] if the answer is not 101, or switches to a protocol that
-    /// the request does not name. That answer is then in `response`, even if it is a redirect. Its body, which usually
-    /// has the reason, is received as by [`Client::send`]; if it does not arrive whole, or is too large, it is empty.
+    /// As [`Client::get`], or with [`ClientCause::Upgrade`] if the response is not 101, or switches to a protocol that
+    /// the request does not name. That response is then in `response`, even if it is a redirect. Its body, which
+    /// usually has the reason, is received as by [`Client::send`]; if it does not arrive whole, or is too large, it is
+    /// empty.
     ///
     /// [`ClientCause::Upgrade`]: crate::ClientCause::Upgrade
     pub async fn upgrade(
@@ -417,14 +418,14 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets how many bytes the head of an answer may have. Default: 64 KiB; at most 1 GiB.
+    /// Sets how many bytes the head of a response may have. Default: 64 KiB; at most 1 GiB.
     pub fn head_max(mut self, most: usize) -> Self {
         self.settings.bounds.limits.head_max = most;
         self.settings.bounds.limits = self.settings.bounds.limits.capped();
         self
     }
 
-    /// Sets how many fields the head of an answer may have. Default: 128; at most 1,024.
+    /// Sets how many fields the head of a response may have. Default: 128; at most 1,024.
     pub fn fields_max(mut self, most: usize) -> Self {
         self.settings.bounds.limits.fields_max = most;
         self
@@ -451,7 +452,7 @@ impl ClientBuilder {
     /// request, and are ignored here.
     ///
     /// `authorization` and `cookie` are sent to every origin that you send a request to, but not to another one that a
-    /// redirect leads to, and not with a TRACE, whose answer repeats them (RFC 9110 §9.3.8).
+    /// redirect leads to, and not with a TRACE, whose response repeats them (RFC 9110 §9.3.8).
     ///
     /// `proxy-authorization` is for HTTP proxies that have no credentials of their own: they get it with each request
     /// that they read, and with each request for a tunnel. No origin gets it (RFC 9110 §11.7.2). A request for a tunnel

@@ -1,4 +1,4 @@
-//! [`CookieStore`]: keeps the cookies that servers set; [`RequestCookies`]: those of one request and its answer (RFC
+//! [`CookieStore`]: keeps the cookies that servers set; [`RequestCookies`]: those of one request and its response (RFC
 //! 6265bis §5).
 
 use std::borrow::Cow;
@@ -13,11 +13,11 @@ pub trait CookieStore: Send + Sync + 'static {
     /// cookies that are not UTF-8 (RFC 6265bis §5.8.3). A value that is not valid in a field is not sent.
     fn cookie_field(&self, target: &Target) -> Option<Vec<u8>>;
 
-    /// Stores the cookies that the answer to a request for `target`, which is a URL, sets in `headers`.
+    /// Stores the cookies that the response to a request for `target`, which is a URL, sets in `headers`.
     fn store(&self, target: &Target, headers: &Headers);
 }
 
-/// The cookies of one request and its answer, if the client keeps any.
+/// The cookies of one request and its response, if the client keeps any.
 pub(super) struct RequestCookies<'a>(Option<Box<CookieState<'a>>>);
 
 /// The store, the URL of the request, and its cookies. Boxed, since every exchange has room for this state, and few
@@ -56,7 +56,7 @@ impl<'a> RequestCookies<'a> {
         self.0.as_ref()?.cookie.as_deref()
     }
 
-    /// Passes the cookies that the answer sets to the store.
+    /// Passes the cookies that the response sets to the store.
     pub(super) fn end(&self, response: &Response) {
         if let Some(state) = &self.0
             && response.headers.contains("set-cookie")

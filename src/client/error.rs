@@ -1,4 +1,4 @@
-//! [`ClientError`]: why an exchange brought no answer, in which phase it failed, and whether the server may have seen
+//! [`ClientError`]: why an exchange brought no response, in which phase it failed, and whether the server may have seen
 //! the request.
 
 use std::error::Error;
@@ -14,7 +14,7 @@ use crate::exchange::ExchangeError;
 use crate::message::{InvalidRequest, Response, Status};
 use crate::net::{ConnError, DialError};
 
-/// Why an exchange brought no answer.
+/// Why an exchange brought no response.
 ///
 /// `{}` formats what failed: the URL, the phase, the peer, and the time limit if one was exceeded. `{:#}` formats the
 /// chain of causes as well, in one line that is understood without another:
@@ -22,7 +22,7 @@ use crate::net::{ConnError, DialError};
 /// ```text
 /// http://a.example/items: looking up a.example failed: failed to lookup address information: Name or service not known
 /// https://a.example/: connecting to a.example:443 through the proxy http://proxy:80 failed: the proxy answered 502 Bad Gateway
-/// http://a.example/items: waiting for the answer of 192.0.2.1:80 took longer than 30 s
+/// http://a.example/items: waiting for the response of 192.0.2.1:80 took longer than 30 s
 /// ```
 ///
 /// None of `{}`, `{:#}` and `{:?}` shows the query of the URL, credentials, or a field.
@@ -245,8 +245,8 @@ impl ClientError {
         &self.0.cause
     }
 
-    /// Returns the answer of a proxy that opened no tunnel, with its status, its fields (such as `proxy-authenticate`),
-    /// and of its content the first 64 KiB that came within a second.
+    /// Returns the response of a proxy that opened no tunnel, with its status, its fields (such as
+    /// `proxy-authenticate`), and of its content the first 64 KiB that came within a second.
     ///
     /// # Examples
     ///
@@ -347,7 +347,7 @@ impl fmt::Display for ClientError {
                 (ClientCause::TimedOut, _) => f.write_str(" took too long"),
                 (cause, _) if cause.is_transparent() => f.write_str(" failed"),
                 (ClientCause::Closed, _) if *phase == ClientPhase::Connect => {
-                    f.write_str(": the proxy closed the connection without an answer")
+                    f.write_str(": the proxy closed the connection without a response")
                 }
                 (cause, Some(Limit::Other(limit))) => write!(f, ": {cause}: {limit}"),
                 (cause, _) => write!(f, ": {cause}"),
@@ -388,7 +388,7 @@ fn write_phase(
         }
         (ClientPhase::Connect, _) => write!(f, "connecting to {subject}"),
         (ClientPhase::Send, _) => write!(f, "sending the request to {subject}"),
-        (ClientPhase::Wait, _) => write!(f, "waiting for the answer of {subject}"),
+        (ClientPhase::Wait, _) => write!(f, "waiting for the response of {subject}"),
         (ClientPhase::Receive, _) => write!(f, "receiving the body from {subject}"),
     }
 }
@@ -399,7 +399,7 @@ impl Error for ClientError {
     }
 }
 
-/// The kind is that of the cause, such as [`ConnectionReset`](io::ErrorKind::ConnectionReset). For an answer that is
+/// The kind is that of the cause, such as [`ConnectionReset`](io::ErrorKind::ConnectionReset). For a response that is
 /// cut short, also within its coding, it is [`UnexpectedEof`](io::ErrorKind::UnexpectedEof).
 impl From<ClientError> for io::Error {
     fn from(error: ClientError) -> io::Error {

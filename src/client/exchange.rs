@@ -29,19 +29,19 @@ pub(super) struct ClientExchange {
 }
 
 impl ClientExchange {
-    /// Prepares for the next answer on a connection with several requests in flight. Only the persistence of the
+    /// Prepares for the next response on a connection with several requests in flight. Only the persistence of the
     /// connection remains.
-    pub(super) fn next_answer(&mut self, request_info: RequestInfo, timings: Timings) {
+    pub(super) fn next_response(&mut self, request_info: RequestInfo, timings: Timings) {
         debug_assert!(self.io_state.is_none(), "the connection is in use");
         self.incoming.forget_message();
         self.spec = ExchangeSpec { request_info, ..ExchangeSpec::default() };
         self.progress = Progress::new(timings, runtime::now());
     }
 
-    /// Whether the complete answer has arrived. If a write then times out, the server has finished with the request,
-    /// and the answer is valid.
-    pub(super) fn has_whole_answer(&self) -> bool {
-        self.progress.is_answered() && self.incoming.has_arrived()
+    /// Whether the complete response has arrived. If a write then times out, the server has finished with the request,
+    /// and the response is valid.
+    pub(super) fn has_whole_response(&self) -> bool {
+        self.progress.has_response() && self.incoming.has_arrived()
     }
 }
 
@@ -112,14 +112,14 @@ impl Persistence {
         Persistence { opened_at, persists: true, idle: None }
     }
 
-    /// Applies the head of an answer. `ends_with_close`: its body ends with the connection (RFC 9112 §6.3).
+    /// Applies the head of a response. `ends_with_close`: its body ends with the connection (RFC 9112 §6.3).
     pub(super) fn note(&mut self, version: Version, headers: &Headers, ends_with_close: bool) {
         self.persists &= persists(version, ConnectionOption::from_headers(headers)) && !ends_with_close;
         self.idle = keep_alive_timeout(headers);
     }
 }
 
-/// The properties of the request that its answer depends on, and the time limit of the exchange.
+/// The properties of the request that its response depends on, and the time limit of the exchange.
 #[derive(Default)]
 pub(super) struct ExchangeSpec {
     pub(super) request_info: RequestInfo,
@@ -141,13 +141,13 @@ impl ExchangeSpec {
 pub(super) struct Progress {
     pub(super) upload: Upload,
     pub(super) stage: ResponseStage,
-    /// How many interim answers have come.
+    /// How many interim responses have come.
     pub(super) interim: u32,
-    /// Whether the caller takes interim answers. If not, they are dropped.
+    /// Whether the caller takes interim responses. If not, they are dropped.
     pub(super) wants_interim: bool,
     /// How much of the body one read copies at most.
     pub(super) read_size: AdaptiveReadSize,
-    /// How the body of the answer is decoded, if it is.
+    /// How the body of the response is decoded, if it is.
     pub(super) decoder: Option<Box<ContentDecoder>>,
     /// The durations of the phases that are over.
     pub(super) timings: Timings,
@@ -170,7 +170,7 @@ impl Progress {
         }
     }
 
-    /// Drops interim answers from here on. Returns whether one was waiting to be taken.
+    /// Drops interim responses from here on. Returns whether one was waiting to be taken.
     pub(super) fn drop_interim(&mut self) -> bool {
         let has_waited = self.stage == ResponseStage::Interim;
         if has_waited {
@@ -186,8 +186,8 @@ impl Progress {
         self.phase_start.saturating_duration_since(began)
     }
 
-    /// Whether the head of the final answer has come.
-    pub(super) fn is_answered(&self) -> bool {
+    /// Whether the head of the final response has come.
+    pub(super) fn has_response(&self) -> bool {
         self.stage == ResponseStage::Final
     }
 }
@@ -229,19 +229,19 @@ pub(super) enum Upload {
     Sent,
     /// The server has answered, and reads no more of the request.
     Abandoned,
-    /// Sending failed, but there may be an answer.
+    /// Sending failed, but there may be a response.
     Failed(ExchangeError),
 }
 
-/// How much of the answer's head has arrived.
+/// How much of the response's head has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ResponseStage {
     Awaited,
-    /// The head of an interim answer, which waits to be taken.
+    /// The head of an interim response, which waits to be taken.
     Interim,
-    /// The head of the final answer.
+    /// The head of the final response.
     Final,
 }
 
-/// How many interim answers are read. An endless sequence of them would be a hang.
+/// How many interim responses are read. An endless sequence of them would be a hang.
 pub(super) const INTERIM_MAX: u32 = 16;

@@ -56,7 +56,7 @@ impl Host {
         Ok(Host { sender, key, pool })
     }
 
-    /// Sends `request`, and receives the answer into `response`, as [`Client::send`](crate::Client::send) does.
+    /// Sends `request`, and receives the response into `response`, as [`Client::send`](crate::Client::send) does.
     ///
     /// # Errors
     ///
@@ -67,7 +67,7 @@ impl Host {
         sent.map_err(|error| error.with_origin(&self.key))
     }
 
-    /// Sends `request`, and receives the head of the answer into `response`, as
+    /// Sends `request`, and receives the head of the response into `response`, as
     /// [`Client::open_response`](crate::Client::open_response) does.
     ///
     /// # Errors

@@ -17,7 +17,7 @@ struct Recording {
     in_flight: InFlightGuard,
 }
 
-/// Records the head of the answer, or the error instead.
+/// Records the head of the response, or the error instead.
 type RecordFn = dyn FnOnce(Result<&Response, &ClientError>) + Send + Sync;
 
 impl OutcomeRecorder {
@@ -48,12 +48,12 @@ impl OutcomeRecorder {
         polled.map(|outcome| self.record_failure(outcome))
     }
 
-    /// The part that is kept until the body of the answer has been read.
+    /// The part that is kept until the body of the response has been read.
     pub(super) fn into_guard(self) -> Option<InFlightGuard> {
         self.0.map(|recording| recording.in_flight)
     }
 
-    /// Ends the count, once the body of the answer has been read.
+    /// Ends the count, once the body of the response has been read.
     pub(super) fn end(&mut self) {
         self.0 = None;
     }

@@ -20,8 +20,8 @@ use crate::message::{CONTENT_FIELDS, FieldName, Headers, Method, Request, Respon
 ///   `null`, as in browsers.
 ///
 /// A redirect from https to http is an error, and so is one to a URL with another scheme. The `location` is read as
-/// browsers read it: see [`Target::join`](crate::Target::join). An answer without `location` is not a redirect. The URL
-/// that was reached is in [`Response::url`](crate::Response::url).
+/// browsers read it: see [`Target::join`](crate::Target::join). A response without `location` is not a redirect. The
+/// URL that was reached is in [`Response::url`](crate::Response::url).
 ///
 /// [`ClientBuilder::default_field`]: super::ClientBuilder::default_field
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ use crate::message::{CONTENT_FIELDS, FieldName, Headers, Method, Request, Respon
 pub enum Redirects {
     /// Follow at most this many redirects in a row; one more is an error. The default is 10.
     Follow(u32),
-    /// Return redirects as answers like any other.
+    /// Return redirects as responses like any other.
     Return,
 }
 
@@ -40,7 +40,7 @@ impl Default for Redirects {
 }
 
 impl Redirects {
-    /// Whether an answer with this status is a redirect that is followed, if it has a location.
+    /// Whether a response with this status is a redirect that is followed, if it has a location.
     #[inline]
     pub(super) fn applies_to(self, status: Status) -> bool {
         self != Redirects::Return && is_redirect(status)
@@ -134,7 +134,7 @@ pub(super) fn next(
 }
 
 /// The location of `response`, if it has one, which it need not. Repeating the same one is harmless; if there are two
-/// different ones, another reader of the answer might follow the other.
+/// different ones, another reader of the response might follow the other.
 fn location(response: &Response) -> Result<Option<&[u8]>, ClientError> {
     let mut lines = response.headers.named(FieldName::new("location"));
     let Some(first) = lines.next() else { return Ok(None) };

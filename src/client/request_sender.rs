@@ -1,4 +1,5 @@
-//! [`RequestSender`]: sends a request over a pooled connection, and again after a redirect, a stale connection or a 417.
+//! [`RequestSender`]: sends a request over a pooled connection, and again after a redirect, a stale connection or a
+//! 417.
 
 use std::borrow::Cow;
 use std::future::poll_fn;
@@ -64,7 +65,7 @@ impl RequestSender {
         &self.pools.settings
     }
 
-    /// Sends `request`, follows redirects, and receives the head of the last answer. `pool` is the pool of the first
+    /// Sends `request`, follows redirects, and receives the head of the last response. `pool` is the pool of the first
     /// request's origin, if the caller has it.
     pub(super) async fn send_following_redirects(
         &self,
@@ -84,7 +85,7 @@ impl RequestSender {
         Ok(pooled)
     }
 
-    /// As [`RequestSender::send_following_redirects`], and receives the body of the answer.
+    /// As [`RequestSender::send_following_redirects`], and receives the body of the response.
     pub(super) async fn send_whole(
         &self,
         pool: Option<Arc<Pool>>,
@@ -155,7 +156,7 @@ impl RequestSender {
         Err(ClientError::new(ClientPhase::Redirect, ClientCause::TooManyRedirects))
     }
 
-    /// Sends one request, and receives one final answer. A connection that turns out to be stale is replaced by a new
+    /// Sends one request, and receives one final response. A connection that turns out to be stale is replaced by a new
     /// one, and an expectation that is refused is dropped.
     async fn send_one(
         &self,
@@ -175,7 +176,7 @@ impl RequestSender {
             Err(miss) => boxed(|| self.wait_for_conn(miss, deadline)).await?,
         };
         let cookies = self.begin(&mut pooled, outgoing, framing, deadline);
-        if let Err(error) = poll_fn(|cx| pooled.poll_answer(cx, Some(request), response)).await {
+        if let Err(error) = poll_fn(|cx| pooled.poll_response(cx, Some(request), response)).await {
             let retry = || self.retry(pooled, error, (outgoing, framing), response, cookies.cookie());
             pooled = boxed(retry).await?;
         }
@@ -188,8 +189,8 @@ impl RequestSender {
         Ok(pooled)
     }
 
-    /// Checks a request, whose body has this length, and returns its pool and its framing. `pool` is that of its origin,
-    /// if the caller has it.
+    /// Checks a request, whose body has this length, and returns its pool and its framing. `pool` is that of its
+    /// origin, if the caller has it.
     #[inline]
     fn prepare(
         &self,
@@ -260,14 +261,14 @@ impl RequestSender {
             pooled.begin(outgoing, framing, cookie, deadline);
             pooled.exchange.spec.total = self.total;
             pooled.exchange.progress.wants_interim = wants_interim;
-            poll_fn(|cx| pooled.poll_answer(cx, Some(outgoing.request), response)).await?;
+            poll_fn(|cx| pooled.poll_response(cx, Some(outgoing.request), response)).await?;
             Ok(pooled)
         };
         renewed.await.map_err(|failed: ClientError| failed.sent_before(error.is_sent()))
     }
 
-    /// Sends the head of `request` only. If it has no body, also receives the head of the first answer, so that it can
-    /// be sent once more if its connection turns out to be stale.
+    /// Sends the head of `request` only. If it has no body, also receives the head of the first response, so that it
+    /// can be sent once more if its connection turns out to be stale.
     pub(super) async fn open_call(
         &self,
         pool: Option<Arc<Pool>>,
@@ -303,7 +304,7 @@ impl RequestSender {
             return Ok(Call::new(CallExchange::new(pooled, early, trailers, cookies.into_owned())));
         }
         pooled.exchange.progress.wants_interim = true;
-        if let Err(error) = poll_fn(|cx| pooled.poll_answer(cx, Some(request), &mut early)).await {
+        if let Err(error) = poll_fn(|cx| pooled.poll_response(cx, Some(request), &mut early)).await {
             let retry = || self.retry(pooled, error, (outgoing, framing), &mut early, cookies.cookie());
             pooled = boxed(retry).await?;
             pooled.note_target(request.target().as_str());
@@ -311,7 +312,7 @@ impl RequestSender {
         Ok(Call::new(CallExchange::new(pooled, early, Headers::new(), cookies.into_owned())))
     }
 
-    /// Sends `request`, which has an `upgrade` field. An answer that refuses the upgrade is received whole, for the
+    /// Sends `request`, which has an `upgrade` field. A response that refuses the upgrade is received whole, for the
     /// reason in its body.
     pub(super) async fn send_upgrade(
         &self,
@@ -397,8 +398,8 @@ fn final_target<'a>(request: &'a Request, response: &'a Response) -> &'a str {
     response.url.as_deref().unwrap_or(request.target().as_str())
 }
 
-/// Whether a request with this framing, which was refused with 417, may be sent without its expectation. A body that is a
-/// stream has not been touched if the server has answered instead of 100.
+/// Whether a request with this framing, which was refused with 417, may be sent without its expectation. A body that is
+/// a stream has not been touched if the server has answered instead of 100.
 fn may_drop_expectation(request: &Request, framing: OutgoingFraming) -> bool {
     framing.expects()
         && Expectation::from_headers(&request.headers) == Ok(Expectation::Continue)
@@ -420,9 +421,9 @@ pub(super) fn check(method: Method, content: BodyLength) -> Result<(), InvalidRe
     }
 }
 
-/// Whether `answer` names the protocols that it switches to, and `request` names all of them (RFC 9110 §7.8).
-fn is_requested_upgrade(answer: &Headers, request: &Headers) -> bool {
-    let mut protocols = answer.named(FieldName::UPGRADE).flat_map(members).peekable();
+/// Whether `response` names the protocols that it switches to, and `request` names all of them (RFC 9110 §7.8).
+fn is_requested_upgrade(response: &Headers, request: &Headers) -> bool {
+    let mut protocols = response.named(FieldName::UPGRADE).flat_map(members).peekable();
     let is_asked = |name| str::from_utf8(name).is_ok_and(|name| request.contains_token("upgrade", name));
     protocols.peek().is_some() && protocols.all(is_asked)
 }

@@ -78,10 +78,10 @@ pub struct ClientTimeouts {
     /// the operating system there has acknowledged; one that has taken more than 256 KiB since such a limit was reached
     /// last is given the time once more, because some servers read a lot at once and then pause.
     ///
-    /// If a complete answer with a `content-length` has arrived by then, it is valid: only the rest of the request is
+    /// If a complete response with a `content-length` has arrived by then, it is valid: only the rest of the request is
     /// dropped, and the connection is closed.
     pub send: Duration,
-    /// The wait from the last byte of the request to the end of the answer's head. Default: 30 s.
+    /// The wait from the last byte of the request to the end of the response's head. Default: 30 s.
     ///
     /// The wait goes on even while the caller does something else. A head that has arrived when the caller comes back
     /// is in time.
@@ -90,7 +90,7 @@ pub struct ClientTimeouts {
     /// Default: 1 s.
     ///
     /// A server that answers 417 instead is sent the request once more without the expectation, unless the body is a
-    /// stream that has been begun, or is written to a [`Call`](crate::Call); then the 417 is the answer.
+    /// stream that has been begun, or is written to a [`Call`](crate::Call); then the 417 is the response.
     pub expect_continue: Duration,
     /// The wait for each next byte of a body. Default: 30 s.
     ///
@@ -129,7 +129,7 @@ impl ClientTimeouts {
             body: self.receive,
             body_rate_min: self.receive_rate_min,
             write: self.send,
-            // A connection whose answer is not read is not worth a wait.
+            // A connection whose response is not read is not worth a wait.
             linger: Duration::ZERO,
             ..Timeouts::default()
         }

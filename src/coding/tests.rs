@@ -308,7 +308,8 @@ fn a_used_encoder_codes_like_a_new_one() {
     }
 }
 
-/// A reset of zlib-rs does not close an open block: a peer that left in the middle of an answer would corrupt the next answer.
+/// A reset of zlib-rs does not close an open block: a peer that left in the middle of a response would corrupt the next
+/// response.
 #[test]
 fn an_encoder_that_was_given_up_codes_like_a_new_one() {
     let content: &[u8] = &b"to be, or not to be, that is the question".repeat(20);

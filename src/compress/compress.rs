@@ -1,4 +1,4 @@
-//! [`Compress`]: compresses the answers of a handler (RFC 9110 §8.4, §12.5.3).
+//! [`Compress`]: compresses the responses of a handler (RFC 9110 §8.4, §12.5.3).
 
 use std::pin::Pin;
 
@@ -8,7 +8,7 @@ use crate::message::Body;
 use crate::runtime::BlockingLimit;
 use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 
-/// Compresses the answers of a handler, with the coding that the peer prefers (RFC 9110 §8.4, §12.5.3).
+/// Compresses the responses of a handler, with the coding that the peer prefers (RFC 9110 §8.4, §12.5.3).
 ///
 /// ```no_run
 /// use corehttp::{Compress, Context, Server};
@@ -23,17 +23,17 @@ use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 /// The one with the highest weight in `accept-encoding`; among equals the first of `br`, `zstd`, `gzip` and `deflate`,
 /// or of the [order that was set](Compress::codings). Content stays as it is for a peer that names no coding, or
 /// prefers `identity`. A peer that refuses `identity` and all available codings gets the content as it is, and not 406:
-/// the RFC allows both, and an answer is more useful than none.
+/// the RFC allows both, and a response is more useful than none.
 ///
-/// # Which answers
+/// # Which responses
 ///
-/// Answers whose content is not small, and of a type that shrinks; for a peer that refuses `identity`, all others too.
-/// Content is never compressed if it already has a coding, is a part of something (`content-range`), or must not be
-/// changed (`cache-control: no-transform`).
+/// Responses whose content is not small, and of a type that shrinks; for a peer that refuses `identity`, all others
+/// too. Content is never compressed if it already has a coding, is a part of something (`content-range`), or must not
+/// be changed (`cache-control: no-transform`).
 ///
-/// An answer that could be compressed has `accept-encoding` in its `vary`, even if the peer accepts no coding, and so has a
-/// part of it (206). The `etag` of a compressed answer becomes weak, and its `content-length`, `accept-ranges` and digests
-/// are removed. HEAD is answered like GET, but without a length.
+/// A response that could be compressed has `accept-encoding` in its `vary`, even if the peer accepts no coding, and so
+/// has a part of it (206). The `etag` of a compressed response becomes weak, and its `content-length`, `accept-ranges`
+/// and digests are removed. HEAD is answered like GET, but without a length.
 ///
 /// Compressed content has the same date as the same content uncompressed. So if a peer that accepts a coding makes its
 /// `range` depend on a date (`if-range`), the range is removed from the request, and the whole content is sent.
@@ -76,7 +76,7 @@ pub struct Compress<H> {
 }
 
 impl<H: Handler> Compress<H> {
-    /// Compresses the answers of `handler`.
+    /// Compresses the responses of `handler`.
     pub fn new<Kind>(handler: impl IntoHandler<Kind, Handler = H>) -> Compress<H> {
         Compress { handler: handler.into_handler(), rules: CompressRules::default() }
     }
@@ -138,8 +138,8 @@ impl<H: Handler> Handler for Compress<H> {
     }
 }
 
-/// Compresses an answer, unless the handler has streamed it or failed. A large body is compressed on another thread, by
-/// the returned future.
+/// Compresses a response, unless the handler has streamed it or failed. A large body is compressed on another thread,
+/// by the returned future.
 fn finish(ctx: &mut Context, outcome: Result) -> Result<Option<OffloadedBody>> {
     let Some(mut transform) = CompressTransform::take(ctx) else { return outcome.map(|()| None) };
     let finished = outcome.and_then(|()| Ok(transform.finish(&mut ctx.response)?));

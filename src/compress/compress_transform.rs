@@ -1,5 +1,5 @@
-//! [`CompressTransform`]: compresses one answer, and adapts its head (RFC 9110 §8.4, §8.8.3, §12.5.5); and
-//! [`CompressRules`]: which answers are compressed, and how.
+//! [`CompressTransform`]: compresses one response, and adapts its head (RFC 9110 §8.4, §8.8.3, §12.5.5); and
+//! [`CompressRules`]: which responses are compressed, and how.
 
 use std::any::Any;
 use std::io;
@@ -17,7 +17,7 @@ use crate::message::{Body, BodyLength, BodySource, Headers, Method, Response, St
 use crate::runtime::Budget;
 use crate::server::{Context, Transform, TransformAction};
 
-/// The state for compressing one answer. A thread caches it for the next answer.
+/// The state for compressing one response. A thread caches it for the next response.
 pub(super) struct CompressTransform {
     rules: CompressRules,
     negotiated: NegotiatedCoding,
@@ -32,7 +32,7 @@ pub(super) struct CompressTransform {
     output: Vec<u8>,
 }
 
-/// The form in which a peer has stored the content of an earlier answer, by the tags in its request.
+/// The form in which a peer has stored the content of an earlier response, by the tags in its request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum StoredVariant {
     /// Coded or not.
@@ -56,11 +56,11 @@ impl LargeBody {
     }
 }
 
-/// The state of a streamed answer.
+/// The state of a streamed response.
 enum State {
-    /// The answer may still be streamed.
+    /// The response may still be streamed.
     Waiting,
-    /// The answer is streamed, and not compressed.
+    /// The response is streamed, and not compressed.
     Around,
     Through(ContentEncoder),
     /// No encoder could be made.
@@ -81,8 +81,8 @@ impl CompressTransform {
         })
     }
 
-    /// Puts a transform for this answer into the context. The codings that the peer accepts are noted now, since the handler
-    /// may rewrite the request.
+    /// Puts a transform for this response into the context. The codings that the peer accepts are noted now, since the
+    /// handler may rewrite the request.
     pub(super) fn put(ctx: &mut Context, rules: CompressRules) {
         let kept = CACHE.with(|cache| cache.take(|_| true));
         let mut transform = kept.unwrap_or_else(|| CompressTransform::new(rules));
@@ -110,7 +110,7 @@ impl CompressTransform {
         Some(transform)
     }
 
-    /// Caches the transform for the next answer.
+    /// Caches the transform for the next response.
     pub(super) fn give(mut self: Box<CompressTransform>) {
         self.state = State::Waiting;
         self.output.clear();
@@ -118,7 +118,7 @@ impl CompressTransform {
         CACHE.with(|cache| cache.give(self));
     }
 
-    /// Compresses an answer that was not streamed. Content that would block the core is returned instead, to be
+    /// Compresses a response that was not streamed. Content that would block the core is returned instead, to be
     /// compressed elsewhere.
     pub(super) fn finish(&mut self, response: &mut Response) -> Result<Option<LargeBody>, CodingError> {
         if !matches!(self.state, State::Waiting) {
@@ -138,11 +138,11 @@ impl CompressTransform {
         Ok(None)
     }
 
-    /// Decides whether and how a complete answer is compressed, and adapts its head.
+    /// Decides whether and how a complete response is compressed, and adapts its head.
     fn decide_complete(&mut self, response: &mut Response) -> Option<Coding> {
         let given = response.headers.content_length();
         let len = match response.body.declared_length() {
-            // The length of the answer to GET, if it was set by hand.
+            // The length of the response to GET, if it was set by hand.
             BodyLength::NoContent if self.is_head && given.is_some() => given,
             BodyLength::NoContent if response.status == Status::NOT_MODIFIED => None,
             BodyLength::NoContent => return None,
@@ -180,8 +180,8 @@ impl CompressTransform {
         Some(coding)
     }
 
-    /// A 304 confirms an earlier answer, and must have the etag of that answer (RFC 9110 §15.4.5). Only the tags in the
-    /// request show whether that answer was coded.
+    /// A 304 confirms an earlier response, and must have the etag of that response (RFC 9110 §15.4.5). Only the tags in
+    /// the request show whether that response was coded.
     fn confirm(&mut self, headers: &mut Headers) {
         let is_free = !headers.contains_token("cache-control", "no-transform");
         if is_free && headers.contains("etag") {
@@ -301,7 +301,7 @@ fn ignore_range_by_date(headers: &mut Headers) {
 const UNCODED_CONTENT_FIELDS: [&str; 6] =
     ["accept-ranges", "content-digest", "content-length", "content-md5", "digest", "repr-digest"];
 
-/// Adds to `vary` that the answer depends on `accept-encoding` (RFC 9110 §12.5.5).
+/// Adds to `vary` that the response depends on `accept-encoding` (RFC 9110 §12.5.5).
 fn vary(headers: &mut Headers) {
     let has_token = |token| headers.contains_token("vary", token);
     if !has_token("accept-encoding") && !has_token("*") {
@@ -382,7 +382,7 @@ impl AsyncRead for CompressedSource {
     }
 }
 
-/// Which answers are compressed, and how.
+/// Which responses are compressed, and how.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CompressRules {
     /// The codings to choose from, in order of preference.
@@ -421,7 +421,7 @@ impl CompressRules {
         self.levels[coding as usize]
     }
 
-    /// Whether an answer may be compressed at all: its content is complete, not coded yet, and may be changed.
+    /// Whether a response may be compressed at all: its content is complete, not coded yet, and may be changed.
     pub(super) fn allow(status: Status, headers: &Headers) -> bool {
         let has_content = !status.is_informational() && ![204, 205, 206, 304].contains(&status.as_u16());
         has_content
@@ -436,8 +436,8 @@ impl CompressRules {
         is_long && headers.content_type().is_some_and(|content_type| self.is_compressible(content_type))
     }
 
-    /// Whether the whole content, of which a 206 has a part, might be compressed: a part has the fields of the whole (RFC 9110
-    /// §15.3.7).
+    /// Whether the whole content, of which a 206 has a part, might be compressed: a part has the fields of the whole
+    /// (RFC 9110 §15.3.7).
     pub(super) fn recommend_whole(&self, headers: &Headers) -> bool {
         let is_compressible =
             |of: &str| essence(of).eq_ignore_ascii_case("multipart/byteranges") || self.is_compressible(of);

@@ -12,7 +12,7 @@ pub(crate) struct Bounds {
     pub(crate) half_close: HalfClose,
 }
 
-/// Whether a peer that has closed its sending half after a whole request still waits for the answer.
+/// Whether a peer that has closed its sending half after a whole request still waits for the response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum HalfClose {
     /// The peer waits (RFC 9112 §9.6).
@@ -41,12 +41,12 @@ pub(crate) enum HalfClose {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
     /// Receiving a whole head, from its first byte, or from the accept for the first head of a connection. Then: 408 if
-    /// it has begun, otherwise no answer; close. Default: 10 s.
+    /// it has begun, otherwise no response; close. Default: 10 s.
     pub head: Duration,
-    /// The wait for each next byte of a body, unless the answer has to leave first. Then: 408, close. Default: 30 s.
+    /// The wait for each next byte of a body, unless the response has to leave first. Then: 408, close. Default: 30 s.
     ///
-    /// Only the time counts in which the server waits for the body, and none in which a handler does something else, even
-    /// after a read that the handler gave up.
+    /// Only the time counts in which the server waits for the body, and none in which a handler does something else,
+    /// even after a read that the handler gave up.
     pub body: Duration,
     /// How long the server waits for a body in all before [`Timeouts::body_rate_min`] applies. Default: 10 s.
     pub body_grace: Duration,
@@ -57,26 +57,26 @@ pub struct Timeouts {
     /// All bytes after the head count, even those in its packet. Bytes that complete the body are never refused, so a
     /// late body that comes whole is good, in one packet or in several that follow each other.
     pub body_rate_min: u64,
-    /// The wait between requests. Then: close without an answer. Default: 60 s.
+    /// The wait between requests. Then: close without a response. Default: 60 s.
     pub idle: Duration,
     /// How long the peer may take nothing of what is written to it. Then: close. Default: 60 s, as nginx's
     /// `send_timeout`.
     ///
-    /// Over a socket, it has taken what the operating system there has acknowledged. A peer that has taken more than 256
-    /// KiB since such a limit was reached last is given the time once more: some programs read a lot at once and then
-    /// pause, such as `curl --limit-rate` for up to 100 s.
+    /// Over a socket, it has taken what the operating system there has acknowledged. A peer that has taken more than
+    /// 256 KiB since such a limit was reached last is given the time once more: some programs read a lot at once and
+    /// then pause, such as `curl --limit-rate` for up to 100 s.
     pub write: Duration,
     /// The handler, with all its waits: its own sleep counts, and so does a peer that sends or reads all the time.
-    /// Then: its future is dropped; 503, close, or only close if the answer has begun. Default: no limit.
+    /// Then: its future is dropped; 503, close, or only close if the response has begun. Default: no limit.
     /// For a part of the application, such as a single route, or to keep the fields that middleware has set, use
     /// `tokio::time::timeout`.
     pub handler: Option<Duration>,
-    /// How long a peer that may still be sending is given to read the last answer of its connection and close. Then:
+    /// How long a peer that may still be sending is given to read the last response of its connection and close. Then:
     /// close. Default: 30 s, as nginx's `lingering_time`.
     ///
-    /// Many clients read an answer only once they have sent their whole body. So the sending half is closed first, and
+    /// Many clients read a response only once they have sent their whole body. So the sending half is closed first, and
     /// what arrives is read and discarded, however much it is: to close before that would reset the connection, which
-    /// fails the peer's writes and can take the answer away (RFC 9112 §9.6).
+    /// fails the peer's writes and can take the response away (RFC 9112 §9.6).
     /// [`Limits::drain_max`](crate::Limits::drain_max) bounds only what is read to keep a connection.
     pub linger: Duration,
     /// The wait, within [`Timeouts::linger`], for each next byte. Then: close. Default: 5 s, as nginx's

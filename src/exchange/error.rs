@@ -19,7 +19,7 @@ pub enum ExchangeError {
     /// The peer closed before the message was complete (RFC 9112 §8).
     Incomplete,
     /// The peer closed the connection, or its sending half, before it was answered in full. A handler that returns this
-    /// error ends the exchange without an answer.
+    /// error ends the exchange without a response.
     PeerClosed,
     /// The socket failed.
     Io(io::Error),
@@ -29,7 +29,7 @@ pub enum ExchangeError {
     Wire(WireError, Option<Box<WireDetail>>),
     /// The application's content is not as long as it announced.
     Length,
-    /// The handler returned without finishing the answer that it streamed, for example with
+    /// The handler returned without finishing the response that it streamed, for example with
     /// [`BodyWriter::finish`](crate::BodyWriter::finish).
     Unfinished,
     /// The application's source of a streamed body failed.
@@ -61,8 +61,8 @@ impl ExchangeError {
         }
     }
 
-    /// The error of an operation that fails because an earlier write failed, with an error of this kind. The peer had the
-    /// time `write` to read.
+    /// The error of an operation that fails because an earlier write failed, with an error of this kind. The peer had
+    /// the time `write` to read.
     pub(crate) fn from_failed_write(kind: io::ErrorKind, write: Duration) -> ExchangeError {
         match kind {
             io::ErrorKind::TimedOut => ExchangeError::TimedOut(Phase::Write, write.into()),
@@ -126,7 +126,7 @@ impl fmt::Display for ExchangeError {
             ExchangeError::Wire(error, Some(detail)) => write!(f, "{error}: {detail}"),
             ExchangeError::Length => f.write_str("the content is not as long as was announced"),
             ExchangeError::Unfinished => {
-                f.write_str("the handler did not finish the answer that it had begun")
+                f.write_str("the handler did not finish the response that it had begun")
             }
             ExchangeError::Source(_) => f.write_str("the source of the content failed"),
         })

@@ -91,8 +91,8 @@ impl Incoming {
         }
     }
 
-    /// Whether a part of a head has arrived. The empty line that some clients send after a body does not count (§2.2): if
-    /// nothing follows it, the connection is idle, and the peer gets no error.
+    /// Whether a part of a head has arrived. The empty line that some clients send after a body does not count (§2.2):
+    /// if nothing follows it, the connection is idle, and the peer gets no error.
     fn has_begun(&self) -> bool {
         !self.input.unread().iter().all(|byte| matches!(byte, b'\r' | b'\n'))
     }
@@ -127,8 +127,8 @@ impl Incoming {
         Ok(true)
     }
 
-    /// Whether a parse may find a complete head. A large head that arrives in many small pieces is not parsed again for each
-    /// of them, or the cost would be quadratic. Pieces that are skipped are parsed with a later one.
+    /// Whether a parse may find a complete head. A large head that arrives in many small pieces is not parsed again for
+    /// each of them, or the cost would be quadratic. Pieces that are skipped are parsed with a later one.
     #[inline]
     fn may_be_complete(&self, bounds: &Bounds) -> bool {
         match self.input.unread().len() {
@@ -138,8 +138,8 @@ impl Incoming {
         }
     }
 
-    /// Whether the bytes that have arrived since the last parse may have completed the head, or made it invalid. A function
-    /// of its own, since the search takes up much of a stack.
+    /// Whether the bytes that have arrived since the last parse may have completed the head, or made it invalid. A
+    /// function of its own, since the search takes up much of a stack.
     #[inline(never)]
     fn may_have_ended(&self, bounds: &Bounds) -> bool {
         let input = self.input.unread();
@@ -150,8 +150,8 @@ impl Incoming {
             || memmem::find(&input[self.parsed_len.saturating_sub(3)..], b"\r\n\r\n").is_some()
     }
 
-    /// Receives the next chunk of the body. Returns its length; 0 at the end. [`Incoming::chunk`] is valid until the next
-    /// call, which consumes it.
+    /// Receives the next chunk of the body. Returns its length; 0 at the end. [`Incoming::chunk`] is valid until the
+    /// next call, which consumes it.
     pub(crate) fn poll_chunk<L: Locality>(
         &mut self,
         cx: &mut Context<'_>,
@@ -169,9 +169,9 @@ impl Incoming {
         }
     }
 
-    /// Makes the next piece the current chunk, as [`Incoming::poll_chunk`] does, if it is a chunk that has already arrived.
-    /// Many may have arrived at once, and the checks of a wait take longer than finding the next one. Returns whether there
-    /// was one.
+    /// Makes the next piece the current chunk, as [`Incoming::poll_chunk`] does, if it is a chunk that has already
+    /// arrived. Many may have arrived at once, and the checks of a wait take longer than finding the next one. Returns
+    /// whether there was one.
     #[inline]
     pub(crate) fn next_arrived_chunk(&mut self, limits: &Limits) -> bool {
         self.consume_chunk();
@@ -226,8 +226,8 @@ impl Incoming {
         }
     }
 
-    /// Moves the part of the body that has arrived to `content`, which may grow to `body_max`. Returns whether more may have
-    /// arrived.
+    /// Moves the part of the body that has arrived to `content`, which may grow to `body_max`. Returns whether more may
+    /// have arrived.
     fn take_arrived(
         &mut self,
         bounds: &Bounds,
@@ -252,7 +252,8 @@ impl Incoming {
             return Err(ExchangeError::body_too_large(body_max, None));
         }
         let may_be_more = self.chunk_len > 0;
-        // Only a complete body is moved as a whole. A part of a larger body is copied to where there is room for all of it.
+        // Only a complete body is moved as a whole. A part of a larger body is copied to where there is room for all of
+        // it.
         if self.is_end_stream() && content.is_empty() && self.chunk_len == self.input.unread().len() {
             self.input.move_all_to(content);
             self.chunk_len = 0;
@@ -262,10 +263,10 @@ impl Incoming {
         Ok(may_be_more)
     }
 
-    /// Reads and discards the rest of the body, since the answer has announced that the connection persists, and a peer that
-    /// relies on that sends the end of its body. A body may exceed the limit because its length was unknown, or because it
-    /// was still read when the answer began: the peer then has as much time as for a close (`linger`). Returns whether the
-    /// end was reached.
+    /// Reads and discards the rest of the body, since the response has announced that the connection persists, and a
+    /// peer that relies on that sends the end of its body. A body may exceed the limit because its length was unknown,
+    /// or because it was still read when the response began: the peer then has as much time as for a close (`linger`).
+    /// Returns whether the end was reached.
     pub(crate) fn poll_drain<L: Locality>(
         &mut self,
         cx: &mut Context<'_>,
@@ -290,8 +291,8 @@ impl Incoming {
         Poll::Ready(Ok(true))
     }
 
-    /// Reads and discards more of the body while a write waits: many peers read nothing of an answer before they have sent
-    /// all of their request. Ready if the connection fails.
+    /// Reads and discards more of the body while a write waits: many peers read nothing of a response before they have
+    /// sent all of their request. Ready if the connection fails.
     pub(crate) fn poll_discard<L: Locality>(
         &mut self,
         cx: &mut Context<'_>,
@@ -301,7 +302,7 @@ impl Incoming {
         // The deadline of a read that was abandoned must not end this wait.
         conn.disarm(TimerSlot::Read);
         self.consume_chunk();
-        // Content that is malformed or truncated results in an error behind the answer.
+        // Content that is malformed or truncated results in an error behind the response.
         while let Ok(count) = self.decode(bounds) {
             self.chunk_len = count;
             self.consume_chunk();
@@ -427,8 +428,8 @@ impl Incoming {
         }
         match poll_flush(cx, conn, bounds) {
             Poll::Pending if L::FLUSHES_BEFORE_READ => {
-                // While the flush waits, the time of the body does not run. But a peer may read nothing before all of its
-                // body was read.
+                // While the flush waits, the time of the body does not run. But a peer may read nothing before all of
+                // its body was read.
                 self.pause(conn);
                 return match ready!(self.poll_read_ahead(cx, conn)) {
                     Ok(0) => Poll::Ready(Err(ExchangeError::Incomplete)),
@@ -436,8 +437,8 @@ impl Incoming {
                     Err(error) => Poll::Ready(Err(self.rate.error(error, &bounds.timeouts))),
                 };
             }
-            // A server that reads no more may have answered before. The sending side reports the error, and the answer is
-            // still read.
+            // A server that reads no more may have answered before. The sending side reports the error, and the
+            // response is still read.
             Poll::Ready(Err(ExchangeError::Io(_))) if !L::FLUSHES_BEFORE_READ => {}
             Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
             Poll::Pending | Poll::Ready(Ok(())) => {}

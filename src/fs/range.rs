@@ -22,7 +22,7 @@ impl Selection {
     /// A field that is malformed, in another unit, or has more than [`RANGES_MAX`] ranges is ignored (RFC 9110 §14.2).
     /// So is any field where there are no bytes: Content-Range cannot express an empty representation, and 416 would
     /// deny that there is one. Ranges that overlap, or whose gap is smaller than the head of a part, are merged
-    /// (§15.3.7.2); so an answer is never longer than the whole representation by more than the head of one part.
+    /// (§15.3.7.2); so a response is never longer than the whole representation by more than the head of one part.
     pub(super) fn from_fields(fields: &Headers, len: u64) -> Selection {
         let mut lines = fields.all("range");
         match (lines.next(), lines.next()) {

@@ -29,9 +29,9 @@ pub(super) struct Representation {
     /// Whether this is an encoded form.
     pub(super) is_encoded: bool,
     pub(super) etag: Vec<u8>,
-    /// All fields that describe it, ready to be copied into an answer.
+    /// All fields that describe it, ready to be copied into a response.
     pub(super) fields: Headers,
-    /// The fields that describe it in an answer without its content, such as 304 (RFC 9110 §15.4.5).
+    /// The fields that describe it in a response without its content, such as 304 (RFC 9110 §15.4.5).
     pub(super) fields_without_content: Headers,
 }
 
@@ -81,7 +81,7 @@ impl Resource {
         self.representations.iter().find(|it| it.coding == coding).map(|it| &it.snapshot)
     }
 
-    /// The `last-modified` of an answer to a request that `arrived` before the file was changed, see
+    /// The `last-modified` of a response to a request that `arrived` before the file was changed, see
     /// [`Snapshot::clamped_modified`].
     pub(super) fn clamped_modified(&self, arrived: Instant) -> Option<SystemTime> {
         match self.has_custom_date {
@@ -129,7 +129,7 @@ impl Representation {
 /// About how many bytes a representation uses in addition to its content.
 pub(super) const FIELDS_COST: usize = 1024;
 
-/// The fields of an answer about a file, by the settings of the program or by those that a handler has set.
+/// The fields of a response about a file, by the settings of the program or by those that a handler has set.
 #[derive(Debug)]
 pub(super) struct Description<'a> {
     pub(super) content_type: String,

@@ -24,8 +24,8 @@ impl Context {
     ///
     /// Fields that were set before stay as they are, such as `content-disposition` or `cache-control`. A `content-type`
     /// is that of each part as well, if several ranges are requested, and an `etag` or `last-modified` is what
-    /// conditions are compared with. Set them before this call and not after it: the answer may be another one than the
-    /// whole file. With `accept-ranges: none` no ranges are sent.
+    /// conditions are compared with. Set them before this call and not after it: the response may be another one than
+    /// the whole file. With `accept-ranges: none` no ranges are sent.
     ///
     /// Preconditions and ranges of a GET are honored, unless a status other than 200 was set. Nothing in `path` is
     /// decoded, and links in it are followed; if a peer influences the path, use [`Files`](crate::Files) instead. The
@@ -79,7 +79,7 @@ fn open(path: &Path) -> io::Result<(Snapshot, String)> {
     Ok((snapshot, content_type))
 }
 
-/// Makes `resource` the answer to the request.
+/// Makes `resource` the response to the request.
 pub(super) fn respond(ctx: &mut Context, resource: &Resource) -> Result {
     let clamped = resource.clamped_modified(ctx.arrived_at());
     let Context { request, response, .. } = ctx;
@@ -120,8 +120,8 @@ enum FileResponse {
 }
 
 impl FileResponse {
-    /// Preconditions are evaluated where the answer to GET or HEAD would be 200 (RFC 9110 §13.2.1), ranges only for GET
-    /// (§14.2).
+    /// Preconditions are evaluated where the response to GET or HEAD would be 200 (RFC 9110 §13.2.1), ranges only for
+    /// GET (§14.2).
     fn choose(request: &Request, status: Status, resource: &Resource, chosen: &Representation) -> Self {
         let fields = &request.headers;
         let current = Validators { etag: Some(&*chosen.etag), modified: resource.modified };
@@ -265,10 +265,10 @@ mod tests {
     use super::*;
     use crate::server::Server;
 
-    /// A file that changes in the second of its answer has the date of the earlier content: a peer with a part of that
-    /// must not be sent the rest of the later one.
+    /// A file that changes in the second of its response has the date of the earlier content: a peer with a part of
+    /// that must not be sent the rest of the later one.
     #[tokio::test]
-    async fn a_range_depends_on_the_date_of_the_file_and_not_of_the_answer_rfc9110_13_1_5() {
+    async fn a_range_depends_on_the_date_of_the_file_and_not_of_the_response_rfc9110_13_1_5() {
         let (now, soon) = (SystemTime::now(), Duration::from_secs(10));
         for (date, expected) in [(now, Status::OK), (now + soon, Status::PARTIAL_CONTENT)] {
             let service = Server::new().service(move |ctx: &mut Context| {

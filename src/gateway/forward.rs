@@ -15,27 +15,27 @@ use crate::server::{BodyReader, BodyWriter, Context, Error, IntoResult, Result};
 impl Context {
     /// Forwards the request's body through `call`, and answers with the response. Both bodies flow at the same time,
     /// piece by piece, with their trailers. So they may be of any size, and the server behind may answer while it
-    /// reads. Once that server reads no more, the rest of the request's body is not forwarded. Its interim answers, such
-    /// as 103, are sent as they arrive (RFC 9110 §15.2), unless the peer speaks HTTP/1.0.
+    /// reads. Once that server reads no more, the rest of the request's body is not forwarded. Its interim responses,
+    /// such as 103, are sent as they arrive (RFC 9110 §15.2), unless the peer speaks HTTP/1.0.
     ///
     /// Open the call with the head to forward, as [`Request::forwarded_to`](crate::Request::forwarded_to) makes it, on
     /// a [`Client`](crate::Client::open), a [`Host`](crate::Host::open) or a [`Balancer`](crate::Balancer::open). Pass
-    /// it without awaiting it, as in the example: to open a call may take as long as an answer, and this method watches
-    /// the peer meanwhile. To keep the body out of memory, plan to stream it
+    /// it without awaiting it, as in the example: to open a call may take as long as a response, and this method
+    /// watches the peer meanwhile. To keep the body out of memory, plan to stream it
     /// ([`BodyPlan::Stream`](crate::BodyPlan::Stream)); then it can be forwarded only once, and only if none of it was
     /// read before. Fields that are already set in `ctx.response` are added to those of the response. Upgrades are not
     /// forwarded: the example `proxy` shows how to join two connections.
     ///
     /// If the peer resets the connection before it has the whole response, or a write to it fails, the connection to
-    /// the server behind is closed, too, so that server does not work in vain. A peer that closes its sending half still
-    /// gets the response; with [`Server::half_close(false)`](crate::Server::half_close) it counts as gone.
+    /// the server behind is closed, too, so that server does not work in vain. A peer that closes its sending half
+    /// still gets the response; with [`Server::half_close(false)`](crate::Server::half_close) it counts as gone.
     ///
     /// # Errors
     ///
     /// Fails if the call cannot be opened or the server behind fails, with 504 if it took too long and otherwise 502
     /// ([`ClientError::status`](crate::ClientError::status)); if the peer is gone
     /// ([`ExchangeError::PeerClosed`](crate::ExchangeError::PeerClosed)); or if the request's body is cut short,
-    /// malformed or too slow. If an answer has already been sent, even in part, it fails with
+    /// malformed or too slow. If a response has already been sent, even in part, it fails with
     /// [`InvalidResponse::Sent`](crate::InvalidResponse::Sent) and does not await the call, so a handler that tries
     /// again sends no request in vain.
     ///
@@ -66,7 +66,7 @@ impl Context {
 
     /// Forwards the request's body and the response as [`Context::forward`] does, but first lets `change` change the
     /// response's status and fields. If `change` fails, the peer gets its error instead, without any field of the
-    /// response. Interim answers are sent unchanged.
+    /// response. Interim responses are sent unchanged.
     ///
     /// # Errors
     ///
@@ -89,7 +89,7 @@ impl Context {
         call: impl IntoFuture<Output = Result<Call, ClientError>>,
         change: impl FnOnce(&mut Response) -> O,
     ) -> Result {
-        // Checked before the call is awaited: the server behind would work for an answer that cannot be sent.
+        // Checked before the call is awaited: the server behind would work for a response that cannot be sent.
         self.check_unsent()?;
         if self.body_reader().has_begun() {
             // The server behind would take the rest of the body for the whole of it.
@@ -134,7 +134,7 @@ impl Context {
     }
 }
 
-/// Takes the next interim answer. Returns false once the final one has come.
+/// Takes the next interim response. Returns false once the final one has come.
 async fn next_interim(call: &RefCell<CallExchange>) -> Result<bool> {
     poll_fn(|cx| call.borrow_mut().poll_interim(cx)).await.map_err(gateway_error)
 }
@@ -190,7 +190,7 @@ impl Pump<'_> {
     }
 
     /// Runs as [`Pump::run`] does, and then waits until the peer closes, which is an error. The rest of the body is
-    /// discarded, since many peers read no answer before they have sent the whole request.
+    /// discarded, since many peers read no response before they have sent the whole request.
     async fn run_and_watch(&mut self, body: &mut BodyReader<'_>) -> Result {
         self.run_until(async |body: &mut BodyReader<'_>| body.peer_gone().await, body).await?;
         while let Ok(Some(_)) = body.chunk().await {}
@@ -216,7 +216,7 @@ impl Pump<'_> {
                 debug_assert!(self.sent <= self.chunk.len(), "no more is sent than the chunk has");
             }
             let chunk = async { Ok(body.chunk().await?) };
-            // A peer that pauses may wait for an answer to the part that it has sent.
+            // A peer that pauses may wait for a response to the part that it has sent.
             let flush = self.poll_call(CallExchange::poll_sent);
             let Some(chunk) = join_first(chunk, flush).await? else {
                 let trailers = body.trailers().forwarded_trailers(&body.request.headers);
@@ -233,8 +233,8 @@ impl Pump<'_> {
     async fn finish(&self, trailers: &Headers) -> Result {
         let end = |call: &mut CallExchange, cx: &mut task::Context<'_>| {
             let ended = ready!(call.poll_end(cx, trailers));
-            if !call.is_answered() {
-                // The task that awaits the answer must be polled, since the time limit of the answer begins now.
+            if !call.has_response() {
+                // The task that awaits the response must be polled, since the time limit of the response begins now.
                 cx.waker().wake_by_ref();
             }
             Poll::Ready(ended)

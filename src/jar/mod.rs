@@ -33,8 +33,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A client with [`ClientBuilder::cookie_store`](crate::ClientBuilder::cookie_store) uses its jar automatically, before each
-//! request and after each answer.
+//! A client with [`ClientBuilder::cookie_store`](crate::ClientBuilder::cookie_store) uses its jar automatically, before
+//! each request and after each response.
 //!
 //! Cookies that outlive a session can be saved to a file, as one line of JSON each:
 //!

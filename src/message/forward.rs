@@ -67,7 +67,7 @@ impl Request {
     /// `/v1/items`, but not `/v1x`, `/v1%2Fitems` and `/%761/items`. Neither the prefix nor `base` can be left by what
     /// the peer sends.
     ///
-    /// The answer is forwarded as it is; [`Context::forward_with`](crate::Context::forward_with) can put the prefix
+    /// The response is forwarded as it is; [`Context::forward_with`](crate::Context::forward_with) can put the prefix
     /// before a `location` that is only a path.
     ///
     /// # Errors
@@ -139,7 +139,7 @@ impl Request {
         if self.method().suggests_content() && self.has_no_content() {
             forwarded.headers.put(FieldName::CONTENT_LENGTH, b"0");
         }
-        // The trailers of the answer are forwarded, unless the peer cannot receive chunks (§6.5, §10.1.4).
+        // The trailers of the response are forwarded, unless the peer cannot receive chunks (§6.5, §10.1.4).
         if self.version() == Version::Http11 && self.headers.contains_token("te", "trailers") {
             forwarded.headers.put(FieldName::TE, b"trailers");
         }

@@ -100,7 +100,7 @@ impl InvalidTarget {
         match self {
             InvalidTarget::Outside => Some(Status::BAD_REQUEST),
             InvalidTarget::Prefix => Some(Status::NOT_FOUND),
-            // So this server is the final recipient, and has no answer of its own.
+            // So this server is the final recipient, and has no response of its own.
             InvalidTarget::MaxForwards => Some(Status::NOT_IMPLEMENTED),
             InvalidTarget::Form
             | InvalidTarget::Byte

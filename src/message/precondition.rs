@@ -317,7 +317,7 @@ mod tests {
 
     #[test]
     fn a_response_becomes_what_its_preconditions_demand() {
-        let answer = |status, request: &Request| {
+        let respond = |status, request: &Request| {
             let mut response = Response::new();
             response.set_text("first");
             response.headers.set("etag", ETAG).unwrap();
@@ -338,11 +338,11 @@ mod tests {
         let not_modified =
             (false, Status::NOT_MODIFIED, "etag last-modified vary cache-control expires".to_owned(), 0);
         let failed = (false, Status::PRECONDITION_FAILED, "etag vary".to_owned(), 0);
-        assert_eq!(answer(Status::OK, &get(&[])), whole(Status::OK));
-        assert_eq!(answer(Status::OK, &seen), not_modified);
-        assert_eq!(answer(Status::CREATED, &changed), failed);
+        assert_eq!(respond(Status::OK, &get(&[])), whole(Status::OK));
+        assert_eq!(respond(Status::OK, &seen), not_modified);
+        assert_eq!(respond(Status::CREATED, &changed), failed);
         for status in [Status::NOT_FOUND, Status::SEE_OTHER] {
-            assert_eq!(answer(status, &seen), whole(status), "§13.2.1");
+            assert_eq!(respond(status, &seen), whole(status), "§13.2.1");
         }
     }
 }

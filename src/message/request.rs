@@ -311,8 +311,8 @@ impl Request {
         Form::new(text).at_most(Form::PAIRS_MAX)
     }
 
-    /// Replaces the query; an empty one removes it. Octets that no query has, such as `#`, a space or `é`, are escaped. An
-    /// escape stays as it is, and so do `&`, `=` and `+`, which separate pairs: [`FormBuf`] escapes them in values.
+    /// Replaces the query; an empty one removes it. Octets that no query has, such as `#`, a space or `é`, are escaped.
+    /// An escape stays as it is, and so do `&`, `=` and `+`, which separate pairs: [`FormBuf`] escapes them in values.
     ///
     /// # Errors
     ///
@@ -438,7 +438,7 @@ impl Request {
     }
 
     /// Returns the user-id and password in `authorization`, if its scheme is Basic (RFC 7617), or else those of the
-    /// URL. Also returns `None` if they are malformed or not UTF-8, or if the field is repeated: the answer is a
+    /// URL. Also returns `None` if they are malformed or not UTF-8, or if the field is repeated: the response is a
     /// challenge in each case.
     ///
     /// # Examples

@@ -222,9 +222,9 @@ impl Response {
     }
 
     /// Evaluates the preconditions of `request` against the `etag` and `last-modified` of this response, in the order
-    /// of RFC 9110 §13.2.2. Returns whether all of them hold. If so, answer the request as if it had none.
+    /// of RFC 9110 §13.2.2. Returns whether all of them hold. If so, response the request as if it had none.
     ///
-    /// Otherwise this response becomes the whole answer: a 304 if the peer has already stored what it asks for, or a
+    /// Otherwise this response becomes the whole response: a 304 if the peer has already stored what it asks for, or a
     /// 412 if the resource is not in the state that the peer requires. Neither has content. A 412 also loses
     /// `cache-control` and `expires`, which were meant for the content.
     ///
@@ -271,7 +271,7 @@ impl Response {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[doc(alias("if-none-match", "if-match", "if-modified-since", "if-unmodified-since"))]
-    #[must_use = "if they do not hold, the answer is complete, and nothing may be changed"]
+    #[must_use = "if they do not hold, the response is complete, and nothing may be changed"]
     pub fn check_preconditions(&mut self, request: &Request) -> bool {
         if !self.status.is_success() {
             return true;
@@ -390,7 +390,7 @@ pub struct Timings {
     pub tls: Duration,
     /// Sending the request.
     pub send: Duration,
-    /// Waiting, from the last byte of the request to the end of the answer's head; from the request's first byte, if
+    /// Waiting, from the last byte of the request to the end of the response's head; from the request's first byte, if
     /// the head is read while the request is still being sent ([`Call::split`](crate::Call::split)).
     pub wait: Duration,
     /// Receiving the body, if it was buffered.

@@ -6,8 +6,8 @@ use std::fmt;
 /// A status code: a number from 100 to 599.
 ///
 /// A client also accepts the numbers from 600 to 999, because some servers send them. Such a status counts as a server
-/// error (RFC 9110 §15). Such a status is kept and can be forwarded, but cannot be made with [`Status::new`]. An answer
-/// with a number below 100 is malformed.
+/// error (RFC 9110 §15). Such a status is kept and can be forwarded, but cannot be made with [`Status::new`]. A
+/// response with a number below 100 is malformed.
 ///
 /// # Examples
 ///
@@ -34,7 +34,7 @@ impl Status {
         }
     }
 
-    /// The status of an answer that was received: three digits of which the first is not zero.
+    /// The status of a response that was received: three digits of which the first is not zero.
     #[inline]
     pub(crate) const fn from_received(code: u16) -> Option<Status> {
         match code {
@@ -49,7 +49,7 @@ impl Status {
         self.0
     }
 
-    /// Returns whether the answer is an interim one (1xx, RFC 9110 §15.2).
+    /// Returns whether the response is an interim one (1xx, RFC 9110 §15.2).
     #[inline]
     pub const fn is_informational(self) -> bool {
         self.0 / 100 == 1

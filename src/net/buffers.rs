@@ -268,7 +268,7 @@ mod tests {
         assert_eq!(buffer.unread(), b"restnew");
     }
 
-    /// Written bytes must be freed even while others wait: an endless answer to a peer that is always a little behind
+    /// Written bytes must be freed even while others wait: an endless response to a peer that is always a little behind
     /// would fill the memory.
     #[test]
     fn a_peer_that_is_always_behind_does_not_grow_the_write_buffer() {

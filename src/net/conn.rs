@@ -1,5 +1,5 @@
-//! [`Conn`]: one transport with its write buffer and its time limits; [`Locality`]: whether it stays on one core. A connection
-//! carries bytes, and has no notion of HTTP.
+//! [`Conn`]: one transport with its write buffer and its time limits; [`Locality`]: whether it stays on one core. A
+//! connection carries bytes, and has no notion of HTTP.
 
 use std::fs::File;
 use std::io::{self, IoSlice};
@@ -33,8 +33,8 @@ pub(crate) enum ConnError {
     Io(io::Error),
 }
 
-/// Polls again with the waker set's waker if the connection has a set. A macro, since a function with a closure costs an
-/// exchange 40 instructions.
+/// Polls again with the waker set's waker if the connection has a set. A macro, since a function with a closure costs
+/// an exchange 40 instructions.
 macro_rules! join_waker_set {
     ($conn:ident.$poll:ident($cx:ident, $($argument:expr),+)) => {
         if let Some(waker) = $conn.shared_waker($cx) {
@@ -439,8 +439,9 @@ pub(crate) trait Locality {
     /// The timer for its waits.
     type Timer: Timer;
 
-    /// Whether more of a body is read only once the write buffer has been flushed. A server must not pile up answers
-    /// for a peer that does not read them; a client must read the answer even if the server does not read the request.
+    /// Whether more of a body is read only once the write buffer has been flushed. A server must not pile up responses
+    /// for a peer that does not read them; a client must read the response even if the server does not read the
+    /// request.
     const FLUSHES_BEFORE_READ: bool;
 }
 

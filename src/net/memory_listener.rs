@@ -238,9 +238,9 @@ mod tests {
             let mut stream = connector.connect().await.unwrap();
             stream.write_all(b"hello").await.unwrap();
             stream.shutdown().await.unwrap();
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer).await.unwrap();
-            assert_eq!(answer, "hello");
+            let mut received = String::new();
+            stream.read_to_string(&mut received).await.unwrap();
+            assert_eq!(received, "hello");
         });
         echo.join().unwrap();
     }

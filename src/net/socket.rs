@@ -148,7 +148,7 @@ mod tests {
         }
     }
 
-    /// With `InvalidInput`, the file is read and written instead. Any other error would cut an answer off behind its
+    /// With `InvalidInput`, the file is read and written instead. Any other error would cut a response off behind its
     /// head.
     #[test]
     fn a_sandbox_that_forbids_the_call_refuses_the_file() {

@@ -442,7 +442,7 @@ mod tests {
         (Transport::boxed(near), Transport::boxed(far))
     }
 
-    /// Sends a greeting one way; and an answer in two parts and the end the other way.
+    /// Sends a greeting one way; and a response in two parts and the end the other way.
     async fn check((mut near, mut far): (Transport, Transport)) {
         assert_eq!(poll_fn(|cx| near.poll_write(cx, b"hello")).await.unwrap(), 5);
         poll_fn(|cx| near.poll_flush(cx)).await.unwrap();
@@ -455,9 +455,9 @@ mod tests {
         assert!(far.is_write_vectored());
         assert_eq!(poll_fn(|cx| far.poll_write_vectored(cx, &parts)).await.unwrap(), 7);
         poll_fn(|cx| far.poll_shutdown(cx)).await.unwrap();
-        let mut answer = String::new();
-        near.read_to_string(&mut answer).await.unwrap();
-        assert_eq!(answer, "goodbye");
+        let mut received = String::new();
+        near.read_to_string(&mut received).await.unwrap();
+        assert_eq!(received, "goodbye");
     }
 
     #[test]
@@ -483,9 +483,9 @@ mod tests {
             });
         });
         near.write_all(b"hello").await.unwrap();
-        let mut answer = String::new();
-        near.read_to_string(&mut answer).await.unwrap();
-        assert_eq!(answer, "hello");
+        let mut received = String::new();
+        near.read_to_string(&mut received).await.unwrap();
+        assert_eq!(received, "hello");
         there.join().unwrap();
     }
 

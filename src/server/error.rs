@@ -16,13 +16,13 @@ pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 
 /// An error of a handler: the status to answer with, and a cause that the peer does not see.
 ///
-/// Any [`std::error::Error`] converts into one with `?` (see [`IntoError`]), and is answered with 500. Many errors of this
-/// crate choose a better status:
+/// Any [`std::error::Error`] converts into one with `?` (see [`IntoError`]), and is answered with 500. Many errors of
+/// this crate choose a better status:
 ///
 /// - 400 for a body that was cut short, a path or a body that is not UTF-8, a malformed form, or a path that leads out
 ///   of its directory;
 /// - 408 for a body that is too slow, and 413 for one that is too large;
-/// - 499 for a peer that is gone, which gets no answer: middleware that logs the status logs what nginx does;
+/// - 499 for a peer that is gone, which gets no response: middleware that logs the status logs what nginx does;
 /// - 415 for a body in an unknown coding, or of a type other than the form that the handler asks for.
 ///
 /// A [`Status`] converts too. An error of your own can choose its status: it returns a [`Status`] as its
@@ -225,12 +225,12 @@ fn status(error: &(dyn StdError + 'static)) -> Option<Status> {
     choices.iter().find_map(|choice| choice(error))
 }
 
-/// The status that nginx logs for a peer that is gone. No answer has it.
+/// The status that nginx logs for a peer that is gone. No response has it.
 const CLIENT_CLOSED_REQUEST: Status = Status::new(499).expect("a status has three digits");
 
 impl fmt::Display for Error {
     /// The cause, or else the status. `{:#}` also writes the causes of the cause, but not the status that one of them
-    /// has chosen, since that is the answer.
+    /// has chosen, since that is the response.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(cause) = self.cause() else { return write!(f, "{}", self.status()) };
         write!(f, "{cause}")?;

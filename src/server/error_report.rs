@@ -1,4 +1,5 @@
-//! [`ErrorReport`]: which exchange or connection failed or was refused, and why; and [`Refused`], one that is still to be answered.
+//! [`ErrorReport`]: which exchange or connection failed or was refused, and why; and [`Refused`], one that is still to
+//! be answered.
 
 use std::fmt;
 
@@ -29,8 +30,9 @@ use crate::net::{Peer, PeerAddr, TlsError};
 /// ```
 #[non_exhaustive]
 pub struct ErrorReport<'a> {
-    /// The status of the answer. `None` if the peer was not answered: because the connection was gone or not yet
-    /// secure, because at least part of an answer had been sent, or because very many connections were refused at once.
+    /// The status of the response. `None` if the peer was not answered: because the connection was gone or not yet
+    /// secure, because at least part of a response had been sent, or because very many connections were refused at
+    /// once.
     pub status: Option<Status>,
     /// The address of the peer.
     pub peer: PeerAddr,
@@ -49,7 +51,7 @@ pub struct ErrorReport<'a> {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ErrorCause {
-    /// The exchange failed: the peer or the connection is at fault, or the handler took too long or left its answer
+    /// The exchange failed: the peer or the connection is at fault, or the handler took too long or left its response
     /// incomplete.
     Exchange(ExchangeError),
     /// The handler failed.
@@ -70,7 +72,7 @@ pub enum ErrorCause {
 }
 
 impl ErrorReport<'_> {
-    /// The report of a refused connection that carried no exchange, and gets no answer.
+    /// The report of a refused connection that carried no exchange, and gets no response.
     pub(in crate::server) fn of_connection(peer: Peer, cause: ErrorCause) -> ErrorReport<'static> {
         let Peer { addr: peer, id: connection_id } = peer;
         ErrorReport { status: None, peer, connection_id, exchange_number: 0, request: None, cause }
@@ -144,7 +146,7 @@ impl From<ExchangeError> for ErrorCause {
 /// A refusal that is still to be answered: with which status, and why.
 #[derive(Debug)]
 pub(in crate::server) struct Refused {
-    /// `None` if the peer is not answered, because it is gone, or has received part of another answer.
+    /// `None` if the peer is not answered, because it is gone, or has received part of another response.
     pub(in crate::server) status: Option<Status>,
     pub(in crate::server) cause: ErrorCause,
 }

@@ -19,13 +19,13 @@ use crate::message::{Body, BodyLength, Method, Request, Response, Status, Versio
 use crate::net::{Conn, IoState, Peer};
 use crate::wire::{ConnectionOption, Framing, OutgoingFraming, RequestInfo, encode, persists};
 
-/// One exchange on a connection: its receiving and its sending side, the connection, and the facts that its answer
+/// One exchange on a connection: its receiving and its sending side, the connection, and the facts that its response
 /// depends on.
 ///
 /// The request and the response belong to the handler's [`Context`](super::Context), which lends them to the steps that
 /// receive the one and send the other.
 pub(super) struct Exchange {
-    /// A cell, since the writer of the answer discards input while a write waits.
+    /// A cell, since the writer of the response discards input while a write waits.
     pub(super) incoming: RefCell<Incoming>,
     pub(super) outgoing: Outgoing,
     pub(super) conn: SharedConn,
@@ -38,14 +38,14 @@ pub(super) struct Exchange {
     io_state: Option<Box<IoState>>,
 }
 
-/// The facts of an exchange that are noted before the handler runs. The framing of the answer and the persistence of
+/// The facts of an exchange that are noted before the handler runs. The framing of the response and the persistence of
 /// the connection do not depend on the request afterwards, since the handler may rewrite it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ExchangeInfo {
     pub(super) request_info: RequestInfo,
     /// Whether the peer has announced that this request is its last.
     is_last: bool,
-    /// Whether another request may follow, by the request, the answer, the limits and the state of the server.
+    /// Whether another request may follow, by the request, the response, the limits and the state of the server.
     persists: bool,
     /// How many exchanges the connection has carried, this one included.
     pub(super) exchange_count: u64,
@@ -54,7 +54,7 @@ pub(super) struct ExchangeInfo {
     /// The connection and the number of the exchange that was reported last.
     reported: Option<(u64, u64)>,
     pub(super) arrived: Instant,
-    /// Whether there is no peer: the answer is for [`Service::respond`](super::Service::respond).
+    /// Whether there is no peer: the response is for [`Service::respond`](super::Service::respond).
     pub(super) detached: bool,
 }
 
@@ -133,7 +133,7 @@ impl Exchange {
         })
     }
 
-    /// Counts a request whose head has arrived, and notes the facts that its answer depends on.
+    /// Counts a request whose head has arrived, and notes the facts that its response depends on.
     #[inline]
     pub(super) fn note_request(&mut self, request: &Request) {
         let Exchange { info, conn, .. } = self;
@@ -142,7 +142,7 @@ impl Exchange {
         let may_follow =
             core.bounds.limits.requests_per_connection_max.is_none_or(|max| exchange_count < max);
         info.is_last = !persists(request_info.version, ConnectionOption::from_headers(&request.headers));
-        // Behind a CONNECT the peer may already send bytes for its tunnel, whatever the answer is: they are not a
+        // Behind a CONNECT the peer may already send bytes for its tunnel, whatever the response is: they are not a
         // request.
         info.persists = may_follow && !info.is_last && !request_info.is_connect;
         (info.request_info, info.exchange_count) = (request_info, exchange_count);
@@ -167,9 +167,9 @@ impl Exchange {
         Poll::Ready(Ok(()))
     }
 
-    /// Writes the head of the answer to the write buffer, and begins its body.
+    /// Writes the head of the response to the write buffer, and begins its body.
     pub(super) fn write_head(&mut self, response: &Response, content: BodyLength, unread: UnreadBody) {
-        debug_assert!(self.outgoing.has_not_begun(), "an exchange has one final answer");
+        debug_assert!(self.outgoing.has_not_begun(), "an exchange has one final response");
         let Exchange { incoming, outgoing, conn, info, .. } = self;
         let (incoming, core, request_info) = (incoming.get_mut(), conn.core(), info.request_info);
         let framing = OutgoingFraming::from_response(request_info, response, content);
@@ -195,7 +195,7 @@ impl Exchange {
         });
     }
 
-    /// Writes an interim answer, or another head that begins no body.
+    /// Writes an interim response, or another head that begins no body.
     pub(super) fn write(&self, encode: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
         let written = self.conn.with(|conn| encode(conn.write_buffer().bytes()));
         written.ok_or_else(|| io::ErrorKind::NotConnected.into())
@@ -231,7 +231,7 @@ impl Exchange {
         .map_err(Into::into)
     }
 
-    /// Sends all answers in the write buffer.
+    /// Sends all responses in the write buffer.
     #[inline]
     pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Box<Refused>>> {
         let Exchange { incoming, conn, .. } = self;
@@ -252,7 +252,7 @@ impl Exchange {
         conn.poll(|conn, bounds| incoming.get_mut().poll_drain(cx, conn, bounds))
     }
 
-    /// Upgrades the connection to `protocol`, or else to a tunnel, behind an answer with the response's fields.
+    /// Upgrades the connection to `protocol`, or else to a tunnel, behind a response with the response's fields.
     pub(super) async fn upgrade(
         &mut self,
         response: &mut Response,
@@ -270,7 +270,7 @@ impl Exchange {
         })?;
         // An access log around the handler notes the status that was sent.
         response.status = protocol.map_or(Status::OK, |_| Status::SWITCHING_PROTOCOLS);
-        // If the handler is cancelled from here on, the peer would take an answer for bytes of the other protocol.
+        // If the handler is cancelled from here on, the peer would take a response for bytes of the other protocol.
         self.outgoing.begin_tunnel();
         self.flush().await?;
         let mut conn = self.conn.take().ok_or(io::ErrorKind::NotConnected)?;
@@ -283,7 +283,7 @@ impl Exchange {
         Ok(upgraded)
     }
 
-    /// Makes this answer the last one of its connection.
+    /// Makes this response the last one of its connection.
     pub(super) fn stop_persisting(&mut self) {
         self.info.persists = false;
     }
@@ -293,11 +293,11 @@ impl Exchange {
         let Exchange { incoming, outgoing, info, .. } = self;
         incoming.get_mut().forget_message();
         outgoing.reset();
-        // If the next head is refused, that answer must not depend on the request before it.
+        // If the next head is refused, that response must not depend on the request before it.
         info.request_info = RequestInfo::default();
     }
 
-    /// Cuts off the peer if it has received a part of an answer, so that it cannot mistake that for the whole.
+    /// Cuts off the peer if it has received a part of a response, so that it cannot mistake that for the whole.
     pub(super) fn abandon(&mut self) {
         let Exchange { outgoing, conn, .. } = self;
         let core = conn.core();
@@ -358,7 +358,7 @@ impl Exchange {
         self.info.persists
     }
 
-    /// Whether the answers that wait in the write buffer have reached a limit, and must be sent.
+    /// Whether the responses that wait in the write buffer have reached a limit, and must be sent.
     #[inline]
     pub(super) fn must_flush(&self, unflushed: usize) -> bool {
         let limits = &self.conn.bounds().limits;
@@ -379,7 +379,7 @@ impl Exchange {
         !self.incoming.get_mut().input.is_empty()
     }
 
-    /// Decides between keeping and closing the connection, once the answer is written.
+    /// Decides between keeping and closing the connection, once the response is written.
     #[inline]
     pub(super) fn next_step(&mut self) -> NextStep {
         let incoming = self.incoming.get_mut();
@@ -441,7 +441,7 @@ impl ExchangeInfo {
     }
 }
 
-/// How the part of the request's body that is still unread when the answer begins is treated.
+/// How the part of the request's body that is still unread when the response begins is treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UnreadBody {
     Discard,
@@ -462,16 +462,16 @@ pub(super) enum NextStep {
 pub(super) enum CloseMode {
     /// At once, since the peer is gone.
     Now,
-    /// The sending half first. The peer knows that this answer is the last.
+    /// The sending half first. The peer knows that this response is the last.
     Graceful,
     /// The sending half first, and then bytes are discarded for a while: the peer may still be sending, and to close at
-    /// once would cause a reset, which may take the answer away before the peer has read it.
+    /// once would cause a reset, which may take the response away before the peer has read it.
     Linger,
-    /// With a reset, in the middle of an answer, so that the peer cannot mistake it for the whole.
+    /// With a reset, in the middle of a response, so that the peer cannot mistake it for the whole.
     Reset,
 }
 
-/// Whether the handler's answer, and the unread part of the request, allow another request.
+/// Whether the handler's response, and the unread part of the request, allow another request.
 fn may_persist(incoming: &Incoming, response: &Response, unread: UnreadBody, bounds: &Bounds) -> bool {
     let may_follow = match incoming.expectation {
         // Without 100, the peer may send the body or leave it out.

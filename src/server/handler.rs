@@ -18,7 +18,7 @@ use crate::message::Status;
 /// ```
 /// use corehttp::{BodyPlan, Context, Handler, IntoHandler, Method, Request, Result, Server, Status};
 ///
-/// /// Lets the pages of one other origin use the answers (CORS).
+/// /// Lets the pages of one other origin use the responses (CORS).
 /// struct Cors<H>(&'static str, H);
 ///
 /// impl<H: Handler> Handler for Cors<H> {
@@ -53,9 +53,9 @@ use crate::message::Status;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// When the inner handler returns, its outcome is not yet an answer. After an error, `ctx.response.status` is
-/// unchanged; the error itself has the status to answer with. But if the answer has begun, its status has been sent,
-/// and the error cuts the answer off, as when a peer leaves a stream of events. So an access log looks at all three:
+/// When the inner handler returns, its outcome is not yet a response. After an error, `ctx.response.status` is
+/// unchanged; the error itself has the status to answer with. But if the response has begun, its status has been sent,
+/// and the error cuts the response off, as when a peer leaves a stream of events. So an access log looks at all three:
 ///
 /// ```
 /// use corehttp::{BodyPlan, Context, Handler, Result};
@@ -82,14 +82,14 @@ use crate::message::Status;
 /// # let _ = corehttp::Server::new().service(Log(corehttp::BoxHandler::new(|_: &mut Context| ())));
 /// ```
 ///
-/// [`Body::known_len`](crate::Body::known_len) returns how large an answer is. If the handler streams it, a
+/// [`Body::known_len`](crate::Body::known_len) returns how large a response is. If the handler streams it, a
 /// [`Transform`](crate::Transform) can count its bytes. After an error, `ctx.response.body` is not the body of the
-/// answer: that is made later, by [`Server::error_response`](crate::Server::error_response) or else of the
+/// response: that is made later, by [`Server::error_response`](crate::Server::error_response) or else of the
 /// [reason](crate::Status::reason) of the status.
 ///
 /// There are things that middleware does not see: requests that never reach a handler, such as those with a malformed
 /// head, or a body that is too large to be buffered; the end of a handler that panics or exceeds
-/// [`Timeouts::handler`](crate::Timeouts::handler); and whether an answer that is not streamed arrives, because it is
+/// [`Timeouts::handler`](crate::Timeouts::handler); and whether a response that is not streamed arrives, because it is
 /// sent later. [`Server::on_error`](crate::Server::on_error) is called for these, and also for errors that middleware
 /// has seen: a log of all requests skips [`ErrorCause::Handler`](crate::ErrorCause::Handler) there.
 ///
@@ -130,8 +130,8 @@ use crate::message::Status;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Middleware is nested. In `Log(Catch(app))`, the log is the first to see a request and the last to see its answer, so
-/// it also logs the 500 of a panic.
+/// Middleware is nested. In `Log(Catch(app))`, the log is the first to see a request and the last to see its response,
+/// so it also logs the 500 of a panic.
 #[doc(alias("middleware", "access log", "cors"))]
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a handler",
@@ -162,17 +162,17 @@ pub trait Handler: ErasedHandler + 'static {
     /// # Errors
     ///
     /// An error is answered with its [status](super::Error::status), and with content that
-    /// [`Server::error_response`](crate::Server::error_response) makes, by default the reason of the status as text. The
-    /// fields that were set stay, except those that describe content. To say more, put an answer into `ctx.response`
-    /// and return `Ok`. Once the head has been sent, an error aborts the connection or, if the answer is already
-    /// complete, closes it.
+    /// [`Server::error_response`](crate::Server::error_response) makes, by default the reason of the status as text.
+    /// The fields that were set stay, except those that describe content. To say more, put a response into
+    /// `ctx.response` and return `Ok`. Once the head has been sent, an error aborts the connection or, if the response
+    /// is already complete, closes it.
     ///
     /// [`Server::on_error`](crate::Server::on_error) is called for the error, unless it is a bare
-    /// [`Status`](crate::Status), which is an answer like any other.
+    /// [`Status`](crate::Status), which is a response like any other.
     ///
     /// # Panics
     ///
-    /// A panic is answered with 500, or aborts the connection if part of the answer has been sent. Either way this
+    /// A panic is answered with 500, or aborts the connection if part of the response has been sent. Either way this
     /// connection is closed, and all others go on. Unlike after an error, nothing in `ctx.response` is kept, not even
     /// fields that middleware has set, because it may be half done. With `panic = "abort"` in the Cargo profile, the
     /// process ends.

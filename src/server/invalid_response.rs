@@ -1,4 +1,5 @@
-//! [`InvalidResponse`]: why a request cannot be answered in the way that the handler tries (RFC 9110 §7.8, §9.3.6, §15.2).
+//! [`InvalidResponse`]: why a request cannot be answered in the way that the handler tries (RFC 9110 §7.8, §9.3.6,
+//! §15.2).
 
 use std::error::Error;
 use std::fmt;
@@ -34,9 +35,9 @@ use crate::message::Status;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum InvalidResponse {
-    /// An answer has already been sent.
+    /// A response has already been sent.
     Sent,
-    /// This status does not fit: a final answer must not be 1xx, and an interim answer must be 1xx but not 101.
+    /// This status does not fit: a final response must not be 1xx, and an interim response must be 1xx but not 101.
     Status(u16),
     /// The peer did not ask to be upgraded to this protocol.
     Upgrade(Box<str>),
@@ -75,9 +76,9 @@ impl InvalidResponse {
 impl fmt::Display for InvalidResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = match self {
-            InvalidResponse::Sent => "the answer has been sent already",
+            InvalidResponse::Sent => "the response has been sent already",
             InvalidResponse::Status(status) => {
-                return write!(f, "the status {status} does not fit the kind of answer");
+                return write!(f, "the status {status} does not fit the kind of response");
             }
             InvalidResponse::Upgrade(protocol) => {
                 return write!(f, "the peer did not ask for the upgrade to {protocol}");

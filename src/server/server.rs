@@ -88,8 +88,9 @@ impl Server {
         self
     }
 
-    /// Sets whether one core accepts all connections and gives each to the core that has the fewest. Default: no, except
-    /// where the system cannot spread them: on Unix sockets, on listeners that were already open, and outside of Linux.
+    /// Sets whether one core accepts all connections and gives each to the core that has the fewest. Default: no,
+    /// except where the system cannot spread them: on Unix sockets, on listeners that were already open, and outside of
+    /// Linux.
     ///
     /// The operating system spreads connections at random, so a few long-lived ones may end up on one core while
     /// another has none. Balancing prevents that, and costs each new connection a few microseconds.
@@ -159,7 +160,7 @@ impl Server {
         self
     }
 
-    /// Sets the `server` field of final answers without one (RFC 9110 §10.2.4). Default: none, as with an empty name.
+    /// Sets the `server` field of final responses without one (RFC 9110 §10.2.4). Default: none, as with an empty name.
     ///
     /// # Panics
     ///
@@ -182,12 +183,12 @@ impl Server {
         self
     }
 
-    /// Sets whether a peer that closes its sending half after its request still gets its answer (RFC 9112 §9.6), as
+    /// Sets whether a peer that closes its sending half after its request still gets its response (RFC 9112 §9.6), as
     /// from `nc -N`, some health checks, and scripts. Default: yes.
     ///
     /// A peer that closes the whole connection looks the same until something is sent to it. So with `true`, the work
     /// that a [`Context::forward`](crate::Context::forward) or a service of tower does for such a peer goes on until a
-    /// write fails. With `false`, that work ends at once and the connection is closed without an answer, as hyper does
+    /// write fails. With `false`, that work ends at once and the connection is closed without a response, as hyper does
     /// by default and nginx as a proxy. A reset always ends it. Handlers that wait for
     /// [`Context::peer_closed`](crate::Context::peer_closed) decide for themselves.
     pub fn half_close(mut self, half_close: bool) -> Server {
@@ -196,9 +197,9 @@ impl Server {
     }
 
     /// Sets a function that is called with every refusal and every failed exchange. If the connection then fails before
-    /// it has carried the answer, the function is not called again. Default: none.
+    /// it has carried the response, the function is not called again. Default: none.
     ///
-    /// The function is not called for a handler that fails with a bare [`Status`](crate::Status), which is an answer
+    /// The function is not called for a handler that fails with a bare [`Status`](crate::Status), which is a response
     /// like any other unless it cuts one off; for a peer that got an error and then closes before the end of its body;
     /// or for connections that are cut when the grace period of a stop is over
     /// ([`ServerCounts::cut`](crate::ServerCounts::cut)). The function runs on the core where the error happened, so it
@@ -209,8 +210,8 @@ impl Server {
     }
 
     /// Sets a function that makes the content of error responses: of all that are sent before a handler is called, or
-    /// instead of the response that it left. Default: none, and the content is the [reason](crate::Status::reason) of the
-    /// status, as text.
+    /// instead of the response that it left. Default: none, and the content is the [reason](crate::Status::reason) of
+    /// the status, as text.
     ///
     /// Error responses go to a request that is malformed, too large or too late, and to a connection that is too many;
     /// to a request that [`BodyPlan::Refuse`](crate::BodyPlan::Refuse) refuses; and to one whose handler fails with an
@@ -218,14 +219,14 @@ impl Server {
     /// whatever its status.
     ///
     /// The function gets a report, whose [`status`](ErrorReport::status) and `cause` are set, and whose `request` is if
-    /// a valid head has arrived; and the response, with the status, with fields such as `allow`, `retry-after` and those
-    /// of middleware, and with the default content. It may change content and fields, or leave them. The function must
-    /// not show the cause, which may contain secrets and text of the peer, nor the request without escapes.
+    /// a valid head has arrived; and the response, with the status, with fields such as `allow`, `retry-after` and
+    /// those of middleware, and with the default content. It may change content and fields, or leave them. The function
+    /// must not show the cause, which may contain secrets and text of the peer, nor the request without escapes.
     ///
-    /// Nothing that the function does breaks the connection. The status stays, because logs and middleware have seen it.
-    /// Fields that frame the content are computed, and trailers are left out. A response to HEAD has the length of
-    /// the content, and not the content. Content that is a stream is not sent, but the default. If the function
-    /// panics, the default is sent, too, and [`Server::on_error`] gets a second report, of
+    /// Nothing that the function does breaks the connection. The status stays, because logs and middleware have seen
+    /// it. Fields that frame the content are computed, and trailers are left out. A response to HEAD has the length of
+    /// the content, and not the content. Content that is a stream is not sent, but the default. If the function panics,
+    /// the default is sent, too, and [`Server::on_error`] gets a second report, of
     /// [`ErrorCause::Panic`](crate::ErrorCause::Panic).
     ///
     /// # Examples
@@ -257,8 +258,9 @@ impl Server {
     /// Stops the server when `signal` completes, as [`ServerHandle::shutdown`] does with `grace`. A signal that fails
     /// or panics stops it, too, because it can no longer come; [`ServerHandle::wait`] then fails. Default: no signal.
     ///
-    /// A core polls the signal, so it may await anything that needs a runtime. [`shutdown_signal`](crate::shutdown_signal)
-    /// waits for Ctrl-C and for SIGTERM, which service managers send before they kill a process.
+    /// A core polls the signal, so it may await anything that needs a runtime.
+    /// [`shutdown_signal`](crate::shutdown_signal) waits for Ctrl-C and for SIGTERM, which service managers send before
+    /// they kill a process.
     ///
     /// # Examples
     ///

@@ -97,9 +97,9 @@ impl ServerHandle {
     }
 
     /// Stops the server gracefully: it accepts no more connections, closes idle ones, sends `connection: close` with
-    /// the answers on the others, and cuts what is left after `grace`.
+    /// the responses on the others, and cuts what is left after `grace`.
     ///
-    /// A new connection has a second to send its first request, and one that has just carried an answer has a quarter
+    /// A new connection has a second to send its first request, and one that has just carried a response has a quarter
     /// of a second for the next. A request that arrives on a closed connection is not answered. Clients that receive
     /// the close, such as [`Client`](crate::Client), send it again if that is safe (RFC 9112 §9.3.1), and otherwise, as
     /// with a POST, report an error.
@@ -141,8 +141,8 @@ impl ServerHandle {
     /// # Errors
     ///
     /// Fails if a core could not go on, for instance because one of its listeners failed for good, or if the signal of
-    /// [`Server::on_stop`](crate::Server::on_stop) has failed. The whole server then stops, with the grace period of that
-    /// signal, or 10 seconds. Only one caller gets the error; the others get `Ok`.
+    /// [`Server::on_stop`](crate::Server::on_stop) has failed. The whole server then stops, with the grace period of
+    /// that signal, or 10 seconds. Only one caller gets the error; the others get `Ok`.
     ///
     /// # Panics
     ///

@@ -90,7 +90,7 @@ impl<H: Handler> Service<H> {
     ///         let (stream, peer) = listener.accept().await?; // in a loop, in a real server
     ///         let serving = service.clone();
     ///         connections.spawn_local(async move { serving.serve_connection_from(peer.into(), stream).await });
-    ///         // Graceful stop: answers in progress are still sent, and then all connections are closed.
+    ///         // Graceful stop: responses in progress are still sent, and then all connections are closed.
     ///         service.stop();
     /// #       drop(client);
     ///         while connections.join_next().await.is_some() {}
@@ -113,12 +113,12 @@ impl<H: Handler> Service<H> {
         }
     }
 
-    /// Stops all clones gracefully: idle connections are closed, and the others after the answer in progress, which
+    /// Stops all clones gracefully: idle connections are closed, and the others after the response in progress, which
     /// carries `connection: close`. A new connection has a second to send its first request, and one that has just
-    /// carried an answer has a quarter of a second for the next.
+    /// carried a response has a quarter of a second for the next.
     ///
     /// Returns at once. Each [`Service::serve_connection`] returns when its connection is done; dropping its future
-    /// cuts the connection. A connection that is served after this call gets one answer, and is closed.
+    /// cuts the connection. A connection that is served after this call gets one response, and is closed.
     pub fn stop(&self) {
         self.per_core.core.deadlines.stop();
     }
@@ -132,9 +132,9 @@ impl<H: Handler> Service<H> {
     /// The handler sees [`PeerAddr::Memory`] as the address of the peer, and no TLS session;
     /// [`Service::respond_from`] has another address.
     ///
-    /// The response is as the handler left it: without the fields that are computed when an answer is sent, and with
+    /// The response is as the handler left it: without the fields that are computed when a response is sent, and with
     /// its content even if the request is a HEAD. Content that the handler writes with [`Context::body_writer`] becomes
-    /// the body, up to the point where an answer would have been aborted; in answer to a HEAD, it is dropped.
+    /// the body, up to the point where a response would have been aborted; in response to a HEAD, it is dropped.
     ///
     /// # Examples
     ///

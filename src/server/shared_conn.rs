@@ -12,8 +12,8 @@ use crate::net::{Conn, TimerSlot};
 
 /// The connection of an exchange.
 ///
-/// While a handler runs, the loop that polls it sends earlier answers, and the handler's reader and writer use the same
-/// connection. So each of them holds a `SharedConn`, and borrows the connection during a poll only.
+/// While a handler runs, the loop that polls it sends earlier responses, and the handler's reader and writer use the
+/// same connection. So each of them holds a `SharedConn`, and borrows the connection during a poll only.
 #[derive(Clone)]
 pub(super) struct SharedConn(Rc<Inner>);
 
@@ -68,7 +68,7 @@ impl SharedConn {
         self.poll_peer_end(cx, incoming).map(drop)
     }
 
-    /// Ready with the error of a peer that does not wait for its answer any more. A peer that closes its sending half
+    /// Ready with the error of a peer that does not wait for its response any more. A peer that closes its sending half
     /// behind a whole request still waits, unless the server is set to take it for gone. Such a peer sends nothing
     /// more, so no waker is kept.
     pub(super) fn poll_peer_gone(

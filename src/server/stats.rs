@@ -97,7 +97,7 @@ pub struct ErrorCounts {
     /// Sockets that failed.
     pub io: u64,
     /// Handlers that failed or took too long. A handler that fails with a bare [`Status`](crate::Status) is not
-    /// counted, because that is an answer like any other, unless it cuts one off. Nor is a handler that fails because
+    /// counted, because that is a response like any other, unless it cuts one off. Nor is a handler that fails because
     /// it could not read or write: that is counted above.
     pub handler: u64,
     /// Requests that a handler rejected: it failed with a cause and a status of 4xx, as with the error of

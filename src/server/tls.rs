@@ -11,8 +11,8 @@ impl Server {
     ///
     /// The handshake and the first head together must arrive within [`Timeouts::head`](crate::Timeouts::head). Other
     /// connections do not wait for a handshake. Failed handshakes are reported to [`Server::on_error`], except those
-    /// where the peer merely went away. A connection that is refused because there are too many is closed without an
-    /// answer.
+    /// where the peer merely went away. A connection that is refused because there are too many is closed without a
+    /// response.
     ///
     /// To serve http on another port, start a second server in the same program. The example of
     /// [`Request::host`](crate::Request::host) is one that redirects to https.

@@ -9,7 +9,7 @@ impl Context {
         self.exchange.incoming.get_mut().length_left().map(|left| buffered + left)
     }
 
-    /// Whether the peer has asked for the head of the answer alone.
+    /// Whether the peer has asked for the head of the response alone.
     pub(crate) fn is_head_request(&self) -> bool {
         self.exchange.info.request_info.is_head
     }

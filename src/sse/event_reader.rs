@@ -26,11 +26,11 @@ use crate::message::saturating_decimal;
 ///     let mut delay = Duration::from_secs(3);
 ///     loop {
 ///         // If the server cannot be reached now, it may be later.
-///         if let Ok(answer) = client.open_response(&request, &mut response).await {
+///         if let Ok(reader) = client.open_response(&request, &mut response).await {
 ///             if response.status != Status::OK {
 ///                 return Err(response.status.into());
 ///             }
-///             let mut events = EventReader::new(answer);
+///             let mut events = EventReader::new(reader);
 ///             while let Ok(Some(event)) = events.event().await {
 ///                 println!("{}", event.data.unwrap_or_default());
 ///             }

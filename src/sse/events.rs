@@ -1,4 +1,4 @@
-//! [`Events`]: an answer that is a stream of events.
+//! [`Events`]: a response that is a stream of events.
 
 use std::io;
 use std::pin::pin;
@@ -10,7 +10,7 @@ use super::event::{Event, comment};
 use crate::runtime;
 use crate::server::{BodyWriter, Context};
 
-/// An answer that is a stream of events, each sent at once, for the `EventSource` of a web page.
+/// A response that is a stream of events, each sent at once, for the `EventSource` of a web page.
 ///
 /// Made by [`Context::events`]. Once the peer is gone, sending fails: as a rule not with the next event or keep-alive
 /// comment, but with the one after it. [`Events::peer_closed`] returns at once.
@@ -143,7 +143,7 @@ impl Events<'_> {
     }
 
     /// Returns whether the server is about to stop. A stream that has not ended when the grace is over is cut, like any
-    /// other answer, and the page reconnects.
+    /// other response, and the page reconnects.
     ///
     /// If events are rare, wait for [`Context::stopping`] alongside them.
     pub fn is_stopping(&self) -> bool {

@@ -17,7 +17,7 @@ pub(super) fn to_header_map(headers: &Headers) -> http::Result<HeaderMap> {
     Ok(map)
 }
 
-/// Appends the fields of an answer.
+/// Appends the fields of a response.
 pub(super) fn append_header_map(headers: &mut Headers, map: &HeaderMap) -> Result<(), InvalidField> {
     map.iter().try_for_each(|(name, value)| headers.append(name.as_str(), value.as_bytes()))
 }

@@ -33,7 +33,7 @@ use crate::server::{BodyPlan, BodyWriter, Context, Error, Handler, InvalidRespon
 ///
 /// The service is cloned for each request, and the clone is called once it is ready. If the service cannot be shared
 /// between threads, each core makes its own: see [`Server::run_per_core`](crate::Server::run_per_core). Neither its
-/// futures nor the bodies of its answers need be `Send`.
+/// futures nor the bodies of its responses need be `Send`.
 ///
 /// # Requests
 ///
@@ -43,12 +43,12 @@ use crate::server::{BodyPlan, BodyWriter, Context, Error, Handler, InvalidRespon
 /// crate `http` cannot hold is answered with 400, and the service is not called: one with a target of more than 65,534
 /// bytes, or a field name of more than 65,535. The [`Limits`](crate::Limits) are lower, unless they were raised.
 ///
-/// # Answers
+/// # Responses
 ///
 /// A body that is whole at once, as most are, is sent with its length and not copied. Any other is sent as it comes,
 /// with its length if that is known, and else in chunks; it is flushed whenever it pauses. Both bodies may flow at the
-/// same time. Trailers are sent behind chunks, so an answer of known length whose body has trailers must announce them
-/// in its field `trailer`. Fields that are already set in `ctx.response` are added to those of the answer.
+/// same time. Trailers are sent behind chunks, so a response of known length whose body has trailers must announce them
+/// in its field `trailer`. Fields that are already set in `ctx.response` are added to those of the response.
 ///
 /// If the peer resets the connection while the service works or its body pauses, or a write to it fails, both are
 /// dropped. A peer that closes its sending half is still answered; with

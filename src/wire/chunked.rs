@@ -246,8 +246,9 @@ impl ChunkedDecoder {
         }
     }
 
-    /// Each chunk is granted some framing, plus twice the size of its data; overhead that accumulates beyond the limit is an
-    /// attack on our time. The limit is checked only here, so that the result does not depend on where packets end.
+    /// Each chunk is granted some framing, plus twice the size of its data; overhead that accumulates beyond the limit
+    /// is an attack on our time. The limit is checked only here, so that the result does not depend on where packets
+    /// end.
     fn begin_chunk(&mut self, size: u64, limits: &Limits) -> Result<State, WireError> {
         self.extension = 0;
         let data = usize::try_from(size).unwrap_or(usize::MAX);
@@ -277,8 +278,8 @@ impl ChunkedDecoder {
     }
 }
 
-/// The length of the line at the front of `input`, and the size in it, if the line is complete and contains nothing else.
-/// `None` leaves a malformed line to [`ChunkedDecoder::step`], which returns the error.
+/// The length of the line at the front of `input`, and the size in it, if the line is complete and contains nothing
+/// else. `None` leaves a malformed line to [`ChunkedDecoder::step`], which returns the error.
 fn size_line(input: &[u8], limits: &Limits) -> Option<(usize, u64)> {
     let (mut size, longest) = (0, limits.chunk_digits_max.min(HEX_DIGITS_MAX) as usize + 1);
     for (at, &byte) in input[..longest.min(input.len())].iter().enumerate() {
@@ -519,7 +520,7 @@ mod tests {
     }
 
     #[test]
-    fn trailers_that_an_answer_must_not_have_are_discarded_rfc9112_7_1_2() {
+    fn trailers_that_a_response_must_not_have_are_discarded_rfc9112_7_1_2() {
         let decoded = |wire: &str, forbidden| {
             let (mut decoder, mut trailers) = (ChunkedDecoder::new(forbidden), Headers::new());
             let decoded = decoder.decode(wire.as_bytes(), &Limits::default(), &mut trailers);

@@ -250,7 +250,7 @@ fn other_status_line(out: &mut Vec<u8>, status: Status) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// The lines that a server adds to each answer, ready to be copied.
+/// The lines that a server adds to each response, ready to be copied.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CommonFields<'a> {
     both: &'a [u8],
@@ -269,8 +269,8 @@ impl<'a> CommonFields<'a> {
         CommonFields { both, server_len }
     }
 
-    /// The lines whose fields the handler has not set. A `server` or `date` from the handler may be that of an origin behind
-    /// a gateway, and stays.
+    /// The lines whose fields the handler has not set. A `server` or `date` from the handler may be that of an origin
+    /// behind a gateway, and stays.
     #[inline]
     pub(super) fn missing_from(self, headers: &Headers) -> &'a [u8] {
         match headers.may_have(FieldName::SERVER) || headers.may_have(FieldName::DATE) {

@@ -57,8 +57,8 @@ pub enum WireError {
     ChunkExtensionsTooLong,
     /// The framing of tiny chunks is larger than its limit.
     ChunkOverhead,
-    /// A trailer field is malformed, or is a request's and not allowed in trailers (§7.1.2, RFC 9110 §6.5.1). In an
-    /// answer, such a field is discarded.
+    /// A trailer field is malformed, or is a request's and not allowed in trailers (§7.1.2, RFC 9110 §6.5.1). In a
+    /// response, such a field is discarded.
     Trailer,
     /// The trailer section is longer than its limit.
     TrailersTooLarge,

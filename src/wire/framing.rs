@@ -90,12 +90,12 @@ fn length(headers: &Headers) -> Result<Option<u64>, WireError> {
     }
 }
 
-/// Many readers count in 63 bits, and to some of them the largest number of 64 bits means that there is no length. A proxy
-/// must not pass such a length on to them.
+/// Many readers count in 63 bits, and to some of them the largest number of 64 bits means that there is no length. A
+/// proxy must not pass such a length on to them.
 const LENGTH_MAX: u64 = i64::MAX as u64;
 
-/// Transfer-Encoding must be one line with the value `chunked`. Empty elements are not ignored, though the field is a list
-/// (RFC 9110 §5.6.1.2): a reader that does not ignore them does not see chunks.
+/// Transfer-Encoding must be one line with the value `chunked`. Empty elements are not ignored, though the field is a
+/// list (RFC 9110 §5.6.1.2): a reader that does not ignore them does not see chunks.
 fn coding(headers: &Headers) -> Result<(), WireError> {
     let mut lines = headers.named(FieldName::TRANSFER_ENCODING);
     let (Some(line), None) = (lines.next(), lines.next()) else { return Err(WireError::TransferEncoding) };
@@ -112,10 +112,10 @@ fn coding(headers: &Headers) -> Result<(), WireError> {
     }
 }
 
-/// The facts of a request that its answer depends on, noted before a handler may rewrite the request.
+/// The facts of a request that its response depends on, noted before a handler may rewrite the request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RequestInfo {
-    /// HEAD: the head of the answer is that of GET, and there is no body.
+    /// HEAD: the head of the response is that of GET, and there is no body.
     pub(crate) is_head: bool,
     /// CONNECT: the client wants a tunnel, and no message follows this one.
     pub(crate) is_connect: bool,
@@ -214,7 +214,8 @@ mod tests {
         check(Version::Http11, &[(TE, "deflate, gzip, Chunked")], Err(WireError::CodingNotImplemented));
     }
 
-    /// A response with these fields, which no body follows, is `Empty`; a gateway passes on as many fields as are `kept`.
+    /// A response with these fields, which no body follows, is `Empty`; a gateway passes on as many fields as are
+    /// `kept`.
     #[test]
     fn fields_do_not_count_where_no_body_can_follow_rfc9112_6_3() {
         let (get, head) = (RequestInfo::default(), RequestInfo { is_head: true, ..RequestInfo::default() });

@@ -1,6 +1,6 @@
 //! [`Limits`]: bounds on every size and count that a peer can determine.
 
-/// Bounds on every size and count that a peer can determine. Exceeding one results in an answer or a close, never in a
+/// Bounds on every size and count that a peer can determine. Exceeding one results in a refusal or a close, never in a
 /// panic.
 ///
 /// All fields are public, and stay so; there may be more of them in a later release. A literal that ends in
@@ -26,8 +26,9 @@ pub struct Limits {
     pub empty_lines_max: usize,
     /// Bytes of a body that is buffered. Beyond: 413. Default: 4 MiB.
     ///
-    /// A body whose Content-Length exceeds this is refused before a byte of it is stored, and a chunk that would go beyond
-    /// it as soon as its size is here. Memory grows with the bytes that have arrived, not with the announced length.
+    /// A body whose Content-Length exceeds this is refused before a byte of it is stored, and a chunk that would go
+    /// beyond it as soon as its size is here. Memory grows with the bytes that have arrived, not with the announced
+    /// length.
     pub body_max: usize,
     /// Digits of a chunk size, including leading zeros. Beyond: 400. Default: 16, which is also the most.
     pub chunk_digits_max: u32,
@@ -43,21 +44,21 @@ pub struct Limits {
     /// Fields in a trailer section. Beyond: 431. Default: 64; at most 1,024.
     pub trailer_fields_max: usize,
     /// Bytes of an unread body that are read and discarded to keep the connection. Beyond: close, once the peer has had
-    /// the time to read the answer ([`Timeouts::linger`](crate::Timeouts::linger)). A body whose length was unknown when
-    /// the answer began, or that the handler was to read meanwhile, has the same time to end first, and the connection
-    /// is kept if it does. Default: 256 KiB.
+    /// the time to read the response ([`Timeouts::linger`](crate::Timeouts::linger)). A body whose length was unknown
+    /// when the response began, or that the handler was to read meanwhile, has the same time to end first, and the
+    /// connection is kept if it does. Default: 256 KiB.
     pub drain_max: usize,
-    /// Bytes of answers that are gathered while more pipelined requests are waiting, and then written together.
+    /// Bytes of responses that are gathered while more pipelined requests are waiting, and then written together.
     /// Default: 64 KiB.
     pub pipeline_bytes_max: usize,
-    /// Answers that are gathered while more pipelined requests are waiting, and then written together. Default: 64.
+    /// Responses that are gathered while more pipelined requests are waiting, and then written together. Default: 64.
     pub pipeline_responses_max: usize,
-    /// Connections of the server, over all cores. Beyond: 503 with `retry-after`; or close without an answer, over TLS
+    /// Connections of the server, over all cores. Beyond: 503 with `retry-after`; or close without a response, over TLS
     /// or when very many are refused at once. Default: 65,536.
     pub connections_max: usize,
     /// Connections of one peer: an IPv4 address or an IPv6 /64. Beyond: 429, or close as above. Default: no limit.
     pub connections_per_peer_max: Option<usize>,
-    /// Requests on one connection. The last answer says `connection: close`. Default: no limit; zero counts as one.
+    /// Requests on one connection. The last response says `connection: close`. Default: no limit; zero counts as one.
     pub requests_per_connection_max: Option<u64>,
 }
 

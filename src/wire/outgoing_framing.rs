@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_announces_the_framing_of_what_is_sent_rfc9110_8_6() {
+    fn a_response_announces_the_framing_of_what_is_sent_rfc9110_8_6() {
         check(GET, 200, "", Known(5), (FramingField::Length(5), Framing::Length(5)));
         check(GET, 200, "7", Known(5), (FramingField::Length(5), Framing::Length(5)));
         check(GET, 404, "", NoContent, (FramingField::Length(0), Framing::Empty));
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_without_a_body_announces_none_whatever_was_set_rfc9112_6_3() {
+    fn a_response_without_a_body_announces_none_whatever_was_set_rfc9112_6_3() {
         for status in [101, 103, 204] {
             for content in [NoContent, Known(5), Unknown] {
                 check(GET, status, "7", content, (Absent, Framing::Empty));
@@ -166,7 +166,7 @@ mod tests {
 
     /// The peer takes the connection for a tunnel, although the handler opened none.
     #[test]
-    fn a_successful_answer_to_connect_announces_nothing_rfc9110_9_3_6() {
+    fn a_successful_response_to_connect_announces_nothing_rfc9110_9_3_6() {
         for content in [NoContent, Known(5), Unknown] {
             check(CONNECT, 200, "7", content, (Absent, Framing::UntilClose));
             check(CONNECT, 205, "7", content, (Absent, Framing::UntilClose));

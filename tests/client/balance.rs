@@ -134,12 +134,12 @@ async fn ask(balancer: &Balancer) -> Result<String, ClientError> {
 }
 
 /// Who answers so many requests, one after the other; `-` is an error.
-async fn answers(balancer: &Balancer, count: usize) -> String {
-    let mut answers = Vec::new();
+async fn responses(balancer: &Balancer, count: usize) -> String {
+    let mut responses = Vec::new();
     for _ in 0..count {
-        answers.push(ask(balancer).await.unwrap_or("-".to_owned()));
+        responses.push(ask(balancer).await.unwrap_or("-".to_owned()));
     }
-    answers.join(" ")
+    responses.join(" ")
 }
 
 /// Pending, served, failed and penalty of each host.
@@ -157,7 +157,7 @@ async fn seconds(count: u64) {
 fn hosts_that_do_equally_well_are_asked_in_turn() {
     paused(async {
         let balancer = Hosts::new(&ALL_WELL).balance().build();
-        assert_eq!(answers(&balancer, 7).await, "a b c a b c a");
+        assert_eq!(responses(&balancer, 7).await, "a b c a b c a");
         assert_eq!(counts(&balancer), [(0, 3, 0, 0), (0, 2, 0, 0), (0, 2, 0, 0)]);
     });
 }
@@ -170,7 +170,7 @@ fn a_busy_host_is_asked_less() {
         let slow = async {
             let slow = ask(&balancer);
             tokio::join!(slow, async {
-                assert_eq!(answers(&balancer, 4).await, "b c b c");
+                assert_eq!(responses(&balancer, 4).await, "b c b c");
                 assert_eq!(counts(&balancer)[0], (1, 0, 0, 0));
             })
         };
@@ -187,12 +187,12 @@ fn a_failure_counts_for_three_seconds() {
             let hosts = Hosts::new(&ALL_WELL);
             hosts.set("a", mood);
             let balancer = hosts.balance().build();
-            assert_eq!(answers(&balancer, 7).await, "- b c b c b c", "{mood:?}");
+            assert_eq!(responses(&balancer, 7).await, "- b c b c b c", "{mood:?}");
             assert_eq!(counts(&balancer)[0], (0, 0, 1, 1), "{mood:?}");
             hosts.set("a", Well(200));
-            assert_eq!(answers(&balancer, 2).await, "b c", "{mood:?}");
+            assert_eq!(responses(&balancer, 2).await, "b c", "{mood:?}");
             seconds(3).await;
-            assert_eq!(answers(&balancer, 1).await, "a", "{mood:?}");
+            assert_eq!(responses(&balancer, 1).await, "a", "{mood:?}");
             assert_eq!(counts(&balancer)[0], (0, 1, 1, 0), "{mood:?}");
         });
     }
@@ -205,14 +205,14 @@ fn healthy_if_decides_what_a_failure_is() {
         paused(async move {
             let hosts = Hosts::new(&[("a", Well(status)), ("b", Well(200))]);
             let balancer = hosts.balance().build();
-            let _ = answers(&balancer, 2).await;
-            assert_eq!(counts(&balancer)[0], (0, 1, 0, 0), "{status}: an answer is an answer");
+            let _ = responses(&balancer, 2).await;
+            assert_eq!(counts(&balancer)[0], (0, 1, 0, 0), "{status}: a response is a response");
             let balancer = hosts
                 .balance()
                 .healthy_if(move |outcome| outcome.is_ok_and(|it| is_good(it.status.as_u16())))
                 .penalty(Duration::from_secs(60))
                 .build();
-            let _ = answers(&balancer, 2).await;
+            let _ = responses(&balancer, 2).await;
             let expected = if is_good(status) { (0, 1, 0, 0) } else { (0, 0, 1, 1) };
             assert_eq!(counts(&balancer)[0], expected, "{status}");
             seconds(59).await;
@@ -228,7 +228,7 @@ fn failures_count_up_to_a_limit() {
     for most in [0, 1, 5] {
         paused(async move {
             let balancer = Hosts::new(&[("a", Refusing)]).balance().penalty_max(most).build();
-            assert_eq!(answers(&balancer, 9).await, "- - - - - - - - -");
+            assert_eq!(responses(&balancer, 9).await, "- - - - - - - - -");
             assert_eq!(counts(&balancer), [(0, 0, 9, most)]);
         });
     }
@@ -306,11 +306,11 @@ fn hosts_come_and_go() {
             tokio::task::yield_now().await;
             assert!(balancer.remove("http://A:80/") && !balancer.remove("http://a"));
             assert!(balancer.add("http://b").unwrap() && !balancer.add("http://b:80").unwrap());
-            assert_eq!(answers(&balancer, 4).await, "b b b b");
+            assert_eq!(responses(&balancer, 4).await, "b b b b");
         });
         assert_eq!(slow.unwrap(), "a", "what it was asked it answers");
         assert!(balancer.add("http://c").unwrap());
-        assert_eq!(answers(&balancer, 4).await, "b c b c", "a host that comes late need not catch up");
+        assert_eq!(responses(&balancer, 4).await, "b c b c", "a host that comes late need not catch up");
     });
 }
 
@@ -321,7 +321,7 @@ fn another_host_is_asked_if_the_first_cannot_have_heard_the_request() {
         paused(async {
             let hosts = Hosts::new(moods);
             let balancer = hosts.balance().retry_other_hosts().build();
-            assert_eq!(answers(&balancer, 1).await, expected);
+            assert_eq!(responses(&balancer, 1).await, expected);
             assert_eq!(hosts.asked(), asked);
             let pending: usize = counts(&balancer).iter().map(|(pending, ..)| pending).sum();
             assert_eq!(pending, 0);
@@ -337,7 +337,7 @@ fn another_host_is_asked_if_the_first_cannot_have_heard_the_request() {
     check(&[("a", Well(503)), ("b", Well(200))], "a", "a");
     paused(async {
         let hosts = Hosts::new(&[("a", Refusing), ("b", Well(200))]);
-        assert_eq!(answers(&hosts.balance().build(), 1).await, "-", "only if asked");
+        assert_eq!(responses(&hosts.balance().build(), 1).await, "-", "only if asked");
     });
     // There is nothing to ask another one with, and what the caller is told is why the first one failed.
     paused(async {
@@ -358,7 +358,7 @@ fn the_same_host_is_not_asked_again_even_if_it_is_new() {
         let hosts = Hosts::new(&[("a", Unreachable(1)), ("b", Well(200))]);
         for url in ["http://b", "http://A:80"] {
             let balancer = hosts.client().balance(["http://a"]).unwrap().retry_other_hosts().build();
-            let (told, ()) = tokio::join!(answers(&balancer, 1), async {
+            let (told, ()) = tokio::join!(responses(&balancer, 1), async {
                 tokio::task::yield_now().await;
                 assert!(balancer.remove("http://a") && balancer.add(url).unwrap());
             });
@@ -368,14 +368,14 @@ fn the_same_host_is_not_asked_again_even_if_it_is_new() {
     });
 }
 
-/// How the body of a request is written, and its answer is read.
+/// How the body of a request is written, and its response is read.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     InTurn,
     AtOnce,
 }
 
-/// Writes `body` under this length, and reads the answer, which names its host. Until then the request is pending.
+/// Writes `body` under this length, and reads the response, which names its host. Until then the request is pending.
 async fn write(balancer: &Balancer, way: Way, length: usize, body: &[u8]) -> Result<String, ClientError> {
     let (mut request, mut response) = (Request::post("/").unwrap(), Response::new());
     request.headers.set("content-length", length).unwrap();
@@ -386,9 +386,9 @@ async fn write(balancer: &Balancer, way: Way, length: usize, body: &[u8]) -> Res
     match way {
         Way::InTurn => {
             call.write_all(body).await?;
-            let mut answer = call.finish(&mut response).await?;
+            let mut received = call.finish(&mut response).await?;
             assert_eq!(pending(), 1);
-            answer.read_to_end(&mut heard).await.unwrap();
+            received.read_to_end(&mut heard).await.unwrap();
             assert_eq!(pending(), 0);
         }
         Way::AtOnce => {
@@ -455,7 +455,7 @@ fn a_call_that_the_caller_ends_counts_against_no_host() {
         let (mut writer, reader) = balancer.open(&request).await.unwrap().split();
         drop(reader);
         writer.flush().await.unwrap_err();
-        assert_eq!(counts(&balancer), [(0, 0, 0, 0)], "nobody waits for the answer");
+        assert_eq!(counts(&balancer), [(0, 0, 0, 0)], "nobody waits for the response");
         request.set_url("http://a/").unwrap();
         assert!(matches!(balancer.open(&request).await.unwrap_err().cause(), ClientCause::Origin));
         balancer.remove("http://a");
@@ -493,18 +493,18 @@ fn an_upgraded_connection_counts_until_it_is_dropped() {
 }
 
 #[test]
-fn a_streamed_answer_counts_until_it_is_read() {
+fn a_streamed_response_counts_until_it_is_read() {
     for is_read in [true, false] {
         paused(async {
             let balancer = Hosts::new(&ALL_WELL[..1]).balance().build();
             let (request, mut response) = (Request::get("/").unwrap(), Response::new());
-            let mut answer = balancer.open_response(&request, &mut response).await.unwrap();
+            let mut reader = balancer.open_response(&request, &mut response).await.unwrap();
             assert_eq!(counts(&balancer), [(1, 1, 0, 0)]);
             if is_read {
-                assert_eq!(answer.chunk().await.unwrap(), Some(&b"a"[..]));
-                assert_eq!(answer.chunk().await.unwrap(), None);
+                assert_eq!(reader.chunk().await.unwrap(), Some(&b"a"[..]));
+                assert_eq!(reader.chunk().await.unwrap(), None);
             } else {
-                drop(answer);
+                drop(reader);
             }
             assert_eq!(counts(&balancer), [(0, 1, 0, 0)], "{is_read}");
             let head = balancer.open_response(&Request::head("/").unwrap(), &mut response).await.unwrap();
@@ -515,8 +515,8 @@ fn a_streamed_answer_counts_until_it_is_read() {
     paused(async {
         let balancer = Hosts::new(&[("a", Refusing), ("b", Well(200))]).balance().retry_other_hosts().build();
         let mut response = Response::new();
-        let mut answer = balancer.open_response(&Request::get("/").unwrap(), &mut response).await.unwrap();
-        assert_eq!(answer.chunk().await.unwrap(), Some(&b"b"[..]));
+        let mut reader = balancer.open_response(&Request::get("/").unwrap(), &mut response).await.unwrap();
+        assert_eq!(reader.chunk().await.unwrap(), Some(&b"b"[..]));
         assert_eq!(counts(&balancer), [(0, 0, 1, 1), (1, 1, 0, 0)]);
     });
 }
@@ -554,7 +554,7 @@ fn of_two_random_hosts_the_less_busy_is_asked() {
     for hosts in 1..=2 {
         paused(async {
             let balancer = Hosts::new(&ALL_WELL[..hosts]).balance().choice(HostChoice::TwoRandom).build();
-            assert_eq!(answers(&balancer, 2).await, ["a a", "a b"][hosts - 1]);
+            assert_eq!(responses(&balancer, 2).await, ["a a", "a b"][hosts - 1]);
         });
     }
 }
@@ -566,11 +566,11 @@ fn a_host_that_fails_its_check_is_not_asked_while_there_are_others() {
             let hosts = Hosts::new(&ALL_WELL[..2]);
             let balancer = hosts.balance().health_check("/health", Duration::from_secs(1)).unwrap().build();
             let is_up = || balancer.counts().iter().map(|host| host.is_up).collect::<Vec<_>>();
-            assert_eq!((answers(&balancer, 2).await.as_str(), is_up()), ("a b", vec![true, true]));
+            assert_eq!((responses(&balancer, 2).await.as_str(), is_up()), ("a b", vec![true, true]));
             hosts.set("a", mood);
             seconds(3).await;
             assert_eq!(
-                (answers(&balancer, 3).await.as_str(), is_up()),
+                (responses(&balancer, 3).await.as_str(), is_up()),
                 ("b b b", vec![false, true]),
                 "{mood:?}"
             );
@@ -578,10 +578,10 @@ fn a_host_that_fails_its_check_is_not_asked_while_there_are_others() {
             seconds(3).await;
             assert_eq!(is_up(), [false, false]);
             hosts.set("a", Well(299));
-            assert_ne!(answers(&balancer, 4).await, "b b b b", "if all are down all are asked");
+            assert_ne!(responses(&balancer, 4).await, "b b b b", "if all are down all are asked");
             seconds(3).await;
             assert_eq!(
-                (answers(&balancer, 2).await.as_str(), is_up()),
+                (responses(&balancer, 2).await.as_str(), is_up()),
                 ("a a", vec![true, false]),
                 "{mood:?}"
             );
@@ -597,7 +597,7 @@ fn checks_end_with_the_balancer_and_with_the_host() {
         let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
         let balancer = hosts.balance().health_check("/health", Duration::from_secs(1)).unwrap().build();
         // The third one gives memory back.
-        assert_eq!((answers(&balancer, 1).await.as_str(), tasks()), ("a", 3));
+        assert_eq!((responses(&balancer, 1).await.as_str(), tasks()), ("a", 3));
         // In between no check is due.
         tokio::time::sleep(Duration::from_millis(5_500)).await;
         let asked = hosts.asked();
@@ -625,11 +625,11 @@ fn a_check_under_way_ends_with_the_balancer_and_with_the_host() {
                 let left = left.clone();
                 async move {
                     // The check is the one that is not answered.
-                    let answer =
+                    let response =
                         if peer.head().await?.unwrap().starts_with("GET /health ") { "" } else { OK };
-                    peer.say(answer).await?;
+                    peer.say(response).await?;
                     peer.hear_all().await?;
-                    let _ = left.send(answer);
+                    let _ = left.send(response);
                     Ok(())
                 }
             });
@@ -711,7 +711,7 @@ fn a_balancer_outlives_its_runtime() {
     let balancer = hosts.balance().health_check("/health", Duration::from_secs(1)).unwrap().build();
     for _ in 0..2 {
         paused(async {
-            assert_eq!(answers(&balancer, 1).await, "a");
+            assert_eq!(responses(&balancer, 1).await, "a");
             hosts.asked();
             seconds(3).await;
             assert!(hosts.asked().contains("a?"));

@@ -30,7 +30,7 @@ fn zlib(content: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-fn answer(coding: &str, content: &[u8]) -> Vec<u8> {
+fn encoded_response(coding: &str, content: &[u8]) -> Vec<u8> {
     let length = content.len();
     let head = format!("HTTP/1.1 200 OK\r\ncontent-encoding: {coding}\r\ncontent-length: {length}\r\n\r\n");
     [head.as_bytes(), content].concat()
@@ -39,13 +39,13 @@ fn answer(coding: &str, content: &[u8]) -> Vec<u8> {
 /// Content with this coding is received as `expected`: whole, piece by piece, by the reader of a call, which fails for
 /// good, and as the reason why an upgrade was refused.
 async fn check(coding: &str, content: &[u8], expected: Result<&[u8], CodingError>) {
-    let server = Scripted::always(answer(coding, content)).await;
+    let server = Scripted::always(encoded_response(coding, content)).await;
     let client = Client::builder().decode(1 << 20).build();
     let (mut request, mut response) = (Request::get(&server.url).unwrap(), Response::new());
     let whole = client.send(&request, &mut response).await.map(|()| response.body.bytes().to_vec());
     let streamed = async {
-        let (mut answer, mut all) = (client.open_response(&request, &mut response).await?, Vec::new());
-        while let Some(piece) = answer.chunk().await? {
+        let (mut received, mut all) = (client.open_response(&request, &mut response).await?, Vec::new());
+        while let Some(piece) = received.chunk().await? {
             all.extend_from_slice(piece);
         }
         Ok(all)
@@ -104,7 +104,7 @@ async fn row_83_corrupt_and_cut_content_and_bombs_are_errors() {
 /// Content that is received whole has to fit as a body, too. A stream has no such limit.
 #[tokio::test]
 async fn decoded_content_is_no_larger_than_a_body_may_be() {
-    let server = Scripted::always(answer("gzip", &gzip(&[0; 1000]))).await;
+    let server = Scripted::always(encoded_response("gzip", &gzip(&[0; 1000]))).await;
     for (body_max, fits) in [(1000, true), (999, false)] {
         let client = Client::builder().decode(1 << 20).body_max(body_max).build();
         match client.get(&server.url).await {
@@ -115,8 +115,8 @@ async fn decoded_content_is_no_larger_than_a_body_may_be() {
         }
         let (mut response, mut all) = (Response::new(), Vec::new());
         let request = Request::get(&server.url).unwrap();
-        let mut answer = client.open_response(&request, &mut response).await.unwrap();
-        answer.read_to_end(&mut all).await.unwrap();
+        let mut reader = client.open_response(&request, &mut response).await.unwrap();
+        reader.read_to_end(&mut all).await.unwrap();
         assert_eq!(all.len(), 1000);
     }
 }
@@ -153,8 +153,8 @@ async fn content_without_end_that_decodes_to_nothing_is_an_error() {
     let client = stage.builder().decode(1 << 20).build();
     let (request, mut response) = (Request::get("http://a/").unwrap(), Response::new());
     let whole = client.send(&request, &mut response).await;
-    let mut answer = client.open_response(&request, &mut response).await.unwrap();
-    for received in [whole, answer.chunk().await.map(drop)] {
+    let mut reply = client.open_response(&request, &mut response).await.unwrap();
+    for received in [whole, reply.chunk().await.map(drop)] {
         let error = received.unwrap_err();
         assert!(matches!(error.cause(), ClientCause::Coding(CodingError::TooLarge(1048576))), "{error:#}");
     }
@@ -163,7 +163,7 @@ async fn content_without_end_that_decodes_to_nothing_is_an_error() {
 /// Even if all of it has come with the head.
 #[tokio::test]
 async fn decoding_counts_as_receiving() {
-    let server = Scripted::always(answer("gzip", &gzip(&vec![0; 1 << 20]))).await;
+    let server = Scripted::always(encoded_response("gzip", &gzip(&vec![0; 1 << 20]))).await;
     let client = Client::builder().decode(1 << 20).build();
     let response = client.get(&server.url).await.unwrap();
     assert_eq!(response.body.len(), 1 << 20);
@@ -177,7 +177,8 @@ async fn a_part_of_coded_content_stays_coded_rfc9110_15_3_7() {
     let coded = gzip(TEXT);
     for part in [&coded[..], &coded[..20], &coded[20..]] {
         let wire =
-            [&b"HTTP/1.1 206 x\r\ncontent-range: bytes 0-1/2\r\n"[..], &answer("gzip", part)[17..]].concat();
+            [&b"HTTP/1.1 206 x\r\ncontent-range: bytes 0-1/2\r\n"[..], &encoded_response("gzip", part)[17..]]
+                .concat();
         let server = Scripted::always(wire).await;
         let (client, mut response) = (Client::builder().decode(1 << 20).build(), Response::new());
         client.send(&Request::get(&server.url).unwrap(), &mut response).await.unwrap();
@@ -186,7 +187,7 @@ async fn a_part_of_coded_content_stays_coded_rfc9110_15_3_7() {
 }
 
 #[tokio::test]
-async fn a_decoded_answer_loses_the_fields_of_its_coding() {
+async fn a_decoded_response_loses_the_fields_of_its_coding() {
     for (coding, content, is_undone) in [
         ("gzip", gzip(TEXT), true),
         ("deflate, gzip", gzip(&zlib(TEXT)), true),
@@ -194,7 +195,7 @@ async fn a_decoded_answer_loses_the_fields_of_its_coding() {
         ("x-unheard-of, gzip", gzip(TEXT), false),
     ] {
         let digests = "content-digest: x\r\ncontent-md5: x\r\ndigest: x\r\nrepr-digest: x";
-        let server = Scripted::always(answer(&format!("{coding}\r\n{digests}"), &content)).await;
+        let server = Scripted::always(encoded_response(&format!("{coding}\r\n{digests}"), &content)).await;
         let (client, mut response) = (Client::builder().decode(1 << 20).build(), Response::new());
         client.send(&Request::get(&server.url).unwrap(), &mut response).await.unwrap();
         let of_coded =
@@ -208,7 +209,7 @@ async fn a_decoded_answer_loses_the_fields_of_its_coding() {
 
 /// As with the headers; and as with those, a digest of the coded form would not be that of what is here.
 #[tokio::test]
-async fn a_decoded_answer_loses_the_digests_behind_its_content_rfc9530_4() {
+async fn a_decoded_response_loses_the_digests_behind_its_content_rfc9530_4() {
     let coded = gzip(TEXT);
     let head = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ntransfer-encoding: chunked\r\n\r\n";
     let size = format!("{:x}\r\n", coded.len());
@@ -219,9 +220,9 @@ async fn a_decoded_answer_loses_the_digests_behind_its_content_rfc9530_4() {
         let request = Request::get(&server.url).unwrap();
         client.send(&request, &mut response).await.unwrap();
         let whole = response.trailers.clone();
-        let mut answer = client.open_response(&request, &mut response).await.unwrap();
-        while answer.chunk().await.unwrap().is_some() {}
-        for trailers in [&whole, answer.trailers()] {
+        let mut reader = client.open_response(&request, &mut response).await.unwrap();
+        while reader.chunk().await.unwrap().is_some() {}
+        for trailers in [&whole, reader.trailers()] {
             let has = ["content-digest", "x-own"].map(|name| trailers.contains(name));
             assert_eq!(has, [decode_max.is_none(), true], "{decode_max:?}");
         }
@@ -274,7 +275,7 @@ async fn only_a_client_that_decodes_sends_accept_encoding() {
     }
 }
 
-/// Opens connections on which an answer comes in packets, and each of them is waited for.
+/// Opens connections on which a response comes in packets, and each of them is waited for.
 struct Drips(Vec<Vec<u8>>);
 
 impl Dialer for Drips {
@@ -338,17 +339,17 @@ impl AsyncWrite for Dripping {
 /// Coded content may come in two packets: the second must not be read from where the first ended.
 #[tokio::test]
 async fn content_is_decoded_wherever_packets_end() {
-    let wire = answer("gzip", &gzip(TEXT));
+    let wire = encoded_response("gzip", &gzip(TEXT));
     let head = wire.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4;
     for cut in head..wire.len() {
         let packets = vec![wire[..cut].to_vec(), wire[cut..].to_vec()];
         let client = Client::builder().dialer(Drips(packets)).decode(1 << 20).build();
         let (request, mut response) = (get(), Response::new());
-        let mut answer = client.open_response(&request, &mut response).await.unwrap();
+        let mut reader = client.open_response(&request, &mut response).await.unwrap();
         let (mut all, mut some) = (Vec::new(), [0; 30]);
         loop {
-            assert_eq!(answer.read(&mut []).await.unwrap(), 0, "it takes nothing");
-            match answer.read(&mut some).await.unwrap() {
+            assert_eq!(reader.read(&mut []).await.unwrap(), 0, "it takes nothing");
+            match reader.read(&mut some).await.unwrap() {
                 0 => break,
                 count => all.extend_from_slice(&some[..count]),
             }
@@ -379,7 +380,7 @@ async fn pauses_while<F: Future>(future: F, is_so: impl Fn() -> bool) -> (F::Out
 
 /// There is nothing to decode, though a coding is named (RFC 9112 §6.3).
 #[tokio::test]
-async fn an_answer_without_a_body_is_not_decoded_rfc9110_9_3_2() {
+async fn a_response_without_a_body_is_not_decoded_rfc9110_9_3_2() {
     for (method, status) in
         [("HEAD", 200), ("HEAD", 404), ("GET", 204), ("GET", 304), ("GET", 205), ("GET", 200)]
     {
@@ -404,14 +405,14 @@ async fn an_answer_without_a_body_is_not_decoded_rfc9110_9_3_2() {
 async fn decoding_a_lot_gives_way_to_other_tasks() {
     const TURN: usize = 256 << 10;
     let content = vec![0; 1 << 20];
-    let server = Scripted::always(answer("gzip", &gzip(&content))).await;
+    let server = Scripted::always(encoded_response("gzip", &gzip(&content))).await;
     let (client, mut response) = (Client::builder().decode(content.len()).build(), Response::new());
     let request = Request::get(&server.url).unwrap();
     let (whole, in_whole) = pauses(client.send(&request, &mut response)).await;
     whole.unwrap();
     let streamed = async {
-        let (mut answer, mut len) = (client.open_response(&request, &mut response).await.unwrap(), 0);
-        while let Some(piece) = answer.chunk().await.unwrap() {
+        let (mut reader, mut len) = (client.open_response(&request, &mut response).await.unwrap(), 0);
+        while let Some(piece) = reader.chunk().await.unwrap() {
             len += piece.len();
         }
         len
@@ -426,7 +427,7 @@ async fn decoding_a_lot_gives_way_to_other_tasks() {
 async fn decoding_a_lot_to_nothing_gives_way_to_other_tasks() {
     const TURN: usize = 256 << 10;
     let content = gzip(b"").repeat((2 << 20) / gzip(b"").len());
-    let wire = answer("gzip", &content);
+    let wire = encoded_response("gzip", &content);
     for is_streamed in [false, true] {
         let (source, end) = tokio::io::duplex(1);
         let (wire, is_here, end) =
@@ -450,8 +451,8 @@ async fn decoding_a_lot_to_nothing_gives_way_to_other_tasks() {
             match is_streamed {
                 false => client.send(&request, &mut response).await.unwrap(),
                 true => {
-                    let mut answer = client.open_response(&request, &mut response).await.unwrap();
-                    assert!(answer.chunk().await.unwrap().is_none());
+                    let mut reader = client.open_response(&request, &mut response).await.unwrap();
+                    assert!(reader.chunk().await.unwrap().is_none());
                 }
             }
         };

@@ -63,8 +63,8 @@ async fn a_cookie_set_by_a_redirect_is_sent_back_to_its_host_alone() {
     writer.finish().await.unwrap();
     reader.head(&mut response).await.unwrap();
     assert_eq!(jar.len(), 2);
-    let mut answer = host.open(&request).await.unwrap().finish(&mut response).await.unwrap();
-    assert_eq!(answer.chunk().await.unwrap(), Some(&b"sid=1"[..]));
+    let mut received = host.open(&request).await.unwrap().finish(&mut response).await.unwrap();
+    assert_eq!(received.chunk().await.unwrap(), Some(&b"sid=1"[..]));
     running.unwrap().shutdown(std::time::Duration::ZERO);
 }
 

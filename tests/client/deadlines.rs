@@ -52,7 +52,7 @@ async fn ends_in_time(what: &str, mut step: impl AsyncFnMut() -> io::Result<()>)
     assert!((TOTAL..TOTAL + 10 * PAUSE).contains(&took), "{what}: {took:?}");
 }
 
-async fn answer(client: &Client) -> ResponseReader {
+async fn open_response(client: &Client) -> ResponseReader {
     client.open_response(&get(), &mut Response::new()).await.unwrap()
 }
 
@@ -60,10 +60,10 @@ async fn answer(client: &Client) -> ResponseReader {
 #[tokio::test(start_paused = true)]
 async fn the_total_time_ends_a_read_although_there_is_always_data() {
     let client = chunks().builder().timeout(TOTAL).build();
-    let mut streamed = answer(&client).await;
+    let mut streamed = open_response(&client).await;
     ends_in_time("stream", async || Ok(streamed.chunk().await.map(drop)?)).await;
     assert_eq!((client.busy(), client.idle()), (0, 0));
-    let mut read = answer(&client).await;
+    let mut read = open_response(&client).await;
     ends_in_time("AsyncRead", async || read.read(&mut [0; 100]).await.map(drop)).await;
     let host = client.host("http://a").unwrap();
     let mut streamed = host.open_response(&get(), &mut Response::new()).await.unwrap();
@@ -81,7 +81,7 @@ async fn the_total_time_ends_a_read_although_there_is_always_data() {
     let mut finished = client.open(&post()).await.unwrap().finish(&mut Response::new()).await.unwrap();
     ends_in_time("finished call", async || Ok(finished.chunk().await.map(drop)?)).await;
     let until_close = flood("HTTP/1.1 200 OK\r\n\r\n", vec![0; 1000]);
-    let mut streamed = answer(&until_close.builder().timeout(TOTAL).build()).await;
+    let mut streamed = open_response(&until_close.builder().timeout(TOTAL).build()).await;
     ends_in_time("until close", async || Ok(streamed.chunk().await.map(drop)?)).await;
 }
 
@@ -89,7 +89,7 @@ async fn the_total_time_ends_a_read_although_there_is_always_data() {
 #[tokio::test(start_paused = true)]
 async fn the_total_time_ends_a_reader_of_events() {
     let events = flood("HTTP/1.1 200 OK\r\n\r\n", b"data: x\n\n".repeat(100));
-    let mut reader = EventReader::new(answer(&events.builder().timeout(TOTAL).build()).await);
+    let mut reader = EventReader::new(open_response(&events.builder().timeout(TOTAL).build()).await);
     ends_in_time("events", async || reader.event().await.map(drop)).await;
     let (_writer, reader) = events.builder().timeout(TOTAL).build().open(&get()).await.unwrap().split();
     let mut reader = EventReader::new(reader);
@@ -105,7 +105,7 @@ async fn the_total_time_ends_a_reader_of_parts() {
     let parts = flood("HTTP/1.1 200 OK\r\n\r\n", part);
     let client = parts.builder().timeout(TOTAL).build();
     let limits = MultipartLimits { parts_max: usize::MAX, ..MultipartLimits::default() };
-    let mut parts = Multipart::new(answer(&client).await, "b", limits).unwrap();
+    let mut parts = Multipart::new(open_response(&client).await, "b", limits).unwrap();
     ends_in_time("parts", async || parts.part().await.map(drop)).await;
 }
 
@@ -118,9 +118,9 @@ async fn the_total_time_ends_decoding() {
     coded.write_all(&vec![0; 1 << 20]).unwrap();
     let members = flood("HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n\r\n", coded.finish().unwrap());
     let client = members.builder().decode(usize::MAX).timeout(TOTAL).build();
-    let mut decoded = answer(&client).await;
+    let mut decoded = open_response(&client).await;
     ends_in_time("decoded", async || Ok(decoded.chunk().await.map(drop)?)).await;
-    let mut decoded = answer(&client).await;
+    let mut decoded = open_response(&client).await;
     ends_in_time("decoded, AsyncRead", async || decoded.read(&mut [0; 100]).await.map(drop)).await;
 }
 
@@ -164,10 +164,10 @@ async fn the_total_time_ends_a_write_although_there_is_always_room() {
     let mut call = refuses.builder().timeout(TOTAL).build().open(&post()).await.unwrap();
     settle().await;
     ends_in_time("refused", async || Ok(call.write_all(&piece).await?)).await;
-    // Interim answers without end, taken one by one.
+    // Interim responses without end, taken one by one.
     let hints = flood("", b"HTTP/1.1 103 x\r\n\r\n".to_vec());
     let (_writer, mut reader) = hints.builder().timeout(TOTAL).build().open(&post()).await.unwrap().split();
-    ends_in_time("interim answers", async || {
+    ends_in_time("interim responses", async || {
         // There may be 16 of them.
         sleep(4 * PAUSE).await;
         Ok(reader.informational().await.map(drop)?)
@@ -199,7 +199,7 @@ async fn the_sleep_of_the_caller_counts_against_the_total_time() {
     let large = Stage::always(format!("HTTP/1.1 200 OK\r\ncontent-length: 30000\r\n\r\n{:30000}", ""));
     let client = large.builder().timeout(SECOND).build();
     for pause in [SECOND / 2, 2 * SECOND] {
-        let mut read = answer(&client).await;
+        let mut read = open_response(&client).await;
         sleep(pause).await;
         let end = read.read_to_end(&mut Vec::new()).await.map_err(|error| error.kind());
         assert_eq!(end, if pause < SECOND { Ok(30_000) } else { Err(io::ErrorKind::TimedOut) });
@@ -217,7 +217,7 @@ async fn the_sleep_of_the_caller_counts_against_the_total_time() {
     assert!(piped.await.unwrap_err().is_timeout());
     assert!(sent.await.unwrap_err().is_timeout());
     // All of it was received before.
-    let mut short = answer(&Stage::always(OK).builder().timeout(SECOND).build()).await;
+    let mut short = open_response(&Stage::always(OK).builder().timeout(SECOND).build()).await;
     assert_eq!(short.chunk().await.unwrap(), Some(&b"ok"[..]));
     sleep(2 * SECOND).await;
     assert_eq!(short.chunk().await.unwrap(), None);
@@ -240,7 +240,7 @@ async fn the_sleep_of_the_caller_does_not_count_against_a_phase() {
     };
     for gives_up in [false, true] {
         let (client, mut heard) = (slow().client(), String::new());
-        let (mut chunks, mut read) = (answer(&client).await, answer(&client).await);
+        let (mut chunks, mut read) = (open_response(&client).await, open_response(&client).await);
         let (_writer, mut half) = client.open(&get()).await.unwrap().split();
         half.head(&mut Response::new()).await.unwrap();
         for _ in 0..3 {
@@ -263,7 +263,7 @@ async fn the_sleep_of_the_caller_does_not_count_against_a_phase() {
         pending().await
     });
     let (client, mut rounds) = (silent.client(), [0, 0]);
-    let (mut chunks, mut read) = (answer(&client).await, answer(&client).await);
+    let (mut chunks, mut read) = (open_response(&client).await, open_response(&client).await);
     while timeout(SECOND, chunks.chunk()).await.map(Result::unwrap_err).is_err() {
         rounds[0] += 1;
         sleep(45 * SECOND).await;
@@ -292,7 +292,7 @@ fn packets(packets: &[(u64, &[u8])]) -> Stage {
     })
 }
 
-/// Whether an answer in these packets is whole, by default and with a minimal rate.
+/// Whether a response in these packets is whole, by default and with a minimal rate.
 async fn check(what: &str, said: &[(u64, &[u8])], [by_default, with_rate]: [bool; 2]) {
     let rated = ClientTimeouts { receive_rate_min: 500, ..ClientTimeouts::default() };
     for (timeouts, is_whole) in [(ClientTimeouts::default(), by_default), (rated, with_rate)] {
@@ -301,9 +301,9 @@ async fn check(what: &str, said: &[(u64, &[u8])], [by_default, with_rate]: [bool
     }
 }
 
-/// A complete answer was thrown away after 10 seconds, and so was one that had come with its head, but for its end.
+/// A complete response was thrown away after 10 seconds, and so was one that had come with its head, but for its end.
 #[tokio::test(start_paused = true)]
-async fn a_rate_counts_all_bytes_and_rejects_none_that_complete_an_answer() {
+async fn a_rate_counts_all_bytes_and_rejects_none_that_complete_a_response() {
     const BOTH: [bool; 2] = [true; 2];
     let (sized, chunked) = (&b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n"[..], CHUNKED.as_bytes());
     check("late and whole", &[(0, sized), (10_500, b"ok")], BOTH).await;

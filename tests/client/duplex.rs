@@ -1,4 +1,4 @@
-//! The answer is read while the request is written: neither side waits for the other (RFC 9110 §7.5).
+//! The response is read while the request is written: neither side waits for the other (RFC 9110 §7.5).
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::pin::{Pin, pin};
@@ -67,7 +67,7 @@ fn an_echo_larger_than_all_buffers_comes_back_while_it_is_sent() {
 
 /// The pipe between them holds 64 KiB: server and client must not wait for each other to read.
 #[tokio::test(start_paused = true)]
-async fn an_answer_is_read_while_its_request_is_sent() {
+async fn a_response_is_read_while_its_request_is_sent() {
     let stage = Stage::new(|mut peer, _| async move {
         while peer.head().await?.is_some() {
             peer.say(format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", 1 << 20)).await?;
@@ -85,8 +85,8 @@ async fn an_answer_is_read_while_its_request_is_sent() {
     client.send(&request, &mut response).await.unwrap();
     assert!(response.body.bytes() == request.body.bytes());
     request.body.set_stream(tokio::io::repeat(b'x').take(1 << 20), Some(1 << 20));
-    let (mut answer, mut size) = (client.open_response(&request, &mut response).await.unwrap(), 0);
-    while let Some(chunk) = answer.chunk().await.unwrap() {
+    let (mut reader, mut size) = (client.open_response(&request, &mut response).await.unwrap(), 0);
+    while let Some(chunk) = reader.chunk().await.unwrap() {
         size += chunk.len();
     }
     assert_eq!((size, client.idle(), client.busy()), (1 << 20, 1, 0));
@@ -168,13 +168,13 @@ async fn a_reader_dropped_too_early_ends_the_writing_too() {
         drop(reader);
         leaving.recv().await.unwrap();
         assert_eq!(began.elapsed(), Duration::ZERO, "{said:?}");
-        // If the answer has begun, nothing failed: the rest of the request is only not wanted any more.
+        // If the response has begun, nothing failed: the rest of the request is only not wanted any more.
         assert_eq!(writing.await.unwrap().is_ok(), said.contains("200"), "{said:?}");
         assert_eq!((began.elapsed().as_secs(), client.busy(), client.idle()), (1, 0, 0), "{said:?}");
     }
 }
 
-/// The writer waits already, also for an interim answer to be taken that it has met, and nothing else wakes it.
+/// The writer waits already, also for an interim response to be taken that it has met, and nothing else wakes it.
 #[tokio::test(start_paused = true)]
 async fn a_writer_in_another_task_learns_that_its_reader_was_dropped() {
     for said in ["", "HTTP/1.1 103 x\r\n\r\nHTTP/1.1 103 x\r\n\r\n"] {
@@ -229,7 +229,7 @@ async fn a_body_that_fails_ends_the_writing_too() {
     }
 }
 
-/// The reader sends what waits, too, and must not say that the answer took too long.
+/// The reader sends what waits, too, and must not say that the response took too long.
 #[tokio::test(start_paused = true)]
 async fn a_write_that_stalls_is_told_as_one_whichever_half_finds_out() {
     let stage = Stage::new(|mut peer, _| async move {
@@ -287,7 +287,7 @@ async fn a_waker_may_drop_the_other_half() {
     assert_eq!(is_free.try_recv(), Ok(true));
 }
 
-/// If the halves of a call are dropped after its request was sent, its answer must not go to the next request.
+/// If the halves of a call are dropped after its request was sent, its response must not go to the next request.
 #[tokio::test(start_paused = true)]
 async fn an_abandoned_answer_never_goes_to_the_next_request() {
     for patience in [0, 1, 1000].map(Duration::from_millis) {
@@ -404,9 +404,9 @@ async fn a_body_that_is_cut_short_is_an_error_however_it_is_read() {
     }
 }
 
-/// An answer that comes before the call is split must not be lost: its reader would see a 200.
+/// A response that comes before the call is split must not be lost: its reader would see a 200.
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_came_before_the_split_is_not_lost() {
+async fn a_response_that_came_before_the_split_is_not_lost() {
     for (status, is_read) in [(413, false), (201, true)] {
         let stage = Stage::new(move |mut peer, _| async move {
             peer.head().await?;
@@ -431,7 +431,7 @@ async fn an_answer_that_came_before_the_split_is_not_lost() {
     }
 }
 
-/// The time of the answer begins when the request is sent, though its reader waits for longer.
+/// The time of the response begins when the request is sent, though its reader waits for longer.
 #[tokio::test(start_paused = true)]
 async fn a_silent_server_is_timed_from_the_end_of_the_request() {
     let stage = Stage::new(|mut peer, _| async move { peer.hear_all().await });
@@ -452,7 +452,7 @@ async fn a_silent_server_is_timed_from_the_end_of_the_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_time_of_an_answer_runs_though_nobody_reads_it_yet() {
+async fn the_time_of_a_response_runs_though_nobody_reads_it_yet() {
     let (mut writer, mut reader) = silence(silent().builder()).await;
     writer.finish().await.unwrap();
     let sent = Instant::now();
@@ -462,7 +462,7 @@ async fn the_time_of_an_answer_runs_though_nobody_reads_it_yet() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_time_of_an_answer_is_over_once_its_head_has_come() {
+async fn the_time_of_a_response_is_over_once_its_head_has_come() {
     let second = Duration::from_secs(1);
     let stage = Stage::new(move |mut peer, _| async move {
         peer.head().await?;
@@ -480,7 +480,7 @@ async fn the_time_of_an_answer_is_over_once_its_head_has_come() {
 
 /// Small pieces are gathered, and gathered pieces cannot leave.
 #[tokio::test(start_paused = true)]
-async fn an_answer_is_read_though_the_server_has_stopped_reading() {
+async fn a_response_is_read_though_the_server_has_stopped_reading() {
     for piece in [1000, 32 << 10] {
         let stage = Stage::new(|mut peer, _| async move {
             peer.head().await?;
@@ -571,7 +571,7 @@ async fn halves_in_two_tasks_time_out_whichever_polls_last() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_for_an_interim_answer_ends_with_the_time_of_the_exchange() {
+async fn a_wait_for_an_interim_response_ends_with_the_time_of_the_exchange() {
     let (_writer, mut reader) = silence(silent().builder().timeout(Duration::from_secs(5))).await;
     let start = Instant::now();
     let waited = timeout(Duration::from_secs(60), reader.informational()).await.expect("it ends");
@@ -624,7 +624,7 @@ async fn a_reader_whose_writer_has_failed_does_not_wait_for_ever() {
     }
 }
 
-/// The half that finds out must not leave the other one to wait for ever, or to take what follows for the answer.
+/// The half that finds out must not leave the other one to wait for ever, or to take what follows for the response.
 #[tokio::test(start_paused = true)]
 async fn nothing_follows_a_bad_head_whichever_half_finds_out() {
     for bad in [
@@ -676,7 +676,7 @@ async fn a_reader_in_another_task_learns_that_its_writer_is_over() {
     }
 }
 
-/// A writer that meets the closed connection must not fail: the answer would be lost.
+/// A writer that meets the closed connection must not fail: the response would be lost.
 #[tokio::test(start_paused = true)]
 async fn a_refusal_before_a_close_is_heard_whichever_half_finds_out() {
     for (close, is_found_by_writer) in [("", true), ("", false), ("connection: close\r\n", true)] {
@@ -717,7 +717,7 @@ async fn a_refusal_before_a_close_is_heard_whichever_half_finds_out() {
 
 /// The system tells at once that nothing can be written, and only later that there is something to read.
 #[tokio::test]
-async fn a_failed_write_waits_for_an_answer_that_is_on_its_way() {
+async fn a_failed_write_waits_for_a_response_that_is_on_its_way() {
     for is_split in [false, true] {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());
@@ -739,8 +739,8 @@ async fn a_failed_write_waits_for_an_answer_that_is_on_its_way() {
             false => {
                 let mut call = call;
                 flood(async |data| call.write_all(data).await).await;
-                let mut answer = call.finish(&mut response).await.unwrap();
-                answer.read_to_string(&mut body).await.unwrap();
+                let mut response = call.finish(&mut response).await.unwrap();
+                response.read_to_string(&mut body).await.unwrap();
             }
         }
         assert_eq!((response.status.as_u16(), &*body), (413, "no"));
@@ -755,7 +755,7 @@ async fn flood(mut write: impl AsyncFnMut(&[u8]) -> Result<(), ClientError>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_closes_without_an_answer_fails_both_halves() {
+async fn a_server_that_closes_without_a_response_fails_both_halves() {
     let stage = Stage::new(|mut peer, _| async move { peer.head().await.map(drop) });
     let (mut writer, mut reader) = stage.client().open(&post()).await.unwrap().split();
     settle().await;
@@ -797,9 +797,9 @@ async fn hello_before_the_end(
         }
         Way::Streamed => {
             request.body.set_stream(tokio::io::repeat(0), None);
-            let mut answer = client.open_response(&request, &mut response).await?;
+            let mut received = client.open_response(&request, &mut response).await?;
             let mut body = String::new();
-            while let Some(chunk) = answer.chunk().await? {
+            while let Some(chunk) = received.chunk().await? {
                 body.push_str(str::from_utf8(chunk).unwrap());
             }
             Ok(body)
@@ -900,7 +900,7 @@ impl AsyncWrite for Reset {
     }
 }
 
-/// The reset may be reported to the read that looks for an answer while the request is still being sent.
+/// The reset may be reported to the read that looks for a response while the request is still being sent.
 #[tokio::test(start_paused = true)]
 async fn a_reset_while_the_request_is_sent_does_not_end_a_body() {
     for (wire, is_good) in [

@@ -67,7 +67,7 @@ async fn end_call(
     response: &mut Response,
 ) -> Result<String, ClientError> {
     call.write_all(body).await?;
-    let mut answer = match end {
+    let mut reader = match end {
         End::Finish => call.finish(response).await?,
         End::With(sum) => call.finish_with(&trailers(sum), response).await?,
         End::Shutdown => {
@@ -79,7 +79,7 @@ async fn end_call(
             call.finish_with(&trailers(sum), response).await?
         }
     };
-    Ok(text(answer.chunk().await?))
+    Ok(text(reader.chunk().await?))
 }
 
 async fn end_halves(
@@ -176,8 +176,8 @@ async fn writes_behind_the_end_are_errors() {
         call.shutdown().await.unwrap();
         call.write_all(b"!").await.unwrap_err();
         call.flush().await.unwrap();
-        let answer = call.finish(&mut response).await.unwrap();
-        assert_eq!(response.status.as_u16(), 200, "{answer:?}");
+        let received = call.finish(&mut response).await.unwrap();
+        assert_eq!(response.status.as_u16(), 200, "{received:?}");
 
         let mut call = client.open(&request(&server.url, length, "")).await.unwrap();
         call.write_all(b"hello").await.unwrap();
@@ -199,9 +199,9 @@ async fn a_body_that_is_copied_and_shut_down_arrives_whole() {
     let mut call = client.open(&request(&server.url, Some(100_000), "")).await.unwrap();
     tokio::io::copy(&mut body.as_bytes(), &mut call).await.unwrap();
     call.shutdown().await.unwrap();
-    let mut answer = call.finish(&mut response).await.unwrap();
+    let mut reader = call.finish(&mut response).await.unwrap();
     let mut heard = String::new();
-    answer.read_to_string(&mut heard).await.unwrap();
+    reader.read_to_string(&mut heard).await.unwrap();
     assert!(heard == body);
     assert_eq!((client.idle(), client.busy(), server.connections()), (1, 0, 1));
 }

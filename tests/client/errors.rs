@@ -189,10 +189,10 @@ async fn of_a_proxy_that_cannot_be_reached() {
     }
 }
 
-/// A client whose proxy at `scheme://p` gives `answer`, and then closes or waits.
-fn answering(scheme: &str, answer: &'static [u8], waits: bool) -> Client {
+/// A client whose proxy at `scheme://p` gives `response`, and then closes or waits.
+fn answering(scheme: &str, response: &'static [u8], waits: bool) -> Client {
     let stage = Stage::new(move |mut peer, _| async move {
-        peer.say(answer).await?;
+        peer.say(response).await?;
         if waits { pending().await } else { peer.hear_all().await }
     });
     through(&format!("{scheme}://p")).dialer(stage).build()
@@ -201,7 +201,7 @@ fn answering(scheme: &str, answer: &'static [u8], waits: bool) -> Client {
 #[tokio::test(start_paused = true)]
 async fn of_a_socks_proxy_that_does_not_connect() {
     const FAILED: &str = "http://a/b: connecting to a:80 through the proxy socks5h://p:1080";
-    for (answer, why) in [
+    for (response, why) in [
         (&b"\x04\x00"[..], " failed: the proxy does not speak SOCKS5"),
         (b"\x05\xff", " failed: the proxy wants another kind of authentication"),
         (b"\x05\x02\x01\x01", " failed: the proxy refused username and password"),
@@ -209,8 +209,8 @@ async fn of_a_socks_proxy_that_does_not_connect() {
         (b"\x05\x00\x05\x63", " failed: the proxy did not connect: code 99"),
         (b"\x05", " took longer than 10 s"),
     ] {
-        let waits = answer.len() == 1;
-        check(ask(&answering("socks5h", answer, waits), URL).await, &format!("{FAILED}{why}"));
+        let waits = response.len() == 1;
+        check(ask(&answering("socks5h", response, waits), URL).await, &format!("{FAILED}{why}"));
     }
 }
 
@@ -219,19 +219,19 @@ async fn of_a_socks_proxy_that_does_not_connect() {
 async fn of_a_proxy_that_opens_no_tunnel() {
     use corehttp::ClientTimeouts;
 
-    for (answer, why) in [
-        ("", ": the proxy closed the connection without an answer"),
+    for (response, why) in [
+        ("", ": the proxy closed the connection without a response"),
         (
             "HTTP/1.1 407 Who?\r\ncontent-length: 0\r\n\r\n",
             " failed: the proxy answered 407 Proxy Authentication Required",
         ),
-        ("HTTP/1.1 200 OK\r\n\r\nsecret", " failed: the proxy sent more than its answer"),
+        ("HTTP/1.1 200 OK\r\n\r\nsecret", " failed: the proxy sent more than its response"),
         ("HTTP/1.1 200 OK\r\nx-a: se\0cret\r\n\r\n", " failed: a field value is malformed: `x-a`"),
         ("HTTP/1.1 200", " failed: the peer closed before the message was complete"),
     ] {
         let proxy = Scripted::new(move |mut peer, _| async move {
             peer.request().await?;
-            peer.say(answer).await
+            peer.say(response).await
         })
         .await;
         let asked = ask(&through(&proxy.url).build(), "https://a/b?secret").await;
@@ -284,10 +284,10 @@ async fn of_a_handshake_that_fails() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_an_answer_that_is_malformed_too_large_or_late() {
+async fn of_a_response_that_is_malformed_too_large_or_late() {
     let many = "x-a: b\r\n".repeat(129);
     let large = format!("x-a: {}\r\n", "b".repeat(64 << 10));
-    for (answer, why) in [
+    for (response, why) in [
         ("HTTP/1.1 20 OK\r\n\r\n", " failed: the status line is malformed"),
         ("HTTP/1.1 200 OK\r\nx-a: se\0cret\r\n\r\n", " failed: a field value is malformed: `x-a`"),
         ("HTTP/1.1 200 OK\r\nx a: secret\r\n\r\n", " failed: a field name is malformed: `x `"),
@@ -309,32 +309,32 @@ async fn of_an_answer_that_is_malformed_too_large_or_late() {
         ),
         (
             &"HTTP/1.1 103 Early Hints\r\n\r\n".repeat(17),
-            ": there were too many interim answers: more than 16",
+            ": there were too many interim responses: more than 16",
         ),
         ("HTTP/1.1 200", " failed: the peer closed before the message was complete"),
-        ("", ": the server closed the connection without an answer"),
+        ("", ": the server closed the connection without a response"),
     ] {
-        let answer = answer.to_owned();
+        let response = response.to_owned();
         let stage = Stage::new(move |mut peer, _| {
-            let answer = answer.clone();
+            let response = response.clone();
             async move {
                 peer.request().await?;
-                peer.say(answer).await
+                peer.say(response).await
             }
         });
-        check(ask(&stage.client(), URL).await, &format!("http://a/b: waiting for the answer of a:80{why}"));
+        check(ask(&stage.client(), URL).await, &format!("http://a/b: waiting for the response of a:80{why}"));
     }
     let silent = silent();
     check(
         ask(&silent.client(), URL).await,
-        "http://a/b: waiting for the answer of a:80 took longer than 30 s",
+        "http://a/b: waiting for the response of a:80 took longer than 30 s",
     );
     let within = silent.client().with_timeout(Duration::from_secs(2));
-    let whole = "http://a/b: waiting for the answer of a:80: the whole exchange took longer than 2 s";
+    let whole = "http://a/b: waiting for the response of a:80: the whole exchange took longer than 2 s";
     check(ask(&within, URL).await, whole);
     let pipeline = silent.client().pipeline("http://a").unwrap().build();
     let sent = pipeline.send(&request(Method::Get, "/b?secret"), &mut Response::new()).await;
-    check(sent, "http://a/b: waiting for the answer of a:80 took longer than 30 s");
+    check(sent, "http://a/b: waiting for the response of a:80 took longer than 30 s");
     let mut large = request(Method::Post, URL);
     large.body.set_bytes(vec![b'x'; 1 << 20]);
     let sent = silent.client().send(&large, &mut Response::new()).await;
@@ -373,9 +373,9 @@ async fn of_a_body_that_is_cut_malformed_or_late() {
         let client = beginning(begun, waits).client();
         check(ask(&client, URL).await, &format!("{RECEIVING}{why}"));
         let mut response = Response::new();
-        let mut answer = client.open_response(&request(Method::Get, URL), &mut response).await.unwrap();
+        let mut response = client.open_response(&request(Method::Get, URL), &mut response).await.unwrap();
         let end = loop {
-            match answer.chunk().await {
+            match response.chunk().await {
                 Ok(Some(_)) => {}
                 end => break end.map(drop),
             }
@@ -390,12 +390,12 @@ async fn of_a_body_that_is_cut_malformed_or_late() {
     let host = within.host("http://a").unwrap();
     let mut call = host.open(&request(Method::Post, "/b?secret")).await.unwrap();
     call.write_all(b"secret").await.unwrap();
-    let mut answer = call.finish(&mut Response::new()).await.unwrap();
-    while let Ok(Some(_)) = answer.chunk().await {}
-    let mut answer =
+    let mut response = call.finish(&mut Response::new()).await.unwrap();
+    while let Ok(Some(_)) = response.chunk().await {}
+    let mut response =
         host.open_response(&request(Method::Get, "/b?secret"), &mut Response::new()).await.unwrap();
-    answer.chunk().await.unwrap();
-    check(answer.chunk().await, &format!("{RECEIVING}: the whole exchange took longer than 2 s"));
+    response.chunk().await.unwrap();
+    check(response.chunk().await, &format!("{RECEIVING}: the whole exchange took longer than 2 s"));
 }
 
 /// Each write after one that took too long fails like it, and names the same limit.
@@ -463,7 +463,7 @@ async fn of_requests_that_depend_on_others() {
     let [one, two, three] = &mut responses;
     let (_, _, last) =
         tokio::join!(pipeline.send(&first, one), pipeline.send(&second, two), pipeline.send(&third, three));
-    check(last, "http://a/3: waiting for the answer of a:80: the connection broke on another request");
+    check(last, "http://a/3: waiting for the response of a:80: the connection broke on another request");
 }
 
 #[cfg(feature = "tls")]
@@ -507,7 +507,7 @@ async fn of_redirects_and_upgrades() {
     upgrade.headers.set("upgrade", "echo").unwrap();
     let refused = "the server switched protocols unasked, or did not when asked: it answered 403 Forbidden";
     let asked = client.upgrade(&upgrade, &mut Response::new()).await;
-    check(asked, &format!("http://a/b: waiting for the answer of a:80: {refused}"));
+    check(asked, &format!("http://a/b: waiting for the response of a:80: {refused}"));
 }
 
 /// A request has one line for its error, and what is in it can be asked for.

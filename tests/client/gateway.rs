@@ -72,14 +72,14 @@ async fn receive_all_of(service: &Service<impl Handler>, asked: &str) -> String 
     tokio::join!(peer, service.serve_connection(far)).0
 }
 
-/// Checks that `asked` is forwarded as `onward`, and that `answer` arrives as `expected`.
+/// Checks that `asked` is forwarded as `onward`, and that `response` arrives as `expected`.
 #[track_caller]
-fn check(asked: &str, onward: &str, answer: &str, expected: &str) {
+fn check(asked: &str, onward: &str, response: &str, expected: &str) {
     paused(async {
-        let stage = Stage::always(answer);
+        let stage = Stage::always(response);
         assert_eq!(receive_all(&stage, asked).await, expected, "{asked}");
         assert_eq!(stage.heard(), [onward], "{asked}");
-        let behind = Behind { heard: onward.into(), said: answer.into(), is_closed: false };
+        let behind = Behind { heard: onward.into(), said: response.into(), is_closed: false };
         let transcript = Transcript {
             asked: asked.as_bytes(),
             heard: expected.as_bytes(),
@@ -92,13 +92,13 @@ fn check(asked: &str, onward: &str, answer: &str, expected: &str) {
 }
 
 #[test]
-fn a_request_and_its_answer_are_forwarded_as_they_are() {
+fn a_request_and_its_response_are_forwarded_as_they_are() {
     let asks = |head: &str, body: &str| format!("{head}\r\nhost: a\r\nconnection: close\r\n{body}");
     let get = ("GET /a?b HTTP/1.1", "GET /a?b HTTP/1.1\r\nhost: b\r\n\r\n");
     let head = ("HEAD / HTTP/1.1", "HEAD / HTTP/1.1\r\nhost: b\r\n\r\n");
     let front = "x-front: 1\r\n";
     let close = "connection: close\r\n\r\n";
-    for ((asked, onward), answer, expected) in [
+    for ((asked, onward), response, expected) in [
         (get, OK, format!("HTTP/1.1 200 OK\r\n{front}content-length: 2\r\n{close}ok")),
         (
             get,
@@ -144,7 +144,7 @@ fn a_request_and_its_answer_are_forwarded_as_they_are() {
             ),
         ),
     ] {
-        check(&asks(asked, "\r\n"), onward, answer, &expected);
+        check(&asks(asked, "\r\n"), onward, response, &expected);
     }
     for (body, onward) in [
         ("content-length: 3\r\n\r\nabc", "content-length: 3\r\n\r\nabc"),
@@ -177,15 +177,15 @@ fn a_request_and_its_answer_are_forwarded_as_they_are() {
 /// forwarded, when the server behind sends `said` before [`OK`].
 #[track_caller]
 fn check_interim((asked, body): (&str, &str), said: &str, early: &str) {
-    let answer = format!("{said}{OK}");
+    let response = format!("{said}{OK}");
     let asked = format!("{asked}host: a\r\nconnection: close\r\n{body}");
-    let heard = paused(receive_all(&Stage::always(answer), &asked));
+    let heard = paused(receive_all(&Stage::always(response), &asked));
     let end = "HTTP/1.1 200 OK\r\nx-front: 1\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok";
     assert_eq!(heard, format!("{early}{end}"), "{asked}, {said}");
 }
 
 #[test]
-fn interim_answers_are_forwarded_rfc9110_15_2() {
+fn interim_responses_are_forwarded_rfc9110_15_2() {
     let get = ("GET / HTTP/1.1\r\n", "\r\n");
     let post = ("POST / HTTP/1.1\r\n", "content-length: 3\r\n\r\nabc");
     let buffered = ("POST / HTTP/1.1\r\nx-buffered: 1\r\n", "content-length: 3\r\n\r\nabc");
@@ -201,7 +201,7 @@ fn interim_answers_are_forwarded_rfc9110_15_2() {
             upgrade: x\r\nte: x\r\nproxy-authenticate: x\r\ncontent-length: 9\r\n\r\n";
         check_interim(asks, hop, hint);
         check_interim(asks, "HTTP/1.0 103 x\r\nlink: <a>\r\n\r\n", hint);
-        // A peer that speaks HTTP/1.0 gets no interim answer.
+        // A peer that speaks HTTP/1.0 gets no interim response.
         let asked = format!("{}host: a\r\n{}", asks.0.replace("/1.1", "/1.0"), asks.1);
         let heard = paused(receive_all(&Stage::always([go_on, hint, OK].concat()), &asked));
         assert!(heard.starts_with("HTTP/1.1 200 OK\r\n"), "{heard}");
@@ -233,9 +233,9 @@ fn a_100_that_the_gateway_sends_itself_is_not_forwarded_rfc9110_15_2() {
     }
 }
 
-/// The peer waits for each interim answer before it goes on with its body, and the server behind waits for the body.
+/// The peer waits for each interim response before it goes on with its body, and the server behind waits for the body.
 #[tokio::test(start_paused = true)]
-async fn interim_answers_come_while_the_body_is_forwarded() {
+async fn interim_responses_come_while_the_body_is_forwarded() {
     let stage = Stage::new(|mut peer, _| async move {
         peer.head().await?;
         for _ in 0..3 {
@@ -261,7 +261,7 @@ async fn interim_answers_come_while_the_body_is_forwarded() {
 }
 
 #[test]
-fn a_fault_behind_an_interim_answer_is_502_or_504() {
+fn a_fault_behind_an_interim_response_is_502_or_504() {
     let hint = "HTTP/1.1 103 Early Hints\r\n\r\n";
     let get = "GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
     let post = "POST / HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: 3\r\n\r\nabc";
@@ -325,7 +325,7 @@ async fn a_call_that_is_open_already_is_forwarded_alike() {
 
 /// A source that the handler had set belongs to the application, and may use the client when it is dropped.
 #[test]
-fn a_source_that_is_given_up_for_an_answer_may_use_the_client() {
+fn a_source_that_is_given_up_for_a_response_may_use_the_client() {
     struct Source(Client);
 
     impl AsRef<[u8]> for Source {
@@ -340,7 +340,7 @@ fn a_source_that_is_given_up_for_an_answer_may_use_the_client() {
         }
     }
 
-    let (told, answers) = mpsc::channel();
+    let (told, responses) = mpsc::channel();
     thread::spawn(move || {
         let asked = paused(async {
             let client = Stage::always(OK).client();
@@ -352,10 +352,10 @@ fn a_source_that_is_given_up_for_an_answer_may_use_the_client() {
         });
         told.send(asked.status).unwrap();
     });
-    assert_eq!(answers.recv_timeout(Duration::from_secs(20)), Ok(Status::OK));
+    assert_eq!(responses.recv_timeout(Duration::from_secs(20)), Ok(Status::OK));
 }
 
-/// The peer must not have sent content with a TRACE (RFC 9110 §9.3.8), so the answer is not 502.
+/// The peer must not have sent content with a TRACE (RFC 9110 §9.3.8), so the response is not 502.
 #[tokio::test(start_paused = true)]
 async fn a_trace_with_content_is_400_and_not_forwarded_rfc9110_9_3_8() {
     for framing in ["content-length: 3\r\n\r\nabc", "transfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"]
@@ -370,44 +370,45 @@ async fn a_trace_with_content_is_400_and_not_forwarded_rfc9110_9_3_8() {
 }
 
 /// A server that answers one request of a connection so, and closes it.
-fn closing_behind(answer: &'static str) -> Stage {
+fn closing_behind(response: &'static str) -> Stage {
     Stage::new(move |mut peer, _| async move {
         peer.request().await?;
-        peer.say(answer).await
+        peer.say(response).await
     })
 }
 
-/// The gateway answers with the failure behind it until the answer has begun (RFC 9110 §15.6.3, §15.6.5), and cuts it
+/// The gateway answers with the failure behind it until the response has begun (RFC 9110 §15.6.3, §15.6.5), and cuts it
 /// off afterwards.
 #[tokio::test(start_paused = true)]
-async fn a_fault_behind_is_502_or_504_or_cuts_the_answer() {
+async fn a_fault_behind_is_502_or_504_or_cuts_the_response() {
     let whole = "GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
     let upload = "POST / HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: 3\r\n\r\nabc";
     for asked in [whole, upload] {
-        for (answer, expected) in [
+        for (response, expected) in [
             ("", "HTTP/1.1 502 "),
             ("HTTP/1.1 200 OK\r\ncontent-len", "HTTP/1.1 502 "),
             ("SSH-2.0-x\r\n\r\n", "HTTP/1.1 502 "),
             ("HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nab", "HTTP/1.1 502 "),
             ("HTTP/1.1 101 x\r\nupgrade: x\r\n\r\n", "HTTP/1.1 502 "),
         ] {
-            let heard = receive_all(&closing_behind(answer), asked).await;
-            assert!(heard.starts_with(expected) && heard.ends_with("Bad Gateway"), "{answer:?}: {heard}");
+            let heard = receive_all(&closing_behind(response), asked).await;
+            assert!(heard.starts_with(expected) && heard.ends_with("Bad Gateway"), "{response:?}: {heard}");
         }
-        for (answer, end) in [
+        for (response, end) in [
             ("HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nok", "\r\n\r\nok"),
             ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n", "\r\n\r\n2\r\nok\r\n"),
             ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\nx", "\r\n\r\n2\r\nok\r\n"),
         ] {
-            let heard = receive_all(&closing_behind(answer), asked).await;
-            assert!(heard.starts_with("HTTP/1.1 200 ") && heard.ends_with(end), "{answer:?}: {heard}");
+            let heard = receive_all(&closing_behind(response), asked).await;
+            assert!(heard.starts_with("HTTP/1.1 200 ") && heard.ends_with(end), "{response:?}: {heard}");
         }
         let silent = Stage::new(|mut peer, _| async move { peer.hear_all().await });
         assert!(receive_all(&silent, asked).await.starts_with("HTTP/1.1 504 "));
     }
 }
 
-/// The time limit of the answer begins when the body has been sent, although no other event wakes the task that waits.
+/// The time limit of the response begins when the body has been sent, although no other event wakes the task that
+/// waits.
 #[tokio::test]
 async fn a_server_behind_that_never_answers_an_upload_is_504() {
     let silent = Stage::new(|mut peer, _| async move { peer.hear_all().await });
@@ -492,10 +493,10 @@ async fn a_body_is_forwarded_twice_only_if_it_is_all_there() {
     }
 }
 
-/// A handler tries again where an answer was cut off that the peer already receives. A second request would be made in
+/// A handler tries again where a response was cut off that the peer already receives. A second request would be made in
 /// vain.
 #[tokio::test(start_paused = true)]
-async fn no_request_is_made_once_an_answer_has_begun() {
+async fn no_request_is_made_once_a_response_has_begun() {
     let stage = closing_behind("HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nok");
     let client = stage.client();
     let gateway = async move |ctx: &mut Context| {
@@ -531,11 +532,11 @@ async fn the_rest_of_a_body_is_not_forwarded_as_the_whole() {
     }
 }
 
-/// How a peer leaves before it has its answer.
+/// How a peer leaves before it has its response.
 #[derive(Clone, Copy, Debug)]
 enum Leave {
     Closing,
-    /// By closing its sending half: an answer could still arrive.
+    /// By closing its sending half: a response could still arrive.
     EndingItsSide,
 }
 
@@ -584,7 +585,7 @@ fn check_left(asked: &str, said: &'static str, (leave, heard): (Leave, &str), re
             assert!(all.starts_with(heard), "{case}: {all}");
         };
         let _ = tokio::join!(peer, service.serve_connection(far));
-        // The answer could not be sent either, which is not reported again.
+        // The response could not be sent either, which is not reported again.
         assert_eq!(*reports.lock().unwrap(), [reported], "{case}");
     });
 }
@@ -705,7 +706,7 @@ async fn upload(near: DuplexStream) -> (usize, String) {
     };
     let receive_all = async {
         let mut heard = Vec::new();
-        // A peer that is refused may get a reset behind the answer.
+        // A peer that is refused may get a reset behind the response.
         let _ = read.read_to_end(&mut heard).await;
         String::from_utf8(heard).unwrap()
     };
@@ -713,7 +714,7 @@ async fn upload(near: DuplexStream) -> (usize, String) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_while_the_body_is_read_is_forwarded_at_once() {
+async fn a_response_while_the_body_is_read_is_forwarded_at_once() {
     let echo = Stage::new(|mut peer, _| async move {
         peer.head().await?;
         peer.say(format!("HTTP/1.1 200 OK\r\ncontent-length: {SIZE}\r\n\r\n")).await?;
@@ -727,7 +728,7 @@ async fn an_answer_while_the_body_is_read_is_forwarded_at_once() {
     let (sent, heard) = in_front_of(&echo, upload).await;
     assert!(sent == SIZE && heard.starts_with("HTTP/1.1 200 ") && heard.ends_with(&"x".repeat(SIZE)));
 
-    // All of the answer comes first, and the rest of the request is forwarded all the same.
+    // All of the response comes first, and the rest of the request is forwarded all the same.
     let hasty = Stage::new(|mut peer, _| async move {
         peer.head().await?;
         peer.say(OK).await?;
@@ -737,8 +738,8 @@ async fn an_answer_while_the_body_is_read_is_forwarded_at_once() {
     assert!(sent == SIZE && heard.ends_with("\r\n\r\nok"), "{sent} {heard}");
 }
 
-/// A body that was received before is forwarded once, though it is read until the answer begins, and then again beside
-/// it.
+/// A body that was received before is forwarded once, though it is read until the response begins, and then again
+/// beside it.
 #[tokio::test(start_paused = true)]
 async fn a_body_that_was_buffered_goes_on_once() {
     for size in [3, SIZE] {
@@ -767,7 +768,7 @@ async fn a_body_that_was_buffered_goes_on_once() {
     }
 }
 
-/// Each piece is forwarded as it arrives, in both directions: a peer that waits for an answer to it would wait for
+/// Each piece is forwarded as it arrives, in both directions: a peer that waits for a response to it would wait for
 /// ever.
 #[tokio::test(start_paused = true)]
 async fn each_piece_is_forwarded_as_it_arrives() {
@@ -823,27 +824,27 @@ async fn each_event_is_forwarded_at_once_though_it_is_compressed() {
     let mut request = Request::get(&format!("http://{}/", running.local_addr())).unwrap();
     request.headers.set("accept-encoding", "gzip").unwrap();
     let (client, mut response) = (Client::builder().decode(1 << 20).build(), Response::new());
-    let mut answer = client.open_response(&request, &mut response).await.unwrap();
+    let mut response = client.open_response(&request, &mut response).await.unwrap();
     for number in 0..3 {
-        let event = answer.chunk().await.unwrap().map(<[u8]>::to_vec);
+        let event = response.chunk().await.unwrap().map(<[u8]>::to_vec);
         assert_eq!(event, Some(format!("data: {number}\n\n").into_bytes()));
         heard.add_permits(1);
     }
-    assert_eq!(answer.chunk().await.unwrap(), None);
+    assert_eq!(response.chunk().await.unwrap(), None);
     running.shutdown(Duration::ZERO);
 }
 
-/// The rest of a body that the server behind does not read is discarded: many clients read an answer only once they
+/// The rest of a body that the server behind does not read is discarded: many clients read a response only once they
 /// have sent all of their request.
 #[tokio::test(start_paused = true)]
 async fn a_body_that_is_refused_behind_is_discarded_rfc9112_9_6() {
-    for answer in [
+    for response in [
         "HTTP/1.1 413 x\r\nconnection: close\r\ncontent-length: 2\r\n\r\nno",
         "HTTP/1.1 401 x\r\ncontent-length: 2\r\n\r\nno",
     ] {
         let stage = Stage::new(move |mut peer, _| async move {
             peer.head().await?;
-            peer.say(answer).await
+            peer.say(response).await
         });
         let heard = in_front_of(&stage, async |mut near| {
             let head = format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {SIZE}\r\n\r\n");
@@ -854,7 +855,7 @@ async fn a_body_that_is_refused_behind_is_discarded_rfc9112_9_6() {
             heard
         });
         let heard = heard.await;
-        assert!(heard.starts_with(&answer[..12]) && heard.ends_with("\r\n\r\nno"), "{heard}");
+        assert!(heard.starts_with(&response[..12]) && heard.ends_with("\r\n\r\nno"), "{heard}");
         assert!(heard.contains("connection: close\r\n"), "{heard}");
     }
 }

@@ -1,5 +1,5 @@
-//! Random histories of calls: whatever servers answer, however it is cut, and whenever they close, each call gets its own
-//! answer or the error that is due, and the next call is not troubled by it.
+//! Random histories of calls: whatever servers answer, however it is cut, and whenever they close, each call gets its
+//! own response or the error that is due, and the next call is not troubled by it.
 
 mod balance;
 mod pipeline;
@@ -40,7 +40,7 @@ struct Step {
 /// The action of the caller.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum CallMode {
-    /// It waits for all of the answer.
+    /// It waits for all of the response.
     Sends,
     /// It reads the content in pieces, to its end.
     Streams,
@@ -229,8 +229,8 @@ async fn call(client: &Client, step: &Step) -> Option<End> {
         CallMode::Cancels(polls) => cancelled_after(polls, client.send(&request, &mut response)).await,
         CallMode::Streams => Some(stream(client, &request, &mut response).await),
         CallMode::Leaves => {
-            if let Ok(mut answer) = client.open_response(&request, &mut response).await {
-                let _ = answer.chunk().await;
+            if let Ok(mut reader) = client.open_response(&request, &mut response).await {
+                let _ = reader.chunk().await;
             }
             None
         }
@@ -244,12 +244,12 @@ async fn call(client: &Client, step: &Step) -> Option<End> {
 
 /// Reads the content in pieces, into `response`.
 async fn stream(client: &Client, request: &Request, response: &mut Response) -> Result<(), ClientError> {
-    let (mut answer, mut content) = (client.open_response(request, response).await?, Vec::new());
-    while let Some(piece) = answer.chunk().await? {
+    let (mut reader, mut content) = (client.open_response(request, response).await?, Vec::new());
+    while let Some(piece) = reader.chunk().await? {
         content.extend_from_slice(piece);
     }
     response.body.set_bytes(content);
-    response.trailers = answer.trailers().clone();
+    response.trailers = reader.trailers().clone();
     Ok(())
 }
 

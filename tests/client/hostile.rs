@@ -1,5 +1,5 @@
-//! Answers that two readers could understand differently, or that are no answers: an error for the client, and 502 or a
-//! cut from a gateway (RFC 9112 §4 to §8, RFC 9110 §15).
+//! Responses that two readers could understand differently, or that are no responses: an error for the client, and 502
+//! or a cut from a gateway (RFC 9112 §4 to §8, RFC 9110 §15).
 
 use std::future::pending;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use tokio::time::timeout;
 
 use crate::support::{Stage, ask, get, paused};
 
-/// The outcome of an answer.
+/// The outcome of a response.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Outcome {
-    /// It is the answer, with this body, and a gateway forwards it with this status.
+    /// It is the response, with this body, and a gateway forwards it with this status.
     Taken(u16, &'static str),
     /// It is an error, which a gateway reports.
     Refused,
@@ -23,21 +23,21 @@ enum Outcome {
 
 use Outcome::{Cut, Refused, Taken};
 
-/// A server that says `answer` to each request, and closes, or waits for ever.
-fn saying(answer: &[u8], closes: bool) -> Stage {
-    let answer = answer.to_vec();
+/// A server that says `response` to each request, and closes, or waits for ever.
+fn saying(response: &[u8], closes: bool) -> Stage {
+    let response = response.to_vec();
     Stage::new(move |mut peer, _| {
-        let answer = answer.clone();
+        let response = response.clone();
         async move {
             if peer.request().await?.is_some() {
-                peer.say(answer).await?;
+                peer.say(response).await?;
             }
             if closes { Ok(()) } else { pending().await }
         }
     })
 }
 
-/// All that a peer of a gateway in front of `stage` hears. A cut shows at the end, as an answer that is not whole.
+/// All that a peer of a gateway in front of `stage` hears. A cut shows at the end, as a response that is not whole.
 async fn through_gateway(stage: &Stage) -> String {
     let client = stage.client();
     let gateway = async move |ctx: &mut Context| {
@@ -55,9 +55,9 @@ async fn through_gateway(stage: &Stage) -> String {
     tokio::join!(peer, service.serve_connection(far)).0
 }
 
-/// Whether an answer is whole, by what its head announces.
-fn is_whole(answer: &str) -> bool {
-    let (head, body) = answer.split_once("\r\n\r\n").expect("it has a head");
+/// Whether a response is whole, by what its head announces.
+fn is_whole(response: &str) -> bool {
+    let (head, body) = response.split_once("\r\n\r\n").expect("it has a head");
     let length = head.split("\r\n").find_map(|line| line.strip_prefix("content-length: "));
     match length {
         Some(length) => body.len() == length.parse::<usize>().unwrap(),
@@ -66,11 +66,11 @@ fn is_whole(answer: &str) -> bool {
 }
 
 #[track_caller]
-fn check(answer: impl AsRef<[u8]>, closes: bool, outcome: Outcome) {
-    let answer = answer.as_ref();
-    let shown = answer[..answer.len().min(200)].escape_ascii().to_string();
+fn check(wire: impl AsRef<[u8]>, closes: bool, outcome: Outcome) {
+    let wire = wire.as_ref();
+    let shown = wire[..wire.len().min(200)].escape_ascii().to_string();
     paused(async {
-        let stage = saying(answer, closes);
+        let stage = saying(wire, closes);
         let taken = ask(&stage.client(), &get()).await;
         match outcome {
             Taken(status, body) => assert_eq!(taken.ok(), Some((status, body.to_owned())), "{shown}"),
@@ -259,7 +259,7 @@ fn bodies_rfc9112_7_1_rfc9112_8() {
 /// Where no body can follow, the fields that would frame one do not count, but those that contradict each other go no
 /// further (RFC 9112 §6.3).
 #[test]
-fn answers_without_a_body_rfc9112_6_3() {
+fn responses_without_a_body_rfc9112_6_3() {
     for (fields, kept) in [
         ("content-length: 5", true),
         ("a: b", false),
@@ -336,6 +336,6 @@ fn a_gateway_asks_as_its_peer_and_its_server_can_rfc9110_10_1_4() {
         asked[0].contains("transfer-encoding: chunked") && asked[1].contains("content-length: 2"),
         "{asked:?}"
     );
-    let statuses: Vec<_> = heard.split("HTTP/1.1 ").skip(1).map(|answer| &answer[..3]).collect();
+    let statuses: Vec<_> = heard.split("HTTP/1.1 ").skip(1).map(|response| &response[..3]).collect();
     assert_eq!(statuses, ["200", "411", "200"], "{heard}");
 }

@@ -1,4 +1,4 @@
-//! Interim answers that somebody takes, one by one, before the final one (RFC 9110 §15.2).
+//! Interim responses that somebody takes, one by one, before the final one (RFC 9110 §15.2).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::support::{OK, Stage, cancelled_after, get, post, settle};
 
-/// Status and `link` of each interim answer that `reader` still gets.
+/// Status and `link` of each interim response that `reader` still gets.
 async fn taken(reader: &mut CallReader) -> Result<String, ClientError> {
     let mut all = String::new();
     while let Some((status, fields)) = reader.informational().await? {
@@ -19,7 +19,7 @@ async fn taken(reader: &mut CallReader) -> Result<String, ClientError> {
     Ok(all)
 }
 
-/// The interim answers that are taken, and the status and body of the final one.
+/// The interim responses that are taken, and the status and body of the final one.
 async fn heard(call: Call) -> Result<(String, u16, String), ClientError> {
     let (mut writer, mut reader) = call.split();
     writer.finish().await?;
@@ -62,7 +62,7 @@ async fn check(wire: &str, expected: Result<(&str, u16, &str), &str>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_interim_answer_is_taken_in_turn_rfc9110_15_2() {
+async fn each_interim_response_is_taken_in_turn_rfc9110_15_2() {
     let hint = |link: &str| format!("HTTP/1.1 103 Early Hints\r\nlink: {link}\r\n\r\n");
     check(OK, Ok(("", 200, "ok"))).await;
     check(&format!("{}{OK}", hint("</a>")), Ok(("103 </a>; ", 200, "ok"))).await;
@@ -85,7 +85,7 @@ async fn each_interim_answer_is_taken_in_turn_rfc9110_15_2() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_more_interim_answers_are_taken_than_16_rfc9110_15_2() {
+async fn no_more_interim_responses_are_taken_than_16_rfc9110_15_2() {
     let early = |count| "HTTP/1.1 199 x\r\n\r\n".repeat(count);
     let all = "199 ; ".repeat(16);
     for request in [get(), post()] {
@@ -115,7 +115,7 @@ fn in_steps(said: &'static [&'static str], more: &Arc<Semaphore>) -> Stage {
 
 /// The server waits until the one before was taken.
 #[tokio::test(start_paused = true)]
-async fn each_interim_answer_is_taken_as_it_comes() {
+async fn each_interim_response_is_taken_as_it_comes() {
     const SAID: [&str; 3] = ["HTTP/1.1 103 x\r\nlink: a\r\n\r\n", "HTTP/1.1 103 x\r\nlink: b\r\n\r\n", OK];
     for request in [get(), post()] {
         let more = Arc::new(Semaphore::new(1));
@@ -139,7 +139,7 @@ async fn each_interim_answer_is_taken_as_it_comes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn interim_answers_that_nobody_takes_are_dropped() {
+async fn interim_responses_that_nobody_takes_are_dropped() {
     let said = format!("{}{OK}", "HTTP/1.1 103 x\r\nlink: a\r\n\r\n".repeat(3));
     for request in [get(), post()] {
         let (client, mut response) = (Stage::always(&said).client(), Response::new());
@@ -154,16 +154,16 @@ async fn interim_answers_that_nobody_takes_are_dropped() {
             assert_eq!(reader.chunk().await.unwrap(), Some(&b"ok"[..]));
             assert_eq!(reader.chunk().await.unwrap(), None);
         }
-        let mut answer = client.open(&request).await.unwrap().finish(&mut response).await.unwrap();
+        let mut received = client.open(&request).await.unwrap().finish(&mut response).await.unwrap();
         assert_eq!((response.status.as_u16(), response.headers.len()), (200, 1));
-        assert_eq!(answer.chunk().await.unwrap(), Some(&b"ok"[..]));
-        assert_eq!(answer.chunk().await.unwrap(), None);
+        assert_eq!(received.chunk().await.unwrap(), Some(&b"ok"[..]));
+        assert_eq!(received.chunk().await.unwrap(), None);
         assert_eq!((client.idle(), client.busy()), (1, 0), "one connection carried all");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dropped_wait_for_an_interim_answer_loses_none() {
+async fn a_dropped_wait_for_an_interim_response_loses_none() {
     const SAID: [&str; 3] = ["HTTP/1.1 103 x\r\nlink: a\r\n\r\nHTTP/1.1 103 x\r\nli", "nk: b\r\n\r\n", OK];
     for polls in 1..8 {
         let more = Arc::new(Semaphore::new(0));
@@ -183,7 +183,7 @@ async fn a_dropped_wait_for_an_interim_answer_loses_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_dropped_beside_an_interim_answer_frees_its_place() {
+async fn a_call_dropped_beside_an_interim_response_frees_its_place() {
     let more = Arc::new(Semaphore::new(9));
     let client = in_steps(&["HTTP/1.1 103 x\r\n\r\n"], &more).client();
     drop(client.open(&get()).await.unwrap());
@@ -196,7 +196,7 @@ async fn a_call_dropped_beside_an_interim_answer_frees_its_place() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_wait_for_the_answer_is_not_prolonged_by_interim_ones() {
+async fn the_wait_for_the_response_is_not_prolonged_by_interim_ones() {
     for request in [get(), post()] {
         let more = Arc::new(Semaphore::new(1));
         let client = in_steps(&["HTTP/1.1 103 x\r\n\r\n"], &more).client();
@@ -231,7 +231,7 @@ const SIZE: usize = 1 << 20;
 
 /// The writer is polled first, and meets each of them while it waits for room: it must not drop them.
 #[tokio::test(start_paused = true)]
-async fn a_writer_that_meets_an_interim_answer_leaves_it_to_the_reader() {
+async fn a_writer_that_meets_an_interim_response_leaves_it_to_the_reader() {
     let stage = Stage::new(|mut peer, _| async move {
         peer.head().await?;
         let mut piece = vec![0; SIZE / 8];
@@ -263,9 +263,9 @@ async fn a_writer_that_meets_an_interim_answer_leaves_it_to_the_reader() {
     }
 }
 
-/// The refusal is behind an interim answer that waits to be taken. Once it is, the writer must be told.
+/// The refusal is behind an interim response that waits to be taken. Once it is, the writer must be told.
 #[tokio::test(start_paused = true)]
-async fn a_writer_learns_of_a_refusal_behind_an_interim_answer() {
+async fn a_writer_learns_of_a_refusal_behind_an_interim_response() {
     let refusal = "HTTP/1.1 103 x\r\n\r\nHTTP/1.1 103 x\r\n\r\nHTTP/1.1 413 x\r\ncontent-length: 0\r\n\r\n";
     for takes in 0..4 {
         let more = Arc::new(Semaphore::new(0));
@@ -303,7 +303,7 @@ async fn a_writer_learns_of_a_refusal_behind_an_interim_answer() {
 
 /// A writer whose connection has failed must not wait for a reader that takes no more of them.
 #[tokio::test(start_paused = true)]
-async fn a_writer_that_has_failed_beside_an_interim_answer_does_not_wait_for_ever() {
+async fn a_writer_that_has_failed_beside_an_interim_response_does_not_wait_for_ever() {
     let stage = Stage::new(|mut peer, _| async move {
         peer.head().await?;
         peer.say("HTTP/1.1 103 x\r\n\r\nHTTP/1.1 103 x\r\n\r\n").await
@@ -321,7 +321,7 @@ async fn a_writer_that_has_failed_beside_an_interim_answer_does_not_wait_for_eve
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_dropped_beside_an_interim_answer_ends_the_writing_too() {
+async fn a_reader_dropped_beside_an_interim_response_ends_the_writing_too() {
     let more = Arc::new(Semaphore::new(1));
     let client = in_steps(&["HTTP/1.1 103 x\r\n\r\nHTTP/1.1 103 x\r\n\r\n"], &more).client();
     let (mut writer, mut reader) = client.open(&post()).await.unwrap().split();
@@ -338,7 +338,7 @@ async fn a_reader_dropped_beside_an_interim_answer_ends_the_writing_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_is_sent_again_has_interim_answers_too() {
+async fn a_request_that_is_sent_again_has_interim_responses_too() {
     let stage = Stage::new(|mut peer, number| async move {
         peer.request().await?;
         if number == 1 {
@@ -359,7 +359,7 @@ async fn a_request_that_is_sent_again_has_interim_answers_too() {
 
 /// A server that has begun to answer is not asked again (RFC 9110 §9.2.2); one whose connection is stale still is.
 #[tokio::test(start_paused = true)]
-async fn a_stale_connection_is_noticed_before_interim_answers_are_taken() {
+async fn a_stale_connection_is_noticed_before_interim_responses_are_taken() {
     let stage = Stage::new(|mut peer, number| async move {
         peer.request().await?;
         peer.say(OK).await?;

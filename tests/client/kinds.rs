@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use crate::support::Scripted;
 
-/// How a server ends its answer.
+/// How a server ends its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Closed,
@@ -18,15 +18,15 @@ enum End {
     Silent,
 }
 
-/// A server that says `answer` to each request, and nothing more.
-async fn says(answer: &[u8], end: End) -> Scripted {
-    let answer = answer.to_vec();
+/// A server that says `response` to each request, and nothing more.
+async fn says(response: &[u8], end: End) -> Scripted {
+    let response = response.to_vec();
     Scripted::new(move |mut peer, _| {
-        let answer = answer.clone();
+        let response = response.clone();
         async move {
             peer.head().await?;
-            peer.say(answer).await?;
-            // The answer arrives before the end.
+            peer.say(response).await?;
+            // The response arrives before the end.
             sleep(Duration::from_millis(20)).await;
             match end {
                 End::Closed => {}
@@ -45,11 +45,11 @@ fn client() -> Client {
     Client::builder().timeouts(timeouts).decode(1 << 20).build()
 }
 
-/// The error of an answer that ends like that, through each way to read it.
-async fn check(answer: &[u8], end: End, expected: ErrorKind) {
-    let (server, client) = (says(answer, end).await, client());
+/// The error of a response that ends like that, through each way to read it.
+async fn check(reply: &[u8], end: End, expected: ErrorKind) {
+    let (server, client) = (says(reply, end).await, client());
     let (request, mut response) = (Request::get(&server.url).unwrap(), Response::new());
-    let row = (answer.escape_ascii().to_string(), end);
+    let row = (reply.escape_ascii().to_string(), end);
     let sent = client.send(&request, &mut response).await.map_err(io::Error::from);
     assert_eq!(sent.unwrap_err().kind(), expected, "send: {row:?}");
     let mut read = client.open_response(&request, &mut response).await.unwrap();
@@ -83,10 +83,10 @@ const CHUNKED: &[u8] = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\
 /// A caller that tells errors apart by kind must not find `Other` for all of them.
 #[tokio::test]
 async fn the_kind_of_an_error_is_kept_while_a_body_is_read() {
-    for answer in [SIZED, CHUNKED] {
-        check(answer, End::Reset, ErrorKind::ConnectionReset).await;
-        check(answer, End::Closed, ErrorKind::UnexpectedEof).await;
-        check(answer, End::Silent, ErrorKind::TimedOut).await;
+    for response in [SIZED, CHUNKED] {
+        check(response, End::Reset, ErrorKind::ConnectionReset).await;
+        check(response, End::Closed, ErrorKind::UnexpectedEof).await;
+        check(response, End::Silent, ErrorKind::TimedOut).await;
     }
     check(b"HTTP/1.1 200 OK\r\n\r\nhello", End::Reset, ErrorKind::ConnectionReset).await;
     check(&[CHUNKED, b"x\r\n"].concat(), End::Silent, ErrorKind::InvalidData).await;
@@ -100,18 +100,18 @@ async fn the_kind_of_an_error_is_kept_while_a_body_is_decoded() {
     let mut coder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     coder.write_all(b"hello, hello, hello").unwrap();
     let coded = coder.finish().unwrap();
-    let answer = |coded: &[u8]| {
+    let respond = |coded: &[u8]| {
         let head =
             format!("HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: {}\r\n\r\n", coded.len());
         [head.as_bytes(), coded].concat()
     };
     for cut in [5, 12, coded.len() - 9, coded.len() - 1] {
-        check(&answer(&coded[..cut]), End::Silent, ErrorKind::UnexpectedEof).await;
+        check(&respond(&coded[..cut]), End::Silent, ErrorKind::UnexpectedEof).await;
     }
     let mut corrupt = coded.clone();
     corrupt[coded.len() - 6] ^= 1;
-    check(&answer(&corrupt), End::Silent, ErrorKind::InvalidData).await;
-    check(&answer(b"not a gzip stream at all"), End::Silent, ErrorKind::InvalidData).await;
+    check(&respond(&corrupt), End::Silent, ErrorKind::InvalidData).await;
+    check(&respond(b"not a gzip stream at all"), End::Silent, ErrorKind::InvalidData).await;
 }
 
 #[tokio::test]
@@ -123,10 +123,10 @@ async fn the_kind_of_an_error_is_kept_before_a_body() {
         (b"", End::Silent, ErrorKind::TimedOut),
         (b"bad\r\n", End::Silent, ErrorKind::InvalidData),
     ];
-    for (answer, end, expected) in rows {
-        let (server, client) = (says(answer, end).await, client());
+    for (response, end, expected) in rows {
+        let (server, client) = (says(response, end).await, client());
         let failed = client.get(&server.url).await.map(drop).map_err(io::Error::from).unwrap_err();
-        assert_eq!(failed.kind(), expected, "{} {end:?}", answer.escape_ascii());
+        assert_eq!(failed.kind(), expected, "{} {end:?}", response.escape_ascii());
         let pipeline = client.pipeline(&server.url).unwrap().build();
         let piped = pipeline.send(&Request::get("/").unwrap(), &mut Response::new()).await;
         assert_eq!(io::Error::from(piped.unwrap_err()).kind(), expected, "pipeline: {end:?}");

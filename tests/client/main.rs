@@ -6,7 +6,6 @@
     reason = "a test that cannot go on has failed, and nobody imports it"
 )]
 
-mod answers;
 mod balance;
 #[cfg(feature = "compress")]
 mod content;
@@ -26,6 +25,7 @@ mod pool;
 mod proxies;
 mod redirects;
 mod requests;
+mod responses;
 #[cfg(feature = "tls")]
 mod secure;
 mod servers;

@@ -1,5 +1,5 @@
-//! Many requests in flight on one connection: each answer finds its caller, and nothing is done twice that must not be
-//! (RFC 9112 §9.3.2).
+//! Many requests in flight on one connection: each response finds its caller, and nothing is done twice that must not
+//! be (RFC 9112 §9.3.2).
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -35,7 +35,7 @@ use Step::{Hang, Hear, Say, Wait};
 struct Server {
     scripts: &'static [Script],
     heard: Arc<Mutex<Vec<String>>>,
-    /// The length at which the answer is cut.
+    /// The length at which the response is cut.
     cut: usize,
     /// So many bytes may be on their way.
     room: usize,
@@ -99,9 +99,9 @@ async fn follow(mut peer: Peer<DuplexStream>, script: Script, server: Server, nu
                     heard[number] += &format!("{separator}{line}");
                 }
             }
-            Say(answer) => {
-                let (now, later) = answer.split_at(left.min(answer.len()));
-                left = left.saturating_sub(answer.len());
+            Say(response) => {
+                let (now, later) = response.split_at(left.min(response.len()));
+                left = left.saturating_sub(response.len());
                 for piece in [now, later] {
                     let _ = peer.say(piece).await;
                     tokio::task::yield_now().await;
@@ -130,7 +130,7 @@ fn request(line: &str) -> Request {
     request
 }
 
-/// The answers to callers that come at the same moment, in their order.
+/// The responses to callers that come at the same moment, in their order.
 async fn ask(pipeline: &Pipeline, lines: &[&str]) -> Vec<String> {
     ask_but_one_goes(pipeline, lines, None).await
 }
@@ -254,7 +254,7 @@ fn the_first_request_goes_alone_and_the_others_together_rfc9112_9_3_2() {
     );
 }
 
-/// Answers that all end in their own way, cut at every byte: each finds its caller.
+/// Responses that all end in their own way, cut at every byte: each finds its caller.
 /// The least rate is that of each body: many small ones that each take a moment are not too slow together.
 #[test]
 fn the_time_of_a_body_is_its_own() {
@@ -265,17 +265,17 @@ fn the_time_of_a_body_is_its_own() {
 }
 
 #[test]
-fn every_answer_finds_its_caller_wherever_packets_end() {
-    const ANSWERS: &str = "HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\n\
+fn every_response_finds_its_caller_wherever_packets_end() {
+    const RESPONSES: &str = "HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\n\
         HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\nb\
         HTTP/1.1 204 No Content\r\n\r\n\
         HTTP/1.1 304 Not Modified\r\ncontent-length: 7\r\n\r\n\
         HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2;x=y\r\nch\r\n3\r\nunk\r\n0\r\nx: y\r\n\r\n\
         HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n\
         HTTP/1.1 200 OK\r\n\r\nuntil close";
-    for cut in 0..=ANSWERS.len() {
+    for cut in 0..=RESPONSES.len() {
         paused(async {
-            let mut server = Server::new(&[&[Hear(1), Say(A), Hear(7), Say(ANSWERS)]]);
+            let mut server = Server::new(&[&[Hear(1), Say(A), Hear(7), Say(RESPONSES)]]);
             server.cut = cut + A.len();
             let pipeline = server.client().pipeline("http://a").unwrap().build();
             let lines = ["GET /0", "HEAD /1", "GET /2", "GET /3", "GET /4", "GET /5", "OPTIONS /6", "GET /7"];
@@ -286,7 +286,7 @@ fn every_answer_finds_its_caller_wherever_packets_end() {
 }
 
 #[test]
-fn requests_behind_the_last_answer_are_sent_again_rfc9112_9_6() {
+fn requests_behind_the_last_response_are_sent_again_rfc9112_9_6() {
     // Even a request that must not be repeated, because it was not processed.
     check(
         &[&[Hear(1), Say(A), Hear(3), Say(LAST)], &[Hear(1), Say(B), Hear(1), Say(C)]],
@@ -309,10 +309,10 @@ fn requests_behind_the_last_answer_are_sent_again_rfc9112_9_6() {
     );
 }
 
-/// A request that comes while the last answer is being received must not go to a server that will not read it. If it
+/// A request that comes while the last response is being received must not go to a server that will not read it. If it
 /// cannot be repeated, it would fail.
 #[test]
-fn a_connection_whose_last_answer_has_begun_is_asked_nothing_more_rfc9112_9_6() {
+fn a_connection_whose_last_response_has_begun_is_asked_nothing_more_rfc9112_9_6() {
     const LASTS: [Script; 3] = [
         &[
             Say("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nx"),
@@ -340,7 +340,7 @@ fn a_connection_whose_last_answer_has_begun_is_asked_nothing_more_rfc9112_9_6() 
 }
 
 #[test]
-fn idempotent_requests_survive_a_close_between_answers_rfc9112_9_3_2() {
+fn idempotent_requests_survive_a_close_between_responses_rfc9112_9_3_2() {
     check(
         &[&[Hear(1), Say(A), Hear(3), Say(B)], &[Hear(1), Say(C), Hear(1), Say(C)]],
         &["GET /1", "GET /2", "PUT /3", "GET /4"],
@@ -381,9 +381,9 @@ fn a_request_that_kills_connections_fails_and_no_other_does() {
     );
 }
 
-/// No request gets an answer from a connection that is out of step, nor one that follows a broken answer.
+/// No request gets a response from a connection that is out of step, nor one that follows a broken response.
 #[test]
-fn a_broken_answer_ends_its_connection() {
+fn a_broken_response_ends_its_connection() {
     const BEHIND: Script = &[Hear(1), Say(C)];
     #[track_caller]
     fn check_broken(scripts: &'static [Script], error: &str) {
@@ -391,8 +391,8 @@ fn a_broken_answer_ends_its_connection() {
         check(scripts, &["GET /1", "GET /2", "GET /3"], &expected, &["GET /1, GET /2, GET /3", "GET /3"]);
     }
     macro_rules! broken {
-        ($answer:expr, $error:expr) => {
-            check_broken(&[&[Hear(1), Say(A), Hear(2), Say($answer), Say(B), Hang], BEHIND], $error)
+        ($response:expr, $error:expr) => {
+            check_broken(&[&[Hear(1), Say(A), Hear(2), Say($response), Say(B), Hang], BEHIND], $error)
         };
     }
     broken!("\0\r\n\r\n", "Wait Wire, sent");
@@ -415,7 +415,7 @@ fn a_broken_answer_ends_its_connection() {
 }
 
 #[test]
-fn interim_answers_without_end_are_an_error() {
+fn interim_responses_without_end_are_an_error() {
     const INTERIM: &str = "HTTP/1.1 102 Processing\r\n\r\n";
     const ROW: [Step; 20] = [Say(INTERIM); 20];
     const SCRIPT: [Step; 21] = {
@@ -453,7 +453,7 @@ fn silence_fails_what_was_sent_and_nothing_else() {
     );
 }
 
-/// The time for its answer begins when all of it was sent.
+/// The time for its response begins when all of it was sent.
 #[test]
 fn a_request_that_is_read_slowly_has_its_time_to_be_answered() {
     paused(async {
@@ -484,11 +484,11 @@ fn an_unwritten_request_was_not_processed() {
     let silent: &[Script] = &[&[Hear(1), Say(A), Hang], AGAIN];
     check(2 * REQUEST, silent, ["200 a", LOST, LOST, "200 a", "201 b"], "BET /4, BET /5");
     check(2 * REQUEST + 1, silent, ["200 a", LOST, LOST, LOST, "200 a"], "BET /5");
-    // An answer that comes before its request is none; one that comes while it is being sent counts.
+    // A response that comes before its request is none; one that comes while it is being sent counts.
     let eager: &[Script] = &[&[Hear(1), Say(A), Say(B), Say(C), Say(LAST), Hang], AGAIN];
     check(2 * REQUEST, eager, ["200 a", "201 b", "202 c", "200 a", "201 b"], "BET /4, BET /5");
     check(2 * REQUEST + 1, eager, ["200 a", "201 b", "202 c", "203 l", "200 a"], "BET /5");
-    // Nor is one that comes in one piece with the answers before it.
+    // Nor is one that comes in one piece with the responses before it.
     const C_AND_MORE: &str = "HTTP/1.1 202 Accepted\r\ncontent-length: 1\r\n\r\ncHTTP/1.1 204 Stray\r\n\r\n";
     let rushing: &[Script] = &[&[Hear(1), Say(A), Say(B), Say(C_AND_MORE), Hang], AGAIN];
     check(2 * REQUEST, rushing, ["200 a", "201 b", "202 c", "200 a", "201 b"], "BET /4, BET /5");
@@ -506,7 +506,7 @@ impl Dialer for LateDialer {
     }
 }
 
-/// The timings of an answer that came behind another are of its own request.
+/// The timings of a response that came behind another are of its own request.
 #[test]
 fn timings_tell_how_long_each_request_took() {
     const BEGINNING: Step = Say("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nx");
@@ -589,7 +589,7 @@ impl Dialer for UnflushedDialer {
     }
 }
 
-/// The server may have received it all the same, but its late answer goes to no other request.
+/// The server may have received it all the same, but its late response goes to no other request.
 #[test]
 fn a_connection_that_fails_to_flush_is_asked_nothing_more() {
     paused(async {
@@ -603,9 +603,9 @@ fn a_connection_that_fails_to_flush_is_asked_nothing_more() {
     });
 }
 
-/// Half an answer is no reason to ask again, even where it would do no harm.
+/// Half a response is no reason to ask again, even where it would do no harm.
 #[tokio::test]
-async fn a_reset_in_an_answer_is_an_error() {
+async fn a_reset_in_a_response_is_an_error() {
     for half in ["HTTP/1.1 200 OK\r\nx", "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nx"] {
         let server = Scripted::new(move |mut peer, _| async move {
             peer.request().await?;
@@ -666,8 +666,8 @@ fn a_request_that_cannot_be_pipelined_is_refused_before_anything_is_dialed() {
 }
 
 #[test]
-fn the_answer_to_a_caller_that_has_gone_is_dropped_in_its_place() {
-    // The caller goes before any answer has come, or in the middle of the first.
+fn the_response_to_a_caller_that_has_gone_is_dropped_in_its_place() {
+    // The caller goes before any response has come, or in the middle of the first.
     const SCRIPTS: [&[Script]; 2] = [
         &[&[Hear(1), Say(A), Hear(3), Wait(2), Say(A), Say(B), Say(C), Hear(1), Say(LAST)]],
         &[&[
@@ -730,7 +730,7 @@ fn the_deadline_of_a_caller_does_not_end_the_connection() {
         assert_eq!(ask(&pipeline, &["GET /1"]).await, ["200 a"]);
         let told = ask(&pipeline, &["GET /2", "GET /3"]).await;
         assert_eq!(told, ["Wait TimedOut, sent", "Queue TimedOut, not sent"]);
-        assert_eq!((server.heard().len(), pipeline.in_flight()), (1, 1), "its answer is still owed");
+        assert_eq!((server.heard().len(), pipeline.in_flight()), (1, 1), "its response is still owed");
     });
     const SILENT: [(&[Script], bool); 2] =
         [(&[&[Hear(1), Hang]], false), (&[&[Hear(1), Say(A), Hear(1), Hang]], true)];
@@ -749,7 +749,7 @@ fn the_deadline_of_a_caller_does_not_end_the_connection() {
 }
 
 #[test]
-fn row_78_unsolicited_bytes_are_never_an_answer_rfc9112_9_2() {
+fn row_78_unsolicited_bytes_are_never_a_response_rfc9112_9_2() {
     const A_AND_MORE: &str = "HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\naHTTP/1.1 204 Stray\r\n\r\n";
     check(
         &[&[Hear(1), Say(A_AND_MORE), Hang], &[Hear(1), Say(C)]],
@@ -955,7 +955,7 @@ fn a_request_that_was_put_back_waits_in_the_queue() {
             let pipeline = client.pipeline("http://a").unwrap().build();
             let told = ask(&pipeline, &["GET /1", "GET /2", "GET /3", "GET /4"]).await;
             assert_eq!(told, ["200 a", second, "Wait TimedOut, sent", fourth]);
-            assert_eq!(pipeline.in_flight(), 1, "one answer is still owed");
+            assert_eq!(pipeline.in_flight(), 1, "one response is still owed");
             assert_eq!(ask(&pipeline, &["GET /5"]).await, ["200 a"]);
             assert_eq!(server.heard()[1], "GET /3, GET /5");
         });
@@ -1005,8 +1005,8 @@ fn the_task_of_a_pipe_ends_with_its_pipeline_or_when_idle() {
         assert_eq!(tasks(), 3, "the pipe, the server, and who looks after what rests");
         tokio::time::sleep(Duration::from_secs(31)).await;
         assert_eq!((client.busy(), client.idle(), tasks()), (0, 0, 0));
-        for answer in ["201 b", "202 c"] {
-            assert_eq!(ask(&pipeline, &["GET /2"]).await, [answer]);
+        for response in ["201 b", "202 c"] {
+            assert_eq!(ask(&pipeline, &["GET /2"]).await, [response]);
             tokio::time::sleep(Duration::from_secs(20)).await;
             assert_eq!(tasks(), 3, "it has not been idle for long");
         }
@@ -1018,7 +1018,7 @@ fn the_task_of_a_pipe_ends_with_its_pipeline_or_when_idle() {
 
 #[cfg(feature = "compress")]
 #[test]
-fn each_coded_answer_is_decoded_by_itself() {
+fn each_coded_response_is_decoded_by_itself() {
     let listener = corehttp::MemoryListener::new();
     let client = Client::builder().memory(listener.connector()).decode(1 << 20).build();
     let handler = corehttp::Compress::new(|ctx: &mut corehttp::Context| {

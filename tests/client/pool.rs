@@ -23,12 +23,12 @@ use crate::support::{
     OK, OnRead, Peer, Received, Rigged, Scripted, Stage, ask, cancelled_after, eventually, get, post, settle,
 };
 
-/// A server whose answers say which connection they came on.
+/// A server whose responses say which connection they came on.
 fn numbered() -> Stage {
     Stage::new(|peer, number| peer.answer(format!("HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n{number}")))
 }
 
-/// On which connection an answer came.
+/// On which connection a response came.
 async fn number(client: &Client) -> String {
     ask(client, &get()).await.unwrap().1
 }
@@ -46,7 +46,7 @@ async fn one_connection_serves_one_exchange_after_another() {
     assert!(response.timings().reused);
 }
 
-/// 10,000 exchanges with a server that closes each connection whenever it likes give 10,000 answers and no error.
+/// 10,000 exchanges with a server that closes each connection whenever it likes give 10,000 responses and no error.
 #[tokio::test]
 async fn a_server_that_closes_at_random_is_never_noticed() {
     const EXCHANGES: usize = 10_000;
@@ -173,8 +173,8 @@ async fn one_task_watches_all_connections_that_rest() {
         held.push(client.open_response(&get(), &mut response).await.unwrap());
     }
     assert_eq!((client.busy(), client.idle(), tasks()), (MANY, 0, MANY));
-    for mut answer in held {
-        while answer.chunk().await.unwrap().is_some() {}
+    for mut reply in held {
+        while reply.chunk().await.unwrap().is_some() {}
     }
     assert_eq!((client.busy(), client.idle(), tasks()), (0, MANY, MANY + 1));
     sleep(Duration::from_secs(32)).await;
@@ -214,7 +214,7 @@ async fn busy_connections_are_counted_whatever_the_bound() {
     }
 }
 
-/// After `rest` seconds the next answer comes on connection `expected`, which is 0 if the first one is used again.
+/// After `rest` seconds the next response comes on connection `expected`, which is 0 if the first one is used again.
 async fn check_rest(
     set: impl FnOnce(ClientBuilder) -> ClientBuilder,
     field: &str,
@@ -295,15 +295,15 @@ async fn check_stale(request: &Request, end: &'static str, expected: Result<(), 
     });
     let client = stage.client();
     ask(&client, &get()).await.unwrap();
-    let answer = ask(&client, request).await;
+    let response = ask(&client, request).await;
     let said = format!("{} after {end:?}", request.method());
-    match (&answer, expected) {
+    match (&response, expected) {
         (Ok(_), Ok(())) => assert_eq!(stage.dialed().len(), 2, "{said}"),
         (Err(error), Err(expected)) => {
             assert_eq!(format!("{error:#}"), expected, "{said}");
             assert_eq!((error.is_reused(), error.is_sent(), stage.dialed().len()), (true, true, 1), "{said}");
         }
-        _ => panic!("{said}: {answer:?}"),
+        _ => panic!("{said}: {response:?}"),
     }
     assert_eq!(client.busy(), 0);
 }
@@ -311,10 +311,10 @@ async fn check_stale(request: &Request, end: &'static str, expected: Result<(), 
 #[tokio::test(start_paused = true)]
 async fn row_79_an_idempotent_request_is_sent_again_when_a_stale_connection_closes_rfc9110_9_2_2() {
     const CLOSED: &str =
-        "http://a/: waiting for the answer of a:80: the server closed the connection without an answer";
+        "http://a/: waiting for the response of a:80: the server closed the connection without a response";
     const CUT: &str =
-        "http://a/: waiting for the answer of a:80 failed: the peer closed before the message was complete";
-    const LATE: &str = "http://a/: waiting for the answer of a:80 took longer than 30 s";
+        "http://a/: waiting for the response of a:80 failed: the peer closed before the message was complete";
+    const LATE: &str = "http://a/: waiting for the response of a:80 took longer than 30 s";
     let asked = |method| {
         let mut request = Request::new(method, "http://a/").unwrap();
         if matches!(method, Method::Post | Method::Put | Method::Patch) {
@@ -416,7 +416,7 @@ async fn row_79_a_request_is_sent_again_once_and_only_after_a_used_connection() 
     );
 }
 
-/// If it were kept until the answer came, there would be up to twice as many connections as there may be.
+/// If it were kept until the response came, there would be up to twice as many connections as there may be.
 #[tokio::test(start_paused = true)]
 async fn a_stale_connection_is_closed_before_another_one_is_opened() {
     let closed = Arc::new(Notify::new());
@@ -475,7 +475,7 @@ async fn a_request_that_may_have_been_seen_counts_as_sent() {
 }
 
 /// Opens connections of which the first accepts only a number of bytes. Later writes to it fail with an error, and
-/// reads end without an answer.
+/// reads end without a response.
 #[derive(Clone)]
 struct Narrow(Stage, usize);
 
@@ -553,9 +553,9 @@ async fn row_79_an_unwritten_request_is_sent_again_whatever_its_method_rfc9110_9
             false if method != Method::Get => request.body.set_bytes("hello"),
             false => {}
         }
-        let (said, answer) = (format!("{method} after {written} bytes"), ask(&client, &request).await);
-        match answer {
-            Ok(answer) => assert!(is_answered && answer == (200, "ok".into()), "{said}"),
+        let (said, response) = (format!("{method} after {written} bytes"), ask(&client, &request).await);
+        match response {
+            Ok(response) => assert!(is_answered && response == (200, "ok".into()), "{said}"),
             Err(error) => {
                 assert!(!is_answered && error.is_reused(), "{said}: {error:?}");
                 assert_eq!((error.phase(), error.is_sent()), (ClientPhase::Send, written > 0), "{said}");
@@ -617,7 +617,7 @@ async fn a_reset_right_after_the_request_is_treated_like_a_close() {
         let (client, request) = (Client::new(), Request::new(method, &server.url).unwrap());
         ask(&client, &request).await.unwrap();
         match ask(&client, &request).await {
-            Ok(answer) => assert!(is_answered && answer == (200, "ok".into())),
+            Ok(response) => assert!(is_answered && response == (200, "ok".into())),
             Err(error) => {
                 let was_reset = matches!(error.cause(), ClientCause::Exchange(ExchangeError::Io(_)));
                 assert!(was_reset && !is_answered && error.is_reused() && error.is_sent(), "{error:?}");
@@ -627,7 +627,7 @@ async fn a_reset_right_after_the_request_is_treated_like_a_close() {
     }
 }
 
-/// A server whose first connection brings an answer without a request.
+/// A server whose first connection brings a response without a request.
 fn poisoning() -> Stage {
     Stage::new(|mut peer, number| async move {
         if number == 0 {
@@ -642,7 +642,7 @@ fn poisoning() -> Stage {
 }
 
 #[tokio::test(start_paused = true)]
-async fn row_78_unsolicited_bytes_are_never_an_answer_rfc9112_9_2() {
+async fn row_78_unsolicited_bytes_are_never_a_response_rfc9112_9_2() {
     let (stage, post) = (poisoning(), post());
     let client = stage.client();
     ask(&client, &get()).await.unwrap();
@@ -666,9 +666,9 @@ impl Dialer for Eager {
     }
 }
 
-/// A server that turns a connection away says so at once. Its answer to the request goes to no other one.
+/// A server that turns a connection away says so at once. Its response to the request goes to no other one.
 #[tokio::test(start_paused = true)]
-async fn what_a_new_connection_brings_first_is_its_first_answer_rfc9110_15_5_9() {
+async fn what_a_new_connection_brings_first_is_its_first_response_rfc9110_15_5_9() {
     for (first, expected) in [
         ("HTTP/1.1 408 x\r\nconnection: close\r\ncontent-length: 4\r\n\r\nlate", (408, "late")),
         ("HTTP/1.1 503 x\r\ncontent-length: 4\r\n\r\nfull", (503, "full")),
@@ -704,17 +704,17 @@ async fn row_78_unsolicited_bytes_are_seen_by_a_busy_task_rfc9112_9_2() {
     }
     let (request, mut is_first) = (get(), true);
     let mut exchange = pin!(ask(&client, &request));
-    let answer = poll_fn(|cx| {
+    let response = poll_fn(|cx| {
         for _ in 0..if std::mem::take(&mut is_first) { 1000 } else { 0 } {
             let _ = pin!(busy.acquire()).poll(cx);
         }
         exchange.as_mut().poll(cx)
     });
-    assert_eq!(answer.await.unwrap(), (200, "ok".into()));
+    assert_eq!(response.await.unwrap(), (200, "ok".into()));
 }
 
 /// A runtime notices nothing while its thread is busy. A program that computes between two requests must not
-/// send the second one over a connection that was closed long ago, or take for its answer what came meanwhile.
+/// send the second one over a connection that was closed long ago, or take for its response what came meanwhile.
 #[tokio::test]
 async fn row_78_what_came_while_the_thread_was_busy_is_noticed_rfc9112_9_2() {
     for said in ["", "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil"] {
@@ -723,20 +723,20 @@ async fn row_78_what_came_while_the_thread_was_busy_is_noticed_rfc9112_9_2() {
         let (go, wait) = channel();
         let (tell, told) = channel();
         let serve = move || {
-            let answer = || {
+            let respond = || {
                 let (mut peer, _) = listener.accept().unwrap();
                 assert!(peer.read(&mut [0; 1024]).unwrap() > 0);
                 peer.write_all(OK.as_bytes()).unwrap();
                 peer
             };
-            let mut first = answer();
+            let mut first = respond();
             wait.recv().unwrap();
             match said {
                 "" => first.shutdown(Shutdown::Both).unwrap(),
                 said => first.write_all(said.as_bytes()).unwrap(),
             }
             tell.send(()).unwrap();
-            answer()
+            respond()
         };
         let server = thread::spawn(serve);
         let client = Client::new();
@@ -799,7 +799,7 @@ fn a_request_that_moves_to_another_runtime_takes_no_connection_along() {
 /// A connection in memory goes on, and one over a socket fails: it needs its runtime. For neither may the timer
 /// panic.
 #[test]
-fn an_answer_can_be_read_after_its_runtime_has_ended() {
+fn a_response_can_be_read_after_its_runtime_has_ended() {
     const HALF: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\no";
     let serves = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let listener = MemoryListener::new();
@@ -813,10 +813,10 @@ fn an_answer_can_be_read_after_its_runtime_has_ended() {
         peer.say("k").await
     });
     let (request, mut response) = (get(), Response::new());
-    let mut answer = corehttp::block_on(client.open_response(&request, &mut response)).unwrap().unwrap();
+    let mut reader = corehttp::block_on(client.open_response(&request, &mut response)).unwrap().unwrap();
     let mut body = Vec::new();
     corehttp::block_on(async {
-        while let Some(chunk) = answer.chunk().await.unwrap() {
+        while let Some(chunk) = reader.chunk().await.unwrap() {
             body.extend_from_slice(chunk);
         }
     })
@@ -829,10 +829,10 @@ fn an_answer_can_be_read_after_its_runtime_has_ended() {
     }));
     let client = Client::new();
     let request = Request::get(&server.url).unwrap();
-    let mut answer = corehttp::block_on(client.open_response(&request, &mut response)).unwrap().unwrap();
+    let mut reader = corehttp::block_on(client.open_response(&request, &mut response)).unwrap().unwrap();
     let read = corehttp::block_on(async {
         let mut body = Vec::new();
-        while let Some(chunk) = answer.chunk().await? {
+        while let Some(chunk) = reader.chunk().await? {
             body.extend_from_slice(chunk);
         }
         Ok::<_, ClientError>(body)
@@ -950,7 +950,7 @@ fn a_stream_may_use_its_client_when_it_is_dropped() {
     }
 }
 
-/// Dials streams of which the first to be dropped reads an answer to its end.
+/// Dials streams of which the first to be dropped reads a response to its end.
 #[derive(Clone, Default)]
 struct ReadingDialer(Arc<Mutex<Option<ResponseReader>>>);
 
@@ -960,11 +960,11 @@ impl Dialer for ReadingDialer {
     async fn dial(&self, _: &str, _: u16) -> io::Result<Rigged> {
         let (near, far) = duplex(1024);
         tokio::spawn(Peer::new(far, Received::default()).answer(OK));
-        let answer = self.0.clone();
+        let response = self.0.clone();
         Ok(Rigged::new(near).on_drop(move || {
-            let Some(mut answer) = answer.lock().unwrap().take() else { return };
+            let Some(mut response) = response.lock().unwrap().take() else { return };
             let mut cx = Context::from_waker(Waker::noop());
-            while let Poll::Ready(Ok(Some(_))) = pin!(answer.chunk()).poll(&mut cx) {}
+            while let Poll::Ready(Ok(Some(_))) = pin!(response.chunk()).poll(&mut cx) {}
         }))
     }
 }
@@ -977,10 +977,10 @@ fn a_connection_that_comes_to_rest_while_its_runtime_ends_is_closed() {
     let dialer = ReadingDialer::default();
     let client = Client::builder().dialer(dialer.clone()).build();
     corehttp::block_on(async {
-        let answer = client.open_response(&get(), &mut Response::new()).await.unwrap();
+        let response = client.open_response(&get(), &mut Response::new()).await.unwrap();
         assert_eq!(ask(&client, &get()).await.unwrap().0, 200);
         assert_eq!((client.idle(), client.busy()), (1, 1));
-        *dialer.0.lock().unwrap() = Some(answer);
+        *dialer.0.lock().unwrap() = Some(response);
     })
     .unwrap();
     assert!(dialer.0.lock().unwrap().is_none(), "it was read");
@@ -992,14 +992,14 @@ fn dripping() -> Stage {
     Stage::new(|mut peer, _| async move {
         while let Some(request) = peer.request().await? {
             let path = request.split(' ').nth(1).unwrap().to_owned();
-            let answer = match &*path {
+            let response = match &*path {
                 "/from" => "HTTP/1.1 302 Found\r\nlocation: /to\r\ncontent-length: 2\r\n\r\nxx".to_owned(),
                 path => format!(
                     "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{:x}\r\n{path}\r\n0\r\n\r\n",
                     path.len()
                 ),
             };
-            for piece in answer.as_bytes().chunks(11) {
+            for piece in response.as_bytes().chunks(11) {
                 peer.say(piece).await?;
                 settle().await;
             }
@@ -1056,15 +1056,15 @@ async fn ask_by(way: Way, client: Client) -> Result<(), ClientError> {
     let (mut request, mut response) = (Request::get("http://a/way").unwrap(), Response::new());
     match way {
         Way::Stream => {
-            let mut answer = client.open_response(&request, &mut response).await?;
-            while answer.chunk().await?.is_some() {}
+            let mut received = client.open_response(&request, &mut response).await?;
+            while received.chunk().await?.is_some() {}
         }
         Way::Open => {
             let mut call = client.open(&Request::post("http://a/way")?).await?;
             call.write_all(b"hello").await?;
             call.flush().await?;
-            let mut answer = call.finish(&mut response).await?;
-            while answer.chunk().await?.is_some() {}
+            let mut received = call.finish(&mut response).await?;
+            while received.chunk().await?.is_some() {}
         }
         Way::Split => {
             let (mut writer, mut reader) = client.open(&Request::post("http://a/way")?).await?.split();
@@ -1098,7 +1098,7 @@ async fn row_85_every_way_to_ask_frees_its_place_when_dropped() {
                 ask(&client, &Request::get("http://a/warm").unwrap()).await.unwrap();
             }
             let done = cancelled_after(polls, ask_by(way, client.clone())).await;
-            // A pipeline that is dropped has its answer first.
+            // A pipeline that is dropped has its response first.
             sleep(Duration::from_secs(1)).await;
             assert_eq!(client.busy(), 0, "{way:?} after {polls} polls");
             let next = ask(&client, &Request::get("http://a/next").unwrap()).await;

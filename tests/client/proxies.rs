@@ -1,4 +1,4 @@
-//! Requests that are sent to proxies, and the answers of theirs that are accepted (RFC 9110 §3.7, RFC 9112 §3.2.2).
+//! Requests that are sent to proxies, and the responses of theirs that are accepted (RFC 9110 §3.7, RFC 9112 §3.2.2).
 
 #[cfg(feature = "tls")]
 use std::time::Duration;
@@ -111,7 +111,7 @@ async fn a_proxy_hears_nothing_of_what_goes_through_its_tunnel() {
 #[tokio::test]
 async fn a_request_through_socks_looks_direct_to_its_host() {
     let proxy = Scripted::new(|mut peer, _| async move {
-        for (heard, answer) in [
+        for (heard, reply) in [
             (&b"\x05\x02\x00\x02"[..], &b"\x05\x02"[..]),
             (b"\x01\x03joe\x02pw", b"\x01\x00"),
             (b"\x05\x01\x00\x03\x09a.example\x1f\x90", b"\x05\x00\x00\x01\x00\x00\x00\x00\x00\x00"),
@@ -119,7 +119,7 @@ async fn a_request_through_socks_looks_direct_to_its_host() {
             let mut said = vec![0; heard.len()];
             peer.stream.read_exact(&mut said).await?;
             assert_eq!(said, heard);
-            peer.say(answer).await?;
+            peer.say(reply).await?;
         }
         while let Some(head) = peer.request().await? {
             peer.say(format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{head}", head.len())).await?;
@@ -139,7 +139,7 @@ async fn a_request_through_socks_looks_direct_to_its_host() {
 #[cfg(feature = "tls")]
 #[tokio::test]
 async fn a_proxy_that_opens_no_tunnel_is_not_taken_for_the_origin() {
-    for (answer, why) in [
+    for (response, why) in [
         ("HTTP/1.1 407 Proxy Authentication Required\r\ncontent-length: 0\r\n\r\n", "the proxy answered 407"),
         ("HTTP/1.1 502 Bad Gateway\r\ncontent-length: 6\r\n\r\nsecret", "the proxy answered 502"),
         (
@@ -155,13 +155,17 @@ async fn a_proxy_that_opens_no_tunnel_is_not_taken_for_the_origin() {
     ] {
         let proxy = Scripted::new(move |mut peer, _| async move {
             peer.request().await?;
-            peer.say(answer).await
+            peer.say(response).await
         })
         .await;
         let client = client(&proxy.url);
         let error = client.get("https://a.example/").await.unwrap_err();
-        assert_eq!((error.phase(), error.is_sent()), (ClientPhase::Connect, false), "{answer:?}: {error:#}");
-        assert!(format!("{error:#}").contains(why), "{answer:?}: {error:#}");
+        assert_eq!(
+            (error.phase(), error.is_sent()),
+            (ClientPhase::Connect, false),
+            "{response:?}: {error:#}"
+        );
+        assert!(format!("{error:#}").contains(why), "{response:?}: {error:#}");
         assert_eq!((client.idle(), client.busy()), (0, 0));
     }
     let talkative = Scripted::new(|mut peer, _| async move {
@@ -184,13 +188,13 @@ async fn a_proxy_that_opens_no_tunnel_is_not_taken_for_the_origin() {
 
 /// A proxy that refuses all, and answers each CONNECT so.
 #[cfg(feature = "tls")]
-fn refusing(answer: impl Into<String>) -> Stage {
-    let answer: String = answer.into();
+fn refusing(response: impl Into<String>) -> Stage {
+    let response: String = response.into();
     Stage::new(move |mut peer, _| {
-        let answer = answer.clone();
+        let response = response.clone();
         async move {
             peer.request().await?;
-            peer.say(answer).await?;
+            peer.say(response).await?;
             peer.hear_all().await
         }
     })
@@ -248,7 +252,7 @@ async fn a_connect_has_the_user_agent_and_the_fields_of_its_proxy_rfc9110_9_3_6(
 
 #[cfg(feature = "tls")]
 #[tokio::test(start_paused = true)]
-async fn the_answer_of_a_proxy_that_refuses_is_within_reach_rfc9110_9_3_6() {
+async fn the_response_of_a_proxy_that_refuses_is_within_reach_rfc9110_9_3_6() {
     let why = "<p>Only on weekdays.</p>";
     let long = "x".repeat(100 << 10);
     for (status, framed, expected) in [
@@ -293,11 +297,11 @@ async fn a_redirect_keeps_the_proxy_and_its_password() {
     let proxy = Scripted::new(|mut peer, _| async move {
         while let Some(head) = peer.request().await? {
             assert!(head.contains("proxy-authorization: Basic am9lOnB3\r\n"), "{head}");
-            let answer = match head.starts_with("GET http://a.example/ ") {
+            let response = match head.starts_with("GET http://a.example/ ") {
                 true => "HTTP/1.1 302 Found\r\nlocation: http://b.example/\r\ncontent-length: 0\r\n\r\n",
                 false => OK,
             };
-            peer.say(answer).await?;
+            peer.say(response).await?;
         }
         Ok(())
     })
@@ -363,7 +367,7 @@ mod over_tls {
         let issued = authority.issue(&["localhost"]);
         let tls = ServerTls::new(TlsIdentity::from_pem(&issued.chain, &issued.key).unwrap());
         let server = Server::bind("127.0.0.1:0").cores(1).tls(tls);
-        let answer = async |ctx: &mut Context| -> corehttp::Result {
+        let respond = async |ctx: &mut Context| -> corehttp::Result {
             let Context { request, response, .. } = &mut *ctx;
             let login = request.headers.text("proxy-authorization").unwrap_or("nobody");
             if request.method() != Method::Connect {
@@ -376,7 +380,7 @@ mod over_tls {
             let mut peer = ctx.accept_tunnel().await?;
             Ok(copy_bidirectional(&mut peer, &mut origin).await.map(drop)?)
         };
-        server.start(with_plan(|_| BodyPlan::Tunnel, answer)).unwrap()
+        server.start(with_plan(|_| BodyPlan::Tunnel, respond)).unwrap()
     }
 
     fn asking(authority: &Authority, proxy: &str) -> ClientBuilder {
@@ -510,8 +514,8 @@ mod over_tls {
             let request = Request::get(&format!("https://{url}/")).unwrap();
             for _ in 0..2 {
                 match ask(&client, &request).await {
-                    Ok(answer) => {
-                        assert_eq!(Ok(answer.1), expected, "{proxy} {url}");
+                    Ok(response) => {
+                        assert_eq!(Ok(response.1), expected, "{proxy} {url}");
                         assert_eq!(stage.dialed().len(), 1, "{proxy} {url}: it was used again");
                     }
                     Err(error) => {

@@ -14,9 +14,9 @@ use crate::support::{OK, Stage, ask, post};
 
 /// A server that redirects every request but those for `/end..`, with `status`, to `location`.
 fn redirecting(status: u16, location: &str) -> Stage {
-    let answer = format!("HTTP/1.1 {status} x\r\nlocation: {location}\r\ncontent-length: 2\r\n\r\nno");
+    let response = format!("HTTP/1.1 {status} x\r\nlocation: {location}\r\ncontent-length: 2\r\n\r\nno");
     Stage::answering(
-        move |request| if path(request).starts_with("/end") { OK.into() } else { answer.clone() },
+        move |request| if path(request).starts_with("/end") { OK.into() } else { response.clone() },
     )
 }
 
@@ -69,8 +69,8 @@ async fn row_81_the_status_decides_the_method_and_the_body_rfc9110_15_4() {
                 "/end" => "HTTP/1.1 204 x\r\n\r\n".into(),
                 _ => format!("HTTP/1.1 {status} x\r\nlocation: /end\r\ncontent-length: 0\r\n\r\n"),
             });
-            let answer = ask(&stage.client(), &Request::new(method, "http://a/").unwrap()).await;
-            assert_eq!(answer.unwrap().0, 204);
+            let response = ask(&stage.client(), &Request::new(method, "http://a/").unwrap()).await;
+            assert_eq!(response.unwrap().0, 204);
             let kept = if (status, method) == (303, Method::Options) { Method::Get } else { method };
             assert_eq!(
                 stage.heard()[1],
@@ -82,7 +82,7 @@ async fn row_81_the_status_decides_the_method_and_the_body_rfc9110_15_4() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_tells_the_url_that_redirects_led_to() {
+async fn a_response_tells_the_url_that_redirects_led_to() {
     for (location, expected) in [
         ("/end", "http://a/end"),
         ("//b:81/end?c", "http://b:81/end?c"),
@@ -107,8 +107,8 @@ async fn an_answer_tells_the_url_that_redirects_led_to() {
 async fn other_statuses_are_not_followed_rfc9110_15_4() {
     for status in [200, 201, 300, 304, 305, 306, 399, 400, 503] {
         let stage = redirecting(status, "/end");
-        let answer = ask(&stage.client(), &Request::head("http://a/").unwrap()).await.unwrap();
-        assert_eq!((answer.0, stage.heard().len()), (status, 1));
+        let response = ask(&stage.client(), &Request::head("http://a/").unwrap()).await.unwrap();
+        assert_eq!((response.0, stage.heard().len()), (status, 1));
     }
     for status in [301, 302, 303, 307, 308] {
         let stage = redirecting(status, "/end");
@@ -139,9 +139,9 @@ async fn a_location_is_resolved_against_the_url_that_was_asked_rfc3986_5() {
         ("http://%62/", "b", "/"),
         ("//0x7f.1/", "127.0.0.1", "/"),
     ] {
-        let answer = format!("HTTP/1.1 302 x\r\nlocation: {location}\r\ncontent-length: 0\r\n\r\n");
+        let response = format!("HTTP/1.1 302 x\r\nlocation: {location}\r\ncontent-length: 0\r\n\r\n");
         let stage = Stage::answering(
-            move |request| if path(request) == "/b/x?y" { answer.clone() } else { OK.into() },
+            move |request| if path(request) == "/b/x?y" { response.clone() } else { OK.into() },
         );
         assert_eq!(ask(&stage.client(), &get("http://a:81/b/x?y")).await.unwrap().0, 200, "{location}");
         assert_eq!(stage.heard()[1], format!("GET {line} HTTP/1.1\r\nhost: {host}\r\n\r\n"), "{location}");
@@ -186,9 +186,9 @@ async fn a_redirect_that_leads_nowhere_is_an_error_rfc9110_15_4() {
     }
 }
 
-/// A redirect need not have a location: then it is an answer like any other (RFC 9110 §15.4).
+/// A redirect need not have a location: then it is a response like any other (RFC 9110 §15.4).
 #[tokio::test(start_paused = true)]
-async fn a_redirect_without_a_location_is_an_answer_rfc9110_15_4() {
+async fn a_redirect_without_a_location_is_a_response_rfc9110_15_4() {
     for status in [301, 302, 303, 307, 308] {
         let stage =
             Stage::always(format!("HTTP/1.1 {status} x\r\nlocations: /b\r\ncontent-length: 2\r\n\r\nno"));
@@ -288,12 +288,12 @@ async fn a_redirect_that_leads_to_two_places_is_not_followed_rfc9110_15_4() {
             _ => OK.into(),
         });
         match (ask(&stage.client(), &get("http://a/")).await, expected) {
-            (Ok(answer), Ok(())) => assert_eq!(answer, (200, "ok".into()), "{fields:?}"),
+            (Ok(response), Ok(())) => assert_eq!(response, (200, "ok".into()), "{fields:?}"),
             (Err(error), Err(())) => {
                 assert!(matches!(error.cause(), ClientCause::AmbiguousLocation), "{fields:?}: {error:?}");
                 assert_eq!(stage.heard().len(), 1, "{fields:?}");
             }
-            (answer, _) => panic!("{fields:?}: {answer:?}"),
+            (response, _) => panic!("{fields:?}: {response:?}"),
         }
     }
 }
@@ -450,9 +450,9 @@ async fn credentials_of_a_url_stay_with_its_origin() {
 #[tokio::test(start_paused = true)]
 async fn a_redirect_leads_to_an_internationalized_host() {
     for location in ["http://b\u{fc}cher.example/", "//B%C3%9Ccher.example"] {
-        let answer = format!("HTTP/1.1 302 x\r\nlocation: {location}\r\ncontent-length: 0\r\n\r\n");
+        let reply = format!("HTTP/1.1 302 x\r\nlocation: {location}\r\ncontent-length: 0\r\n\r\n");
         let stage = Stage::answering(move |request| match request.contains("host: a\r\n") {
-            true => answer.clone(),
+            true => reply.clone(),
             false => OK.into(),
         });
         let response = stage.client().get("http://a/").await.unwrap();
@@ -482,7 +482,7 @@ async fn a_streamed_body_is_not_sent_again_by_a_redirect() {
         let mut request = post();
         request.body.set_stream(&b"hello"[..], Some(5));
         match ask(&stage.client(), &request).await {
-            Ok(answer) => assert!(is_followed && answer == (200, "ok".into()), "{status}"),
+            Ok(response) => assert!(is_followed && response == (200, "ok".into()), "{status}"),
             Err(error) => {
                 assert!(
                     !is_followed && matches!(error.cause(), ClientCause::BodyConsumed),
@@ -584,9 +584,10 @@ async fn the_body_of_a_redirect_is_dropped_within_bounds() {
         ("\r\n\r\nhello".into(), 2),
         ("content-length: 5\r\nconnection: close\r\n\r\n".into(), 2),
     ] {
-        let answer = format!("HTTP/1.1 302 x\r\nlocation: /end\r\n{framing}");
-        let stage =
-            Stage::answering(move |request| if path(request) == "/end" { OK.into() } else { answer.clone() });
+        let response = format!("HTTP/1.1 302 x\r\nlocation: /end\r\n{framing}");
+        let stage = Stage::answering(
+            move |request| if path(request) == "/end" { OK.into() } else { response.clone() },
+        );
         let (client, start) = (stage.client(), tokio::time::Instant::now());
         assert_eq!(ask(&client, &get("http://a/")).await.unwrap(), (200, "ok".into()));
         assert_eq!((stage.dialed().len(), start.elapsed(), client.busy()), (connections, Duration::ZERO, 0));
@@ -626,7 +627,7 @@ async fn a_redirect_whose_body_does_not_come_is_followed_anyway() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_answer_has_nothing_of_the_redirects() {
+async fn the_last_response_has_nothing_of_the_redirects() {
     let stage = Stage::answering(|request| {
         match path(request) {
         "/end" => OK.into(),
@@ -639,6 +640,6 @@ async fn the_last_answer_has_nothing_of_the_redirects() {
         assert_eq!((response.status.as_u16(), response.body.bytes()), (200, &b"ok"[..]));
         assert_eq!((response.headers.len(), response.trailers.len()), (1, 0));
     }
-    let mut answer = client.open_response(&get("http://a/"), &mut response).await.unwrap();
-    assert_eq!((answer.chunk().await.unwrap(), stage.dialed().len()), (Some(&b"ok"[..]), 1));
+    let mut reply = client.open_response(&get("http://a/"), &mut response).await.unwrap();
+    assert_eq!((reply.chunk().await.unwrap(), stage.dialed().len()), (Some(&b"ok"[..]), 1));
 }

@@ -148,7 +148,7 @@ async fn fields_of_the_client_come_behind_those_of_the_request() {
         ("transfer-encoding", "chunked"),
         ("connection", "close"),
         ("host", "evil"),
-        // A server could take up the offer in answer to any request.
+        // A server could take up the offer in response to any request.
         ("upgrade", "other"),
         // Not without content (RFC 9110 §10.1.1).
         ("expect", "100-continue"),
@@ -287,7 +287,7 @@ async fn a_user_and_a_password_in_a_url_are_sent_as_basic_rfc7617_2() {
     check(Method::Get, url, |_| {}, &head("GET /b", basic)).await;
     let own = |request: &mut Request| request.set_bearer_token("t").unwrap();
     check(Method::Get, url, own, &head("GET /b", "authorization: Bearer t\r\n")).await;
-    // The answer to a TRACE repeats all that it carries (RFC 9110 §9.3.8).
+    // The response to a TRACE repeats all that it carries (RFC 9110 §9.3.8).
     check(Method::Trace, url, |_| {}, &head("TRACE /b", "")).await;
 
     let stage = Stage::always(OK);
@@ -317,15 +317,15 @@ async fn a_user_and_a_password_in_a_url_are_sent_as_basic_rfc7617_2() {
     );
 }
 
-/// A caller that overlooks the error finds no answer to an earlier request.
+/// A caller that overlooks the error finds no response to an earlier request.
 #[tokio::test(start_paused = true)]
-async fn a_request_that_is_refused_leaves_no_answer_behind() {
+async fn a_request_that_is_refused_leaves_no_response_behind() {
     let client = Stage::always(OK).client();
     let (host, pipeline) = (client.host("http://a").unwrap(), client.pipeline("http://a").unwrap().build());
     let balancer = client.balance(["http://a"]).unwrap().build();
     let (elsewhere, mut response) = (Request::get("http://b/").unwrap(), Response::new());
     for way in 0..7 {
-        response.set_text("of another answer");
+        response.set_text("of another response");
         let refused = match way {
             0 => host.send(&elsewhere, &mut response).await,
             1 => host.open_response(&elsewhere, &mut response).await.map(drop),
@@ -528,7 +528,7 @@ async fn a_body_that_is_sent_without_100_has_its_own_time_rfc9110_10_1_1() {
 
 /// The body is not sent, and the connection is not used again: the server may or may not wait for the body.
 #[tokio::test(start_paused = true)]
-async fn a_final_answer_instead_of_100_is_the_answer_rfc9110_10_1_1() {
+async fn a_final_answer_instead_of_100_is_the_response_rfc9110_10_1_1() {
     for status in ["401 Unauthorized", "200 OK"] {
         let stage = Stage::new(move |mut peer, _| async move {
             peer.head().await?;
@@ -536,8 +536,8 @@ async fn a_final_answer_instead_of_100_is_the_answer_rfc9110_10_1_1() {
             peer.hear_all().await
         });
         let client = stage.client();
-        let answer = ask(&client, &expecting()).await.unwrap();
-        assert_eq!(answer, (status[..3].parse().unwrap(), "no".into()));
+        let response = ask(&client, &expecting()).await.unwrap();
+        assert_eq!(response, (status[..3].parse().unwrap(), "no".into()));
         settle().await;
         assert_eq!((&*stage.heard().concat(), client.idle(), client.busy()), ("", 0, 0));
     }
@@ -581,14 +581,14 @@ async fn a_refused_expectation_is_dropped_and_the_request_sent_again_rfc9110_10_
         // Through a host as well, and piece by piece.
         let mut request = expecting();
         set(&mut request);
-        let mut answer =
+        let mut reply =
             client.host("http://a").unwrap().open_response(&request, &mut response).await.unwrap();
-        assert_eq!(answer.chunk().await.unwrap(), Some(&b"hello"[..]));
+        assert_eq!(reply.chunk().await.unwrap(), Some(&b"hello"[..]));
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_417_is_the_answer_if_the_request_cannot_be_sent_again_rfc9110_10_1_1() {
+async fn a_417_is_the_response_if_the_request_cannot_be_sent_again_rfc9110_10_1_1() {
     // It expects nothing, or something else, or has no body, which would be all that waits.
     for (expects, body) in [(None, "hello"), (Some("x"), "hello"), (Some("100-continue"), "")] {
         let stage = Stage::always("HTTP/1.1 417 x\r\ncontent-length: 2\r\n\r\nno");
@@ -693,7 +693,7 @@ async fn a_server_of_1_0_is_sent_no_chunks_rfc9112_6_1() {
     }
 }
 
-/// The server does not read the upload, and yet its answer is received.
+/// The server does not read the upload, and yet its response is received.
 #[tokio::test(start_paused = true)]
 async fn a_refusal_ends_an_upload_that_nobody_reads() {
     let stage = Stage::new(|mut peer, _| async move {
@@ -714,20 +714,20 @@ async fn a_refusal_ends_an_upload_that_nobody_reads() {
     let mut call = client.open(&post()).await.unwrap();
     call.write_all(&vec![0; 1 << 20]).await.unwrap();
     let mut response = Response::new();
-    let mut answer = call.finish(&mut response).await.unwrap();
-    assert_eq!((response.status.as_u16(), answer.chunk().await.unwrap()), (413, Some(&b"no"[..])));
-    assert_eq!((answer.chunk().await.unwrap(), client.idle(), client.busy()), (None, 0, 0));
+    let mut reader = call.finish(&mut response).await.unwrap();
+    assert_eq!((response.status.as_u16(), reader.chunk().await.unwrap()), (413, Some(&b"no"[..])));
+    assert_eq!((reader.chunk().await.unwrap(), client.idle(), client.busy()), (None, 0, 0));
 }
 
 /// Many servers answer while they read. If the rest of the upload were not sent, the server would wait for it.
 #[tokio::test(start_paused = true)]
-async fn an_early_answer_that_refuses_nothing_lets_the_upload_go_on() {
+async fn an_early_response_that_refuses_nothing_lets_the_upload_go_on() {
     check_goes_on("", 1, 1).await;
 }
 
-/// A server that stops says close in its last answers. The rest of an echo must be sent all the same.
+/// A server that stops says close in its last responses. The rest of an echo must be sent all the same.
 #[tokio::test(start_paused = true)]
-async fn an_early_answer_that_says_close_lets_the_upload_go_on_rfc9112_9_6() {
+async fn an_early_response_that_says_close_lets_the_upload_go_on_rfc9112_9_6() {
     check_goes_on("connection: close\r\n", 3, 0).await;
 }
 
@@ -753,13 +753,13 @@ async fn check_goes_on(close: &'static str, dialed: usize, idle: usize) {
     for piece in vec![0; LARGE].chunks(100_000) {
         call.write_all(piece).await.unwrap();
     }
-    let mut answer = call.finish(&mut response).await.unwrap();
-    assert_eq!((response.status.as_u16(), answer.chunk().await.unwrap()), (200, Some(&b"ok"[..])));
-    assert_eq!(answer.chunk().await.unwrap(), None);
+    let mut reader = call.finish(&mut response).await.unwrap();
+    assert_eq!((response.status.as_u16(), reader.chunk().await.unwrap()), (200, Some(&b"ok"[..])));
+    assert_eq!(reader.chunk().await.unwrap(), None);
     assert_eq!((stage.dialed().len(), client.idle(), client.busy()), (dialed, idle, 0));
 }
 
-/// Uploads in one `way` what no buffer takes whole, and hears the content of the answer.
+/// Uploads in one `way` what no buffer takes whole, and hears the content of the response.
 async fn upload(client: &Client, way: &str) -> Result<String, ClientError> {
     let (content, mut response) = (vec![0; 1 << 20], Response::new());
     let mut request = post();
@@ -787,8 +787,8 @@ async fn upload(client: &Client, way: &str) -> Result<String, ClientError> {
     }
 }
 
-/// A server answers 200 to an upload and reads nothing of it: after so many seconds the answer is `expected`, or it is
-/// a timeout.
+/// A server answers 200 to an upload and reads nothing of it: after so many seconds the response is `expected`, or it
+/// is a timeout.
 async fn check_stands(
     set: impl FnOnce(ClientBuilder) -> ClientBuilder,
     seconds: u64,
@@ -801,17 +801,17 @@ async fn check_stands(
     });
     let client = set(stage.builder()).build();
     for way in ["whole", "streamed", "written", "split"] {
-        let (start, answer) = (Instant::now(), upload(&client, way).await);
-        assert_eq!(answer.as_ref().err().map(ClientError::is_timeout), expected.is_none().then_some(true));
-        assert_eq!((start.elapsed().as_secs(), answer.ok().as_deref()), (seconds, expected), "{way}");
+        let (start, response) = (Instant::now(), upload(&client, way).await);
+        assert_eq!(response.as_ref().err().map(ClientError::is_timeout), expected.is_none().then_some(true));
+        assert_eq!((start.elapsed().as_secs(), response.ok().as_deref()), (seconds, expected), "{way}");
         assert_eq!((client.idle(), client.busy()), (0, 0), "{way}");
     }
 }
 
-/// This must not be an error after the time to send, for the answer has come. The upload is not ended before that,
+/// This must not be an error after the time to send, for the response has come. The upload is not ended before that,
 /// because a server that answers while it reads may take its time.
 #[tokio::test(start_paused = true)]
-async fn an_early_answer_stands_though_the_upload_times_out() {
+async fn an_early_response_stands_though_the_upload_times_out() {
     let second = Duration::from_secs(1);
     check_stands(|it| it, 60, Some("ok")).await;
     let timeouts = ClientTimeouts { send: 7 * second, ..ClientTimeouts::default() };
@@ -821,7 +821,7 @@ async fn an_early_answer_stands_though_the_upload_times_out() {
 
 /// A server that has sent everything and closes will not read the rest, which might take long to send.
 #[tokio::test(start_paused = true)]
-async fn a_whole_answer_that_says_close_ends_the_upload() {
+async fn a_whole_response_that_says_close_ends_the_upload() {
     let stage = Stage::new(|mut peer, _| async move {
         peer.head().await?;
         peer.say("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok").await?;

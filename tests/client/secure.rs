@@ -278,7 +278,7 @@ enum Leave {
 struct Signs(Arc<(Notify, Notify)>);
 
 /// A server that answers once on its first connection, and leaves.
-async fn leaving(ours: &Authority, answer: &'static str, leave: Leave, signs: &Signs) -> Scripted {
+async fn leaving(ours: &Authority, response: &'static str, leave: Leave, signs: &Signs) -> Scripted {
     let (acceptor, signs) = (foreign(&ours.issue(&["127.0.0.1"]), &TLS13), signs.clone());
     Scripted::new(move |peer, number| {
         let (acceptor, signs) = (acceptor.clone(), signs.clone());
@@ -289,7 +289,7 @@ async fn leaving(ours: &Authority, answer: &'static str, leave: Leave, signs: &S
             }
             let (may_leave, has_left) = &*signs.0;
             peer.request().await?;
-            peer.say(answer).await?;
+            peer.say(response).await?;
             peer.stream.flush().await?;
             may_leave.notified().await;
             match leave {
@@ -350,13 +350,13 @@ async fn a_server_hears_the_end_of_a_connection_rfc9112_9_8() {
     for part in [Part::Told, Part::Tired, Part::CloseIdle, Part::Drop] {
         let (acceptor, (tell, mut told)) =
             (foreign(&ours.issue(&["a.example"]), &TLS13), unbounded_channel());
-        let answer = if matches!(part, Part::Told) { LAST } else { OK };
+        let response = if matches!(part, Part::Told) { LAST } else { OK };
         let stage = Stage::new(move |peer, _| {
             let (acceptor, tell) = (acceptor.clone(), tell.clone());
             async move {
                 let mut peer = Peer::new(acceptor.accept(peer.stream).await?, Received::default());
                 peer.request().await?;
-                peer.say(answer).await?;
+                peer.say(response).await?;
                 peer.stream.flush().await?;
                 let end = peer.stream.read(&mut [0]).await;
                 tell.send(end.map_err(|error| error.kind())).unwrap();
@@ -376,14 +376,14 @@ async fn a_server_hears_the_end_of_a_connection_rfc9112_9_8() {
     }
 }
 
-/// An attacker on the way could have cut the answer short (RFC 9112 §9.8).
+/// An attacker on the way could have cut the response short (RFC 9112 §9.8).
 #[tokio::test]
 async fn an_end_without_close_notify_does_not_end_a_body_rfc9112_9_8() {
     const UNTIL_CLOSE: &str = "HTTP/1.1 200 OK\r\n\r\nhello";
     const SIZED: &str = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello";
     const CUT: &str = "HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nhello";
     let ours = Authority::new("ours");
-    for (answer, leave, is_good) in [
+    for (reply, leave, is_good) in [
         (UNTIL_CLOSE, Leave::SaysSo, true),
         (UNTIL_CLOSE, Leave::SaysNothing, false),
         (SIZED, Leave::SaysSo, true),
@@ -393,14 +393,14 @@ async fn an_end_without_close_notify_does_not_end_a_body_rfc9112_9_8() {
     ] {
         let signs = Signs::default();
         signs.0.0.notify_one();
-        let server = leaving(&ours, answer, leave, &signs).await;
+        let server = leaving(&ours, reply, leave, &signs).await;
         let tls = ClientTls::new().roots(TlsRoots::from_pem(ours.pem()).unwrap());
         let client = Client::builder().tls(tls).build();
         let asked = client.get(&server.url.replace("http:", "https:")).await;
         match asked {
-            Ok(response) => assert!(is_good && response.body.text() == Ok("hello"), "{answer:?} {leave:?}"),
+            Ok(response) => assert!(is_good && response.body.text() == Ok("hello"), "{reply:?} {leave:?}"),
             Err(error) => {
-                assert!(!is_good && error.phase() == ClientPhase::Receive, "{answer:?} {leave:?}: {error:#}");
+                assert!(!is_good && error.phase() == ClientPhase::Receive, "{reply:?} {leave:?}: {error:#}");
             }
         }
         assert_eq!((client.busy(), server.connections()), (0, 1));

@@ -42,9 +42,9 @@ async fn check(client: &Client, base: &str) {
             post = large(&format!("{base}/echo"), is_stream).0;
             post.headers.set("expect", "100-continue").unwrap();
             let mut response = Response::new();
-            let mut answer = client.open_response(&post, &mut response).await.unwrap();
+            let mut reader = client.open_response(&post, &mut response).await.unwrap();
             let mut heard = String::new();
-            answer.read_to_string(&mut heard).await.unwrap();
+            reader.read_to_string(&mut heard).await.unwrap();
             assert!(heard == body);
         }
         let mut response = Response::new();
@@ -52,9 +52,9 @@ async fn check(client: &Client, base: &str) {
         call.write_all(b"hello, ").await.unwrap();
         call.flush().await.unwrap();
         call.write_all(b"world").await.unwrap();
-        let mut answer = call.finish(&mut response).await.unwrap();
-        assert_eq!(answer.chunk().await.unwrap(), Some(&b"hello, world"[..]));
-        assert_eq!(answer.chunk().await.unwrap(), None);
+        let mut reader = call.finish(&mut response).await.unwrap();
+        assert_eq!(reader.chunk().await.unwrap(), Some(&b"hello, world"[..]));
+        assert_eq!(reader.chunk().await.unwrap(), None);
     }
     assert_eq!((client.idle(), client.busy()), (1, 0), "one connection was enough");
     let mut tasks = tokio::task::JoinSet::new();
@@ -225,9 +225,9 @@ async fn a_proxy_written_by_hand_streams_both_ways() {
         while let Some(chunk) = body.chunk().await? {
             call.write_all(chunk).await?;
         }
-        let mut answer = call.finish(&mut ctx.response).await?;
+        let mut response = call.finish(&mut ctx.response).await?;
         let mut out = ctx.body_writer().await?;
-        while let Some(chunk) = answer.chunk().await? {
+        while let Some(chunk) = response.chunk().await? {
             out.write_all(chunk).await?;
         }
         Ok(out.finish().await?)
@@ -256,8 +256,8 @@ async fn an_origin_that_closes_does_not_close_the_connection_in_front() {
 #[tokio::test]
 async fn a_number_that_is_no_status_code_is_sent_on_as_it_is() {
     for code in ["600", "999"] {
-        let answer = format!("HTTP/1.1 {code} x\r\ncontent-length: 2\r\n\r\nno");
-        let origin = Scripted::always(answer).await;
+        let response = format!("HTTP/1.1 {code} x\r\ncontent-length: 2\r\n\r\nno");
+        let origin = Scripted::always(response).await;
         let asked = b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
         let heard = ask_in_front_of(origin.url.clone(), asked).await;
         assert!(heard.starts_with(&format!("HTTP/1.1 {code} \r\n")) && heard.ends_with("no"), "{heard}");
@@ -284,7 +284,7 @@ async fn options_of_a_whole_server_is_asked_of_the_server_behind_it() {
     }
 }
 
-/// The answer to a peer that asks a server in front of `base`, until the connection closes.
+/// The response to a peer that asks a server in front of `base`, until the connection closes.
 async fn ask_in_front_of(base: String, asked: &[u8]) -> String {
     let client = Client::new();
     let proxy = async move |ctx: &mut Context| -> corehttp::Result {

@@ -18,11 +18,11 @@ fn check(what: &str, set: impl Fn(ClientBuilder) -> ClientBuilder, expected: Res
     paused(async {
         let (client, start) = (set(Stage::always(OK).builder()).build(), Instant::now());
         for _ in 0..3 {
-            let answer = ask(&client, &get()).await.map_err(|error| format!("{error:#}"));
-            match (&answer, expected) {
-                (Ok(answer), Ok(())) => assert_eq!(*answer, (200, "ok".to_owned()), "{what}"),
+            let response = ask(&client, &get()).await.map_err(|error| format!("{error:#}"));
+            match (&response, expected) {
+                (Ok(response), Ok(())) => assert_eq!(*response, (200, "ok".to_owned()), "{what}"),
                 (Err(error), Err(expected)) => assert!(error.contains(expected), "{what}: {error}"),
-                _ => panic!("{what}: {answer:?} where {expected:?} was expected"),
+                _ => panic!("{what}: {response:?} where {expected:?} was expected"),
             }
         }
         // Timers of tokio's count milliseconds.

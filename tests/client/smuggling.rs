@@ -1,5 +1,6 @@
-//! The attempts of tools that look for request smuggling, against a server and through a gateway: octets that two readers
-//! could take for different requests are refused, and requests that go on are framed in one way (RFC 9112 §6.3, §11.2).
+//! The attempts of tools that look for request smuggling, against a server and through a gateway: octets that two
+//! readers could take for different requests are refused, and requests that go on are framed in one way (RFC 9112 §6.3,
+//! §11.2).
 
 use corehttp::{BodyPlan, Client, Context, Handler, Server, Service, with_plan};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
@@ -51,7 +52,7 @@ async fn hear(front: &Service<impl Handler>, wire: &[u8]) -> Vec<u16> {
     };
     let heard = tokio::join!(peer, front.serve_connection(far)).0;
     let heard = String::from_utf8_lossy(&heard);
-    let statuses = heard.split("HTTP/1.1 ").skip(1).map(|answer| answer[..3].parse().unwrap());
+    let statuses = heard.split("HTTP/1.1 ").skip(1).map(|response| response[..3].parse().unwrap());
     statuses.filter(|status| *status >= 200).collect()
 }
 
@@ -395,7 +396,8 @@ fn a_body_in_an_unlikely_place_is_a_body_for_all_rfc9112_6() {
     }
 }
 
-/// A server that does not read the body of a request must not find another one in it, neither here nor behind a gateway.
+/// A server that does not read the body of a request must not find another one in it, neither here nor behind a
+/// gateway.
 #[test]
 fn a_body_that_nobody_reads_is_no_request_rfc9112_9_3() {
     let hidden = "GET /hidden HTTP/1.1\r\nHost: a\r\n\r\n";

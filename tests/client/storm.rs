@@ -1,5 +1,5 @@
-//! Many requests at once, and peers at their worst: every caller gets the right answer or an error in time, and nothing
-//! is left behind.
+//! Many requests at once, and peers at their worst: every caller gets the right response or an error in time, and
+//! nothing is left behind.
 
 use std::future::pending;
 use std::io;
@@ -15,13 +15,13 @@ use crate::support::{Peer, Scripted, Stage, paused, settle};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The path that was asked for, as an answer.
+/// The path that was asked for, as a response.
 fn echo(request: &str) -> String {
     let path = request.split(' ').nth(1).unwrap();
     format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{path}", path.len())
 }
 
-/// Asks for a path of this number, and makes sure that the answer is not another one's.
+/// Asks for a path of this number, and makes sure that the response is not another one's.
 async fn ask(client: &Client, url: &str, number: usize) -> Result<(), ClientError> {
     let (request, mut response) = (Request::get(&format!("{url}/{number}")).unwrap(), Response::new());
     client.send(&request, &mut response).await?;
@@ -81,17 +81,17 @@ async fn spoil(mut peer: Peer<tokio::net::TcpStream>, number: usize) -> io::Resu
         peer.say(echo(&request)).await?;
     }
     match number % 7 {
-        // A reset instead of an answer, or of a request.
+        // A reset instead of a response, or of a request.
         0 => peer.reset(),
         1 => {
             peer.head().await?;
             peer.reset();
         }
-        // A reset, or an end, in the middle of an answer.
+        // A reset, or an end, in the middle of a response.
         2 | 3 => {
             let Some(request) = peer.request().await? else { return Ok(()) };
-            let answer = echo(&request);
-            peer.say(&answer[..answer.len() - 1 - number % 40]).await?;
+            let response = echo(&request);
+            peer.say(&response[..response.len() - 1 - number % 40]).await?;
             if number % 7 == 2 {
                 peer.reset();
             }
@@ -101,9 +101,9 @@ async fn spoil(mut peer: Peer<tokio::net::TcpStream>, number: usize) -> io::Resu
             peer.stream.shutdown().await?;
             peer.hear_all().await?;
         }
-        // Something that is no answer, and the end.
+        // Something that is no response, and the end.
         5 => peer.say("HTTP/1.1 200 OK\r\ncontent-length: 1, 2\r\n\r\n").await?,
-        // Behind an answer another one, to nobody.
+        // Behind a response another one, to nobody.
         _ => {
             let Some(request) = peer.request().await? else { return Ok(()) };
             peer.say(echo(&request) + &echo("GET /nobody ")).await?;
@@ -113,7 +113,7 @@ async fn spoil(mut peer: Peer<tokio::net::TcpStream>, number: usize) -> io::Resu
 }
 
 #[tokio::test]
-async fn a_server_that_fails_in_every_way_causes_no_wrong_answer() {
+async fn a_server_that_fails_in_every_way_causes_no_wrong_response() {
     let server = Scripted::new(spoil).await;
     let client = Client::builder().connections_per_host_max(16).timeout(20 * SECOND).build();
     let mut callers = JoinSet::new();

@@ -29,21 +29,21 @@ async fn a_body_is_read_as_it_comes_and_then_its_connection_is_kept() {
         for cut in 0..=wire.len() {
             let (stage, mut response) = (cutting(wire, cut), Response::new());
             let client = stage.client();
-            let mut answer = client.open_response(&get(), &mut response).await.unwrap();
+            let mut reader = client.open_response(&get(), &mut response).await.unwrap();
             assert_eq!((response.status.as_u16(), response.body.len(), client.busy()), (200, 0, 1));
             let mut body = Vec::new();
-            while let Some(chunk) = answer.chunk().await.unwrap() {
+            while let Some(chunk) = reader.chunk().await.unwrap() {
                 assert!(!chunk.is_empty());
                 body.extend_from_slice(chunk);
             }
             assert_eq!((&body[..], client.idle(), client.busy()), (&b"hello"[..], 1, 0), "cut at {cut}");
-            assert_eq!(answer.trailers().text("x-sum"), (wire == CHUNKED).then_some("1"));
-            assert_eq!(answer.chunk().await.unwrap(), None, "it stays at its end");
-            let mut answer = client.open_response(&get(), &mut response).await.unwrap();
+            assert_eq!(reader.trailers().text("x-sum"), (wire == CHUNKED).then_some("1"));
+            assert_eq!(reader.chunk().await.unwrap(), None, "it stays at its end");
+            let mut reader = client.open_response(&get(), &mut response).await.unwrap();
             let (mut some, mut all) = ([0; 2], String::new());
-            assert_eq!(answer.read(&mut []).await.unwrap(), 0);
-            answer.read_exact(&mut some).await.unwrap();
-            answer.read_to_string(&mut all).await.unwrap();
+            assert_eq!(reader.read(&mut []).await.unwrap(), 0);
+            reader.read_exact(&mut some).await.unwrap();
+            reader.read_to_string(&mut all).await.unwrap();
             assert_eq!((&some, &*all, client.idle()), (b"he", "llo", 1));
             assert_eq!(stage.dialed().len(), 1);
         }
@@ -51,22 +51,22 @@ async fn a_body_is_read_as_it_comes_and_then_its_connection_is_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_without_a_body_gives_its_connection_back_at_once() {
+async fn a_response_without_a_body_gives_its_connection_back_at_once() {
     for (method, wire) in [
         (Method::Get, "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"),
         (Method::Get, "HTTP/1.1 204 x\r\n\r\n"),
         (Method::Head, "HTTP/1.1 200 x\r\ncontent-length: 5\r\n\r\n"),
     ] {
         let (client, mut response) = (Stage::always(wire).client(), Response::new());
-        let mut answer =
+        let mut reader =
             client.open_response(&Request::new(method, "http://a/").unwrap(), &mut response).await.unwrap();
         assert_eq!((client.idle(), client.busy()), (1, 0));
-        assert_eq!(answer.chunk().await.unwrap(), None);
+        assert_eq!(reader.chunk().await.unwrap(), None);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn row_84_an_answer_that_is_dropped_half_way_closes_its_connection() {
+async fn row_84_a_response_that_is_dropped_half_way_closes_its_connection() {
     for wire in [SIZED, CHUNKED, "HTTP/1.1 200 OK\r\n\r\nhello"] {
         for reads in [0, 1] {
             let stage = Stage::new(move |mut peer, _| async move {
@@ -75,11 +75,11 @@ async fn row_84_an_answer_that_is_dropped_half_way_closes_its_connection() {
                 peer.hear_all().await
             });
             let (client, mut response) = (stage.client(), Response::new());
-            let mut answer = client.open_response(&get(), &mut response).await.unwrap();
+            let mut reader = client.open_response(&get(), &mut response).await.unwrap();
             for _ in 0..reads {
-                assert!(answer.chunk().await.unwrap().is_some());
+                assert!(reader.chunk().await.unwrap().is_some());
             }
-            drop(answer);
+            drop(reader);
             settle().await;
             assert_eq!(
                 (client.idle(), client.busy(), stage.heard().len()),
@@ -92,18 +92,18 @@ async fn row_84_an_answer_that_is_dropped_half_way_closes_its_connection() {
 
 /// Who reads as much as was announced has no reason to ask for more. The connection must not be closed then.
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_is_dropped_at_its_last_byte_gives_its_connection_back() {
+async fn a_response_that_is_dropped_at_its_last_byte_gives_its_connection_back() {
     for (most, idle) in [(4, 0), (5, 1), (6, 1)] {
         let (client, mut response) = (Stage::always(SIZED).client(), Response::new());
-        let mut answer = client.open_response(&get(), &mut response).await.unwrap();
-        assert_eq!(answer.read(&mut vec![0; most]).await.unwrap(), most.min(5));
-        drop(answer);
+        let mut reader = client.open_response(&get(), &mut response).await.unwrap();
+        assert_eq!(reader.read(&mut vec![0; most]).await.unwrap(), most.min(5));
+        drop(reader);
         assert_eq!((client.idle(), client.busy()), (idle, 0), "{most}");
     }
     let (client, mut response) = (Stage::always(SIZED).client(), Response::new());
-    let mut answer = client.open_response(&get(), &mut response).await.unwrap();
-    assert_eq!(answer.chunk().await.unwrap(), Some(&b"hello"[..]));
-    drop(answer);
+    let mut reader = client.open_response(&get(), &mut response).await.unwrap();
+    assert_eq!(reader.chunk().await.unwrap(), Some(&b"hello"[..]));
+    drop(reader);
     assert_eq!((client.idle(), client.busy()), (1, 0));
 }
 
@@ -120,9 +120,9 @@ async fn a_streamed_body_that_broke_stays_an_error() {
             peer.say(wire).await
         });
         let (client, mut response) = (stage.client(), Response::new());
-        let mut answer = client.open_response(&get(), &mut response).await.unwrap();
+        let mut reader = client.open_response(&get(), &mut response).await.unwrap();
         let error = loop {
-            match answer.chunk().await {
+            match reader.chunk().await {
                 Ok(chunk) => assert!(chunk.is_some(), "{wire:?} has no end"),
                 Err(error) => break error,
             }
@@ -134,8 +134,8 @@ async fn a_streamed_body_that_broke_stays_an_error() {
         };
         assert_eq!((found, error.phase()), (expected, ClientPhase::Receive));
         for _ in 0..3 {
-            assert!(answer.chunk().await.is_err(), "{wire:?}: once broken, always broken");
-            assert!(answer.read(&mut [0; 9]).await.is_err());
+            assert!(reader.chunk().await.is_err(), "{wire:?}: once broken, always broken");
+            assert!(reader.read(&mut [0; 9]).await.is_err());
         }
         // A caller that sends again at once need not drop it first.
         assert_eq!((client.idle(), client.busy()), (0, 0));
@@ -162,9 +162,9 @@ async fn a_body_is_written_as_it_comes() {
         call.flush().await.unwrap();
         AsyncWriteExt::write_all(&mut call, b"world").await.unwrap();
         AsyncWriteExt::shutdown(&mut call).await.unwrap();
-        let mut answer = call.finish(&mut response).await.unwrap();
-        assert_eq!(answer.chunk().await.unwrap(), Some(&b"ok"[..]));
-        assert_eq!(answer.chunk().await.unwrap(), None);
+        let mut reader = call.finish(&mut response).await.unwrap();
+        assert_eq!(reader.chunk().await.unwrap(), Some(&b"ok"[..]));
+        assert_eq!(reader.chunk().await.unwrap(), None);
         assert_eq!(stage.heard(), [format!("{head}{expected}")]);
     }
     let call = client.open(&get()).await.unwrap();
@@ -188,8 +188,8 @@ async fn flushed_content_arrives_before_the_end() {
     call.write_all(b"hello").await.unwrap();
     call.flush().await.unwrap();
     settle().await;
-    let mut answer = call.finish(&mut response).await.unwrap();
-    assert_eq!(answer.chunk().await.unwrap(), Some(&b"ok"[..]));
+    let mut reader = call.finish(&mut response).await.unwrap();
+    assert_eq!(reader.chunk().await.unwrap(), Some(&b"ok"[..]));
 }
 
 #[tokio::test(start_paused = true)]
@@ -338,7 +338,7 @@ async fn check_refused(wire: &'static str, (status, body, sum): (u16, &str, Opti
             if idle > 0 { peer.hear_all().await } else { Ok(()) }
         });
         let (client, mut response) = (stage.builder().body_max(8).build(), Response::new());
-        response.body.set_bytes("of another answer");
+        response.body.set_bytes("of another response");
         let error = client.upgrade(&upgrade(), &mut response).await.unwrap_err();
         let case = format!("{wire:?} cut at {cut}: {error:?}");
         assert!(
@@ -412,9 +412,9 @@ async fn bodies_larger_than_all_buffers_are_streamed_both_ways() {
     });
     let (client, mut request, mut response) = (stage.client(), post(), Response::new());
     request.body.set_stream(repeat(b'x').take(LARGE), Some(LARGE));
-    let mut answer = client.open_response(&request, &mut response).await.unwrap();
+    let mut reader = client.open_response(&request, &mut response).await.unwrap();
     let mut read = 0;
-    while let Some(chunk) = answer.chunk().await.unwrap() {
+    while let Some(chunk) = reader.chunk().await.unwrap() {
         assert!(chunk.len() <= 256 << 10);
         read += chunk.len() as u64;
     }
@@ -423,7 +423,7 @@ async fn bodies_larger_than_all_buffers_are_streamed_both_ways() {
 
 /// If the client does not read, the server cannot write.
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_is_not_read_holds_the_server_back() {
+async fn a_response_that_is_not_read_holds_the_server_back() {
     let (told, written) = tokio::sync::watch::channel(0);
     let stage = Stage::new(move |mut peer, _| {
         let told = told.clone();
@@ -438,11 +438,11 @@ async fn an_answer_that_is_not_read_holds_the_server_back() {
         }
     });
     let (client, mut response) = (stage.client(), Response::new());
-    let mut answer = client.open_response(&get(), &mut response).await.unwrap();
-    assert!(answer.chunk().await.unwrap().is_some());
+    let mut reader = client.open_response(&get(), &mut response).await.unwrap();
+    assert!(reader.chunk().await.unwrap().is_some());
     tokio::time::sleep(Duration::from_secs(60)).await;
     let most = *written.borrow();
     assert!(most < 256, "{most} KiB");
-    drop(answer);
+    drop(reader);
     assert_eq!(client.busy(), 0);
 }

@@ -17,7 +17,7 @@ use tokio::task::yield_now;
 use crate::oracle::server::CHOICES;
 use crate::oracle::{Next, Reader};
 
-/// The shortest answer with a body.
+/// The shortest response with a body.
 pub const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
 /// A server over TCP, for what only a socket can do.
@@ -45,10 +45,10 @@ impl Scripted {
         Scripted { url, connections }
     }
 
-    /// Gives the same answer to every request.
-    pub async fn always(answer: impl Into<Vec<u8>>) -> Scripted {
-        let answer: Vec<u8> = answer.into();
-        Scripted::new(move |peer, _| peer.answer(answer.clone())).await
+    /// Gives the same response to every request.
+    pub async fn always(response: impl Into<Vec<u8>>) -> Scripted {
+        let response: Vec<u8> = response.into();
+        Scripted::new(move |peer, _| peer.answer(response.clone())).await
     }
 
     /// How many connections were made.
@@ -81,22 +81,22 @@ impl Stage {
         Stage { serve, dialed: Arc::default(), heard: Received::default() }
     }
 
-    /// Gives the same answer to every request.
-    pub fn always(answer: impl Into<String>) -> Stage {
-        let answer: String = answer.into();
-        Stage::new(move |peer, _| peer.answer(answer.clone()))
+    /// Gives the same response to every request.
+    pub fn always(response: impl Into<String>) -> Stage {
+        let response: String = response.into();
+        Stage::new(move |peer, _| peer.answer(response.clone()))
     }
 
-    /// Gives each request the answer that `answer` finds for it; an empty one ends the connection.
-    pub fn answering(answer: impl Fn(&str) -> String + Send + Sync + 'static) -> Stage {
-        let answer = Arc::new(answer);
+    /// Gives each request the response that `respond` finds for it; an empty one ends the connection.
+    pub fn answering(respond: impl Fn(&str) -> String + Send + Sync + 'static) -> Stage {
+        let respond = Arc::new(respond);
         Stage::new(move |mut peer, _| {
-            let answer = answer.clone();
+            let respond = respond.clone();
             async move {
                 while let Some(request) = peer.request().await? {
-                    match answer(&request) {
+                    match respond(&request) {
                         none if none.is_empty() => return Ok(()),
-                        answer => peer.say(answer).await?,
+                        response => peer.say(response).await?,
                     }
                 }
                 Ok(())
@@ -232,10 +232,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
         self.say(&bytes[said..]).await
     }
 
-    /// Gives the same answer to every request.
-    pub async fn answer(mut self, answer: impl AsRef<[u8]>) -> io::Result<()> {
+    /// Gives the same response to every request.
+    pub async fn answer(mut self, response: impl AsRef<[u8]>) -> io::Result<()> {
         while self.request().await?.is_some() {
-            self.say(&answer).await?;
+            self.say(&response).await?;
         }
         Ok(())
     }
@@ -361,7 +361,7 @@ pub fn post() -> Request {
     Request::post("http://a/").unwrap()
 }
 
-/// The status and the body of the answer to `request`, or why there is none.
+/// The status and the body of the response to `request`, or why there is none.
 pub async fn ask(client: &Client, request: &Request) -> Result<(u16, String), ClientError> {
     let mut response = Response::new();
     client.send(request, &mut response).await?;

@@ -58,7 +58,7 @@ fn dripping(start: &'static str, drop: &'static str, every: Duration) -> Stage {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_head_of_an_answer_times_out_however_it_drips() {
+async fn the_head_of_a_response_times_out_however_it_drips() {
     for (start, drop) in [
         ("", ""),
         ("HTTP/1.1 200 OK\r\n", "a"),
@@ -112,25 +112,25 @@ async fn a_streamed_body_has_the_same_timeouts() {
     {
         let client = dripping(SIZED, drop, SECOND).builder().timeout(total).build();
         let (mut response, start) = (Response::new(), Instant::now());
-        let mut answer = client.open_response(&get(), &mut response).await.unwrap();
+        let mut reader = client.open_response(&get(), &mut response).await.unwrap();
         let error = loop {
-            match answer.chunk().await {
+            match reader.chunk().await {
                 Ok(chunk) => assert!(chunk.is_some()),
                 Err(error) => break error,
             }
         };
         assert_eq!((error.phase(), error.is_timeout()), (ClientPhase::Receive, true));
         assert_eq!(start.elapsed().as_secs(), seconds);
-        assert!(answer.chunk().await.is_err(), "its end will never be reached");
-        drop_and_count(answer, &client);
+        assert!(reader.chunk().await.is_err(), "its end will never be reached");
+        drop_and_count(reader, &client);
     }
     let slow_reader = Stage::always("HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nslow").client();
     let mut response = Response::new();
-    let mut answer = slow_reader.open_response(&get(), &mut response).await.unwrap();
+    let mut reader = slow_reader.open_response(&get(), &mut response).await.unwrap();
     sleep(1000 * SECOND).await;
-    assert_eq!(answer.chunk().await.unwrap(), Some(&b"slow"[..]), "a caller may read late");
+    assert_eq!(reader.chunk().await.unwrap(), Some(&b"slow"[..]), "a caller may read late");
     sleep(1000 * SECOND).await;
-    assert_eq!(answer.chunk().await.unwrap(), None);
+    assert_eq!(reader.chunk().await.unwrap(), None);
 }
 
 fn drop_and_count<T>(dropped: T, client: &Client) {
@@ -289,7 +289,7 @@ async fn look_up_and_connect_have_timeouts_of_their_own() {
     check(&resolves().timeout(2 * SECOND).build(), &get(), ClientPhase::Resolve, 2).await;
 }
 
-/// A proxy that takes longer to connect than an answer may take must not be given up.
+/// A proxy that takes longer to connect than a response may take must not be given up.
 #[cfg(feature = "tls")]
 #[tokio::test(start_paused = true)]
 async fn asking_a_proxy_for_a_tunnel_is_a_part_of_connecting() {
@@ -414,9 +414,9 @@ async fn timings_tell_how_long_each_phase_took() {
     }
 }
 
-/// The time until an early answer must not be told as the wait for it, and only what comes behind it as sending.
+/// The time until an early response must not be told as the wait for it, and only what comes behind it as sending.
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_comes_early_was_not_waited_for() {
+async fn a_response_that_comes_early_was_not_waited_for() {
     let stage = Stage::new(|mut peer, _| async move {
         while peer.head().await?.is_some() {
             sleep(SECOND).await;
@@ -435,15 +435,15 @@ async fn an_answer_that_comes_early_was_not_waited_for() {
     };
     client.send(&request, &mut response).await.unwrap();
     assert_eq!(seconds(&response), [3, 0, 4]);
-    let mut answer = client.open_response(&request, &mut response).await.unwrap();
+    let mut received = client.open_response(&request, &mut response).await.unwrap();
     assert_eq!(seconds(&response), [3, 0, 0]);
-    while answer.chunk().await.unwrap().is_some() {}
+    while received.chunk().await.unwrap().is_some() {}
     request.headers.set("content-length", 1 << 20).unwrap();
     let mut call = client.open(&request).await.unwrap();
     call.write_all(request.body.bytes()).await.unwrap();
-    let mut answer = call.finish(&mut response).await.unwrap();
+    let mut received = call.finish(&mut response).await.unwrap();
     assert_eq!(seconds(&response), [3, 0, 0]);
-    while answer.chunk().await.unwrap().is_some() {}
+    while received.chunk().await.unwrap().is_some() {}
     let (mut writer, mut reader) = client.open(&request).await.unwrap().split();
     let (written, heard) = tokio::join!(writer.write_all(request.body.bytes()), reader.head(&mut response));
     written.and(heard).unwrap();
@@ -467,9 +467,9 @@ async fn timings_tell_a_look_up_from_connecting() {
 #[tokio::test]
 async fn timings_tell_of_the_look_up_of_a_proxy() {
     let proxy = Scripted::new(|mut peer, _| async move {
-        for (heard, answer) in [(3, &b"\x05\x00"[..]), (10, b"\x05\x00\x00\x01\x00\x00\x00\x00\x00\x00")] {
+        for (heard, response) in [(3, &b"\x05\x00"[..]), (10, b"\x05\x00\x00\x01\x00\x00\x00\x00\x00\x00")] {
             peer.stream.read_exact(&mut vec![0; heard]).await?;
-            peer.say(answer).await?;
+            peer.say(response).await?;
         }
         peer.answer(OK).await
     })
@@ -482,7 +482,7 @@ async fn timings_tell_of_the_look_up_of_a_proxy() {
     assert!(times.resolve >= 2 * wait, "{times:?}");
 }
 
-/// An answer that came before the request was sent has its times, too.
+/// A response that came before the request was sent has its times, too.
 #[tokio::test(start_paused = true)]
 async fn timings_of_a_call_tell_of_its_connection() {
     let stage = Stage::new(|mut peer, _| async move {
@@ -519,7 +519,7 @@ async fn errors_say_what_was_done_and_all_causes() {
     assert_eq!(said(Client::builder(), "ftp://a/").await, [url.into(), chain]);
     let server = Scripted::always("HTTP/1.1 2 OK\r\n\r\n").await;
     let address = server.url.strip_prefix("http://").unwrap().trim_end_matches('/');
-    let broken = format!("http://{address}: waiting for the answer of {address} failed");
+    let broken = format!("http://{address}: waiting for the response of {address} failed");
     let chain = format!("{broken}: the status line is malformed");
     assert_eq!(said(Client::builder(), &server.url).await, [broken, chain]);
 }

@@ -1,4 +1,4 @@
-//! Answers are compressed with the coding that the peer prefers, and requests decoded if the handler asks (RFC 9110
+//! Responses are compressed with the coding that the peer prefers, and requests decoded if the handler asks (RFC 9110
 //! §8.4, §12.5.3).
 
 use std::cell::Cell;
@@ -22,7 +22,7 @@ use tokio::task::unconstrained;
 use crate::support::wired::{Then, Wired};
 use crate::support::{ErrorReports, Peer, Served, paused, status, streaming};
 
-/// Returns the answer of `handler` to a request with these fields.
+/// Returns the response of `handler` to a request with these fields.
 fn respond<Kind, H>(handler: H, method: &str, fields: &[(&str, &str)], body: &[u8]) -> Response
 where
     H: IntoHandler<Kind>,
@@ -51,7 +51,7 @@ where
 
 const BODY_MAX: usize = 32 << 10;
 
-/// Returns the answer of `handler`, compressed, to a peer that accepts `accepted`.
+/// Returns the response of `handler`, compressed, to a peer that accepts `accepted`.
 fn get<Kind, H: IntoHandler<Kind>>(handler: H, accepted: &str) -> Response
 where
     H::Handler: Send,
@@ -59,7 +59,7 @@ where
     respond(Compress::new(handler), "GET", &[("accept-encoding", accepted)], b"")
 }
 
-/// The content of an answer, decoded by flate2, or by this crate's server where flate2 cannot.
+/// The content of a response, decoded by flate2, or by this crate's server where flate2 cannot.
 #[track_caller]
 pub fn decoded(response: &Response) -> Vec<u8> {
     let (content, mut out) = (response.body.bytes(), Vec::new());
@@ -93,7 +93,7 @@ fn html(ctx: &mut Context) {
 }
 
 #[test]
-fn an_answer_has_the_coding_that_the_peer_prefers_rfc9110_12_5_3() {
+fn a_response_has_the_coding_that_the_peer_prefers_rfc9110_12_5_3() {
     for (accepted, coding) in [
         ("br, gzip, deflate", Some("br")),
         ("br;q=0.9, gzip", Some("gzip")),
@@ -134,20 +134,20 @@ fn where_there_is_no_coding_to_choose_nothing_varies_rfc9110_12_5_5() {
     }
 }
 
-/// Checks that the answer of `answer` is not coded for a peer that accepts `accepted`.
+/// Checks that the response of `fill` is not coded for a peer that accepts `accepted`.
 #[track_caller]
-fn check_left_alone(why: &str, accepted: &str, answer: fn(&mut Response)) {
+fn check_left_alone(why: &str, accepted: &str, fill: fn(&mut Response)) {
     let handler = move |ctx: &mut Context| {
         ctx.response.set_html(page());
         ctx.response.headers.set("etag", "\"tag\"").unwrap();
-        answer(&mut ctx.response);
+        fill(&mut ctx.response);
     };
     let (plain, response) = (respond(handler, "GET", &[], b""), get(handler, accepted));
     assert_eq!(response, plain, "{why}");
 }
 
 #[test]
-fn a_partial_answer_is_not_coded_and_varies_like_the_whole_rfc9110_15_3_7() {
+fn a_partial_response_is_not_coded_and_varies_like_the_whole_rfc9110_15_3_7() {
     for (content_type, name, value, vary) in [
         ("text/html", "x", "", Some("accept-encoding")),
         ("multipart/byteranges; boundary=x", "x", "", Some("accept-encoding")),
@@ -241,7 +241,7 @@ fn a_peer_that_refuses_identity_gets_even_small_content_coded() {
     let response = get(small, "gzip, identity;q=0");
     assert_eq!(response.headers.text("content-encoding"), Some("gzip"));
     assert_eq!(decoded(&response), b"small");
-    // No coding that is available would do: an answer is better than 406 (§12.5.3).
+    // No coding that is available would do: a response is better than 406 (§12.5.3).
     let response = get(small, "identity;q=0");
     assert_eq!((response.status, response.body.bytes()), (Status::OK, &b"small"[..]));
 }
@@ -277,13 +277,13 @@ fn unchanged(ctx: &mut Context) {
     ctx.response.set_not_modified();
 }
 
-/// As a gateway forwards it. Such an answer once kept its strong tag.
+/// As a gateway forwards it. Such a response once kept its strong tag.
 async fn streams_unchanged(ctx: &mut Context) -> corehttp::Result {
     unchanged(ctx);
     Ok(ctx.body_writer().await?.finish().await?)
 }
 
-/// With the length of the answer to GET.
+/// With the length of the response to GET.
 fn unchanged_with_length(ctx: &mut Context) {
     unchanged(ctx);
     ctx.response.headers.set("content-length", 5300).unwrap();
@@ -306,7 +306,7 @@ fn not_modified_has_the_etag_of_the_coded_content_rfc9110_15_4_5() {
     }
 }
 
-/// An image, for example, is never coded, and its tag never weak: the answer that confirms it does not know the type.
+/// An image, for example, is never coded, and its tag never weak: the response that confirms it does not know the type.
 #[test]
 fn not_modified_has_the_etag_that_the_peer_has_rfc9110_15_4_5() {
     for (lines, tag) in [
@@ -371,7 +371,7 @@ fn ask(served: &Served, wire: &str) -> Vec<u8> {
     heard
 }
 
-/// The head and the body of the one answer in `heard`, without its chunks.
+/// The head and the body of the one response in `heard`, without its chunks.
 fn taken_apart(heard: &[u8]) -> (String, Vec<u8>) {
     let at = heard.windows(4).position(|window| window == b"\r\n\r\n").expect("a head ends") + 4;
     let (head, mut rest) = (String::from_utf8(heard[..at].to_vec()).unwrap(), &heard[at..]);
@@ -552,7 +552,7 @@ fn a_source_is_flushed_whenever_it_pauses() {
     check_events(&Served::new(Compress::new(yields)), &go_on);
 }
 
-/// The content of an answer in chunks, decoded as it arrives.
+/// The content of a response in chunks, decoded as it arrives.
 fn events(mut peer: Peer) -> impl Read {
     let head = peer.hear();
     assert!(head.contains("content-encoding: gzip") && head.contains("transfer-encoding: chunked"), "{head}");
@@ -647,7 +647,7 @@ fn a_transform_sees_the_head_and_all_that_is_written() {
     assert_eq!(refusals.take(), [(0, "the handler failed: as told".to_owned())]);
 }
 
-/// A handler that went on after an error ended its answer as if it were whole, and what followed the end was taken.
+/// A handler that went on after an error ended its response as if it were whole, and what followed the end was taken.
 #[test]
 fn nothing_follows_the_end_or_the_error_of_a_transform() {
     let handler = |word: &'static str| {
@@ -792,7 +792,7 @@ fn an_endless_stream_gives_others_their_turn() {
         let heard = other.hear();
         heard.rsplit("\r\n").next().unwrap().parse::<usize>().unwrap() - before
     });
-    // Each turn is 16 pieces. The thread of the test may lose its own turn while it waits for an answer, but hardly
+    // Each turn is 16 pieces. The thread of the test may lose its own turn while it waits for a response, but hardly
     // every time.
     waited.sort();
     assert!(waited[2] <= 48, "a request waited for so many pieces: {waited:?}");
@@ -815,9 +815,9 @@ fn a_large_source_is_coded_in_turns() {
     assert!(matches!(served, Some(Ok(()))) && polls >= LEN / (256 << 10), "{polls} polls");
 }
 
-/// Bodies that break off leave no whole answer.
+/// Bodies that break off leave no whole response.
 #[test]
-fn a_source_that_fails_aborts_the_answer() {
+fn a_source_that_fails_aborts_the_response() {
     struct Failing;
     impl AsyncRead for Failing {
         fn poll_read(
@@ -981,7 +981,7 @@ fn a_body_that_cannot_be_decoded_stays_as_it_was() {
 
 /// `content` in each of the codings, and in two.
 fn coded(content: &[u8]) -> [(&'static str, Vec<u8>); 4] {
-    let as_answer = |coding: &'static str| {
+    let as_response = |coding: &'static str| {
         let handler = |ctx: &mut Context| {
             ctx.response.set_html("");
             std::mem::swap(&mut ctx.request.body, &mut ctx.response.body);
@@ -991,7 +991,7 @@ fn coded(content: &[u8]) -> [(&'static str, Vec<u8>); 4] {
         assert_eq!(response.headers.text("content-encoding"), Some(coding));
         (coding, response.body.bytes().to_vec())
     };
-    [("gzip", gzip(content)), ("gzip, gzip", gzip(&gzip(content))), as_answer("br"), as_answer("deflate")]
+    [("gzip", gzip(content)), ("gzip, gzip", gzip(&gzip(content))), as_response("br"), as_response("deflate")]
 }
 
 /// A request with a body that is framed by its length, or else in chunks of seven bytes.

@@ -1,4 +1,4 @@
-//! Sequences on a connection: answers in the order of their requests, and nothing after the last one (RFC 9112 §9).
+//! Sequences on a connection: responses in the order of their requests, and nothing after the last one (RFC 9112 §9).
 //! Rows are numbered in `tests/regressions.md`; sections are those of RFC 9112 unless noted.
 
 use std::io::{self, Cursor, Read};
@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf, duplex};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-use crate::support::answers::{Answer, answers};
+use crate::support::responses::{ReceivedResponse, responses};
 use crate::support::wired::{Then, Wired, count_handled, shortened, take_handled};
 use crate::support::{Served, get, paused};
 
@@ -106,8 +106,8 @@ impl AsyncRead for Broken {
     }
 }
 
-/// Sends `wire` in every way. `expected` is, for each answer, its status, its body and its field `connection`; there
-/// are no other answers, and the handler ran once for each that is not a refusal.
+/// Sends `wire` in every way. `expected` is, for each response, its status, its body and its field `connection`; there
+/// are no other responses, and the handler ran once for each that is not a refusal.
 #[track_caller]
 fn check(wire: impl AsRef<[u8]>, expected: &[&str]) {
     let wire = wire.as_ref();
@@ -117,17 +117,17 @@ fn check(wire: impl AsRef<[u8]>, expected: &[&str]) {
 
 #[track_caller]
 fn compare(wire: &[u8], heard: &str, handled: usize, expected: &[&str]) {
-    let answers = answers(heard);
-    assert_eq!(answers.iter().map(told).collect::<Vec<_>>(), expected, "{:?}", shortened(wire));
-    let final_ones = answers.iter().filter(|answer| answer.status >= 200);
-    let refused = answers.iter().filter(|answer| answer.status >= 400 && answer.is_last());
-    refused.clone().for_each(|answer| answer.check_refusal());
+    let responses = responses(heard);
+    assert_eq!(responses.iter().map(told).collect::<Vec<_>>(), expected, "{:?}", shortened(wire));
+    let final_ones = responses.iter().filter(|response| response.status >= 200);
+    let refused = responses.iter().filter(|response| response.status >= 400 && response.is_last());
+    refused.clone().for_each(|response| response.check_refusal());
     assert_eq!(handled, final_ones.count() - refused.count(), "{:?}", shortened(wire));
 }
 
-fn told(answer: &Answer) -> String {
-    let body = if matches!(answer.status, 200 | 205) { &*answer.body } else { "" };
-    let parts = [&answer.status.to_string(), body, answer.field("connection").unwrap_or_default()];
+fn told(response: &ReceivedResponse) -> String {
+    let body = if matches!(response.status, 200 | 205) { &*response.body } else { "" };
+    let parts = [&response.status.to_string(), body, response.field("connection").unwrap_or_default()];
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
@@ -160,7 +160,8 @@ fn row_47_an_unread_body_is_never_taken_for_a_request_rfc9112_9_3() {
     let much = SMUGGLED.repeat(10_000);
     check(post("/ignored", "", &much) + SMUGGLED, &["200 POST /ignored close"]);
     let much = format!("{chunked}{:x}\r\n{much}\r\n0\r\n\r\n{SMUGGLED}", much.len());
-    // The answer has promised that the connection persists, so this one has the time to end, and a request follows it.
+    // The response has promised that the connection persists, so this one has the time to end, and a request follows
+    // it.
     check(much, &["200 POST /ignored", "200 GET /smuggled"]);
 }
 
@@ -263,7 +264,7 @@ fn row_51_and_52_100_is_sent_only_for_a_body_that_is_wanted_and_missing_rfc9110_
 }
 
 #[test]
-fn row_53_answers_without_a_body_leave_no_stray_bytes_rfc9112_6_3() {
+fn row_53_responses_without_a_body_leave_no_stray_bytes_rfc9112_6_3() {
     for path in ["/", "/sized", "/unsized", "/written", "/written-sized", "/none", "/slow"] {
         let (both, head) = (get(path), get(path).replacen("GET", "HEAD", 1));
         let told = if path == "/none" { "200".to_owned() } else { format!("200 GET {path}") };
@@ -288,7 +289,7 @@ fn head_is_answered_with_the_fields_that_get_has_rfc9110_9_3_2() {
         // Both methods have four letters, so that both bodies are as long.
         let gets = wired.ask(&[get(path).replacen("GET", "LOOK", 1).as_bytes()], Then::Ends);
         let head = wired.ask(&[get(path).replacen("GET", "HEAD", 1).as_bytes()], Then::Ends);
-        let (gets, head) = (answers(&gets).remove(0), answers(&head).remove(0));
+        let (gets, head) = (responses(&gets).remove(0), responses(&head).remove(0));
         for field in ["content-length", "transfer-encoding", "content-type"] {
             assert_eq!(gets.field(field), head.field(field), "{path}");
         }
@@ -358,7 +359,7 @@ fn row_55_http_1_0_persists_if_asked_to_and_says_so_rfc9112_9_3() {
     for line in ["Keep-Alive", "keep-alive", "KEEP-ALIVE", "x, keep-alive", "keep-alive\r\nConnection: x"] {
         let kept = format!("GET / HTTP/1.0\r\nConnection: {line}\r\n\r\n");
         check(format!("{kept}{kept}{LAST}"), &["200 GET / keep-alive", "200 GET / keep-alive", LAST_TOLD]);
-        // Without chunks, its end is the end of the answer.
+        // Without chunks, its end is the end of the response.
         let endless = kept.replacen('/', "/unsized", 1);
         check(format!("{endless}{SMUGGLED}"), &["200 GET /unsized close"]);
     }
@@ -372,7 +373,7 @@ fn row_55_http_1_0_persists_if_asked_to_and_says_so_rfc9112_9_3() {
 }
 
 #[test]
-fn row_57_answers_come_in_the_order_of_their_requests_rfc9112_9_3_2() {
+fn row_57_responses_come_in_the_order_of_their_requests_rfc9112_9_3_2() {
     let paths = ["/1", "/slow", "/unsized", "/204", "/written", "/missing", "/sized", "/none", "/2"];
     let told = [
         "200 GET /1",
@@ -389,25 +390,25 @@ fn row_57_answers_come_in_the_order_of_their_requests_rfc9112_9_3_2() {
 }
 
 #[test]
-fn row_57_answers_to_one_write_leave_in_one_write_rfc9112_9_3_2() {
+fn row_57_responses_to_one_write_leave_in_one_write_rfc9112_9_3_2() {
     let twenty = get("/1").repeat(20);
     let writes = Wired::new(App).ask_for_writes(&[twenty.as_bytes()], Then::Ends);
     assert_eq!(writes.len(), 1, "{writes:?}");
-    assert_eq!(answers(&writes[0]).len(), 20);
+    assert_eq!(responses(&writes[0]).len(), 20);
 }
 
 #[test]
-fn row_57_a_thousand_requests_in_one_write_have_a_thousand_answers_rfc9112_9_3_2() {
+fn row_57_a_thousand_requests_in_one_write_have_a_thousand_responses_rfc9112_9_3_2() {
     let wire: String = (0..1000).map(|number| get(&format!("/n{number}"))).collect();
     let expected: Vec<_> = (0..1000).map(|number| format!("200 GET /n{number}")).collect();
-    let heard = answers(&SERVED.ask(&wire));
+    let heard = responses(&SERVED.ask(&wire));
     assert_eq!(heard.iter().map(told).collect::<Vec<_>>(), expected);
     let (heard, handled) = Wired::new(App).ask_counting(wire.as_bytes(), Then::Waits);
-    assert_eq!((answers(&heard).iter().map(told).collect::<Vec<_>>(), handled), (expected, 1000));
+    assert_eq!((responses(&heard).iter().map(told).collect::<Vec<_>>(), handled), (expected, 1000));
 }
 
 #[test]
-fn row_57_an_answer_does_not_wait_for_the_next_handler_rfc9112_9_3_2() {
+fn row_57_a_response_does_not_wait_for_the_next_handler_rfc9112_9_3_2() {
     let heard = Arc::new(Notify::new());
     let gate = heard.clone();
     let served = Served::new(async move |ctx: &mut Context| {
@@ -425,7 +426,7 @@ fn row_57_an_answer_does_not_wait_for_the_next_handler_rfc9112_9_3_2() {
 }
 
 #[test]
-fn row_58_an_answer_does_not_wait_for_the_rest_of_the_next_request_rfc9112_9_3_2() {
+fn row_58_a_response_does_not_wait_for_the_rest_of_the_next_request_rfc9112_9_3_2() {
     for (start, rest) in [
         (post("/", "", "12345").replacen("12345", "", 1), "12345"),
         (post("/pulled", "", "12345").replacen("2345", "", 1), "2345"),
@@ -458,10 +459,10 @@ fn bodies_of_all_sizes_come_back_in_the_order_of_their_requests_rfc9112_9_3_2() 
     let one_by_one: Vec<&[u8]> = requests.iter().map(String::as_bytes).collect();
     let all = requests.concat();
     for packets in [one_by_one, vec![all.as_bytes()], all.as_bytes().chunks(68 << 10).collect()] {
-        let answers = answers(&wired.ask(&packets, Then::Ends));
-        let came: Vec<usize> = answers.iter().map(|answer| answer.body.len()).collect();
+        let responses = responses(&wired.ask(&packets, Then::Ends));
+        let came: Vec<usize> = responses.iter().map(|reply| reply.body.len()).collect();
         assert_eq!(came, sizes);
-        assert!(answers.iter().zip(&sizes).all(|(answer, size)| answer.body == body(size)));
+        assert!(responses.iter().zip(&sizes).all(|(reply, size)| reply.body == body(size)));
     }
 }
 
@@ -541,11 +542,11 @@ fn a_refusal_takes_nothing_from_the_request_before_it() {
 }
 
 #[test]
-fn an_answer_arrives_though_the_next_one_fails_rfc9112_9_6() {
+fn a_response_arrives_though_the_next_one_fails_rfc9112_9_6() {
     let heard = SERVED.ask(get("/1") + &get("/broken") + SMUGGLED);
     let (first, behind) =
-        heard.split_at(heard.find("GET /1").expect("the first answer is there") + "GET /1".len());
-    assert_eq!(answers(first).iter().map(told).collect::<Vec<_>>(), ["200 GET /1"]);
+        heard.split_at(heard.find("GET /1").expect("the first response is there") + "GET /1".len());
+    assert_eq!(responses(first).iter().map(told).collect::<Vec<_>>(), ["200 GET /1"]);
     assert!(!behind.contains("smuggled") && !behind.contains("0\r\n\r\n"), "{behind:?}");
     assert!(behind.ends_with("<ConnectionReset>"), "{behind:?} looks whole");
 }
@@ -557,13 +558,13 @@ fn a_peer_that_is_still_sending_hears_its_refusal_rfc9112_9_6() {
     for _ in 0..20 {
         peer.say([b'x'; 10_000]);
     }
-    let answers = answers(&peer.hear_all());
-    assert_eq!(answers.iter().map(told).collect::<Vec<_>>(), ["413 close"]);
+    let responses = responses(&peer.hear_all());
+    assert_eq!(responses.iter().map(told).collect::<Vec<_>>(), ["413 close"]);
     let much = post("/ignored", "", &SMUGGLED.repeat(10_000));
     assert!(SERVED.ask(much).ends_with("POST /ignored"));
 }
 
-/// The peer's system drops the answer if its data meets a closed connection.
+/// The peer's system drops the response if its data meets a closed connection.
 #[test]
 fn a_peer_that_said_close_and_still_sends_is_heard_rfc9112_9_6() {
     for (asked, more) in [
@@ -576,7 +577,7 @@ fn a_peer_that_said_close_and_still_sends_is_heard_rfc9112_9_6() {
                 near.write_all(asked.as_bytes()).await?;
                 let mut heard = String::new();
                 near.read_to_string(&mut heard).await?;
-                assert_eq!(answers(&heard).len(), 1, "{asked:?}");
+                assert_eq!(responses(&heard).len(), 1, "{asked:?}");
                 near.write_all(more.as_bytes()).await
             };
             let service = Server::new().service(App);
@@ -592,7 +593,7 @@ fn a_peer_that_has_ended_its_side_is_answered_rfc9112_9_6() {
         let mut peer = SERVED.connect();
         peer.say(get(path));
         peer.end();
-        let heard = answers(&peer.hear_all());
+        let heard = responses(&peer.hear_all());
         assert_eq!(heard.iter().map(told).collect::<Vec<_>>(), [format!("200 GET {path}")]);
     }
 }
@@ -630,7 +631,7 @@ fn bytes_behind_connect_are_never_a_request_rfc9110_9_3_6() {
     check(format!("CONNECT h:1 HTTP/1.1\r\nHost: h:1\r\n\r\n{SMUGGLED}"), &["200 CONNECT close"]);
 }
 
-/// An answer must not follow a 101 or a 200 that hands the connection over.
+/// A response must not follow a 101 or a 200 that hands the connection over.
 #[test]
 fn a_connection_that_was_handed_to_nobody_is_closed_rfc9110_7_8() {
     let hands_over = async |ctx: &mut Context| {

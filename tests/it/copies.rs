@@ -35,7 +35,7 @@ impl Site {
         Site { root, copies, served: Served::new(files) }
     }
 
-    /// The head of the answer, and its content.
+    /// The head of the response, and its content.
     fn ask(&self, path: &str, accept: &str) -> (String, Vec<u8>) {
         let mut peer = TcpStream::connect(self.served.addr()).unwrap();
         write!(

@@ -1,4 +1,4 @@
-//! An answer that is due reaches its peer, even one that still sends its request (RFC 9112 §9.6), or reads slowly.
+//! A response that is due reaches its peer, even one that still sends its request (RFC 9112 §9.6), or reads slowly.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use corehttp::{BodyPlan, Context, Error, Handler, Limits, Server, Status, Timeou
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio::time::{Instant, sleep};
 
-use crate::support::answers::answers;
+use crate::support::responses::responses;
 use crate::support::{Served, eventually, paused, send_first, status};
 
 /// Answers without the body of its request.
@@ -58,8 +58,8 @@ async fn guard(app: &App, ctx: &mut Context) -> corehttp::Result {
 /// More than the buffers of two sockets hold.
 const LARGE: usize = 12 << 20;
 
-/// Paths, and the status of their answers to a large body.
-const ANSWERS: [(&str, u16); 6] = [
+/// Paths, and the status of their responses to a large body.
+const RESPONSES: [(&str, u16); 6] = [
     ("/buffered", 413),
     ("/planned", 403),
     ("/guarded", 401),
@@ -85,21 +85,21 @@ const CHUNK: usize = 50_000;
 /// A request over the same connection, which a server that has not said that it closes answers, too.
 const LAST: &str = "GET /last HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
 
-/// Checks all that was received: one answer of `status`, and another one unless the first says that the connection
+/// Checks all that was received: one response of `status`, and another one unless the first says that the connection
 /// closes.
 #[track_caller]
 fn check_heard(heard: &str, status: u16, wire: &[u8], told: &str) {
-    let answers = answers(heard);
-    let closes = answers[0].field("connection") == Some("close");
-    assert_eq!((answers[0].status, answers.len()), (status, if closes { 1 } else { 2 }), "{told}");
+    let responses = responses(heard);
+    let closes = responses[0].field("connection") == Some("close");
+    assert_eq!((responses[0].status, responses.len()), (status, if closes { 1 } else { 2 }), "{told}");
     assert!(closes || wire.ends_with(LAST.as_bytes()), "{told}");
 }
 
-/// Many clients read an answer only once they have sent all of their request.
+/// Many clients read a response only once they have sent all of their request.
 #[test]
-fn an_answer_is_read_after_a_large_body_was_sent_rfc9112_9_6() {
+fn a_response_is_read_after_a_large_body_was_sent_rfc9112_9_6() {
     let served = Served::new(around(guard, App));
-    for (path, expected) in ANSWERS {
+    for (path, expected) in RESPONSES {
         for len in [1_000_000, 12_000_000] {
             for wire in posts(path, len) {
                 let heard = send_first(served.connect().stream, &wire);
@@ -109,9 +109,9 @@ fn an_answer_is_read_after_a_large_body_was_sent_rfc9112_9_6() {
     }
 }
 
-/// Such a peer takes none of the answer before it has sent everything, so neither side would go on.
+/// Such a peer takes none of the response before it has sent everything, so neither side would go on.
 #[test]
-fn a_large_answer_is_read_after_a_large_body_was_sent() {
+fn a_large_response_is_read_after_a_large_body_was_sent() {
     let timeouts = Timeouts { write: Duration::from_secs(3), ..Timeouts::default() };
     let served = Served::with(|server| server.timeouts(timeouts), App);
     for path in ["/large", "/large/file", "/large/stream"] {
@@ -145,12 +145,12 @@ fn a_body_is_not_read_on_behind_what_was_discarded() {
 
 #[cfg(unix)]
 #[test]
-fn an_answer_is_read_after_a_large_body_was_sent_over_a_unix_socket() {
+fn a_response_is_read_after_a_large_body_was_sent_over_a_unix_socket() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("socket");
     let address = format!("unix:{}", path.display());
     let running = Server::bind(address).cores(1).start(around(guard, App)).unwrap();
-    for (target, expected) in ANSWERS {
+    for (target, expected) in RESPONSES {
         for wire in posts(target, 3_000_000) {
             let peer = std::os::unix::net::UnixStream::connect(&path).unwrap();
             check_heard(&send_first(peer, &wire), expected, &wire, target);
@@ -198,7 +198,7 @@ fn a_peer_that_never_stops_sending_is_cut_off() {
     assert!(start.elapsed() >= Duration::from_millis(300));
 }
 
-/// The end of such a body is unknown, and the answer has promised that another request may follow it.
+/// The end of such a body is unknown, and the response has promised that another request may follow it.
 #[test]
 fn a_body_in_chunks_that_nobody_reads_has_its_time_to_end() {
     for (linger, chunks, kept) in [(30, 25, true), (30, 65, false), (0, 25, false)] {
@@ -224,7 +224,7 @@ fn a_body_in_chunks_that_nobody_reads_has_its_time_to_end() {
                 heard
             };
             let (heard, _) = tokio::join!(peer, service.serve_connection(far));
-            assert_eq!(answers(&heard).len(), if kept { 2 } else { 1 }, "{heard:?}");
+            assert_eq!(responses(&heard).len(), if kept { 2 } else { 1 }, "{heard:?}");
             assert!(start.elapsed() < Duration::from_secs(2 * linger + 5), "{:?}", start.elapsed());
         });
     }
@@ -251,7 +251,7 @@ fn a_stop_waits_a_second_for_a_silent_peer_that_may_linger() {
 /// The kernel reports a socket as writable when a third of its buffer is free, for which such a peer takes longer than
 /// the limit.
 #[test]
-fn a_peer_that_reads_slowly_gets_all_of_its_answer() {
+fn a_peer_that_reads_slowly_gets_all_of_its_response() {
     const LEN: usize = 12 << 20;
     let file = Arc::new(tempfile::tempfile().unwrap());
     file.set_len(LEN as u64).unwrap();

@@ -11,7 +11,7 @@ use corehttp::{
     Timeouts, with_plan,
 };
 
-use crate::support::answers::{Answer, answers};
+use crate::support::responses::{ReceivedResponse, responses};
 use crate::support::wired::{Then, Wired};
 use crate::support::{ErrorReports, Served, get, undated};
 
@@ -93,14 +93,14 @@ fn settings(server: Server) -> Server {
 }
 
 /// Everything but the content: the status and the other fields of a response.
-fn shape(answer: &Answer) -> (u16, Vec<(String, String)>) {
+fn shape(response: &ReceivedResponse) -> (u16, Vec<(String, String)>) {
     let is_content = |name: &str| ["content-type", "content-length", "date"].contains(&name);
-    let fields = answer.fields.iter().filter(|(name, _)| !is_content(name)).cloned();
-    (answer.status, fields.collect())
+    let fields = response.fields.iter().filter(|(name, _)| !is_content(name)).cloned();
+    (response.status, fields.collect())
 }
 
 fn shapes(heard: &str) -> Vec<(u16, Vec<(String, String)>)> {
-    answers(heard).iter().map(shape).collect()
+    responses(heard).iter().map(shape).collect()
 }
 
 /// Requests that fail in each way, and the explanations that the function gives.
@@ -167,15 +167,19 @@ fn each_cause_is_explained_and_nothing_else_changes() {
     );
     for (wire, then, expected) in rows() {
         let heard = custom.ask_cut(&wire, then);
-        let explained = answers(&heard);
-        let contents: Vec<_> = explained.iter().map(|answer| &*answer.body).collect();
+        let explained = responses(&heard);
+        let contents: Vec<_> = explained.iter().map(|response| &*response.body).collect();
         assert_eq!(contents, expected, "{wire:?}");
         assert_eq!(shapes(&heard), shapes(&plain.ask(&[wire.as_bytes()], then)), "{wire:?}");
-        for answer in explained.iter().filter(|answer| answer.body != "fine" && answer.body != "of its own") {
-            assert_eq!(answer.field("content-type"), Some("text/x-explained"), "{wire:?}");
-            assert_eq!(answer.field("etag"), None, "{wire:?}");
+        for response in
+            explained.iter().filter(|response| response.body != "fine" && response.body != "of its own")
+        {
+            assert_eq!(response.field("content-type"), Some("text/x-explained"), "{wire:?}");
+            assert_eq!(response.field("etag"), None, "{wire:?}");
         }
-        if then == Then::Ends || explained.last().is_some_and(Answer::is_last) && !wire.ends_with("HT") {
+        if then == Then::Ends
+            || explained.last().is_some_and(ReceivedResponse::is_last) && !wire.ends_with("HT")
+        {
             let is_slow = wire.contains("/hangs") || wire.ends_with("half");
             assert!(is_slow || undated(&served.ask(&wire)) == undated(&heard), "{wire:?} over TCP");
         }
@@ -193,10 +197,10 @@ fn fields_of_middleware_and_of_the_server_stay() {
         (&get("/panics"), "x-request-id", None),
     ] {
         let heard = custom.ask(&[wire.as_bytes()], Then::Ends);
-        assert_eq!(answers(&heard)[0].field(name), value, "{wire:?}");
+        assert_eq!(responses(&heard)[0].field(name), value, "{wire:?}");
     }
     let heard = custom.ask(&[coded.as_bytes()], Then::Ends);
-    assert!(answers(&heard)[0].field("accept-encoding").is_some(), "{heard}");
+    assert!(responses(&heard)[0].field("accept-encoding").is_some(), "{heard}");
 }
 
 #[test]
@@ -237,9 +241,9 @@ fn no_function_breaks_the_framing() {
         for (wire, then, expected) in rows() {
             let heard = hostile.ask(&[wire.as_bytes()], then);
             assert_eq!(shapes(&heard), shapes(&plain.ask(&[wire.as_bytes()], then)), "{status} {wire:?}");
-            for (answer, expected) in answers(&heard).iter().zip(expected) {
+            for (reply, expected) in responses(&heard).iter().zip(expected) {
                 let is_own = ["fine", "of its own"].contains(expected);
-                assert_eq!(answer.body, if is_own { expected } else { "content" }, "{status} {wire:?}");
+                assert_eq!(reply.body, if is_own { expected } else { "content" }, "{status} {wire:?}");
             }
         }
     }
@@ -331,9 +335,9 @@ fn a_connection_that_is_too_many_is_explained() {
     ] {
         let served = Served::with(|server| server.limits(limits).error_response(explain), app);
         let heard = served.connect().hear_all();
-        let [answer] = &answers(&heard)[..] else { panic!("{heard}") };
-        assert_eq!((&*answer.body, answer.field("retry-after")), (explanation, retry_after));
-        assert!(answer.is_last());
+        let [response] = &responses(&heard)[..] else { panic!("{heard}") };
+        assert_eq!((&*response.body, response.field("retry-after")), (explanation, retry_after));
+        assert!(response.is_last());
     }
 }
 
@@ -364,7 +368,7 @@ fn the_default_content_is_there_for_a_function_that_leaves_it() {
     let custom = Wired::with(|server| server.error_response(only_404), app);
     for (path, content) in [("/none", "<h1>Nothing here</h1>"), ("/post", "Method Not Allowed")] {
         let heard = custom.ask(&[get(path).as_bytes()], Then::Ends);
-        let [answer] = &answers(&heard)[..] else { panic!("{heard}") };
-        assert_eq!((&*answer.body, answer.field("x-only")), (content, Some("1")));
+        let [reply] = &responses(&heard)[..] else { panic!("{heard}") };
+        assert_eq!((&*reply.body, reply.field("x-only")), (content, Some("1")));
     }
 }

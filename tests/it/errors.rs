@@ -267,7 +267,7 @@ fn of_handlers() {
         ),
         (
             sized("/unfinished", ""),
-            "memory cut off, POST /unfinished: the handler did not finish the answer that it had begun",
+            "memory cut off, POST /unfinished: the handler did not finish the response that it had begun",
         ),
         (sized("/source", ""), "memory cut off, POST /source: the content is not as long as was announced"),
         (
@@ -292,7 +292,7 @@ fn of_handlers() {
         ),
         (
             sized("/hints", ""),
-            "500 Internal Server Error to memory, POST /hints: the handler failed: the status 200 does not fit the kind of answer",
+            "500 Internal Server Error to memory, POST /hints: the handler failed: the status 200 does not fit the kind of response",
         ),
         (
             sized("/interim", ""),
@@ -528,7 +528,7 @@ fn of_values() {
         &Request::default().append_cookie("a", "se cret").unwrap_err(),
         "the value of the cookie `a` contains a byte that must be encoded",
     );
-    check_text(&io::Error::from(InvalidResponse::Sent), "the answer has been sent already");
+    check_text(&io::Error::from(InvalidResponse::Sent), "the response has been sent already");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-use super::support::answers::answers;
+use super::support::responses::responses;
 use super::support::{ErrorReports, Peer, Served, eventually, paused};
 
 const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
@@ -51,13 +51,13 @@ fn check<const N: usize>(events: [Event<'static>; N], expected: &[(&str, &str, &
         }
         Ok(out.finish().await?)
     };
-    let answer = paused(Server::new().service(sends).respond(Request::get("/").unwrap()));
+    let response = paused(Server::new().service(sends).respond(Request::get("/").unwrap()));
     let expected: Received =
         expected.iter().map(|(id, event, data)| ((*id).into(), (*event).into(), (*data).into())).collect();
-    assert_eq!(received(answer.body.text().unwrap()), expected, "{events:?}");
-    assert_eq!(answer.headers.content_type(), Some("text/event-stream"));
-    assert_eq!(answer.headers.text("cache-control"), Some("no-store"));
-    assert_eq!(answer.headers.text("x-accel-buffering"), Some("no"));
+    assert_eq!(received(response.body.text().unwrap()), expected, "{events:?}");
+    assert_eq!(response.headers.content_type(), Some("text/event-stream"));
+    assert_eq!(response.headers.text("cache-control"), Some("no-store"));
+    assert_eq!(response.headers.text("x-accel-buffering"), Some("no"));
 }
 
 /// nginx buffers the responses of servers behind it, unless `x-accel-buffering` is `no`.
@@ -67,8 +67,8 @@ fn a_handler_may_let_proxies_gather_events() {
         ctx.response.headers.set("X-Accel-Buffering", "yes")?;
         Ok(ctx.events().await?.finish().await?)
     };
-    let answer = paused(Server::new().service(gathers).respond(Request::get("/").unwrap()));
-    assert!(answer.headers.all("x-accel-buffering").eq([b"yes"]));
+    let response = paused(Server::new().service(gathers).respond(Request::get("/").unwrap()));
+    assert!(response.headers.all("x-accel-buffering").eq([b"yes"]));
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn a_peer_that_is_gone_is_an_error() {
     assert!(seen.len() == 1 && seen[0].0 == 0 && seen[0].1.contains("the connection failed"), "{seen:?}");
 }
 
-/// Nothing is sent in answer to HEAD, so no write fails once the peer is gone, and the handler must be stopped
+/// Nothing is sent in response to HEAD, so no write fails once the peer is gone, and the handler must be stopped
 /// otherwise.
 #[test]
 fn a_peer_that_asked_for_the_head_and_is_gone_is_an_error() {
@@ -380,7 +380,7 @@ fn a_cancelled_event_is_still_sent_whole() {
             received
         };
         let (_, said) = paused(async { tokio::join!(service.serve_connection(far), peer) });
-        let stream = &answers(&said)[0].body;
+        let stream = &responses(&said)[0].body;
         let expected =
             [("1", &*long), ("1", "last")].map(|(id, data)| (id.to_owned(), String::new(), data.to_owned()));
         let expected = &expected[..if is_last { 1 } else { 2 }];

@@ -379,7 +379,7 @@ mod paths {
     }
 }
 
-mod answers {
+mod responses {
     use super::*;
 
     /// A small file, a large one that is never held in memory, and an empty one.
@@ -461,8 +461,8 @@ mod answers {
         }
     }
 
-    /// Nix gives all files the time 1, npm one in 1985, `SOURCE_DATE_EPOCH` any. Large files are those that are not kept
-    /// in memory. Whether a file is found in the cache makes no difference.
+    /// Nix gives all files the time 1, npm one in 1985, `SOURCE_DATE_EPOCH` any. Large files are those that are not
+    /// kept in memory. Whether a file is found in the cache makes no difference.
     #[cfg(unix)]
     #[test]
     fn content_of_the_same_size_and_time_has_another_etag_rfc9110_8_8_3() {
@@ -480,7 +480,7 @@ mod answers {
                 let name = format!("{at}.js");
                 let path = root.path().join(&name);
                 let served = Served::new(files(root.path()).cache(cache).etag("*.js", etag));
-                let answers = ["AAAA", "BBBB", "AAAC"].map(|content| {
+                let responses = ["AAAA", "BBBB", "AAAC"].map(|content| {
                     fs::write(&path, content).unwrap();
                     set_modified(&path, *modified);
                     let heard = served.ask(get(&format!("/{name}"), ""));
@@ -489,7 +489,7 @@ mod answers {
                     std::thread::sleep(Duration::from_millis(10));
                     field(&heard, "etag").unwrap().to_owned()
                 });
-                for old in &answers[..2] {
+                for old in &responses[..2] {
                     for condition in ["if-none-match: {etag}\r\n", "range: bytes=0-1\r\nif-range: {etag}\r\n"]
                     {
                         let heard = served.ask(get(&format!("/{name}"), &condition.replace("{etag}", old)));
@@ -1131,7 +1131,7 @@ mod answers {
         }
         assert_eq!(body(&served.ask(get("/lost", "range: bytes=0-1\r\n"))), ".hidden/%41.html");
         let post = served.ask("POST / HTTP/1.1\r\nhost: a\r\nif-match: \"x\"\r\n\r\n");
-        assert_eq!(status(&post), 200, "what a POST did cannot be undone by a condition on its answer");
+        assert_eq!(status(&post), 200, "what a POST did cannot be undone by a condition on its response");
     }
 
     /// A download has a name of its own, and may have another tag than the file.

@@ -23,7 +23,7 @@ fn post(fields: &str, content: impl AsRef<[u8]>) -> Vec<u8> {
 
 const FORM: &str = "Content-Type: application/x-www-form-urlencoded\r\n";
 
-/// A POST with these fields and this content is answered with this status, and the answer ends with `told`.
+/// A POST with these fields and this content is answered with this status, and the response ends with `told`.
 #[track_caller]
 fn check(fields: &str, content: impl AsRef<[u8]>, expected: u16, told: &str) {
     let served = Served::new(tell);

@@ -9,9 +9,9 @@ use corehttp::{BodyPlan, Context, Handler, Limits, Server, with_plan};
 use tokio::io::AsyncReadExt;
 
 use crate::oracle;
-use crate::support::answers::{answers, check_answers, check_expected};
 #[cfg(target_os = "linux")]
 use crate::support::resident;
+use crate::support::responses::{check_expected, check_responses, responses};
 use crate::support::wired::{Then, Wired, count_handled, shortened, take_handled};
 use crate::support::{Served, status};
 
@@ -105,7 +105,7 @@ fn check(wire: &[u8], expected: &[&str]) {
                 (wired.ask(&bytes, Then::Waits), take_handled())
             }
         };
-        check_answers(&heard, handled, expected, (way, shortened(wire)));
+        check_responses(&heard, handled, expected, (way, shortened(wire)));
     }
 }
 
@@ -142,7 +142,7 @@ fn cut_short(wire: &str) {
     for (way, _) in &*WAYS {
         for (then, status) in [(Then::Ends, "400"), (Then::Waits, "408")] {
             let (heard, handled) = Wired::new(*way).ask_counting(wire.as_bytes(), then);
-            check_answers(&heard, handled, &[status], (way, wire));
+            check_responses(&heard, handled, &[status], (way, wire));
         }
     }
 }
@@ -212,7 +212,7 @@ fn row_26_and_27_a_length_is_digits_that_fit_63_bits_rfc9110_8_6() {
         let wire = post(&format!("Content-Length: {length}"));
         let (heard, handled) = wired.ask_counting(wire.as_bytes(), Then::Waits);
         check_expected(wire.as_bytes(), &["413"], &note);
-        check_answers(&heard, handled, &["413"], wire);
+        check_responses(&heard, handled, &["413"], wire);
     }
 }
 
@@ -237,7 +237,7 @@ fn check_head(wire: &str) {
     let wire = format!("{wire}GET /smuggled HTTP/1.0\r\n\r\n");
     check_expected(wire.as_bytes(), &["400"], &note);
     let (heard, handled) = Wired::new(Way::Pulled).ask_in_every_way(&WAYS[1].1, wire.as_bytes());
-    check_answers(&heard, handled, &["400"], wire);
+    check_responses(&heard, handled, &["400"], wire);
 }
 
 #[test]
@@ -387,12 +387,12 @@ fn row_34_and_40_a_body_above_the_limit_is_refused_rfc9110_15_5_14() {
             let wire = format!("{head}Connection: close\r\n{wire}");
             let (heard, handled) = wired.ask_counting(wire.as_bytes(), Then::Waits);
             check_expected(wire.as_bytes(), &[expected], &note);
-            check_answers(&heard, handled, &[expected], (way, wire));
+            check_responses(&heard, handled, &[expected], (way, wire));
         }
     }
 }
 
-/// A refusal only at the end of the chunk would leave the peer waiting for an answer that does not come.
+/// A refusal only at the end of the chunk would leave the peer waiting for a response that does not come.
 #[test]
 fn a_chunk_above_the_limit_is_refused_when_it_is_announced_rfc9110_15_5_14() {
     for way in [Way::Buffered, Way::BufferedLater] {
@@ -410,7 +410,7 @@ fn a_chunk_above_the_limit_is_refused_when_it_is_announced_rfc9110_15_5_14() {
                 let start = wired.now();
                 let heard = wired.ask(&[head.as_bytes(), chunks.as_bytes()], Then::Waits);
                 let heard = heard.strip_prefix(said).expect("it was invited");
-                check_answers(heard, take_handled(), &["413"], (way, &chunks));
+                check_responses(heard, take_handled(), &["413"], (way, &chunks));
                 assert_eq!(wired.now() - start, Duration::ZERO, "{way:?} {chunks}");
             }
         }
@@ -517,7 +517,7 @@ fn row_38_a_chunk_size_does_not_wrap_rfc9112_7_1() {
             for (then, unbuffered) in [(Then::Ends, "400"), (Then::Waits, "408")] {
                 let (heard, handled) = Wired::new(*way).ask_counting(&wire, then);
                 let expected = if way.buffers() { "413" } else { unbuffered };
-                check_answers(&heard, handled, &[expected], (way, size));
+                check_responses(&heard, handled, &[expected], (way, size));
             }
         }
     }
@@ -678,10 +678,10 @@ fn a_body_that_failed_fails_again_however_often_it_is_read_rfc9112_7_1() {
     // The bytes before the error would be a good chunk if they were read a second time.
     for bad in ["5;a\nb\r\n0\r\n\r\n", "5;\n=\"b\r\n0\r\n\r\n", "5\n", "+5", "5;;", "5;a b", "5;a=\"\n"] {
         let wire = chunked(format!("1\r\nA\r\n{bad}GET /smuggled HTTP/1.0\r\n\r\n"));
-        let answers = answers(&wired.ask_cut(&wire, Then::Waits));
-        assert_eq!(answers.len(), 1, "{bad:?} {answers:?}");
-        assert_eq!(answers[0].body, format!("A{}", "!".repeat(19)), "{bad:?}");
-        assert!(answers[0].is_last(), "{bad:?}");
+        let responses = responses(&wired.ask_cut(&wire, Then::Waits));
+        assert_eq!(responses.len(), 1, "{bad:?} {responses:?}");
+        assert_eq!(responses[0].body, format!("A{}", "!".repeat(19)), "{bad:?}");
+        assert!(responses[0].is_last(), "{bad:?}");
     }
 }
 
@@ -700,8 +700,8 @@ fn refused_trailers_are_not_shown_rfc9112_7_1_2() {
     let good = chunked("0\r\nX-Sum: good\r\n\r\n");
     for bad in ["X-Sum: 1\nX-Sum: 2", "X-Sum: 1\r\nHost: a", "X-Sum: 1\r\n : 2", "X-Sum: 1\r\nX: \0"] {
         let wire = [&good[..], &chunked(format!("0\r\n{bad}\r\n\r\n"))].concat();
-        let answers = answers(&wired.ask_cut(&wire, Then::Waits));
-        let told: Vec<_> = answers.iter().map(|answer| (answer.status, &*answer.body)).collect();
+        let responses = responses(&wired.ask_cut(&wire, Then::Waits));
+        let told: Vec<_> = responses.iter().map(|response| (response.status, &*response.body)).collect();
         assert_eq!(told, [(200, " X-Sum=good"), (200, "")], "{bad:?}");
     }
 }

@@ -67,7 +67,7 @@ mod errors {
         }
     }
 
-    fn answer(status: &str, text: &str) -> String {
+    fn response_text(status: &str, text: &str) -> String {
         let length = text.len();
         format!(
             "HTTP/1.1 {status}\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: {length}\r\n\r\n{text}"
@@ -76,9 +76,9 @@ mod errors {
 
     #[test]
     fn a_status_as_an_error_is_answered_with_its_reason() {
-        check(|| Status::NOT_FOUND.into(), &answer("404 Not Found", "Not Found"), None);
-        check(|| Status::IM_USED.into(), &answer("226 IM Used", "IM Used"), None);
-        check(|| Status::new(599).unwrap().into(), &answer("599 ", ""), None);
+        check(|| Status::NOT_FOUND.into(), &response_text("404 Not Found", "Not Found"), None);
+        check(|| Status::IM_USED.into(), &response_text("226 IM Used", "IM Used"), None);
+        check(|| Status::new(599).unwrap().into(), &response_text("599 ", ""), None);
         check(
             || Status::NO_CONTENT.into(),
             "HTTP/1.1 204 No Content\r\ncontent-type: text/plain; charset=utf-8\r\n\r\n",
@@ -88,10 +88,14 @@ mod errors {
 
     #[test]
     fn a_cause_is_never_told_to_the_peer() {
-        let internal = answer("500 Internal Server Error", "Internal Server Error");
+        let internal = response_text("500 Internal Server Error", "Internal Server Error");
         check(|| io::Error::other("secret").into(), &internal, Some("secret"));
         check(|| "secret".parse::<u16>().unwrap_err().into(), &internal, Some("invalid digit"));
-        check(|| Error::new(Status::CONFLICT, "secret"), &answer("409 Conflict", "Conflict"), Some("secret"));
+        check(
+            || Error::new(Status::CONFLICT, "secret"),
+            &response_text("409 Conflict", "Conflict"),
+            Some("secret"),
+        );
     }
 
     #[test]
@@ -105,7 +109,7 @@ mod errors {
             let heard = Served::with(|server| refusals.of(server), set).ask(GET);
             assert_eq!(
                 undated(&heard),
-                answer("500 Internal Server Error", "Internal Server Error"),
+                response_text("500 Internal Server Error", "Internal Server Error"),
                 "{code}"
             );
             assert_eq!(refusals.take(), [(500, "the handler failed: a final status of 1xx".into())]);
@@ -460,7 +464,7 @@ mod panics {
     }
 
     /// Checks that the values of an exchange of `path` panic so often when they are dropped; each panic is reported
-    /// with the status `told`. The answer begins with `expected` and is the last one, whether or not another request
+    /// with the status `told`. The response begins with `expected` and is the last one, whether or not another request
     /// has come.
     #[track_caller]
     fn check_left(path: &str, expected: &str, told: u16, panics: usize) {
@@ -484,7 +488,7 @@ mod panics {
     }
 
     #[test]
-    fn a_value_that_panics_when_dropped_is_reported_and_the_answer_arrives() {
+    fn a_value_that_panics_when_dropped_is_reported_and_the_response_arrives() {
         let ok = "HTTP/1.1 200 OK\r\n";
         for (path, panics) in [
             ("/extension", 1),
@@ -503,7 +507,7 @@ mod panics {
     }
 
     #[test]
-    fn a_value_that_panics_before_the_answer_is_whole_ends_it() {
+    fn a_value_that_panics_before_the_response_is_whole_ends_it() {
         check_left("/source", "HTTP/1.1 200 OK\r\n", 0, 1);
         let timeouts = Timeouts { handler: Some(Duration::from_millis(1)), ..Timeouts::default() };
         let refusals = ErrorReports::default();
@@ -729,7 +733,7 @@ mod peer_closed {
     }
 
     #[test]
-    fn a_peer_that_ends_only_its_own_side_still_gets_its_answer() {
+    fn a_peer_that_ends_only_its_own_side_still_gets_its_response() {
         check(GET, |mut peer| {
             peer.end();
             assert!(peer.hear_all().ends_with("\r\n\r\nclosed"));
@@ -797,7 +801,7 @@ mod peer_closed {
     }
 
     #[test]
-    fn requests_that_come_while_an_answer_is_streamed_are_not_lost() {
+    fn requests_that_come_while_a_response_is_streamed_are_not_lost() {
         let done = Arc::new(Semaphore::new(0));
         let work = done.clone();
         let served = Served::new(async move |ctx: &mut Context| -> corehttp::Result {
@@ -855,7 +859,7 @@ mod peer_closed {
 mod middleware {
     use super::*;
 
-    /// Marks requests and answers that pass through, also those of errors.
+    /// Marks requests and responses that pass through, also those of errors.
     struct Mark<H>(&'static str, H);
 
     impl<H: Handler> Handler for Mark<H> {
@@ -958,7 +962,7 @@ mod middleware {
     }
 }
 
-mod answers {
+mod responses {
     use super::*;
 
     /// Checks that `handler` answers `request` with `expected`, byte for byte except for the date.
@@ -1113,7 +1117,7 @@ mod informational {
     }
 
     #[test]
-    fn hints_come_right_before_their_own_answer_rfc9110_15_2() {
+    fn hints_come_right_before_their_own_response_rfc9110_15_2() {
         let served = Served::new(hinting);
         let asked = get("/") + &get("/hints") + &get("/") + &get("/hints");
         assert_eq!(undated(&served.ask(asked)), format!("{BARE}{HINTED}{BARE}{HINTED}"));
@@ -1141,7 +1145,7 @@ mod informational {
     }
 
     #[test]
-    fn informational_answers_need_their_status_and_come_before_the_head() {
+    fn informational_responses_need_their_status_and_come_before_the_head() {
         let served = Served::new(async |ctx: &mut Context| -> corehttp::Result {
             for code in [101, 200, 204, 304, 404, 599] {
                 let status = Status::new(code).unwrap();
@@ -1155,7 +1159,7 @@ mod informational {
             ctx.body_writer().await?.finish().await?;
             assert!(
                 ctx.send_informational(Status::EARLY_HINTS, &Headers::new()).await.is_err(),
-                "the answer has left"
+                "the response has left"
             );
             Ok(())
         });
@@ -1164,7 +1168,7 @@ mod informational {
     }
 }
 
-/// Each refusal is reported once, with the status that was answered; a good answer is not reported.
+/// Each refusal is reported once, with the status that was answered; a good response is not reported.
 #[test]
 fn on_error_sees_each_refusal_once() {
     let heads = Arc::new(Mutex::new(0));

@@ -14,10 +14,10 @@ use self::request::{Body, Fault, Route, Step};
 use crate::oracle::server::{CHOICES, may_refuse};
 use crate::oracle::{Next, Reader};
 use crate::support::Served;
-use crate::support::answers::{Answer, take_answer};
 use crate::support::chance::check_histories;
 use crate::support::chunks::content;
 use crate::support::connection_option::ConnectionOption;
+use crate::support::responses::{ReceivedResponse, take_response};
 use crate::support::wired::{Then, Wired};
 
 #[test]
@@ -129,18 +129,18 @@ fn check(heard: &str, steps: &[Step], then: Then, way: Way) {
     for (at, step) in steps.iter().enumerate() {
         let Some(expected) = Expected::to(step, then) else { break };
         let story = format!("request {}: {heard:?}", step.tag);
-        let (is_told, answer) = take_interim(&mut rest, step);
+        let (is_told, response) = take_interim(&mut rest, step);
         let must_be_told = way == Way::Cut && step.waits() && step.route.reads() && expected.status == 200;
         assert!(if is_told { step.may_wait() } else { !must_be_told }, "100 ({is_told}), {story}");
         if expected.outcome == Outcome::Breaks {
             // A body without a length ends with the connection, in whatever way that ends.
             let may_end = step.is_to_head() || step.version == "1.0";
-            assert!(answer.is_none() || may_end, "an answer is broken and seems whole, {story}");
+            assert!(response.is_none() || may_end, "a response is broken and seems whole, {story}");
             return;
         }
-        let answer = answer.unwrap_or_else(|| panic!("no answer, {story}"));
+        let response = response.unwrap_or_else(|| panic!("no response, {story}"));
         let body = if step.is_to_head() { "" } else { &expected.body };
-        assert_eq!((answer.status, &*answer.body), (expected.status, body), "{story}");
+        assert_eq!((response.status, &*response.body), (expected.status, body), "{story}");
         let connection = match (expected.outcome, step.version) {
             (Outcome::Persists, "1.0") => Some("keep-alive"),
             (Outcome::Persists, _) => None,
@@ -148,7 +148,7 @@ fn check(heard: &str, steps: &[Step], then: Then, way: Way) {
             (Outcome::Closes, _) => Some("close"),
             (Outcome::Drops | Outcome::Breaks, _) => break,
         };
-        assert_eq!(answer.field("connection"), connection, "{story}");
+        assert_eq!(response.field("connection"), connection, "{story}");
         match expected.outcome {
             Outcome::Persists => {}
             Outcome::Switches => {
@@ -161,28 +161,28 @@ fn check(heard: &str, steps: &[Step], then: Then, way: Way) {
             Outcome::Closes | Outcome::Drops | Outcome::Breaks => break,
         }
     }
-    assert_eq!(rest, "", "nothing follows the last answer: {heard:?}");
+    assert_eq!(rest, "", "nothing follows the last response: {heard:?}");
 }
 
-/// Takes the answer to `step`, and what comes before it. Returns whether 100 was said.
-fn take_interim(rest: &mut &str, step: &Step) -> (bool, Option<Answer>) {
+/// Takes the response to `step`, and what comes before it. Returns whether 100 was said.
+fn take_interim(rest: &mut &str, step: &Step) -> (bool, Option<ReceivedResponse>) {
     let (mut is_told, mut hints) = (false, 0);
     loop {
-        let answer = take_answer(rest, step.is_to_head());
-        match answer.as_ref().map_or(0, |answer| answer.status) {
+        let response = take_response(rest, step.is_to_head());
+        match response.as_ref().map_or(0, |response| response.status) {
             100 if !is_told => is_told = true,
             103 if step.route == Route::Hints && step.version != "1.0" && hints == 0 => hints += 1,
-            // A 101 has no date, since it is not a final answer.
-            101 => return (is_told, answer),
+            // A 101 has no date, since it is not a final response.
+            101 => return (is_told, response),
             _ => {
-                answer.iter().for_each(Answer::check);
-                return (is_told, answer);
+                response.iter().for_each(ReceivedResponse::check);
+                return (is_told, response);
             }
         }
     }
 }
 
-/// The answer that a request must get, and what becomes of its connection.
+/// The response that a request must get, and what becomes of its connection.
 struct Expected {
     status: u16,
     body: String,
@@ -192,11 +192,11 @@ struct Expected {
 #[derive(Clone, Copy, PartialEq)]
 enum Outcome {
     Persists,
-    /// Closes, and the answer says so.
+    /// Closes, and the response says so.
     Closes,
-    /// Closes, because of a fault behind the answer.
+    /// Closes, because of a fault behind the response.
     Drops,
-    /// The answer breaks off.
+    /// The response breaks off.
     Breaks,
     /// Goes on in another protocol.
     Switches,
@@ -281,7 +281,7 @@ impl Step {
         self.may_wait() && self.cuts.contains(&self.head().len())
     }
 
-    /// Whether the server can know that the answer has no content.
+    /// Whether the server can know that the response has no content.
     fn is_to_head(&self) -> bool {
         self.method == "HEAD" && self.wire().contains("HEAD ")
     }

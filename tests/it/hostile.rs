@@ -18,8 +18,8 @@ use corehttp::{
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf, duplex};
 
 use crate::oracle::server::{Handlers, check};
-use crate::support::answers::answers;
 use crate::support::chance::Chance;
+use crate::support::responses::responses;
 use crate::support::wired::{Then, Wired};
 use crate::support::{Peer, Served, eventually, paused, status, undated};
 #[cfg(target_os = "linux")]
@@ -164,23 +164,23 @@ struct Outcome {
     refused: Option<u16>,
 }
 
-/// Returns the outcome of a conversation. Checks that all answers are well formed, every request that was seen has one,
-/// and nothing follows a refusal.
+/// Returns the outcome of a conversation. Checks that all responses are well formed, every request that was seen has
+/// one, and nothing follows a refusal.
 #[track_caller]
 fn outcome<H: Handler>(wired: &Wired<H>, packets: &[&[u8]], then: Then) -> Outcome {
     let mut heard = wired.ask(packets, then);
     let last = heard.rsplit("HTTP/1.1 ").next().unwrap_or_default();
     if last.ends_with("\r\nconnection: close\r\n\r\n") && !last.starts_with("200 ") {
-        // The answer to HEAD has no content, although it states a length.
+        // The response to HEAD has no content, although it states a length.
         let reason = last.split_once("\r\n").and_then(|line| line.0.split_once(' ')).unwrap().1.to_owned();
         heard += &reason;
     }
-    let heard = answers(&heard);
-    let heard = heard.iter().filter(|answer| answer.status >= 200);
-    let (answered, refused): (Vec<_>, Vec<_>) = heard.partition(|answer| answer.status == 200);
+    let heard = responses(&heard);
+    let heard = heard.iter().filter(|response| response.status >= 200);
+    let (answered, refused): (Vec<_>, Vec<_>) = heard.partition(|response| response.status == 200);
     let seen = SEEN.take();
     assert_eq!(answered.len(), seen.len());
-    // Nothing follows an answer with `close`, which a refusal has.
+    // Nothing follows a response with `close`, which a refusal has.
     refused.iter().for_each(|refused| refused.check_refusal());
     Outcome { seen, refused: refused.first().map(|refused| refused.status) }
 }
@@ -432,7 +432,7 @@ fn a_flood_of_connections_is_turned_away_and_forgotten() {
     eventually("they are turned away", || served.running.stats().total.errors.overload == PEERS);
     first.say(GET);
     assert_eq!(status(&first.hear()), 200);
-    // Of so many, not all get an answer.
+    // Of so many, not all get a response.
     let told = peers.iter_mut().map(|peer| status(&peer.hear_all())).filter(|status| *status == 503).count();
     assert!(told >= 100, "{told}");
     drop(peers);
@@ -512,7 +512,7 @@ fn panics_at_odd_times_end_one_connection_and_no_other() {
         ("/later", 500, "\r\n\r\nInternal Server Error"),
         ("/by-its-head", 500, "\r\n\r\nInternal Server Error"),
         ("/while-reading", 500, "\r\n\r\nInternal Server Error"),
-        // An answer that has begun must not look whole.
+        // A response that has begun must not look whole.
         ("/while-writing", 200, "half\r\n<ConnectionReset>"),
         ("/in-its-source", 200, "\r\n\r\n<ConnectionReset>"),
         ("/when-dropped", 0, ""),
@@ -570,7 +570,7 @@ fn a_connection_may_be_dropped_at_any_point() {
                 let (mut near, far) = duplex(16);
                 let mut serving = Box::pin(service.serve_connection(far));
                 for byte in &wire.as_bytes()[..end] {
-                    // The peer does not read, so at some point answers are stuck too.
+                    // The peer does not read, so at some point responses are stuck too.
                     poll_once(pin!(near.write_all(&[*byte]))).await;
                     poll_once(serving.as_mut()).await;
                 }

@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf, dup
 use tokio::task::spawn_local;
 use tokio::time::Instant;
 
-use crate::support::answers::answers;
+use crate::support::responses::responses;
 use crate::support::wired::{Then, Wired, count_handled, shortened, take_handled};
 use crate::support::{ErrorReports, Peer, Served, eventually, paused, status, undated};
 
@@ -50,9 +50,9 @@ fn check(limits: Limits, within: impl AsRef<[u8]>, beyond: impl AsRef<[u8]>, ref
 fn check_within(limits: Limits, within: impl AsRef<[u8]>) {
     let refusals = ErrorReports::default();
     let wired = Wired::with(|server| refusals.of(server.limits(limits)), app);
-    let heard = answers(&ask_cut(&wired, &[within.as_ref(), NEXT].concat(), Then::Ends));
-    assert_eq!(heard.iter().map(|answer| answer.status).collect::<Vec<_>>(), [200, 200]);
-    assert!(heard.iter().all(|answer| !answer.is_last()) && refusals.take().is_empty());
+    let heard = responses(&ask_cut(&wired, &[within.as_ref(), NEXT].concat(), Then::Ends));
+    assert_eq!(heard.iter().map(|response| response.status).collect::<Vec<_>>(), [200, 200]);
+    assert!(heard.iter().all(|response| !response.is_last()) && refusals.take().is_empty());
 }
 
 /// Checks that a message which is too long is refused at once, whether or not it ever ends.
@@ -61,7 +61,7 @@ fn check_beyond(limits: Limits, beyond: impl AsRef<[u8]>, refused: u16) {
     let refusals = ErrorReports::default();
     let wired = Wired::with(|server| refusals.of(server.limits(limits)), app);
     take_handled();
-    let heard = answers(&ask_cut(&wired, beyond.as_ref(), Then::Waits));
+    let heard = responses(&ask_cut(&wired, beyond.as_ref(), Then::Waits));
     assert_eq!((heard.len(), heard[0].status, take_handled()), (1, refused, 0));
     heard[0].check_refusal();
     let told = refusals.take();
@@ -179,7 +179,7 @@ fn a_plan_may_have_a_limit_of_its_own() {
         let wired = Wired::with(|server| server.limits(limits), planned);
         let body = "b".repeat(len);
         for wire in [sized(len as u64, &body), chunked(&format!("{len:x}\r\n{body}\r\n0\r\n\r\n"))] {
-            let heard = answers(&wired.ask_cut(&wire, Then::Ends));
+            let heard = responses(&wired.ask_cut(&wire, Then::Ends));
             assert_eq!((heard.len(), heard[0].status), (1, expected), "{len} of {most}");
         }
     }
@@ -196,7 +196,7 @@ fn the_default_limit_of_a_body_holds() {
         (chunked(&format!("400000\r\n{body}\r\n0\r\n\r\n")), 200),
         (chunked(&format!("400000\r\n{body}\r\n1\r\n1")), 413),
     ] {
-        let heard = answers(&wired.ask(&[wire.as_bytes()], Then::Ends));
+        let heard = responses(&wired.ask(&[wire.as_bytes()], Then::Ends));
         assert_eq!((heard.len(), heard[0].status), (1, expected));
     }
 }
@@ -344,10 +344,10 @@ fn check_unread(drain_max: usize, body: &str, kept: bool) {
     let wired = Wired::with(|server| server.limits(limits), with_plan(|_| BodyPlan::Stream, app));
     let wire = [body.as_bytes(), NEXT].concat();
     take_handled();
-    let heard = answers(&wired.ask(&[&wire], Then::Waits));
+    let heard = responses(&wired.ask(&[&wire], Then::Waits));
     assert_eq!((heard.len(), take_handled()), if kept { (2, 2) } else { (1, 1) }, "{body}");
     // The limit applies to each body by itself.
-    let twice = answers(&wired.ask(&[body.as_bytes(), &wire], Then::Waits));
+    let twice = responses(&wired.ask(&[body.as_bytes(), &wire], Then::Waits));
     assert_eq!(twice.len(), if kept { 3 } else { 1 }, "{body}");
     wired.ask_cut(wire, Then::Ends);
 }
@@ -362,7 +362,7 @@ fn an_unread_body_is_drained_up_to_its_limit_rfc9112_9_3() {
     check_unread(len, &sized(i64::MAX as u64, smuggled), false);
     check_unread(len, &chunked(&format!("{chunk}0\r\n\r\n")), true);
     check_unread(2 * len, &chunked(&format!("{chunk}{chunk}0\r\n\r\n")), true);
-    // The length of chunks is unknown when the answer promises that the connection persists.
+    // The length of chunks is unknown when the response promises that the connection persists.
     check_unread(2 * len - 1, &chunked(&format!("{chunk}{chunk}1\r\n1\r\n0\r\n\r\n")), true);
     let default = Limits::default().drain_max;
     assert_eq!(default, 256 << 10);
@@ -389,26 +389,26 @@ fn draining_ends_when_the_peer_does_whatever_the_limit() {
     });
 }
 
-/// The answers to so many requests that come together leave in writes of `expected` answers each.
+/// The responses to so many requests that come together leave in writes of `expected` responses each.
 #[track_caller]
 fn check_batches(limits: Limits, requests: usize, expected: &[usize]) {
     let batches = Rc::default();
     let tape = Tape { input: NEXT.repeat(requests).into(), batches: Rc::clone(&batches) };
     paused(async {
         let service = Server::new().limits(limits).service(|ctx: &mut Context| {
-            ctx.response.headers.set("x-wide", "w".repeat(ANSWER - EMPTY)).unwrap();
+            ctx.response.headers.set("x-wide", "w".repeat(RESPONSE - EMPTY)).unwrap();
         });
         service.serve_connection(tape).await.unwrap();
     });
     assert_eq!(*batches.borrow(), expected);
 }
 
-/// The bytes of each answer, and of one whose wide field is empty.
-const ANSWER: usize = 1 << 10;
+/// The bytes of each response, and of one whose wide field is empty.
+const RESPONSE: usize = 1 << 10;
 const EMPTY: usize =
     "HTTP/1.1 200 OK\r\nx-wide: \r\ndate: Sun, 06 Nov 1994 08:49:37 GMT\r\ncontent-length: 0\r\n\r\n".len();
 
-/// A peer whose requests arrive at once, and that records how many answers leave at once.
+/// A peer whose requests arrive at once, and that records how many responses leave at once.
 struct Tape {
     input: VecDeque<u8>,
     batches: Rc<RefCell<Vec<usize>>>,
@@ -428,8 +428,8 @@ impl AsyncRead for Tape {
 
 impl AsyncWrite for Tape {
     fn poll_write(self: Pin<&mut Self>, _: &mut task::Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        assert_eq!(bytes.len() % ANSWER, 0, "whole answers");
-        self.batches.borrow_mut().push(bytes.len() / ANSWER);
+        assert_eq!(bytes.len() % RESPONSE, 0, "whole responses");
+        self.batches.borrow_mut().push(bytes.len() / RESPONSE);
         Poll::Ready(Ok(bytes.len()))
     }
 
@@ -443,22 +443,22 @@ impl AsyncWrite for Tape {
 }
 
 #[test]
-fn pipelined_answers_leave_in_batches_rfc9112_9_3_2() {
-    let answers = |pipeline_responses_max| Limits { pipeline_responses_max, ..Limits::default() };
-    check_batches(answers(4), 1, &[1]);
-    check_batches(answers(4), 4, &[4]);
-    check_batches(answers(4), 10, &[4, 4, 2]);
-    check_batches(answers(1), 3, &[1, 1, 1]);
-    check_batches(answers(0), 3, &[1, 1, 1]);
+fn pipelined_responses_leave_in_batches_rfc9112_9_3_2() {
+    let responses = |pipeline_responses_max| Limits { pipeline_responses_max, ..Limits::default() };
+    check_batches(responses(4), 1, &[1]);
+    check_batches(responses(4), 4, &[4]);
+    check_batches(responses(4), 10, &[4, 4, 2]);
+    check_batches(responses(1), 3, &[1, 1, 1]);
+    check_batches(responses(0), 3, &[1, 1, 1]);
     let bytes = |pipeline_bytes_max| Limits { pipeline_bytes_max, ..Limits::default() };
-    check_batches(bytes(2 * ANSWER), 5, &[2, 2, 1]);
-    check_batches(bytes(2 * ANSWER + 1), 5, &[3, 2]);
+    check_batches(bytes(2 * RESPONSE), 5, &[2, 2, 1]);
+    check_batches(bytes(2 * RESPONSE + 1), 5, &[3, 2]);
     check_batches(bytes(0), 3, &[1, 1, 1]);
     check_batches(Limits { pipeline_bytes_max: usize::MAX, ..Limits::default() }, 100, &[64, 36]);
-    check_batches(Limits { pipeline_bytes_max: 64 * ANSWER, ..answers(usize::MAX) }, 100, &[64, 36]);
+    check_batches(Limits { pipeline_bytes_max: 64 * RESPONSE, ..responses(usize::MAX) }, 100, &[64, 36]);
     check_batches(Limits::default(), 130, &[64, 64, 2]);
-    let by_default = (64_usize << 10).div_ceil(ANSWER);
-    check_batches(answers(usize::MAX), by_default + 1, &[by_default, 1]);
+    let by_default = (64_usize << 10).div_ceil(RESPONSE);
+    check_batches(responses(usize::MAX), by_default + 1, &[by_default, 1]);
 }
 
 #[test]
@@ -579,14 +579,14 @@ fn check_let_in(peer: &mut Peer) {
     assert_eq!(status(&peer.hear()), 200);
 }
 
-/// Checks that the peer is answered, whether or not it has sent a request, and may stay to read the answer.
+/// Checks that the peer is answered, whether or not it has sent a request, and may stay to read the response.
 #[track_caller]
 fn check_turned_away(mut peer: Peer, expected: u16, retry_after: Option<&str>) -> Peer {
     peer.say(NEXT);
-    let heard = answers(&peer.hear_all());
-    let [answer] = &heard[..] else { panic!("{heard:?}") };
-    assert_eq!((answer.status, answer.field("retry-after")), (expected, retry_after));
-    assert!(answer.is_last());
+    let heard = responses(&peer.hear_all());
+    let [response] = &heard[..] else { panic!("{heard:?}") };
+    assert_eq!((response.status, response.field("retry-after")), (expected, retry_after));
+    assert!(response.is_last());
     peer
 }
 
@@ -606,11 +606,11 @@ fn row_56_the_last_request_allowed_is_answered_with_close_rfc9112_9_6() {
         let limits = Limits { requests_per_connection_max, ..Limits::default() };
         let wired = Wired::with(|server| server.limits(limits), app);
         take_handled();
-        let heard = answers(&wired.ask(&[&NEXT.repeat(9)], Then::Ends));
+        let heard = responses(&wired.ask(&[&NEXT.repeat(9)], Then::Ends));
         assert_eq!((heard.len(), take_handled()), (served, served));
-        let says_close = heard.last().is_some_and(|answer| answer.is_last());
+        let says_close = heard.last().is_some_and(|response| response.is_last());
         assert_eq!(says_close, requests_per_connection_max.is_some());
         // Peers that connect one by one are counted alike.
-        assert_eq!(answers(&wired.ask(&[NEXT; 9], Then::Ends)).len(), served);
+        assert_eq!(responses(&wired.ask(&[NEXT; 9], Then::Ends)).len(), served);
     }
 }

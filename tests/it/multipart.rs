@@ -612,9 +612,9 @@ mod served {
         let body = part("1") + "--b--\r\n" + smuggled;
         for served in [Served::new(streaming(list)), Served::new(list)] {
             let heard = served.ask(post("", &body) + NEXT);
-            let answers = heard.matches("HTTP/1.1 200 OK").count();
+            let responses = heard.matches("HTTP/1.1 200 OK").count();
             assert!(
-                answers == 2 && heard.contains("\r\n\r\na=1;HTTP/1.1") && heard.ends_with("\r\n\r\nnext"),
+                responses == 2 && heard.contains("\r\n\r\na=1;HTTP/1.1") && heard.ends_with("\r\n\r\nnext"),
                 "{heard}"
             );
         }
@@ -1009,10 +1009,10 @@ mod written {
         assert_ne!(boundary(), boundary());
     }
 
-    /// Sends a form of `streams`, and returns the server's answer and its reports.
+    /// Sends a form of `streams`, and returns the server's response and its reports.
     fn sent(streams: &'static [(&str, Option<u64>)]) -> (String, ErrorReports) {
         let refusals = ErrorReports::default();
-        let answer = move |ctx: &mut Context| -> corehttp::Result {
+        let respond = move |ctx: &mut Context| -> corehttp::Result {
             let mut form = Form::new();
             form.append_text("t", "text")?;
             for (content, len) in streams {
@@ -1024,7 +1024,7 @@ mod written {
             ctx.response.body = request.body;
             Ok(())
         };
-        let heard = Served::with(|server| refusals.of(server), answer)
+        let heard = Served::with(|server| refusals.of(server), respond)
             .ask("GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
         (heard, refusals)
     }

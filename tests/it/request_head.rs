@@ -9,7 +9,7 @@ use corehttp::{Context, Limits};
 
 use crate::oracle;
 use crate::support::Served;
-use crate::support::answers::{answers, check_answers, check_expected};
+use crate::support::responses::{check_expected, check_responses, responses};
 use crate::support::wired::{Then, Wired, count_handled, shortened, take_handled};
 
 static SERVED: LazyLock<Served> = LazyLock::new(|| Served::new(tell));
@@ -55,7 +55,7 @@ fn note(request: &oracle::Request) -> String {
 fn check(wire: &[u8], expected: &[&str]) {
     check_expected(wire, expected, &note);
     let (heard, handled) = Wired::new(tell).ask_in_every_way(&SERVED, wire);
-    check_answers(&heard, handled, expected, shortened(wire));
+    check_responses(&heard, handled, expected, shortened(wire));
 }
 
 /// A good head, of which the handler sees `saw`; a second request behind it must be answered, too.
@@ -220,7 +220,7 @@ fn row_7_a_method_is_a_token_and_case_counts_rfc9110_9_1() {
     lines_refused(&[format!("{} / HTTP/1.1", "M".repeat(24))], 501);
 }
 
-/// The content of the answer to `method`: none for HEAD.
+/// The content of the response to `method`: none for HEAD.
 fn head_or(method: &str) -> String {
     if method == "HEAD" { String::new() } else { format!("{method} a /") }
 }
@@ -510,7 +510,7 @@ fn row_19_a_lone_lf_in_a_large_head_is_refused_at_once_rfc9112_2_2() {
     for end in ["\n\n", "\nY: z", "\n\r\n"] {
         let start = wired.now();
         let heard = wired.ask(&[large.as_bytes(), end.as_bytes()], Then::Waits);
-        assert_eq!((answers(&heard)[0].status, wired.now() - start), (400, Duration::ZERO), "{end:?}");
+        assert_eq!((responses(&heard)[0].status, wired.now() - start), (400, Duration::ZERO), "{end:?}");
     }
     assert_eq!(take_handled(), 0);
 }
@@ -522,7 +522,7 @@ fn a_large_head_that_outgrows_its_limit_is_refused_at_once_rfc6585_5() {
     let (begun, rest) = (format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}", "x".repeat(8_000)), "x".repeat(5_000));
     let start = wired.now();
     let heard = wired.ask(&[begun.as_bytes(), rest.as_bytes()], Then::Waits);
-    assert_eq!((answers(&heard)[0].status, wired.now() - start), (431, Duration::ZERO));
+    assert_eq!((responses(&heard)[0].status, wired.now() - start), (431, Duration::ZERO));
     assert_eq!(take_handled(), 0);
 }
 

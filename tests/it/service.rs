@@ -19,7 +19,7 @@ use crate::support::{paused, status, undated};
 
 const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 const SLOW: &str = "GET /slow HTTP/1.1\r\nhost: a\r\n\r\n";
-const ANSWER: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+const RESPONSE: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 const LAST: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -43,7 +43,7 @@ fn run(test: impl Future<Output = ()>) {
     paused(LocalSet::new().run_until(test));
 }
 
-/// Sends `before`, stops the service half a second later, and sends `after` soon. Checks that all answers are
+/// Sends `before`, stops the service half a second later, and sends `after` soon. Checks that all responses are
 /// `expected`, and that the connection ends so many seconds after the stop.
 #[track_caller]
 fn check(before: &str, after: &str, expected: &str, seconds: u32) {
@@ -75,10 +75,10 @@ fn check_paused(pause: Duration, before: &str, after: &str, expected: &str, seco
 
 #[test]
 fn a_stop_ends_idle_connections_at_once_and_busy_ones_with_their_answer() {
-    check(GET, "", ANSWER, 0);
-    check(GET, GET, ANSWER, 0);
+    check(GET, "", RESPONSE, 0);
+    check(GET, GET, RESPONSE, 0);
     check(SLOW, "", LAST, 5);
-    check(&[GET, SLOW].concat(), GET, &[ANSWER, LAST].concat(), 5);
+    check(&[GET, SLOW].concat(), GET, &[RESPONSE, LAST].concat(), 5);
 }
 
 /// The next request may be on its way. A POST that meets a closed connection is lost, and its client cannot find out
@@ -86,9 +86,9 @@ fn a_stop_ends_idle_connections_at_once_and_busy_ones_with_their_answer() {
 #[test]
 fn a_connection_that_was_just_answered_has_a_moment_to_send_its_next_request() {
     for pause in [SECOND / 100, SECOND / 5] {
-        check_paused(pause, GET, GET, &[ANSWER, LAST].concat(), 0);
-        check_paused(pause, GET, SLOW, &[ANSWER, LAST].concat(), 5);
-        check_paused(pause, GET, "", ANSWER, 0);
+        check_paused(pause, GET, GET, &[RESPONSE, LAST].concat(), 0);
+        check_paused(pause, GET, SLOW, &[RESPONSE, LAST].concat(), 5);
+        check_paused(pause, GET, "", RESPONSE, 0);
     }
 }
 
@@ -226,7 +226,7 @@ fn without_a_connection_a_request_is_answered_the_same() {
 
 /// The peer of a request without a connection is never gone while its handler runs.
 #[test]
-fn without_a_connection_the_peer_waits_for_its_answer() {
+fn without_a_connection_the_peer_waits_for_its_response() {
     let service = Server::new().service(async |ctx: &mut Context| {
         let said = tokio::select! {
             biased;
@@ -264,7 +264,7 @@ fn a_connection_that_fails_under_a_handler_has_ended_early() {
     });
 }
 
-/// A connection whose handler panics, or cuts its answer off, has not ended well.
+/// A connection whose handler panics, or cuts its response off, has not ended well.
 #[test]
 fn a_connection_that_its_handler_ends_has_ended_early() {
     for path in ["/panics", "/cuts", "/cuts-barely"] {

@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio::runtime::Builder;
 use tokio::time::sleep;
 
-use crate::support::answers::answers;
+use crate::support::responses::responses;
 use crate::support::wired::{Then, Wired};
 use crate::support::{Served, status, undated};
 
@@ -191,7 +191,10 @@ fn row_63_large_heads_leave_whole() {
     let text = text.replacen("\r\n", &format!("\r\n{lines}"), 1);
     check(GET, many, &format!("HTTP/1.1 200 OK\r\n{text}"));
     let heard = Served::new(many).ask([GET, OLD].concat());
-    assert_eq!(answers(&heard).iter().map(|answer| answer.fields.len()).collect::<Vec<_>>(), [1003, 1004]);
+    assert_eq!(
+        responses(&heard).iter().map(|response| response.fields.len()).collect::<Vec<_>>(),
+        [1003, 1004]
+    );
 }
 
 #[test]
@@ -336,7 +339,7 @@ async fn while_it_is(second: u64) {
 
 /// The date goes on while the server waits, although no other event reads the clock.
 #[test]
-fn the_date_is_the_time_of_the_answer_rfc9110_6_6_1() {
+fn the_date_is_the_time_of_the_response_rfc9110_6_6_1() {
     let start = seconds();
     let waits = async move |ctx: &mut Context| match ctx.request.path() {
         "/wait" => while_it_is(start).await,
@@ -356,7 +359,7 @@ fn the_date_is_the_time_of_the_answer_rfc9110_6_6_1() {
                 near.shutdown().await.unwrap();
                 let mut heard = String::new();
                 near.read_to_string(&mut heard).await.unwrap();
-                let last = answers(&heard).pop().unwrap();
+                let last = responses(&heard).pop().unwrap();
                 let date = httpdate::parse_http_date(last.field("date").unwrap()).unwrap();
                 assert!(date > SystemTime::UNIX_EPOCH + Duration::from_secs(start), "{wire:?}: {date:?}");
             };
@@ -366,7 +369,7 @@ fn the_date_is_the_time_of_the_answer_rfc9110_6_6_1() {
             ask("GET /wait HTTP/1.0\r\n\r\n", ""),
             ask("POST / HTTP/1.0\r\ncontent-length: 1\r\n\r\n", "x"),
             ask("GET / HTT", ""),
-            // All of both requests is here before the first answer, which the peer is slow to read.
+            // All of both requests is here before the first response, which the peer is slow to read.
             ask("GET /large HTTP/1.1\r\nhost: a\r\n\r\nGET / HTTP/1.0\r\n\r\n", ""),
         );
     });

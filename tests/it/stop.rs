@@ -19,7 +19,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::task::spawn_local;
 use tokio::time::sleep;
 
-use crate::support::answers::answers;
+use crate::support::responses::responses;
 use crate::support::{Peer, Served, eventually, in_time, paused, status};
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
@@ -134,7 +134,7 @@ fn idle_connections_are_closed_at_once_rfc9112_9_6() {
 }
 
 #[test]
-fn answers_in_flight_carry_close_rfc9112_9_6() {
+fn responses_in_flight_carry_close_rfc9112_9_6() {
     let (served, gate) = serve(|server| server.cores(2));
     let mut peers = [GATED.to_vec(), [GATED, GET].concat(), [GET, GATED].concat()].map(|wire| {
         let mut peer = served.connect();
@@ -145,10 +145,10 @@ fn answers_in_flight_carry_close_rfc9112_9_6() {
     served.running.shutdown(LONG);
     check_stopped_listening(&served, 3);
     gate.open();
-    let heard = peers.each_mut().map(|peer| answers(&peer.hear_all()));
+    let heard = peers.each_mut().map(|peer| responses(&peer.hear_all()));
     for (heard, bodies) in heard.iter().zip([&["stopping"][..], &["stopping"], &["fine", "stopping"]]) {
-        assert_eq!(heard.iter().map(|answer| &*answer.body).collect::<Vec<_>>(), bodies);
-        assert!(heard.last().is_some_and(|answer| answer.is_last()));
+        assert_eq!(heard.iter().map(|response| &*response.body).collect::<Vec<_>>(), bodies);
+        assert!(heard.last().is_some_and(|response| response.is_last()));
     }
     drop(peers);
     check_stops_at_once(&served);
@@ -158,8 +158,11 @@ fn answers_in_flight_carry_close_rfc9112_9_6() {
 #[track_caller]
 fn check_served_within(limit: Duration, talk: impl Fn() -> (Duration, Vec<String>)) {
     for heard in in_time(limit, talk) {
-        let heard = answers(&heard);
-        assert!(matches!(&heard[..], [answer] if answer.status == 200 && answer.is_last()), "{heard:?}");
+        let heard = responses(&heard);
+        assert!(
+            matches!(&heard[..], [response] if response.status == 200 && response.is_last()),
+            "{heard:?}"
+        );
     }
 }
 
@@ -180,7 +183,7 @@ fn a_peer_that_connected_before_the_stop_is_served() {
     });
 }
 
-/// A busy client has its next request on its way when the answer leaves.
+/// A busy client has its next request on its way when the response leaves.
 #[test]
 fn a_peer_that_was_just_answered_is_served_once_more() {
     check_served_within(Duration::from_millis(250), || {
@@ -227,10 +230,13 @@ fn a_peer_that_waits_for_a_busy_core_is_served_before_it_stops() {
     // The idle core drains within this time. If it does not, it serves the peers itself, and they are answered as well.
     thread::sleep(Duration::from_millis(50));
     busy.wait();
-    assert_eq!(answers(&first.hear_all()).len(), 1);
+    assert_eq!(responses(&first.hear_all()).len(), 1);
     for peer in &mut peers {
-        let heard = answers(&peer.hear_all());
-        assert!(matches!(&heard[..], [answer] if answer.status == 200 && answer.is_last()), "{heard:?}");
+        let heard = responses(&peer.hear_all());
+        assert!(
+            matches!(&heard[..], [response] if response.status == 200 && response.is_last()),
+            "{heard:?}"
+        );
     }
     drop((first, peers));
     check_stops_at_once(&served);
@@ -257,8 +263,11 @@ fn a_peer_that_waits_for_a_core_to_start_is_served_before_it_stops() {
     stop.send(()).unwrap();
     gate.open();
     for peer in &mut peers {
-        let heard = answers(&peer.hear_all());
-        assert!(matches!(&heard[..], [answer] if answer.status == 200 && answer.is_last()), "{heard:?}");
+        let heard = responses(&peer.hear_all());
+        assert!(
+            matches!(&heard[..], [response] if response.status == 200 && response.is_last()),
+            "{heard:?}"
+        );
     }
     drop(peers);
     running.join().unwrap().wait().unwrap();
@@ -286,7 +295,7 @@ fn connections_left_after_the_grace_are_cut() {
 }
 
 #[test]
-fn an_answer_that_is_cut_does_not_look_whole() {
+fn a_response_that_is_cut_does_not_look_whole() {
     let gate = Gate::new();
     let inner = gate.clone();
     let served = Served::new(async move |ctx: &mut Context| -> corehttp::Result {
@@ -313,7 +322,7 @@ fn an_answer_that_is_cut_does_not_look_whole() {
 
 /// The connection is open only for the rest of the request, which the handler does not read.
 #[test]
-fn a_connection_that_is_cut_behind_a_whole_answer_is_not_reset() {
+fn a_connection_that_is_cut_behind_a_whole_response_is_not_reset() {
     let handler = |ctx: &mut Context| ctx.response.set_text("whole");
     let served = Served::new(with_plan(|_| BodyPlan::Stream, handler));
     let mut peer = served.connect();
@@ -355,7 +364,7 @@ fn a_signal_stops_the_server_too() {
         stop.send(()).unwrap();
         check_stopped_listening(&served, 1);
         gate.open();
-        assert!(answers(&peer.hear_all())[0].is_last());
+        assert!(responses(&peer.hear_all())[0].is_last());
         drop(peer);
         served.running.wait().unwrap();
     }
@@ -395,7 +404,7 @@ fn a_signal_gives_no_more_than_its_grace() {
     assert_eq!(served.running.stats().total.cut, 1);
 }
 
-/// A handler that streams for days can thus end its answer in time.
+/// A handler that streams for days can thus end its response in time.
 #[test]
 fn a_writer_sees_that_the_server_stops() {
     let served = Served::new(async |ctx: &mut Context| -> corehttp::Result {
@@ -553,7 +562,7 @@ fn a_handler_may_stop_its_own_server() {
         own.shutdown(LONG);
         ctx.response.set_text("farewell");
     });
-    let heard = answers(&served.ask(GET));
+    let heard = responses(&served.ask(GET));
     assert_eq!((heard.len(), &*heard[0].body), (1, "farewell"));
     served.running.wait().unwrap();
 }
@@ -614,8 +623,8 @@ fn bodies_on_their_way_still_arrive() {
         served.running.shutdown(LONG);
         check_stopped_listening(&served, 1);
         peer.say("67890");
-        let heard = answers(&peer.hear_all());
-        assert!(matches!(&heard[..], [answer] if answer.body == "1234567890"), "{heard:?}");
+        let heard = responses(&peer.hear_all());
+        assert!(matches!(&heard[..], [response] if response.body == "1234567890"), "{heard:?}");
         drop(peer);
         check_stops_at_once(&served);
     }
@@ -712,9 +721,9 @@ fn the_tasks_of_a_core_run_until_all_cores_have_drained() {
                 return ctx.response.set_text("idle");
             }
             slow.pass().await;
-            let (query, answer) = oneshot::channel();
+            let (query, response) = oneshot::channel();
             let asked = queries.send(query).is_ok();
-            ctx.response.set_text(if asked { answer.await.unwrap_or("lost") } else { "closed" });
+            ctx.response.set_text(if asked { response.await.unwrap_or("lost") } else { "closed" });
         })
     };
     let server = Server::bind("127.0.0.1:0").cores(2).balanced(true);
@@ -729,16 +738,16 @@ fn the_tasks_of_a_core_run_until_all_cores_have_drained() {
     // Longer than a core without connections needs to end, if it does not wait for the others.
     thread::sleep(Duration::from_millis(50));
     gate.open();
-    let answers = peers.each_mut().map(|peer| peer.hear_all());
+    let responses = peers.each_mut().map(|peer| peer.hear_all());
 
     assert!(
-        ["42", "idle"].iter().all(|end| answers.iter().any(|answer| answer.ends_with(end))),
-        "{answers:?}"
+        ["42", "idle"].iter().all(|end| responses.iter().any(|response| response.ends_with(end))),
+        "{responses:?}"
     );
     served.running.wait().unwrap();
 }
 
-/// Clients that send a request as soon as the last one is answered, and connect again after the last answer of a
+/// Clients that send a request as soon as the last one is answered, and connect again after the last response of a
 /// connection.
 struct Load {
     clients: Vec<JoinHandle<Vec<String>>>,
@@ -777,7 +786,7 @@ fn request_repeatedly(address: SocketAddr, enough: &AtomicBool, answered: &Atomi
         let mut peer = Peer::new(stream);
         for number in (0..).take_while(|_| goes_on()) {
             peer.say(format!("GET /{number} HTTP/1.1\r\nhost: a\r\n\r\n"));
-            let heard = receive(&mut peer, &format!("answer {number}."));
+            let heard = receive(&mut peer, &format!("response {number}."));
             answered.fetch_add(usize::from(heard.is_ok()), Ordering::Relaxed);
             match heard {
                 Ok(heard) if !heard.contains("\r\nconnection: close\r\n") => {}
@@ -787,7 +796,7 @@ fn request_repeatedly(address: SocketAddr, enough: &AtomicBool, answered: &Atomi
                 // The connection was closed while it was idle: if the request had arrived, this would be a reset.
                 Err((heard, None)) if heard.is_empty() => break,
                 Err(heard) => {
-                    lost.push(format!("answer {number}: {heard:?}"));
+                    lost.push(format!("response {number}: {heard:?}"));
                     break;
                 }
             }
@@ -811,7 +820,7 @@ fn receive(peer: &mut Peer, end: &str) -> Result<String, (String, Option<ErrorKi
 
 /// Answers with the number in the path.
 fn number(ctx: &mut Context) {
-    ctx.response.set_text(format!("answer {}.", &ctx.request.path()[1..]));
+    ctx.response.set_text(format!("response {}.", &ctx.request.path()[1..]));
 }
 
 /// How connections are spread: the number of cores, and whether they are balanced.
@@ -866,7 +875,7 @@ fn a_second_server_that_cannot_start_takes_no_peer() {
     for round in 0..2 {
         for peer in &mut peers {
             peer.say(format!("GET /{round} HTTP/1.1\r\nhost: a\r\n\r\n"));
-            assert!(peer.hear().ends_with(&format!("answer {round}.")));
+            assert!(peer.hear().ends_with(&format!("response {round}.")));
         }
         gate.open();
     }

@@ -21,7 +21,7 @@ use super::support::{
 
 const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 
-/// The reason in `error` why an answer cannot be sent.
+/// The reason in `error` why a response cannot be sent.
 fn reason(error: &io::Error) -> InvalidResponse {
     error.get_ref().unwrap().downcast_ref::<InvalidResponse>().unwrap().clone()
 }
@@ -48,9 +48,9 @@ mod reading {
     fn check(wire: &str, body: &str, trailers: &str) {
         let next = wire.to_owned() + GET;
         for (way, served) in ways() {
-            let answer =
+            let encoded =
                 |text: &str| format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{text}", text.len());
-            let expected = answer(&format!("{body}|{trailers}")) + &answer("|");
+            let expected = encoded(&format!("{body}|{trailers}")) + &encoded("|");
             for cut in wire.find("\r\n\r\n").unwrap() + 4..=wire.len() {
                 let mut peer = served.connect();
                 peer.say(&next[..cut]);
@@ -81,9 +81,9 @@ mod reading {
             let read = read(ctx).await?;
             let body = ctx.body_reader();
             let sum = body.trailers().text("x-sum").unwrap_or_default();
-            let answer = [&read, b"|".as_slice(), sum.as_bytes()].concat();
+            let response = [&read, b"|".as_slice(), sum.as_bytes()].concat();
             assert!(!ctx.request.headers.contains("x-sum"), "trailers are no headers");
-            Ok(ctx.response.body.set_bytes(answer))
+            Ok(ctx.response.body.set_bytes(response))
         };
         Served::new(with_plan(move |_| plan, handler))
     }
@@ -172,7 +172,7 @@ mod reading {
         assert!(peer.hear().ends_with("\r\n\r\nhello"));
     }
 
-    /// The peer is gone, so it gets no answer, however the body is read.
+    /// The peer is gone, so it gets no response, however the body is read.
     #[test]
     fn a_connection_that_fails_is_not_answered() {
         for plan in [BodyPlan::Buffer, BodyPlan::Stream] {
@@ -214,11 +214,11 @@ mod reading {
     }
 }
 
-/// Answers whose bodies are written by the handler, or come from a source: both look the same to the peer.
+/// Responses whose bodies are written by the handler, or come from a source: both look the same to the peer.
 mod writing {
     use super::*;
 
-    /// Checks that an answer of `hello` with this status, with or without a length, is sent as `expected` to a peer
+    /// Checks that a response of `hello` with this status, with or without a length, is sent as `expected` to a peer
     /// that has sent `asked`.
     #[track_caller]
     fn check(asked: &str, status: Status, len: Option<u64>, expected: &str) {
@@ -255,16 +255,16 @@ mod writing {
 
     #[test]
     fn content_of_unknown_length_is_sent_in_chunks_rfc9112_7_1() {
-        let answer = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
-        check(GET, Status::OK, None, answer);
-        check(&GET.repeat(3), Status::OK, None, &answer.repeat(3));
+        let response = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
+        check(GET, Status::OK, None, response);
+        check(&GET.repeat(3), Status::OK, None, &response.repeat(3));
     }
 
     #[test]
     fn content_of_known_length_is_sent_as_it_is_rfc9112_6_2() {
-        let answer = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello";
-        check(GET, Status::OK, Some(5), answer);
-        check(&GET.repeat(3), Status::OK, Some(5), &answer.repeat(3));
+        let response = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello";
+        check(GET, Status::OK, Some(5), response);
+        check(&GET.repeat(3), Status::OK, Some(5), &response.repeat(3));
     }
 
     #[test]
@@ -295,11 +295,11 @@ mod writing {
     fn a_status_without_content_is_sent_none_rfc9112_6_3() {
         for asked in [GET, HEAD] {
             for len in [None, Some(5)] {
-                let answer = "HTTP/1.1 204 No Content\r\n\r\n";
-                check(&asked.repeat(2), Status::NO_CONTENT, len, &answer.repeat(2));
+                let response = "HTTP/1.1 204 No Content\r\n\r\n";
+                check(&asked.repeat(2), Status::NO_CONTENT, len, &response.repeat(2));
             }
-            let answer = "HTTP/1.1 304 Not Modified\r\n\r\n";
-            check(&asked.repeat(2), Status::NOT_MODIFIED, None, &answer.repeat(2));
+            let response = "HTTP/1.1 304 Not Modified\r\n\r\n";
+            check(&asked.repeat(2), Status::NOT_MODIFIED, None, &response.repeat(2));
         }
     }
 
@@ -374,12 +374,12 @@ mod writing {
     }
 }
 
-/// Half an answer must never look like a whole one.
+/// Half a response must never look like a whole one.
 mod failing {
     use super::*;
 
-    /// Checks that the answer is cut off so that no reader can take it for whole, and nothing follows; `on_error` gets
-    /// the `cause`, and the peer no secret.
+    /// Checks that the response is cut off so that no reader can take it for whole, and nothing follows; `on_error`
+    /// gets the `cause`, and the peer no secret.
     #[track_caller]
     fn check<Kind, H>(handler: H, cause: &str)
     where
@@ -402,7 +402,7 @@ mod failing {
     }
 
     const LENGTH: &str = "the content is not as long as was announced";
-    const UNFINISHED: &str = "the handler did not finish the answer that it had begun";
+    const UNFINISHED: &str = "the handler did not finish the response that it had begun";
     const SOURCE: &str = "the source of the content failed: secret";
 
     /// A source that yields these pieces and then its end.
@@ -435,7 +435,7 @@ mod failing {
     }
 
     #[test]
-    fn row_65_a_source_that_fails_cuts_the_answer_rfc9112_8() {
+    fn row_65_a_source_that_fails_cuts_the_response_rfc9112_8() {
         check_source(&[], End::Failure, None, SOURCE);
         check_source(&["half"], End::Failure, None, SOURCE);
         check_source(&["half"], End::Failure, Some(5), SOURCE);
@@ -444,7 +444,7 @@ mod failing {
     }
 
     #[test]
-    fn row_66_a_source_of_another_length_than_announced_cuts_the_answer_rfc9112_8() {
+    fn row_66_a_source_of_another_length_than_announced_cuts_the_response_rfc9112_8() {
         check_source(&["half"], End::Good, Some(5), LENGTH);
         check_source(&["half"], End::Good, Some(u64::MAX), LENGTH);
         check_source(&[], End::Good, Some(1), LENGTH);
@@ -453,7 +453,7 @@ mod failing {
         check_source(&["secret"], End::Good, Some(0), LENGTH);
     }
 
-    /// The length is not on the wire then, so only the server can check it, and half an answer must not look whole.
+    /// The length is not on the wire then, so only the server can check it, and half a response must not look whole.
     #[test]
     fn an_announced_length_counts_where_trailers_need_chunks() {
         for pieces in [&["half"][..], &[], &["hello, secret"], &["hello", "secret"], &["0123456789"; 10_000]]
@@ -480,7 +480,7 @@ mod failing {
     }
 
     #[test]
-    fn a_source_that_was_taken_already_cuts_the_answer() {
+    fn a_source_that_was_taken_already_cuts_the_response() {
         let body = Mutex::new(Body::new());
         body.lock().unwrap().set_stream(&b"once"[..], None);
         let served = Served::new(move |ctx: &mut Context| ctx.response.body = body.lock().unwrap().clone());
@@ -488,7 +488,7 @@ mod failing {
         assert!(served.ask(GET).ends_with("<ConnectionReset>"));
     }
 
-    /// The answer of a handler that writes `parts` under a length of 5, and then finishes or not.
+    /// The response of a handler that writes `parts` under a length of 5, and then finishes or not.
     async fn write(ctx: &mut Context, parts: &[&str], finish: bool) -> corehttp::Result {
         ctx.response.headers.set("content-length", 5)?;
         let mut out = ctx.body_writer().await?;
@@ -499,7 +499,7 @@ mod failing {
     }
 
     #[test]
-    fn row_66_a_writer_that_writes_less_or_more_than_announced_cuts_the_answer_rfc9112_8() {
+    fn row_66_a_writer_that_writes_less_or_more_than_announced_cuts_the_response_rfc9112_8() {
         let failed = format!("the handler failed: {LENGTH}");
         check(async |ctx: &mut Context| write(ctx, &["half"], true).await, &failed);
         check(async |ctx: &mut Context| write(ctx, &[], true).await, &failed);
@@ -519,7 +519,7 @@ mod failing {
     }
 
     #[test]
-    fn a_writer_that_is_not_finished_cuts_the_answer() {
+    fn a_writer_that_is_not_finished_cuts_the_response() {
         check(async |ctx: &mut Context| write(ctx, &["half"], false).await, UNFINISHED);
         check(async |ctx: &mut Context| drop(ctx.body_writer().await), UNFINISHED);
         let fails = async |ctx: &mut Context| -> corehttp::Result {
@@ -539,7 +539,7 @@ mod failing {
 
     /// Nothing is missing then, so nothing is reset: the peer might lose what it has not read yet.
     #[test]
-    fn what_fails_after_the_end_of_an_answer_does_not_cut_it() {
+    fn what_fails_after_the_end_of_a_response_does_not_cut_it() {
         let late = async |ctx: &mut Context| -> corehttp::Result {
             ctx.body_writer().await?.finish().await?;
             Err(corehttp::Error::new(Status::CONFLICT, "late"))
@@ -568,7 +568,7 @@ mod failing {
     }
 
     #[test]
-    fn an_answer_is_sent_once() {
+    fn a_response_is_sent_once() {
         let served = Served::new(async |ctx: &mut Context| -> corehttp::Result {
             ctx.send_informational(Status::EARLY_HINTS, &Headers::new()).await?;
             assert!(!ctx.has_responded());
@@ -586,8 +586,8 @@ mod failing {
             Ok(ctx.response.set_text("too late"))
         });
         let hints = "HTTP/1.1 103 Early Hints\r\n\r\n";
-        let answer = format!("{hints}HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n");
-        assert_eq!(undated(&served.ask(GET.repeat(2))), answer.repeat(2));
+        let response = format!("{hints}HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n");
+        assert_eq!(undated(&served.ask(GET.repeat(2))), response.repeat(2));
     }
 
     #[test]
@@ -600,7 +600,7 @@ mod failing {
     }
 }
 
-/// Trailers of answers (RFC 9110 §6.5); those of requests are tested in [`reading`].
+/// Trailers of responses (RFC 9110 §6.5); those of requests are tested in [`reading`].
 mod trailers {
     use super::*;
 
@@ -615,7 +615,7 @@ mod trailers {
         trailers
     }
 
-    /// The answers of `handler` to HTTP/1.1 and to 1.0.
+    /// The responses of `handler` to HTTP/1.1 and to 1.0.
     #[track_caller]
     fn check<Kind, H>(handler: H, to_1_1: &str, to_1_0: &str)
     where
@@ -679,7 +679,7 @@ mod trailers {
     }
 
     #[test]
-    fn an_answer_without_a_body_has_no_trailers() {
+    fn a_response_without_a_body_has_no_trailers() {
         let head = GET.replace("GET", "HEAD").repeat(2);
         let served = Served::new(|ctx: &mut Context| ctx.response.trailers = sum());
         assert!(!served.ask(head).contains("x-sum"));
@@ -783,7 +783,7 @@ mod expectation {
         Ok(out.finish().await?)
     }
 
-    /// A peer that sends its body only after 100 is sent that once, and its answer; and so is the next.
+    /// A peer that sends its body only after 100 is sent that once, and its response; and so is the next.
     #[track_caller]
     fn check<Kind, H>(handler: H)
     where
@@ -852,7 +852,7 @@ mod expectation {
         assert!(peer.hear_all().starts_with("HTTP/1.1 200 OK\r\n"));
     }
 
-    /// Nothing that comes after a final answer without `100 Continue` is a request, whether the body comes or not.
+    /// Nothing that comes after a final response without `100 Continue` is a request, whether the body comes or not.
     #[track_caller]
     fn check_refusal<Kind, H>(fields: &[&str], handler: H, expected: u16)
     where
@@ -982,7 +982,7 @@ mod upgrade {
     }
 
     #[test]
-    fn an_upgrade_comes_after_the_answers_before_it() {
+    fn an_upgrade_comes_after_the_responses_before_it() {
         let heard = Served::new(echo).ask(format!("{GET}{ASKED}early"));
         assert!(heard.contains("as beforeHTTP/1.1 101 ") && heard.ends_with("\r\n\r\nearlybye"), "{heard}");
     }
@@ -1012,10 +1012,10 @@ mod upgrade {
             Ok(drop(ctx.upgrade("echo/2").await?))
         });
         let upgradeable = ASKED.replace("Echo", "echo/2");
-        let answer = "HTTP/1.1 426 Upgrade Required\r\nupgrade: echo/2\r\ncontent-type: text/plain; charset=utf-8\r\n\
+        let response = "HTTP/1.1 426 Upgrade Required\r\nupgrade: echo/2\r\ncontent-type: text/plain; charset=utf-8\r\n\
                       content-length: 16\r\nconnection: upgrade\r\n\r\nUpgrade Required";
         for asked in [GET, ASKED, &upgradeable.replace("keep-alive, Upgrade", "keep-alive")] {
-            assert_eq!(undated(&served.ask(asked.repeat(2))), answer.repeat(2), "{asked:?}");
+            assert_eq!(undated(&served.ask(asked.repeat(2))), response.repeat(2), "{asked:?}");
         }
         let heard = served.ask(upgradeable.replace("1.1", "1.0"));
         assert_eq!((status(&heard), heard.matches("connection: keep-alive").count()), (426, 1), "{heard}");
@@ -1132,7 +1132,7 @@ mod tunnel {
         peer.say(format!("{CONNECT}early"));
         let head = peer.hear_through("\r\n\r\n");
         assert_eq!(undated(&head), "HTTP/1.1 200 OK\r\n\r\n");
-        assert!(head.contains("\r\ndate: "), "a final answer has its date (RFC 9110 §6.6.1)");
+        assert!(head.contains("\r\ndate: "), "a final response has its date (RFC 9110 §6.6.1)");
         assert_eq!(peer.hear_through("early"), "b:443early");
         peer.say("more");
         assert_eq!(peer.hear_through("more"), "more");
@@ -1173,7 +1173,7 @@ mod tunnel {
 
     /// The peer takes all that follows a 2xx for bytes of the tunnel: a length has no meaning there.
     #[test]
-    fn a_successful_answer_to_connect_announces_no_length() {
+    fn a_successful_response_to_connect_announces_no_length() {
         let served = Served::new(with_plan(
             |_| BodyPlan::Tunnel,
             async |ctx: &mut Context| -> corehttp::Result {
@@ -1266,7 +1266,7 @@ mod unread {
     }
 
     /// Checks that the request behind `wire` is answered if the connection `goes_on` after that way to end, and no
-    /// request otherwise. Every answer arrives.
+    /// request otherwise. Every response arrives.
     #[track_caller]
     fn check(wire: &str, goes_on: impl Fn(Way) -> bool) {
         for way in [Way::Ignores, Way::ReadsAByte, Way::Fails, Way::Streams, Way::Panics, Way::Refuses] {
@@ -1293,26 +1293,26 @@ mod unread {
     fn row_47_a_large_unread_body_ends_the_connection_unless_its_length_was_unknown() {
         let large = SMUGGLED.repeat((256 << 10) / SMUGGLED.len() + 1000);
         check(&sized(&large), |_| false);
-        // By then, the answer has promised that the connection persists.
+        // By then, the response has promised that the connection persists.
         let chunked = chunked(&format!("{:x}\r\n{large}\r\n0\r\n\r\n", large.len()));
         check(&chunked, |way| way != Way::Panics);
     }
 
     #[test]
-    fn row_48_a_malformed_unread_body_ends_the_connection_and_the_answer_arrives() {
+    fn row_48_a_malformed_unread_body_ends_the_connection_and_the_response_arrives() {
         check(&chunked(&format!("1\r\nxy\r\n0\r\n\r\n{SMUGGLED}")), |_| false);
         check(&chunked(&format!("1\r\nx\r\n0x0\r\n\r\n{SMUGGLED}")), |_| false);
         check(&chunked(&format!("1\r\nx\r\n0\r\nhost: a\r\n\r\n{SMUGGLED}")), |_| false);
     }
 
     #[test]
-    fn an_unread_body_that_is_cut_short_ends_the_connection_and_the_answer_arrives() {
+    fn an_unread_body_that_is_cut_short_ends_the_connection_and_the_response_arrives() {
         check(&post("content-length: 100", SMUGGLED), |_| false);
         check(&chunked(&format!("64\r\n{SMUGGLED}")), |_| false);
     }
 
     #[test]
-    fn an_answer_leaves_before_an_unread_body_is_drained() {
+    fn a_response_leaves_before_an_unread_body_is_drained() {
         let served = Served::new(streaming(|ctx: &mut Context| ctx.response.set_text("early")));
         let mut peer = served.connect();
         peer.say(post("content-length: 10", "hello"));

@@ -1,11 +1,11 @@
 //! Shared by the tests: a server on its own thread, and a peer that sends exactly the bytes of a test.
 
-pub mod answers;
 #[cfg(feature = "tls")]
 pub mod certificates;
 pub mod chance;
 pub mod chunks;
 pub mod connection_option;
+pub mod responses;
 pub mod wired;
 
 use std::env;
@@ -93,7 +93,7 @@ impl Peer {
         Peer { stream }
     }
 
-    /// Sends `wire` in one packet. A server that has closed already is no error: its answer is what counts.
+    /// Sends `wire` in one packet. A server that has closed already is no error: its response is what counts.
     pub fn say(&mut self, wire: impl AsRef<[u8]>) {
         let _ = self.stream.write_all(wire.as_ref());
     }
@@ -103,7 +103,7 @@ impl Peer {
         let _ = self.stream.shutdown(Shutdown::Write);
     }
 
-    /// Hears one whole answer whose length is announced, or that has no body.
+    /// Hears one whole response whose length is announced, or that has no body.
     #[track_caller]
     pub fn hear(&mut self) -> String {
         let mut heard = Vec::new();
@@ -160,7 +160,7 @@ impl Peer {
 pub fn send_first(mut peer: impl Read + Write, wire: &[u8]) -> String {
     peer.write_all(wire).expect("the server reads on");
     let mut heard = String::new();
-    peer.read_to_string(&mut heard).expect("the answer is there");
+    peer.read_to_string(&mut heard).expect("the response is there");
     heard
 }
 
@@ -175,7 +175,7 @@ pub fn undated(heard: &str) -> String {
     lines.collect()
 }
 
-/// The status of the first answer in `heard`; 0 if there is none.
+/// The status of the first response in `heard`; 0 if there is none.
 pub fn status(heard: &str) -> u16 {
     heard.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0)
 }
@@ -252,7 +252,7 @@ pub fn alone(test: &str, body: impl FnOnce()) {
 }
 
 /// Sends `head` and the million bytes that it announces, of which less than `taken_max` are taken before the handler is
-/// told to go on. Its answer says how many there were. The clock must be paused.
+/// told to go on. Its response says how many there were. The clock must be paused.
 pub async fn is_held_back(mut near: DuplexStream, head: &str, taken_max: usize, go: &Notify) {
     near.write_all(head.as_bytes()).await.unwrap();
     let mut sent = 0;

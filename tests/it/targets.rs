@@ -6,7 +6,7 @@
 
 use corehttp::Context;
 
-use crate::support::answers::answers;
+use crate::support::responses::responses;
 use crate::support::wired::{Then, Wired};
 
 /// A part of a target.
@@ -29,8 +29,8 @@ enum Sent {
 use Part::{Host, Path, Query};
 use Sent::{AsIs, Escaped, Otherwise};
 
-/// By the percent-encode sets and the forbidden domain code points of WHATWG's URLs. `^` joined the set of paths in 2023,
-/// and not all browsers escape it.
+/// By the percent-encode sets and the forbidden domain code points of WHATWG's URLs. `^` joined the set of paths in
+/// 2023, and not all browsers escape it.
 fn browsers(part: Part, octet: u8) -> Sent {
     match (part, octet) {
         (_, b'\t' | b'\r' | b'\n' | b'#') | (Path, b'?' | b'\\') => Otherwise,
@@ -98,8 +98,9 @@ fn tell(ctx: &mut Context) {
 fn check(wired: &Wired<impl corehttp::Handler>, part: Part, inner: &[u8], is_served: bool) {
     for [target, saw] in targets(part, inner) {
         let wire = [b"GET ", &*target, b" HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"].concat();
-        let heard = answers(&wired.ask_cut(&wire, Then::Waits));
-        let found: Vec<_> = heard.iter().map(|answer| (answer.status, answer.body.as_bytes())).collect();
+        let heard = responses(&wired.ask_cut(&wire, Then::Waits));
+        let found: Vec<_> =
+            heard.iter().map(|response| (response.status, response.body.as_bytes())).collect();
         let expected = if is_served { (200, &*saw) } else { (400, &b"Bad Request"[..]) };
         assert_eq!(found, [expected], "{part:?} {}", target.escape_ascii());
     }
@@ -162,7 +163,7 @@ fn what_is_not_escaped_decodes_to_itself() {
         "/a|é/\"<>^`{}?q=\\d\"<>`{|}^é",
         "/a%7C%C3%A9/%22%3C%3E%5E%60%7B%7D?q=%5Cd%22%3C%3E%60%7B%7C%7D%5E%C3%A9",
     ] {
-        let heard = answers(&wired.ask(
+        let heard = responses(&wired.ask(
             &[format!("GET {target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").as_bytes()],
             Then::Waits,
         ));

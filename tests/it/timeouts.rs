@@ -1,4 +1,4 @@
-//! Every wait ends, at its time and with its answer. The clock is paused, except in the last test.
+//! Every wait ends, at its time and with its response. The clock is paused, except in the last test.
 
 use std::cell::Cell;
 use std::future::{pending, poll_fn};
@@ -20,7 +20,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::support::answers::answers;
+use crate::support::responses::responses;
 use crate::support::{Served, eventually, paused, status};
 
 /// All that a peer received, and when and how the server ended its connection.
@@ -57,7 +57,7 @@ fn defaults() -> Timeouts {
     Timeouts { linger: Duration::ZERO, write: Duration::from_secs(30), ..Timeouts::default() }
 }
 
-/// Checks that by default a peer that does `act` is cut off after so many seconds. The status of its last answer is
+/// Checks that by default a peer that does `act` is cut off after so many seconds. The status of its last response is
 /// `last`, or 0 if it gets none.
 #[track_caller]
 fn check(seconds: u64, last: u16, act: impl AsyncFnOnce(&mut DuplexStream)) {
@@ -73,8 +73,8 @@ fn check_with<Kind>(
     act: impl AsyncFnOnce(&mut DuplexStream),
 ) {
     let told = talk(timeouts, handler, 1 << 16, act);
-    let heard = answers(&told.heard);
-    assert_eq!(heard.last().map_or(0, |answer| answer.status), last);
+    let heard = responses(&told.heard);
+    assert_eq!(heard.last().map_or(0, |response| response.status), last);
     assert_time(told.time, seconds);
     if last >= 400 {
         heard.last().unwrap().check_refusal();
@@ -85,8 +85,8 @@ fn check_with<Kind>(
 #[track_caller]
 fn check_slow(seconds: u64, timeouts: Timeouts, act: impl AsyncFnOnce(&mut DuplexStream)) {
     let told = talk(timeouts, app, 1 << 16, act);
-    let heard = answers(&told.heard);
-    assert_eq!(heard.last().map_or(0, |answer| answer.status), 408);
+    let heard = responses(&told.heard);
+    assert_eq!(heard.last().map_or(0, |response| response.status), 408);
     heard.last().unwrap().check_refusal();
     assert_time(told.time - Duration::from_millis(250), seconds);
 }
@@ -122,7 +122,7 @@ async fn drip(peer: &mut DuplexStream, packet: &[u8], seconds: u64) {
     }
 }
 
-/// Sends `wire` and receives its answer.
+/// Sends `wire` and receives its response.
 async fn ask(peer: &mut DuplexStream, wire: &[u8]) {
     say(peer, wire).await;
     let mut heard = Vec::new();
@@ -411,7 +411,7 @@ fn a_streamed_body_has_the_same_timeouts() {
     check_with(defaults(), with_plan(|_| BodyPlan::Stream, looks_up), 30, 408, async |peer| {
         say(peer, POST).await;
     });
-    // The server waits no longer for an unread body, whose answer was sent long before.
+    // The server waits no longer for an unread body, whose response was sent long before.
     check_with(defaults(), with_plan(|_| BodyPlan::Stream, app), 30, 0, async |peer| {
         ask(peer, POST).await;
     });
@@ -512,7 +512,7 @@ fn a_flush_that_failed_leaves_no_part_of_a_chunk() {
     };
     let told = talk_late(stubborn, "GET / HTTP/1.1\r\nhost: a\r\n\r\n");
     assert!(told.outcome.is_ok(), "{:?}", told.outcome);
-    assert_eq!(answers(&told.heard)[0].body.len(), 40_000);
+    assert_eq!(responses(&told.heard)[0].body.len(), 40_000);
 }
 
 /// An empty flush is no progress, and a body that is read flushes before it waits.
@@ -582,13 +582,13 @@ fn a_peer_that_sends_its_whole_body_first_needs_a_handler_that_reads() {
     ] {
         assert_time(told.time, 0);
         assert!(told.outcome.is_ok(), "{:?}", told.outcome);
-        assert_eq!(answers(&told.heard)[0].body.len(), MUCH);
+        assert_eq!(responses(&told.heard)[0].body.len(), MUCH);
     }
 }
 
-/// The time in which the server does not read, since its peer has not read the answer yet, does not count.
+/// The time in which the server does not read, since its peer has not read the response yet, does not count.
 #[test]
-fn a_body_is_not_timed_while_the_answer_comes_first() {
+fn a_body_is_not_timed_while_the_response_comes_first() {
     let both = async |ctx: &mut Context| -> corehttp::Result {
         let (mut body, mut out) = ctx.duplex().await?;
         let reading = async {
@@ -812,7 +812,7 @@ fn a_handler_that_takes_too_long_is_dropped_rfc9110_15_6_4() {
 }
 
 #[test]
-fn a_late_handler_that_has_begun_its_answer_is_cut_off() {
+fn a_late_handler_that_has_begun_its_response_is_cut_off() {
     let limited = Timeouts { handler: Some(Duration::from_secs(5)), ..defaults() };
     let half = async |ctx: &mut Context| -> corehttp::Result {
         let mut out = ctx.body_writer().await?;

@@ -101,7 +101,7 @@ fn hear_all(peer: &mut impl Read) -> String {
     heard
 }
 
-/// Sends `wire`, and reads until the answer ends with `end`.
+/// Sends `wire`, and reads until the response ends with `end`.
 #[track_caller]
 fn ask(peer: &mut Secure, wire: &[u8], end: &str) -> String {
     peer.write_all(wire).unwrap();
@@ -114,7 +114,7 @@ fn ask(peer: &mut Secure, wire: &[u8], end: &str) -> String {
     String::from_utf8(heard).unwrap()
 }
 
-/// Does a handshake and one exchange: returns the body of the answer, or the error.
+/// Does a handshake and one exchange: returns the body of the response, or the error.
 fn greet(served: &Served, config: ClientConfig, name: &str) -> Result<String, String> {
     let mut peer = connect_to(served, config, name);
     peer.write_all(LAST).map_err(|error| error.to_string())?;
@@ -308,7 +308,7 @@ fn large_bodies_go_both_ways() {
     for (served, version) in served.iter().flat_map(|served| [(served, &TLS12), (served, &TLS13)]) {
         let mut peer = connect(served, secured.peer_of(&[version], None));
         let head = format!("POST / HTTP/1.0\r\ncontent-length: {}\r\n\r\n", content.len());
-        // The request is sent in pieces, with reads between them, so that an early answer does not block both sides.
+        // The request is sent in pieces, with reads between them, so that an early response does not block both sides.
         let (mut said, mut heard) = ([head.as_bytes(), &content].concat(), Vec::new());
         while !said.is_empty() {
             let count = peer.write(&said[..said.len().min(50_000)]).unwrap();
@@ -347,7 +347,7 @@ fn pipelined_requests_are_answered_in_order() {
 }
 
 #[test]
-fn only_a_whole_answer_ends_with_close_notify() {
+fn only_a_whole_response_ends_with_close_notify() {
     let secured = Secured::new();
     let served = secured.serve(async |ctx: &mut Context| -> corehttp::Result {
         ctx.response.headers.set("connection", "close")?;
@@ -356,7 +356,7 @@ fn only_a_whole_answer_ends_with_close_notify() {
         out.flush().await?;
         Err(io::Error::other("no more"))?
     });
-    // The answer ends with the connection: a peer that trusts the end of the socket would take half of it for the
+    // The response ends with the connection: a peer that trusts the end of the socket would take half of it for the
     // whole.
     let mut peer = connect(&served, secured.peer());
     peer.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
@@ -395,9 +395,9 @@ fn a_peer_that_asks_no_more_hears_the_end_rfc9112_9_8() {
 }
 
 /// A secure peer ends with an alert. A server that closes its socket before the alert is read resets the connection,
-/// and the end of an answer is lost.
+/// and the end of a response is lost.
 #[test]
-fn a_last_answer_is_whole_for_a_peer_that_has_ended_rfc9112_9_6() {
+fn a_last_response_is_whole_for_a_peer_that_has_ended_rfc9112_9_6() {
     let (secured, size) = (Secured::new(), 1 << 20);
     let ((tell, told), has_ended) = (mpsc::channel(), Arc::new(Notify::new()));
     let ended = has_ended.clone();
@@ -415,7 +415,7 @@ fn a_last_answer_is_whole_for_a_peer_that_has_ended_rfc9112_9_6() {
         peer.flush().unwrap();
         peer.sock.shutdown(Shutdown::Write).unwrap();
         has_ended.notify_one();
-        // The peer reads late, so that most of the answer waits in the server's socket.
+        // The peer reads late, so that most of the response waits in the server's socket.
         std::thread::sleep(Duration::from_millis(50));
         let heard = hear_all(&mut peer);
         let (head, body) = heard.split_once("\r\n\r\n").unwrap();
@@ -473,7 +473,7 @@ fn a_failed_handshake_is_reported_and_harms_no_other_peer() {
 /// A person who has typed `http` for `https` would see an alert as a blank page. nginx and Go answer likewise.
 #[test]
 fn plain_http_is_answered_with_a_sentence() {
-    const ANSWER: &str = "HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\n\
+    const RESPONSE: &str = "HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\n\
         content-length: 59\r\nconnection: close\r\n\r\nThis port speaks HTTPS, and the request came in plain HTTP.";
     let (secured, refusals) = (Secured::new(), ErrorReports::default());
     let served = Served::with(|server| refusals.of(server).tls(secured.tls.clone()), fine);
@@ -492,7 +492,7 @@ fn plain_http_is_answered_with_a_sentence() {
             let mut peer = served.connect();
             peer.say(&wire[..cut]);
             peer.say(&wire[cut..]);
-            assert_eq!(undated(&peer.hear_all()), ANSWER, "{} cut at {cut}", wire[..6].escape_ascii());
+            assert_eq!(undated(&peer.hear_all()), RESPONSE, "{} cut at {cut}", wire[..6].escape_ascii());
             drop(peer);
             eventually("its refusal is told", || served.running.stats().total.open == 0);
             let seen = refusals.take();
@@ -512,7 +512,7 @@ fn plain_http_is_answered_with_a_sentence() {
         };
         tokio::join!(peer, service.serve_connection(far)).0
     });
-    assert_eq!(undated(&heard), ANSWER);
+    assert_eq!(undated(&heard), RESPONSE);
 }
 
 /// The application explains it in its own words, as any other error.
@@ -791,9 +791,9 @@ fn written_content_leaves_while_the_handler_waits() {
     assert!(served.is_ok() && seen.is_empty(), "{served:?} {seen:?}");
 }
 
-/// A peer that reads now and then must not be cut off, even if the rest of its answer waits inside of TLS.
+/// A peer that reads now and then must not be cut off, even if the rest of its response waits inside of TLS.
 #[test]
-fn a_slow_peer_is_not_cut_off_at_the_end_of_an_answer() {
+fn a_slow_peer_is_not_cut_off_at_the_end_of_a_response() {
     let large = |ctx: &mut Context| ctx.response.body.set_bytes(vec![b'x'; 200_000]);
     let (served, _, seen) = talk(large, 1 << 12, async |connector, near, _| {
         let mut peer = read_slowly(connector, near, Duration::from_secs(1)).await;
@@ -802,9 +802,9 @@ fn a_slow_peer_is_not_cut_off_at_the_end_of_an_answer() {
     assert!(served.is_ok() && seen.is_empty(), "{served:?} {seen:?}");
 }
 
-/// The rest of the answer waits inside of TLS, and the server has nothing more to write.
+/// The rest of the response waits inside of TLS, and the server has nothing more to write.
 #[test]
-fn a_peer_that_does_not_read_the_end_of_an_answer_is_cut_off() {
+fn a_peer_that_does_not_read_the_end_of_a_response_is_cut_off() {
     let small = |ctx: &mut Context| ctx.response.body.set_bytes(vec![b'x'; 10_000]);
     let (served, time, seen) = talk(small, 1 << 12, async |connector, near, _| {
         let mut peer = connector.connect(host("a.example"), near).await.unwrap();
@@ -816,9 +816,9 @@ fn a_peer_that_does_not_read_the_end_of_an_answer_is_cut_off() {
     assert_eq!(seen, [(0, "the wait for the peer to read took longer than 60 s".into())]);
 }
 
-/// Many clients read an answer only once they have sent all of their request.
+/// Many clients read a response only once they have sent all of their request.
 #[test]
-fn an_answer_is_read_after_a_large_body_was_sent_rfc9112_9_6() {
+fn a_response_is_read_after_a_large_body_was_sent_rfc9112_9_6() {
     let secured = Secured::new();
     let served = secured.serve(with_plan(|_| BodyPlan::BufferUpTo(100_000), fine));
     let head = "POST / HTTP/1.1\r\nhost: a.example\r\ncontent-length: 3000000\r\n\r\n";

@@ -31,8 +31,8 @@ use tokio::time::{sleep, timeout};
 use tower_http::cors::CorsLayer;
 use tower_service::Service;
 
-use super::support::answers::answers;
 use super::support::chunks::content;
+use super::support::responses::responses;
 use super::support::wired::{Then, Wired};
 use super::support::{
     ErrorReports, Served, alone, eventually, is_held_back, paused, resident, send_first, status, undated,
@@ -71,12 +71,12 @@ where
     }
 }
 
-fn tower<F, R, B>(answer: F) -> Tower<ServiceFn<F>>
+fn tower<F, R, B>(response: F) -> Tower<ServiceFn<F>>
 where
     F: Fn(AppRequest) -> R,
     R: Future<Output = Result<Response<B>, BoxError>>,
 {
-    Tower::new(ServiceFn(Arc::new(answer)))
+    Tower::new(ServiceFn(Arc::new(response)))
 }
 
 fn full(text: impl Into<Bytes>) -> Response<Full<Bytes>> {
@@ -98,7 +98,7 @@ fn a_target_reaches_an_app_as_it_came_or_escaped() {
         ("http://b/p/<%7C?a", "/p/%3C%7C a <|"),
     ] {
         let wire = format!("GET {target} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
-        assert_eq!(answers(&wired.ask_cut(&wire, Then::Ends))[0].body, expected, "{target}");
+        assert_eq!(responses(&wired.ask_cut(&wire, Then::Ends))[0].body, expected, "{target}");
     }
 }
 
@@ -196,7 +196,7 @@ mod requests {
     #[track_caller]
     fn check(wire: &str, expected: &str) {
         let heard = Wired::new(tower(echo_description)).ask_cut(wire, Then::Waits);
-        assert_eq!(answers(&heard)[0].body, expected);
+        assert_eq!(responses(&heard)[0].body, expected);
     }
 
     #[test]
@@ -226,7 +226,7 @@ mod requests {
         );
         let latin = [b"GET / HTTP/1.1\r\nhost: a\r\nx: \xe9\xff\r\n\r\n".as_slice()];
         let heard = Wired::new(tower(echo_description)).ask(&latin, Then::Ends);
-        assert_eq!(answers(&heard)[0].body, "GET / HTTP/1.1 host=a x=\\xe9\\xff Some(0) true|");
+        assert_eq!(responses(&heard)[0].body, "GET / HTTP/1.1 host=a x=\\xe9\\xff Some(0) true|");
     }
 
     #[test]
@@ -248,7 +248,7 @@ mod requests {
         let check = |wire: &str, expected: &str| {
             let heard = Wired::new(with_plan(|_| BodyPlan::Buffer, tower(echo_description)))
                 .ask_cut(wire, Then::Waits);
-            assert_eq!(answers(&heard)[0].body, expected);
+            assert_eq!(responses(&heard)[0].body, expected);
         };
         check(
             &post_wire("content-length: 5", "hello"),
@@ -271,7 +271,7 @@ mod requests {
         let name = |len: usize| format!("GET / HTTP/1.1\r\nhost: a\r\n{}: b\r\n\r\n", "a".repeat(len));
         for (fits, does_not) in [(target(65_534), target(65_535)), (name(65_535), name(65_536))] {
             let heard = wired.ask(&[fits.as_bytes(), does_not.as_bytes(), GET.as_bytes()], Then::Ends);
-            let statuses: Vec<_> = answers(&heard).iter().map(|answer| answer.status).collect();
+            let statuses: Vec<_> = responses(&heard).iter().map(|response| response.status).collect();
             assert_eq!(statuses, [200, 400, 200], "{:?}", &does_not[..30]);
         }
     }
@@ -281,11 +281,11 @@ mod requests {
         let served = Served::new(tower(echo_description));
         assert!(served.ask("CONNECT a:80 HTTP/1.1\r\nhost: a:80\r\n\r\n").starts_with("HTTP/1.1 501 "));
         let upgrade = "GET / HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n";
-        assert!(answers(&served.ask(upgrade))[0].body.contains(" upgrade=websocket Some(0) true|"));
+        assert!(responses(&served.ask(upgrade))[0].body.contains(" upgrade=websocket Some(0) true|"));
         let switches = tower(async |_| {
-            let mut answer = Response::new(Empty::<Bytes>::new());
-            *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
-            Ok(answer)
+            let mut response = Response::new(Empty::<Bytes>::new());
+            *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+            Ok(response)
         });
         assert!(Served::new(switches).ask(upgrade).starts_with("HTTP/1.1 500 "));
     }
@@ -488,7 +488,7 @@ mod answering {
         let paths =
             ["/short", "/shorter", "/fails", "/"].map(|path| GET.replace(" / ", &format!(" {path} ")));
         let statuses: Vec<_> =
-            answers(&served.ask(paths.concat())).iter().map(|answer| answer.status).collect();
+            responses(&served.ask(paths.concat())).iter().map(|response| response.status).collect();
         assert_eq!(statuses, [500, 500, 500, 200]);
         assert_eq!(refusals.take().len(), 3);
     }
@@ -496,10 +496,13 @@ mod answering {
     #[test]
     fn a_status_that_is_none_is_answered_500_rfc9110_15() {
         for status in [100, 101, 103, 600, 999] {
-            let answer = move || with(status, &[], full("x"));
-            let served = Served::new(tower(move |_| ready(Ok(answer()))));
+            let respond = move || with(status, &[], full("x"));
+            let served = Served::new(tower(move |_| ready(Ok(respond()))));
             let heard = served.ask(GET.repeat(2));
-            assert_eq!(answers(&heard).iter().map(|answer| answer.status).collect::<Vec<_>>(), [500, 500]);
+            assert_eq!(
+                responses(&heard).iter().map(|respond| respond.status).collect::<Vec<_>>(),
+                [500, 500]
+            );
         }
     }
 
@@ -583,14 +586,14 @@ mod reading {
                 near.shutdown().await.unwrap();
                 let mut heard = String::new();
                 near.read_to_string(&mut heard).await.unwrap();
-                assert_eq!(answers(&heard)[0].body, "5");
+                assert_eq!(responses(&heard)[0].body, "5");
             };
             let (served, ()) = tokio::join!(service.serve_connection(far), peer);
             served.unwrap();
         });
     }
 
-    /// A peer that waits for a 100 in vain gets an answer that says `close`, since it may or may not send its body.
+    /// A peer that waits for a 100 in vain gets a response that says `close`, since it may or may not send its body.
     #[test]
     fn a_body_that_is_dropped_is_not_invited_rfc9110_10_1_1() {
         let served = Served::new(tower(async |_| Ok(full("no"))));
@@ -600,7 +603,7 @@ mod reading {
             let mut peer = served.connect();
             peer.say(post_wire(&format!("{expectation}content-length: {length}"), ""));
             let heard = peer.hear();
-            assert_eq!((answers(&heard)[0].is_last(), &*answers(&heard)[0].body), (is_last, "no"));
+            assert_eq!((responses(&heard)[0].is_last(), &*responses(&heard)[0].body), (is_last, "no"));
             if !is_last {
                 peer.say("hello".to_owned() + GET);
                 assert!(peer.hear().ends_with("no"));
@@ -610,7 +613,7 @@ mod reading {
         let asked = post_wire("expect: 100-continue\r\ncontent-length: 5", "");
         let heard = streamed.ask(&[asked.as_bytes()], Then::Waits);
         assert!(
-            matches!(&answers(&heard)[..], [answer] if answer.is_last() && answer.status == 200),
+            matches!(&responses(&heard)[..], [response] if response.is_last() && response.status == 200),
             "{heard}"
         );
     }
@@ -673,7 +676,7 @@ mod reading {
     }
 
     /// Checks that a service gets a `broken` body as an error. If the service fails, too, the peer gets `status`; if it
-    /// answers, the peer gets that answer.
+    /// answers, the peer gets that response.
     #[track_caller]
     fn check_broken(body: &str, status: u16, broken: fn(&ExchangeError) -> bool) {
         let fails = tower(move |asked: AppRequest| async move {
@@ -689,13 +692,13 @@ mod reading {
         });
         let heard = Wired::new(fails).ask_cut(body, Then::Ends);
         assert_eq!(
-            answers(&heard).iter().map(|answer| answer.status).collect::<Vec<_>>(),
+            responses(&heard).iter().map(|response| response.status).collect::<Vec<_>>(),
             [status],
             "{body}"
         );
         let heard = Wired::new(answers_all_the_same).ask_cut(body, Then::Ends);
-        let [answer] = &answers(&heard)[..] else { panic!("{heard}") };
-        assert!(answer.is_last() && answer.body == "all the same", "{heard}");
+        let [response] = &responses(&heard)[..] else { panic!("{heard}") };
+        assert!(response.is_last() && response.body == "all the same", "{heard}");
     }
 
     #[test]
@@ -738,7 +741,7 @@ mod reading {
         }
     }
 
-    /// A body that outlives its answer ends with an error, whether it was polled before or not.
+    /// A body that outlives its response ends with an error, whether it was polled before or not.
     #[test]
     fn a_body_that_is_kept_ends_with_an_error() {
         #[track_caller]
@@ -789,9 +792,9 @@ mod reading {
 mod ending {
     use super::*;
 
-    /// Many clients read an answer only once they have sent all of their request.
+    /// Many clients read a response only once they have sent all of their request.
     #[test]
-    fn an_answer_is_read_after_a_large_body_was_sent_rfc9112_9_6() {
+    fn a_response_is_read_after_a_large_body_was_sent_rfc9112_9_6() {
         let served = Served::new(tower(async |asked: AppRequest| {
             if asked.uri().path() == "/tasted" {
                 asked.into_body().frame().await.ok_or("there is a body")??;
@@ -812,7 +815,7 @@ mod ending {
         let fails = move |_| ready(Err::<Response<Empty<Bytes>>, _>(fail()));
         let served = Served::with(|server| refusals.of(server), tower(fails));
         let heard = served.ask(GET.repeat(2));
-        assert_eq!(answers(&heard).iter().map(|answer| answer.status).collect::<Vec<_>>(), [status; 2]);
+        assert_eq!(responses(&heard).iter().map(|response| response.status).collect::<Vec<_>>(), [status; 2]);
         let reported: Vec<_> = reported.iter().map(|(status, cause)| (*status, cause.to_string())).collect();
         assert_eq!(refusals.take(), [&*reported, &*reported].concat());
     }
@@ -897,12 +900,12 @@ mod ending {
         for turns in [1, 2, 5] {
             let heard =
                 Wired::new(ready(turns)).ask_cut(chunked("5\r\nhello\r\n0\r\n\r\n").repeat(2), Then::Waits);
-            assert!(answers(&heard).iter().all(|answer| answer.body.ends_with("|hello")), "{heard}");
-            assert_eq!(answers(&heard).len(), 2);
+            assert!(responses(&heard).iter().all(|response| response.body.ends_with("|hello")), "{heard}");
+            assert_eq!(responses(&heard).len(), 2);
         }
         let refusals = ErrorReports::default();
         let heard = Served::with(|server| refusals.of(server), ready(0)).ask(GET);
-        assert_eq!(answers(&heard)[0].status, 500);
+        assert_eq!(responses(&heard)[0].status, 500);
         assert_eq!(refusals.take(), [(500, "the handler failed: never ready".into())]);
     }
 
@@ -915,13 +918,13 @@ mod ending {
                 async move {
                     asked.set(asked.get() + 1);
                     tokio::task::yield_now().await;
-                    let (count, answer) = (asked.get(), steps(None, [Pause, data("th")]));
+                    let (count, response) = (asked.get(), steps(None, [Pause, data("th")]));
                     let kept = asked.clone();
                     let change = move |frame: Frame<Bytes>| {
                         assert!(kept.get() >= count);
                         frame.map_data(|data| Bytes::from([count.to_string().as_bytes(), &data].concat()))
                     };
-                    Ok(answer.map(|body| body.map_frame(change)))
+                    Ok(response.map(|body| body.map_frame(change)))
                 }
             }))
         });
@@ -990,9 +993,9 @@ mod ending {
         eventually("all are closed", || served.running.stats().total.open == 0);
     }
 
-    /// The peer must neither be answered 400 nor be cut off in the middle of the answer.
+    /// The peer must neither be answered 400 nor be cut off in the middle of the response.
     #[test]
-    fn a_peer_that_closes_its_sending_half_gets_the_whole_answer_rfc9112_9_6() {
+    fn a_peer_that_closes_its_sending_half_gets_the_whole_response_rfc9112_9_6() {
         let app = tower(async |asked: AppRequest| {
             sleep(Duration::from_millis(20)).await;
             let read = match asked.uri().path() {
@@ -1010,7 +1013,7 @@ mod ending {
             for (wire, len) in bodies.iter().zip([0, 5, 5]) {
                 let heard = served.ask(wire.replace(" / ", &format!(" {path} ")));
                 let expected = format!("hello{}", if path == "/read" { len } else { 0 });
-                assert_eq!(answers(&heard)[0].body, expected, "{path}, {wire:?}");
+                assert_eq!(responses(&heard)[0].body, expected, "{path}, {wire:?}");
             }
         }
         assert_eq!(refusals.take(), []);
@@ -1018,7 +1021,7 @@ mod ending {
 
     /// An access log does not count a reset as a bad request either.
     #[test]
-    fn a_peer_that_resets_is_cut_off_without_an_answer() {
+    fn a_peer_that_resets_is_cut_off_without_a_response() {
         let (begun, refusals) = (Arc::new(Notify::new()), ErrorReports::default());
         let begins = begun.clone();
         let app = tower(move |_| {
@@ -1078,8 +1081,9 @@ mod ending {
                     let first = body.frame().await.unwrap()?;
                     tokio::task::yield_now().await;
                     keep.send(body).unwrap();
-                    let answer = steps(None, [Pause, Step::Yield(first), Pause, data("x"), Pause, sum("7")]);
-                    Ok(answer.map(|body| {
+                    let response =
+                        steps(None, [Pause, Step::Yield(first), Pause, data("x"), Pause, sum("7")]);
+                    Ok(response.map(|body| {
                         body.map_frame(move |frame| {
                             let _ = &guard;
                             frame
@@ -1104,7 +1108,7 @@ mod ending {
                 most = most.max(polls);
             }
         }
-        assert!(most == 29, "the last ones are dropped behind their answers");
+        assert!(most == 29, "the last ones are dropped behind their responses");
     }
 
     #[test]
@@ -1161,8 +1165,8 @@ mod with_axum {
         let served = Served::new(Tower::new(app()));
         let head = format!("{method} {path} HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n");
         let heard = served.ask(format!("{head}content-length: {}\r\n\r\n{json}", json.len()));
-        let [answer] = &answers(&heard)[..] else { panic!("{heard}") };
-        assert_eq!((answer.status, &*answer.body), expected, "{method} {path}");
+        let [reply] = &responses(&heard)[..] else { panic!("{heard}") };
+        assert_eq!((reply.status, &*reply.body), expected, "{method} {path}");
     }
 
     #[test]
@@ -1190,25 +1194,25 @@ mod with_axum {
         assert!(peer.hear().ends_with("\r\n\r\nHello, World!"));
     }
 
-    /// All answers to one batch leave in one write.
+    /// All responses to one batch leave in one write.
     #[test]
     fn pipelined_requests_are_answered_together() {
         let wired = Wired::new(Tower::new(app()));
         let batch =
             GET.repeat(10) + &post_wire("content-length: 5", "hello").replace(" / ", " /length ").repeat(2);
         let writes = wired.ask_for_writes(&[batch.as_bytes()], Then::Ends);
-        assert_eq!((answers(&writes.concat()).len(), writes.len()), (12, 1));
+        assert_eq!((responses(&writes.concat()).len(), writes.len()), (12, 1));
     }
 
     #[test]
     fn a_compressed_answer_streams_too() {
         let app = Router::new()
             .route("/", get(async || steps(None, [Pause, data("hello")]).map(axum::body::Body::new)));
-        let answer = paused(Server::new().service(corehttp::Compress::new(Tower::new(app))).respond({
+        let response = paused(Server::new().service(corehttp::Compress::new(Tower::new(app))).respond({
             let mut request = Request::get("/").unwrap();
             request.headers.set("accept-encoding", "gzip, identity;q=0").unwrap();
             request
         }));
-        assert_eq!(answer.headers.text("content-encoding"), Some("gzip"));
+        assert_eq!(response.headers.text("content-encoding"), Some("gzip"));
     }
 }

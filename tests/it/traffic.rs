@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::support::paused;
 use crate::support::wired::{Then, Wired};
 
-/// Checks that a streamed answer leaves in writes of these lengths, without the head.
+/// Checks that a streamed response leaves in writes of these lengths, without the head.
 #[track_caller]
 fn check_writes<H: Handler>(wired: Wired<H>, expected: &[usize]) {
     let heard =
@@ -29,7 +29,7 @@ fn check_writes<H: Handler>(wired: Wired<H>, expected: &[usize]) {
 }
 
 #[test]
-fn a_streamed_answer_leaves_in_one_write_if_nobody_waits() {
+fn a_streamed_response_leaves_in_one_write_if_nobody_waits() {
     for (pieces, size) in [(0, 0), (1, 1), (64, 31), (16, 4096), (3, 16 << 10)] {
         let piece = "x".repeat(size);
         let wired = Wired::new(async move |ctx: &mut Context| -> corehttp::Result {
@@ -95,7 +95,7 @@ struct Meter {
 struct Notes {
     /// Whether the last byte was taken by a read that was full, and so could not show that no more is there.
     is_full: bool,
-    /// How many answers left while that was so.
+    /// How many responses left while that was so.
     in_doubt: usize,
     heard: Vec<u8>,
 }

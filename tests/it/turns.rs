@@ -99,7 +99,7 @@ fn most_in_a_turn(service: Service<impl Handler>, flood: Flood, count: &Cell<usi
 }
 
 #[test]
-fn a_peer_that_asks_for_ever_has_one_batch_of_answers_a_turn() {
+fn a_peer_that_asks_for_ever_has_one_batch_of_responses_a_turn() {
     for pipeline_responses_max in [1, 8, 64] {
         let handled = Rc::<Cell<usize>>::default();
         let count = Rc::clone(&handled);
@@ -132,7 +132,7 @@ fn a_connection_that_never_waits_moves_only_so_much_a_turn() {
     check(sized, |_: &mut Context| {});
 }
 
-/// Content that is written in answer to HEAD is dropped, which never waits, but must not keep the core busy.
+/// Content that is written in response to HEAD is dropped, which never waits, but must not keep the core busy.
 #[test]
 fn a_handler_whose_content_is_dropped_takes_turns() {
     const MOST: usize = 512 << 10;
@@ -166,9 +166,9 @@ fn listeners_take_turns() {
         let running =
             server.start(|ctx: &mut Context| ctx.response.set_text(ctx.connection_id().to_string())).unwrap();
         late.write_all(b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await.unwrap();
-        let mut answer = String::new();
-        late.read_to_string(&mut answer).await.unwrap();
-        let number: u64 = answer.rsplit("\r\n").next().unwrap().parse().unwrap();
+        let mut response = String::new();
+        late.read_to_string(&mut response).await.unwrap();
+        let number: u64 = response.rsplit("\r\n").next().unwrap().parse().unwrap();
         assert!(number <= 2, "{number} were served first");
         drop((running, crowd));
     })

@@ -1,4 +1,4 @@
-//! Compares what the client made of an answer with what the [`Reader`] makes of it.
+//! Compares what the client made of a response with what the [`Reader`] makes of it.
 
 use super::message::{Field, Response};
 use super::reader::{Choice, Next, Reader};
@@ -11,7 +11,7 @@ pub const CHOICES: &[Choice] = &[Choice::StatusWithoutSpace];
 const INTERIM_MAX: usize = 16;
 
 /// How a request is answered.
-pub struct Answer<'a> {
+pub struct Responses<'a> {
     /// The interim responses.
     pub interim: Vec<Response>,
     /// The final response, or 101.
@@ -20,13 +20,13 @@ pub struct Answer<'a> {
     pub rest: &'a [u8],
 }
 
-/// The answer to a request with `method`.
-pub fn final_response<'a>(wire: &'a [u8], method: &str, is_closed: bool) -> Answer<'a> {
+/// The response to a request with `method`.
+pub fn final_response<'a>(wire: &'a [u8], method: &str, is_closed: bool) -> Responses<'a> {
     let (mut reader, mut interim) = (Reader::new(wire, CHOICES), Vec::new());
     loop {
         match reader.response(method.as_bytes(), is_closed) {
             Next::Whole(response) if matches!(response.status, 100 | 102..200) => interim.push(response),
-            next => return Answer { interim, next, rest: reader.rest() },
+            next => return Responses { interim, next, rest: reader.rest() },
         }
     }
 }
@@ -53,7 +53,7 @@ pub struct Limits {
 pub const LIMITS: Limits = Limits { head_max: 64 << 10, fields_max: 128, body_max: 16 << 20 };
 
 /// Checks a call. `outcome` is the status, the content, and whether the connection was used again; or what went wrong,
-/// if the client accepted no answer. Then the reader reads the same; or it reads none either, unless the client
+/// if the client accepted no response. Then the reader reads the same; or it reads none either, unless the client
 /// [may refuse](may_refuse) it.
 ///
 /// # Panics
@@ -63,7 +63,7 @@ pub const LIMITS: Limits = Limits { head_max: 64 << 10, fields_max: 128, body_ma
 pub fn check(call: Call, outcome: Result<(u16, &[u8], bool), &str>) {
     let Call { method, wire, is_closed, limits } = call;
     let shown = wire[..wire.len().min(2000)].escape_ascii();
-    let Answer { interim, next, rest } = final_response(wire, method, is_closed);
+    let Responses { interim, next, rest } = final_response(wire, method, is_closed);
     match (&next, outcome) {
         (Next::Whole(response), Ok((status, content, is_reused))) => {
             let read = (response.status, &*response.content);

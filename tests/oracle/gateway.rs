@@ -61,9 +61,9 @@ impl Transcript<'_> {
                 next += ahead;
                 passed.requests += usize::from(is_whole);
                 let method = String::from_utf8_lossy(&onward.method).into_owned();
-                let answer = final_response(said, &method, behind.is_closed);
-                said = answer.rest;
-                known.push(answer.next);
+                let response = final_response(said, &method, behind.is_closed);
+                said = response.rest;
+                known.push(response.next);
                 if !is_whole {
                     break;
                 }
@@ -91,8 +91,8 @@ impl Transcript<'_> {
         }
     }
 
-    /// Each final response is the answer to a request, and one that was `known` to the gateway, or an error of its own.
-    /// Returns how many were whole.
+    /// Each final response is the response to a request, and one that was `known` to the gateway, or an error of its
+    /// own. Returns how many were whole.
     #[track_caller]
     fn check_heard(&self, (asked, left): (&[SentRequest], &[u8]), known: &[Next<Response>]) -> usize {
         let is_left_head = left.strip_prefix(b"\r\n").unwrap_or(left).starts_with(b"HEAD ");
@@ -108,7 +108,7 @@ impl Transcript<'_> {
                     let is_known = known.iter().any(|known| known_as(known, &response, true));
                     assert!(is_own || is_known, "{response:?} was never said: {known:?}");
                     count += 1;
-                    assert!(count <= asked.len() + 1, "more answers than requests: {}", shown(self.heard));
+                    assert!(count <= asked.len() + 1, "more responses than requests: {}", shown(self.heard));
                 }
                 Next::Partial(Some(response)) => {
                     let is_known = known.iter().any(|known| known_as(known, &response, false));

@@ -16,7 +16,7 @@ use origin::origin;
 use program::{CLIENTS, SERVERS};
 use proxies::{haproxy, nginx};
 
-/// Larger than what the buffers of two sockets hold, so that a client is still sending when the answer comes.
+/// Larger than what the buffers of two sockets hold, so that a client is still sending when the response comes.
 const LARGE: usize = 8 << 20;
 
 /// By default nginx forwards at most 1 MiB.

@@ -1,10 +1,10 @@
 //! The server that clients ask: one path for each thing that real clients have found faults in.
 //!
-//! | request | answer |
+//! | request | response |
 //! |---|---|
 //! | GET or HEAD `/hello` | `hello` |
 //! | GET `/large/N` | N octets in chunks, the letter `x` each |
-//! | POST `/echo` | the body, once it is whole: nginx sends no more of one after the answer has begun |
+//! | POST `/echo` | the body, once it is whole: nginx sends no more of one after the response has begun |
 //! | POST `/buffered` | 413, if the body is larger than 64 KiB |
 //! | POST `/unread` | 403, without a look at the body |
 //! | POST `/refused` | 401, by the plan |
@@ -19,7 +19,7 @@ const ECHO_MAX: usize = 16 << 20;
 pub(crate) fn origin() -> ServerHandle {
     let limits = Limits { body_max: BODY_MAX, ..Limits::default() };
     let server = Server::bind("127.0.0.1:0").limits(limits);
-    server.start(with_plan(plan, answer)).expect("a server starts")
+    server.start(with_plan(plan, respond)).expect("a server starts")
 }
 
 fn plan(request: &Request) -> BodyPlan {
@@ -31,7 +31,7 @@ fn plan(request: &Request) -> BodyPlan {
     }
 }
 
-async fn answer(ctx: &mut Context) -> corehttp::Result {
+async fn respond(ctx: &mut Context) -> corehttp::Result {
     match ctx.request.path() {
         "/hello" => ctx.response.set_text("hello"),
         "/echo" => {

@@ -15,7 +15,7 @@ import (
 )
 
 // ask answers each line, a number of milliseconds and a rate, with a report: without a rate, all ask again as soon as
-// they have their answers.
+// they have their responses.
 func ask(task string, inFlight int, address string) {
 	asker := asker{&fasthttp.Client{MaxConnsPerHost: 2_000}, task, address, filler(1 << 20)}
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
@@ -94,7 +94,7 @@ func (a *asker) ask(more func() bool, answered func()) (exchanges uint64) {
 			log.Fatal(err)
 		}
 		if !isRight(response.Body(), expected) {
-			log.Fatal("the answer is wrong")
+			log.Fatal("the response is wrong")
 		}
 		answered()
 		exchanges++
@@ -103,13 +103,13 @@ func (a *asker) ask(more func() bool, answered func()) (exchanges uint64) {
 }
 
 // isRight looks at some bytes of each page: see task.rs.
-func isRight(answer, expected []byte) bool {
-	if len(answer) != len(expected) {
+func isRight(response, expected []byte) bool {
+	if len(response) != len(expected) {
 		return false
 	}
 	for at := 0; at < len(expected); at += 4 << 10 {
 		end := min(at+32, len(expected))
-		if !bytes.Equal(answer[at:end], expected[at:end]) {
+		if !bytes.Equal(response[at:end], expected[at:end]) {
 			return false
 		}
 	}

@@ -21,7 +21,7 @@ func fasthttpHandler(ctx *fasthttp.RequestCtx) {
 	case ctx.IsGet() && path == "/":
 		ctx.SetBodyString(hello)
 	case ctx.IsPost() && path == "/":
-		// Not copied: the request stays until its answer is written.
+		// Not copied: the request stays until its response is written.
 		ctx.Response.SetBodyRaw(ctx.PostBody())
 	case path == "/json":
 		ctx.SetContentType("application/json")

@@ -1,6 +1,6 @@
 //! [`Exchange`]: the application that every server is, one exchange at a time: what is sent, and what must come back.
 //!
-//! | request | answer |
+//! | request | response |
 //! |---|---|
 //! | GET `/` | [`HELLO`] |
 //! | GET `/json` | a [`Page`], serialized anew, 1 KiB |
@@ -14,7 +14,7 @@ pub(crate) const HELLO: &str = "Hello, world!";
 /// The value of `server`, where it can be set: a name of one length.
 pub(crate) const SERVER_NAME: &str = "compare";
 
-/// One request and its answer.
+/// One request and its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exchange {
     Plain,
@@ -48,7 +48,7 @@ impl Exchange {
         }
     }
 
-    /// The content of the right answer.
+    /// The content of the right response.
     pub(crate) fn content(self) -> Vec<u8> {
         match self {
             Exchange::Plain | Exchange::Browser => HELLO.into(),

@@ -23,7 +23,7 @@ use crate::seat::Seat;
 pub(crate) struct Child {
     process: process::Child,
     questions: ChildStdin,
-    answers: BufReader<ChildStdout>,
+    responses: BufReader<ChildStdout>,
     clock: ClockId,
     /// The files that the process reads, which are removed with it.
     folder: Option<TempDir>,
@@ -34,9 +34,9 @@ impl Child {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = seat.lend(|| command.spawn())?;
         let questions = process.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
-        let answers = BufReader::new(process.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?);
+        let responses = BufReader::new(process.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?);
         let clock = clock_getcpuclockid(Pid::from_raw(process.id() as i32))?;
-        Ok(Child { process, questions, answers, clock, folder: None })
+        Ok(Child { process, questions, responses, clock, folder: None })
     }
 
     /// With files that it needs until its end.
@@ -59,7 +59,7 @@ impl Child {
     /// The next line it says.
     pub(crate) fn hear(&mut self) -> io::Result<String> {
         let mut line = String::new();
-        match self.answers.read_line(&mut line)? {
+        match self.responses.read_line(&mut line)? {
             0 => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the process ended")),
             _ => Ok(line.trim_end().to_owned()),
         }

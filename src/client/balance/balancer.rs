@@ -22,7 +22,7 @@ use crate::message::{InvalidRequest, InvalidTarget, Request, Response, TargetFor
 ///
 /// A host that fails gets fewer requests for a while: each failure counts as one more pending request, for 3 s by
 /// default. A failure is any error that is not the caller's fault; [`BalancerBuilder::healthy_if`] decides which
-/// answers are failures, too. Hosts that fail an active check ([`BalancerBuilder::health_check`]) get no requests as
+/// responses are failures, too. Hosts that fail an active check ([`BalancerBuilder::health_check`]) get no requests as
 /// long as there are others.
 ///
 /// Made by [`Client::balance`](crate::Client::balance); clones are the same balancer. Targets must be only a path,
@@ -80,7 +80,7 @@ enum RetryPolicy {
 
 // The loop is in each method, since the compiler could not prove the future of an async closure to be `Send`.
 impl Balancer {
-    /// Sends `request` to one of the hosts, and receives the answer into `response`, including its body.
+    /// Sends `request` to one of the hosts, and receives the response into `response`, including its body.
     ///
     /// # Errors
     ///
@@ -99,8 +99,8 @@ impl Balancer {
         }
     }
 
-    /// Sends `request` to one of the hosts, and receives the head of the answer into `response`. The request counts as
-    /// pending until the body has been read from the [`ResponseReader`].
+    /// Sends `request` to one of the hosts, and receives the head of the response into `response`. The request counts
+    /// as pending until the body has been read from the [`ResponseReader`].
     ///
     /// # Errors
     ///
@@ -113,7 +113,7 @@ impl Balancer {
         let mut attempt = self.0.assign(request).inspect_err(|_| response.reset())?;
         loop {
             match attempt.member.host.open_response(request, response).await {
-                Ok(answer) => return Ok(answer.with_guard(Some(self.0.record_response(attempt, response)))),
+                Ok(reader) => return Ok(reader.with_guard(Some(self.0.record_response(attempt, response)))),
                 Err(error) => attempt = self.0.retry_other_hosts(attempt, request, error)?,
             }
         }
@@ -122,8 +122,8 @@ impl Balancer {
     /// Sends the head of `request` to one of the hosts, and returns a [`Call`] to write its body to, as
     /// [`Client::open`](crate::Client::open) does.
     ///
-    /// The host is judged by the head of its answer, or by the error that prevents one. The request counts as pending
-    /// until the body of the answer has been read.
+    /// The host is judged by the head of its response, or by the error that prevents one. The request counts as pending
+    /// until the body of the response has been read.
     ///
     /// # Errors
     ///
@@ -370,7 +370,7 @@ impl BalancerBuilder {
         self
     }
 
-    /// Sets a function that decides whether a host is healthy, by the head of an answer, or by the error instead of
+    /// Sets a function that decides whether a host is healthy, by the head of a response, or by the error instead of
     /// one. The function is not called for errors that are the caller's fault. Default: a host that answers is healthy,
     /// even if it answers with 500.
     pub fn healthy_if(

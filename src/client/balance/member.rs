@@ -203,7 +203,7 @@ impl RandomPairs {
     }
 }
 
-/// The request of an active check. An answer of 2xx within the interval means that the host is up.
+/// The request of an active check. A response of 2xx within the interval means that the host is up.
 #[derive(Debug)]
 pub(super) struct HealthCheck {
     pub(super) request: Request,
@@ -249,7 +249,7 @@ async fn keep_checking(member: Weak<Member>, host: Host, check: Arc<HealthCheck>
     let mut response = Response::new();
     loop {
         let next = runtime::later(runtime::now(), check.interval);
-        // The member is not held meanwhile, or it would not be gone before the answer has come.
+        // The member is not held meanwhile, or it would not be gone before the response has come.
         let is_up = match host.send(&check.request, &mut response).await {
             Ok(()) => Some(response.status.is_success()),
             // The check was not sent: all connections to the host are in use.

@@ -1,5 +1,5 @@
 //! [`Call`]: a request whose body is written chunk by chunk; and its two halves, one to write it and one to read the
-//! answer.
+//! response.
 
 use std::fmt;
 use std::future::{Ready, poll_fn, ready};
@@ -65,14 +65,14 @@ impl Call {
     /// how much was written.
     ///
     /// Once the server reads no more, what is written is dropped. That is when the server has refused the request, when
-    /// it has answered and closes, or when its complete answer is here and a write made no progress for
+    /// it has answered and closes, or when its complete response is here and a write made no progress for
     /// [`ClientTimeouts::send`](crate::ClientTimeouts::send).
     ///
     /// # Errors
     ///
     /// Fails if there is more data than the `content-length` that was set, or if the connection fails before any
-    /// answer. Once a write has failed, all others fail, too, and the body cannot be ended: otherwise the server would
-    /// not notice that something is missing.
+    /// response. Once a write has failed, all others fail, too, and the body cannot be ended: otherwise the server
+    /// would not notice that something is missing.
     pub async fn write_all(&mut self, data: &[u8]) -> Result<(), ClientError> {
         let mut written = 0;
         while written < data.len() {
@@ -96,12 +96,12 @@ impl Call {
         self.0.is_body_wanted()
     }
 
-    /// Ends the body, with the trailers of the request if there were any, and receives the head of the answer into
+    /// Ends the body, with the trailers of the request if there were any, and receives the head of the response into
     /// `response`.
     ///
     /// # Errors
     ///
-    /// Fails if there was less data than the `content-length` that was set, if a write has failed, or if no answer
+    /// Fails if there was less data than the `content-length` that was set, if a write has failed, or if no response
     /// arrives.
     pub async fn finish(mut self, response: &mut Response) -> Result<ResponseReader, ClientError> {
         let trailers = self.0.take_trailers();
@@ -122,7 +122,7 @@ impl Call {
         self.0.finish(trailers, response).await
     }
 
-    /// Splits the call into two halves, so that the answer can be read while the body is written.
+    /// Splits the call into two halves, so that the response can be read while the body is written.
     ///
     /// Otherwise, with a server that answers while it reads, each side could wait for the other to read. The halves may
     /// be used by one task or by two.
@@ -180,7 +180,7 @@ impl AsyncWrite for Call {
     }
 
     /// Ends the body, with the trailers of the request if there were any, and sends all of it. [`Call::finish`] still
-    /// receives the answer.
+    /// receives the response.
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.0.poll_finish(cx).map_err(io::Error::from)
     }

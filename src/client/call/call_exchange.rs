@@ -1,5 +1,5 @@
-//! [`CallExchange`]: the exchange of a call, polled by the [`Call`](super::Call) itself, by one of its halves, or by a gateway, which
-//! uses both sides in one task.
+//! [`CallExchange`]: the exchange of a call, polled by the [`Call`](super::Call) itself, by one of its halves, or by a
+//! gateway, which uses both sides in one task.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
@@ -16,11 +16,11 @@ use crate::exchange::ExchangeError;
 use crate::memory::Reset;
 use crate::message::{Headers, Response};
 
-/// A request whose head has been sent, and its answer.
+/// A request whose head has been sent, and its response.
 pub(crate) struct CallExchange {
     pooled: PooledConn,
-    /// The head of an answer that came before the body was complete, or if there is none to write; it may be an interim
-    /// one.
+    /// The head of a response that came before the body was complete, or if there is none to write; it may be an
+    /// interim one.
     early: Box<Response>,
     trailers: Headers,
     cookies: RequestCookies<'static>,
@@ -29,7 +29,7 @@ pub(crate) struct CallExchange {
 }
 
 impl CallExchange {
-    /// A call whose head has been sent. If there is no body to write, its answer has begun to come, with `early`.
+    /// A call whose head has been sent. If there is no body to write, its response has begun to come, with `early`.
     pub(in crate::client) fn new(
         pooled: PooledConn,
         early: Box<Response>,
@@ -93,19 +93,19 @@ impl CallExchange {
         self.pooled.fail_upload(ExchangeError::Length);
     }
 
-    /// Whether the head of the final answer has come.
-    pub(crate) fn is_answered(&self) -> bool {
-        self.pooled.exchange.progress.is_answered()
+    /// Whether the head of the final response has come.
+    pub(crate) fn has_response(&self) -> bool {
+        self.pooled.exchange.progress.has_response()
     }
 
-    /// Takes the next interim answer, which is then in [`CallExchange::early`]. Returns false once the final one has
+    /// Takes the next interim response, which is then in [`CallExchange::early`]. Returns false once the final one has
     /// come.
     pub(crate) fn poll_interim(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, ClientError>> {
         let has_come = self.pooled.poll_interim(cx, &mut self.early);
         self.recorder.record_poll_failure(has_come)
     }
 
-    /// Receives the head of the final answer into `response`. If it has arrived before, `response` is swapped with
+    /// Receives the head of the final response into `response`. If it has arrived before, `response` is swapped with
     /// [`CallExchange::early`].
     pub(crate) fn poll_head(
         &mut self,
@@ -114,7 +114,7 @@ impl CallExchange {
     ) -> Poll<Result<(), ClientError>> {
         let checked = self.pooled.check_deadline(cx, ClientPhase::Wait);
         self.recorder.record_failure(checked)?;
-        if self.is_answered() {
+        if self.has_response() {
             std::mem::swap(response, &mut *self.early);
         } else {
             let head = self.pooled.poll_early(cx, response);
@@ -132,7 +132,7 @@ impl CallExchange {
         decoded
     }
 
-    /// The interim answer that was taken, or the response that was swapped for the final one.
+    /// The interim response that was taken, or the response that was swapped for the final one.
     pub(crate) fn early(&mut self) -> &mut Response {
         &mut self.early
     }
@@ -153,14 +153,14 @@ impl CallExchange {
         self.pooled.chunk()
     }
 
-    /// The trailers of the answer, once its body has come to its end.
+    /// The trailers of the response, once its body has come to its end.
     pub(crate) fn received_trailers(&self) -> &Headers {
         &self.pooled.exchange.incoming.trailers
     }
 
-    /// Ends the exchange, unless all of the answer has come. Returns whether it did.
+    /// Ends the exchange, unless all of the response has come. Returns whether it did.
     pub(super) fn abort_unless_read(&mut self) -> bool {
-        let is_over = self.is_answered() && self.pooled.exchange.incoming.is_end_stream();
+        let is_over = self.has_response() && self.pooled.exchange.incoming.is_end_stream();
         if !is_over {
             self.pooled.close();
             self.pooled.exchange.progress.drop_interim();
@@ -172,14 +172,14 @@ impl CallExchange {
 
     /// Gives the connection back, if both sides have come to their ends.
     pub(crate) fn release(mut self) {
-        // The response that was swapped for the answer may hold values of the application, which must not be dropped
+        // The response that was swapped in may hold values of the application, which must not be dropped
         // under the pool's lock.
         self.early.reset();
         self.pooled.exchange.early = Some(self.early);
         self.pooled.release();
     }
 
-    /// Ends the body with these trailers, and receives the head of the answer into `response`.
+    /// Ends the body with these trailers, and receives the head of the response into `response`.
     pub(super) async fn finish(
         mut self,
         trailers: &Headers,
@@ -188,17 +188,17 @@ impl CallExchange {
         let pooled = &mut self.pooled;
         pooled.end(trailers)?;
         pooled.exchange.progress.drop_interim();
-        match pooled.exchange.progress.is_answered() {
+        match pooled.exchange.progress.has_response() {
             true => std::mem::swap(response, &mut *self.early),
             false => response.reset(),
         }
-        let answered = poll_fn(|cx| pooled.poll_answer(cx, None, response)).await;
+        let answered = poll_fn(|cx| pooled.poll_response(cx, None, response)).await;
         self.recorder.record_failure(answered)?;
         self.complete_head(response)?;
         Ok(ResponseReader::new(self.pooled).with_guard(self.recorder.into_guard()))
     }
 
-    /// Drops interim answers from here on. Returns whether one was waiting to be taken.
+    /// Drops interim responses from here on. Returns whether one was waiting to be taken.
     pub(super) fn drop_interim(&mut self) -> bool {
         self.pooled.exchange.progress.drop_interim()
     }
@@ -213,7 +213,7 @@ impl CallExchange {
         self.pooled.pause();
     }
 
-    /// Moves the trailers of the answer to `trailers`, once its body has come to its end.
+    /// Moves the trailers of the response to `trailers`, once its body has come to its end.
     pub(super) fn swap_received_trailers(&mut self, trailers: &mut Headers) {
         std::mem::swap(trailers, &mut self.pooled.exchange.incoming.trailers);
     }

@@ -1,4 +1,4 @@
-//! [`CallWriter`] and [`CallReader`]: the halves of a call, one to write the request and one to read the answer.
+//! [`CallWriter`] and [`CallReader`]: the halves of a call, one to write the request and one to read the response.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use crate::client::error::ClientError;
 use crate::memory::{Reset, lock};
 use crate::message::{Headers, Response, Status};
 
-/// Writes the body of a request while a [`CallReader`](super::CallReader) reads its answer.
+/// Writes the body of a request while a [`CallReader`](super::CallReader) reads its response.
 ///
 /// Made by [`Call::split`](super::Call::split). If it fails, or is dropped before [`CallWriter::finish`], the server
 /// still has [`ClientTimeouts::wait`](crate::ClientTimeouts::wait) to answer, and the connection is closed once both
@@ -35,8 +35,8 @@ impl CallWriter {
     /// # Errors
     ///
     /// Fails if there is more data than the `content-length` that was set, or if the connection fails before any
-    /// answer. Once a write has failed, all others fail, too, and the body cannot be ended: otherwise the server would
-    /// not notice that something is missing.
+    /// response. Once a write has failed, all others fail, too, and the body cannot be ended: otherwise the server
+    /// would not notice that something is missing.
     pub async fn write(&mut self, data: &[u8]) -> Result<usize, ClientError> {
         poll_fn(|cx| self.poll_data(cx, data)).await
     }
@@ -109,14 +109,14 @@ impl CallWriter {
         poll: impl FnOnce(&mut CallExchange, &mut Context<'_>) -> Poll<Result<(), ClientError>>,
     ) -> Poll<Result<(), ClientError>> {
         let ended = ready!(self.half.poll(cx, poll));
-        // The time limit of the reader that waits for the answer begins now.
+        // The time limit of the reader that waits for the response begins now.
         self.half.wake_halves();
         Poll::Ready(ended)
     }
 }
 
 impl Drop for CallWriter {
-    /// Fails the upload, and wakes a reader that waits for the answer.
+    /// Fails the upload, and wakes a reader that waits for the response.
     fn drop(&mut self) {
         self.half.with_call(CallExchange::fail_upload);
         self.half.wake_halves();
@@ -144,17 +144,17 @@ impl fmt::Debug for CallWriter {
     }
 }
 
-/// Reads the answer to a request while a [`CallWriter`](super::CallWriter) writes its body.
+/// Reads the response to a request while a [`CallWriter`](super::CallWriter) writes its body.
 ///
-/// Made by [`Call::split`](super::Call::split). If you read the answer slowly, the server has to wait. Dropping the
-/// reader before the end of the answer closes the connection: the writer then fails if the answer has not begun, and is
-/// otherwise no longer [wanted](super::CallWriter::is_body_wanted). The connection is free for other requests once both
-/// halves have reached their end and are dropped.
+/// Made by [`Call::split`](super::Call::split). If you read the response slowly, the server has to wait. Dropping the
+/// reader before the end of the response closes the connection: the writer then fails if the response has not begun,
+/// and is otherwise no longer [wanted](super::CallWriter::is_body_wanted). The connection is free for other requests
+/// once both halves have reached their end and are dropped.
 pub struct CallReader {
     half: Half,
     /// The chunk that was read last. A copy, since the other half uses the connection, too.
     chunk: Vec<u8>,
-    /// The interim answer that was taken last.
+    /// The interim response that was taken last.
     interim: Response,
     trailers: Headers,
 }
@@ -164,11 +164,11 @@ impl CallReader {
         CallReader { half, chunk: Vec::new(), interim: Response::new(), trailers: Headers::new() }
     }
 
-    /// Receives the next interim answer, such as 103 with `link` fields (RFC 9110 §15.2, RFC 8297); `None` once the
-    /// final answer is here, which [`CallReader::head`] receives. If the future is dropped, the next call continues.
+    /// Receives the next interim response, such as 103 with `link` fields (RFC 9110 §15.2, RFC 8297); `None` once the
+    /// final response is here, which [`CallReader::head`] receives. If the future is dropped, the next call continues.
     ///
-    /// From the first call on, each interim answer waits to be taken, and everything behind it waits, too: only
-    /// afterwards does the writer find that the server reads no more. Interim answers before the first call are
+    /// From the first call on, each interim response waits to be taken, and everything behind it waits, too: only
+    /// afterwards does the writer find that the server reads no more. Interim responses before the first call are
     /// dropped, unless the request has no body to write. There may be at most 16.
     ///
     /// # Errors
@@ -224,12 +224,12 @@ impl CallReader {
         Ok(has_come.then_some((interim.status, &interim.headers)))
     }
 
-    /// Receives the head of the final answer into `response`, and drops the interim answers before it. If the future is
-    /// dropped, the next call continues. The head is returned only once: a further call empties `response`.
+    /// Receives the head of the final response into `response`, and drops the interim responses before it. If the
+    /// future is dropped, the next call continues. The head is returned only once: a further call empties `response`.
     ///
     /// # Errors
     ///
-    /// Fails if no answer arrives.
+    /// Fails if no response arrives.
     pub async fn head(&mut self, response: &mut Response) -> Result<(), ClientError> {
         if self.half.with_call(|call| call.drop_interim()) {
             self.half.wake_halves();
@@ -286,7 +286,7 @@ impl Drop for PauseOnDrop<'_> {
 }
 
 impl Drop for CallReader {
-    /// Ends the exchange, unless all of the answer has arrived, and wakes a writer that waits.
+    /// Ends the exchange, unless all of the response has arrived, and wakes a writer that waits.
     fn drop(&mut self) {
         if self.half.with_call(CallExchange::abort_unless_read) {
             self.half.wake_halves();

@@ -19,13 +19,13 @@ use crate::message::{InvalidRequest, Method, Request, Response};
 use crate::runtime::{self, Handle, Instant, select, sleep_until, timeout_at};
 use crate::wire::{ConnectionOption, OutgoingFraming};
 
-/// Sends requests to one origin over a few connections, without waiting for answers in between (RFC 9112 §9.3.2).
+/// Sends requests to one origin over a few connections, without waiting for responses in between (RFC 9112 §9.3.2).
 ///
-/// Requests that are made at the same moment leave in one write. Answers come in the order of the requests, so a slow
-/// one holds up those behind it: use a pipeline for many small, quick answers.
+/// Requests that are made at the same moment leave in one write. Responses come in the order of the requests, so a slow
+/// one holds up those behind it: use a pipeline for many small, quick responses.
 ///
-/// A new connection first carries a single request, whose answer shows whether others may follow. When a connection
-/// ends, requests that have not been written yet are sent on the next one, and so are those behind an answer with
+/// A new connection first carries a single request, whose response shows whether others may follow. When a connection
+/// ends, requests that have not been written yet are sent on the next one, and so are those behind a response with
 /// `connection: close`, which the server does not process. A request that the server may have processed is sent again
 /// if that does no harm (RFC 9110 §9.2.2), but the first in line only once. Otherwise it fails, with an error for which
 /// [`ClientError::is_sent`] is true.
@@ -38,7 +38,7 @@ use crate::wire::{ConnectionOption, OutgoingFraming};
 /// The connections belong to the client: while nothing is in flight they are idle in its pool, where other requests may
 /// use them. Redirects are not followed.
 ///
-/// The future of [`Pipeline::send`] may be dropped at any time; the answer is then received and discarded.
+/// The future of [`Pipeline::send`] may be dropped at any time; the response is then received and discarded.
 ///
 /// # Examples
 ///
@@ -97,7 +97,7 @@ enum AllowedMethods {
 }
 
 impl Pipeline {
-    /// Sends `request`, and receives the answer into `response`, including its body.
+    /// Sends `request`, and receives the response into `response`, including its body.
     ///
     /// # Errors
     ///
@@ -124,16 +124,16 @@ impl Pipeline {
         let pool = shared.pool()?;
         let cookies = pool.cookies(OutgoingRequest::new(request));
         let mut pending = shared.push(request, cookies.cookie(), pool, permit)?;
-        let answer = async { poll_fn(|cx| pending.poll(cx, response)).await.map(Some) };
+        let received = async { poll_fn(|cx| pending.poll(cx, response)).await.map(Some) };
         let answered = match deadline {
-            None => answer.await?,
+            None => received.await?,
             // Its end is looked at first: a caller who polls late finds that the exchange is over.
             Some(deadline) => {
                 let over = async {
                     sleep_until(deadline).await;
                     Ok(None)
                 };
-                select(over, answer).await?
+                select(over, received).await?
             }
         };
         if answered.is_none() {

@@ -16,14 +16,14 @@ use crate::message::{Request, Response};
 use crate::runtime::{self, Instant};
 use crate::wire::RequestInfo;
 
-/// Where the callers of one task leave requests, and find the answers.
+/// Where the callers of one task leave requests, and find the responses.
 #[derive(Default)]
 pub(super) struct Queue(Mutex<QueueState>);
 
-/// The answer that a caller waits for. If it is dropped, the answer is discarded.
+/// The response that a caller waits for. If it is dropped, the response is discarded.
 pub(super) struct PendingResponse<'a> {
     queue: &'a Queue,
-    /// `None` once the answer was fetched.
+    /// `None` once the response was fetched.
     entry: Option<usize>,
 }
 
@@ -38,7 +38,7 @@ impl Queue {
         (PendingResponse { queue: self, entry: Some(entry) }, needs_task)
     }
 
-    /// How many requests have no answer yet.
+    /// How many requests have no response yet.
     pub(super) fn unanswered(&self) -> usize {
         self.lock().unanswered()
     }
@@ -54,7 +54,7 @@ impl Queue {
 }
 
 impl PendingResponse<'_> {
-    /// Fetches the answer, once it is there.
+    /// Fetches the response, once it is there.
     pub(super) fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -134,7 +134,7 @@ pub(super) struct QueueState {
     is_closed: bool,
 }
 
-/// One request and its answer.
+/// One request and its response.
 #[derive(Default)]
 struct QueueEntry {
     /// The whole request as it is sent.
@@ -195,9 +195,9 @@ pub(super) struct Dequeued {
     pub(super) since: Instant,
 }
 
-/// Work that is deferred until the lock is released: waking a caller whose answer has come or a task that has a request
-/// to take, releasing the permit of a request that is over, which wakes a caller, and dropping the waker of a caller
-/// that waits no more, which may run any code.
+/// Work that is deferred until the lock is released: waking a caller whose response has come or a task that has a
+/// request to take, releasing the permit of a request that is over, which wakes a caller, and dropping the waker of a
+/// caller that waits no more, which may run any code.
 enum Deferred {
     Wake(Waker),
     Release(EntryMeta),
@@ -230,7 +230,7 @@ impl QueueState {
         (at, !mem::replace(&mut self.has_task, true))
     }
 
-    /// How many requests have no answer yet.
+    /// How many requests have no response yet.
     pub(super) fn unanswered(&self) -> usize {
         self.all.len() - self.free.len()
     }
@@ -241,7 +241,7 @@ impl QueueState {
         self.wake_task();
     }
 
-    /// Fetches the answer to a request, once it is there, and frees the entry.
+    /// Fetches the response to a request, once it is there, and frees the entry.
     pub(super) fn poll(
         &mut self,
         at: usize,
@@ -316,8 +316,8 @@ impl QueueState {
         self.is_closed
     }
 
-    /// Stores the answer to a request, in exchange for the entry's old response, unless its caller has given up.
-    pub(super) fn answer(&mut self, at: usize, response: &mut Response) {
+    /// Stores the response to a request, in exchange for the entry's old response, unless its caller has given up.
+    pub(super) fn respond(&mut self, at: usize, response: &mut Response) {
         if !matches!(self.all[at].state, State::Abandoned) {
             mem::swap(&mut self.all[at].response, response);
         }
@@ -465,7 +465,7 @@ mod tests {
             end(&queue, failed());
             let woken = || probe.each_ref().map(|probe| probe.1.swap(false, Ordering::Relaxed));
             assert_eq!(woken(), [true, at > 0], "end {at}");
-            // The first caller fetches its answer and the second gives up; a task waits for the permit of each.
+            // The first caller fetches its response and the second gives up; a task waits for the permit of each.
             let mut waits = wakers.each_ref().map(|waker| (Box::pin(permits.acquire()), waker));
             for (waits, waker) in &mut waits {
                 assert!(waits.as_mut().poll(&mut Context::from_waker(waker)).is_pending());
@@ -552,7 +552,7 @@ mod state_tests {
 
     use super::*;
 
-    /// After a burst, no entry keeps the memory of a large answer.
+    /// After a burst, no entry keeps the memory of a large response.
     #[test]
     fn a_free_entry_keeps_little_memory() {
         let permit = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
@@ -561,7 +561,7 @@ mod state_tests {
         let (at, _) = state.push(meta, |wire| wire.resize(1 << 20, 0));
         assert!(state.take(&mut Vec::new(), true).is_some());
         response.body.set_bytes(vec![0; 1 << 20]);
-        state.answer(at, &mut response);
+        state.respond(at, &mut response);
         state.abandon(at);
         let QueueEntry { wire, response, .. } = &mut state.all[at];
         let kept = wire.capacity() + response.body.receive().capacity();

@@ -19,8 +19,8 @@ use crate::net::{Timer, TimerSlot, TokioTimer};
 use crate::runtime::{self, Instant};
 use crate::wire::ConnectionOption;
 
-/// A task that takes requests from a queue, and stores their answers. The task ends when no request has come for a long
-/// time.
+/// A task that takes requests from a queue, and stores their responses. The task ends when no request has come for a
+/// long time.
 pub(super) struct PipelineTask {
     sender: RequestSender,
     /// The [`origin::key`](crate::client::origin::key).
@@ -28,12 +28,12 @@ pub(super) struct PipelineTask {
     queue: Arc<Queue>,
     /// The requests in flight on the connection, in order.
     in_flight: VecDeque<InFlight>,
-    /// The answer to the first of them, as far as it has been received.
+    /// The response to the first of them, as far as it has been received.
     response: Response,
     part: ResponsePart,
-    /// Whether the connection had already brought an answer when it was taken. A new one carries a single request, and
+    /// Whether the connection had already brought a response when it was taken. A new one carries a single request, and
     /// then goes back to the pool.
-    has_answered: bool,
+    has_responded: bool,
     write_state: WriteState,
     /// Why nothing more can be written, if so.
     failure: Option<ClientError>,
@@ -75,7 +75,7 @@ enum ConnEnd {
     Idle,
     /// The server has announced that it processes nothing after what it has answered (RFC 9112 §9.6).
     Closing,
-    /// The first in flight failed, or, without an error, it was answered and no further answer will come.
+    /// The first in flight failed, or, without an error, it was answered and no further response will come.
     Broken(Option<ClientError>),
 }
 
@@ -88,7 +88,7 @@ impl PipelineTask {
             in_flight: VecDeque::new(),
             response: Response::new(),
             part: ResponsePart::Head,
-            has_answered: false,
+            has_responded: false,
             write_state: WriteState::Flushed,
             failure: None,
             idle_timer: TokioTimer::new(),
@@ -143,7 +143,7 @@ impl PipelineTask {
 
     async fn serve(&mut self, mut pooled: PooledConn) {
         (self.write_state, self.failure) = (WriteState::Flushed, None);
-        self.has_answered = pooled.is_reused();
+        self.has_responded = pooled.is_reused();
         let end = poll_fn(|cx| self.poll_serve(cx, &mut pooled)).await;
         match end {
             ConnEnd::Idle if self.write_state == WriteState::Failed => {}
@@ -161,7 +161,7 @@ impl PipelineTask {
             if self.in_flight.is_empty() {
                 return Poll::Ready(ConnEnd::Idle);
             }
-            match self.poll_answer(cx, pooled) {
+            match self.poll_response(cx, pooled) {
                 Poll::Ready(Ok(None)) => {}
                 Poll::Ready(Ok(Some(end))) => return Poll::Ready(end),
                 Poll::Ready(Err(error)) => return Poll::Ready(ConnEnd::Broken(Some(error))),
@@ -199,7 +199,7 @@ impl PipelineTask {
         while self.may_take(pooled) {
             let (sent, output) = (pooled.conn.traffic().sent, pooled.conn.write_buffer());
             let start = sent + output.len() as u64;
-            let Some(dequeued) = state.take(output.bytes(), self.has_answered) else { break };
+            let Some(dequeued) = state.take(output.bytes(), self.has_responded) else { break };
             let end = sent + output.len() as u64;
             let at = *now.get_or_insert_with(runtime::now);
             debug_assert!(start < end, "a request has bytes");
@@ -214,10 +214,10 @@ impl PipelineTask {
         }
     }
 
-    /// Whether another request may be taken. A new connection carries only one, until its answer shows that others may
-    /// follow (RFC 9112 §9.3.2), and one whose last answer is being received carries no more (§9.6).
+    /// Whether another request may be taken. A new connection carries only one, until its response shows that others
+    /// may follow (RFC 9112 §9.3.2), and one whose last response is being received carries no more (§9.6).
     fn may_take(&self, pooled: &mut PooledConn) -> bool {
-        let is_open = match self.has_answered {
+        let is_open = match self.has_responded {
             false => self.in_flight.is_empty(),
             true => is_within_age(pooled),
         };
@@ -227,11 +227,11 @@ impl PipelineTask {
             && pooled.conn.write_buffer().len() < pooled.settings().bounds.limits.pipeline_bytes_max
     }
 
-    /// Prepares for the next answer.
+    /// Prepares for the next response.
     fn begin_response(&mut self, pooled: &mut PooledConn) {
         let Some(request) = self.in_flight.front() else { return };
         let queue = request.at.saturating_duration_since(request.dequeued.since);
-        let timings = match self.has_answered {
+        let timings = match self.has_responded {
             true => Timings { queue, reused: true, ..Timings::default() },
             false => {
                 let opened = pooled.exchange.progress.timings;
@@ -241,11 +241,11 @@ impl PipelineTask {
         };
         self.response.reset();
         self.part = ResponsePart::Head;
-        pooled.exchange.next_answer(request.dequeued.request_info, timings);
+        pooled.exchange.next_response(request.dequeued.request_info, timings);
     }
 
-    /// Receives the answer to the first in flight.
-    fn poll_answer(
+    /// Receives the response to the first in flight.
+    fn poll_response(
         &mut self,
         cx: &mut Context<'_>,
         pooled: &mut PooledConn,
@@ -259,7 +259,7 @@ impl PipelineTask {
             if sent >= request.end {
                 pooled.mark_sent();
             }
-            ready!(pooled.poll_answer(cx, None, &mut self.response))?;
+            ready!(pooled.poll_response(cx, None, &mut self.response))?;
             pooled.decode(&mut self.response)?;
             self.part = ResponsePart::Body;
         }
@@ -268,7 +268,7 @@ impl PipelineTask {
     }
 
     /// Ready when the connection ends or receives something although the first in flight has not been written yet: the
-    /// bytes are not its answer.
+    /// bytes are not its response.
     fn poll_unsolicited(&mut self, cx: &mut Context<'_>, pooled: &mut PooledConn) -> Poll<ClientError> {
         if let Some(error) = self.failure.take() {
             return Poll::Ready(error);
@@ -280,7 +280,7 @@ impl PipelineTask {
         Poll::Ready(pooled.error(ClientPhase::Send, ClientCause::PipelineBroken))
     }
 
-    /// Hands out the answer that has come. Returns how the connection ends, if that was its last one.
+    /// Hands out the response that has come. Returns how the connection ends, if that was its last one.
     fn finish(&mut self, pooled: &mut PooledConn) -> Option<ConnEnd> {
         let request = self.in_flight.pop_front()?;
         let is_closing = ConnectionOption::from_headers(&self.response.headers) == ConnectionOption::Close;
@@ -289,7 +289,7 @@ impl PipelineTask {
         // While those before it were answered, it was waiting.
         let wait = all.saturating_sub(timings.send + timings.receive);
         *self.response.timings_mut() = Timings { wait, ..timings };
-        self.queue.lock().answer(request.dequeued.entry, &mut self.response);
+        self.queue.lock().respond(request.dequeued.entry, &mut self.response);
         match (pooled.exchange.persistence.persists, is_closing) {
             // The connection goes back to the pool first, which checks that the server has sent nothing more.
             (true, _) if self.in_flight.is_empty() => Some(ConnEnd::Idle),
@@ -338,7 +338,7 @@ impl PipelineTask {
                 RetryDecision::Retry => state.requeue(entry, is_sent),
                 RetryDecision::Fail => {
                     let error = first.unwrap_or_else(|| pooled.error(ClientPhase::Wait, disconnect.cause()));
-                    state.fail(entry, error.on_connection(self.has_answered, is_sent));
+                    state.fail(entry, error.on_connection(self.has_responded, is_sent));
                 }
             }
         }
@@ -351,7 +351,7 @@ impl PipelineTask {
         let has_begun = self.part == ResponsePart::Body || !pooled.exchange.incoming.input.is_empty();
         if error.is_timeout() {
             Disconnect::TimedOut
-        } else if was_closed && self.has_answered && !has_begun {
+        } else if was_closed && self.has_responded && !has_begun {
             Disconnect::Clean
         } else {
             Disconnect::Broken
@@ -368,7 +368,7 @@ impl Drop for PipelineTask {
         let mut state = self.queue.lock();
         while let Some(request) = self.in_flight.pop_front() {
             let error = ClientError::new(ClientPhase::Wait, ClientCause::NoRuntime);
-            state.fail(request.dequeued.entry, error.on_connection(self.has_answered, true));
+            state.fail(request.dequeued.entry, error.on_connection(self.has_responded, true));
         }
         state.fail_waiting(ClientError::new(ClientPhase::Queue, ClientCause::NoRuntime));
         state.detach();
@@ -399,14 +399,14 @@ enum RetryDecision {
 enum Disconnect {
     /// The server took too long.
     TimedOut,
-    /// The connection ended between two answers, as it may at any time (§9.5).
+    /// The connection ended between two responses, as it may at any time (§9.5).
     Clean,
     /// The connection ended otherwise, or its bytes can no longer be parsed.
     Broken,
 }
 
 impl Disconnect {
-    /// The cause for a request that fails because of another one's answer.
+    /// The cause for a request that fails because of another one's response.
     fn cause(self) -> ClientCause {
         match self {
             Disconnect::TimedOut => ClientCause::TimedOut,
@@ -418,7 +418,7 @@ impl Disconnect {
 /// Where a request stood in the line of those in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Position {
-    /// Its answer was the next to come, so it may be why the connection broke.
+    /// Its response was the next to come, so it may be why the connection broke.
     Head,
     /// The request was also the first when an earlier connection broke.
     HeadAgain,

@@ -39,7 +39,7 @@ pub(in crate::client) struct Pool {
     state: Mutex<PoolState>,
     pub(in crate::client) settings: Arc<Settings>,
     created_at: Instant,
-    /// When the server last answered in HTTP/1.0, in seconds since `created_at`, counted from 1. 0 if its last answer
+    /// When the server last answered in HTTP/1.0, in seconds since `created_at`, counted from 1. 0 if its last response
     /// was in HTTP/1.1.
     answered_in_1_0: AtomicU64,
     /// Whether the idle reaper of the runtime is running.

@@ -1,4 +1,5 @@
-//! [`PooledConn`]: one connection of a pool while an exchange uses it (RFC 9112 §9), and the body that it receives (§6).
+//! [`PooledConn`]: one connection of a pool while an exchange uses it (RFC 9112 §9), and the body that it receives
+//! (§6).
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -153,7 +154,7 @@ impl PooledConn {
         incoming.consume_chunk();
         // Bytes that answer no request are no response (§9.2), whether they come after the one to this request or
         // before it.
-        let is_clean = progress.is_answered()
+        let is_clean = progress.has_response()
             && incoming.is_end_stream()
             && incoming.input.is_empty()
             && self.conn.has_sent_all();
@@ -256,7 +257,7 @@ impl PooledConn {
 
     /// The connection, to be upgraded, and what the server has already sent.
     pub(in crate::client) fn into_parts(self) -> (Box<Conn<Sendable>>, ReadBuffer) {
-        debug_assert!(self.exchange.progress.is_answered(), "a final answer has been received");
+        debug_assert!(self.exchange.progress.has_response(), "a final response has been received");
         let PooledConn { mut conn, mut exchange, .. } = self;
         conn.swap_io_state(&mut exchange.io_state);
         exchange.incoming.forget_message();

@@ -15,9 +15,9 @@ use crate::runtime::{self, later};
 use crate::wire::ConnectionOption;
 
 impl PooledConn {
-    /// Sends the body of `request`, if there is one, and receives the head of the final answer, or of an interim one
+    /// Sends the body of `request`, if there is one, and receives the head of the final response, or of an interim one
     /// that the caller takes.
-    pub(in crate::client) fn poll_answer(
+    pub(in crate::client) fn poll_response(
         &mut self,
         cx: &mut Context<'_>,
         request: Option<&Request>,
@@ -43,7 +43,7 @@ impl PooledConn {
     fn poll_head(&mut self, cx: &mut Context<'_>, response: &mut Response) -> Poll<Result<(), ClientError>> {
         let PooledConn { conn, exchange, permit } = self;
         let bounds = &permit.pool.settings.bounds;
-        // The time for the answer runs only once the server has the whole request, or will get no more of it.
+        // The time for the response runs only once the server has the whole request, or will get no more of it.
         let is_over = matches!(exchange.progress.upload, Upload::Sent | Upload::Failed(_));
         let limit = if is_over { bounds.timeouts.head } else { Duration::MAX };
         let mut message = IncomingResponse::new(response, exchange.spec.request_info);
@@ -72,7 +72,7 @@ impl PooledConn {
         Poll::Ready(Ok(()))
     }
 
-    /// Processes the head that has arrived. An interim answer is only counted, unless the caller takes it.
+    /// Processes the head that has arrived. An interim response is only counted, unless the caller takes it.
     fn process_head(&mut self, response: &Response) -> Result<(), ClientError> {
         debug_assert_eq!(self.exchange.progress.stage, ResponseStage::Awaited, "one head at a time");
         let is_upgrade = response.status == Status::SWITCHING_PROTOCOLS;
@@ -100,7 +100,7 @@ impl PooledConn {
         // The bytes after a 101 are not HTTP.
         persistence.persists &= !is_upgrade;
         // Many servers answer while they still read. But one that refuses reads no more, and neither does one that has
-        // sent all of its answer and closes (§9.3, §9.6).
+        // sent all of its response and closes (§9.3, §9.6).
         let has_said_all = ConnectionOption::from_headers(&response.headers) == ConnectionOption::Close
             && incoming.has_arrived();
         let is_refused =
@@ -117,8 +117,8 @@ impl PooledConn {
         Ok(())
     }
 
-    /// Receives the head of the final answer, unless it has come, before the request has been sent completely. Pending
-    /// while an interim one waits to be taken.
+    /// Receives the head of the final response, unless it has come, before the request has been sent completely.
+    /// Pending while an interim one waits to be taken.
     pub(in crate::client) fn poll_early(
         &mut self,
         cx: &mut Context<'_>,
@@ -136,7 +136,7 @@ impl PooledConn {
         }
     }
 
-    /// Takes the head of the next interim answer, which is then in `response`. Returns false once the final one has
+    /// Takes the head of the next interim response, which is then in `response`. Returns false once the final one has
     /// come, whose head then stays there.
     pub(in crate::client) fn poll_interim(
         &mut self,
@@ -167,21 +167,21 @@ impl PooledConn {
         Poll::Ready(Ok(self.exchange.progress.stage))
     }
 
-    /// The error for an answer that breaks the rules. The connection is closed, or another poll, such as that of the
-    /// other half of a call, would take the next bytes for the answer.
+    /// The error for a response that breaks the rules. The connection is closed, or another poll, such as that of the
+    /// other half of a call, would take the next bytes for the response.
     fn fail_and_close(&mut self, cause: ClientCause) -> ClientError {
         let error = self.error(ClientPhase::Wait, cause);
         self.close();
         error
     }
 
-    /// The error for an answer that will not come. If sending failed before, that is the reason.
+    /// The error for a response that will not come. If sending failed before, that is the reason.
     fn no_response(&mut self, cause: ClientCause) -> ClientError {
         let send = self.settings().timeouts.send;
         let Upload::Failed(error) = &mut self.exchange.progress.upload else {
             return self.error(self.phase(), cause);
         };
-        // The upload stays failed: should an answer arrive after all, the server still has not received a whole
+        // The upload stays failed: should a response arrive after all, the server still has not received a whole
         // request.
         let again = ExchangeError::from_failed_write(error.kind(), send);
         let error = std::mem::replace(error, again);
@@ -240,7 +240,7 @@ impl PooledConn {
             Ok(()) => self.mark_sent(),
             // A server that closed may have answered before.
             Err(error @ ExchangeError::Io(_)) => exchange.progress.upload = Upload::Failed(error),
-            Err(error @ ExchangeError::TimedOut(..)) if exchange.has_whole_answer() => {
+            Err(error @ ExchangeError::TimedOut(..)) if exchange.has_whole_response() => {
                 exchange.progress.upload = Upload::Failed(error);
             }
             Err(error) => return Poll::Ready(Err(self.fail(ClientPhase::Send, error))),
@@ -248,7 +248,7 @@ impl PooledConn {
         Poll::Ready(Ok(()))
     }
 
-    /// Buffers what arrives of the answer while the request is being sent, up to the limit of a body: a server that
+    /// Buffers what arrives of the response while the request is being sent, up to the limit of a body: a server that
     /// answers while it reads would otherwise wait for us while we wait for it. Ready once the connection has failed.
     pub(super) fn poll_read_ahead(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientError>> {
         let PooledConn { conn, exchange, permit } = self;
@@ -273,7 +273,7 @@ impl PooledConn {
         Poll::Pending
     }
 
-    /// Marks the request as sent, and starts the wait for its answer.
+    /// Marks the request as sent, and starts the wait for its response.
     pub(in crate::client) fn mark_sent(&mut self) {
         let PooledConn { conn, exchange, permit } = self;
         let progress = &mut exchange.progress;
@@ -281,8 +281,8 @@ impl PooledConn {
             progress.upload = Upload::Sent;
             progress.timings.send = progress.end_phase();
             conn.disarm(TimerSlot::Read);
-            match progress.is_answered() {
-                // An answer that came earlier was not waited for.
+            match progress.has_response() {
+                // A response that came earlier was not waited for.
                 true => progress.timings.send += std::mem::take(&mut progress.timings.wait),
                 false => {
                     conn.arm(TimerSlot::Read, later(progress.phase_start, permit.pool.settings.timeouts.wait))
@@ -319,7 +319,7 @@ impl PooledConn {
         written.map_err(|error| self.fail(ClientPhase::Send, error))
     }
 
-    /// Polls `poll`, or returns `dropped` once the server reads no more. The answer that refuses the body may arrive
+    /// Polls `poll`, or returns `dropped` once the server reads no more. The response that refuses the body may arrive
     /// while nothing can be sent, or may have arrived before the connection failed; it is then in `early`.
     pub(in crate::client) fn poll_unless_refused<T>(
         &mut self,
@@ -339,7 +339,7 @@ impl PooledConn {
                 Poll::Pending => {}
                 Poll::Ready(Ok(done)) => return Poll::Ready(Ok(done)),
                 Poll::Ready(Err(error)) => match error.into_failure() {
-                    // The answer may already be in the socket, unread.
+                    // The response may already be in the socket, unread.
                     Ok(failure) => self.exchange.progress.upload = Upload::Failed(failure),
                     Err(error) if self.has_finished_reading(&error) => break,
                     Err(error) => {
@@ -376,7 +376,7 @@ impl PooledConn {
     /// deadline of the whole exchange does not.
     fn has_finished_reading(&self, error: &ClientError) -> bool {
         let is_over = self.exchange.spec.deadline.is_some_and(|deadline| deadline <= runtime::now());
-        error.is_timeout() && !is_over && self.exchange.has_whole_answer()
+        error.is_timeout() && !is_over && self.exchange.has_whole_response()
     }
 
     /// Writes the end of the body, unless it was written before, or the server reads no more.
@@ -402,7 +402,7 @@ impl PooledConn {
         Poll::Ready(Ok(()))
     }
 
-    /// Marks the upload as failed, because of `why`. The time for the answer begins.
+    /// Marks the upload as failed, because of `why`. The time for the response begins.
     pub(in crate::client) fn fail_upload(&mut self, why: ExchangeError) {
         let upload = &mut self.exchange.progress.upload;
         if matches!(upload, Upload::SendingHead | Upload::AwaitingContinue | Upload::Sending) {

@@ -440,7 +440,7 @@ pub(super) async fn open_tunnel(
     }
     match (response.status.is_success(), incoming.input.is_empty()) {
         (true, true) => Ok(conn.into_parts().0),
-        (true, false) => Err(failed(ClientCause::Proxy("the proxy sent more than its answer".into()))),
+        (true, false) => Err(failed(ClientCause::Proxy("the proxy sent more than its response".into()))),
         (false, _) => {
             receive_refusal_body(&mut conn, &mut incoming, &mut response, bounds).await;
             Err(failed(ClientCause::Proxy(ProxyRefusal(response).into())))

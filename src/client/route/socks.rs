@@ -202,7 +202,7 @@ mod tests {
     /// The steps of a proxy on one connection: how many bytes it reads, and the bytes that it answers with.
     type ProxyScript = &'static [(usize, &'static [u8])];
 
-    /// A proxy that follows `script`, waits a second before each answer, and is silent in the end. The task returns the
+    /// A proxy that follows `script`, waits a second before each reply, and is silent in the end. The task returns the
     /// bytes that the proxy received last.
     fn proxy(script: ProxyScript) -> (Network, JoinHandle<(Vec<u8>, MemoryStream)>) {
         let (network, mut peers) = proxy_of([script]);
@@ -220,11 +220,11 @@ mod tests {
         tokio::spawn(async move {
             for script in scripts {
                 let (mut peer, mut received) = (listener.accept().await, Vec::new());
-                for (len, answer) in script {
+                for (len, reply) in script {
                     received = vec![0; *len];
                     peer.read_exact(&mut received).await.unwrap();
                     sleep(Duration::from_secs(1)).await;
-                    peer.write_all(answer).await.unwrap();
+                    peer.write_all(reply).await.unwrap();
                 }
                 over.send((received, peer)).unwrap();
             }

@@ -72,7 +72,7 @@ async fn send<S: AsyncWrite + Unpin>(stream: &mut S, message: &[u8]) -> Result<(
     Ok(())
 }
 
-/// Receives the code that follows the proxy's `version`, with which each of its answers begins.
+/// Receives the code that follows the proxy's `version`, with which each of its replies begins.
 async fn receive<S: AsyncRead + Unpin>(stream: &mut S, version: u8) -> Result<u8, SocksError> {
     let [spoken, code] = read(stream).await?;
     if spoken == version { Ok(code) } else { Err(SocksError::Malformed) }
@@ -280,7 +280,7 @@ mod tests {
 
     use super::*;
 
-    /// A proxy whose answers arrive in these pieces, each after one vain read, and then end.
+    /// A proxy whose replies arrive in these pieces, each after one vain read, and then end.
     struct ScriptedProxy {
         pieces: VecDeque<Vec<u8>>,
         is_due: bool,
@@ -326,7 +326,7 @@ mod tests {
     }
 
     /// Returns the bytes that a proxy that answers in `pieces` receives, the end of the handshake, and the part of the
-    /// answers that is not read.
+    /// replies that is not read.
     fn run_handshake(
         destination: &Destination<'_>,
         login: Option<&Login>,
@@ -352,26 +352,26 @@ mod tests {
 
     const JOE: (&[u8], &[u8]) = (b"joe", b"pw");
 
-    /// Returns the bytes that the client sends to a proxy that gives `answers`. The handshake ends with `end`, wherever
-    /// the answers are cut.
+    /// Returns the bytes that the client sends to a proxy that gives `replies`. The handshake ends with `end`, wherever
+    /// the replies are cut.
     #[track_caller]
-    fn check_sent(host: &str, login: Option<(&[u8], &[u8])>, answers: &[u8], end: &str) -> Vec<u8> {
+    fn check_sent(host: &str, login: Option<(&[u8], &[u8])>, replies: &[u8], end: &str) -> Vec<u8> {
         let destination = Destination::new(host, 443).unwrap();
         let login = login.map(|(user, password)| Login::new(user, password).unwrap());
         let talk = |pieces: &[&[u8]]| run_handshake(&destination, login.as_ref(), pieces);
-        let whole = talk(&[answers]);
-        assert_eq!(whole.1, end, "{answers:?}");
-        for cut in 0..=answers.len() {
-            let (first, second) = answers.split_at(cut);
-            assert_eq!(talk(&[first, second]), whole, "{answers:?} cut at {cut}");
+        let whole = talk(&[replies]);
+        assert_eq!(whole.1, end, "{replies:?}");
+        for cut in 0..=replies.len() {
+            let (first, second) = replies.split_at(cut);
+            assert_eq!(talk(&[first, second]), whole, "{replies:?} cut at {cut}");
         }
-        assert_eq!(talk(&answers.chunks(1).collect::<Vec<_>>()), whole, "{answers:?} byte for byte");
+        assert_eq!(talk(&replies.chunks(1).collect::<Vec<_>>()), whole, "{replies:?} byte for byte");
         whole.0
     }
 
     #[track_caller]
-    fn check(login: Option<(&[u8], &[u8])>, answers: &[u8], end: &str) {
-        check_sent("a", login, answers, end);
+    fn check(login: Option<(&[u8], &[u8])>, replies: &[u8], end: &str) {
+        check_sent("a", login, replies, end);
     }
 
     const OK_V4: &[u8] = b"\x05\x00\x05\x00\x00\x01\x7f\x00\x00\x01\x00\x50";
@@ -400,9 +400,9 @@ mod tests {
         for bound in [&b"\x01abcdPP"[..], b"\x04abcdefghijklmnopPP", b"\x03\x00PP", b"\x03\x03abcPP"] {
             let reply = [b"\x05\x00\x05\x00\x00", bound].concat();
             for rest in [&b""[..], b"H", b"HTTP/1.1 200 OK\r\n"] {
-                let answers = [&reply, rest].concat();
-                check(None, &answers, "connected");
-                let (_, end, left) = run_handshake(&Destination::new("a", 1).unwrap(), None, &[&answers]);
+                let replies = [&reply, rest].concat();
+                check(None, &replies, "connected");
+                let (_, end, left) = run_handshake(&Destination::new("a", 1).unwrap(), None, &[&replies]);
                 assert_eq!((&*end, &*left), ("connected", rest));
             }
             for len in 0..reply.len() {
@@ -416,8 +416,8 @@ mod tests {
         let greeting = b"\x05\x02\x00\x02";
         let sent_bytes = check_sent("a", Some(JOE), OK_V4, "connected");
         assert_eq!(sent_bytes, [&greeting[..], b"\x05\x01\x00\x03\x01a\x01\xbb"].concat());
-        let answers = [b"\x05\x02\x01\x00", &OK_V4[2..]].concat();
-        let sent_bytes = check_sent("a", Some(JOE), &answers, "connected");
+        let replies = [b"\x05\x02\x01\x00", &OK_V4[2..]].concat();
+        let sent_bytes = check_sent("a", Some(JOE), &replies, "connected");
         let login = b"\x01\x03joe\x02pw";
         assert_eq!(sent_bytes, [&greeting[..], login, b"\x05\x01\x00\x03\x01a\x01\xbb"].concat());
 

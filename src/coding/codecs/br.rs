@@ -35,7 +35,7 @@ fn encoder_state(alloc: &CachingAlloc, level: u32) -> BrotliEncoderStateStruct<C
 }
 
 /// 512 KiB. A larger window costs each stream that much memory, and gains little on content that is made for each
-/// answer.
+/// response.
 const WINDOW_BITS: u32 = 19;
 
 /// The tables of the levels that are suitable for responses are smaller.
@@ -151,8 +151,8 @@ impl CachingAlloc {
         Some(of_type.swap_remove(best))
     }
 
-    /// Keeps a slice. If too much is kept, the largest slices are dropped: large content needed them step by step, and usual
-    /// content does not need them.
+    /// Keeps a slice. If too much is kept, the largest slices are dropped: large content needed them step by step, and
+    /// usual content does not need them.
     fn give<T: Send + 'static>(&self, memory: Vec<T>) {
         let size = |memory: &Vec<T>| memory.capacity() * size_of::<T>();
         if size(&memory) > self.kept_max {
@@ -181,8 +181,8 @@ impl<T: Clone + Default + Send + 'static> Allocator<T> for CachingAlloc {
             return CachedSlice::default();
         }
         let mut memory = self.take(len).unwrap_or_else(|| Vec::with_capacity(len));
-        // The brotli of C initializes its memory; the brotli of Rust relies on memory that is zeroed, and goes out of bounds
-        // without it.
+        // The brotli of C initializes its memory; the brotli of Rust relies on memory that is zeroed, and goes out of
+        // bounds without it.
         memory.clear();
         memory.resize(len, T::default());
         CachedSlice { memory, alloc: Some(self.clone()) }
@@ -257,7 +257,8 @@ mod tests {
         assert_eq!(free(&alloc), Vec::from_iter(1..=SLICES_MAX));
     }
 
-    /// An encoder may need a larger slice with each step. All the smaller ones together would be 16 MiB for a single stream.
+    /// An encoder may need a larger slice with each step. All the smaller ones together would be 16 MiB for a single
+    /// stream.
     #[test]
     fn slices_are_kept_up_to_a_size() {
         let mut alloc = CachingAlloc::new(64);

@@ -125,8 +125,8 @@ impl Target {
         }
     }
 
-    /// Resolves `reference`, such as a link in a page or the `location` of an answer, against this URL, as browsers do.
-    /// [Above](Target#urls) is what is changed.
+    /// Resolves `reference`, such as a link in a page or the `location` of a response, against this URL, as browsers
+    /// do. [Above](Target#urls) is what is changed.
     ///
     /// An octet that is not UTF-8 is escaped as it came: servers send Latin-1 in `location`, and get back what they
     /// sent.
@@ -323,7 +323,7 @@ impl Target {
     ///     }
     ///     Ok(())
     /// }
-    /// # let service = corehttp::Server::new().service(answer);
+    /// # let service = corehttp::Server::new().service(response);
     /// # let respond = async |path| service.respond(corehttp::Request::get(path).unwrap()).await;
     /// # corehttp::block_on(async {
     /// # assert_eq!(respond("/").await.body.bytes(), b"Hello, World!");

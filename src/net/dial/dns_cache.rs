@@ -76,8 +76,8 @@ pub trait Resolver: Send + Sync + 'static {
 
 /// The resolver of the operating system: `getaddrinfo`, called on a thread for blocking work.
 ///
-/// The zone of a link-local IPv6 address is lost. `getaddrinfo` does not return how long an answer is valid, so a client
-/// keeps it for as long as it is set to: see [`ClientBuilder::dns_ttl`](crate::ClientBuilder::dns_ttl).
+/// The zone of a link-local IPv6 address is lost. `getaddrinfo` does not return how long an answer is valid, so a
+/// client keeps it for as long as it is set to: see [`ClientBuilder::dns_ttl`](crate::ClientBuilder::dns_ttl).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemResolver;
 
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_kept_for_a_while() {
+    fn a_response_is_kept_for_a_while() {
         run(async {
             let (script, names) = script();
             assert_eq!(names.resolve("a").await.unwrap().found.len(), 1);
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_kept_no_longer_than_it_is_valid() {
+    fn a_response_is_kept_no_longer_than_it_is_valid() {
         for (ttl, name, keep, expected) in [
             (5, "b", KEEP, 5),
             (90, "b", KEEP, 60),
@@ -520,7 +520,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_takes_long_is_kept_all_the_same() {
+    fn a_response_that_takes_long_is_kept_all_the_same() {
         run(async {
             let script = ScriptedResolver { takes: JOIN_MAX * 3 / 2, ..ScriptedResolver::default() };
             let names = Arc::new(DnsCache::new(script.clone(), KEEP));
@@ -565,7 +565,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_bounded_and_names_no_address_twice() {
+    fn a_response_is_bounded_and_names_no_address_twice() {
         let found = |count: u8| (0..count).map(|last| IpAddr::from([192, 0, 2, last])).collect::<Vec<_>>();
         assert_eq!(addresses(found(0)).unwrap_err().kind(), io::ErrorKind::NotFound);
         assert_eq!(addresses(found(64)).unwrap().to_vec(), found(64));

@@ -251,7 +251,7 @@ fn take_address(address: SocketAddr, options: ListenOptions, port_use: PortUse) 
 
 /// Sets the options of connections. On Linux, accepted sockets inherit them, which saves system calls for each.
 pub(super) fn set_up(socket: &SockRef<'_>, keepalive: Option<Keepalive>) -> io::Result<()> {
-    // Small answers must leave at once.
+    // Small responses must leave at once.
     socket.set_tcp_nodelay(true)?;
     keepalive.map_or(Ok(()), |keepalive| keepalive.set(socket))
 }

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn an_accepted_socket_sends_small_answers_at_once() {
+    fn an_accepted_socket_sends_small_responses_at_once() {
         let bound = bind("127.0.0.1:0");
         let near = [(); 2].map(|()| net::TcpStream::connect(bound.local_addr().unwrap()).unwrap());
         block_on(async {
@@ -314,9 +314,9 @@ mod tests {
             });
         });
         block_on(async {
-            let mut answer = String::new();
-            connector.connect().await.unwrap().read_to_string(&mut answer).await.unwrap();
-            assert_eq!(answer, "hello");
+            let mut received = String::new();
+            connector.connect().await.unwrap().read_to_string(&mut received).await.unwrap();
+            assert_eq!(received, "hello");
         });
         core.join().unwrap();
     }

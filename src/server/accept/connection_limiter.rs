@@ -138,8 +138,8 @@ impl RejectedConnection {
     pub(super) fn answer<H: Handler>(self, per_core: Rc<PerCore<H>>, conn: Conn) {
         let RejectedConnection { limiter, open, cause } = self;
         if limiter.rejecting.get() == REJECTING_MAX || per_core.core.acceptor.is_some() {
-            // In a flood, that many answers are not worth their cost. Nor is a handshake, without which a secure peer
-            // could not read an answer.
+            // In a flood, that many responses are not worth their cost. Nor is a handshake, without which a secure peer
+            // could not read a response.
             per_core.core.report(ErrorReport::of_connection(conn.peer(), cause));
             return;
         }

@@ -31,9 +31,9 @@ pub(super) async fn close(ctx: &mut Context, mode: CloseMode) {
             }
         }
         CloseMode::Reset => {
-            // Earlier answers are complete, and are sent if that takes no waiting.
+            // Earlier responses are complete, and are sent if that takes no waiting.
             poll_fn(|cx| Poll::Ready(exchange.poll_flush(cx).is_ready())).await;
-            // After a reset, the peer cannot mistake a part of the answer for the whole.
+            // After a reset, the peer cannot mistake a part of the response for the whole.
             exchange.conn.with(|conn| conn.transport.reset());
         }
     }
@@ -46,8 +46,8 @@ pub(super) async fn shutdown_and_linger(exchange: &mut Exchange) {
     }
 }
 
-/// Ready when an idle connection, which has carried `exchange_count` exchanges and waits for up to `limit`, should close
-/// because the server stops.
+/// Ready when an idle connection, which has carried `exchange_count` exchanges and waits for up to `limit`, should
+/// close because the server stops.
 pub(super) fn poll_stop(
     conn: &mut Conn,
     exchange_count: u64,
@@ -71,7 +71,7 @@ pub(super) fn poll_stop_new(conn: &mut Conn, cx: &mut task::Context<'_>) -> Poll
     }
 }
 
-/// A connection that has just carried an answer is given time, too: a busy client has sent its next request by then.
+/// A connection that has just carried a response is given time, too: a busy client has sent its next request by then.
 fn poll_stop_idle(conn: &mut Conn, limit: Duration, cx: &mut task::Context<'_>) -> Poll<()> {
     if conn.waited(TimerSlot::Read, limit) <= NEXT_REQUEST_GRACE {
         ready!(conn.poll_expired(cx, TimerSlot::Total, NEXT_REQUEST_GRACE));
@@ -82,7 +82,7 @@ fn poll_stop_idle(conn: &mut Conn, limit: Duration, cx: &mut task::Context<'_>) 
 
 /// How long a connection that has sent no request yet, or may linger but is silent, may hold up a stop.
 const FIRST_REQUEST_GRACE: Duration = Duration::from_secs(1);
-/// How long a connection that has just carried an answer may hold up a stop.
+/// How long a connection that has just carried a response may hold up a stop.
 const NEXT_REQUEST_GRACE: Duration = Duration::from_millis(250);
 
 /// How many unwanted bytes are read at once.

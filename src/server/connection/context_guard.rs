@@ -69,7 +69,7 @@ pub(super) fn drop_user_values(ctx: &mut Context) {
 }
 
 /// Drops all values that the application has put into an exchange. A panic is reported like one of the handler, and
-/// makes this answer, which is good and must arrive, the last one of its connection.
+/// makes this response, which is good and must arrive, the last one of its connection.
 #[inline(never)]
 pub(super) fn drop_all_user_values(ctx: &mut Context) {
     // A value that panics is gone after its drop, so each round has fewer values.

@@ -52,7 +52,7 @@ pub(in crate::server) async fn respond<H: Handler>(
     response
 }
 
-/// Produces the answer, as for a request on a connection.
+/// Produces the response, as for a request on a connection.
 async fn answer<H: Handler>(per_core: &PerCore<H>, ctx: &mut Context) -> Result<(), Box<Refused>> {
     note_expectation(&mut ctx.exchange, &ctx.request)?;
     let action = decide_action(per_core, ctx)?;

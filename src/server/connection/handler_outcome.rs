@@ -38,7 +38,7 @@ pub(super) fn report_failure(ctx: &mut Context, outcome: HandlerOutcome) {
     ctx.exchange.report(&ctx.request, None, cause);
 }
 
-/// Makes an answer that can be sent of the response that the handler left, and writes its head.
+/// Turns the response that the handler left into one that can be sent, and writes its head.
 #[inline]
 pub(super) fn finalize_response(ctx: &mut Context, outcome: HandlerOutcome) -> Result<(), Box<Refused>> {
     match (outcome, ctx.exchange.outgoing.has_not_begun()) {
@@ -49,7 +49,7 @@ pub(super) fn finalize_response(ctx: &mut Context, outcome: HandlerOutcome) -> R
         (HandlerOutcome::Returned(Err(error)), true) if error.is_connection_lost() => {
             return Err(Refused::unanswered(ErrorCause::Handler(error)));
         }
-        (HandlerOutcome::Returned(Err(error)), true) => answer_error(ctx, error),
+        (HandlerOutcome::Returned(Err(error)), true) => set_error_response(ctx, error),
         (HandlerOutcome::Returned(Err(error)), false) => {
             return Err(Refused::unanswered(ErrorCause::Handler(error)));
         }
@@ -73,7 +73,7 @@ pub(super) fn respond_refused(ctx: &mut Context, status: Status) {
 
 /// Sets the response to a handler's error. Fields that middleware has set stay, except those that describe content that
 /// is not sent.
-pub(super) fn answer_error(ctx: &mut Context, error: Error) {
+pub(super) fn set_error_response(ctx: &mut Context, error: Error) {
     if error.is_unknown_coding() {
         // The peer should learn which codings would have been accepted (RFC 9110 §15.5.16).
         ctx.response.headers.put(FieldName::new("accept-encoding"), ACCEPTED.as_bytes());
@@ -84,12 +84,12 @@ pub(super) fn answer_error(ctx: &mut Context, error: Error) {
 /// A status of 1xx is not final (RFC 9110 §15.2), so it is a mistake of the handler.
 pub(super) fn check_status(ctx: &mut Context) {
     if ctx.response.status.is_informational() {
-        answer_error(ctx, Error::new(Status::INTERNAL_SERVER_ERROR, "a final status of 1xx"));
+        set_error_response(ctx, Error::new(Status::INTERNAL_SERVER_ERROR, "a final status of 1xx"));
     }
 }
 
-/// Writes the answer to a refused peer, unless part of another answer has been sent. Returns how to close, and how the
-/// connection ended.
+/// Writes the response to a refused peer, unless part of another response has been sent. Returns how to close, and how
+/// the connection ended.
 #[cold]
 pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (CloseMode, io::Result<()>) {
     let Refused { status, cause } = refused;
@@ -116,7 +116,7 @@ pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (CloseMode, io::Res
         }
         None => {
             ctx.exchange.report(&ctx.request, None, cause);
-            // An error after the end of an answer must not take the answer away.
+            // An error after the end of a response must not take the response away.
             let is_whole = ctx.exchange.outgoing.is_over();
             (if is_whole { CloseMode::Linger } else { CloseMode::Reset }, Err(result))
         }

@@ -137,7 +137,7 @@ pub(super) fn decide_action<H: Handler>(
     })
 }
 
-/// Sends what is left of the answer. The body's source belongs to the application, and may panic as a handler may.
+/// Sends what is left of the response. The body's source belongs to the application, and may panic as a handler may.
 pub(super) fn poll_send(ctx: &mut Context, cx: &mut task::Context<'_>) -> Poll<Result<(), Box<Refused>>> {
     let panicked = |_| Poll::Ready(Err(Refused::unanswered(ErrorCause::Panic)));
     let Context { exchange, response, .. } = ctx;
@@ -152,7 +152,7 @@ fn poll_drain(ctx: &mut Context, cx: &mut task::Context<'_>) -> Poll<()> {
     match ready!(exchange.poll_drain(cx)) {
         Ok(true) => {}
         Ok(false) => exchange.stop_persisting(),
-        // The answer is good and must arrive, whatever is wrong with the part of the body that the handler did not
+        // The response is good and must arrive, whatever is wrong with the part of the body that the handler did not
         // read.
         Err(error) => {
             let status = response.status;
@@ -169,9 +169,9 @@ fn poll_drain(ctx: &mut Context, cx: &mut task::Context<'_>) -> Poll<()> {
 
 /// Runs the handler, confining its panics and enforcing its time limit.
 ///
-/// The handler's future must be created inside the first poll, as `async { per_core.handler.handle(ctx).await }` does: a
-/// handler may do its work, and panic, when it creates its future. Since the caller pins it, the future is also created
-/// where it stays, and a large one is not copied.
+/// The handler's future must be created inside the first poll, as `async { per_core.handler.handle(ctx).await }` does:
+/// a handler may do its work, and panic, when it creates its future. Since the caller pins it, the future is also
+/// created where it stays, and a large one is not copied.
 pub(super) fn run_handler(
     conn: &SharedConn,
     mut handling: Pin<&mut impl Future<Output = Result>>,
@@ -189,11 +189,11 @@ pub(super) fn run_handler(
     })
 }
 
-/// Sends earlier answers, which must not wait for a handler that waits. The next write reports an error.
+/// Sends earlier responses, which must not wait for a handler that waits. The next write reports an error.
 fn send_before(conn: &mut Conn, core: &CoreState, cx: &mut task::Context<'_>) {
     if !conn.has_sent_all() {
         drop(conn.poll_flush(cx, core.bounds.timeouts.write));
     }
-    // The traffic is counted during the wait, since an answer may be streamed for days.
+    // The traffic is counted during the wait, since a response may be streamed for days.
     core.count_traffic(conn);
 }

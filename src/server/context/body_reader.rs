@@ -116,7 +116,7 @@ impl<'a> BodyReader<'a> {
         self.request.body.is_empty() && self.incoming.has_read_any()
     }
 
-    /// Fails once the peer does not wait for an answer any more, as
+    /// Fails once the peer does not wait for a response any more, as
     /// [`Context::peer_gone`](super::Context::peer_gone) does.
     pub(crate) async fn peer_gone(&mut self) -> Result {
         if self.decoder.is_none() {
@@ -210,7 +210,7 @@ impl<'a> BodyReader<'a> {
 
 #[cold]
 fn discarded() -> ExchangeError {
-    ExchangeError::Io(io::Error::other("the rest of the body was discarded while the answer was sent"))
+    ExchangeError::Io(io::Error::other("the rest of the body was discarded while the response was sent"))
 }
 
 /// A wait for the next piece. When a wait is given up, the time until the next one is not counted against the peer's

@@ -1,4 +1,4 @@
-//! [`BodyWriter`]: an answer's body, written piece by piece (RFC 9112 §7.1).
+//! [`BodyWriter`]: a response's body, written piece by piece (RFC 9112 §7.1).
 
 use std::cell::RefCell;
 use std::fmt;
@@ -18,14 +18,15 @@ use crate::server::exchange::{Exchange, UnreadBody};
 use crate::server::shared_conn::SharedConn;
 use crate::server::{InvalidResponse, Result};
 
-/// The body of an answer, written piece by piece. The head is sent with it.
+/// The body of a response, written piece by piece. The head is sent with it.
 ///
 /// Made by [`Context::body_writer`](super::Context::body_writer) and [`Context::duplex`](super::Context::duplex). Small
 /// writes are collected until [`BodyWriter::flush`], until there are enough of them, or until the handler waits for
 /// something. If the peer reads slowly, writes have to wait. A [`Transform`](super::Transform), for example one that
 /// compresses, may hold the content back until [`BodyWriter::flush`]. Once a write has failed, all others fail, too,
-/// and the answer cannot be finished: otherwise the peer would not notice that something is missing. Writes in answer
-/// to HEAD are dropped, and fail once the head was sent and the peer has closed the connection, or its sending half.
+/// and the response cannot be finished: otherwise the peer would not notice that something is missing. Writes in
+/// response to HEAD are dropped, and fail once the head was sent and the peer has closed the connection, or its sending
+/// half.
 pub struct BodyWriter<'a> {
     /// The request that is being answered.
     pub request: &'a Request,
@@ -55,7 +56,7 @@ impl<'a> BodyWriter<'a> {
         let action =
             transform.as_mut().map_or(TransformAction::Bypass, |transform| transform.begin(response));
         let content = match (response.status, response.headers.content_length()) {
-            // A length that was given is that of another answer (RFC 9110 §8.6).
+            // A length that was given is that of another response (RFC 9110 §8.6).
             (Status::NOT_MODIFIED, _) => BodyLength::NoContent,
             (_, Some(given)) => BodyLength::Known(given),
             (_, None) => BodyLength::Unknown,
@@ -154,7 +155,7 @@ impl<'a> BodyWriter<'a> {
         }
     }
 
-    /// Fails once the peer does not wait for an answer any more, as
+    /// Fails once the peer does not wait for a response any more, as
     /// [`Context::peer_gone`](super::Context::peer_gone) does.
     pub(crate) async fn peer_gone(&self) -> Result {
         let Some(incoming) = self.incoming else { return pending().await };
@@ -214,8 +215,8 @@ impl<'a> BodyWriter<'a> {
     /// check, a handler that writes forever would keep the core to itself, and would not notice that its peer is gone.
     fn poll_drop(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.budget.poll_proceed(cx));
-        let is_answered = self.conn.with(|conn| conn.has_sent_all()).unwrap_or_default();
-        match self.incoming.filter(|_| is_answered) {
+        let has_sent_all = self.conn.with(|conn| conn.has_sent_all()).unwrap_or_default();
+        match self.incoming.filter(|_| has_sent_all) {
             Some(incoming) if self.conn.poll_peer_closed(cx, &mut incoming.borrow_mut()).is_ready() => {
                 Poll::Ready(Err(ExchangeError::PeerClosed.into()))
             }

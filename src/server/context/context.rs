@@ -27,7 +27,7 @@ use crate::wire::encode;
 
 /// One exchange: a request, its response, and the connection between client and server.
 ///
-/// A handler borrows it. The response that the handler leaves in it is the answer:
+/// A handler borrows it. The response that the handler leaves in it is sent:
 ///
 /// ```
 /// use corehttp::{Context, Status};
@@ -98,11 +98,11 @@ use crate::wire::encode;
 pub struct Context {
     /// The request, with its body unless the handler planned to stream that (see [`BodyPlan`](crate::BodyPlan)).
     pub request: Request,
-    /// The answer, unless the handler sends it itself, for example with [`Context::body_writer`].
+    /// The response, unless the handler sends it itself, for example with [`Context::body_writer`].
     pub response: Response,
     /// Values that middleware passes on to the handlers it wraps.
     pub extensions: Extensions,
-    /// Changes the answer on its way to the peer, if the handler streams it. Set by middleware.
+    /// Changes the response on its way to the peer, if the handler streams it. Set by middleware.
     pub transform: Option<Box<dyn Transform>>,
     /// The connection, and both sides of the exchange on it.
     pub(in crate::server) exchange: Exchange,
@@ -132,8 +132,8 @@ impl Context {
     /// Returns a [`BodyReader`], which reads the request's body as it arrives. If the body was buffered, it reads the
     /// buffer.
     ///
-    /// The part of the body that the handler leaves unread is discarded afterwards, or while the answer waits for its
-    /// peer. Beyond [`Limits::drain_max`](crate::Limits::drain_max), the connection is closed after the answer.
+    /// The part of the body that the handler leaves unread is discarded afterwards, or while the response waits for its
+    /// peer. Beyond [`Limits::drain_max`](crate::Limits::drain_max), the connection is closed after the response.
     ///
     /// # Examples
     ///
@@ -171,8 +171,8 @@ impl Context {
     ///
     /// # Examples
     ///
-    /// A guard that cannot decide by the head alone, because it needs the address of the peer or has to wait for an
-    /// answer. Such a guard receives no body in vain:
+    /// A guard that cannot decide by the head alone, because it needs the address of the peer or has to wait for a
+    /// response. Such a guard receives no body in vain:
     ///
     /// ```
     /// use corehttp::{BodyPlan, Context, Handler, Request, Result, Status};
@@ -233,7 +233,7 @@ impl Context {
         Ok(buffered?)
     }
 
-    /// Begins the answer, and returns a [`BodyWriter`] for its body.
+    /// Begins the response, and returns a [`BodyWriter`] for its body.
     ///
     /// The head leaves with the first bytes of the body, or as soon as the handler waits for something;
     /// [`BodyWriter::flush`] sends it at once.
@@ -242,13 +242,13 @@ impl Context {
     /// length ends when the connection closes. If the body is not [finished](BodyWriter::finish), the connection is
     /// aborted.
     ///
-    /// The rest of the request's body may be discarded from here on, because many peers take nothing of an answer
+    /// The rest of the request's body may be discarded from here on, because many peers take nothing of a response
     /// before they have sent all of their request; to read it is then an error. [`Context::duplex`] is for handlers
     /// that read it while they write.
     ///
     /// # Errors
     ///
-    /// Fails with an [`InvalidResponse`] if an answer has already been sent, or if the status is 1xx.
+    /// Fails with an [`InvalidResponse`] if a response has already been sent, or if the status is 1xx.
     ///
     /// # Examples
     ///
@@ -274,12 +274,12 @@ impl Context {
         Ok(writer)
     }
 
-    /// Begins the answer, and returns a [`BodyReader`] for the request's body and a [`BodyWriter`] for the answer's, to
-    /// use both at the same time. See [`Context::body_writer`].
+    /// Begins the response, and returns a [`BodyReader`] for the request's body and a [`BodyWriter`] for the
+    /// response's, to use both at the same time. See [`Context::body_writer`].
     ///
     /// The body is the handler's to read, beside its writes, as `tokio::try_join!` does it: many peers take nothing of
-    /// an answer before they have sent all of their request. While such a peer sends a large body and the handler writes
-    /// a large answer without reading, both stand still, and the write fails after
+    /// a response before they have sent all of their request. While such a peer sends a large body and the handler
+    /// writes a large response without reading, both stand still, and the write fails after
     /// [`Timeouts::write`](crate::Timeouts::write). A handler that does not want the body uses
     /// [`Context::body_writer`], which discards it.
     ///
@@ -299,13 +299,13 @@ impl Context {
         Ok((BodyReader::new(writer.request, incoming.get_mut(), writer.conn), writer))
     }
 
-    /// Sends an interim answer, such as 103 with `link` fields (RFC 9110 §15.2, RFC 8297). A peer that speaks HTTP/1.0
-    /// gets none.
+    /// Sends an interim response, such as 103 with `link` fields (RFC 9110 §15.2, RFC 8297). A peer that speaks
+    /// HTTP/1.0 gets none.
     ///
     /// # Errors
     ///
     /// Fails if the connection does, or with an [`InvalidResponse`] if the status is 101 or not 1xx, or if a final
-    /// answer has already been sent.
+    /// response has already been sent.
     #[doc(alias = "early_hints")]
     pub async fn send_informational(&mut self, status: Status, fields: &Headers) -> io::Result<()> {
         self.check_unsent()?;
@@ -321,7 +321,7 @@ impl Context {
     }
 
     /// Waits until the peer has closed the connection, or its sending half, which looks the same: a peer that closes
-    /// only that half still waits for its answer (RFC 9112 §9.6), so answer it, if only in short, or do not wait for
+    /// only that half still waits for its response (RFC 9112 §9.6), so answer it, if only in short, or do not wait for
     /// this. See [`Server::half_close`](crate::Server::half_close).
     ///
     /// Use it alongside work that is pointless once the peer is gone, because a handler that does not write would not
@@ -338,7 +338,7 @@ impl Context {
     /// async fn report(ctx: &mut Context) {
     ///     tokio::select! {
     ///         report = work() => ctx.response.set_text(report),
-    ///         () = ctx.peer_closed() => {} // no answer would arrive
+    ///         () = ctx.peer_closed() => {} // no response would arrive
     ///     }
     /// }
     /// # let _ = corehttp::Server::new().service(report);
@@ -348,7 +348,7 @@ impl Context {
         poll_fn(|cx| conn.poll_peer_closed(cx, &mut incoming.borrow_mut())).await;
     }
 
-    /// Fails once the peer does not wait for an answer any more.
+    /// Fails once the peer does not wait for a response any more.
     pub(crate) async fn peer_gone(&self) -> Result {
         let Exchange { conn, incoming, .. } = &self.exchange;
         let gone = poll_fn(|cx| conn.poll_peer_gone(cx, &mut incoming.borrow_mut())).await;
@@ -418,7 +418,7 @@ impl Context {
     /// # Errors
     ///
     /// Fails if the connection does, or with an [`InvalidResponse`] if the request does not ask to be upgraded to
-    /// `protocol`, if its body was not read, if `protocol` is malformed, or if an answer has already been sent. If the
+    /// `protocol`, if its body was not read, if `protocol` is malformed, or if a response has already been sent. If the
     /// handler passes the error on with `?`, a request that does not ask for the upgrade is answered with 426 and an
     /// `upgrade` field that names the protocol.
     #[doc(alias = "hijack")]
@@ -432,7 +432,7 @@ impl Context {
             && headers.contains_token("connection", "upgrade")
             && headers.contains_token("upgrade", protocol);
         if !is_requested {
-            // An answer of 426 must name the protocol (RFC 9110 §15.5.22).
+            // A response of 426 must name the protocol (RFC 9110 §15.5.22).
             self.response.headers.put(FieldName::UPGRADE, protocol.as_bytes());
             return Err(InvalidResponse::Upgrade(protocol.into()).into());
         }
@@ -446,7 +446,7 @@ impl Context {
     /// # Errors
     ///
     /// Fails if the connection does, or with an [`InvalidResponse`] if the request is not a CONNECT or has content,
-    /// which a CONNECT must not have (either is answered with 400 if the error is passed on with `?`), or if an answer
+    /// which a CONNECT must not have (either is answered with 400 if the error is passed on with `?`), or if a response
     /// has already been sent.
     pub async fn accept_tunnel(&mut self) -> io::Result<Upgraded> {
         self.check_unsent()?;
@@ -488,14 +488,14 @@ impl Context {
         self.exchange.info.arrived
     }
 
-    /// Returns whether the answer has begun, for example with [`Context::body_writer`](super::Context::body_writer) or
-    /// [`Context::forward`](super::Context::forward). From then on it is too late to change the response.
+    /// Returns whether the response has begun, for example with [`Context::body_writer`](super::Context::body_writer)
+    /// or [`Context::forward`](super::Context::forward). From then on it is too late to change the response.
     #[doc(alias("headers_sent", "is_committed"))]
     pub fn has_responded(&self) -> bool {
         !self.exchange.outgoing.has_not_begun()
     }
 
-    /// Returns whether the server is about to stop. If so, this answer is the last one of its connection, unless its
+    /// Returns whether the server is about to stop. If so, this response is the last one of its connection, unless its
     /// head was sent before.
     ///
     /// By then no new connections are accepted, so hardly any request for a health check that uses this arrives. To

@@ -1,4 +1,4 @@
-//! [`Transform`]: changes a streamed answer on its way out (RFC 9110 §7.7).
+//! [`Transform`]: changes a streamed response on its way out (RFC 9110 §7.7).
 
 use std::any::Any;
 use std::io;
@@ -12,8 +12,8 @@ use crate::runtime::Budget;
 
 /// Changes the content that a handler streams, on its way to the peer.
 ///
-/// A transform is for middleware that would otherwise have to wait for the whole answer. The middleware puts a
-/// transform into [`Context::transform`](super::Context::transform) before it calls its handler. Answers that are not
+/// A transform is for middleware that would otherwise have to wait for the whole response. The middleware puts a
+/// transform into [`Context::transform`](super::Context::transform) before it calls its handler. Responses that are not
 /// streamed do not pass through it: they are in `ctx.response` when the handler returns, and can be changed there.
 ///
 /// A context has room for one transform. A middleware that finds another one already there wraps it, and passes its own
@@ -55,7 +55,7 @@ use crate::runtime::Budget;
 /// }
 /// ```
 ///
-/// An access log that knows how large an answer is, streamed or not. Around a `Compress`, it counts the compressed
+/// An access log that knows how large a response is, streamed or not. Around a `Compress`, it counts the compressed
 /// bytes:
 ///
 /// ```
@@ -124,7 +124,7 @@ pub trait Transform: Any {
     ///
     /// # Errors
     ///
-    /// Any error ends the answer, and aborts the connection.
+    /// Any error ends the response, and aborts the connection.
     fn apply(&mut self, data: &[u8], flush: Flush, out: &mut Vec<u8>) -> io::Result<()>;
 
     /// Called after all content has gone through, before the trailers are sent, to change them if need be: a digest of
@@ -132,7 +132,7 @@ pub trait Transform: Any {
     fn end(&mut self, _trailers: &mut Headers) {}
 }
 
-/// How a [`Transform`] treats the content of a streamed answer.
+/// How a [`Transform`] treats the content of a streamed response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TransformAction {
@@ -142,9 +142,9 @@ pub enum TransformAction {
     Bypass,
 }
 
-/// Writes a streamed answer through its transform.
+/// Writes a streamed response through its transform.
 pub(super) struct TransformWriter<'a> {
-    /// `None` once it has ended or failed, so that the answer cannot end as if it were whole.
+    /// `None` once it has ended or failed, so that the response cannot end as if it were whole.
     transform: Option<&'a mut dyn Transform>,
     /// The transform's output, and how much of it has been sent.
     out: &'a mut Vec<u8>,

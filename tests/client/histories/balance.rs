@@ -1,5 +1,5 @@
-//! Random histories of a balancer: whatever hosts do, and however they come and go, each request goes to the host that a
-//! plain model chooses, and the counts are those of the model.
+//! Random histories of a balancer: whatever hosts do, and however they come and go, each request goes to the host that
+//! a plain model chooses, and the counts are those of the model.
 
 mod model;
 
@@ -46,7 +46,7 @@ enum Event {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
     Sends,
-    /// The body of the answer is read half a second after its head.
+    /// The body of the response is read half a second after its head.
     Streams,
     Opens,
     /// The caller goes away after so many quarters of a second.
@@ -151,7 +151,7 @@ async fn play(steps: &[Step]) {
     check(&balancer, &mut model, start).await;
     assert!(balancer.counts().iter().all(|host| host.pending + host.penalties == 0));
     for (at, told) in asking.join_all().await {
-        assert_eq!(told, model.asked[at].answer, "request {at}");
+        assert_eq!(told, model.asked[at].response, "request {at}");
     }
 }
 
@@ -173,7 +173,7 @@ async fn check(balancer: &Balancer, model: &mut Model, start: Instant) {
 /// Who answers; nobody if the request fails, or its caller goes away.
 async fn ask(balancer: &Balancer, way: Way) -> Option<String> {
     let (request, mut response) = (Request::get("/").unwrap(), Response::new());
-    let mut answer = match way {
+    let mut reply = match way {
         Way::Sends => {
             balancer.send(&request, &mut response).await.ok()?;
             return Some(response.body.text().unwrap().to_owned());
@@ -188,7 +188,7 @@ async fn ask(balancer: &Balancer, way: Way) -> Option<String> {
     };
     sleep(HALF).await;
     let mut body = String::new();
-    answer.read_to_string(&mut body).await.unwrap();
+    reply.read_to_string(&mut body).await.unwrap();
     Some(body)
 }
 
@@ -209,7 +209,7 @@ impl Hosts {
         let client = Client::builder().dialer(self.clone()).idle_timeout(Duration::ZERO).timeouts(timeouts);
         let mut builder = client.build().balance(&HOSTS[..settings.hosts]).unwrap();
         builder = builder.choice(settings.choice).penalty(PENALTY).penalty_max(settings.penalty_max);
-        builder = builder.healthy_if(|it| it.is_ok_and(|answer| !answer.status.is_server_error()));
+        builder = builder.healthy_if(|it| it.is_ok_and(|response| !response.status.is_server_error()));
         if settings.is_checked {
             builder = builder.health_check("/health", INTERVAL).unwrap();
         }

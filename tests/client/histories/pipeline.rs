@@ -1,5 +1,5 @@
 //! Random histories of a pipeline: whatever servers answer, and whenever they close or callers go, each caller gets the
-//! answer to its own request or an error, and nothing is done twice that must not be (RFC 9112 §9.3.2).
+//! response to its own request or an error, and nothing is done twice that must not be (RFC 9112 §9.3.2).
 
 mod server;
 
@@ -32,7 +32,7 @@ struct Step {
     /// How much content it has.
     len: usize,
     mode: CallMode,
-    /// The answers to the first and the second attempt. Later answers are good.
+    /// The responses to the first and the second attempt. Later responses are good.
     turns: [Turn; 2],
     settings: Settings,
 }
@@ -110,7 +110,7 @@ impl Step {
         request
     }
 
-    /// The content of a good answer.
+    /// The content of a good response.
     fn good(&self) -> &'static str {
         if self.method == "HEAD" { "" } else { GOOD }
     }
@@ -119,7 +119,7 @@ impl Step {
         self.turns[turn].reply.has_body(self.method)
     }
 
-    /// All that comes before the content of an answer, and the content.
+    /// All that comes before the content of a response, and the content.
     fn wire(&self, turn: usize) -> [String; 2] {
         let reply = &self.turns[turn].reply;
         let head = reply.interim() + &reply.head();
@@ -127,7 +127,7 @@ impl Step {
         [head, if self.has_body(turn) { reply.body() } else { String::new() }]
     }
 
-    /// Whether what is answered is no answer.
+    /// Whether what is answered is no response.
     fn is_broken(&self, turn: usize) -> bool {
         let reply = &self.turns[turn].reply;
         match (reply.fault, &reply.body) {
@@ -163,7 +163,7 @@ impl Turn {
             (reply.fault, reply.then, reply.version) = (Fault::None, Then::Keeps, "1.1");
         }
         if reply.then == Then::Babbles {
-            // The octets cannot be told from the answer to the request behind.
+            // The octets cannot be told from the response to the request behind.
             reply.then = Then::Keeps;
         }
         let ms = |chance: &mut Chance| Duration::from_millis(chance.one_of(&[0, 0, 0, 2, 2, 900]));
@@ -202,7 +202,7 @@ async fn play(steps: &[Step]) {
         assert!(seen.begun <= 1 || step.method != "POST", "call {} was heard {} times", step.tag, seen.begun);
         match end {
             None => {}
-            Some(Ok(answer)) => check_answer(step, seen, &answer),
+            Some(Ok(response)) => check_response(step, seen, &response),
             Some(Err(error)) => check_error(step, seen, &error, steps),
         }
     }
@@ -220,13 +220,13 @@ async fn call(client: &Client, pipeline: &Pipeline, step: &Step) -> Option<Resul
     sent.map(|sent| sent.map(|()| response))
 }
 
-/// It is the answer to this request, and all of it.
-fn check_answer(step: &Step, seen: Seen, answer: &Response) {
-    let said = answer.headers.text("x-turn").unwrap_or_default();
+/// It is the response to this request, and all of it.
+fn check_response(step: &Step, seen: Seen, response: &Response) {
+    let said = response.headers.text("x-turn").unwrap_or_default();
     let turn = said.strip_prefix(&step.tag.to_string()).map(|turn| turn.trim().parse::<usize>().unwrap());
     let turn = turn.unwrap_or_else(|| panic!("call {} was told what is meant for {said}", step.tag));
     assert!(turn < seen.begun, "call {} was told {said}", step.tag);
-    let body = answer.body.text().unwrap();
+    let body = response.body.text().unwrap();
     let Some(Turn { reply, .. }) = step.turns.get(turn) else { return assert_eq!(body, step.good()) };
     let (mut content, trailer) = if step.has_body(turn) { reply.content() } else { Default::default() };
     match (reply.fault, &reply.body) {
@@ -234,9 +234,9 @@ fn check_answer(step: &Step, seen: Seen, answer: &Response) {
         (Fault::Cut(_), Body::UntilClose(_)) => content.truncate(body.len()),
         // It was there before the server fell silent.
         (Fault::Cut(_) | Fault::Stalls(_), _) if content.is_empty() => {}
-        _ => assert!(!step.is_broken(turn), "call {} was told what is no answer", step.tag),
+        _ => assert!(!step.is_broken(turn), "call {} was told what is no response", step.tag),
     }
-    let told = (answer.status.as_u16(), body, answer.trailers.text("x-sum").unwrap_or_default());
+    let told = (response.status.as_u16(), body, response.trailers.text("x-sum").unwrap_or_default());
     assert_eq!(told, (reply.status, &*content, trailer), "call {}", step.tag);
 }
 

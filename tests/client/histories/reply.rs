@@ -4,10 +4,10 @@ use crate::chance::Chance;
 use crate::chunks::{Chunks, content};
 use crate::connection_option::{CONNECTIONS, ConnectionOption};
 
-/// One answer.
+/// One response.
 #[derive(Clone, Debug)]
 pub struct Reply {
-    /// The statuses of the interim answers before it.
+    /// The statuses of the interim responses before it.
     pub interim: Vec<u16>,
     pub version: &'static str,
     pub status: u16,
@@ -40,11 +40,11 @@ pub enum Fault {
     Framing(&'static str),
     /// The request has asked for no other protocol.
     Switches,
-    /// Interim answers that do not end.
+    /// Interim responses that do not end.
     Endless,
 }
 
-/// The treatment of the connection behind the answer, which no field has announced.
+/// The treatment of the connection behind the response, which no field has announced.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Then {
     Keeps,

@@ -1,4 +1,4 @@
-//! A client that hears arbitrary octets. The answer that it accepts is what the oracle reads, however the octets are
+//! A client that hears arbitrary octets. The response that it accepts is what the oracle reads, however the octets are
 //! cut; memory is bounded; and nothing of it shows in the next exchange.
 
 use std::cell::RefCell;
@@ -16,7 +16,7 @@ use crate::script::{Said, Script};
 use crate::settings::Settings;
 use crate::wired::paused;
 
-/// Bit 0: the server closes behind its answer. Bit 1: limits are small. Bit 2: the method is HEAD.
+/// Bit 0: the server closes behind its response. Bit 1: limits are small. Bit 2: the method is HEAD.
 pub fn run(data: &[u8]) {
     let Some((settings, wire)) = Settings::split(data) else { return };
     CLIENTS.with(|clients| {
@@ -31,20 +31,20 @@ pub fn run(data: &[u8]) {
             return;
         }
         let call = Call { method, wire, is_closed: closes, limits: caller.limits };
-        let answer = whole.answer.as_ref();
-        check(call, answer.map(|it| (it.status, &*it.content, whole.is_reused)).map_err(|why| &**why));
-        if let (Next::Whole(read), Ok(answer)) = (final_response(wire, method, closes).next, answer) {
+        let received = whole.received.as_ref();
+        check(call, received.map(|it| (it.status, &*it.content, whole.is_reused)).map_err(|why| &**why));
+        if let (Next::Whole(read), Ok(received)) = (final_response(wire, method, closes).next, received) {
             let mut expected = unfolded(&read.fields);
-            if method == "HEAD" || matches!(answer.status, 204 | 304) {
+            if method == "HEAD" || matches!(received.status, 204 | 304) {
                 // Framing that is contradictory does not count there, and is left out (RFC 9112 §6.3 rule 1).
                 let is_framing = |name: &str| matches!(name, "content-length" | "transfer-encoding");
                 expected.retain(|(name, _)| {
-                    !is_framing(name) || answer.fields.iter().any(|(kept, _)| kept == name)
+                    !is_framing(name) || received.fields.iter().any(|(kept, _)| kept == name)
                 });
             }
-            assert_eq!(answer.fields, expected, "{}", wire.escape_ascii());
+            assert_eq!(received.fields, expected, "{}", wire.escape_ascii());
             if !has_odd_trailer(&read.trailers) {
-                assert_eq!(answer.trailers, unfolded(&read.trailers), "{}", wire.escape_ascii());
+                assert_eq!(received.trailers, unfolded(&read.trailers), "{}", wire.escape_ascii());
             }
         }
     });
@@ -57,7 +57,7 @@ pub(crate) fn has_odd_cookie(wire: &[u8]) -> bool {
     wire.to_ascii_lowercase().windows(10).any(|name| name == b"set-cookie") && wire.iter().any(is_control)
 }
 
-/// The memory of a call without an answer, and of the servers in memory.
+/// The memory of a call without a response, and of the servers in memory.
 const MEMORY_MAX: usize = 512 << 10;
 
 thread_local! {
@@ -81,12 +81,12 @@ struct Caller {
 /// How a call ended.
 #[derive(Debug, PartialEq)]
 struct Outcome {
-    answer: Result<Answer, String>,
+    received: Result<ReceivedResponse, String>,
     is_reused: bool,
 }
 
 #[derive(Debug, PartialEq)]
-struct Answer {
+struct ReceivedResponse {
     status: u16,
     fields: Vec<(String, Vec<u8>)>,
     content: Vec<u8>,
@@ -111,22 +111,25 @@ impl Caller {
             let sent = self.client.send(&request, &mut response).await;
             // Which line an error quotes depends on how much of it has arrived.
             let unquoted = |text: String| text.split(": `").next().map(str::to_owned).unwrap_or_default();
-            let answer = sent.map(|()| Answer::of(&response)).map_err(|error| unquoted(format!("{error:#}")));
+            let received = sent
+                .map(|()| ReceivedResponse::of(&response))
+                .map_err(|error| unquoted(format!("{error:#}")));
             // The rest of the octets arrives on an idle connection.
             sleep(Duration::from_secs(1)).await;
             let probe = Request::get("http://a/probe").unwrap();
             self.client.send(&probe, &mut response).await.expect("a probe is answered");
             let fields = vec![("x-probe".into(), b"1".to_vec()), ("content-length".into(), b"5".to_vec())];
-            let probed = Answer { status: 200, fields, content: b"probe".to_vec(), trailers: Vec::new() };
-            assert_eq!(Answer::of(&response), probed);
-            Outcome { answer, is_reused: self.script.connections().len() == 1 }
+            let probed =
+                ReceivedResponse { status: 200, fields, content: b"probe".to_vec(), trailers: Vec::new() };
+            assert_eq!(ReceivedResponse::of(&response), probed);
+            Outcome { received, is_reused: self.script.connections().len() == 1 }
         })
     }
 }
 
-impl Answer {
-    fn of(response: &Response) -> Answer {
-        Answer {
+impl ReceivedResponse {
+    fn of(response: &Response) -> ReceivedResponse {
+        ReceivedResponse {
             status: response.status.as_u16(),
             fields: received(&response.headers),
             content: response.body.bytes().to_vec(),

@@ -17,8 +17,8 @@ pub fn run(data: &[u8]) {
     let coding = ["gzip", "deflate", "br", "identity"][usize::from(settings.flags & 3)];
     DECODER.with(|decoder| match settings.flag(2) {
         true => {
-            let answer = encoded(coding, content);
-            let decoded = decoder.decode(settings.cut(&answer));
+            let response = encoded(coding, content);
+            let decoded = decoder.decode(settings.cut(&response));
             assert_eq!(decoded.as_deref(), Some(content), "{coding}");
         }
         false => {
@@ -27,9 +27,9 @@ pub fn run(data: &[u8]) {
             let head = format!(
                 "HTTP/1.1 200 OK\r\ncontent-encoding: {coding}{second}\r\ncontent-length: {length}\r\n\r\n"
             );
-            let answer = [head.as_bytes(), content].concat();
-            let whole = bounded(MEMORY_MAX, || decoder.decode(vec![answer.clone()]));
-            let cut = bounded(MEMORY_MAX, || decoder.decode(settings.cut(&answer)));
+            let response = [head.as_bytes(), content].concat();
+            let whole = bounded(MEMORY_MAX, || decoder.decode(vec![response.clone()]));
+            let cut = bounded(MEMORY_MAX, || decoder.decode(settings.cut(&response)));
             // Content may be corrupt and also too large, or corrupt and also incomplete: how many octets lie ahead
             // decides which of the two a decoder finds first.
             assert_eq!(cut, whole, "{coding}, cut otherwise");
@@ -62,7 +62,7 @@ impl Decoder {
         Decoder { runtime, script, client }
     }
 
-    /// Receives an answer in these packets. `None` if its content cannot be decoded.
+    /// Receives a response in these packets. `None` if its content cannot be decoded.
     fn decode(&self, packets: Vec<Vec<u8>>) -> Option<Vec<u8>> {
         self.script.begin(Said { packets, closes: true, ..Said::default() });
         self.runtime.block_on(async {
@@ -76,13 +76,13 @@ impl Decoder {
 
 /// A server that encodes [`CONTENT`].
 fn encoder() -> Wired<BoxHandler> {
-    let answer = |ctx: &mut Context| {
+    let respond = |ctx: &mut Context| {
         CONTENT.with_borrow(|content| ctx.response.set_shared("text/plain", content.clone()).unwrap());
     };
-    Wired::new(Server::new(), BoxHandler::new(Compress::new(answer).size_min(0)))
+    Wired::new(Server::new(), BoxHandler::new(Compress::new(respond).size_min(0)))
 }
 
-/// An answer with that content in that coding.
+/// A response with that content in that coding.
 fn encoded(coding: &str, content: &[u8]) -> Vec<u8> {
     CONTENT.set(content.to_vec());
     let asked =

@@ -23,11 +23,11 @@ struct State {
     connections: Vec<Behind>,
 }
 
-/// The answer to each request.
+/// The response to each request.
 #[derive(Clone, Default)]
 pub struct Said {
     pub packets: Vec<Vec<u8>>,
-    /// The answer to requests behind the first one; the same if there is no other.
+    /// The response to requests behind the first one; the same if there is no other.
     pub later: Option<&'static [u8]>,
     /// Whether the connection is closed behind the packets.
     pub closes: bool,

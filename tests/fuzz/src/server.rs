@@ -1,5 +1,5 @@
-//! A server that hears arbitrary octets. Its handlers see the requests that the oracle reads, however the octets are cut;
-//! a strict reader reads its answers; memory is bounded; and nothing of it shows in the next exchange.
+//! A server that hears arbitrary octets. Its handlers see the requests that the oracle reads, however the octets are
+//! cut; a strict reader reads its responses; memory is bounded; and nothing of it shows in the next exchange.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -96,13 +96,13 @@ impl Outcome {
         finals.iter().take(seen.len()).for_each(|response| assert_eq!(response.status, 200));
         let closing = finals.iter().position(|response| !response.persists());
         assert!(closing.is_none_or(|at| at + 1 == finals.len()), "goes on: {}", heard.escape_ascii());
-        check_answers(&finals, &seen);
+        check_responses(&finals, &seen);
         Outcome { seen, refused }
     }
 }
 
-/// An answer has the content that its handler gave it.
-fn check_answers(finals: &[Response], seen: &[String]) {
+/// A response has the content that its handler gave it.
+fn check_responses(finals: &[Response], seen: &[String]) {
     for (response, seen) in finals.iter().zip(seen).filter(|(_, seen)| !seen.starts_with("HEAD ")) {
         assert!(
             seen.contains(&format!(" \"{}\" ", response.content.escape_ascii())),

@@ -49,7 +49,7 @@ pub enum Route {
     Missing,
     /// Is never called.
     Refused,
-    /// Panics, before or within its answer.
+    /// Panics, before or within its response.
     Panics,
     Breaks,
     /// Takes the connection over.
@@ -134,7 +134,7 @@ impl Step {
         }
     }
 
-    /// The last request of every connection, whose answer shows whether the connection was still open.
+    /// The last request of every connection, whose response shows whether the connection was still open.
     pub fn farewell() -> Step {
         let mut plain = Step::draw(&mut Chance::new(0));
         (plain.method, plain.route, plain.version, plain.tag) = ("GET", Route::Echo, "1.1", 1000);
@@ -207,7 +207,7 @@ const FIELDS: &[&str] = &[
     "connection: upgrade\r\nupgrade: h2c\r\n",
 ];
 
-/// Text of a head, its replacement, and the status of the answer.
+/// Text of a head, its replacement, and the status of the response.
 const HEAD_FAULTS: &[(&str, &str, u16)] = &[
     (" HTTP/1.", "  HTTP/1.", 400),
     (" HTTP/1.", "\tHTTP/1.", 400),

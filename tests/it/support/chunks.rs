@@ -40,10 +40,10 @@ impl Chunks {
         self.spoiled = Some(chance.one_of(&spoiled));
     }
 
-    /// Whether no reader takes it. Readers of answers discard trailers that must not be there (RFC 9112 §7.1.2).
-    pub fn is_spoiled(&self, in_answer: bool) -> bool {
+    /// Whether no reader takes it. Readers of responses discard trailers that must not be there (RFC 9112 §7.1.2).
+    pub fn is_spoiled(&self, in_response: bool) -> bool {
         match self.spoiled {
-            Some(Spoiled::Trailers("host: b\r\n\r\n" | "content-length: 1\r\n\r\n")) => !in_answer,
+            Some(Spoiled::Trailers("host: b\r\n\r\n" | "content-length: 1\r\n\r\n")) => !in_response,
             spoiled => spoiled.is_some(),
         }
     }

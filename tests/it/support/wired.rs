@@ -64,7 +64,7 @@ impl<H: Handler> Wired<H> {
         self.ask_counting(wire.as_ref(), then).0
     }
 
-    /// As [`Wired::ask_counting`]. The answers must also be the same if the peer ends its side, and from `served`,
+    /// As [`Wired::ask_counting`]. The responses must also be the same if the peer ends its side, and from `served`,
     /// which serves sockets with the same handler.
     #[track_caller]
     pub fn ask_in_every_way(&self, served: &Served, wire: &[u8]) -> (String, usize) {

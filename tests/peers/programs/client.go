@@ -26,24 +26,24 @@ func main() {
 	expect(url+"/echo", 200, "one two")(http.Post(url+"/echo", "text/plain", io.MultiReader(strings.NewReader("one "), strings.NewReader("two"))))
 	for path, status := range map[string]int{"/buffered": 413, "/unread": 403, "/refused": 401} {
 		for round := 0; round < 3; round++ {
-			answer, err := http.Post(url+path, "text/plain", bytes.NewReader(body))
+			response, err := http.Post(url+path, "text/plain", bytes.NewReader(body))
 			check(err)
-			if answer.StatusCode != status {
-				fail(path, answer.Status)
+			if response.StatusCode != status {
+				fail(path, response.Status)
 			}
-			answer.Body.Close()
+			response.Body.Close()
 		}
 	}
 }
 
 func expect(what string, status int, body string) func(*http.Response, error) {
-	return func(answer *http.Response, err error) {
+	return func(response *http.Response, err error) {
 		check(err)
-		defer answer.Body.Close()
-		got, err := io.ReadAll(answer.Body)
+		defer response.Body.Close()
+		got, err := io.ReadAll(response.Body)
 		check(err)
-		if answer.StatusCode != status || string(got) != body {
-			fail(what, answer.Status, len(got))
+		if response.StatusCode != status || string(got) != body {
+			fail(what, response.Status, len(got))
 		}
 	}
 }

@@ -16,8 +16,8 @@ const stream = new Blob(["one ", "two"]).stream();
 assert.equal(await (await post("/echo", stream, { duplex: "half" })).text(), "one two");
 for (const [path, status] of [["/buffered", 413], ["/unread", 403], ["/refused", 401]]) {
   for (let round = 0; round < 3; round += 1) {
-    const answer = await post(path, body);
-    assert.equal(answer.status, status, path);
-    await answer.arrayBuffer();
+    const response = await post(path, body);
+    assert.equal(response.status, status, path);
+    await response.arrayBuffer();
   }
 }

@@ -16,10 +16,10 @@ def ask(connection, method, path, body=None, **options):
 
 def expect(expected, method, path, body=None, **options):
     connection = http.client.HTTPConnection(url.hostname, url.port, timeout=30)
-    answer = ask(connection, method, path, body, **options)
-    assert answer[0] == expected, (path, answer[0], expected)
+    response = ask(connection, method, path, body, **options)
+    assert response[0] == expected, (path, response[0], expected)
     connection.close()
-    return answer[1]
+    return response[1]
 
 
 kept = http.client.HTTPConnection(url.hostname, url.port, timeout=30)

@@ -16,5 +16,5 @@ with httpx.Client(timeout=30, trust_env=False) as client:
     assert client.post(f"{url}/echo", content=iter([b"one ", b"two"])).content == b"one two"
     for path, status in [("/buffered", 413), ("/unread", 403), ("/refused", 401)]:
         for _ in range(3):
-            answer = client.post(url + path, content=body)
-            assert answer.status_code == status, (path, answer)
+            response = client.post(url + path, content=body)
+            assert response.status_code == status, (path, response)

@@ -84,7 +84,7 @@ pub(crate) fn answer_parent(asker: Asker, job: Job, address: SocketAddr) -> io::
 
 /// One of those who ask at the same time.
 trait Ask: Send + 'static {
-    /// Has one exchange, and checks its answer.
+    /// Has one exchange, and checks its response.
     fn ask(&mut self) -> impl Future<Output = Result<(), Fault>> + Send;
 }
 
@@ -93,7 +93,7 @@ type Fault = Box<dyn Error + Send + Sync>;
 /// The command of the parent.
 #[derive(Clone, Copy)]
 pub(crate) enum Order {
-    /// All ask again as soon as they have their answers, for so long.
+    /// All ask again as soon as they have their responses, for so long.
     Closed(Duration),
     /// They ask so many times a second.
     Open(Duration, u32),
@@ -222,6 +222,6 @@ fn answer_lines(mut run: impl FnMut(Order) -> Result<Report, Fault>) -> io::Resu
     Ok(())
 }
 
-fn check(answer: &[u8], task: Task) -> Result<(), Fault> {
-    if task.is_answered_by(answer) { Ok(()) } else { Err("the answer is wrong".into()) }
+fn check(response: &[u8], task: Task) -> Result<(), Fault> {
+    if task.is_answered_by(response) { Ok(()) } else { Err("the response is wrong".into()) }
 }

@@ -24,7 +24,7 @@ impl Raw {
             None => ("GET", String::new()),
         };
         let head = format!("{method} {} HTTP/1.1\r\nhost: {address}\r\n{length}\r\n", task.path());
-        let buffer = vec![0; HEAD_MAX + task.answer().len()];
+        let buffer = vec![0; HEAD_MAX + task.response().len()];
         Raw { address, task, head: head.into_bytes(), stream: None, buffer }
     }
 
@@ -43,7 +43,7 @@ impl Ask for Raw {
         };
         let content = self.task.content().unwrap_or_default();
         stream.write_all_buf(&mut Buf::chain(self.head.as_slice(), content)).await?;
-        let (mut filled, expected) = (0, self.task.answer());
+        let (mut filled, expected) = (0, self.task.response());
         let start = loop {
             let read = stream.read(&mut self.buffer[filled..]).await?;
             if read == 0 {

@@ -59,18 +59,18 @@ impl Task {
         (self == Task::Up).then(|| LARGE_BYTES.as_slice())
     }
 
-    /// Is this the answer? Of each page of a large one some bytes are looked at, for to compare all of them takes as long
-    /// as to receive them, and would be half of what is measured.
-    pub(super) fn is_answered_by(self, answer: &[u8]) -> bool {
-        let expected = self.answer();
+    /// Is this the response? Of each page of a large one some bytes are looked at, for to compare all of them takes as
+    /// long as to receive them, and would be half of what is measured.
+    pub(super) fn is_answered_by(self, response: &[u8]) -> bool {
+        let expected = self.response();
         let is_right = |at: usize| {
             let end = expected.len().min(at + GLANCE);
-            answer[at..end] == expected[at..end]
+            response[at..end] == expected[at..end]
         };
-        answer.len() == expected.len() && (0..expected.len()).step_by(PAGE).all(is_right)
+        response.len() == expected.len() && (0..expected.len()).step_by(PAGE).all(is_right)
     }
 
-    pub(super) fn answer(self) -> &'static [u8] {
+    pub(super) fn response(self) -> &'static [u8] {
         match self {
             Task::Get | Task::Close | Task::Up => HELLO.as_bytes(),
             Task::Down => &LARGE_BYTES,
@@ -88,7 +88,7 @@ mod tests {
     use super::{LARGE_BYTES, PAGE, Task};
 
     #[test]
-    fn an_answer_that_misses_a_part_is_wrong() {
+    fn a_response_that_misses_a_part_is_wrong() {
         let large = LARGE_BYTES.as_slice();
         assert!(Task::Down.is_answered_by(large));
         let wrong = [
@@ -99,8 +99,8 @@ mod tests {
             [large, b"x"].concat(),
             Vec::new(),
         ];
-        for answer in wrong {
-            assert!(!Task::Down.is_answered_by(&answer), "{} bytes", answer.len());
+        for response in wrong {
+            assert!(!Task::Down.is_answered_by(&response), "{} bytes", response.len());
         }
         assert!(Task::Get.is_answered_by(b"Hello, world!") && Task::Up.is_answered_by(b"Hello, world!"));
         assert!(!Task::Get.is_answered_by(b"Hello, World!") && !Task::Get.is_answered_by(b"Hello, world"));

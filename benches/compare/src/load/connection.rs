@@ -8,7 +8,7 @@ use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 
 use super::Work;
-use super::answers::{Answers, Shape};
+use super::responses::{ResponseProgress, Shape};
 
 /// The octets that are sent, and those that come.
 pub(super) struct Plan {
@@ -16,23 +16,23 @@ pub(super) struct Plan {
     /// The octets that a connection sends at once.
     request: Vec<u8>,
     shape: Shape,
-    /// Bytes of one answer, its head included.
-    pub(super) answer: u64,
+    /// Bytes of one response, its head included.
+    pub(super) response: u64,
     /// How many requests that is.
     pub(super) depth: u64,
     per_connection: Option<u32>,
 }
 
 impl Plan {
-    /// Asks once, to learn what answers look like.
+    /// Asks once, to learn what responses look like.
     pub(super) fn learn(address: SocketAddr, work: Work) -> io::Result<Plan> {
         let one = work.exchange.request();
-        let (shape, answer) = Shape::learn(address, &one, &work.exchange.content())?;
+        let (shape, response) = Shape::learn(address, &one, &work.exchange.content())?;
         Ok(Plan {
             address,
             request: one.repeat(work.depth),
             shape: shape.repeated(work.depth),
-            answer,
+            response,
             depth: work.depth as u64,
             per_connection: work.per_connection,
         })
@@ -43,7 +43,7 @@ pub(super) struct Connection {
     stream: TcpStream,
     /// How much of the request left.
     sent: usize,
-    answers: Answers,
+    responses: ResponseProgress,
     /// When the request that is on its way was due.
     since: Option<Instant>,
     /// How often it was answered.
@@ -58,7 +58,7 @@ impl Connection {
         let mut connection = Connection {
             stream: TcpStream::from_std(stream),
             sent: 0,
-            answers: Answers::default(),
+            responses: ResponseProgress::default(),
             since: None,
             exchanges: 0,
         };
@@ -78,11 +78,11 @@ impl Connection {
 
     /// Sends a request that was due at `since`.
     pub(super) fn ask(&mut self, plan: &Plan, since: Instant) -> io::Result<()> {
-        (self.sent, self.since, self.answers) = (0, Some(since), Answers::default());
+        (self.sent, self.since, self.responses) = (0, Some(since), ResponseProgress::default());
         self.send(plan)
     }
 
-    /// Does what its socket allows; when the answers are complete, returns since when they were due.
+    /// Does what its socket allows; when the responses are complete, returns since when they were due.
     pub(super) fn drive(&mut self, plan: &Plan, input: &mut [u8]) -> io::Result<Option<Instant>> {
         if self.since.is_none() {
             return Ok(None);
@@ -95,7 +95,7 @@ impl Connection {
                 Err(error) if is_later(&error) => return Ok(None),
                 Err(error) => return Err(error),
             };
-            if self.answers.feed(&plan.shape, &input[..read])? {
+            if self.responses.feed(&plan.shape, &input[..read])? {
                 return Ok(self.since.take());
             }
             // Less than there was room for: the next event says when there is more.

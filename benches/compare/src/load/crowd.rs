@@ -21,7 +21,7 @@ impl IdleConns {
                 stream.write_all(&request)?;
             }
             for stream in &mut batch {
-                read_answer(stream)?;
+                read_response(stream)?;
             }
             streams.append(&mut batch);
         }
@@ -43,7 +43,7 @@ impl IdleConns {
 /// So many are busy at the same time.
 const BATCH: usize = 100;
 
-fn read_answer(stream: &mut TcpStream) -> io::Result<()> {
+fn read_response(stream: &mut TcpStream) -> io::Result<()> {
     let (mut input, mut filled) = ([0; 1024], 0);
     while !input[..filled].ends_with(HELLO.as_bytes()) {
         match stream.read(&mut input[filled..])? {

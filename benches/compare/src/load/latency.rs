@@ -1,4 +1,4 @@
-//! [`Latency`]: how long answers took at a fixed load, from the moment each request was due.
+//! [`Latency`]: how long responses took at a fixed load, from the moment each request was due.
 
 use std::mem;
 use std::time::Duration;
@@ -8,15 +8,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::spread::Spread;
 
-/// In microseconds. Of fewer than a hundred requests there is no p99, and of fewer than a thousand no p99.9: it would be
-/// the maximum by another name.
+/// In microseconds. Of fewer than a hundred requests there is no p99, and of fewer than a thousand no p99.9: it would
+/// be the maximum by another name.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Latency {
     /// Requests per second that were due.
     pub(crate) offered: u32,
     /// How many that were in all; what is pipelined counts as one.
     pub(crate) requests: u64,
-    /// Answers per second that came.
+    /// Responses per second that came.
     pub(crate) achieved: f64,
     pub(crate) p50: f64,
     pub(crate) p99: Option<f64>,

@@ -1,14 +1,14 @@
 //! [`Load`]: the load generator, an edge-triggered epoll loop with two ways to ask.
 //!
-//! Closed: each connection asks again when it has its answer, which finds the throughput and keeps the server busy.
+//! Closed: each connection asks again when it has its response, which finds the throughput and keeps the server busy.
 //! Open: requests are due at fixed moments, whatever the server does, and latency counts from the moment a request
 //! was due. So a server that stalls is charged for all that would have been asked meanwhile.
 
-mod answers;
 mod chunks;
 mod connection;
 mod crowd;
 mod latency;
+mod responses;
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -29,7 +29,7 @@ pub(crate) struct Work {
     pub(crate) exchange: Exchange,
     /// How many requests a connection sends at once.
     pub(crate) depth: usize,
-    /// A connection closes after so many answers, and another takes its place.
+    /// A connection closes after so many responses, and another takes its place.
     pub(crate) per_connection: Option<u32>,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Load {
     connections: Vec<Connection>,
     plan: Plan,
     input: Vec<u8>,
-    /// Who was answered in this step, and since when the answers were due.
+    /// Who was answered in this step, and since when the responses were due.
     answered: Vec<(usize, Instant)>,
 }
 
@@ -67,7 +67,7 @@ impl Load {
         Ok(load)
     }
 
-    /// Keeps all connections busy for so long, then waits for the answers that are due, and returns how many requests
+    /// Keeps all connections busy for so long, then waits for the responses that are due, and returns how many requests
     /// that were.
     pub(crate) fn run(&mut self, time: Duration) -> io::Result<u64> {
         Ok(self.keep_busy(time)? + self.drain()?)
@@ -91,7 +91,7 @@ impl Load {
         Ok(exchanges)
     }
 
-    /// Waits for all answers that are due, and returns how many they were.
+    /// Waits for all responses that are due, and returns how many they were.
     fn drain(&mut self) -> io::Result<u64> {
         let mut exchanges = 0;
         while self.connections.iter().any(Connection::is_busy) {
@@ -101,13 +101,13 @@ impl Load {
         Ok(exchanges)
     }
 
-    /// The bytes of one answer, its head included.
-    pub(crate) fn answer(&self) -> u64 {
-        self.plan.answer
+    /// The bytes of one response, its head included.
+    pub(crate) fn response(&self) -> u64 {
+        self.plan.response
     }
 
     /// Asks `rate` times a second for so long, evenly, on whichever connection is free. Pipelined requests are due
-    /// at once, and answered when their last answer is there.
+    /// at once, and answered when their last response is there.
     pub(crate) fn offer(&mut self, rate: u32, time: Duration) -> io::Result<Latency> {
         let pace = f64::from(rate) / self.plan.depth as f64;
         let total = (pace * time.as_secs_f64()).round() as u64;
@@ -165,7 +165,7 @@ impl Load {
 
 const BATCH: usize = 100;
 const INPUT_LEN: usize = 256 << 10;
-/// No answer takes as long.
+/// No response takes as long.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
@@ -179,14 +179,14 @@ mod tests {
     use super::{Load, Work};
     use crate::application::Exchange;
 
-    /// A server that says what it should, and nothing to anybody for a while before its answer of that number. Its
+    /// A server that says what it should, and nothing to anybody for a while before its response of that number. Its
     /// address, and how many it has answered.
     fn serve(stalled: u64, stall: Duration) -> (SocketAddr, Arc<Mutex<u64>>) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("it is bound");
         let answered = Arc::new(Mutex::new(0));
         let count = answered.clone();
-        let answer = move |mut stream: TcpStream, count: Arc<Mutex<u64>>| {
+        let respond = move |mut stream: TcpStream, count: Arc<Mutex<u64>>| {
             while let Ok(1..) = stream.read(&mut [0; 1024]) {
                 let mut count = count.lock().expect("nobody panics");
                 *count += 1;
@@ -199,7 +199,7 @@ mod tests {
         spawn(move || {
             for stream in listener.incoming().flatten() {
                 let count = count.clone();
-                spawn(move || answer(stream, count));
+                spawn(move || respond(stream, count));
             }
         });
         (address, answered)
@@ -210,7 +210,7 @@ mod tests {
     /// Four connections had to wait; but two hundred requests were due meanwhile, and count.
     #[test]
     fn a_stall_is_charged_for_all_that_would_have_been_asked_meanwhile() {
-        // One is asked to learn the answer, and one by each connection.
+        // One is asked to learn the response, and one by each connection.
         let (address, _) = serve(6, Duration::from_millis(200));
         let mut load = Load::open(address, 4, PLAIN).expect("the server answers");
         let latency = load.offer(1_000, Duration::from_millis(300)).expect("the server answers");

@@ -21,8 +21,8 @@ pub(crate) struct Measured {
 }
 
 impl Measured {
-    /// Notes of each round how much longer than usual it took the one in the middle, for then the machine was slower by so
-    /// much. Peers take turns for that: what slowed all of them is no difference between them.
+    /// Notes of each round how much longer than usual it took the one in the middle, for then the machine was slower by
+    /// so much. Peers take turns for that: what slowed all of them is no difference between them.
     pub(crate) fn level(mut self) -> Measured {
         let whole = self.rows.iter().filter(|row| row.failed.is_none());
         let usual: Vec<(&Row, f64)> = whole.filter_map(|row| Some((row, row.cpu()?.median))).collect();
@@ -95,8 +95,8 @@ pub(crate) struct Row {
     /// The most memory it had, and what it had a while after: bytes.
     pub(crate) peak: Option<u64>,
     pub(crate) settled: Option<u64>,
-    /// Bytes of an answer, its head included.
-    pub(crate) answer: Option<u64>,
+    /// Bytes of a response, its head included.
+    pub(crate) response: Option<u64>,
     /// Bytes that each idle connection holds.
     pub(crate) idle_connection: Option<u64>,
     pub(crate) calls: Option<Calls>,

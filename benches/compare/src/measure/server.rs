@@ -58,8 +58,13 @@ impl Run {
         match foreign.spawn(peer, workload.work.exchange, Seat::Measured) {
             Ok((child, address)) => {
                 let counts_allocations = peer.counts_allocations();
-                run.server =
-                    Some(Server { child, address, counts_allocations, answer: None, idle_connection: None });
+                run.server = Some(Server {
+                    child,
+                    address,
+                    counts_allocations,
+                    response: None,
+                    idle_connection: None,
+                });
             }
             Err(error) => run.row.failed = Some(error.to_string()),
         }
@@ -82,7 +87,7 @@ impl Run {
         let Some(server) = &self.server else { return };
         self.row.peak = server.child.peak().ok();
         self.row.settled = server.child.resident().ok();
-        self.row.answer = server.answer;
+        self.row.response = server.response;
         self.row.idle_connection = server.idle_connection;
     }
 
@@ -101,17 +106,17 @@ struct Server {
     child: Child,
     address: SocketAddr,
     counts_allocations: bool,
-    answer: Option<u64>,
+    response: Option<u64>,
     idle_connection: Option<u64>,
 }
 
 impl Server {
     fn round(&mut self, workload: &ServerWorkload, pace: Pace) -> io::Result<Round> {
         let mut load = Load::open(self.address, workload.connections, workload.work)?;
-        self.answer = Some(load.answer());
+        self.response = Some(load.response());
         let crowd = self.gather(workload.crowd, pace.weigh())?;
-        // Nothing is on its way when the clocks are read: to ask for the allocations takes as long as some requests, and
-        // with thousands of connections their time would be missed.
+        // Nothing is on its way when the clocks are read: to ask for the allocations takes as long as some requests,
+        // and with thousands of connections their time would be missed.
         load.run(pace.warm_up)?;
         let allocated = self.allocations()?;
         let (cpu, own, started) = (self.child.cpu_time()?, own_time()?, Instant::now());

@@ -1,4 +1,4 @@
-//! h2o, with files, for it has no other answers that are static.
+//! h2o, with files, for it has no other responses that are static.
 
 use std::fs;
 use std::io;

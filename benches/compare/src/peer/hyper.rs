@@ -1,5 +1,5 @@
 //! The application in hyper, as fast as it goes: a runtime and a listener for each core, of which there is one here;
-//! no wait for more to write; pipelined answers leave together.
+//! no wait for more to write; pipelined responses leave together.
 
 use std::convert::Infallible;
 use std::io;
@@ -48,7 +48,7 @@ fn listen() -> io::Result<TcpListener> {
     TcpListener::from_std(socket.into())
 }
 
-/// Answers that are there are not boxed, for that would cost an allocation.
+/// Responses that are there are not boxed, for that would cost an allocation.
 type Body = http_body_util::Either<Full<Bytes>, UnsyncBoxBody<Bytes, Infallible>>;
 
 async fn respond(request: Request<Incoming>) -> Result<Response<Body>, hyper::Error> {

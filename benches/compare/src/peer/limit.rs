@@ -95,12 +95,12 @@ enum Stage {
     /// The content is dropped, and answered from a can when all of it was here.
     Sink {
         left: usize,
-        answer: Answer,
+        response: Canned,
     },
 }
 
 #[derive(Clone, Copy)]
-enum Answer {
+enum Canned {
     Hello,
     Uploaded,
 }
@@ -143,8 +143,8 @@ impl Connection {
                     let end = memmem::find(input, b"\r\n\r\n").ok_or(ErrorKind::InvalidData)? + 4;
                     let len = content_length(&input[..end]);
                     self.stage = match &input[5..7] {
-                        b"/u" => Stage::Sink { left: cans.upload_len, answer: Answer::Uploaded },
-                        b"/s" => Stage::Sink { left: len, answer: Answer::Hello },
+                        b"/u" => Stage::Sink { left: cans.upload_len, response: Canned::Uploaded },
+                        b"/s" => Stage::Sink { left: len, response: Canned::Hello },
                         _ => Stage::Echo { filled: 0, len },
                     };
                     input = &input[end..];
@@ -159,13 +159,13 @@ impl Connection {
                     self.stage = Stage::Echo { filled: filled + input.len(), len };
                     return Ok(());
                 }
-                Stage::Sink { left, answer } if input.len() < left => {
-                    self.stage = Stage::Sink { left: left - input.len(), answer };
+                Stage::Sink { left, response } if input.len() < left => {
+                    self.stage = Stage::Sink { left: left - input.len(), response };
                     return Ok(());
                 }
-                Stage::Sink { left, answer } => {
+                Stage::Sink { left, response } => {
                     (self.stage, input) = (Stage::Head, &input[left..]);
-                    self.send(&[], cans.answer(answer))?;
+                    self.send(&[], cans.response(response))?;
                 }
             }
         }
@@ -235,7 +235,7 @@ fn content_length(head: &[u8]) -> usize {
     digits.fold(0, |number, digit| number * 10 + usize::from(digit - b'0'))
 }
 
-/// The answers, ready to be sent.
+/// The responses, ready to be sent.
 struct Cans {
     /// As many as one read can ask for.
     hello: Vec<u8>,
@@ -271,10 +271,10 @@ impl Cans {
         }
     }
 
-    fn answer(&self, answer: Answer) -> &[u8] {
-        match answer {
-            Answer::Hello => &self.hello[..self.hello_len],
-            Answer::Uploaded => &self.uploaded,
+    fn response(&self, response: Canned) -> &[u8] {
+        match response {
+            Canned::Hello => &self.hello[..self.hello_len],
+            Canned::Uploaded => &self.uploaded,
         }
     }
 

@@ -77,11 +77,11 @@ impl Peer {
     pub(crate) fn lacks(self, exchange: Exchange) -> Option<&'static str> {
         match (self, exchange) {
             (Peer::May, Exchange::Echo(len)) if len > 1 << 10 => {
-                Some("forgets the rest of an answer that a socket does not take at once")
+                Some("forgets the rest of a response that a socket does not take at once")
             }
             (Peer::May, Exchange::Upload | Exchange::Download) => Some("has no chunks"),
             (Peer::Nginx | Peer::H2o, Exchange::Plain | Exchange::Browser) => None,
-            (Peer::Nginx | Peer::H2o, _) => Some("has static answers only"),
+            (Peer::Nginx | Peer::H2o, _) => Some("has static responses only"),
             _ => None,
         }
     }

@@ -153,10 +153,10 @@ fn add_notes(page: &mut String, measured: &Measured) {
             line(page, &format!("\n{} failed: {}", row.peer, why.replace('\n', " ")));
         }
     }
-    let answers = measured.rows.iter().filter_map(|row| Some(format!("{} {}", row.peer, row.answer?)));
-    let answers: Vec<String> = answers.collect();
-    if !answers.is_empty() {
-        line(page, &format!("\nBytes of an answer: {}.", answers.join(", ")));
+    let responses = measured.rows.iter().filter_map(|row| Some(format!("{} {}", row.peer, row.response?)));
+    let responses: Vec<String> = responses.collect();
+    if !responses.is_empty() {
+        line(page, &format!("\nBytes of a response: {}.", responses.join(", ")));
     }
     let traced: Vec<&Row> = measured.rows.iter().filter(|row| row.calls.is_some()).collect();
     if !traced.is_empty() {
@@ -222,7 +222,7 @@ mod tests {
     /// The page of these rows has these parts.
     #[track_caller]
     fn check(rows: Vec<Row>, parts: &[&str]) {
-        let absent = vec![("nginx", "has static answers only")];
+        let absent = vec![("nginx", "has static responses only")];
         let measured = Measured { name: "row", title: "a row", rows, absent, stolen: Some(0.0017) };
         let mut page = String::new();
         add(&mut page, &measured, "load");

@@ -61,7 +61,7 @@ impl<C: AsyncRead + Unpin> AsyncRead for Carrier<C> {
 }
 
 impl<C: AsyncWrite + Unpin> AsyncWrite for Carrier<C> {
-    /// Drops what TLS writes to a peer that began with text: an alert would garble the HTTP answer.
+    /// Drops what TLS writes to a peer that began with text: an alert would garble the HTTP response.
     #[inline]
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self.opening {

@@ -268,7 +268,7 @@ async fn sessions_are_resumed_in_the_newest_version() {
     }
 }
 
-/// Tickets are no unexpected answer. But a server that never stops sending them must not occupy the client's thread.
+/// Tickets are no unexpected response. But a server that never stops sending them must not occupy the client's thread.
 #[tokio::test]
 async fn a_connection_stays_quiet_under_some_tickets_but_not_under_many() {
     let authority = Authority::new("ours");

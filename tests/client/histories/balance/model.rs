@@ -37,14 +37,14 @@ pub struct SentRequest {
     is_second: bool,
     /// Where it is pending.
     at: Option<usize>,
-    pub answer: Option<String>,
+    pub response: Option<String>,
 }
 
 #[derive(Clone, Copy)]
 enum Due {
     /// The request of that number is answered with a status, or fails, and may have been sent.
     Ends(usize, Result<u16, bool>),
-    /// All of its answer was read, or nobody waits for it any longer.
+    /// All of its response was read, or nobody waits for it any longer.
     Over(usize),
     Check,
     Checked(bool),
@@ -81,11 +81,11 @@ impl Model {
         self.present.len() < count
     }
 
-    /// A request is made now. `seen` is the place of the host that was seen to be asked, which matters only if there was
-    /// a choice.
+    /// A request is made now. `seen` is the place of the host that was seen to be asked, which matters only if there
+    /// was a choice.
     pub fn ask(&mut self, way: Way, seen: impl FnOnce() -> usize) {
         let request = self.asked.len();
-        self.asked.push(SentRequest { way, is_second: false, at: None, answer: None });
+        self.asked.push(SentRequest { way, is_second: false, at: None, response: None });
         let Some(mut chosen) = self.choose(None) else { return };
         if self.settings.choice == HostChoice::TwoRandom {
             let (least, candidates) = (chosen, self.candidates(None));
@@ -127,7 +127,7 @@ impl Model {
             Due::Ends(request, Ok(status)) => {
                 self.note(member, status < 500);
                 let asked = &mut self.asked[request];
-                asked.answer = Some(HOSTS[self.members[member].host].to_owned());
+                asked.response = Some(HOSTS[self.members[member].host].to_owned());
                 let reading =
                     if matches!(asked.way, Way::Streams | Way::Opens) { HALF } else { Duration::ZERO };
                 self.due.push((self.now + reading, member, Due::Over(request)));

@@ -14,7 +14,7 @@ use super::{Settings, Step};
 use crate::chunks::content;
 use crate::histories::reply::{self, Fault, Then};
 
-/// The answer to whatever the steps do not know.
+/// The response to whatever the steps do not know.
 pub const GOOD: &str = "good";
 
 #[derive(Clone)]
@@ -39,7 +39,7 @@ struct Line {
     wanted: Semaphore,
     /// How many it has answered.
     answered: Mutex<usize>,
-    /// Since when the client knows that no more answers will follow.
+    /// Since when the client knows that no more responses will follow.
     closing: Mutex<Option<Instant>>,
 }
 

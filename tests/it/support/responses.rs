@@ -1,26 +1,26 @@
-//! [`Answer`]: what a server said, taken apart by a strict reader.
+//! [`ReceivedResponse`]: what a server said, taken apart by a strict reader.
 
 use std::fmt::Debug;
 
 use crate::oracle::server::{Handlers, check};
 use crate::oracle::{Next, Reader, Request, Response};
 
-/// One answer.
+/// One response.
 #[derive(Debug)]
-pub struct Answer {
+pub struct ReceivedResponse {
     pub status: u16,
     pub reason: String,
     pub fields: Vec<(String, String)>,
     pub body: String,
 }
 
-impl Answer {
-    /// Creates an answer of the response that the oracle has read.
-    fn new(response: Response) -> Answer {
+impl ReceivedResponse {
+    /// Creates a response of the response that the oracle has read.
+    fn new(response: Response) -> ReceivedResponse {
         assert_eq!(response.minor, 1, "{response:?} is not HTTP/1.1");
         let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
         let fields = response.fields.iter().map(|field| (text(&field.name), text(&field.value)));
-        Answer {
+        ReceivedResponse {
             status: response.status,
             reason: text(&response.reason),
             fields: fields.collect(),
@@ -53,10 +53,10 @@ impl Answer {
         assert_eq!(names, ["content-type", "date", "content-length", "connection"]);
     }
 
-    /// Checks the rules for every final answer.
+    /// Checks the rules for every final response.
     #[track_caller]
     pub fn check(&self) {
-        let date = self.field("date").expect("every answer has a date (RFC 9110 §6.6.1)");
+        let date = self.field("date").expect("every response has a date (RFC 9110 §6.6.1)");
         let time = httpdate::parse_http_date(date).expect("it is one");
         assert_eq!(httpdate::fmt_http_date(time), date, "in the one form that is sent (§5.6.7)");
         let (length, coding) = (self.field("content-length"), self.field("transfer-encoding"));
@@ -67,35 +67,38 @@ impl Answer {
     }
 }
 
-/// Takes apart all that was heard on one connection. Nothing may be left over, and nothing may follow an answer that
-/// says that it is the last. An answer with the field `asked: HEAD` has no body.
+/// Takes apart all that was heard on one connection. Nothing may be left over, and nothing may follow a response that
+/// says that it is the last. A response with the field `asked: HEAD` has no body.
 #[track_caller]
-pub fn answers(heard: &str) -> Vec<Answer> {
-    let (mut rest, mut answers) = (heard, Vec::<Answer>::new());
+pub fn responses(heard: &str) -> Vec<ReceivedResponse> {
+    let (mut rest, mut responses) = (heard, Vec::<ReceivedResponse>::new());
     while !rest.is_empty() {
-        assert!(!answers.last().is_some_and(Answer::is_last), "{rest:?} comes after the last answer");
-        let answer =
-            take_answer(&mut rest, false).unwrap_or_else(|| panic!("{rest:?} is no answer, of {heard:?}"));
-        if answer.status >= 200 {
-            answer.check();
+        assert!(
+            !responses.last().is_some_and(ReceivedResponse::is_last),
+            "{rest:?} comes after the last response"
+        );
+        let response = take_response(&mut rest, false)
+            .unwrap_or_else(|| panic!("{rest:?} is no response, of {heard:?}"));
+        if response.status >= 200 {
+            response.check();
         }
-        answers.push(answer);
+        responses.push(response);
     }
-    answers
+    responses
 }
 
-/// Checks what was heard. `expected` is, for each answer, the body of a 200 or the status of a refusal, for which no
+/// Checks what was heard. `expected` is, for each response, the body of a 200 or the status of a refusal, for which no
 /// handler ran.
 #[track_caller]
-pub fn check_answers(heard: &str, handled: usize, expected: &[&str], wire: impl Debug) {
-    let answers = answers(heard);
-    let told = answers.iter().map(|answer| match answer.status {
-        200 => answer.body.clone(),
+pub fn check_responses(heard: &str, handled: usize, expected: &[&str], wire: impl Debug) {
+    let responses = responses(heard);
+    let told = responses.iter().map(|response| match response.status {
+        200 => response.body.clone(),
         status => status.to_string(),
     });
     assert_eq!(told.collect::<Vec<_>>(), expected, "{wire:?}");
-    let refused = answers.iter().filter(|answer| answer.status != 200);
-    refused.clone().for_each(|answer| answer.check_refusal());
+    let refused = responses.iter().filter(|response| response.status != 200);
+    refused.clone().for_each(|response| response.check_refusal());
     assert_eq!(handled, expected.len() - refused.count(), "{wire:?}");
 }
 
@@ -110,8 +113,8 @@ pub fn check_expected(wire: &[u8], expected: &[&str], note: &dyn Fn(&Request) ->
     check(wire, Handlers::reading(note), &Vec::from_iter(seen.iter().map(|seen| seen.to_string())), refused);
 }
 
-/// Takes the first answer off the front of `rest`, if it is whole. One to HEAD has no body.
-pub fn take_answer(rest: &mut &str, is_to_head: bool) -> Option<Answer> {
+/// Takes the first response off the front of `rest`, if it is whole. One to HEAD has no body.
+pub fn take_response(rest: &mut &str, is_to_head: bool) -> Option<ReceivedResponse> {
     let read = |method: &str| {
         let mut reader = Reader::strict(rest.as_bytes());
         let next = reader.response(method.as_bytes(), true);
@@ -122,7 +125,7 @@ pub fn take_answer(rest: &mut &str, is_to_head: bool) -> Option<Answer> {
         (response, left) = read("GET")?;
     }
     let ends = response.ends_with_connection;
-    let answer = Answer::new(response);
+    let reply = ReceivedResponse::new(response);
     *rest = rest.get(rest.len() - left..)?;
-    (!ends || answer.is_last()).then_some(answer)
+    (!ends || reply.is_last()).then_some(reply)
 }

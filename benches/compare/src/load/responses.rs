@@ -1,4 +1,5 @@
-//! [`Answers`]: how much of the answers to one request has come, by the [`Shape`] that the first answer had.
+//! [`ResponseProgress`]: how much of the responses to one request has come, by the [`Shape`] that the first response
+//! had.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -8,7 +9,7 @@ use memchr::memmem;
 
 use super::chunks::Chunks;
 
-/// The form of a server's answers: learned once, so that most of them need only be counted.
+/// The form of a server's responses: learned once, so that most of them need only be counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
     /// All of them are of this length, the heads included.
@@ -18,33 +19,33 @@ pub(super) enum Shape {
 }
 
 impl Shape {
-    /// Asks once, and compares the answer with what it must be. Says also of how many bytes it was.
+    /// Asks once, and compares the response with what it must be. Says also of how many bytes it was.
     pub(super) fn learn(address: SocketAddr, request: &[u8], content: &[u8]) -> io::Result<(Shape, u64)> {
         let stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(TIMEOUT))?;
         let (mut writer, request) = (stream.try_clone()?, request.to_vec());
-        // Who reads and writes in turns waits for ever if the answer begins before the request has ended.
+        // Who reads and writes in turns waits for ever if the response begins before the request has ended.
         std::thread::spawn(move || writer.write_all(&request));
-        let (mut answer, mut input, mut stream) = (Vec::new(), [0; 16 << 10], stream);
+        let (mut response, mut input, mut stream) = (Vec::new(), [0; 16 << 10], stream);
         loop {
             match stream.read(&mut input)? {
-                0 => return Err(wrong("is cut off", &answer)),
-                read => answer.extend_from_slice(&input[..read]),
+                0 => return Err(wrong("is cut off", &response)),
+                read => response.extend_from_slice(&input[..read]),
             }
-            match whole(&answer)? {
-                Some((shape, found)) if found == content => return Ok((shape, answer.len() as u64)),
-                Some(_) => return Err(wrong("is not what the application says", &answer)),
+            match whole(&response)? {
+                Some((shape, found)) if found == content => return Ok((shape, response.len() as u64)),
+                Some(_) => return Err(wrong("is not what the application says", &response)),
                 None => {}
             }
         }
     }
 
-    /// Of so many answers in a row.
+    /// Of so many responses in a row.
     pub(super) fn repeated(self, count: usize) -> Shape {
         match self {
             Shape::Fixed(len) => Shape::Fixed(len * count),
             Shape::Chunked(content) => {
-                assert_eq!(count, 1, "only short answers are asked for at once");
+                assert_eq!(count, 1, "only short responses are asked for at once");
                 Shape::Chunked(content)
             }
         }
@@ -53,18 +54,18 @@ impl Shape {
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The shape and the content of an answer that is complete.
-fn whole(answer: &[u8]) -> io::Result<Option<(Shape, Vec<u8>)>> {
-    let Some(end) = memmem::find(answer, b"\r\n\r\n") else { return Ok(None) };
-    let (head, body) = answer.split_at(end + 4);
+/// The shape and the content of a response that is complete.
+fn whole(response: &[u8]) -> io::Result<Option<(Shape, Vec<u8>)>> {
+    let Some(end) = memmem::find(response, b"\r\n\r\n") else { return Ok(None) };
+    let (head, body) = response.split_at(end + 4);
     if !head.starts_with(OK) {
-        return Err(wrong("is not 200", answer));
+        return Err(wrong("is not 200", response));
     }
     let head = String::from_utf8_lossy(head).to_ascii_lowercase();
     let field = |name: &str| head.split_once(name).and_then(|(_, rest)| rest.lines().next());
     if let Some(length) = field("\r\ncontent-length: ") {
-        let len: usize = length.parse().map_err(|_| wrong("has a bad length", answer))?;
-        return Ok((body.len() == len).then(|| (Shape::Fixed(answer.len()), body.to_vec())));
+        let len: usize = length.parse().map_err(|_| wrong("has a bad length", response))?;
+        return Ok((body.len() == len).then(|| (Shape::Fixed(response.len()), body.to_vec())));
     }
     let (mut chunks, mut content) = (Chunks::default(), Vec::new());
     let is_done = chunks.feed(body, |data| content.extend_from_slice(data))?;
@@ -73,14 +74,14 @@ fn whole(answer: &[u8]) -> io::Result<Option<(Shape, Vec<u8>)>> {
 
 const OK: &[u8] = b"HTTP/1.1 200 ";
 
-fn wrong(what: &str, answer: &[u8]) -> io::Error {
-    let start = &answer[..answer.len().min(300)];
-    io::Error::new(ErrorKind::InvalidData, format!("the answer {what}: {}", start.escape_ascii()))
+fn wrong(what: &str, response: &[u8]) -> io::Error {
+    let start = &response[..response.len().min(300)];
+    io::Error::new(ErrorKind::InvalidData, format!("the response {what}: {}", start.escape_ascii()))
 }
 
-/// How far the answers are.
+/// How far the responses are.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Answers {
+pub(super) struct ResponseProgress {
     received: usize,
     /// Bytes of the empty line that ends the head, if chunks follow it.
     line_end: usize,
@@ -88,8 +89,8 @@ pub(super) struct Answers {
     content: usize,
 }
 
-impl Answers {
-    /// Takes what came; `true` when all answers are complete.
+impl ResponseProgress {
+    /// Takes what came; `true` when all responses are complete.
     pub(super) fn feed(&mut self, shape: &Shape, input: &[u8]) -> io::Result<bool> {
         if self.received == 0 && !input.starts_with(&OK[..OK.len().min(input.len())]) {
             return Err(wrong("is not 200", input));
@@ -128,35 +129,35 @@ impl Answers {
 
 #[cfg(test)]
 mod tests {
-    use super::{Answers, Shape, whole};
+    use super::{ResponseProgress, Shape, whole};
 
     const FIXED: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
     const CHUNKED: &[u8] =
         b"HTTP/1.1 200 Ok\r\ntransfer-encoding: chunked\r\n\r\n3\r\nhel\r\n2\r\nlo\r\n0\r\n\r\n";
 
-    /// Cut at every byte: the answer is known when it is complete, and not before.
+    /// Cut at every byte: the response is known when it is complete, and not before.
     #[track_caller]
-    fn check(answer: &[u8], shape: Shape) {
-        for cut in 0..answer.len() {
-            assert_eq!(whole(&answer[..cut]).expect("a good start"), None, "cut at {cut}");
-            let mut answers = Answers::default();
+    fn check(response: &[u8], shape: Shape) {
+        for cut in 0..response.len() {
+            assert_eq!(whole(&response[..cut]).expect("a good start"), None, "cut at {cut}");
+            let mut responses = ResponseProgress::default();
             if cut > 0 {
-                assert!(!answers.feed(&shape, &answer[..cut]).expect("a good start"), "cut at {cut}");
+                assert!(!responses.feed(&shape, &response[..cut]).expect("a good start"), "cut at {cut}");
             }
-            assert!(answers.feed(&shape, &answer[cut..]).expect("a good end"), "cut at {cut}");
+            assert!(responses.feed(&shape, &response[cut..]).expect("a good end"), "cut at {cut}");
         }
-        assert_eq!(whole(answer).expect("a good answer"), Some((shape, b"hello".to_vec())));
+        assert_eq!(whole(response).expect("a good response"), Some((shape, b"hello".to_vec())));
     }
 
     #[test]
-    fn answers_are_complete_at_their_last_byte() {
+    fn responses_are_complete_at_their_last_byte() {
         check(FIXED, Shape::Fixed(FIXED.len()));
         check(CHUNKED, Shape::Chunked(5));
     }
 
     #[test]
-    fn wrong_answers_are_refused() {
-        let fed = |shape, bytes: &[u8]| Answers::default().feed(&shape, bytes).is_err();
+    fn wrong_responses_are_refused() {
+        let fed = |shape, bytes: &[u8]| ResponseProgress::default().feed(&shape, bytes).is_err();
         assert!(fed(Shape::Fixed(10), b"HTTP/1.1 404 Not Found\r\n"));
         assert!(fed(Shape::Fixed(FIXED.len()), &[FIXED, b"!"].concat()));
         assert!(fed(Shape::Chunked(6), CHUNKED));

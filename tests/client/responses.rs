@@ -1,4 +1,4 @@
-//! Which answers are accepted, and which are refused (RFC 9112 §4, §6, §7).
+//! Which responses are accepted, and which are refused (RFC 9112 §4, §6, §7).
 
 use std::future::pending;
 use std::io;
@@ -11,7 +11,7 @@ use crate::oracle;
 use crate::oracle::client::{Call, LIMITS, Limits};
 use crate::support::{OK, Stage, ask, get, settle};
 
-/// The fate of a connection whose answer was read.
+/// The fate of a connection whose response was read.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Then {
     Rests,
@@ -33,15 +33,15 @@ async fn check(method: Method, wire: &str, expected: Result<(u16, &str, Then), &
             }
         });
         let client = stage.client();
-        let answer = ask(&client, &Request::new(method, "http://a/").unwrap()).await;
+        let response = ask(&client, &Request::new(method, "http://a/").unwrap()).await;
         settle().await;
         let next = ask(&client, &get()).await.unwrap();
         let then = if stage.dialed().len() == 1 { Then::Rests } else { Then::Closes };
         let said = format!("{:?} cut at {cut}", wire);
         assert_eq!(next, (200, "ok".into()), "after {said}");
         let call = Call { method: method.as_str(), wire: wire.as_bytes(), is_closed: false, limits: LIMITS };
-        check_read(call, (&answer, then));
-        match (&answer, expected) {
+        check_read(call, (&response, then));
+        match (&response, expected) {
             (Ok((status, body)), expected) => assert_eq!(Ok((*status, &**body, then)), expected, "{said}"),
             (Err(error), expected) => {
                 assert_eq!(
@@ -57,9 +57,9 @@ async fn check(method: Method, wire: &str, expected: Result<(u16, &str, Then), &
 
 /// Checks that the oracle reads the same.
 #[track_caller]
-fn check_read(call: Call, (answer, then): (&Result<(u16, String), ClientError>, Then)) {
-    let why = answer.as_ref().err().map(reason);
-    let outcome = match (answer, &why) {
+fn check_read(call: Call, (response, then): (&Result<(u16, String), ClientError>, Then)) {
+    let why = response.as_ref().err().map(reason);
+    let outcome = match (response, &why) {
         (Ok((status, body)), _) => Ok((*status, body.as_bytes(), then == Then::Rests)),
         (Err(_), why) => Err(why.as_deref().unwrap_or_default()),
     };
@@ -96,11 +96,11 @@ fn get_closed(wire: &str, limits: Limits) -> Call<'_> {
     Call { method: "GET", wire: wire.as_bytes(), is_closed: true, limits }
 }
 
-/// The status and content that the client reads from the answer of such a server.
+/// The status and content that the client reads from the response of such a server.
 async fn closed(wire: &str) -> Result<(u16, String), ClientError> {
-    let answer = ask(&closing(wire).client(), &get()).await;
-    check_read(get_closed(wire, LIMITS), (&answer, Then::Closes));
-    answer
+    let response = ask(&closing(wire).client(), &get()).await;
+    check_read(get_closed(wire, LIMITS), (&response, Then::Closes));
+    response
 }
 
 #[tokio::test(start_paused = true)]
@@ -284,11 +284,11 @@ async fn trailers_are_kept_apart_from_headers_rfc9110_6_5() {
     assert_eq!((response.trailers.len(), response.headers.contains("b")), (2, false));
     let plain = Stage::always(OK).client();
     plain.send(&request, &mut response).await.unwrap();
-    assert!(response.trailers.is_empty(), "those of the last answer are gone");
+    assert!(response.trailers.is_empty(), "those of the last response are gone");
 }
 
 #[tokio::test(start_paused = true)]
-async fn row_77_some_answers_have_no_body_whatever_they_announce_rfc9112_6_3() {
+async fn row_77_some_responses_have_no_body_whatever_they_announce_rfc9112_6_3() {
     let said = [
         "content-length: 5",
         "transfer-encoding: chunked",
@@ -309,7 +309,7 @@ async fn row_77_some_answers_have_no_body_whatever_they_announce_rfc9112_6_3() {
     check(Method::Head, "HTTP/1.1 200 x\r\ncontent-length: 5\r\n\r\nhello", Ok((200, "", Then::Closes)))
         .await;
     check_get("HTTP/1.1 205 x\r\ncontent-length: 0\r\n\r\n", Ok((205, "", Then::Rests))).await;
-    // A 205 must not have content, but it is framed like any other answer.
+    // A 205 must not have content, but it is framed like any other response.
     check_get("HTTP/1.1 205 x\r\ncontent-length: 2\r\n\r\nok", Ok((205, "ok", Then::Rests))).await;
     check_get("HTTP/1.1 205 x\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n", Ok((205, "", Then::Rests)))
         .await;
@@ -358,10 +358,10 @@ async fn trailers_that_must_not_be_there_are_discarded_rfc9112_7_1_2() {
         let (client, mut response) = (stage.client(), Response::new());
         client.send(&get(), &mut response).await.unwrap();
         assert!(response.trailers.iter().map(|(name, _)| name).eq(["x-sum", "x-b"]), "{response:?}");
-        let mut answer = client.open_response(&get(), &mut response).await.unwrap();
-        assert_eq!(answer.chunk().await.unwrap(), Some(&b"ok"[..]));
-        assert_eq!(answer.chunk().await.unwrap(), None);
-        assert_eq!(answer.trailers().len(), 2, "{lines}");
+        let mut reader = client.open_response(&get(), &mut response).await.unwrap();
+        assert_eq!(reader.chunk().await.unwrap(), Some(&b"ok"[..]));
+        assert_eq!(reader.chunk().await.unwrap(), None);
+        assert_eq!(reader.trailers().len(), 2, "{lines}");
     }
 }
 
@@ -389,7 +389,7 @@ async fn a_chunk_beyond_the_limit_is_an_error_when_it_is_announced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn row_74_interim_answers_are_skipped_rfc9110_15_2() {
+async fn row_74_interim_responses_are_skipped_rfc9110_15_2() {
     let early = "HTTP/1.1 103 Early\r\nlink: </a>\r\n\r\n";
     check_get(&format!("HTTP/1.1 100 Continue\r\n\r\n{OK}"), Ok((200, "ok", Then::Rests))).await;
     check_get(&format!("{early}{early}{OK}"), Ok((200, "ok", Then::Rests))).await;
@@ -460,15 +460,15 @@ async fn without_a_length_a_body_ends_with_the_connection_rfc9112_6_3() {
                 peer.say_cut(wire, cut).await
             });
             let client = stage.client();
-            let answer = ask(&client, &get()).await;
-            check_read(get_closed(wire, LIMITS), (&answer, Then::Closes));
-            assert_eq!((answer.unwrap(), client.idle()), ((200, body.into()), 0), "{wire:?} cut at {cut}");
+            let response = ask(&client, &get()).await;
+            check_read(get_closed(wire, LIMITS), (&response, Then::Closes));
+            assert_eq!((response.unwrap(), client.idle()), ((200, body.into()), 0), "{wire:?} cut at {cut}");
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_is_cut_short_is_an_error_at_every_byte_rfc9112_8() {
+async fn a_response_that_is_cut_short_is_an_error_at_every_byte_rfc9112_8() {
     for wire in [
         OK,
         "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2;a=b\r\nok\r\n0\r\nx: y\r\n\r\n",
@@ -560,7 +560,7 @@ async fn row_86_the_default_limits_hold() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn row_86_an_answer_beyond_a_limit_is_an_error() {
+async fn row_86_a_response_beyond_a_limit_is_an_error() {
     let sized =
         |size: usize| format!("HTTP/1.1 200 OK\r\ncontent-length: {size}\r\n\r\n{}", "x".repeat(size));
     let chunked = |size: usize| {
@@ -602,10 +602,10 @@ async fn row_86_an_answer_beyond_a_limit_is_an_error() {
         (trailers(16 << 10), Err("TrailersTooLarge")),
     ] {
         let client = closing(&wire).builder().body_max(100).head_max(1000).fields_max(8).build();
-        let answer = ask(&client, &get()).await;
+        let response = ask(&client, &get()).await;
         let limits = Limits { body_max: 100, head_max: 1000, fields_max: 8 };
-        check_read(get_closed(&wire, limits), (&answer, Then::Closes));
-        let found = answer.as_ref().map(drop).map_err(reason);
+        check_read(get_closed(&wire, limits), (&response, Then::Closes));
+        let found = response.as_ref().map(drop).map_err(reason);
         assert_eq!(
             found.as_ref().copied().map_err(String::as_str),
             expected,
