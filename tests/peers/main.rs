@@ -1,4 +1,5 @@
-//! Clients, proxies and servers that others wrote, where they are installed: curl, Python, Node, Go, nginx and HAProxy.
+//! Clients, proxies and servers that others wrote, where they are installed: curl, Python, Node, Go, Java, nginx and
+//! HAProxy.
 //!
 //! Each client is one program in `programs/`, which gets a URL and the size of its large bodies, prints what went wrong
 //! and exits with 1. It talks to the server, to nginx and HAProxy in front of it with their defaults, and to a gateway

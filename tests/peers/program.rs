@@ -24,6 +24,8 @@ pub(crate) const CLIENTS: &[Program] = &[
     },
     Program { file: "client.mjs", runners: &[(&["node"], &["node", "--version"])] },
     Program { file: "client.go", runners: &[(&["go", "run"], &["go", "version"])] },
+    // A program of one file needs a compiler, which not every installation has.
+    Program { file: "client.java", runners: &[(&["java"], &["javac", "--version"])] },
 ];
 
 pub(crate) const SERVERS: &[Program] = &[
