@@ -240,9 +240,11 @@
 //! | server-sent events of a server | [`Context::events`], [`Events`], [`Event`] | `events` |
 //! | server-sent events that a client receives | [`EventReader`] | |
 //! | WebSocket, with another crate | [`Context::upgrade`] | `websocket` |
+//! | types of the crates `http` and `http-body`, with feature `http` | `HttpBody`, `Body::set_http_body`, `ConversionError` | |
 //!
 //! The features `compress`, `fs`, `json`, `multipart` and `tls` are on by default. `charset`, for text beyond UTF-8,
-//! `idna`, for URLs with hosts beyond ASCII, `jar`, `tower` and `zstd`, which adds a coding, are not.
+//! `http`, for the types of the crate `http`, `idna`, for URLs with hosts beyond ASCII, `jar`, `tower` and `zstd`, which
+//! adds a coding, are not.
 //!
 //! Names follow [RFC 9110](https://www.rfc-editor.org/rfc/rfc9110), which defines what messages mean, and [RFC
 //! 9112](https://www.rfc-editor.org/rfc/rfc9112), which defines how HTTP/1.1 writes them.
@@ -272,6 +274,8 @@ mod compress;
 mod fs;
 mod gateway;
 mod guard;
+#[cfg(feature = "http")]
+mod http_types;
 #[cfg(feature = "jar")]
 pub mod jar;
 #[cfg(feature = "json")]
@@ -295,6 +299,8 @@ pub use exchange::{ExchangeError, Phase, Timeouts};
 #[cfg(feature = "fs")]
 pub use fs::{Etag, FileCache, Files, FilesNotFound};
 pub use guard::{CrossOriginProtection, Guarded};
+#[cfg(feature = "http")]
+pub use http_types::{ConversionError, HttpBody};
 #[cfg(feature = "json")]
 pub use json::{InvalidJson, JsonError};
 pub use message::{

@@ -2,6 +2,8 @@
 
 use std::ops::{Index, Range};
 
+use bytes::Bytes;
+
 /// Bytes that are appended, read through [`Span`]s or from the front, and all forgotten at once, while the memory
 /// stays.
 ///
@@ -146,6 +148,11 @@ impl Arena {
     #[inline]
     pub(crate) fn as_slice(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
+    }
+
+    /// Returns the content in the memory in which it is.
+    pub(crate) fn into_bytes(self) -> Bytes {
+        Bytes::from(self.bytes).slice(self.start..self.end)
     }
 
     /// Doubles the capacity, so that content which grows step by step is not moved at each step, but allocates no more

@@ -142,6 +142,31 @@ impl Body {
         std::str::from_utf8(self.bytes())
     }
 
+    /// Returns the content without copying it, or this body if it is a stream.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the body if that is a stream.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::{Body, Response};
+    ///
+    /// let mut response = Response::new();
+    /// response.set_text("a page that a cache keeps");
+    /// let page = std::mem::take(&mut response.body).into_bytes().expect("a text is no stream");
+    /// response.body.set_shared(page.clone());
+    /// assert_eq!(response.body.bytes(), page);
+    /// ```
+    pub fn into_bytes(self) -> Result<Bytes, Body> {
+        match self.unbuffered {
+            None => Ok(self.buffer.into_bytes()),
+            Some(Unbuffered::Shared(bytes)) => Ok(bytes),
+            Some(Unbuffered::Stream { .. }) => Err(self),
+        }
+    }
+
     /// Returns the length of [`Body::bytes`]; 0 for a stream.
     pub fn len(&self) -> usize {
         self.bytes().len()

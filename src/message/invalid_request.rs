@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::error::Error;
 use std::fmt;
 
-use super::{InvalidMethod, Status};
+use super::{InvalidField, InvalidMethod, Status};
 use crate::error::{Excerpt, without_secrets, write_error};
 
 /// Why a request cannot be made.
@@ -18,6 +18,8 @@ pub enum InvalidRequest {
     Target(InvalidTarget, Option<Box<str>>),
     /// The request has content, which its method must not have: a TRACE (RFC 9110 §9.3.8).
     Content,
+    /// A field would break the head.
+    Field(InvalidField),
 }
 
 impl InvalidRequest {
@@ -35,6 +37,7 @@ impl fmt::Display for InvalidRequest {
             InvalidRequest::Target(_, Some(url)) => write!(f, "the url {url} is invalid"),
             InvalidRequest::Target(_, None) => f.write_str("the url is invalid"),
             InvalidRequest::Content => f.write_str("the method must not have content"),
+            InvalidRequest::Field(_) => f.write_str("a field is invalid"),
         })
     }
 }
@@ -44,6 +47,7 @@ impl Error for InvalidRequest {
         match self {
             InvalidRequest::Method(error) => Some(error),
             InvalidRequest::Target(error, _) => Some(error),
+            InvalidRequest::Field(error) => Some(error),
             InvalidRequest::Content => None,
         }
     }
@@ -58,6 +62,12 @@ impl From<InvalidMethod> for InvalidRequest {
 impl From<InvalidTarget> for InvalidRequest {
     fn from(error: InvalidTarget) -> InvalidRequest {
         InvalidRequest::Target(error, None)
+    }
+}
+
+impl From<InvalidField> for InvalidRequest {
+    fn from(error: InvalidField) -> InvalidRequest {
+        InvalidRequest::Field(error)
     }
 }
 

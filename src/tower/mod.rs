@@ -4,7 +4,5 @@ mod tower;
 
 mod tower_body;
 
-mod header_map;
-
 pub use tower::Tower;
 pub use tower_body::TowerBody;

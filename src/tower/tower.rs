@@ -7,15 +7,13 @@ use std::pin::{Pin, pin};
 use std::task::Poll;
 
 use bytes::{Buf, Bytes};
-use http::uri::InvalidUri;
-use http::{Method, Uri};
 use http_body::{Body, Frame};
 use tower_service::Service;
 
-use super::header_map::{append_header_map, to_header_map};
 use super::tower_body::{BodyPump, TowerBody};
 use crate::exchange::ExchangeError;
-use crate::message::{Headers, OctetSet, Response, Status, Version, percent};
+use crate::http_types::{append_header_map, to_http_request};
+use crate::message::{Headers, Response, Status};
 use crate::runtime::join_first;
 use crate::server::{BodyPlan, BodyWriter, Context, Error, Handler, InvalidResponse, Result};
 
@@ -124,7 +122,9 @@ where
             return Err(Error::new(Status::INTERNAL_SERVER_ERROR, "a part of the body was read before"));
         }
         let (pump, body) = BodyPump::new(ctx);
-        let request = to_http_request(ctx, body).map_err(|error| Error::new(Status::BAD_REQUEST, error))?;
+        let converted = to_http_request(&ctx.request, body);
+        let mut request = converted.map_err(|error| Error::new(Status::BAD_REQUEST, error))?;
+        request.extensions_mut().insert(ctx.peer_addr());
         let mut service = self.service.clone();
         let answering = async move {
             poll_fn(|cx| service.poll_ready(cx)).await.map_err(Error::other)?;
@@ -133,29 +133,6 @@ where
         let response = pump.run_beside(&mut ctx.body_reader().skip_buffered(), answering).await?;
         send_response(ctx, &pump, response).await
     }
-}
-
-/// Converts the request to the type that a service takes.
-fn to_http_request(ctx: &Context, body: TowerBody) -> http::Result<http::Request<TowerBody>> {
-    let (received, mut request) = (&ctx.request, http::Request::new(body));
-    *request.method_mut() = Method::from_bytes(received.method().as_str().as_bytes())?;
-    *request.uri_mut() = uri(received.target().as_str())?;
-    *request.version_mut() = match received.version() {
-        Version::Http10 => http::Version::HTTP_10,
-        Version::Http11 => http::Version::HTTP_11,
-    };
-    *request.headers_mut() = to_header_map(&received.headers)?;
-    request.extensions_mut().insert(ctx.peer_addr());
-    Ok(request)
-}
-
-/// Converts the target to a URI. `Uri` refuses some octets that user agents do not escape.
-fn uri(target: &str) -> Result<Uri, InvalidUri> {
-    Uri::try_from(target).or_else(|_| {
-        let mut escaped = String::with_capacity(target.len());
-        percent::encode(target.as_bytes(), &OctetSet::PATH_AND_QUERY, &mut escaped);
-        Uri::try_from(escaped)
-    })
 }
 
 impl<S> fmt::Debug for Tower<S> {

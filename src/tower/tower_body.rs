@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex};
 use std::task::{self, Poll, Waker, ready};
 
 use bytes::Bytes;
+use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 
-use super::header_map::to_header_map;
 use crate::exchange::ExchangeError;
 use crate::memory::lock;
 use crate::runtime::{join_first, select};
@@ -142,7 +142,7 @@ async fn next_frame(body: &mut BodyReader<'_>) -> NextFrame {
         Err(error) => return Some(Err(error.downcast().unwrap_or_else(ExchangeError::Io))),
     }
     let trailers = body.trailers();
-    let map = || to_header_map(trailers).map_err(|_| WireError::TrailersTooLarge.into());
+    let map = || HeaderMap::try_from(trailers).map_err(|_| WireError::TrailersTooLarge.into());
     (!trailers.is_empty()).then(|| map().map(Frame::trailers))
 }
 

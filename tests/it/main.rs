@@ -27,6 +27,8 @@ mod guards;
 mod handlers;
 mod histories;
 mod hostile;
+#[cfg(feature = "http")]
+mod http_types;
 #[cfg(feature = "json")]
 mod json;
 mod kinds;

@@ -1,0 +1,18 @@
+//! Floor 2: messages and their parts as types of the crates `http` and `http-body`, and back.
+
+mod message;
+
+mod header_map;
+mod start_line;
+
+mod body;
+mod frame_reader;
+
+mod conversion_error;
+
+pub use body::HttpBody;
+pub use conversion_error::ConversionError;
+#[cfg(feature = "tower")]
+pub(crate) use header_map::append_header_map;
+#[cfg(feature = "tower")]
+pub(crate) use message::to_http_request;
