@@ -227,6 +227,9 @@
 //!
 //! | for content | see | example |
 //! |---|---|---|
+//! | the type and the language that a client prefers | [`Request::preferred_type`], [`Request::preferred_language`] | |
+//! | the coding that a client prefers | [`Request::preferred_coding`] | |
+//! | lists, weights and parameters in fields | [`Headers::members`], [`Headers::weighted`], [`Headers::parameter`], [`Parameters`] | |
 //! | forms, queries and cookies | [`Form`], [`FormBuf`], [`Cookies`], [`SetCookie`] | `forms` |
 //! | cookies that a client keeps, with feature `jar` | [`ClientBuilder::cookie_store`], `jar::Jar` | `jar` |
 //! | JSON, with feature `json` | `Request::json`, `Response::json`, `Request::set_json`, `Response::set_json` | `json` |
@@ -306,8 +309,9 @@ pub use json::{InvalidJson, JsonError};
 pub use message::{
     BasicAuth, Body, Cookies, ExtensionMethod, FieldValue, Form, FormBuf, FormPairs, FromText, Headers,
     HeadersIter, InvalidCharset, InvalidCookie, InvalidCredentials, InvalidField, InvalidForm, InvalidMethod,
-    InvalidRequest, InvalidStatus, InvalidTarget, InvalidText, InvalidValue, Method, RawSetCookie, Request,
-    Response, SameSite, SetCookie, Status, Target, TargetForm, Timings, Version,
+    InvalidParameters, InvalidRequest, InvalidStatus, InvalidTarget, InvalidText, InvalidValue, Method,
+    Parameters, RawSetCookie, Request, Response, SameSite, SetCookie, Status, Target, TargetForm, Timings,
+    Version,
 };
 #[cfg(feature = "tls")]
 pub use net::tls::enabled::{

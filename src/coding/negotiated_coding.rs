@@ -1,7 +1,31 @@
 //! [`NegotiatedCoding`]: the coding that a peer prefers (RFC 9110 §12.4.2, §12.5.3).
 
 use super::Coding;
-use crate::message::{Headers, members, trim};
+use crate::message::{Headers, Request};
+
+impl Request {
+    /// Returns the content coding that the client prefers of those `offered`, by its `accept-encoding` (RFC 9110
+    /// §12.5.3). Among equals, the one that is offered first wins. `None` if the content should not be coded.
+    ///
+    /// `Compress` does this for all responses, and `Files` for files. A response that depends on this has a field `vary:
+    /// accept-encoding`, for caches.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::{Coding, Request};
+    ///
+    /// let mut request = Request::get("/")?;
+    /// assert_eq!(request.preferred_coding([Coding::Br, Coding::Gzip]), None);
+    /// request.headers.set("accept-encoding", "gzip, deflate, br;q=0.9")?;
+    /// assert_eq!(request.preferred_coding([Coding::Br, Coding::Gzip]), Some(Coding::Gzip));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("accept-encoding", "negotiate"))]
+    pub fn preferred_coding(&self, offered: impl IntoIterator<Item = Coding>) -> Option<Coding> {
+        NegotiatedCoding::from_headers(&self.headers, offered).coding
+    }
+}
 
 /// The coding that a peer prefers of those that are offered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,10 +43,10 @@ impl NegotiatedCoding {
         offered: impl IntoIterator<Item = Coding>,
     ) -> NegotiatedCoding {
         // If `identity` is not mentioned, it is acceptable, but any coding that is mentioned is preferred.
-        let identity = weight(headers, |name| name.eq_ignore_ascii_case(b"identity"));
+        let identity = weight(headers, |name| name.eq_ignore_ascii_case("identity"));
         let mut best = (identity.unwrap_or(0).max(1), None);
         for coding in offered {
-            let weight = weight(headers, |name| Coding::parse(name) == Some(coding)).unwrap_or(0);
+            let weight = weight(headers, |name| Coding::parse(name.as_bytes()) == Some(coding)).unwrap_or(0);
             let is_better = weight > best.0 || weight == best.0 && best.1.is_none();
             best = if is_better { (weight, Some(coding)) } else { best };
         }
@@ -32,46 +56,17 @@ impl NegotiatedCoding {
 
 /// The weight of the coding whose name `is` accepts, in thousandths: its own, or else that of `*`. `None` if there is
 /// neither. A malformed member is ignored, and a repeated member has its lowest weight.
-fn weight(headers: &Headers, is: impl Fn(&[u8]) -> bool) -> Option<u16> {
-    let named = headers.all("accept-encoding").flat_map(members).filter_map(parse);
+fn weight(headers: &Headers, is: impl Fn(&str) -> bool) -> Option<u16> {
     let (mut own, mut others) = (None, None);
-    for (name, weight) in named {
+    for (name, weight) in headers.weighted("accept-encoding") {
         let place = match name {
-            b"*" => &mut others,
+            "*" => &mut others,
             name if is(name) => &mut own,
             _ => continue,
         };
         *place = Some(place.map_or(weight, |lesser: u16| lesser.min(weight)));
     }
     own.or(others)
-}
-
-/// `codings [ weight ]`
-fn parse(member: &[u8]) -> Option<(&[u8], u16)> {
-    let Some(at) = member.iter().position(|octet| *octet == b';') else { return Some((member, 1000)) };
-    let (name, parameter) = (trim(&member[..at]), trim(&member[at + 1..]));
-    match parameter {
-        [b'q' | b'Q', b'=', value @ ..] => Some((name, quality(value)?)),
-        _ => None,
-    }
-}
-
-/// `qvalue`, in thousandths.
-fn quality(value: &[u8]) -> Option<u16> {
-    let (whole, decimals) = match value {
-        [whole] => (whole, &[][..]),
-        [whole, b'.', decimals @ ..] if decimals.len() <= 3 => (whole, decimals),
-        _ => return None,
-    };
-    let mut quality = match whole {
-        b'0' => 0,
-        b'1' => 1000,
-        _ => return None,
-    };
-    for (digit, worth) in decimals.iter().zip([100, 10, 1]) {
-        quality += worth * u16::from(digit.is_ascii_digit().then(|| digit - b'0')?);
-    }
-    (quality <= 1000).then_some(quality)
 }
 
 #[cfg(test)]

@@ -24,6 +24,7 @@ mod cookie;
 mod credentials;
 mod form;
 mod forward;
+mod negotiation;
 mod precondition;
 
 mod date;
@@ -50,7 +51,7 @@ pub(crate) use fields::{
     CONTENT_FIELDS, FRAMING_FIELDS, FieldName, NameHash, Repeated, is_field_value, is_tchar, is_token,
     members, token_len, trim,
 };
-pub use fields::{FieldValue, Headers, HeadersIter, InvalidField};
+pub use fields::{FieldValue, Headers, HeadersIter, InvalidField, InvalidParameters, Parameters};
 #[cfg(any(feature = "multipart", all(windows, feature = "fs")))]
 pub(crate) use file_name::is_file_name;
 pub use form::{Form, FormBuf, FormPairs, InvalidForm, InvalidValue};

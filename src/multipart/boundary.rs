@@ -5,8 +5,7 @@ use std::fmt;
 use memchr::memmem::{self, Finder};
 
 use super::error::MultipartError;
-use super::parameters;
-use crate::message::Headers;
+use crate::message::{Headers, Parameters};
 
 /// The boundary of one body. Each part ends at a delimiter: CRLF, two dashes and the boundary.
 pub(super) struct Boundary {
@@ -51,11 +50,11 @@ impl Boundary {
         let (Some(content_type), None) = (types.next(), types.next()) else {
             return Err(MultipartError::ContentType);
         };
-        let (kind, parameters) = parameters::split_parameters(content_type);
+        let (kind, parameters) = Parameters::split(content_type);
         if !kind.eq_ignore_ascii_case(b"multipart/form-data") {
             return Err(MultipartError::ContentType);
         }
-        match (parameters.unique("boundary"), parameters.unique("boundary*")) {
+        match (parameters.get("boundary"), parameters.get("boundary*")) {
             (Ok(text), Ok(None)) => Boundary::new(&text.unwrap_or_default()),
             _ => Err(MultipartError::Boundary),
         }

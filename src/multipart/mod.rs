@@ -31,7 +31,6 @@ mod parser;
 mod part;
 
 mod boundary;
-mod parameters;
 mod part_head;
 
 mod form;

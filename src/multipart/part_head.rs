@@ -7,8 +7,7 @@ use base64::prelude::BASE64_STANDARD;
 use memchr::{memchr, memmem};
 
 use super::error::MultipartError;
-use super::parameters::{self, Malformed};
-use crate::message::{Headers, percent};
+use crate::message::{Headers, InvalidParameters, Parameters, percent};
 use crate::wire::WireDetail;
 
 /// The head of a part. Its memory is used again for the next one.
@@ -99,16 +98,16 @@ impl Disposition {
     /// RFC 7578 §4.2 forbids `filename*`, yet some clients send it instead of `filename`, and .NET in addition to it. As
     /// a program that inspects `filename` must see the name that is used, `filename*` counts only where it is alone.
     /// aiohttp sends `name*` instead of a `name` that is not ASCII. With both, a form is refused: they are two names.
-    fn parse(field: &[u8]) -> Result<Disposition, Malformed> {
-        let (kind, parameters) = parameters::split_parameters(field);
+    fn parse(field: &[u8]) -> Result<Disposition, InvalidParameters> {
+        let (kind, parameters) = Parameters::split(field);
         if !kind.eq_ignore_ascii_case(b"form-data") {
-            return Err(Malformed);
+            return Err(InvalidParameters);
         }
-        let plain = |name| parameters.unique(name)?.map(|value| text(&value)).transpose();
-        let extended = |name| parameters.unique(name)?.map(|value| extended_text(&value)).transpose();
+        let plain = |name| parameters.get(name)?.map(|value| text(&value)).transpose();
+        let extended = |name| parameters.get(name)?.map(|value| extended_text(&value)).transpose();
         let name = match (plain("name")?, extended("name*")?) {
             (Some(name), None) | (None, Some(name)) => name,
-            (None, None) | (Some(_), Some(_)) => return Err(Malformed),
+            (None, None) | (Some(_), Some(_)) => return Err(InvalidParameters),
         };
         let file_name = match plain("filename")? {
             Some(file_name) => Some(file_name),
@@ -119,7 +118,7 @@ impl Disposition {
 }
 
 /// The text that a client spells as `value`: as browsers do, or in encoded words.
-fn text(value: &[u8]) -> Result<String, Malformed> {
+fn text(value: &[u8]) -> Result<String, InvalidParameters> {
     match encoded_words(value) {
         // .NET encodes only names that need it. Encoded ASCII would be hidden from a program that does not decode, so
         // it stays as it is.
@@ -130,7 +129,7 @@ fn text(value: &[u8]) -> Result<String, Malformed> {
 
 /// Undoes the escapes of browsers in a name: `%22` for a quote, `%0D` and `%0A` for the end of a line (HTML,
 /// "multipart/form-data encoding algorithm"). Browsers escape nothing else, not even `%`.
-fn unescaped(mut name: &[u8]) -> Result<String, Malformed> {
+fn unescaped(mut name: &[u8]) -> Result<String, InvalidParameters> {
     let mut plain = Vec::with_capacity(name.len());
     loop {
         let (octet, rest) = match name {
@@ -138,7 +137,7 @@ fn unescaped(mut name: &[u8]) -> Result<String, Malformed> {
             [b'%', b'0', b'D' | b'd', rest @ ..] => (b'\r', rest),
             [b'%', b'0', b'A' | b'a', rest @ ..] => (b'\n', rest),
             [octet, rest @ ..] => (*octet, rest),
-            [] => return String::from_utf8(plain).map_err(|_| Malformed),
+            [] => return String::from_utf8(plain).map_err(|_| InvalidParameters),
         };
         plain.push(octet);
         name = rest;
@@ -146,13 +145,13 @@ fn unescaped(mut name: &[u8]) -> Result<String, Malformed> {
 }
 
 /// The text of `charset'language'octets`, where octets may be escaped (RFC 8187 §3.2.1).
-fn extended_text(value: &[u8]) -> Result<String, Malformed> {
+fn extended_text(value: &[u8]) -> Result<String, InvalidParameters> {
     let mut parts = value.splitn(3, |&octet| octet == b'\'');
     let (Some(charset), Some(_), Some(escaped)) = (parts.next(), parts.next(), parts.next()) else {
-        return Err(Malformed);
+        return Err(InvalidParameters);
     };
-    let octets = percent_decoded(escaped).ok_or(Malformed)?;
-    decoded(charset, octets).ok_or(Malformed)
+    let octets = percent_decoded(escaped).ok_or(InvalidParameters)?;
+    decoded(charset, octets).ok_or(InvalidParameters)
 }
 
 /// The text of one or more encoded words, which are separated by spaces (RFC 2047 §2); `None` if there is anything else.
@@ -328,7 +327,7 @@ mod tests {
             b"form-data; name=a; filename*0=b",
             b"form-data; name=a; filename=b; filename*0*=utf-8''c",
         ] {
-            assert_eq!(Disposition::parse(field), Err(Malformed), "{}", field.escape_ascii());
+            assert_eq!(Disposition::parse(field), Err(InvalidParameters), "{}", field.escape_ascii());
         }
     }
 }

@@ -1,11 +1,14 @@
 //! Fields (RFC 9110 §5): the lines of a message, their names and their values.
 
 mod headers;
+mod list;
 mod name;
+mod parameters;
 mod value;
 
 pub(crate) use headers::Repeated;
 pub use headers::{Headers, HeadersIter};
 pub(crate) use name::{CONTENT_FIELDS, FRAMING_FIELDS, FieldName, NameHash, is_tchar, is_token, token_len};
+pub use parameters::{InvalidParameters, Parameters};
 pub use value::{FieldValue, InvalidField};
 pub(crate) use value::{is_field_value, members, trim};
