@@ -231,6 +231,7 @@
 //! | the coding that a client prefers | [`Request::preferred_coding`] | |
 //! | lists, weights and parameters in fields | [`Headers::members`], [`Headers::weighted`], [`Headers::parameter`], [`Parameters`] | |
 //! | forms, queries and cookies | [`Form`], [`FormBuf`], [`Cookies`], [`SetCookie`] | `forms` |
+//! | cookies that nobody else can make or read, with feature `cookies` | `CookieKey` | |
 //! | cookies that a client keeps, with feature `jar` | [`ClientBuilder::cookie_store`], `jar::Jar` | `jar` |
 //! | JSON, with feature `json` | `Request::json`, `Response::json`, `Request::set_json`, `Response::set_json` | `json` |
 //! | uploads, with feature `multipart` | `multipart::Multipart`, `multipart::Form` | `upload` |
@@ -246,8 +247,8 @@
 //! | types of the crates `http` and `http-body`, with feature `http` | `HttpBody`, `Body::set_http_body`, `ConversionError` | |
 //!
 //! The features `compress`, `fs`, `json`, `multipart` and `tls` are on by default. `charset`, for text beyond UTF-8,
-//! `http`, for the types of the crate `http`, `idna`, for URLs with hosts beyond ASCII, `jar`, `tower` and `zstd`, which
-//! adds a coding, are not.
+//! `cookies`, for signed and private ones, `http`, for the types of the crate `http`, `idna`, for URLs with hosts beyond
+//! ASCII, `jar`, `tower` and `zstd`, which adds a coding, are not.
 //!
 //! Names follow [RFC 9110](https://www.rfc-editor.org/rfc/rfc9110), which defines what messages mean, and [RFC
 //! 9112](https://www.rfc-editor.org/rfc/rfc9112), which defines how HTTP/1.1 writes them.
@@ -273,6 +274,8 @@ mod server;
 
 #[cfg(feature = "compress")]
 mod compress;
+#[cfg(feature = "cookies")]
+mod cookies;
 #[cfg(feature = "fs")]
 mod fs;
 mod gateway;
@@ -297,6 +300,8 @@ pub use client::{
 pub use coding::{Coding, CodingError, Flush};
 #[cfg(feature = "compress")]
 pub use compress::Compress;
+#[cfg(feature = "cookies")]
+pub use cookies::{CookieKey, InvalidCookieKey, PrivateCookies, SignedCookies};
 pub use error::TimeLimit;
 pub use exchange::{ExchangeError, Phase, Timeouts};
 #[cfg(feature = "fs")]

@@ -19,6 +19,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("client", &["coding", "error", "exchange", "http_types", "memory", "message", "net", "runtime", "wire"]),
     ("server", &["coding", "error", "exchange", "memory", "message", "net", "runtime", "wire"]),
     ("compress", &["coding", "error", "memory", "message", "runtime", "server"]),
+    ("cookies", &["message"]),
     ("fs", &["coding", "error", "memory", "message", "net", "runtime", "server"]),
     ("gateway", &["client", "error", "message", "runtime", "server"]),
     ("guard", &["error", "memory", "message", "runtime", "server"]),

@@ -1,0 +1,183 @@
+//! [`CookieKey`]: signs and encrypts the values of cookies.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+
+use super::key_pair::{KeyPair, fill_random};
+use super::keyed_cookies::{PrivateCookies, SignedCookies};
+use crate::message::{Cookies, InvalidCookie, Response, SetCookie};
+
+/// Signs and encrypts the values of cookies, so that the server can trust what it gets back.
+///
+/// - A **signed** cookie can be read by its user, and by anyone who sees it, but not changed.
+/// - A **private** cookie can be neither changed nor read.
+///
+/// A value is bound to the name of its cookie. Read with the wrong key or under another name, or changed in any way, it
+/// is absent, as if there were no such cookie.
+///
+/// A value has no end: a user agent that keeps a cookie beyond its `Max-Age` can send it for as long as the server has
+/// the key. So a value that must expire contains a date, and state that must be revoked is kept on the server.
+///
+/// Values are signed with HMAC-SHA256, and encrypted with AES-256-GCM and random nonces, which is safe for 2^32 values
+/// with one key. Both keys are derived from one secret with HKDF-SHA256 (RFC 5869).
+///
+/// # Examples
+///
+/// ```
+/// use corehttp::{Context, CookieKey, SetCookie, Server};
+///
+/// // `openssl rand -hex 32` makes a secret. All servers of a site have the same.
+/// let secret = std::env::var("COOKIE_SECRET");
+/// # let secret = Ok::<_, std::env::VarError>("0".repeat(64));
+/// let key = CookieKey::from_secret(secret?.as_bytes())?;
+///
+/// let service = Server::new().service(move |ctx: &mut Context| -> corehttp::Result {
+///     let Context { request, response, .. } = ctx;
+///     let user = key.signed(request.cookies()).get("__Host-user").unwrap_or("stranger");
+///     response.set_text(format!("Hello, {user}!"));
+///     Ok(key.set_signed(response, &SetCookie::new_session("__Host-user", "Ada"))?)
+/// });
+/// # corehttp::block_on(async {
+/// # let mut request = corehttp::Request::get("/")?;
+/// # for expected in ["Hello, stranger!", "Hello, Ada!"] {
+/// #     let response = service.respond(request.clone()).await;
+/// #     assert_eq!(response.text()?, expected);
+/// #     let value = response.cookies().next().unwrap().value;
+/// #     request.headers.set("cookie", format!("__Host-user={value}"))?;
+/// # }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })??;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[doc(alias("signed cookies", "encrypted cookies", "PrivateCookieJar", "SignedCookieJar"))]
+#[derive(Clone)]
+pub struct CookieKey {
+    /// All of them read, and the first one also signs and encrypts.
+    pairs: Vec<KeyPair>,
+}
+
+impl CookieKey {
+    /// How many bytes a secret must have at least: 64.
+    pub const SECRET_LEN_MIN: usize = 64;
+
+    /// Creates a key of a secret that nobody can guess, such as 32 random bytes as hexadecimal digits.
+    ///
+    /// # Errors
+    ///
+    /// Fails if `secret` is shorter than [`CookieKey::SECRET_LEN_MIN`].
+    pub fn from_secret(secret: &[u8]) -> Result<CookieKey, InvalidCookieKey> {
+        Ok(CookieKey { pairs: vec![key_pair(secret)?] })
+    }
+
+    /// Creates a random key, for tests and for cookies that need not outlive the process.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the system provides no randomness.
+    pub fn generate() -> io::Result<CookieKey> {
+        let mut secret = [0; CookieKey::SECRET_LEN_MIN];
+        fill_random(&mut secret)?;
+        Ok(CookieKey { pairs: vec![KeyPair::from_secret(&secret)] })
+    }
+
+    /// Also reads what was made with a previous secret, which is no longer used to make anything.
+    ///
+    /// A secret is changed in three steps, each of them on all servers: the new one is added here, the two change
+    /// places, and the old one is left out once its cookies have expired.
+    ///
+    /// # Errors
+    ///
+    /// As [`CookieKey::from_secret`].
+    pub fn previous(mut self, secret: &[u8]) -> Result<CookieKey, InvalidCookieKey> {
+        self.pairs.push(key_pair(secret)?);
+        Ok(self)
+    }
+
+    /// Returns a view of the signed ones among `cookies`.
+    pub fn signed<'a>(&'a self, cookies: Cookies<'a>) -> SignedCookies<'a> {
+        SignedCookies::new(&self.pairs, cookies)
+    }
+
+    /// Returns a view of the private ones among `cookies`.
+    pub fn private<'a>(&'a self, cookies: Cookies<'a>) -> PrivateCookies<'a> {
+        PrivateCookies::new(&self.pairs, cookies)
+    }
+
+    /// Sets `cookie` with its value signed, which is 43 bytes longer.
+    ///
+    /// # Errors
+    ///
+    /// As [`Response::set_cookie`], or if the value is in quotes.
+    pub fn set_signed(&self, response: &mut Response, cookie: &SetCookie<'_>) -> Result<(), InvalidCookie> {
+        let value = self.current().sign(cookie.name, cookie.value);
+        response.set_cookie(&SetCookie { value: &value, ..*cookie })
+    }
+
+    /// Sets `cookie` with its value encrypted, which is 38 bytes and a third longer. The value may be any text.
+    ///
+    /// # Errors
+    ///
+    /// Fails with an [`InvalidCookie`] as [`Response::set_cookie`] does, or if the system provides no randomness.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::{Context, CookieKey, Server, SetCookie};
+    ///
+    /// let key = CookieKey::generate()?;
+    /// let service = Server::new().service(move |ctx: &mut Context| -> corehttp::Result {
+    ///     let Context { request, response, .. } = ctx;
+    ///     let note = key.private(request.cookies()).get("note").unwrap_or_default();
+    ///     response.set_text(format!("Your note: {note}"));
+    ///     Ok(key.set_private(response, &SetCookie::new_session("note", "bread; \"milk\""))?)
+    /// });
+    /// # corehttp::block_on(async {
+    /// # let mut request = corehttp::Request::get("/")?;
+    /// # for expected in ["Your note: ", "Your note: bread; \"milk\""] {
+    /// #     let response = service.respond(request.clone()).await;
+    /// #     assert_eq!(response.text()?, expected);
+    /// #     let value = response.cookies().next().unwrap().value;
+    /// #     request.headers.set("cookie", format!("note={value}"))?;
+    /// # }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })??;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_private(&self, response: &mut Response, cookie: &SetCookie<'_>) -> io::Result<()> {
+        let value = self.current().encrypt(cookie.name, cookie.value)?;
+        response.set_cookie(&SetCookie { value: &value, ..*cookie }).map_err(io::Error::other)
+    }
+
+    fn current(&self) -> &KeyPair {
+        self.pairs.first().expect("each constructor adds a pair")
+    }
+}
+
+impl fmt::Debug for CookieKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CookieKey").finish_non_exhaustive()
+    }
+}
+
+/// Why a [`CookieKey`] cannot be made: its secret is too short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct InvalidCookieKey {
+    len: usize,
+}
+
+impl fmt::Display for InvalidCookieKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (len, least) = (self.len, CookieKey::SECRET_LEN_MIN);
+        write!(f, "the secret of a cookie key has {len} bytes, and needs {least} at least")
+    }
+}
+
+impl Error for InvalidCookieKey {}
+
+fn key_pair(secret: &[u8]) -> Result<KeyPair, InvalidCookieKey> {
+    match secret.len() {
+        CookieKey::SECRET_LEN_MIN.. => Ok(KeyPair::from_secret(secret)),
+        len => Err(InvalidCookieKey { len }),
+    }
+}
