@@ -86,7 +86,7 @@ async fn compare(place: &Place, tasks: u64) -> Vec<Row> {
     let rows = askers.iter().zip(times).zip(allocated);
     rows.map(|(((asker, _), times), allocated)| Row {
         asker,
-        time: Spread::of(times.into_iter()),
+        time: Spread::from_values(times.into_iter()),
         allocations: allocated as f64 / exchanges,
     })
     .collect()

@@ -110,7 +110,7 @@ impl Peer {
     }
 
     fn over(&self, other: &Peer) -> Spread {
-        Spread::of(self.rounds.iter().zip(&other.rounds).map(|(mine, other)| mine.cpu / other.cpu))
+        Spread::from_values(self.rounds.iter().zip(&other.rounds).map(|(mine, other)| mine.cpu / other.cpu))
     }
 }
 
@@ -124,7 +124,7 @@ fn print(tasks: u64, peers: &[Peer]) {
         "", "CPU us/exchange", "over raw", "wall us/exchange", "allocations"
     );
     for peer in peers {
-        let spread = |value: fn(&Round) -> f64| Spread::of(peer.rounds.iter().map(value));
+        let spread = |value: fn(&Round) -> f64| Spread::from_values(peer.rounds.iter().map(value));
         let (cpu, wall) = (spread(|round| round.cpu), spread(|round| round.wall));
         let (over, allocated) = (peer.over(&peers[0]), spread(|round| round.allocations).median);
         println!("{:<12}{cpu:>26}{over:>24}{wall:>24}{allocated:>14.2}", peer.name);

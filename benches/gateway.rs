@@ -159,8 +159,8 @@ fn measure() {
         println!("\n{connections} connections");
         println!("{:<12}{:>26}{:>24}", "", "CPU us/request", "over the limit");
         for (gateway, own) in gateways.iter().zip(&rounds) {
-            let over = Spread::of(own.iter().zip(&rounds[0]).map(|(own, limit)| own / limit));
-            println!("{:<12}{:>26}{over:>24}", gateway.name(), Spread::of(own.iter().copied()));
+            let over = Spread::from_values(own.iter().zip(&rounds[0]).map(|(own, limit)| own / limit));
+            println!("{:<12}{:>26}{over:>24}", gateway.name(), Spread::from_values(own.iter().copied()));
         }
     }
 }

@@ -60,11 +60,11 @@ fn measure() {
         rounds.push((ours, theirs));
     }
     println!("{:<12}{:>32}", "", "core milliseconds per GiB");
-    println!("{:<12}{:>32}", "corehttp", Spread::of(rounds.iter().map(|round| round.0)));
+    println!("{:<12}{:>32}", "corehttp", Spread::from_values(rounds.iter().map(|round| round.0)));
     if nginx.is_none() {
         return println!("{:<12}{:>32}", "nginx", "skipped: it is not installed");
     }
-    println!("{:<12}{:>32}", "nginx", Spread::of(rounds.iter().filter_map(|round| round.1)));
+    println!("{:<12}{:>32}", "nginx", Spread::from_values(rounds.iter().filter_map(|round| round.1)));
     // Of all rounds together: a median of what falls on two sides would be on either.
     let whole = |time: fn(&(f64, Option<f64>)) -> Option<f64>| rounds.iter().filter_map(time).sum::<f64>();
     let times = whole(|round| Some(round.0)) / whole(|round| round.1);

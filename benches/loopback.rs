@@ -102,7 +102,7 @@ impl Peer {
     /// How many times the limit's time this one took, round by round.
     fn over(&self, limit: &Peer) -> Spread {
         let rounds = self.rounds.iter().zip(&limit.rounds);
-        Spread::of(rounds.map(|(mine, limit)| mine.microseconds() / limit.microseconds()))
+        Spread::from_values(rounds.map(|(mine, limit)| mine.microseconds() / limit.microseconds()))
     }
 }
 
@@ -154,10 +154,12 @@ impl Scenario {
             "", "CPU us/request", "over the limit", "requests/s", "busy, load"
         );
         for peer in peers {
-            let cpu = Spread::of(peer.rounds.iter().map(Round::microseconds));
+            let cpu = Spread::from_values(peer.rounds.iter().map(Round::microseconds));
             let over = peer.over(&peers[0]);
-            let rate = Spread::of(peer.rounds.iter().map(Round::rate)).median;
-            let busy = |index: usize| Spread::of(peer.rounds.iter().map(|round| round.busy()[index])).median;
+            let rate = Spread::from_values(peer.rounds.iter().map(Round::rate)).median;
+            let busy = |index: usize| {
+                Spread::from_values(peer.rounds.iter().map(|round| round.busy()[index])).median
+            };
             let [server, load] = [busy(0) * 100.0, busy(1) * 100.0];
             println!("{:<12}{cpu:>26}{over:>24}{rate:>14.0}{server:>7.0}%{load:>7.0}%", peer.name);
         }

@@ -33,7 +33,7 @@ impl Excerpt<'_> {
     const LEN_MAX: usize = 64;
 
     /// Quotes octets, those beyond ASCII as escapes.
-    pub(crate) fn of_octets(octets: &[u8]) -> String {
+    pub(crate) fn quote_octets(octets: &[u8]) -> String {
         let front = &octets[..octets.len().min(Excerpt::LEN_MAX)];
         let more = if octets.len() > front.len() { "…" } else { "" };
         format!("`{}{more}`", front.escape_ascii())
@@ -102,7 +102,7 @@ impl TimeLimit {
     pub(crate) const UNKNOWN: TimeLimit = TimeLimit { unit: Unit::Unknown, amount: 0 };
 
     /// The least rate at which bytes must arrive.
-    pub(crate) fn bytes_per_second(rate: u64) -> TimeLimit {
+    pub(crate) fn from_bytes_per_second(rate: u64) -> TimeLimit {
         TimeLimit { unit: Unit::BytesPerSecond, amount: u32::try_from(rate).unwrap_or(u32::MAX) }
     }
 
@@ -193,8 +193,8 @@ mod tests {
         assert_eq!(Excerpt("a\r\n\u{1b}[2J\u{2028}é").to_string(), r"`a\r\n\u{1b}[2J\u{2028}é`");
         assert_eq!(Excerpt(&"x".repeat(64)).to_string(), format!("`{}`", "x".repeat(64)));
         assert_eq!(Excerpt(&"é".repeat(65)).to_string(), format!("`{}…`", "é".repeat(64)));
-        assert_eq!(Excerpt::of_octets(b"x\0\xff"), r"`x\x00\xff`");
-        assert_eq!(Excerpt::of_octets(&[b'x'; 65]), format!("`{}…`", "x".repeat(64)));
+        assert_eq!(Excerpt::quote_octets(b"x\0\xff"), r"`x\x00\xff`");
+        assert_eq!(Excerpt::quote_octets(&[b'x'; 65]), format!("`{}…`", "x".repeat(64)));
     }
 
     #[test]
@@ -204,7 +204,7 @@ mod tests {
             [of(300), of(30_000), of(1_500)],
             ["300 ms", "30 s", "1500 ms"].map(|it| format!("took longer than {it}"))
         );
-        assert_eq!(TimeLimit::bytes_per_second(500).exceeded(), "was slower than 500 bytes per second");
+        assert_eq!(TimeLimit::from_bytes_per_second(500).exceeded(), "was slower than 500 bytes per second");
         assert_eq!(TimeLimit::from(Duration::MAX).exceeded(), "took too long");
     }
 }

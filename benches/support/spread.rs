@@ -8,7 +8,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    pub(crate) fn of(values: impl Iterator<Item = f64>) -> Spread {
+    pub(crate) fn from_values(values: impl Iterator<Item = f64>) -> Spread {
         let mut values: Vec<f64> = values.collect();
         values.sort_by(f64::total_cmp);
         Spread { least: values[0], median: values[values.len() / 2], most: values[values.len() - 1] }

@@ -493,7 +493,7 @@ impl ClientBuilder {
     /// Use it for connections that may be silent for long: a [`ClientUpgraded`](crate::ClientUpgraded) has no other
     /// time limit. Default: no probes (RFC 9293 §3.8.4). Counted in whole seconds, clamped to between 1 and 32,767.
     pub fn tcp_keepalive(mut self, silence: impl Into<Option<Duration>>) -> Self {
-        self.settings.dial.keepalive = silence.into().map(Keepalive::every);
+        self.settings.dial.keepalive = silence.into().map(Keepalive::new);
         self
     }
 
@@ -512,7 +512,7 @@ impl ClientBuilder {
 
     /// Connects with `dialer`. Default: over TCP, to an address of the host.
     pub fn dialer(mut self, dialer: impl Dialer) -> Self {
-        self.settings.dial.network = Network::custom(dialer);
+        self.settings.dial.network = Network::from_dialer(dialer);
         self
     }
 
@@ -539,7 +539,7 @@ impl ClientBuilder {
         if settings.decode_max.is_some() && !settings.fields.contains("accept-encoding") {
             settings.fields.put(FieldName::new("accept-encoding"), ACCEPTED.as_bytes());
         }
-        settings.bounds.timeouts = settings.timeouts.of_exchange();
+        settings.bounds.timeouts = settings.timeouts.exchange_timeouts();
         settings.streamed_bounds = settings.bounds.clone();
         settings.streamed_bounds.timeouts.body_rate_min = 0;
         // The fields of each request, and only one of each, name its host, its framing, the protocol to upgrade to and

@@ -108,7 +108,7 @@ impl ClientError {
 
     /// The error of a look-up of `host`, or of a dial to `subject`.
     #[cold]
-    pub(super) fn dialing(error: DialError, host: &str, subject: &str) -> ClientError {
+    pub(super) fn from_dial(error: DialError, host: &str, subject: &str) -> ClientError {
         let (phase, fault, subject) = match error {
             DialError::Resolve(fault) => (ClientPhase::Resolve, fault, host),
             DialError::Connect(fault) => (ClientPhase::Connect, fault, subject),

@@ -119,7 +119,7 @@ impl RequestSender {
         let error = error.with_url(request.target().as_str());
         match deadline.is_some_and(|deadline| deadline <= runtime::now()) {
             true => error.with_total_limit(self.total),
-            false => error.with_phase_limit(|phase| self.pools.settings.timeouts.of_phase(phase)),
+            false => error.with_phase_limit(|phase| self.pools.settings.timeouts.phase_limit(phase)),
         }
     }
 
@@ -473,7 +473,7 @@ async fn open(
         match proxy {
             None => {
                 let opened = settings.dial.connect(origin.host(), origin.port, limits).await;
-                opened.map_err(|error| ClientError::dialing(error, origin.host(), &origin.host_and_port()))
+                opened.map_err(|error| ClientError::from_dial(error, origin.host(), &origin.host_and_port()))
             }
             Some(proxy) => proxy.open(&settings.dial, &settings.tls, origin, limits, &settings.bounds).await,
         }

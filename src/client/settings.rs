@@ -109,7 +109,7 @@ pub struct ClientTimeouts {
 
 impl ClientTimeouts {
     /// How long a phase may take.
-    pub(super) fn of_phase(&self, phase: ClientPhase) -> Option<Duration> {
+    pub(super) fn phase_limit(&self, phase: ClientPhase) -> Option<Duration> {
         match phase {
             ClientPhase::Queue => Some(self.queue),
             ClientPhase::Resolve => Some(self.resolve),
@@ -123,7 +123,7 @@ impl ClientTimeouts {
     }
 
     /// The timeouts of an exchange, which treats a server as a peer like any other.
-    pub(super) fn of_exchange(&self) -> Timeouts {
+    pub(super) fn exchange_timeouts(&self) -> Timeouts {
         Timeouts {
             head: self.wait,
             body: self.receive,

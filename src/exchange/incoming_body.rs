@@ -158,7 +158,7 @@ impl MinRate {
     pub(super) fn error(&self, error: ConnError, timeouts: &Timeouts) -> ExchangeError {
         match (error, self.slow_since) {
             (ConnError::TimedOut, Some(_)) => {
-                ExchangeError::TimedOut(Phase::Body, TimeLimit::bytes_per_second(timeouts.body_rate_min))
+                ExchangeError::TimedOut(Phase::Body, TimeLimit::from_bytes_per_second(timeouts.body_rate_min))
             }
             (error, _) => ExchangeError::during(Phase::Body, timeouts.body)(error),
         }

@@ -56,7 +56,7 @@ impl ConversionError {
     /// The error of a field `name` that the crate `http` refuses.
     #[cold]
     pub(super) fn from_name(name: &[u8]) -> ConversionError {
-        ConversionError::FieldName(Excerpt::of_octets(name).into())
+        ConversionError::FieldName(Excerpt::quote_octets(name).into())
     }
 }
 

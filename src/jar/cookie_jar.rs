@@ -38,7 +38,7 @@ impl Jar {
 
     /// Creates an empty jar for at most `per_site_max` cookies of one site, and `cookies_max` in total.
     pub fn with_bounds(per_site_max: usize, cookies_max: usize) -> Jar {
-        Jar { store: Mutex::new(Store::bounded(per_site_max, cookies_max)) }
+        Jar { store: Mutex::new(Store::with_limits(per_site_max, cookies_max)) }
     }
 
     /// Stores the cookies that the response to a request for `target` sets. Cookies that may not be set are ignored;
@@ -178,7 +178,7 @@ pub(super) struct Store {
 }
 
 impl Store {
-    pub(super) fn bounded(per_site_max: usize, cookies_max: usize) -> Store {
+    pub(super) fn with_limits(per_site_max: usize, cookies_max: usize) -> Store {
         Store { sites: HashMap::new(), serial: 0, per_site_max, cookies_max }
     }
 

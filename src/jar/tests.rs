@@ -18,12 +18,12 @@ struct Case {
 
 impl Case {
     fn new() -> Case {
-        Case::bounded(10, 100)
+        Case::with_limits(10, 100)
     }
 
-    fn bounded(per_site_max: usize, cookies_max: usize) -> Case {
+    fn with_limits(per_site_max: usize, cookies_max: usize) -> Case {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
-        Case { store: Store::bounded(per_site_max, cookies_max), now }
+        Case { store: Store::with_limits(per_site_max, cookies_max), now }
     }
 
     fn try_set(&mut self, url: &str, field: &str) -> Result<(), Rejected> {
@@ -259,7 +259,7 @@ fn a_cookie_is_replaced_by_one_of_its_name_domain_and_path_and_removed_by_an_exp
 
 #[test]
 fn a_site_has_a_bound_and_loses_its_least_recently_used_cookie() {
-    let mut case = Case::bounded(3, 100);
+    let mut case = Case::with_limits(3, 100);
     case.set("https://a.com/", "a=1; Secure");
     for (url, field) in [("https://a.com/", "b=1"), ("https://x.a.com/", "c=1"), ("https://x.a.com/", "d=1")]
     {
@@ -279,7 +279,7 @@ fn a_site_has_a_bound_and_loses_its_least_recently_used_cookie() {
 
 #[test]
 fn a_jar_has_a_bound_and_loses_its_least_recently_used_cookie() {
-    let mut case = Case::bounded(10, 3);
+    let mut case = Case::with_limits(10, 3);
     for host in ["a", "b", "c"] {
         case.set(&format!("http://{host}.com/"), "a=1");
     }

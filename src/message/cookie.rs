@@ -68,7 +68,7 @@ impl<'a> Cookies<'a> {
     /// value is not essential.
     pub fn get_as<T: FromText>(self, name: &str) -> Result<Option<T>, InvalidForm> {
         self.get(name)
-            .map(|value| T::from_text(value).ok_or_else(|| InvalidForm::for_value::<T>(name)))
+            .map(|value| T::from_text(value).ok_or_else(|| InvalidForm::from_value::<T>(name)))
             .transpose()
     }
 

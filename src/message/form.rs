@@ -119,7 +119,8 @@ impl<'a> Form<'a> {
 
     /// Returns all values of `name`, in order, read as [`Form::get_as`] reads the first.
     pub fn all_as<T: FromText>(self, name: &str) -> impl Iterator<Item = Result<T, InvalidForm>> {
-        self.all(name).map(move |value| T::from_text(&value).ok_or_else(|| InvalidForm::for_value::<T>(name)))
+        self.all(name)
+            .map(move |value| T::from_text(&value).ok_or_else(|| InvalidForm::from_value::<T>(name)))
     }
 
     /// Returns all pairs, decoded, in order.
@@ -395,7 +396,7 @@ impl InvalidForm {
 
     /// The error of a value of `name` that is not a `T`.
     #[cold]
-    pub(super) fn for_value<T>(name: &str) -> InvalidForm {
+    pub(super) fn from_value<T>(name: &str) -> InvalidForm {
         let full = type_name::<T>();
         // The last name in the path of a type is enough, unless the type has parameters, whose paths would be cut.
         let expected = if full.contains('<') { full } else { full.rsplit("::").next().unwrap_or(full) };

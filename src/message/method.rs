@@ -173,10 +173,10 @@ impl ExtensionMethod {
 
     fn parse(token: &[u8]) -> Result<ExtensionMethod, InvalidMethod> {
         if !is_token(token) {
-            return Err(InvalidMethod::NotToken(Excerpt::of_octets(token).into()));
+            return Err(InvalidMethod::NotToken(Excerpt::quote_octets(token).into()));
         }
         let mut bytes = [0; ExtensionMethod::LEN_MAX];
-        let too_long = || InvalidMethod::TooLong(Excerpt::of_octets(token).into());
+        let too_long = || InvalidMethod::TooLong(Excerpt::quote_octets(token).into());
         bytes.get_mut(..token.len()).ok_or_else(too_long)?.copy_from_slice(token);
         Ok(ExtensionMethod { len: token.len() as u8, bytes })
     }
@@ -220,7 +220,7 @@ mod tests {
 
     #[track_caller]
     fn check(token: &[u8], expected: Result<&str, fn(Box<str>) -> InvalidMethod>) {
-        let expected = expected.map_err(|invalid| invalid(Excerpt::of_octets(token).into()));
+        let expected = expected.map_err(|invalid| invalid(Excerpt::quote_octets(token).into()));
         assert_eq!(Method::parse(token).as_ref().map(Method::as_str), expected.as_ref().copied());
     }
 

@@ -45,7 +45,7 @@ impl Boundary {
     }
 
     /// Reads the boundary from `headers`, whose content type must be `multipart/form-data`.
-    pub(super) fn of(headers: &Headers) -> Result<Boundary, MultipartError> {
+    pub(super) fn from_headers(headers: &Headers) -> Result<Boundary, MultipartError> {
         let mut types = headers.all("content-type");
         let (Some(content_type), None) = (types.next(), types.next()) else {
             return Err(MultipartError::ContentType);
@@ -157,7 +157,7 @@ mod tests {
     fn check(content_type: &str, expected: Result<&str, MultipartError>) {
         let mut headers = Headers::new();
         headers.set("content-type", content_type).unwrap();
-        let found = Boundary::of(&headers).map(|boundary| format!("{boundary:?}"));
+        let found = Boundary::from_headers(&headers).map(|boundary| format!("{boundary:?}"));
         assert_eq!(found, expected.map(|text| format!("\\r\\n--{text}")), "{content_type:?}");
     }
 

@@ -62,7 +62,7 @@ impl MultipartError {
     }
 
     /// The error of a file name that is not plain.
-    pub(super) fn of_file_name(name: &str) -> MultipartError {
+    pub(super) fn from_file_name(name: &str) -> MultipartError {
         MultipartError::FileName(Excerpt(name).to_string().into())
     }
 

@@ -52,7 +52,7 @@ impl<R: AsyncRead + Unpin> Multipart<R> {
         headers: &Headers,
         limits: MultipartLimits,
     ) -> Result<Multipart<R>, MultipartError> {
-        let boundary = Boundary::of(headers)?;
+        let boundary = Boundary::from_headers(headers)?;
         // Before a byte is read, and before `100 Continue` invites the peer to send any.
         if headers.content_length().is_some_and(|length| length > limits.bytes_max) {
             return Err(body_too_large(limits.bytes_max));

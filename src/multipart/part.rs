@@ -149,12 +149,12 @@ impl<R: AsyncRead + Unpin> Part<'_, R> {
     /// with [`io::ErrorKind::AlreadyExists`] if there already is a file with this name.
     pub async fn save_as(&mut self, dir: impl AsRef<Path>, name: &str) -> io::Result<Saved> {
         if !is_plain_name(name) {
-            return Err(MultipartError::of_file_name(name).into());
+            return Err(MultipartError::from_file_name(name).into());
         }
         let path = dir.as_ref().join(name);
         let created = spawn_blocking(move || TempFile::create(path)).await?;
         let (file, temp) = created.map_err(|error| match error.kind() {
-            io::ErrorKind::InvalidFilename => MultipartError::of_file_name(name).into(),
+            io::ErrorKind::InvalidFilename => MultipartError::from_file_name(name).into(),
             _ => error,
         })?;
         match self.write_to(File::from_std(file)).await {

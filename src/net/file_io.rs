@@ -273,7 +273,7 @@ mod tests {
             let (near, mut far) = tokio::net::UnixStream::pair().unwrap();
             // Some runtimes assume a new socket to be writable only after an event.
             near.writable().await.unwrap();
-            let deadline = DeadlineTable::swept().timer(Default::default());
+            let deadline = DeadlineTable::with_sweep().timer(Default::default());
             let mut conn = Conn::<Local>::new(Transport::Unix(near), deadline);
             let mut sent = 0;
             let mut send = |conn: &mut Conn, cx: &mut Context<'_>| {

@@ -12,7 +12,7 @@ pub(super) use self::imp::{SENDS_FILES, is_cached, read_ahead, send};
 pub(crate) struct Keepalive(Duration);
 
 impl Keepalive {
-    pub(crate) fn every(silence: Duration) -> Keepalive {
+    pub(crate) fn new(silence: Duration) -> Keepalive {
         Keepalive(silence.clamp(LEAST, MOST))
     }
 
@@ -141,7 +141,7 @@ mod tests {
             (seconds(32_768, 0), 32_767),
             (Duration::MAX, 32_767),
         ] {
-            Keepalive::every(silence).set(&socket).unwrap();
+            Keepalive::new(silence).set(&socket).unwrap();
             let told = (socket.tcp_keepalive_time().unwrap(), socket.tcp_keepalive_interval().unwrap());
             assert_eq!(told, (seconds(expected, 0), seconds(expected, 0)), "{silence:?}");
             assert!(socket.keepalive().unwrap());

@@ -40,7 +40,7 @@ pub(crate) enum Transport<B = Pin<Box<dyn Stream>>> {
 
 impl Transport {
     /// The transport of a server over any stream.
-    pub(crate) fn boxed(stream: impl Stream + 'static) -> Transport {
+    pub(crate) fn from_stream(stream: impl Stream + 'static) -> Transport {
         Transport::Boxed(Box::pin(stream))
     }
 }
@@ -439,7 +439,7 @@ mod tests {
 
     fn boxed() -> (Transport, Transport) {
         let (near, far) = duplex(64);
-        (Transport::boxed(near), Transport::boxed(far))
+        (Transport::from_stream(near), Transport::from_stream(far))
     }
 
     /// Sends a greeting one way; and a response in two parts and the end the other way.

@@ -73,7 +73,7 @@ pub enum ErrorCause {
 
 impl ErrorReport<'_> {
     /// The report of a refused connection that carried no exchange, and gets no response.
-    pub(in crate::server) fn of_connection(peer: Peer, cause: ErrorCause) -> ErrorReport<'static> {
+    pub(in crate::server) fn from_connection(peer: Peer, cause: ErrorCause) -> ErrorReport<'static> {
         let Peer { addr: peer, id: connection_id } = peer;
         ErrorReport { status: None, peer, connection_id, exchange_number: 0, request: None, cause }
     }

@@ -54,7 +54,7 @@ pub enum InvalidResponse {
 impl InvalidResponse {
     /// The error of a protocol whose name is malformed.
     #[cold]
-    pub(in crate::server) fn of_protocol(name: &str) -> InvalidResponse {
+    pub(in crate::server) fn from_protocol(name: &str) -> InvalidResponse {
         InvalidResponse::Protocol(Excerpt(name).to_string().into())
     }
 

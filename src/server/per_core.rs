@@ -126,7 +126,7 @@ mod tests {
     async fn the_memory_of_a_burst_is_given_back_when_idle() {
         let handler = (|_: &mut Context| {}).into_handler();
         let per_core =
-            PerCore::new(handler, &ServerSettings::default(), DeadlineTable::swept(), Arc::default());
+            PerCore::new(handler, &ServerSettings::default(), DeadlineTable::with_sweep(), Arc::default());
         let mut context = per_core.take_context();
         context.request.body.set_bytes(vec![0; 1 << 20]);
         per_core.give_context(context);

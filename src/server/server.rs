@@ -156,7 +156,7 @@ impl Server {
     /// other time limit. Default: no probes (RFC 9293 §3.8.4). Counted in whole seconds, clamped to between 1 and
     /// 32,767.
     pub fn tcp_keepalive(mut self, silence: impl Into<Option<Duration>>) -> Server {
-        self.launch.listen.keepalive = silence.into().map(Keepalive::every);
+        self.launch.listen.keepalive = silence.into().map(Keepalive::new);
         self
     }
 

@@ -184,7 +184,7 @@ impl<H: Handler> Service<H> {
         let id = self.connections.get() + 1;
         self.connections.set(id);
         let timer = self.per_core.core.deadlines.timer(Peer { addr: peer, id });
-        Conn::new(Transport::boxed(io), timer)
+        Conn::new(Transport::from_stream(io), timer)
     }
 }
 

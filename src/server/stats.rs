@@ -118,7 +118,7 @@ pub struct ErrorCounts {
 
 impl ErrorCounts {
     /// A count of one, of the kind of `cause`.
-    fn single(cause: &ErrorCause) -> ErrorCounts {
+    fn from_cause(cause: &ErrorCause) -> ErrorCounts {
         let mut one = ErrorCounts::default();
         let count = match cause {
             ErrorCause::Exchange(error) => one.exchange_count(error),
@@ -214,7 +214,7 @@ pub(super) struct CoreStats {
 impl CoreStats {
     /// Counts an error, by its kind.
     pub(super) fn count_error(&self, cause: &ErrorCause) {
-        self.count(ErrorCounts::single(cause));
+        self.count(ErrorCounts::from_cause(cause));
     }
 
     /// Counts an attempt to accept that has failed.

@@ -50,7 +50,7 @@ impl WireDetail {
             E::BodyTooLarge => limit("body_max", "bytes", limits.body_max),
             E::FieldName | E::FieldValue | E::LineEnd | E::Trailer => {
                 let name = field_at_fault(error, text).filter(|name| !name.is_empty())?;
-                Some(Box::new(WireDetail::Field(Excerpt::of_octets(name).into())))
+                Some(Box::new(WireDetail::Field(Excerpt::quote_octets(name).into())))
             }
             E::RequestLine
             | E::StatusLine

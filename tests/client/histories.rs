@@ -181,7 +181,7 @@ async fn play(steps: &[Step]) {
         settle().await;
         assert!(client.busy() == 0 && client.idle() <= 1, "a place is lost: call {tag}");
         if let Some(end) = &end {
-            assert_eq!(*end, End::of(step, rests), "call {tag}");
+            assert_eq!(*end, End::from_step(step, rests), "call {tag}");
             check_read(step, end);
             let again = rests && step.may_be_repeated() && step.is_ignored();
             assert_eq!(dialed, usize::from(!rests || again), "connections dialed for call {tag}");
@@ -238,7 +238,7 @@ async fn call(client: &Client, step: &Step) -> Option<End> {
     let trailer = || response.trailers.text("x-sum").unwrap_or_default().to_owned();
     Some(match ended? {
         Ok(()) => End::Answered(response.status.as_u16(), response.body.text().unwrap().into(), trailer()),
-        Err(error) => End::Fails(error.phase(), Why::of(&error)),
+        Err(error) => End::Fails(error.phase(), Why::from_error(&error)),
     })
 }
 
@@ -273,7 +273,7 @@ enum Why {
 }
 
 impl Why {
-    fn of(error: &ClientError) -> Why {
+    fn from_error(error: &ClientError) -> Why {
         match error.cause() {
             _ if error.is_timeout() => Why::Late,
             ClientCause::Closed => Why::Closed,
@@ -288,7 +288,7 @@ impl Why {
 
 impl End {
     /// How the call must end. `is_reused` is whether the connection has carried another one.
-    fn of(step: &Step, is_reused: bool) -> End {
+    fn from_step(step: &Step, is_reused: bool) -> End {
         use ClientPhase::{Receive, Wait};
         let (reply, wire) = (&step.reply, step.wire());
         let head_end = wire.len() - step.body().len();

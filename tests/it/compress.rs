@@ -641,7 +641,7 @@ fn a_transform_sees_the_head_and_all_that_is_written() {
     // The next exchange of the connection has none unless it is given one.
     assert_eq!(served.ask(GET.repeat(2)).matches("(6)").count(), 2);
     let refusals = ErrorReports::default();
-    let served = Served::with(|server| refusals.of(server), handler(plain, failing));
+    let served = Served::with(|server| refusals.attach(server), handler(plain, failing));
     let heard = served.ask(GET);
     assert!(!heard.contains("\r\n0\r\n"), "{heard}");
     assert_eq!(refusals.take(), [(0, "the handler failed: as told".to_owned())]);

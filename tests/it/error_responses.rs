@@ -270,7 +270,9 @@ fn a_function_that_panics_or_streams_leaves_the_default() {
     for (index, function) in functions.into_iter().enumerate() {
         let reports = ErrorReports::default();
         let set = |server| {
-            reports.of(settings(server)).error_response(move |_, response: &mut Response| function(response))
+            reports
+                .attach(settings(server))
+                .error_response(move |_, response: &mut Response| function(response))
         };
         let broken = Wired::with(set, with_plan(plan, app));
         for (wire, then, expected) in rows() {

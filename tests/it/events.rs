@@ -114,7 +114,7 @@ fn nothing_of_an_invalid_event_is_sent() {
         out.send(Event::new("good")).await?;
         Ok(out.finish().await?)
     };
-    let served = Served::with(|server| refusals.of(server), sends);
+    let served = Served::with(|server| refusals.attach(server), sends);
     let body = served.ask(GET);
     assert!(body.ends_with("\r\n\r\nc\r\ndata: good\n\n\r\n0\r\n\r\n"), "{body}");
     assert_eq!(refusals.take(), []);
@@ -191,7 +191,7 @@ fn a_peer_that_is_gone_is_an_error() {
             tokio::task::yield_now().await;
         }
     };
-    let served = Served::with(|server| refusals.of(server), endless);
+    let served = Served::with(|server| refusals.attach(server), endless);
     let mut peer = served.connect();
     peer.say(GET);
     peer.hear_through("data: tick\n\n");
@@ -225,8 +225,8 @@ fn a_peer_that_asked_for_the_head_and_is_gone_is_an_error() {
     };
     let refusals = [ErrorReports::default(), ErrorReports::default()];
     let served = [
-        Served::with(|server| refusals[0].of(server), flushes),
-        Served::with(|server| refusals[1].of(server), writes),
+        Served::with(|server| refusals[0].attach(server), flushes),
+        Served::with(|server| refusals[1].attach(server), writes),
     ];
     for leave in [drop as fn(Peer), Peer::reset] {
         for (served, refusals) in served.iter().zip(&refusals) {
@@ -252,7 +252,7 @@ fn a_silent_stream_notices_that_its_peer_has_left() {
             out.peer_closed().await;
             Err(ExchangeError::PeerClosed.into())
         };
-        let served = Served::with(|server| refusals.of(server), waits);
+        let served = Served::with(|server| refusals.attach(server), waits);
         let mut peer = served.connect();
         peer.say(GET);
         peer.hear_through("data: begun\n\n");

@@ -1275,7 +1275,7 @@ mod responses {
             for (len, is_whole) in [(0, false), (HUGE / 2, false), (HUGE * 2, true)] {
                 File::create(&path).unwrap().set_len(HUGE).unwrap();
                 let refusals = ErrorReports::default();
-                let served = Served::with(|server| refusals.of(server), files(root.path()));
+                let served = Served::with(|server| refusals.attach(server), files(root.path()));
                 let mut peer = served.connect();
                 peer.say(get("/file", "connection: close\r\n"));
                 // The peer does not read: the server is in the middle of the file.

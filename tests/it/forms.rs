@@ -110,7 +110,7 @@ fn a_streamed_form_must_be_received_first() {
 #[test]
 fn the_reason_why_a_form_is_refused_is_told_to_the_operator_only() {
     let refusals = ErrorReports::default();
-    let served = Served::with(|server| refusals.of(server), tell);
+    let served = Served::with(|server| refusals.attach(server), tell);
     let heard = served.ask(post("Content-Type: text/plain\r\n", "a=1"));
     assert!(!heard.contains("urlencoded"), "{heard}");
     assert_eq!(

@@ -12,7 +12,7 @@ where
     H::Handler: Send + Sync,
 {
     let reports = ErrorReports::default();
-    let served = Served::with(|server| reports.of(server), handler);
+    let served = Served::with(|server| reports.attach(server), handler);
     let mut peer = served.connect();
     peer.say(format!("POST / HTTP/1.1\r\nhost: a\r\n{fields}content-length: 5000000\r\n\r\n"));
     let heard = peer.hear();

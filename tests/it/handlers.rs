@@ -51,7 +51,7 @@ mod errors {
     fn check(fail: fn() -> Error, expected: &str, cause: Option<&str>) {
         let refusals = ErrorReports::default();
         let served = Served::with(
-            |server| refusals.of(server),
+            |server| refusals.attach(server),
             move |ctx: &mut Context| match ctx.request.path() {
                 "/fail" => Err(fail()),
                 _ => Ok(()),
@@ -106,7 +106,7 @@ mod errors {
                 ctx.response.status = Status::new(code).unwrap();
                 ctx.response.set_text("early");
             };
-            let heard = Served::with(|server| refusals.of(server), set).ask(GET);
+            let heard = Served::with(|server| refusals.attach(server), set).ask(GET);
             assert_eq!(
                 undated(&heard),
                 response_text("500 Internal Server Error", "Internal Server Error"),
@@ -154,7 +154,7 @@ mod errors {
     fn an_error_after_the_head_has_left_cuts_the_connection() {
         let refusals = ErrorReports::default();
         let served = Served::with(
-            |server| refusals.of(server),
+            |server| refusals.attach(server),
             async |ctx: &mut Context| -> corehttp::Result {
                 let mut out = ctx.body_writer().await?;
                 out.write_all(b"half").await?;
@@ -202,7 +202,7 @@ mod bodies_that_fail {
         H::Handler: Send + Sync,
     {
         let refusals = ErrorReports::default();
-        let served = Served::with(|server| refusals.of(server), with_plan(plan, read));
+        let served = Served::with(|server| refusals.attach(server), with_plan(plan, read));
         let heard = served.ask(wire);
         assert_eq!(status(&heard), expected, "{wire:?}: {heard}");
         assert!(heard.contains("\r\nconnection: close\r\n") && !heard.contains("<"), "{wire:?}: {heard}");
@@ -287,7 +287,7 @@ mod bodies_that_fail {
         let (refusals, timeouts) =
             (ErrorReports::default(), Timeouts { body: Duration::from_millis(1), ..Timeouts::default() });
         let served = Served::with(
-            |server| refusals.of(server).timeouts(timeouts),
+            |server| refusals.attach(server).timeouts(timeouts),
             with_plan(
                 |_| BodyPlan::Stream,
                 async |ctx: &mut Context| -> corehttp::Result {
@@ -335,7 +335,7 @@ mod panics {
     #[track_caller]
     fn check(path: &str, expected: &str, told: u16) {
         let refusals = ErrorReports::default();
-        let served = Served::with(|server| refusals.of(server), with_plan(plan, fragile));
+        let served = Served::with(|server| refusals.attach(server), with_plan(plan, fragile));
         let mut other = served.connect();
         other.say(GET);
         assert!(other.hear().ends_with("well"));
@@ -470,7 +470,7 @@ mod panics {
     fn check_left(path: &str, expected: &str, told: u16, panics: usize) {
         let asked = format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n");
         let refusals = ErrorReports::default();
-        let served = Served::with(|server| refusals.of(server), careless);
+        let served = Served::with(|server| refusals.attach(server), careless);
         let mut other = served.connect();
         for next in ["", GET] {
             let heard = undated(&served.ask(get("/") + &asked + next));
@@ -511,7 +511,7 @@ mod panics {
         check_left("/source", "HTTP/1.1 200 OK\r\n", 0, 1);
         let timeouts = Timeouts { handler: Some(Duration::from_millis(1)), ..Timeouts::default() };
         let refusals = ErrorReports::default();
-        let served = Served::with(|server| refusals.of(server).timeouts(timeouts), careless);
+        let served = Served::with(|server| refusals.attach(server).timeouts(timeouts), careless);
         assert_eq!(served.ask(get("/pending") + GET), "");
         let panicked = (0, "the handler panicked".to_owned());
         assert_eq!(refusals.take(), [panicked.clone(), panicked]);
@@ -520,7 +520,7 @@ mod panics {
     #[test]
     fn a_panic_that_follows_a_panic_is_reported_too() {
         let refusals = ErrorReports::default();
-        let served = Served::with(|server| refusals.of(server), careless);
+        let served = Served::with(|server| refusals.attach(server), careless);
         let heard = served.ask(get("/refused") + GET);
         assert!(status(&heard) == 500 && heard.matches("HTTP/1.1").count() == 1, "{heard}");
         assert_eq!(refusals.take(), [0, 500].map(|told| (told, "the handler panicked".to_owned())));
@@ -548,7 +548,7 @@ mod panics {
         for is_told in [true, false] {
             let refusals = ErrorReports::default();
             let fails = |_: &mut Context| Err(Error::new(Status::CONFLICT, FragileError(Fragile)));
-            let served = Served::with(|server| if is_told { refusals.of(server) } else { server }, fails);
+            let served = Served::with(|server| if is_told { refusals.attach(server) } else { server }, fails);
             assert_eq!(served.ask(GET.repeat(3)).matches("HTTP/1.1 409 Conflict\r\n").count(), 3);
             let told = (409, "it is fragile".to_owned());
             assert_eq!(refusals.take(), vec![told; if is_told { 3 } else { 0 }]);
@@ -563,7 +563,7 @@ mod panics {
             ("/source", 200, "", 1),
         ] {
             let refusals = ErrorReports::default();
-            let service = refusals.of(Server::new()).service(careless);
+            let service = refusals.attach(Server::new()).service(careless);
             let response = service.respond(Request::get(path).unwrap()).await;
             assert_eq!((response.status.as_u16(), response.body.text()), (code, Ok(body)), "{path}");
             assert_eq!(refusals.take().len(), panics, "{path}");
@@ -1202,7 +1202,7 @@ fn on_error_sees_each_refusal_once() {
             *heads.lock().unwrap() += 1;
             if request.path() == "/refused" { BodyPlan::Refuse(Status::FORBIDDEN) } else { BodyPlan::Buffer }
         };
-        let served = Served::with(|server: Server| refusals.of(server), with_plan(plan, broken));
+        let served = Served::with(|server: Server| refusals.attach(server), with_plan(plan, broken));
         let heard = served.ask(wire);
         let expected = expected.map(|(status, cause)| (status, cause.to_owned()));
         assert_eq!(refusals.take(), expected.clone().into_iter().collect::<Vec<_>>(), "{wire:?}");

@@ -121,7 +121,7 @@ fn streamed_json_must_be_received_first() {
 #[test]
 fn the_reason_why_json_is_refused_is_for_the_operator_only() {
     let refusals = ErrorReports::default();
-    let served = Served::with(|server| refusals.of(server), praise);
+    let served = Served::with(|server| refusals.attach(server), praise);
     for (content, expected, reason) in [
         ("{\"", 400, "the JSON is wrong: EOF while parsing a string at line 1 column 2"),
         ("{}", 422, "the JSON is wrong: missing field `text` at line 1 column 2"),

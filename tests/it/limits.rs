@@ -49,7 +49,7 @@ fn check(limits: Limits, within: impl AsRef<[u8]>, beyond: impl AsRef<[u8]>, ref
 #[track_caller]
 fn check_within(limits: Limits, within: impl AsRef<[u8]>) {
     let refusals = ErrorReports::default();
-    let wired = Wired::with(|server| refusals.of(server.limits(limits)), app);
+    let wired = Wired::with(|server| refusals.attach(server.limits(limits)), app);
     let heard = responses(&ask_cut(&wired, &[within.as_ref(), NEXT].concat(), Then::Ends));
     assert_eq!(heard.iter().map(|response| response.status).collect::<Vec<_>>(), [200, 200]);
     assert!(heard.iter().all(|response| !response.is_last()) && refusals.take().is_empty());
@@ -59,7 +59,7 @@ fn check_within(limits: Limits, within: impl AsRef<[u8]>) {
 #[track_caller]
 fn check_beyond(limits: Limits, beyond: impl AsRef<[u8]>, refused: u16) {
     let refusals = ErrorReports::default();
-    let wired = Wired::with(|server| refusals.of(server.limits(limits)), app);
+    let wired = Wired::with(|server| refusals.attach(server.limits(limits)), app);
     take_handled();
     let heard = responses(&ask_cut(&wired, beyond.as_ref(), Then::Waits));
     assert_eq!((heard.len(), heard[0].status, take_handled()), (1, refused, 0));
@@ -561,7 +561,7 @@ fn connections_beyond_the_limit_of_a_peer_are_429_rfc6585_4() {
 fn crowded(address: &str, cores: usize, limits: Limits) -> (Served, ErrorReports) {
     let refusals = ErrorReports::default();
     let timeouts = Timeouts { linger: Duration::from_secs(3600), ..Timeouts::default() };
-    let server = refusals.of(Server::bind(address).cores(cores).limits(limits).timeouts(timeouts));
+    let server = refusals.attach(Server::bind(address).cores(cores).limits(limits).timeouts(timeouts));
     (Served { running: server.start(app).unwrap() }, refusals)
 }
 

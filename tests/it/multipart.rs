@@ -649,7 +649,7 @@ mod served {
             while parts.part().await?.is_some() {}
             Ok(())
         };
-        let served = Served::with(|server| refusals.of(server), streaming(strict));
+        let served = Served::with(|server| refusals.attach(server), streaming(strict));
         let check = |wire: String, owed: u16| {
             let heard = served.ask(&wire);
             assert_eq!(status(&heard), owed, "{wire:?}: {heard}");
@@ -1024,7 +1024,7 @@ mod written {
             ctx.response.body = request.body;
             Ok(())
         };
-        let heard = Served::with(|server| refusals.of(server), respond)
+        let heard = Served::with(|server| refusals.attach(server), respond)
             .ask("GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
         (heard, refusals)
     }

@@ -178,7 +178,7 @@ mod reading {
         for plan in [BodyPlan::Buffer, BodyPlan::Stream] {
             let refusals = ErrorReports::default();
             let reads = async |ctx: &mut Context| -> corehttp::Result { Ok(ctx.buffer_body().await?) };
-            let served = Served::with(|server| refusals.of(server), with_plan(move |_| plan, reads));
+            let served = Served::with(|server| refusals.attach(server), with_plan(move |_| plan, reads));
             let mut peer = served.connect();
             peer.say(post("content-length: 9\r\nexpect: 100-continue", ""));
             peer.hear_through("100 Continue\r\n\r\n");
@@ -389,7 +389,7 @@ mod failing {
         let handler = Arc::new(handler.into_handler());
         for asked in [GET, "GET / HTTP/1.0\r\n\r\n", "GET / HTTP/1.0\r\nconnection: keep-alive\r\n\r\n"] {
             let refusals = ErrorReports::default();
-            let served = Served::with(|server| refusals.of(server), handler.clone());
+            let served = Served::with(|server| refusals.attach(server), handler.clone());
             let heard = served.ask(asked.repeat(2));
             assert!(heard.ends_with("<ConnectionReset>"), "{asked:?}: {heard}");
             assert!(
@@ -558,11 +558,11 @@ mod failing {
         let asked_for_head = GET.replace("GET", "HEAD");
         let gone = "the peer closed before it was answered in full";
         let refusals = ErrorReports::default();
-        let served = Served::with(|server| refusals.of(server), leaving);
+        let served = Served::with(|server| refusals.attach(server), leaving);
         check(served, refusals, &asked_for_head, head, gone);
         for (wire, expected) in [(GET, format!("{head}0\r\n\r\n")), (&*asked_for_head, head.to_owned())] {
             let refusals = ErrorReports::default();
-            let served = Served::with(|server| refusals.of(server), late);
+            let served = Served::with(|server| refusals.attach(server), late);
             check(served, refusals, wire, &expected, "late");
         }
     }
@@ -1089,7 +1089,7 @@ mod upgrade {
                     _ => std::future::pending().await,
                 }
             };
-            let served = Served::with(|server| refusals.of(server).timeouts(timeouts), fails);
+            let served = Served::with(|server| refusals.attach(server).timeouts(timeouts), fails);
             let heard = served.ask(ASKED.replacen('/', path, 1));
             assert!(heard.ends_with("upgrade: echo\r\n\r\n"), "{path}: {heard:?}");
             // The peer receives the end before the failure is reported.

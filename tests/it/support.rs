@@ -186,7 +186,7 @@ pub struct ErrorReports(Arc<Mutex<Vec<(u16, String)>>>);
 
 impl ErrorReports {
     /// Has `server` report them here.
-    pub fn of(&self, server: Server) -> Server {
+    pub fn attach(&self, server: Server) -> Server {
         let seen = self.0.clone();
         server.on_error(move |report| {
             let status = report.status.map_or(0, Status::as_u16);

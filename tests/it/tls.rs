@@ -262,7 +262,7 @@ fn peers_are_let_in_by_their_certificates() {
     let roots = roots.and(TlsRoots::from_pem(&authority.chain).unwrap());
     secured.tls = secured.tls.client_auth_required(roots);
     let refusals = ErrorReports::default();
-    let served = Served::with(|server| refusals.of(server).tls(secured.tls.clone()), tell);
+    let served = Served::with(|server| refusals.attach(server).tls(secured.tls.clone()), tell);
     for version in [&TLS12, &TLS13] {
         let told = greet(&served, secured.peer_of(&[version], Some(&good)), "a.example").unwrap();
         assert!(told.contains("Some(\"a.example\"), 1, false"), "{told}");
@@ -439,7 +439,7 @@ fn a_stop_sends_close_notify_to_idle_peers() {
 fn a_failed_handshake_is_reported_and_harms_no_other_peer() {
     let secured = Secured::new();
     let refusals = ErrorReports::default();
-    let served = Served::with(|server| refusals.of(server).tls(secured.tls.clone()), fine);
+    let served = Served::with(|server| refusals.attach(server).tls(secured.tls.clone()), fine);
     let mut steady = connect(&served, secured.peer());
     // More bytes than the server keeps of one message; the peer must not pass for one that has left.
     let crumbs = [&b"\x16\x03\x01\0\x04\x01\0\xff\xf0"[..], &b"\x16\x03\x01\0\x01x".repeat(12_000)].concat();
@@ -476,7 +476,7 @@ fn plain_http_is_answered_with_a_sentence() {
     const RESPONSE: &str = "HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\n\
         content-length: 59\r\nconnection: close\r\n\r\nThis port speaks HTTPS, and the request came in plain HTTP.";
     let (secured, refusals) = (Secured::new(), ErrorReports::default());
-    let served = Served::with(|server| refusals.of(server).tls(secured.tls.clone()), fine);
+    let served = Served::with(|server| refusals.attach(server).tls(secured.tls.clone()), fine);
     let large =
         [b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 300000\r\n\r\n", &[b'x'; 300_000][..]].concat();
     let wires = [
@@ -545,7 +545,7 @@ fn hello(config: ClientConfig) -> Vec<u8> {
 fn a_peer_that_leaves_during_its_handshake_is_not_reported() {
     let secured = Secured::new();
     let refusals = ErrorReports::default();
-    let served = Served::with(|server| refusals.of(server).tls(secured.tls.clone()), fine);
+    let served = Served::with(|server| refusals.attach(server).tls(secured.tls.clone()), fine);
     let hello = hello(secured.peer());
     for cut in 0..hello.len() {
         let mut peer = served.connect();
@@ -584,7 +584,7 @@ fn connections_beyond_the_limit_get_no_handshake() {
     let secured = Secured::new();
     let limits = Limits { connections_max: 1, ..Limits::default() };
     let refusals = ErrorReports::default();
-    let served = Served::with(|server| refusals.of(server).limits(limits).tls(secured.tls.clone()), fine);
+    let served = Served::with(|server| refusals.attach(server).limits(limits).tls(secured.tls.clone()), fine);
     let mut first = connect(&served, secured.peer());
     ask(&mut first, GET, "fine");
     let mut second = served.connect();
@@ -666,7 +666,7 @@ fn talk<Kind>(
 ) -> (io::Result<()>, Duration, Vec<(u16, String)>) {
     let (secured, refusals) = (Secured::new(), ErrorReports::default());
     let end = paused(async {
-        let service = refusals.of(Server::new()).tls(secured.tls.clone()).service(handler);
+        let service = refusals.attach(Server::new()).tls(secured.tls.clone()).service(handler);
         let ((near, far), start) = (duplex(pipe), Instant::now());
         let served = async { (service.serve_connection(Drip(far)).await, start.elapsed()) };
         let hello = hello(secured.peer());
@@ -746,7 +746,7 @@ fn a_handshake_and_the_first_head_share_one_timeout() {
 fn a_handshake_that_goes_on_after_a_stop_is_given_up() {
     let (secured, refusals) = (Secured::new(), ErrorReports::default());
     let (served, time) = paused(async {
-        let service = refusals.of(Server::new()).tls(secured.tls.clone()).service(fine);
+        let service = refusals.attach(Server::new()).tls(secured.tls.clone()).service(fine);
         let ((_near, far), start) = (duplex(100), Instant::now());
         let stop = async { service.stop() };
         (tokio::join!(service.serve_connection(far), stop).0, start.elapsed())

@@ -455,7 +455,7 @@ mod answering {
     #[track_caller]
     fn check_cut(make: fn() -> Response<Steps>, expected: &str, cause: &str) {
         let refusals = ErrorReports::default();
-        let served = Served::with(|server| refusals.of(server), tower(move |_| ready(Ok(make()))));
+        let served = Served::with(|server| refusals.attach(server), tower(move |_| ready(Ok(make()))));
         let mut peer = served.connect();
         peer.say(GET);
         assert_eq!(undated(&peer.hear_all()), expected);
@@ -477,7 +477,7 @@ mod answering {
     fn a_body_that_fails_before_any_of_it_was_sent_is_answered_500() {
         let refusals = ErrorReports::default();
         let served = Served::with(
-            |server| refusals.of(server),
+            |server| refusals.attach(server),
             tower(async |asked: AppRequest| match asked.uri().path() {
                 "/short" => Ok(steps(Some(5), [])),
                 "/shorter" => Ok(with(200, &[("content-length", "5")], steps(None, []))),
@@ -813,7 +813,7 @@ mod ending {
     fn check(fail: fn() -> BoxError, status: u16, reported: &[(u16, &str)]) {
         let refusals = ErrorReports::default();
         let fails = move |_| ready(Err::<Response<Empty<Bytes>>, _>(fail()));
-        let served = Served::with(|server| refusals.of(server), tower(fails));
+        let served = Served::with(|server| refusals.attach(server), tower(fails));
         let heard = served.ask(GET.repeat(2));
         assert_eq!(responses(&heard).iter().map(|response| response.status).collect::<Vec<_>>(), [status; 2]);
         let reported: Vec<_> = reported.iter().map(|(status, cause)| (*status, cause.to_string())).collect();
@@ -904,7 +904,7 @@ mod ending {
             assert_eq!(responses(&heard).len(), 2);
         }
         let refusals = ErrorReports::default();
-        let heard = Served::with(|server| refusals.of(server), ready(0)).ask(GET);
+        let heard = Served::with(|server| refusals.attach(server), ready(0)).ask(GET);
         assert_eq!(responses(&heard)[0].status, 500);
         assert_eq!(refusals.take(), [(500, "the handler failed: never ready".into())]);
     }
@@ -1006,7 +1006,7 @@ mod ending {
             Ok(steps(None, [data("hello"), Pause, Step::Yield(Frame::data(length))]))
         });
         let refusals = ErrorReports::default();
-        let served = Served::with(|server| refusals.of(server), app);
+        let served = Served::with(|server| refusals.attach(server), app);
         for path in ["/", "/read"] {
             let bodies =
                 [GET.to_owned(), post_wire("content-length: 5", "hello"), chunked("5\r\nhello\r\n0\r\n\r\n")];
@@ -1028,7 +1028,7 @@ mod ending {
             begins.notify_one();
             pending::<Result<Response<Empty<Bytes>>, _>>()
         });
-        let served = Served::with(|server| refusals.of(server), app);
+        let served = Served::with(|server| refusals.attach(server), app);
         let mut peer = served.connect();
         peer.say(GET);
         block_on(begun.notified()).unwrap();
@@ -1115,7 +1115,7 @@ mod ending {
     fn requests_may_be_cut_off_anywhere() {
         let refusals = ErrorReports::default();
         let served = Served::with(
-            |server| refusals.of(server),
+            |server| refusals.attach(server),
             tower(async |asked: AppRequest| Ok(Response::new(asked.into_body()))),
         );
         let wire = chunked("5\r\nhello\r\n5\r\nhello\r\n0\r\nx-sum: 7\r\n\r\n");

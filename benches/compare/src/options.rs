@@ -45,11 +45,11 @@ impl Options {
             }
             ["become", program, ..] => Ok(Role::Become(program.to_owned(), args[2..].to_vec())),
             ["--help" | "-h"] => Ok(Role::Help),
-            _ => Options::of(args).map(Role::Measure),
+            _ => Options::from_args(args).map(Role::Measure),
         }
     }
 
-    fn of(args: Vec<String>) -> Result<Options, String> {
+    fn from_args(args: Vec<String>) -> Result<Options, String> {
         let mut options = Options::default();
         for arg in args {
             if arg == "--quick" {

@@ -12,7 +12,7 @@ pub(crate) struct Spread {
 
 impl Spread {
     /// None of nothing.
-    pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Option<Spread> {
+    pub(crate) fn from_values(values: impl IntoIterator<Item = f64>) -> Option<Spread> {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
         let last = values.len().checked_sub(1)?;
@@ -66,7 +66,7 @@ mod tests {
 
     #[track_caller]
     fn check(values: &[f64], expected: Option<(f64, f64, f64)>, is_wide: bool) {
-        let spread = Spread::of(values.iter().copied());
+        let spread = Spread::from_values(values.iter().copied());
         assert_eq!(spread.map(|it| (it.low, it.median, it.high)), expected, "{values:?}");
         assert_eq!(spread.is_some_and(|it| it.is_wide()), is_wide, "{values:?}");
     }
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn quartiles_that_meet_rank_nobody() {
-        let spread = |values: [f64; 3]| Spread::of(values).expect("three rounds");
+        let spread = |values: [f64; 3]| Spread::from_values(values).expect("three rounds");
         assert!(spread([1.0, 1.1, 1.2]).is_below(&spread([1.3, 1.4, 1.5])));
         assert!(!spread([1.0, 1.1, 1.3]).is_below(&spread([1.3, 1.4, 1.5])));
         assert!(!spread([1.3, 1.4, 1.5]).is_below(&spread([1.0, 1.1, 1.2])));
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn numbers_have_three_digits_and_a_spread_is_a_share() {
         assert_eq!([0.123, 4.567, 45.67, 456.7].map(number), ["0.12", "4.57", "45.7", "457"]);
-        let brief = |values: &[f64]| Spread::of(values.iter().copied()).map(|it| it.brief());
+        let brief = |values: &[f64]| Spread::from_values(values.iter().copied()).map(|it| it.brief());
         assert_eq!(brief(&[9.0, 10.0, 11.0]).as_deref(), Some("10.0 ±10%"));
         assert_eq!(brief(&[500.0]).as_deref(), Some("500"));
     }

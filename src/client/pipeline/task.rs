@@ -334,7 +334,7 @@ impl PipelineTask {
                 Some(_) => Position::Head,
                 None => Position::Behind,
             };
-            match RetryDecision::of(position, disconnect, is_sent, request.dequeued.may_repeat) {
+            match RetryDecision::new(position, disconnect, is_sent, request.dequeued.may_repeat) {
                 RetryDecision::Retry => state.requeue(entry, is_sent),
                 RetryDecision::Fail => {
                     let error = first.unwrap_or_else(|| pooled.error(ClientPhase::Wait, disconnect.cause()));
@@ -429,7 +429,7 @@ enum Position {
 impl RetryDecision {
     /// Decides about one request. `is_sent` if any of it was; `may_repeat` if it does no harm that the server acts on
     /// it twice (RFC 9110 §9.2.2).
-    fn of(position: Position, disconnect: Disconnect, is_sent: bool, may_repeat: bool) -> RetryDecision {
+    fn new(position: Position, disconnect: Disconnect, is_sent: bool, may_repeat: bool) -> RetryDecision {
         let goes_again = match (position, disconnect) {
             (Position::HeadAgain, _) | (Position::Head, Disconnect::TimedOut) => false,
             _ if !is_sent => true,
@@ -453,7 +453,7 @@ mod tests {
             [(false, true, unsent), (false, false, unsent), (true, true, repeatable), (true, false, other)];
         for (is_sent, may_repeat, decision) in rows {
             assert_eq!(
-                RetryDecision::of(position, disconnect, is_sent, may_repeat),
+                RetryDecision::new(position, disconnect, is_sent, may_repeat),
                 decision,
                 "{is_sent} {may_repeat}"
             );

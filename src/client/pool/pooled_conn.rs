@@ -210,7 +210,7 @@ impl PooledConn {
         let error = ClientError::new(phase, cause)
             .with_subject(subject)
             .with_peer(peer)
-            .with_phase_limit(|phase| settings.timeouts.of_phase(phase));
+            .with_phase_limit(|phase| settings.timeouts.phase_limit(phase));
         let error = error.on_connection(self.is_reused(), self.conn.traffic().sent > 0);
         match &*self.exchange.target {
             "" => error,

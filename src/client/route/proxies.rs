@@ -177,7 +177,7 @@ impl Proxies {
 
 /// The proxy that a variable of the environment names.
 fn proxy_of_variable((name, value): (String, String)) -> Result<Proxy, InvalidProxy> {
-    Proxy::new(&value).map_err(|invalid| InvalidProxy::of_variable(&name, invalid))
+    Proxy::new(&value).map_err(|invalid| InvalidProxy::from_variable(&name, invalid))
 }
 
 /// Hosts that are reached without a proxy.

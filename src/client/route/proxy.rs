@@ -81,7 +81,7 @@ impl Proxy {
     pub fn new(url: &str) -> Result<Proxy, InvalidProxy> {
         let quoted = || Box::from(Excerpt(&without_secrets(url)).to_string());
         let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
-        let protocol = Protocol::of_scheme(scheme).ok_or_else(|| InvalidProxy::Scheme(quoted()))?;
+        let protocol = Protocol::from_scheme(scheme).ok_or_else(|| InvalidProxy::Scheme(quoted()))?;
         let rest = rest.strip_suffix('/').unwrap_or(rest);
         let (userinfo, authority) = rest.rsplit_once('@').unwrap_or(("", rest));
         let (host, port) = split_port(authority);
@@ -235,7 +235,7 @@ fn is_user_agent(line: &[u8]) -> bool {
 static USERINFO: OctetSet = OctetSet::URI_PLAIN.with(b"%:");
 
 impl Protocol {
-    fn of_scheme(scheme: &str) -> Option<Protocol> {
+    fn from_scheme(scheme: &str) -> Option<Protocol> {
         if let Some(scheme) = Scheme::parse(scheme.as_bytes()) {
             return Some(Protocol::Http { scheme, authorization: None, fields: Box::default() });
         }
@@ -311,7 +311,7 @@ pub enum InvalidProxy {
 
 impl InvalidProxy {
     /// The error for a variable whose value is wrong because of `cause`.
-    pub(super) fn of_variable(name: &str, cause: InvalidProxy) -> InvalidProxy {
+    pub(super) fn from_variable(name: &str, cause: InvalidProxy) -> InvalidProxy {
         InvalidProxy::Variable { name: name.into(), cause: Box::new(cause) }
     }
 }
@@ -375,7 +375,7 @@ impl Proxy {
                 let handshake =
                     TlsHandshake::for_scheme(*scheme, host, ClientPhase::Connect).map_err(failed)?;
                 let dialed = dial.connect(host, port, limits).await;
-                let undialed = |error| ClientError::dialing(error, &self.as_subject(), &self.as_subject());
+                let undialed = |error| ClientError::from_dial(error, &self.as_subject(), &self.as_subject());
                 let (mut transport, mut times) = dialed.map_err(undialed)?;
                 let left = |times: &DialTimes| limits.connect.saturating_sub(times.connect);
                 if let Some(handshake) = handshake {

@@ -101,7 +101,8 @@ impl SocksDialer<'_> {
         };
         let (host, port) = *proxy;
         let dialed = dial.connect(host, port, left).await;
-        let (mut transport, times) = dialed.map_err(|error| ClientError::dialing(error, subject, subject))?;
+        let (mut transport, times) =
+            dialed.map_err(|error| ClientError::from_dial(error, subject, subject))?;
         let left = left.connect.saturating_sub(times.connect);
         let shaken = handshake::connect(&mut transport, &destination, socks.login.as_ref());
         let (end, took) = timed(left, shaken).await;
@@ -117,7 +118,7 @@ impl SocksDialer<'_> {
 /// The error of a look-up of `origin`.
 #[cold]
 fn lookup_failed(origin: &Origin, error: DialError) -> ClientError {
-    ClientError::dialing(error, origin.host(), &origin.host_and_port())
+    ClientError::from_dial(error, origin.host(), &origin.host_and_port())
 }
 
 /// A connection to the destination, or why the proxy opens none.
@@ -229,7 +230,7 @@ mod tests {
                 over.send((received, peer)).unwrap();
             }
         });
-        (Network::custom(Slow(connector)), peers)
+        (Network::from_dialer(Slow(connector)), peers)
     }
 
     const HELLO: &[u8] = b"\x05\x00\x00\x01\x7f\x00\x00\x01\x00\x50hello";

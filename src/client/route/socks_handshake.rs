@@ -39,7 +39,7 @@ where
     send(stream, &request).await?;
     match receive(stream, VERSION).await? {
         SUCCEEDED => receive_bound(stream).await,
-        code => Err(SocksError::Refused(SocksReply::of(code))),
+        code => Err(SocksError::Refused(SocksReply::from_code(code))),
     }
 }
 
@@ -210,7 +210,7 @@ pub enum SocksReply {
 }
 
 impl SocksReply {
-    fn of(code: u8) -> SocksReply {
+    fn from_code(code: u8) -> SocksReply {
         match code {
             1 => SocksReply::GeneralFailure,
             2 => SocksReply::NotAllowed,

@@ -16,11 +16,11 @@ pub(super) struct DeflateEncoder {
 }
 
 impl DeflateEncoder {
-    pub(super) fn zlib(level: u32) -> DeflateEncoder {
+    pub(super) fn new_zlib(level: u32) -> DeflateEncoder {
         DeflateEncoder::new(|level| Compress::new_with_window_bits(level, true, WINDOW_BITS), level)
     }
 
-    pub(super) fn gzip(level: u32) -> DeflateEncoder {
+    pub(super) fn new_gzip(level: u32) -> DeflateEncoder {
         DeflateEncoder::new(|level| Compress::new_gzip(level, WINDOW_BITS), level)
     }
 

@@ -38,7 +38,7 @@ pub(crate) fn encoder(coding: Coding, level: u32) -> Option<Box<dyn Encode>> {
     match coding {
         Coding::Br => Some(Box::new(BrEncoder::new(level))),
         Coding::Zstd => zstd::encoder(level),
-        Coding::Gzip => Some(Box::new(DeflateEncoder::gzip(level))),
-        Coding::Deflate => Some(Box::new(DeflateEncoder::zlib(level))),
+        Coding::Gzip => Some(Box::new(DeflateEncoder::new_gzip(level))),
+        Coding::Deflate => Some(Box::new(DeflateEncoder::new_zlib(level))),
     }
 }

@@ -170,12 +170,12 @@ impl DnsCache {
         if let Some(entry) = known.get_mut(name) {
             let rotation = entry.rotation.wrapping_add(1);
             if entry.good_until <= now {
-                *entry = Entry::begun(now);
+                *entry = Entry::new(now);
             }
             entry.rotation = rotation;
             return (entry.query.clone(), rotation);
         }
-        let entry = Entry::begun(now);
+        let entry = Entry::new(now);
         let query = entry.query.clone();
         if make_room(&mut known) {
             known.insert(name.into(), entry);
@@ -234,7 +234,7 @@ struct Entry {
 }
 
 impl Entry {
-    fn begun(now: Instant) -> Entry {
+    fn new(now: Instant) -> Entry {
         Entry { query: Arc::default(), good_until: now + JOIN_MAX, rotation: 0 }
     }
 

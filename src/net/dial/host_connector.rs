@@ -52,7 +52,7 @@ pub(crate) enum Network {
 
 impl Network {
     /// Connections that `dialer` opens.
-    pub(crate) fn custom(dialer: impl Dialer) -> Network {
+    pub(crate) fn from_dialer(dialer: impl Dialer) -> Network {
         Network::Custom(Arc::new(dialer))
     }
 }
@@ -356,7 +356,7 @@ mod tests {
             let start = Instant::now();
             assert_eq!(fault(&tcp(), "silent", 80, limits).await, ("resolve", None));
             assert_eq!(start.elapsed().as_secs(), 1);
-            let parrot = HostConnector { network: Network::custom(Parrot), ..HostConnector::default() };
+            let parrot = HostConnector { network: Network::from_dialer(Parrot), ..HostConnector::default() };
             assert_eq!(fault(&parrot, "a", 0, limits).await, ("connect", None));
             assert_eq!(start.elapsed().as_secs(), 3);
         });
@@ -415,7 +415,7 @@ mod tests {
     #[test]
     fn media_other_than_tcp_need_no_look_up() {
         block_on(async {
-            let parrot = HostConnector { network: Network::custom(Parrot), ..tcp() };
+            let parrot = HostConnector { network: Network::from_dialer(Parrot), ..tcp() };
             for (host, heard) in [("silent", "silent 80"), ("[::1]", "::1 80"), ("no name", "no name 80")] {
                 let (transport, times) = sent(parrot.connect(host, 80, LIMITS)).await.unwrap();
                 let Transport::Boxed(mut stream) = transport else { panic!("the parrot is dialed") };

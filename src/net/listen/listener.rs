@@ -239,7 +239,7 @@ mod tests {
     #[cfg(unix)]
     #[test]
     fn an_accepted_socket_has_keepalive_only_if_asked_for_rfc9293_3_8_4() {
-        for keepalive in [None, Some(Keepalive::every(Duration::from_secs(7)))] {
+        for keepalive in [None, Some(Keepalive::new(Duration::from_secs(7)))] {
             let bound = bind_with("127.0.0.1:0", ListenOptions { keepalive, ..ListenOptions::default() });
             let near = [(); 2].map(|()| net::TcpStream::connect(bound.local_addr().unwrap()).unwrap());
             block_on(async {

@@ -67,7 +67,7 @@ enum Mode {
 
 impl DeadlineTable {
     /// A table for a core on which a task calls [`DeadlineTable::tick`] in an endless loop.
-    pub(crate) fn swept() -> Rc<DeadlineTable> {
+    pub(crate) fn with_sweep() -> Rc<DeadlineTable> {
         DeadlineTable::new(Mode::Swept)
     }
 
@@ -386,7 +386,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_waker_may_use_the_table_when_woken_or_dropped() {
         let limit = Duration::from_secs(5);
-        for table in [DeadlineTable::swept(), DeadlineTable::with_sleeps()] {
+        for table in [DeadlineTable::with_sweep(), DeadlineTable::with_sleeps()] {
             SHARED.set(Some(table.clone()));
             let mut timer = table.timer(Peer::default());
             // Only the table has this waker, so that the next one drops it.
@@ -417,7 +417,7 @@ mod tests {
     /// A deadline that has expired must not wake its handler again at every tick.
     #[test]
     fn a_sweep_wakes_all_that_are_due_once_and_no_others() {
-        let table = DeadlineTable::swept();
+        let table = DeadlineTable::with_sweep();
         let wait = |_| (table.timer(Peer::default()), Arc::new(Bell::default()), usize::MAX);
         let mut waits: Vec<_> = (0..3 * PAGE).map(wait).collect();
         for tick in 0..200 {
@@ -447,7 +447,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_swept_deadline_is_never_early_and_at_most_two_ticks_late() {
-        let table = DeadlineTable::swept();
+        let table = DeadlineTable::with_sweep();
         for limit in [1, 100, 250, 900, 60_000].map(Duration::from_millis) {
             let mut ticker = Ticker::default();
             let waited = tokio::select! {
@@ -491,7 +491,7 @@ mod tests {
 
     #[tokio::test]
     async fn stopping_wakes_the_waiting_and_entries_are_reused() {
-        let table = DeadlineTable::swept();
+        let table = DeadlineTable::with_sweep();
         let mut timer = table.timer(Peer::default());
         let wait = poll_fn(|cx| match timer.is_stopping() {
             true => Poll::Ready(()),

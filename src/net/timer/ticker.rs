@@ -18,7 +18,7 @@ pub(crate) struct Ticker {
 
 impl Ticker {
     /// Makes the ticker of a core, in the core's runtime.
-    pub(crate) fn of_system() -> Ticker {
+    pub(crate) fn with_system_timer() -> Ticker {
         Ticker { timer: SystemTimer::new().ok() }
     }
 
@@ -100,7 +100,7 @@ mod tests {
     #[tokio::test]
     async fn every_wait_takes_its_time() {
         let millis = Duration::from_millis;
-        for mut ticker in [Ticker::of_system(), Ticker::default()] {
+        for mut ticker in [Ticker::with_system_timer(), Ticker::default()] {
             for pause in [millis(0), millis(70), millis(0)] {
                 // A timer that expires between two waits is no tick of the second.
                 let mut cx = Context::from_waker(Waker::noop());

@@ -45,7 +45,7 @@ impl AcceptLoop {
         stop_on_drop: StopOnDrop,
     ) -> io::Result<()> {
         let maintained = per_core.clone();
-        runtime::spawn(async move { maintained.maintain(Ticker::of_system()).await });
+        runtime::spawn(async move { maintained.maintain(Ticker::with_system_timer()).await });
         let mut stop = self.stop.clone();
         let stopped = async move {
             match stop.wait_for(Option::is_some).await {

@@ -140,7 +140,7 @@ impl RejectedConnection {
         if limiter.rejecting.get() == REJECTING_MAX || per_core.core.acceptor.is_some() {
             // In a flood, that many responses are not worth their cost. Nor is a handshake, without which a secure peer
             // could not read a response.
-            per_core.core.report(ErrorReport::of_connection(conn.peer(), cause));
+            per_core.core.report(ErrorReport::from_connection(conn.peer(), cause));
             return;
         }
         limiter.rejecting.set(limiter.rejecting.get() + 1);

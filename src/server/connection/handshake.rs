@@ -43,7 +43,7 @@ pub(super) async fn tls_handshake<H: Handler>(per_core: Rc<PerCore<H>>, mut conn
         HandshakeOutcome::TimedOut => {
             let error = ExchangeError::TimedOut(Phase::Handshake, limit.into());
             let result = error.as_io();
-            per_core.core.report(ErrorReport::of_connection(peer, error.into()));
+            per_core.core.report(ErrorReport::from_connection(peer, error.into()));
             JobOutcome::Closed(Err(result))
         }
         HandshakeOutcome::Failed(TlsError::PlainText, transport) => {
@@ -56,7 +56,7 @@ pub(super) async fn tls_handshake<H: Handler>(per_core: Rc<PerCore<H>>, mut conn
         HandshakeOutcome::Failed(error, transport) => {
             conn.transport = transport;
             let result = error.as_io();
-            per_core.core.report(ErrorReport::of_connection(peer, ErrorCause::Tls(error)));
+            per_core.core.report(ErrorReport::from_connection(peer, ErrorCause::Tls(error)));
             let mut guard = ContextGuard::new(&per_core, per_core.take_context());
             guard.exchange.attach(&mut Some(conn), 0);
             shutdown_and_linger(&mut guard.exchange).await;

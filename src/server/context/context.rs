@@ -425,7 +425,7 @@ impl Context {
     pub async fn upgrade(&mut self, protocol: &str) -> io::Result<Upgraded> {
         self.check_unsent()?;
         if !protocol.splitn(2, '/').all(|part| is_token(part.as_bytes())) {
-            return Err(InvalidResponse::of_protocol(protocol).into());
+            return Err(InvalidResponse::from_protocol(protocol).into());
         }
         let headers = &self.request.headers;
         let is_requested = self.exchange.info.request_info.version == Version::Http11

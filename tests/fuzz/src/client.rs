@@ -112,7 +112,7 @@ impl Caller {
             // Which line an error quotes depends on how much of it has arrived.
             let unquoted = |text: String| text.split(": `").next().map(str::to_owned).unwrap_or_default();
             let received = sent
-                .map(|()| ReceivedResponse::of(&response))
+                .map(|()| ReceivedResponse::from_response(&response))
                 .map_err(|error| unquoted(format!("{error:#}")));
             // The rest of the octets arrives on an idle connection.
             sleep(Duration::from_secs(1)).await;
@@ -121,14 +121,14 @@ impl Caller {
             let fields = vec![("x-probe".into(), b"1".to_vec()), ("content-length".into(), b"5".to_vec())];
             let probed =
                 ReceivedResponse { status: 200, fields, content: b"probe".to_vec(), trailers: Vec::new() };
-            assert_eq!(ReceivedResponse::of(&response), probed);
+            assert_eq!(ReceivedResponse::from_response(&response), probed);
             Outcome { received, is_reused: self.script.connections().len() == 1 }
         })
     }
 }
 
 impl ReceivedResponse {
-    fn of(response: &Response) -> ReceivedResponse {
+    fn from_response(response: &Response) -> ReceivedResponse {
         ReceivedResponse {
             status: response.status.as_u16(),
             fields: received(&response.headers),

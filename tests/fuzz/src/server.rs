@@ -18,8 +18,8 @@ pub fn run(data: &[u8]) {
     SERVERS.with(|servers| {
         let wired = &servers[usize::from(settings.flag(1))];
         let most = MEMORY_MAX + 24 * wire.len();
-        let whole = bounded(most, || Outcome::of(wired, vec![wire.to_vec()], settings.flag(0)));
-        let cut = bounded(most, || Outcome::of(wired, settings.cut(wire), settings.flag(0)));
+        let whole = bounded(most, || Outcome::from_packets(wired, vec![wire.to_vec()], settings.flag(0)));
+        let cut = bounded(most, || Outcome::from_packets(wired, settings.cut(wire), settings.flag(0)));
         assert_eq!(cut, whole, "cut otherwise: {}", wire.escape_ascii());
         check(wire, READ, &whole.seen, whole.refused);
         let probe = wired.ask(vec![PROBE.to_vec()], true);
@@ -69,7 +69,7 @@ struct Outcome {
 }
 
 impl Outcome {
-    fn of(wired: &Wired<Application>, packets: Vec<Vec<u8>>, ends: bool) -> Outcome {
+    fn from_packets(wired: &Wired<Application>, packets: Vec<Vec<u8>>, ends: bool) -> Outcome {
         let Received { octets: heard, is_ended, took } = wired.ask(packets, ends);
         assert!(took < TIME_MAX, "{took:?} for {}", heard.escape_ascii());
         let seen = SEEN.take();

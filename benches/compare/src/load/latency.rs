@@ -66,7 +66,7 @@ impl Recorder {
         let requests = self.count();
         let at = |quantile| self.all.value_at_quantile(quantile) as f64 / 1e3;
         let among = |least: u64, quantile| (requests >= least).then(|| at(quantile));
-        let thousands = Spread::of(self.thousands.iter().map(|nanos| *nanos as f64 / 1e3));
+        let thousands = Spread::from_values(self.thousands.iter().map(|nanos| *nanos as f64 / 1e3));
         Latency {
             offered,
             requests,

@@ -80,7 +80,7 @@ impl Run {
         let (watch, id, mut asked) = (child.watch(ROUND_MAX), child.id(), Ok((0, 0)));
         let rows = syscalls::count(id, || asked = ask(child, pace.trace));
         if let (Some(rows), Ok((exchanges, _))) = (rows, watch.judge(asked)) {
-            self.row.calls = Some(Calls::of(&rows, exchanges));
+            self.row.calls = Some(Calls::from_rows(&rows, exchanges));
         }
     }
 }

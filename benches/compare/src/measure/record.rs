@@ -31,7 +31,7 @@ impl Measured {
         }
         let drift = |index: usize| {
             let each = |(row, usual): &(&Row, f64)| Some(row.rounds.get(index)?.cpu_each() / usual);
-            Some(Spread::of(usual.iter().filter_map(each))?.median)
+            Some(Spread::from_values(usual.iter().filter_map(each))?.median)
         };
         let drifts: Vec<f64> = (0..).map_while(drift).collect();
         for row in &mut self.rows {
@@ -111,13 +111,13 @@ impl Row {
 
     /// Microseconds of CPU time per exchange, at the usual speed of the machine.
     pub(crate) fn cpu(&self) -> Option<Spread> {
-        Spread::of(self.rounds.iter().map(|round| round.cpu_each() / round.drift.unwrap_or(1.0)))
+        Spread::from_values(self.rounds.iter().map(|round| round.cpu_each() / round.drift.unwrap_or(1.0)))
     }
 
     /// How many times the limit's CPU time, round by round.
     pub(crate) fn over(&self, limit: &Row) -> Option<Spread> {
         let pairs = self.rounds.iter().zip(&limit.rounds);
-        Spread::of(pairs.map(|(mine, limit)| mine.cpu_each() / limit.cpu_each()))
+        Spread::from_values(pairs.map(|(mine, limit)| mine.cpu_each() / limit.cpu_each()))
     }
 
     /// The latency of the slowest of a thousand, in microseconds; none if a round fell behind what was offered, for
@@ -133,7 +133,7 @@ impl Row {
 
     /// A value of all rounds that have it.
     pub(crate) fn spread(&self, value: impl Fn(&Round) -> Option<f64>) -> Option<Spread> {
-        Spread::of(self.rounds.iter().filter_map(value))
+        Spread::from_values(self.rounds.iter().filter_map(value))
     }
 
     /// The median over the rounds.
@@ -194,7 +194,7 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
-    pub(crate) fn of(rows: &[syscalls::Row], exchanges: u64) -> Calls {
+    pub(crate) fn from_rows(rows: &[syscalls::Row], exchanges: u64) -> Calls {
         let each = |count: u64| count as f64 / exchanges as f64;
         let often = rows.iter().filter(|row| each(row.calls) >= RARE);
         Calls {

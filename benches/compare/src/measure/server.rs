@@ -139,7 +139,7 @@ impl Server {
             exchanges = load.run(pace.trace);
         });
         let exchanges = exchanges?;
-        Ok(rows.map(|rows| Calls::of(&rows, exchanges)))
+        Ok(rows.map(|rows| Calls::from_rows(&rows, exchanges)))
     }
 
     /// Opens the idle connections. The first time, before the process has memory to spare, weighs them.

@@ -172,7 +172,7 @@ mod tests {
     fn the_longest_bar_fills_its_panel_and_text_is_escaped() {
         let bar = |label, value: Option<f64>| Bar {
             label,
-            value: Spread::of(value),
+            value: Spread::from_values(value),
             missing: "overloaded",
             kind: Kind::Other,
         };

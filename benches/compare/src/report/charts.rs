@@ -47,8 +47,8 @@ pub(super) fn charts(results: &Results) -> [(&'static str, Option<Chart>); 5] {
 }
 
 fn memory(results: &Results) -> Vec<Panel> {
-    let idle = |row: &Row| Spread::of(row.idle_connection.map(|bytes| bytes as f64 / 1024.0));
-    let peak = |row: &Row| Spread::of(row.peak.map(|bytes| bytes as f64 / f64::from(1 << 20)));
+    let idle = |row: &Row| Spread::from_values(row.idle_connection.map(|bytes| bytes as f64 / 1024.0));
+    let peak = |row: &Row| Spread::from_values(row.peak.map(|bytes| bytes as f64 / f64::from(1 << 20)));
     let connections = results.server.iter().filter_map(|it| {
         it.rows.iter().any(|row| row.idle_connection.is_some()).then_some(())?;
         Some(Panel { title: "an idle connection".into(), ..panel(it, "KiB", idle)? })

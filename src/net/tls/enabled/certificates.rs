@@ -27,7 +27,7 @@ use crate::memory::{read_lock, write_lock};
 /// use corehttp::TlsRoots;
 ///
 /// // The public authorities, and our own.
-/// let roots = TlsRoots::webpki().and(TlsRoots::from_file("/etc/tls/our-ca.pem")?);
+/// let roots = TlsRoots::from_webpki().and(TlsRoots::from_file("/etc/tls/our-ca.pem")?);
 /// # Ok(())
 /// # }
 /// ```
@@ -54,7 +54,7 @@ pub struct TlsRoots {
 impl TlsRoots {
     /// Returns the authorities that Mozilla trusted when the crate `webpki-roots` was released: the same on all
     /// machines.
-    pub fn webpki() -> TlsRoots {
+    pub fn from_webpki() -> TlsRoots {
         TlsRoots { store: Arc::new(webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect()) }
     }
 
@@ -66,7 +66,7 @@ impl TlsRoots {
     /// # Errors
     ///
     /// Fails if there is none.
-    pub fn platform() -> Result<TlsRoots, TlsConfigError> {
+    pub fn from_platform() -> Result<TlsRoots, TlsConfigError> {
         let found = rustls_native_certs::load_native_certs();
         let mut store = RootCertStore::empty();
         match store.add_parsable_certificates(found.certs) {
@@ -111,9 +111,9 @@ impl TlsRoots {
 }
 
 impl Default for TlsRoots {
-    /// [`TlsRoots::webpki`].
+    /// [`TlsRoots::from_webpki`].
     fn default() -> TlsRoots {
-        TlsRoots::webpki()
+        TlsRoots::from_webpki()
     }
 }
 

@@ -64,12 +64,12 @@ enum HostCheck {
 }
 
 impl ClientTls {
-    /// Creates settings that trust the public authorities, [`TlsRoots::webpki`], and show no certificate.
+    /// Creates settings that trust the public authorities, [`TlsRoots::from_webpki`], and show no certificate.
     pub fn new() -> ClientTls {
         ClientTls::default()
     }
 
-    /// Sets the certificate authorities that are trusted to identify hosts. Default: [`TlsRoots::webpki`].
+    /// Sets the certificate authorities that are trusted to identify hosts. Default: [`TlsRoots::from_webpki`].
     #[doc(alias = "add_root_certificate")]
     pub fn roots(mut self, roots: TlsRoots) -> ClientTls {
         self.roots = roots;

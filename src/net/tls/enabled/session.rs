@@ -34,7 +34,7 @@ pub struct TlsSession {
 }
 
 impl TlsSession {
-    pub(super) fn of<T>(stream: &TlsStream<T>) -> TlsSession {
+    pub(super) fn from_stream<T>(stream: &TlsStream<T>) -> TlsSession {
         let (_, common) = stream.get_ref();
         let version = match common.protocol_version() {
             Some(ProtocolVersion::TLSv1_3) => TlsVersion::Tls13,

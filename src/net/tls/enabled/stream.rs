@@ -99,7 +99,7 @@ impl<C> TlsStream<C> {
     }
 
     pub(crate) fn session(&self) -> TlsSession {
-        TlsSession::of(&self.0)
+        TlsSession::from_stream(&self.0)
     }
 }
 

@@ -127,9 +127,10 @@ async fn a_host_has_to_prove_that_it_is_the_one() {
 #[tokio::test]
 async fn a_certificate_of_an_unknown_root_is_not_trusted() {
     let server = ServerTls::new(identity(&Authority::new("ours").issue(&["a.example"])));
-    for client in
-        [ClientTls::new(), ClientTls::new().roots(TlsRoots::webpki().and(roots(&Authority::new("another"))))]
-    {
+    for client in [
+        ClientTls::new(),
+        ClientTls::new().roots(TlsRoots::from_webpki().and(roots(&Authority::new("another")))),
+    ] {
         let (near, _) = shake(&server, &client, "a.example").await;
         assert!(matches!(near, Err(TlsError::Certificate(_))), "{client:?}");
     }
@@ -447,7 +448,7 @@ fn roots_without_a_certificate_are_refused() {
     let both = TlsRoots::from_pem(one.pem() + &other.pem()).unwrap();
     assert_eq!(both.store.len(), 2);
     assert_eq!(roots(&one).and(roots(&other)).store.roots, both.store.roots);
-    assert!(TlsRoots::webpki().store.len() > 50);
+    assert!(TlsRoots::from_webpki().store.len() > 50);
     for (text, expected) in [
         (String::new(), "NoCertificate"),
         ("root".into(), "NoCertificate"),
