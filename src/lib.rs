@@ -224,6 +224,7 @@
 //! | secure connections, with feature `tls` | `ClientBuilder::tls`, `ClientTls`, `TlsRoots` |
 //! | proxies, and other ways to a host | [`Proxies`], [`Dialer`], [`Resolver`] |
 //! | other protocols | [`Client::upgrade`] |
+//! | requests of the crate `http`, and layers of tower around a client, with feature `tower` | [`Client`], a `tower::Service` |
 //!
 //! | for content | see | example |
 //! |---|---|---|

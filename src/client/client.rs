@@ -40,6 +40,8 @@ use crate::wire::{Limits, encode};
 /// A response is not an error, whatever its status. `Err(response.status)?` turns it into one, because a
 /// [`Status`](crate::Status) is an error, too.
 ///
+/// With the feature `tower`, a client is also a service of tower, for requests of the crate `http`.
+///
 /// All futures and bodies that it returns can be dropped at any time. That cancels the exchange, closes its connection,
 /// and lets the next waiting request open another.
 ///

@@ -7,6 +7,8 @@
 mod client;
 #[cfg(feature = "tls")]
 mod tls;
+#[cfg(feature = "tower")]
+mod tower;
 
 mod cookies;
 mod redirect;

@@ -58,12 +58,12 @@ use crate::message::Headers;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct ResponseReader {
-    state: State,
-    trailers: Headers,
+    pub(super) state: ReadState,
+    pub(super) trailers: Headers,
 }
 
 /// How far the body has been read.
-enum State {
+pub(super) enum ReadState {
     /// The end has not been read. A balancer counts the request until then.
     Open(Box<PooledConn>, Option<InFlightGuard>),
     Read,
@@ -75,7 +75,7 @@ impl ResponseReader {
     pub(super) fn new(pooled: PooledConn) -> ResponseReader {
         let is_end_stream = pooled.exchange.incoming.is_end_stream();
         let mut reader =
-            ResponseReader { state: State::Open(Box::new(pooled), None), trailers: Headers::new() };
+            ResponseReader { state: ReadState::Open(Box::new(pooled), None), trailers: Headers::new() };
         if is_end_stream {
             reader.release();
         }
@@ -84,7 +84,7 @@ impl ResponseReader {
 
     /// Keeps the guard of a balancer until the body has been read.
     pub(super) fn with_guard(mut self, in_flight: Option<InFlightGuard>) -> ResponseReader {
-        if let State::Open(_, guard) = &mut self.state {
+        if let ReadState::Open(_, guard) = &mut self.state {
             *guard = in_flight;
         }
         self
@@ -100,7 +100,7 @@ impl ResponseReader {
         let len = poll_fn(|cx| wait.0.poll_chunk(cx)).await?;
         drop(wait);
         match &self.state {
-            State::Open(pooled, _) if len > 0 => Ok(Some(pooled.chunk())),
+            ReadState::Open(pooled, _) if len > 0 => Ok(Some(pooled.chunk())),
             _ => Ok(None),
         }
     }
@@ -110,25 +110,25 @@ impl ResponseReader {
         &self.trailers
     }
 
-    fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientError>> {
+    pub(super) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, ClientError>> {
         let pooled = match &mut self.state {
-            State::Open(pooled, _) => pooled,
-            State::Read => return Poll::Ready(Ok(0)),
-            State::Broken(error) => return Poll::Ready(Err(error.duplicate())),
+            ReadState::Open(pooled, _) => pooled,
+            ReadState::Read => return Poll::Ready(Ok(0)),
+            ReadState::Broken(error) => return Poll::Ready(Err(error.duplicate())),
         };
         let polled = ready!(pooled.poll_chunk(cx));
         match &polled {
             Ok(0) => self.release(),
             Ok(_) => {}
             // The permit is free at once, for a caller that sends another request before this reader is dropped.
-            Err(error) => self.state = State::Broken(error.duplicate()),
+            Err(error) => self.state = ReadState::Broken(error.duplicate()),
         }
         Poll::Ready(polled)
     }
 
     /// Gives the connection back, once the body has been read.
     fn release(&mut self) {
-        if let State::Open(mut pooled, _in_flight) = mem::replace(&mut self.state, State::Read) {
+        if let ReadState::Open(mut pooled, _in_flight) = mem::replace(&mut self.state, ReadState::Read) {
             debug_assert!(pooled.exchange.incoming.is_end_stream(), "the body has been read to its end");
             mem::swap(&mut self.trailers, &mut pooled.exchange.incoming.trailers);
             pooled.release();
@@ -141,7 +141,7 @@ struct PauseOnDrop<'a>(&'a mut ResponseReader);
 
 impl Drop for PauseOnDrop<'_> {
     fn drop(&mut self) {
-        if let State::Open(pooled, _) = &mut self.0.state {
+        if let ReadState::Open(pooled, _) = &mut self.0.state {
             pooled.pause();
         }
     }
@@ -150,7 +150,7 @@ impl Drop for PauseOnDrop<'_> {
 impl Drop for ResponseReader {
     /// A caller that has counted the bytes of a body need not read beyond its last one.
     fn drop(&mut self) {
-        if let State::Open(pooled, _) = &self.state
+        if let ReadState::Open(pooled, _) = &self.state
             && pooled.exchange.incoming.is_end_stream()
         {
             self.release();
@@ -165,7 +165,7 @@ impl AsyncRead for ResponseReader {
         out: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let len = ready!(self.poll_chunk(cx))?;
-        if let State::Open(pooled, _) = &mut self.state
+        if let ReadState::Open(pooled, _) = &mut self.state
             && len > 0
         {
             pooled.read_chunk(out);

@@ -97,10 +97,7 @@ impl TryFrom<Response> for http::Response<HttpBody> {
     /// ```
     fn try_from(mut response: Response) -> Result<http::Response<HttpBody>, ConversionError> {
         let body = http_body(&mut response.body, &response.trailers)?;
-        let mut converted = http::Response::new(body);
-        *converted.status_mut() = response.status.into();
-        *converted.headers_mut() = HeaderMap::try_from(&response.headers)?;
-        Ok(converted)
+        to_http_response(&response, body)
     }
 }
 
@@ -133,6 +130,17 @@ pub(crate) fn to_http_request<B>(request: &Request, body: B) -> Result<http::Req
     *converted.uri_mut() = Uri::try_from(request.target())?;
     *converted.version_mut() = request.version().into();
     *converted.headers_mut() = HeaderMap::try_from(&request.headers)?;
+    Ok(converted)
+}
+
+/// Converts the head of `response`, for a response with this body.
+pub(crate) fn to_http_response<B>(
+    response: &Response,
+    body: B,
+) -> Result<http::Response<B>, ConversionError> {
+    let mut converted = http::Response::new(body);
+    *converted.status_mut() = response.status.into();
+    *converted.headers_mut() = HeaderMap::try_from(&response.headers)?;
     Ok(converted)
 }
 

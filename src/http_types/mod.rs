@@ -15,4 +15,4 @@ pub use conversion_error::ConversionError;
 #[cfg(feature = "tower")]
 pub(crate) use header_map::append_header_map;
 #[cfg(feature = "tower")]
-pub(crate) use message::to_http_request;
+pub(crate) use message::{to_http_request, to_http_response};

@@ -34,6 +34,8 @@ mod smuggling;
 mod storm;
 mod streams;
 mod time;
+#[cfg(feature = "tower")]
+mod tower;
 
 #[cfg(feature = "tls")]
 #[allow(dead_code, reason = "the server's tests need more of it")]
