@@ -65,9 +65,9 @@ use crate::net::{ConnError, DialError};
 /// # assert!(!error.is_sent());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct ClientError(Box<Inner>);
+pub struct ClientError(Box<ErrorInner>);
 
-struct Inner {
+struct ErrorInner {
     phase: ClientPhase,
     is_reused: bool,
     is_sent: bool,
@@ -103,7 +103,7 @@ impl ClientError {
     #[cold]
     pub(super) fn new(phase: ClientPhase, cause: ClientCause) -> ClientError {
         let details = Details::default();
-        ClientError(Box::new(Inner { phase, is_reused: false, is_sent: false, cause, details }))
+        ClientError(Box::new(ErrorInner { phase, is_reused: false, is_sent: false, cause, details }))
     }
 
     /// The error of a look-up of `host`, or of a dial to `subject`.
@@ -157,7 +157,7 @@ impl ClientError {
         mut self,
         limit: impl FnOnce(ClientPhase) -> Option<Duration>,
     ) -> ClientError {
-        let Inner { phase, cause, details, .. } = &mut *self.0;
+        let ErrorInner { phase, cause, details, .. } = &mut *self.0;
         if let (ClientCause::TimedOut, None) = (cause, &details.limit) {
             details.limit = limit(*phase).map(|limit| Limit::Phase(limit.into()));
         }
@@ -197,7 +197,7 @@ impl ClientError {
 
     /// A copy, for another request that failed for the same reason. Causes that cannot be cloned become text.
     pub(super) fn duplicate(&self) -> ClientError {
-        let Inner { phase, is_reused, is_sent, cause, details } = &*self.0;
+        let ErrorInner { phase, is_reused, is_sent, cause, details } = &*self.0;
         let cause = match cause {
             ClientCause::Io(error) => ClientCause::Io(match error.raw_os_error() {
                 Some(code) => io::Error::from_raw_os_error(code),
@@ -337,7 +337,7 @@ impl fmt::Display for ClientError {
             if let Some(url) = self.url() {
                 write!(f, "{url}: ")?;
             }
-            let Inner { phase, cause, details, .. } = &*self.0;
+            let ErrorInner { phase, cause, details, .. } = &*self.0;
             write_phase(f, *phase, cause, details.subject.as_deref())?;
             match (cause, &details.limit) {
                 (ClientCause::TimedOut, Some(Limit::Phase(limit))) => write!(f, " {}", limit.exceeded()),
@@ -358,7 +358,7 @@ impl fmt::Display for ClientError {
 
 impl fmt::Debug for ClientError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { phase, is_reused, is_sent, cause, details } = &*self.0;
+        let ErrorInner { phase, is_reused, is_sent, cause, details } = &*self.0;
         f.debug_struct("ClientError")
             .field("url", &self.url())
             .field("peer", &details.peer)

@@ -77,14 +77,14 @@ pub(super) struct MinRate {
     /// How long the body was waited for in all, and how much of that since its last byte.
     waited: u64,
     silent: u64,
-    wait: Option<Wait>,
+    wait: Option<ReadWait>,
     /// How long the body had been waited for when it was found to be too slow. `None` if it is fast enough.
     slow_since: Option<u64>,
 }
 
 /// A wait for the next byte.
 #[derive(Clone, Copy)]
-struct Wait {
+struct ReadWait {
     since: u64,
     /// When it was polled last.
     polled: u64,
@@ -110,7 +110,7 @@ impl MinRate {
     /// Fails if the body is too slow, and the rest of it did not follow at once. Bytes that complete a message must not be
     /// refused because they arrived in two packets.
     pub(super) fn wait(&mut self, now: u64) -> Result<(), ConnError> {
-        let wait = self.wait.get_or_insert(Wait { since: now, polled: now });
+        let wait = self.wait.get_or_insert(ReadWait { since: now, polled: now });
         wait.polled = now;
         let waited = self.waited + now.saturating_sub(wait.since);
         match self.slow_since {
@@ -133,7 +133,7 @@ impl MinRate {
     /// Ends a wait that the reader gave up without notice, as a future of `AsyncRead` is dropped: the time of such a wait was
     /// over long ago, and it was not polled then. Returns whether the wait was abandoned.
     pub(super) fn end_abandoned(&mut self, now: u64, timeouts: &Timeouts) -> bool {
-        let Some(Wait { since, polled }) = self.wait else { return false };
+        let Some(ReadWait { since, polled }) = self.wait else { return false };
         let over = since.saturating_add(millis(self.time_left(timeouts)));
         let is_abandoned = now > over.saturating_add(LATE_MAX);
         if is_abandoned {

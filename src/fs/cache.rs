@@ -308,9 +308,9 @@ mod tests {
 
     use super::*;
     use crate::fs::resource::Description;
-    use crate::fs::snapshot::{Content, Snapshot};
+    use crate::fs::snapshot::{FileContent, Snapshot};
 
-    fn resource(content: Content) -> Arc<Resource> {
+    fn resource(content: FileContent) -> Arc<Resource> {
         let whole = Snapshot::undated(content, String::new());
         Arc::new(Resource::new(Description::new("text/plain".to_owned(), None), whole, Vec::new()).unwrap())
     }
@@ -324,7 +324,7 @@ mod tests {
     #[test]
     fn no_file_of_a_replaced_root_is_inserted() {
         let cache = Cache::new(FileCache::default());
-        let (resource, now) = (resource(Content::Bytes(Bytes::from_static(b"x"))), Instant::now());
+        let (resource, now) = (resource(FileContent::Bytes(Bytes::from_static(b"x"))), Instant::now());
         insert(&cache, "a".to_owned(), &resource, now);
         let generation = cache.generation();
         cache.clear();
@@ -336,7 +336,7 @@ mod tests {
 
     #[test]
     fn all_shards_together_keep_no_more_than_the_bounds() {
-        let small = resource(Content::Bytes(Bytes::from_static(b"x")));
+        let small = resource(FileContent::Bytes(Bytes::from_static(b"x")));
         for (files_max, bytes_max) in [(256, usize::MAX), (usize::MAX, 1 << 20)] {
             let bounds = FileCache { files_max, bytes_max, file_bytes_max: 1, ..FileCache::default() };
             let cache = Cache::new(bounds);
@@ -357,7 +357,7 @@ mod tests {
     /// Files that are kept open must leave descriptors for connections.
     #[test]
     fn few_files_are_kept_open_and_the_most_recently_used_ones() {
-        let large = resource(Content::File(Arc::new(File::open("Cargo.toml").unwrap()), 1 << 20));
+        let large = resource(FileContent::File(Arc::new(File::open("Cargo.toml").unwrap()), 1 << 20));
         let insert_all = |cache: &Cache, numbers: Range<usize>| {
             numbers.for_each(|number| {
                 let path = number.to_string();
@@ -383,7 +383,7 @@ mod tests {
         let mut others = Vec::from_iter(iter::from_fn(|| DescriptorQuota::try_acquire(1)));
         others.truncate(others.len() - 2);
         let one = Cache::new(FileCache { files_max: FILES_PER_SHARD, ..FileCache::default() });
-        let small = resource(Content::Bytes(Bytes::from_static(b"x")));
+        let small = resource(FileContent::Bytes(Bytes::from_static(b"x")));
         insert(&one, "small".to_owned(), &small, Instant::now());
         insert_all(&one, 0..4);
         let kept =
@@ -396,7 +396,7 @@ mod tests {
     #[test]
     fn while_one_request_checks_a_file_others_get_the_entry_that_was_fresh_lately() {
         let cache = Cache::new(FileCache::default());
-        let resource = resource(Content::Bytes(Bytes::from_static(b"x")));
+        let resource = resource(FileContent::Bytes(Bytes::from_static(b"x")));
         let kept_at = Instant::now();
         for (after, others) in [(1000, true), (1999, true), (2000, false), (86_400_000, false)] {
             insert(&cache, "a".to_owned(), &resource, kept_at);

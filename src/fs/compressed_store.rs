@@ -18,7 +18,7 @@ use super::files::Files;
 use super::path::Links;
 use super::path_lookup::CompressFn;
 use super::resource::StoredCoding;
-use super::snapshot::{Content, Etag, ReadOptions, Snapshot, read, truncate_to_second};
+use super::snapshot::{Etag, FileContent, ReadOptions, Snapshot, read, truncate_to_second};
 use crate::coding::{Coding, encode_once, essence, is_compressible};
 use crate::memory::lock;
 use crate::message::percent;
@@ -114,8 +114,8 @@ impl CompressedStore {
     /// Writes a copy under a temporary name, and renames it.
     fn make(&self, name: &str, whole: &Snapshot, coding: Coding) -> io::Result<()> {
         let bytes = match &whole.content {
-            Content::Bytes(bytes) => bytes.clone(),
-            Content::File(file, len) => read(file, *len as usize)?.into(),
+            FileContent::Bytes(bytes) => bytes.clone(),
+            FileContent::File(file, len) => read(file, *len as usize)?.into(),
         };
         let mut encoded = encode_once(coding, LEVEL, &bytes)?;
         if encoded.len() > bytes.len() / 5 * 4 {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use memchr::memmem;
 
-use super::snapshot::Content;
+use super::snapshot::FileContent;
 
 /// The charset that text is announced in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ const CORRECTED: [(&str, &str); 19] = [
 /// Text gets a charset, unless the type has one. XML does not: a document names its own, or is in UTF-8, and a
 /// parameter would overrule it (RFC 7303 §3.2). Text that is not in UTF-8 gets none either: browsers then use the
 /// charset that the content declares, as HTML and CSS can, or guess it.
-pub(super) fn content_type(media_type: &str, charset: Charset<'_>, content: &Content) -> String {
+pub(super) fn content_type(media_type: &str, charset: Charset<'_>, content: &FileContent) -> String {
     let (essence, parameters) = media_type.split_once(';').unwrap_or((media_type, ""));
     let essence = essence.trim_ascii().to_ascii_lowercase();
     let (is_text, is_xml) = (essence.starts_with("text/"), essence.ends_with("xml"));
@@ -69,7 +69,7 @@ pub(super) fn content_type(media_type: &str, charset: Charset<'_>, content: &Con
 }
 
 /// Whether the beginning of content is text in UTF-8.
-fn is_utf8(content: &Content) -> bool {
+fn is_utf8(content: &FileContent) -> bool {
     let Ok((head, is_all)) = content.head() else { return false };
     let is_text = match str::from_utf8(&head) {
         Ok(_) => true,
@@ -88,7 +88,7 @@ mod tests {
 
     #[track_caller]
     fn check(name: &str, content: &[u8], charset: Charset<'_>, expected: &str) {
-        let content = Content::Bytes(Bytes::copy_from_slice(content));
+        let content = FileContent::Bytes(Bytes::copy_from_slice(content));
         assert_eq!(content_type(media_type(name.as_bytes()), charset, &content), expected, "{name}");
     }
 
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_type_that_has_a_charset_gets_no_other() {
-        let content = Content::Bytes(Bytes::new());
+        let content = FileContent::Bytes(Bytes::new());
         for charset in [Charset::Detected, Charset::Fixed("x"), Charset::Omitted] {
             for media_type in ["text/plain; charset=y", "text/plain;CHARSET=\"y\""] {
                 assert_eq!(content_type(media_type, charset, &content), media_type);
@@ -189,7 +189,7 @@ mod tests {
             let mut file = tempfile::tempfile().unwrap();
             file.write_all("a".repeat(offset).as_bytes()).unwrap();
             file.write_all("é".repeat(50_000).as_bytes()).unwrap();
-            let content = Content::File(Arc::new(file), 100_000 + offset as u64);
+            let content = FileContent::File(Arc::new(file), 100_000 + offset as u64);
             assert_eq!(content_type("text/plain", Charset::Detected, &content), expected);
         }
     }

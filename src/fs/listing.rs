@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use std::fmt::Write;
 use std::time::SystemTime;
 
-use super::disk::Entry;
+use super::disk::DirEntry;
 use crate::message::{Form, ImfDate, month_number, percent};
 
 /// How many entries are shown.
@@ -53,7 +53,11 @@ impl Sort {
     }
 
     /// Compares two entries, each with its name in lower case.
-    fn compare(self, (one_lower, one): &(String, Entry), (other_lower, other): &(String, Entry)) -> Ordering {
+    fn compare(
+        self,
+        (one_lower, one): &(String, DirEntry),
+        (other_lower, other): &(String, DirEntry),
+    ) -> Ordering {
         let by_name = || compare_names((one_lower, &one.name), (other_lower, &other.name));
         let ordering = match self.by {
             Column::Name => by_name(),
@@ -82,9 +86,9 @@ impl Sort {
 }
 
 /// Sorts entries. Each name is converted to lower case once, since that allocates, and not for each comparison.
-fn sorted(entries: Vec<Entry>, sort: Sort) -> Vec<Entry> {
+fn sorted(entries: Vec<DirEntry>, sort: Sort) -> Vec<DirEntry> {
     let with_lower = entries.into_iter().map(|entry| (to_lowercase(&entry.name), entry));
-    let mut entries: Vec<(String, Entry)> = with_lower.collect();
+    let mut entries: Vec<(String, DirEntry)> = with_lower.collect();
     entries.sort_by(|one, other| sort.compare(one, other));
     entries.into_iter().map(|(_, entry)| entry).collect()
 }
@@ -131,7 +135,7 @@ fn without_zeros(digits: &[u8]) -> &[u8] {
 }
 
 /// The page for the directory at `path`. Only [`ENTRIES_MAX`] of its entries are shown, with a note if there are more.
-pub(super) fn page(path: &[u8], mut entries: Vec<Entry>, sort: Sort) -> String {
+pub(super) fn page(path: &[u8], mut entries: Vec<DirEntry>, sort: Sort) -> String {
     let is_truncated = entries.len() > ENTRIES_MAX;
     entries.truncate(ENTRIES_MAX);
     let entries = sorted(entries, sort);
@@ -186,7 +190,7 @@ fn column_header(sort: Sort, column: Column, name: &str, label: &str) -> String 
     format!("<th scope=\"col\"{sorted}><a href=\"?sort={name}&amp;order={next}\">{label}</a></th>")
 }
 
-fn row(Entry { name, size, modified }: &Entry, query: &str) -> String {
+fn row(DirEntry { name, size, modified }: &DirEntry, query: &str) -> String {
     // The link to a directory keeps the order.
     let (class, slash, query) = if size.is_some() { ("", "", "") } else { (" class=\"dir\"", "/", query) };
     let size = size.map(human_size).unwrap_or_default();
@@ -199,7 +203,7 @@ fn row(Entry { name, size, modified }: &Entry, query: &str) -> String {
     )
 }
 
-fn summary(entries: &[Entry], is_truncated: bool) -> String {
+fn summary(entries: &[DirEntry], is_truncated: bool) -> String {
     let count =
         |count: usize, one: &str, many: &str| format!("{count} {}", if count == 1 { one } else { many });
     let directories = entries.iter().filter(|entry| entry.size.is_none()).count();
@@ -290,9 +294,9 @@ mod tests {
 
     use super::*;
 
-    fn entry(name: &str, size: Option<u64>, minutes: u64) -> Entry {
+    fn entry(name: &str, size: Option<u64>, minutes: u64) -> DirEntry {
         let modified = SystemTime::UNIX_EPOCH + Duration::from_secs(minutes * 60);
-        Entry { name: name.into(), size, modified: Some(modified) }
+        DirEntry { name: name.into(), size, modified: Some(modified) }
     }
 
     fn compare(one: &[u8], other: &[u8]) -> Ordering {
@@ -384,7 +388,7 @@ mod tests {
             (b"a\\b", "a%5Cb", "a\\b"),
             (b"a\nb\x1b", "a%0Ab%1B", "a\u{fffd}b\u{fffd}"),
         ] {
-            let entry = Entry { name: name.to_vec(), size: None, modified: None };
+            let entry = DirEntry { name: name.to_vec(), size: None, modified: None };
             let row = row(&entry, "");
             assert!(row.contains(&format!("<a href=\"./{link}/\">{text}/</a>")), "{row}");
         }

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use super::cache::Cache;
 use super::content_type::{Charset, content_type, media_type};
-use super::disk::Entry;
+use super::disk::DirEntry;
 use super::listing::{self, Sort};
 use super::path::{Links, RelativePath, decode_path, is_valid_name, join, strip_prefix};
 use super::resource::{Description, Resource, StoredCoding};
@@ -204,11 +204,11 @@ impl PathLookup {
     pub(super) fn list(&self, listed: &Listed, sort: Sort) -> io::Result<String> {
         let Listed { directory, path } = listed;
         let is_shown = |name: &[u8]| self.dot_files == DotFiles::Shown || !name.starts_with(b".");
-        let is_listed = |entry: &Entry| is_valid_name(&entry.name) && is_shown(&entry.name);
+        let is_listed = |entry: &DirEntry| is_valid_name(&entry.name) && is_shown(&entry.name);
         let entries = directory.entries(path, self.links)?;
         let shown = entries.filter(|entry| entry.as_ref().map_or(true, is_listed));
         // One entry is read beyond the page, to detect truncation.
-        let shown: io::Result<Vec<Entry>> = shown.take(listing::ENTRIES_MAX + 1).collect();
+        let shown: io::Result<Vec<DirEntry>> = shown.take(listing::ENTRIES_MAX + 1).collect();
         Ok(listing::page(path, shown?, sort))
     }
 

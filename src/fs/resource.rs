@@ -2,7 +2,7 @@
 
 use std::time::{Instant, SystemTime};
 
-use super::snapshot::{Content, Snapshot};
+use super::snapshot::{FileContent, Snapshot};
 use crate::coding::{Coding, NegotiatedCoding};
 use crate::message::{Headers, InvalidField};
 
@@ -66,7 +66,7 @@ impl Resource {
         let representations = all.collect::<Result<Vec<Representation>, _>>()?;
         debug_assert!(representations[0].coding.is_none(), "the file as it is comes first");
         let has_custom_date = chosen.is_some();
-        let is_open = |it: &&Representation| matches!(it.content(), Content::File(..));
+        let is_open = |it: &&Representation| matches!(it.content(), FileContent::File(..));
         let open_files = representations.iter().filter(is_open).count();
         Ok(Resource { representations, content_type, modified, accepts_ranges, has_custom_date, open_files })
     }
@@ -113,15 +113,15 @@ impl Resource {
     /// About how many bytes of memory the resource uses.
     pub(super) fn cost(&self) -> usize {
         let cost = |it: &Representation| match it.content() {
-            Content::Bytes(content) => content.len() + FIELDS_COST,
-            Content::File(..) => FIELDS_COST,
+            FileContent::Bytes(content) => content.len() + FIELDS_COST,
+            FileContent::File(..) => FIELDS_COST,
         };
         self.representations.iter().map(cost).sum()
     }
 }
 
 impl Representation {
-    pub(super) fn content(&self) -> &Content {
+    pub(super) fn content(&self) -> &FileContent {
         &self.snapshot.content
     }
 }
@@ -202,7 +202,7 @@ mod tests {
         let seconds = |seconds| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds));
         let first = SystemTime::UNIX_EPOCH.checked_sub(Duration::from_secs(1 << 40));
         let dates = [None, first, seconds(0), seconds(1), seconds(2), seconds(i64::MAX as u64)];
-        let content = || Content::Bytes(Bytes::from_static(b"x"));
+        let content = || FileContent::Bytes(Bytes::from_static(b"x"));
         let snapshot = |modified| Snapshot::undated(content(), "x".to_owned()).dated(modified, None);
         for (at, date) in dates.into_iter().enumerate() {
             let newer = dates.map(|other| snapshot(date).is_as_new_as(&snapshot(other)));

@@ -10,7 +10,7 @@ use super::content_type::{Charset, content_type, media_type};
 use super::path_lookup::open_error;
 use super::range::{Selection, may_send_range};
 use super::resource::{Description, Representation, Resource};
-use super::snapshot::{Content, Etag, ReadOptions, Snapshot};
+use super::snapshot::{Etag, FileContent, ReadOptions, Snapshot};
 use crate::message::{
     Body, BodyChain, ChainLink, Headers, Method, PreconditionResult, Request, Response, Status, Validators,
     evaluate_preconditions, multipart,
@@ -185,13 +185,13 @@ fn send_ranges(
     Ok(())
 }
 
-fn send(response: &mut Response, content: &Content, range: Range<u64>) {
+fn send(response: &mut Response, content: &FileContent, range: Range<u64>) {
     debug_assert!(range.end <= content.len(), "the range is part of the content");
     match content {
-        Content::Bytes(bytes) => {
+        FileContent::Bytes(bytes) => {
             response.body.set_shared(bytes.slice(range.start as usize..range.end as usize))
         }
-        Content::File(file, _) => response.body.set_file(file.clone(), range),
+        FileContent::File(file, _) => response.body.set_file(file.clone(), range),
     }
 }
 
@@ -246,10 +246,10 @@ impl ByteRanges {
     }
 }
 
-fn cut(content: &Content, range: Range<u64>) -> ChainLink {
+fn cut(content: &FileContent, range: Range<u64>) -> ChainLink {
     match content {
-        Content::Bytes(bytes) => ChainLink::Bytes(bytes.slice(range.start as usize..range.end as usize)),
-        Content::File(file, _) => {
+        FileContent::Bytes(bytes) => ChainLink::Bytes(bytes.slice(range.start as usize..range.end as usize)),
+        FileContent::File(file, _) => {
             let left = Some(range.end - range.start);
             ChainLink::Stream { source: Box::pin(FileReader::new(file.clone(), range)), left }
         }
@@ -272,7 +272,7 @@ mod tests {
         let (now, soon) = (SystemTime::now(), Duration::from_secs(10));
         for (date, expected) in [(now, Status::OK), (now + soon, Status::PARTIAL_CONTENT)] {
             let service = Server::new().service(move |ctx: &mut Context| {
-                let content = Content::Bytes(Bytes::from_static(b"content"));
+                let content = FileContent::Bytes(Bytes::from_static(b"content"));
                 let whole = Snapshot::undated(content, String::new());
                 let whole = whole.dated(Some(now + soon), Some(Instant::now() + soon));
                 let description = Description::new("text/plain".to_owned(), None);

@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::disk::{DiskRoot, Entry, Node, RootDir};
+use super::disk::{DirEntry, DiskRoot, Node, RootDir};
 use super::path::Links;
-use super::snapshot::{Content, ReadOptions, Snapshot, content_tag};
+use super::snapshot::{FileContent, ReadOptions, Snapshot, content_tag};
 
 /// Where files are.
 #[derive(Clone, Debug)]
@@ -84,7 +84,7 @@ impl Directory {
         &'a self,
         path: &'a [u8],
         links: Links,
-    ) -> io::Result<Box<dyn Iterator<Item = io::Result<Entry>> + 'a>> {
+    ) -> io::Result<Box<dyn Iterator<Item = io::Result<DirEntry>> + 'a>> {
         Ok(match self {
             Directory::Disk(root, dir) => Box::new(root.entries(dir, path, links)?),
             Directory::Embedded(embedded) => Box::new(embedded.entries(path).into_iter().map(Ok)),
@@ -118,7 +118,7 @@ impl Embedded {
         let Ok(path) = str::from_utf8(path) else { return Opened::Nothing };
         match self.files.get(path) {
             Some(EmbeddedFile { bytes, opaque_tag }) => {
-                let content = Content::Bytes(Bytes::from_static(bytes));
+                let content = FileContent::Bytes(Bytes::from_static(bytes));
                 Opened::File(Snapshot::undated(content, opaque_tag.clone()))
             }
             None if path.is_empty() || self.descendants(path).next().is_some() => {
@@ -129,8 +129,8 @@ impl Embedded {
     }
 
     /// Lists the directory at `path`.
-    pub(super) fn entries(&self, path: &[u8]) -> Vec<Entry> {
-        let mut entries: Vec<Entry> = Vec::new();
+    pub(super) fn entries(&self, path: &[u8]) -> Vec<DirEntry> {
+        let mut entries: Vec<DirEntry> = Vec::new();
         let path = str::from_utf8(path).unwrap_or_default();
         for (rest, file) in self.descendants(path) {
             let (name, size) = match rest.split_once('/') {
@@ -138,7 +138,7 @@ impl Embedded {
                 None => (rest, Some(file.bytes.len() as u64)),
             };
             if entries.last().is_none_or(|last| last.name != name.as_bytes()) {
-                entries.push(Entry { name: name.into(), size, modified: None });
+                entries.push(DirEntry { name: name.into(), size, modified: None });
             }
         }
         entries

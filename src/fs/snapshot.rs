@@ -24,7 +24,7 @@ pub(super) struct ReadOptions<'a> {
 /// The content of a file when it was checked, and the metadata that distinguishes it from later states.
 #[derive(Debug)]
 pub(super) struct Snapshot {
-    pub(super) content: Content,
+    pub(super) content: FileContent,
     /// The opaque-tag of its entity-tag, which that of an encoded form begins with (RFC 9110 §8.8.3).
     pub(super) opaque_tag: String,
     /// Whether the opaque-tag names this content only. Otherwise its entity-tags are weak.
@@ -41,14 +41,14 @@ pub(super) struct Snapshot {
 
 /// The bytes of a representation, or where they are.
 #[derive(Clone, Debug)]
-pub(super) enum Content {
+pub(super) enum FileContent {
     Bytes(Bytes),
     File(Arc<File>, u64),
 }
 
 impl Snapshot {
     /// Content that has no date, with the opaque-tag that names it.
-    pub(super) fn undated(content: Content, opaque_tag: String) -> Snapshot {
+    pub(super) fn undated(content: FileContent, opaque_tag: String) -> Snapshot {
         let (is_strong, is_settled) = (true, true);
         Snapshot {
             content,
@@ -81,7 +81,7 @@ impl Snapshot {
             let is_same = Stat::new(&after) == Stat::new(&metadata);
             if is_same && bytes.len() as u64 == metadata.len() {
                 let tag = (options.etag != Etag::Time).then(|| content_tag(&bytes));
-                let content = Content::Bytes(bytes.into());
+                let content = FileContent::Bytes(bytes.into());
                 return Ok(Snapshot::new(&metadata, now, content, options.etag, tag));
             }
             metadata = after;
@@ -90,7 +90,7 @@ impl Snapshot {
             Etag::Content => file_tag(&file, &mut metadata, options.previous)?,
             Etag::Auto | Etag::Time => None,
         };
-        let content = Content::File(Arc::new(file), metadata.len());
+        let content = FileContent::File(Arc::new(file), metadata.len());
         Ok(Snapshot::new(&metadata, now, content, options.etag, tag))
     }
 
@@ -105,8 +105,8 @@ impl Snapshot {
     /// accessed.
     pub(super) fn is_unchanged(&self) -> bool {
         match &self.content {
-            Content::Bytes(_) => true,
-            Content::File(file, _) => {
+            FileContent::Bytes(_) => true,
+            FileContent::File(file, _) => {
                 file.metadata().is_ok_and(|metadata| self.stat == Some(Stat::new(&metadata)))
             }
         }
@@ -140,7 +140,7 @@ impl Snapshot {
     fn new(
         metadata: &Metadata,
         now: SystemTime,
-        content: Content,
+        content: FileContent,
         etag: Etag,
         content_tag: Option<String>,
     ) -> Snapshot {
@@ -177,19 +177,19 @@ fn file_tag(file: &File, metadata: &mut Metadata, previous: Option<&Snapshot>) -
     Ok(None)
 }
 
-impl Content {
+impl FileContent {
     pub(super) fn len(&self) -> u64 {
         match self {
-            Content::Bytes(bytes) => bytes.len() as u64,
-            Content::File(_, len) => *len,
+            FileContent::Bytes(bytes) => bytes.len() as u64,
+            FileContent::File(_, len) => *len,
         }
     }
 
     /// The first bytes, and whether these are all: up to 64 KiB of a file that is kept open.
     pub(super) fn head(&self) -> io::Result<(Bytes, bool)> {
         match self {
-            Content::Bytes(bytes) => Ok((bytes.clone(), true)),
-            Content::File(file, len) => Ok((read(file, HEAD_LEN)?.into(), *len <= HEAD_LEN as u64)),
+            FileContent::Bytes(bytes) => Ok((bytes.clone(), true)),
+            FileContent::File(file, len) => Ok((read(file, HEAD_LEN)?.into(), *len <= HEAD_LEN as u64)),
         }
     }
 }

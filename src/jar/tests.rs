@@ -342,9 +342,9 @@ fn loaded(file: &str) -> Result<Jar, Option<usize>> {
 }
 
 /// A file that uses the jar whenever it is read or written.
-struct Curious<'a, T>(&'a Jar, T);
+struct LockProbe<'a, T>(&'a Jar, T);
 
-impl<T: Write> Write for Curious<'_, T> {
+impl<T: Write> Write for LockProbe<'_, T> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         assert_eq!(self.0.len(), 2);
         self.1.write(bytes)
@@ -355,7 +355,7 @@ impl<T: Write> Write for Curious<'_, T> {
     }
 }
 
-impl<T: Read> Read for Curious<'_, T> {
+impl<T: Read> Read for LockProbe<'_, T> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         assert!(self.0.len() <= 2);
         self.1.read(out)
@@ -371,8 +371,8 @@ fn a_jar_is_free_while_a_file_is_read_or_written() {
         jar.set(request.target(), &cookie).expect("it may be set");
     }
     let mut file = Vec::new();
-    jar.save(Curious(&jar, &mut file)).expect("there is room");
-    twin.load(BufReader::new(Curious(&twin, &file[..]))).expect("it was saved so");
+    jar.save(LockProbe(&jar, &mut file)).expect("there is room");
+    twin.load(BufReader::new(LockProbe(&twin, &file[..]))).expect("it was saved so");
     assert_eq!(twin.cookie_field(request.target()).as_deref(), Some("a=1; b=1".as_bytes()));
 }
 

@@ -67,7 +67,7 @@ impl Reset for IoState {
 /// Whether the peer has taken bytes while a write has waited for long.
 #[derive(Default)]
 pub(super) struct WriteProgress {
-    wait: Option<Wait>,
+    wait: Option<WriteWait>,
     /// How many bytes the peer had taken when a wait last reached its limit.
     taken: u64,
     /// Whether the kernel has taken bytes before the runtime noticed space, and may take more at once. If each piece
@@ -77,7 +77,7 @@ pub(super) struct WriteProgress {
 }
 
 /// A wait for space in the send buffer.
-struct Wait {
+struct WriteWait {
     /// The start of the wait, in milliseconds on the clock of the connection.
     since: u64,
     /// Whether the limit is reached at the end of the current part.
@@ -93,7 +93,7 @@ impl WriteProgress {
 
     /// Begins the next part of the wait, `now`. Returns how long the part may take, of `limit` in all.
     pub(super) fn begin_part(&mut self, now: u64, limit: Duration) -> Duration {
-        let wait = self.wait.get_or_insert(Wait { since: now, is_last: false });
+        let wait = self.wait.get_or_insert(WriteWait { since: now, is_last: false });
         let left = limit.saturating_sub(Duration::from_millis(now.saturating_sub(wait.since)));
         let part = left.min(limit / PARTS);
         wait.is_last = left == part;

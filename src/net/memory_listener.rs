@@ -92,7 +92,7 @@ impl Drop for MemoryAcceptor {
 /// Connects to the [`MemoryListener`] that made it.
 #[derive(Clone, Debug)]
 pub struct MemoryConnector {
-    queue: Arc<Queue>,
+    queue: Arc<AcceptQueue>,
 }
 
 impl MemoryConnector {
@@ -117,7 +117,7 @@ const BACKLOG_MAX: usize = 1024;
 /// Shared by the clones of a listener. Its drop closes the queue.
 #[derive(Debug, Default)]
 struct OpenListener {
-    queue: Arc<Queue>,
+    queue: Arc<AcceptQueue>,
 }
 
 impl Drop for OpenListener {
@@ -128,7 +128,7 @@ impl Drop for OpenListener {
 
 /// Connections on their way from the connectors to the listeners.
 #[derive(Debug)]
-struct Queue {
+struct AcceptQueue {
     /// A permit for each free place; closed with the listener. The semaphore wakes tasks, so it is not used under the
     /// lock of `backlog`, since a waker may do anything.
     free_places: Semaphore,
@@ -144,7 +144,7 @@ struct Backlog {
     is_closed: bool,
 }
 
-impl Queue {
+impl AcceptQueue {
     fn push(&self, stream: MemoryStream) -> io::Result<()> {
         let mut backlog = lock(&self.backlog);
         if backlog.is_closed {
@@ -200,7 +200,7 @@ impl Queue {
     }
 }
 
-impl Default for Queue {
+impl Default for AcceptQueue {
     fn default() -> Self {
         Self { free_places: Semaphore::new(BACKLOG_MAX), backlog: Mutex::default() }
     }
@@ -277,10 +277,10 @@ mod tests {
     }
 
     /// A waker that notes whether the queue was unlocked when it was woken.
-    struct Curious(Arc<Queue>, AtomicBool);
+    struct LockProbe(Arc<AcceptQueue>, AtomicBool);
 
-    impl Wake for Curious {
-        fn wake(self: Arc<Curious>) {
+    impl Wake for LockProbe {
+        fn wake(self: Arc<LockProbe>) {
             self.1.store(self.0.backlog.try_lock().is_ok(), Ordering::Relaxed);
         }
     }
@@ -299,12 +299,12 @@ mod tests {
                 }
                 near
             });
-            let curious = Arc::new(Curious(Arc::clone(&connector.queue), AtomicBool::new(false)));
-            let waker = Waker::from(Arc::clone(&curious));
+            let probe = Arc::new(LockProbe(Arc::clone(&connector.queue), AtomicBool::new(false)));
+            let waker = Waker::from(Arc::clone(&probe));
             let mut waits = pin!(connector.connect());
             assert!(waits.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
             leave(listener);
-            assert!(curious.1.load(Ordering::Relaxed));
+            assert!(probe.1.load(Ordering::Relaxed));
         }
     }
 
@@ -312,7 +312,7 @@ mod tests {
     #[test]
     fn a_task_that_no_longer_accepts_is_forgotten() {
         let listener = MemoryListener::new();
-        let wakes = Arc::new(Curious(Arc::clone(&listener.inner.queue), AtomicBool::new(false)));
+        let wakes = Arc::new(LockProbe(Arc::clone(&listener.inner.queue), AtomicBool::new(false)));
         let waker = Waker::from(Arc::clone(&wakes));
         let cx = &mut Context::from_waker(&waker);
         let (mut stays, acceptor) = (pin!(listener.accept()), listener.acceptor());

@@ -41,10 +41,10 @@ use crate::runtime::{self, Instant};
 /// ```
 #[derive(Clone)]
 pub struct ServerHandle {
-    inner: Arc<Inner>,
+    inner: Arc<HandleInner>,
 }
 
-struct Inner {
+struct HandleInner {
     addresses: Vec<Address>,
     /// The scheme of the URLs of its TCP addresses.
     scheme: Scheme,
@@ -61,7 +61,7 @@ type Thread = JoinHandle<io::Result<io::Result<()>>>;
 impl ServerHandle {
     pub(super) fn new(addresses: Vec<Address>, scheme: Scheme, stats: Vec<Arc<CoreStats>>) -> ServerHandle {
         let (stop, threads, thread_ids) = (watch::Sender::new(None), Mutex::default(), Mutex::default());
-        ServerHandle { inner: Arc::new(Inner { addresses, scheme, stop, stats, threads, thread_ids }) }
+        ServerHandle { inner: Arc::new(HandleInner { addresses, scheme, stop, stats, threads, thread_ids }) }
     }
 
     /// Adds a core that has started.
@@ -183,7 +183,7 @@ impl Drop for StopOnDrop {
 
 impl fmt::Display for ServerHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { addresses, scheme, .. } = &*self.inner;
+        let HandleInner { addresses, scheme, .. } = &*self.inner;
         for (index, address) in addresses.iter().enumerate() {
             f.write_str(if index > 0 { ", " } else { "" })?;
             match address {

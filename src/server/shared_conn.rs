@@ -15,9 +15,9 @@ use crate::net::{Conn, TimerSlot};
 /// While a handler runs, the loop that polls it sends earlier responses, and the handler's reader and writer use the
 /// same connection. So each of them holds a `SharedConn`, and borrows the connection during a poll only.
 #[derive(Clone)]
-pub(super) struct SharedConn(Rc<Inner>);
+pub(super) struct SharedConn(Rc<SharedInner>);
 
-struct Inner {
+struct SharedInner {
     /// `None` while the context waits to be used again, or once the connection was upgraded.
     conn: RefCell<Option<Conn>>,
     core: Rc<CoreState>,
@@ -25,7 +25,7 @@ struct Inner {
 
 impl SharedConn {
     pub(super) fn new(core: Rc<CoreState>) -> SharedConn {
-        SharedConn(Rc::new(Inner { conn: RefCell::default(), core }))
+        SharedConn(Rc::new(SharedInner { conn: RefCell::default(), core }))
     }
 
     /// Lends the connection to `step` for one poll, with the bounds of an exchange, and counts its traffic before a
@@ -50,7 +50,7 @@ impl SharedConn {
         &self,
         step: impl FnOnce(&mut Conn, &CoreState) -> Poll<Result<T, E>>,
     ) -> Poll<Result<T, E>> {
-        let Inner { conn, core } = &*self.0;
+        let SharedInner { conn, core } = &*self.0;
         match &mut *conn.borrow_mut() {
             Some(conn) => step(conn, core),
             None => Poll::Ready(Err(not_connected().into())),

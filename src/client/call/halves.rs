@@ -247,7 +247,7 @@ impl CallReader {
     pub async fn chunk(&mut self) -> Result<Option<&[u8]>, ClientError> {
         let CallReader { half, chunk, trailers, .. } = self;
         chunk.clear();
-        let wait = PauseOnDrop(half);
+        let wait = PauseHalfOnDrop(half);
         poll_fn(|cx| poll_chunk(wait.0, cx, trailers, |call| chunk.extend_from_slice(call.chunk()))).await?;
         drop(wait);
         Ok(Some(&**chunk).filter(|chunk| !chunk.is_empty()))
@@ -277,9 +277,9 @@ fn poll_chunk(
 }
 
 /// A wait for the next chunk. While the caller waits for none, the time does not count against the server.
-struct PauseOnDrop<'a>(&'a Half);
+struct PauseHalfOnDrop<'a>(&'a Half);
 
-impl Drop for PauseOnDrop<'_> {
+impl Drop for PauseHalfOnDrop<'_> {
     fn drop(&mut self) {
         self.0.with_call(|call| call.pause());
     }

@@ -29,7 +29,7 @@ pub(in crate::fs) enum Node {
 
 /// One entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::fs) struct Entry {
+pub(in crate::fs) struct DirEntry {
     /// The octets of the name, which need not be text.
     pub(in crate::fs) name: Vec<u8>,
     /// `None` for a directory.
@@ -88,7 +88,7 @@ impl RootDir {
         dir: &File,
         path: &'a [u8],
         links: Links,
-    ) -> io::Result<impl Iterator<Item = io::Result<Entry>> + 'a> {
+    ) -> io::Result<impl Iterator<Item = io::Result<DirEntry>> + 'a> {
         let entry = move |name: Vec<u8>| self.entry(path, name, links);
         let names = system::names(dir, &self.path, path, links)?;
         Ok(names.filter_map(move |name| name.and_then(entry).transpose()))
@@ -100,7 +100,7 @@ impl RootDir {
     /// # Errors
     ///
     /// Fails if there are no descriptors left: existing files would seem to be gone.
-    fn entry(&self, path: &[u8], name: Vec<u8>, links: Links) -> io::Result<Option<Entry>> {
+    fn entry(&self, path: &[u8], name: Vec<u8>, links: Links) -> io::Result<Option<DirEntry>> {
         let path = join(path, &name);
         let (size, metadata) = match self.open(&path, links) {
             Ok(Node::File(_, metadata)) => (Some(metadata.len()), metadata),
@@ -108,7 +108,7 @@ impl RootDir {
             Err(error) if is_out_of_descriptors(&error) => return Err(error),
             Err(_) => return Ok(None),
         };
-        Ok(Some(Entry { name, size, modified: metadata.modified().ok() }))
+        Ok(Some(DirEntry { name, size, modified: metadata.modified().ok() }))
     }
 }
 

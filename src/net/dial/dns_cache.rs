@@ -109,7 +109,7 @@ impl<R: Resolver> AnyResolver for R {
 pub(crate) struct DnsCache {
     resolver: Box<dyn AnyResolver>,
     keep: Duration,
-    known: Mutex<HashMap<Box<str>, Entry>>,
+    known: Mutex<HashMap<Box<str>, DnsEntry>>,
 }
 
 /// The addresses of a host, for one connection to it.
@@ -170,12 +170,12 @@ impl DnsCache {
         if let Some(entry) = known.get_mut(name) {
             let rotation = entry.rotation.wrapping_add(1);
             if entry.good_until <= now {
-                *entry = Entry::new(now);
+                *entry = DnsEntry::new(now);
             }
             entry.rotation = rotation;
             return (entry.query.clone(), rotation);
         }
-        let entry = Entry::new(now);
+        let entry = DnsEntry::new(now);
         let query = entry.query.clone();
         if make_room(&mut known) {
             known.insert(name.into(), entry);
@@ -225,7 +225,7 @@ const NAMES_MAX: usize = 1024;
 const ADDRESSES_MAX: usize = 64;
 
 /// The cache entry of one name.
-struct Entry {
+struct DnsEntry {
     query: Arc<SharedQuery>,
     /// Until when callers join the query, or, once it has a result, until when that is valid.
     good_until: Instant,
@@ -233,9 +233,9 @@ struct Entry {
     rotation: usize,
 }
 
-impl Entry {
-    fn new(now: Instant) -> Entry {
-        Entry { query: Arc::default(), good_until: now + JOIN_MAX, rotation: 0 }
+impl DnsEntry {
+    fn new(now: Instant) -> DnsEntry {
+        DnsEntry { query: Arc::default(), good_until: now + JOIN_MAX, rotation: 0 }
     }
 
     /// Entries with the least worth are dropped first: abandoned look-ups, then answers by age.
@@ -251,7 +251,7 @@ type QueryResult = Result<Arc<[IpAddr]>, Failure>;
 /// room.
 ///
 /// There is none while that many names are being looked up at once. The next one is then looked up without an entry.
-fn make_room(known: &mut HashMap<Box<str>, Entry>) -> bool {
+fn make_room(known: &mut HashMap<Box<str>, DnsEntry>) -> bool {
     if known.len() < NAMES_MAX {
         return true;
     }

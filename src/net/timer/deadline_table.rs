@@ -41,13 +41,13 @@ struct Page {
     /// A lower bound of all deadlines in this page. With it a sweep can skip the page; looking at every entry would
     /// hold up a core that has many connections.
     earliest: Deadline,
-    entries: Box<[Entry; PAGE]>,
+    entries: Box<[TableEntry; PAGE]>,
 }
 
 const PAGE: usize = 64;
 
 #[derive(Default)]
-struct Entry {
+struct TableEntry {
     /// Rarely needed, so the peer is in the table, which is packed, and not in the connection's task, whose size is
     /// rounded up.
     peer: Peer,
@@ -169,7 +169,7 @@ impl DeadlineTable {
 
 /// The wakers in `entries`. The caller wakes them once the table is no longer borrowed: a waker of another runtime may
 /// do anything, such as poll a connection at once, or drop one.
-fn waiting_wakers<'a>(entries: impl Iterator<Item = &'a Entry>) -> Vec<Waker> {
+fn waiting_wakers<'a>(entries: impl Iterator<Item = &'a TableEntry>) -> Vec<Waker> {
     entries.filter_map(|entry| entry.waker.clone()).collect()
 }
 
@@ -183,7 +183,7 @@ impl Entries {
             let page = first..first + PAGE;
             self.free
                 .extend(page.rev().map(|entry| u32::try_from(entry).expect("a core has fewer connections")));
-            let entries = Box::new(std::array::from_fn(|_| Entry::default()));
+            let entries = Box::new(std::array::from_fn(|_| TableEntry::default()));
             self.pages.push(Page { earliest: Deadline::default(), entries });
         }
         let entry = self.free.pop().expect("a page was added");
@@ -195,7 +195,7 @@ impl Entries {
     }
 
     #[inline]
-    fn at(&mut self, entry: u32) -> &mut Entry {
+    fn at(&mut self, entry: u32) -> &mut TableEntry {
         &mut self.pages[entry as usize / PAGE].entries[entry as usize % PAGE]
     }
 
@@ -208,13 +208,13 @@ impl Entries {
         deadline
     }
 
-    fn iter(&self) -> impl Iterator<Item = &Entry> {
+    fn iter(&self) -> impl Iterator<Item = &TableEntry> {
         self.pages.iter().flat_map(|page| page.entries.iter())
     }
 
     /// The entries in which a wait has expired since `last`. A task may no longer wait for a deadline that expired
     /// before.
-    fn due(&mut self, last: Deadline, now: Deadline) -> impl Iterator<Item = &Entry> {
+    fn due(&mut self, last: Deadline, now: Deadline) -> impl Iterator<Item = &TableEntry> {
         let pages = self.pages.iter_mut().filter(move |page| page.earliest <= now);
         let entries = pages.flat_map(move |page| page.scanned(now));
         entries.filter(move |entry| entry.deadlines.next(last) <= now)
@@ -228,7 +228,7 @@ impl Entries {
 
 impl Page {
     /// Computes the earliest deadline after `now` again, since waits may have ended, and returns the entries.
-    fn scanned(&mut self, now: Deadline) -> impl Iterator<Item = &Entry> {
+    fn scanned(&mut self, now: Deadline) -> impl Iterator<Item = &TableEntry> {
         self.earliest = self.entries.iter().map(|entry| entry.deadlines.next(now)).min().unwrap_or_default();
         self.entries.iter()
     }

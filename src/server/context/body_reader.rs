@@ -95,7 +95,7 @@ impl<'a> BodyReader<'a> {
     /// the body is then never reached, unless the peer was only slow, and you read on.
     pub async fn chunk(&mut self) -> io::Result<Option<&[u8]>> {
         if !self.next_arrived_chunk() {
-            let wait = Wait(self);
+            let wait = PauseBodyOnDrop(self);
             if poll_fn(|cx| wait.0.poll_chunk(cx)).await? == 0 {
                 return Ok(None);
             }
@@ -215,9 +215,9 @@ fn discarded() -> ExchangeError {
 
 /// A wait for the next piece. When a wait is given up, the time until the next one is not counted against the peer's
 /// rate.
-struct Wait<'w, 'a>(&'w mut BodyReader<'a>);
+struct PauseBodyOnDrop<'w, 'a>(&'w mut BodyReader<'a>);
 
-impl Drop for Wait<'_, '_> {
+impl Drop for PauseBodyOnDrop<'_, '_> {
     fn drop(&mut self) {
         let BodyReader { incoming, conn, .. } = &mut *self.0;
         conn.with(|conn| incoming.pause(conn));
