@@ -199,8 +199,9 @@
 //! | how a handler fails, and the status that the peer gets | [`Error`] |
 //! | the content of error responses | [`Server::error_response`] |
 //! | what went wrong, and how often | [`Server::on_error`], [`ServerHandle::stats`] |
-//! | paths with parameters | [`Target::segments`] |
-//! | middleware, access logs, routers | [`Handler`], [`around`], [`Extensions`], [`Transform`], [`BoxHandler`] |
+//! | routes, and paths with parameters | [`routes!`], [`Router`], [`Request::params`] |
+//! | middleware, access logs | [`Handler`], [`around`], [`Extensions`], [`Transform`], [`BoxHandler`] |
+//! | bounds of a single route | [`with_limits`], [`with_timeouts`], [`with_plan`] |
 //! | requests that pages of other origins forge (CSRF) | [`CrossOriginProtection`] |
 //! | apps of axum, and other services of tower, with feature `tower` | `Tower`, `TowerBody` |
 //! | gateways: responses that come from another server | [`Request::forwarded_to`], [`Context::forward`], [`ClientError::status`] |
@@ -289,6 +290,7 @@ pub mod jar;
 mod json;
 #[cfg(feature = "multipart")]
 pub mod multipart;
+mod router;
 mod sse;
 #[cfg(feature = "tower")]
 mod tower;
@@ -315,9 +317,9 @@ pub use json::{InvalidJson, JsonError};
 pub use message::{
     BasicAuth, Body, Cookies, ExtensionMethod, FieldValue, Form, FormBuf, FormPairs, FromText, Headers,
     HeadersIter, InvalidCharset, InvalidCookie, InvalidCredentials, InvalidField, InvalidForm, InvalidMethod,
-    InvalidParameters, InvalidRequest, InvalidStatus, InvalidTarget, InvalidText, InvalidValue, Method,
-    Parameters, RawSetCookie, Request, Response, SameSite, SetCookie, Status, Target, TargetForm, Timings,
-    Version,
+    InvalidParameters, InvalidPathParam, InvalidRequest, InvalidStatus, InvalidTarget, InvalidText,
+    InvalidValue, Method, Parameters, PathParams, RawSetCookie, Request, Response, SameSite, SetCookie,
+    Status, Target, TargetForm, Timings, Version,
 };
 #[cfg(feature = "tls")]
 pub use net::tls::enabled::{
@@ -327,12 +329,14 @@ pub use net::{
     Address, Dialer, MemoryConnector, MemoryListener, MemoryStream, PeerAddr, Resolver, SystemResolver,
     TlsError,
 };
+pub use router::{Chain, FromHandler, HandlerSet, InvalidRoute, RouteList, Router};
 pub use runtime::{block_on, shutdown_signal};
 pub use server::{
     Around, AsyncHandler, BodyPlan, BodyReader, BodyWriter, BoxHandler, Context, Error, ErrorCause,
     ErrorCounts, ErrorReport, Extensions, Handler, IntoError, IntoHandler, IntoIoResult, IntoResult,
     InvalidResponse, PlainHandler, Result, Server, ServerCore, ServerCounts, ServerHandle, ServerStats,
-    Service, Transform, TransformAction, Upgraded, WithPlan, around, with_plan,
+    Service, Transform, TransformAction, Upgraded, WithLimits, WithPlan, WithTimeouts, around, with_limits,
+    with_plan, with_timeouts,
 };
 pub use sse::{Event, EventReader, Events, InvalidEvent};
 #[cfg(feature = "tower")]

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant, SystemTime};
 use alloc::allocations;
 use corehttp::{
     BodyPlan, Client, Context, CrossOriginProtection, Handler, Headers, IntoHandler, Request, Response,
-    Server, Service, SetCookie, Status, Timeouts, block_on, with_plan,
+    Router, Server, Service, SetCookie, Status, Timeouts, block_on, routes, with_limits, with_plan,
+    with_timeouts,
 };
 use tokio::io::AsyncReadExt;
 
@@ -217,6 +218,36 @@ fn an_async_handler_that_waits_allocates_nothing() {
 fn an_async_handler_that_fails_allocates_nothing() {
     let fails = async |_: &mut Context| -> corehttp::Result { Err(corehttp::Status::NOT_FOUND.into()) };
     check(fails, GET, 1, "\r\n\r\nNot Found");
+}
+
+#[test]
+fn routes_of_the_program_allocate_nothing() {
+    let plain = |ctx: &mut Context| -> corehttp::Result {
+        let (last, all) = (ctx.params().get("last")?.len(), ctx.request.matched_pattern().map(str::len));
+        assert_eq!((last, all), (1, Some(9)));
+        hello(ctx);
+        Ok(())
+    };
+    let waits = async move |ctx: &mut Context| -> corehttp::Result {
+        tokio::task::yield_now().await;
+        plain(ctx)
+    };
+    let limited =
+        || with_timeouts(|timeouts| timeouts.body *= 2, with_limits(|limits| limits.body_max *= 2, plain));
+    check(routes! { GET "/a/{last}" => plain }, GET, 1, "hello, world");
+    check(routes! { GET "/a/{last}" => waits }, GET, 1, "hello, world");
+    check(routes! { GET "/a/{last}" => limited() }, GET, 1, "hello, world");
+    check(routes! { mount "/a" => routes! { GET "/{last}" => plain } }, GET, 1, "hello, world");
+    check(routes! { GET "/a" => plain }, GET, 1, "\r\n\r\nNot Found");
+}
+
+/// An async handler in a box needs an allocation for its future.
+#[test]
+fn a_plain_route_that_was_added_allocates_nothing() {
+    let waits = async |ctx: &mut Context| hello(ctx);
+    check(Router::new().get("/a/{last}", hello).unwrap(), GET, 1, "hello, world");
+    let router = Router::new().get("/a/{last}", waits).unwrap();
+    check_each(1, router, (GET, 1, "hello, world"), |exchanges| exchanges < 1000);
 }
 
 #[test]

@@ -36,16 +36,12 @@ use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 /// As a part of an application, below a prefix:
 ///
 /// ```no_run
-/// use corehttp::{Context, Files, Handler, Server};
+/// use corehttp::{Context, Files, Server, routes};
 ///
 /// fn main() -> corehttp::Result {
-///     let files = Files::new("public")?.strip_prefix("/static");
-///     Server::bind("127.0.0.1:8080").run(async move |ctx: &mut Context| {
-///         match ctx.request.path() {
-///             "/" => ctx.response.set_html("<h1>hi</h1>"),
-///             _ => files.handle(ctx).await?, // 404 for all other paths
-///         }
-///         corehttp::Result::Ok(())
+///     Server::bind("127.0.0.1:8080").run(routes! {
+///         GET "/" => |ctx: &mut Context| ctx.response.set_html("<h1>hi</h1>"),
+///         mount "/static" => Files::new("public")?, // 404 for all other paths
 ///     })
 /// }
 /// ```
@@ -259,9 +255,9 @@ impl<N> Files<N> {
         self.with(|lookup| lookup.etags.add(pattern, etag))
     }
 
-    /// Removes a prefix, which consists of whole path segments, from each target. A target that does not begin with it
-    /// is not found. The prefix alone, without a `/` after it, is redirected to the one with it, like any other
-    /// directory. Default: none.
+    /// Removes a prefix, which consists of whole path segments, from each path. A path that does not begin with it is not
+    /// found. The prefix alone, without a `/` after it, is redirected to the one with it, like any other directory.
+    /// Default: none. Where a [`Router`](crate::Router::mount) mounts the files, its prefix is already removed.
     pub fn strip_prefix(self, prefix: &str) -> Files<N> {
         let prefix = prefix.trim_matches('/').to_owned();
         self.with(|lookup| lookup.prefix = prefix)

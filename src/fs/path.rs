@@ -6,7 +6,7 @@ use memchr::{memchr, memmem};
 
 #[cfg(windows)]
 use crate::message::is_file_name;
-use crate::message::{Target, percent};
+use crate::message::percent;
 
 /// A path below a root: names separated by one `/`, decoded once. The path of the root itself is empty. A path that
 /// ends with a `/`, or is empty, denotes a directory.
@@ -59,11 +59,12 @@ pub(super) enum Links {
     Followed,
 }
 
-/// The path of a target, without its first `/`, decoded once. [`RelativePath::new`] must still check the path.
+/// The path of a target, or the part of it below a mount, without its first `/`, decoded once. [`RelativePath::new`]
+/// must still check the path.
 ///
 /// An escaped `/` would be part of a name, and no name has one.
-pub(super) fn decode_path(target: &Target) -> Option<Cow<'_, [u8]>> {
-    let raw = target.path().strip_prefix('/')?;
+pub(super) fn decode_path(path: &str) -> Option<Cow<'_, [u8]>> {
+    let raw = path.strip_prefix('/')?;
     if memchr(b'%', raw.as_bytes()).is_none() {
         return Some(Cow::Borrowed(raw.as_bytes()));
     }
@@ -107,7 +108,7 @@ pub(super) fn is_valid_name(name: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::Method;
+    use crate::message::{Method, Target};
 
     #[track_caller]
     fn check(path: &str, expected: Option<&str>) {
@@ -119,7 +120,7 @@ mod tests {
         // Parsed as received: `Request::get` would remove dot segments.
         let mut target = Target::default();
         target.parse(&Method::Get, path).unwrap();
-        let found = decode_path(&target).and_then(RelativePath::new);
+        let found = decode_path(target.path()).and_then(RelativePath::new);
         assert_eq!(found.as_ref().map(RelativePath::as_bytes), expected, "{path}");
     }
 
@@ -196,7 +197,7 @@ mod tests {
         for (method, target) in [("OPTIONS", "*"), ("CONNECT", "a:1")] {
             let mut parsed = Target::default();
             parsed.parse(&method.try_into().unwrap(), target).unwrap();
-            assert_eq!(decode_path(&parsed), None);
+            assert_eq!(decode_path(parsed.path()), None);
         }
     }
 

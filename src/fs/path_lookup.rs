@@ -140,14 +140,18 @@ impl PathLookup {
     pub(super) fn path<'a>(&self, request: &'a Request) -> Option<Cow<'a, [u8]>> {
         match self.rewrite.as_ref().and_then(|rewrite| rewrite(request)) {
             Some(path) => Some(Cow::Owned(path.strip_prefix('/').unwrap_or(&path).into())),
-            None => strip_prefix(decode_path(request.target())?, &self.prefix),
+            None => strip_prefix(decode_path(request.mounted_path())?, &self.prefix),
         }
     }
 
-    /// Whether the request is for the prefix itself, without a `/` after it.
+    /// Whether the request is for the prefix or the mount itself, without a `/` after it.
     pub(super) fn is_prefix(&self, request: &Request) -> bool {
-        !self.prefix.is_empty()
-            && decode_path(request.target()).is_some_and(|path| *path == *self.prefix.as_bytes())
+        match (request.mounted_path(), &*self.prefix) {
+            ("", "") => request.matched_route().rest_at() > 0,
+            (path, prefix) => {
+                !prefix.is_empty() && decode_path(path).is_some_and(|path| *path == *prefix.as_bytes())
+            }
+        }
     }
 
     /// Returns this path, if it stays below the root and may be served.

@@ -18,6 +18,7 @@ mod body;
 #[cfg(any(feature = "fs", feature = "multipart"))]
 mod body_chain;
 
+mod authorization;
 mod charset;
 mod content;
 mod cookie;
@@ -26,6 +27,9 @@ mod form;
 mod forward;
 mod negotiation;
 mod precondition;
+
+mod matched_route;
+mod path_params;
 
 mod date;
 #[cfg(any(feature = "multipart", all(windows, feature = "fs")))]
@@ -58,8 +62,10 @@ pub use form::{Form, FormBuf, FormPairs, InvalidForm, InvalidValue};
 pub use from_text::FromText;
 pub(crate) use from_text::{decimal, saturating_decimal};
 pub use invalid_request::{InvalidRequest, InvalidTarget};
+pub(crate) use matched_route::{MatchedRoute, Mount};
 pub use method::{ExtensionMethod, InvalidMethod, Method};
 pub(crate) use octet_set::OctetSet;
+pub use path_params::{InvalidPathParam, PathParams};
 #[cfg(feature = "fs")]
 pub(crate) use precondition::{PreconditionResult, Validators, evaluate_preconditions};
 pub use request::Request;

@@ -7,7 +7,7 @@ use super::OctetSet;
 
 /// The octet that the escape at the front of `text` denotes, if there is one.
 #[inline]
-pub(super) fn decode_escape(text: &[u8]) -> Option<u8> {
+pub(crate) fn decode_escape(text: &[u8]) -> Option<u8> {
     match *text {
         [b'%', high, low, ..] => Some(hex_digit(high)? << 4 | hex_digit(low)?),
         _ => None,

@@ -8,7 +8,7 @@ use super::invalid_response::InvalidResponse;
 use crate::coding::CodingError;
 use crate::error::write_causes;
 use crate::exchange::ExchangeError;
-use crate::message::{InvalidCharset, InvalidForm, InvalidTarget, InvalidText, Status};
+use crate::message::{InvalidCharset, InvalidForm, InvalidPathParam, InvalidTarget, InvalidText, Status};
 use crate::wire::WireError;
 
 /// The result of handlers and servers: by default nothing, or an [`Error`].
@@ -209,7 +209,7 @@ impl<E: StdError + Send + Sync + 'static> IntoError for E {}
 
 /// The status that an error itself chooses, also inside an [`io::Error`].
 fn status(error: &(dyn StdError + 'static)) -> Option<Status> {
-    let choices: [fn(&(dyn StdError + 'static)) -> Option<Status>; 10] = [
+    let choices: [fn(&(dyn StdError + 'static)) -> Option<Status>; 11] = [
         |error| status(error.downcast_ref::<io::Error>()?.get_ref()?),
         |error| Some(error.downcast_ref::<ExchangeError>()?.status().unwrap_or(CLIENT_CLOSED_REQUEST)),
         |error| error.downcast_ref::<InvalidTarget>()?.status(),
@@ -217,6 +217,7 @@ fn status(error: &(dyn StdError + 'static)) -> Option<Status> {
         |error| Some(error.downcast_ref::<WireError>()?.status()),
         |error| Some(error.downcast_ref::<CodingError>()?.status()),
         |error| Some(error.downcast_ref::<InvalidForm>()?.status()),
+        |error| Some(error.downcast_ref::<InvalidPathParam>()?.status()),
         |error| Some(error.downcast_ref::<InvalidText>()?.status()),
         |error| error.downcast_ref::<InvalidCharset>()?.status(),
         // Only the immediate source: deeper ones may be about another message than the request that is answered.

@@ -122,8 +122,8 @@ impl Exchange {
     ) -> Poll<Result<HeadOutcome, Box<Refused>>> {
         let Exchange { incoming, conn, info, .. } = self;
         let incoming = incoming.get_mut();
-        let polled = conn.poll_uncounted(|conn, CoreState { bounds, clock, .. }| {
-            incoming.poll_head(cx, conn, request, bounds, || clock.refresh())
+        let polled = conn.poll_uncounted(|conn, bounds, core| {
+            incoming.poll_head(cx, conn, request, bounds, || core.clock.refresh())
         });
         polled.map_err(|error| {
             // A refused HEAD request is answered without content, too.
@@ -173,8 +173,8 @@ impl Exchange {
         let Exchange { incoming, outgoing, conn, info, .. } = self;
         let (incoming, core, request_info) = (incoming.get_mut(), conn.core(), info.request_info);
         let framing = OutgoingFraming::from_response(request_info, response, content);
-        let may_persist =
-            may_persist(incoming, response, unread, &core.bounds) && framing.body() != Framing::UntilClose;
+        let may_persist = conn.with_bounds(|bounds| may_persist(incoming, response, unread, bounds))
+            && framing.body() != Framing::UntilClose;
         if incoming.expectation == Expectation::Continue {
             incoming.expectation = Expectation::BodyEndUnknown;
         }
@@ -235,10 +235,10 @@ impl Exchange {
     #[inline]
     pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Box<Refused>>> {
         let Exchange { incoming, conn, .. } = self;
-        conn.poll_uncounted(|conn, core| {
-            let flushed = poll_flush(cx, conn, &core.bounds);
+        conn.poll_uncounted(|conn, bounds, core| {
+            let flushed = poll_flush(cx, conn, bounds);
             if flushed.is_pending() {
-                return incoming.get_mut().poll_discard(cx, conn, &core.bounds).map(Err);
+                return incoming.get_mut().poll_discard(cx, conn, bounds).map(Err);
             }
             core.count_traffic(conn);
             flushed
@@ -290,9 +290,10 @@ impl Exchange {
 
     /// Prepares for the next head on the same connection.
     pub(super) fn begin_next(&mut self) {
-        let Exchange { incoming, outgoing, info, .. } = self;
+        let Exchange { incoming, outgoing, conn, info, .. } = self;
         incoming.get_mut().forget_message();
         outgoing.reset();
+        conn.reset_bounds();
         // If the next head is refused, that response must not depend on the request before it.
         info.request_info = RequestInfo::default();
     }
@@ -361,7 +362,7 @@ impl Exchange {
     /// Whether the responses that wait in the write buffer have reached a limit, and must be sent.
     #[inline]
     pub(super) fn must_flush(&self, unflushed: usize) -> bool {
-        let limits = &self.conn.bounds().limits;
+        let limits = &self.conn.core().bounds.limits;
         let waiting = self.conn.with(|conn| conn.write_buffer().len()).unwrap_or_default();
         unflushed >= limits.pipeline_responses_max || waiting >= limits.pipeline_bytes_max
     }
@@ -405,6 +406,7 @@ impl Reset for Exchange {
         let Exchange { incoming, outgoing, conn, info, transformed, upgraded, io_state } = self;
         incoming.get_mut().reset();
         outgoing.reset();
+        conn.reset_bounds();
         if let Some(mut conn) = conn.take() {
             conn.swap_io_state(io_state);
         }

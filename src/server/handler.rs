@@ -132,6 +132,45 @@ use crate::message::Status;
 ///
 /// Middleware is nested. In `Log(Catch(app))`, the log is the first to see a request and the last to see its response,
 /// so it also logs the 500 of a panic.
+///
+/// # Guards
+///
+/// A guard that can decide at once does so in [`Handler::on_head`], by [`BodyPlan::Refuse`]. One that has to wait lets the
+/// body be streamed, and buffers it later, so it receives none in vain:
+///
+/// ```
+/// use corehttp::{BodyPlan, Context, Handler, Request, Result, Status};
+/// # async fn may_ask(_: corehttp::PeerAddr) -> bool { true }
+///
+/// struct Guarded<H>(H);
+///
+/// impl<H: Handler> Handler for Guarded<H> {
+///     fn on_head(&self, ctx: &mut Context) -> BodyPlan {
+///         match self.0.on_head(ctx) {
+///             BodyPlan::Buffer => BodyPlan::Stream, // `handle` buffers it
+///             plan => plan,
+///         }
+///     }
+///
+///     async fn handle(&self, ctx: &mut Context) -> Result {
+///         if !may_ask(ctx.peer_addr()).await {
+///             return Err(Status::TOO_MANY_REQUESTS.into());
+///         }
+///         if self.0.on_head(ctx) == BodyPlan::Buffer {
+///             ctx.buffer_body().await?;
+///         }
+///         self.0.handle(ctx).await
+///     }
+/// }
+/// # let echo = corehttp::BoxHandler::new(|ctx: &mut Context| {
+/// #     std::mem::swap(&mut ctx.response.body, &mut ctx.request.body);
+/// # });
+/// # let service = corehttp::Server::new().service(Guarded(echo));
+/// # let mut request = Request::post("/")?;
+/// # request.body.set_bytes("body");
+/// # assert_eq!(corehttp::block_on(service.respond(request))?.body.bytes(), b"body");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[doc(alias("middleware", "access log", "cors"))]
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a handler",
@@ -180,6 +219,17 @@ pub trait Handler: ErasedHandler + 'static {
     where
         Self: Sized;
 
+    /// Answers `ctx.request` at once, without a future, if this handler can. Default: it cannot, and does nothing.
+    ///
+    /// A handler behind a pointer is asked first, because the future that [`Handler::handle`] makes there would be
+    /// allocated. A handler for which this returns `Some` returns the same from [`Handler::handle`]. Closures and
+    /// functions that are not `async` implement it.
+    #[inline]
+    fn handle_now(&self, ctx: &mut Context) -> Option<Result> {
+        let _ = ctx;
+        None
+    }
+
     /// Boxes this handler, so that it can be stored with handlers of other types. For closures and functions, use
     /// [`BoxHandler::new`].
     fn boxed(self) -> BoxHandler
@@ -200,6 +250,11 @@ impl<H: Handler> Handler for Arc<H> {
     fn handle(&self, ctx: &mut Context) -> impl Future<Output = Result> {
         (**self).handle(ctx)
     }
+
+    #[inline]
+    fn handle_now(&self, ctx: &mut Context) -> Option<Result> {
+        (**self).handle_now(ctx)
+    }
 }
 
 impl<H: Handler> Handler for Rc<H> {
@@ -211,6 +266,11 @@ impl<H: Handler> Handler for Rc<H> {
     #[inline]
     fn handle(&self, ctx: &mut Context) -> impl Future<Output = Result> {
         (**self).handle(ctx)
+    }
+
+    #[inline]
+    fn handle_now(&self, ctx: &mut Context) -> Option<Result> {
+        (**self).handle_now(ctx)
     }
 }
 
@@ -288,6 +348,11 @@ where
     async fn handle(&self, ctx: &mut Context) -> Result {
         (self.0)(ctx).into_result()
     }
+
+    #[inline]
+    fn handle_now(&self, ctx: &mut Context) -> Option<Result> {
+        Some((self.0)(ctx).into_result())
+    }
 }
 
 /// The handler that an `async fn` or an async closure is converted to.
@@ -354,8 +419,8 @@ pub enum BodyPlan {
 
 /// A handler of any type in a box, so that one map or field can hold handlers of different types.
 ///
-/// Each request costs an allocation for the handler's future, and a call that is not inlined. Handlers of a single
-/// type, or an enum of handlers, need no box.
+/// Each request costs a call that is not inlined, and an allocation for the future of a handler that is `async`.
+/// Handlers of a single type, or an enum of handlers, need no box.
 ///
 /// A boxed handler can be shared among cores, so it must be [`Send`] and [`Sync`]; its future need not be. A
 /// `BoxHandler` is a `Box<dyn Handler + Send + Sync>` that can be made of closures and functions. That box, a
@@ -428,6 +493,10 @@ impl Handler for BoxHandler {
     async fn handle(&self, ctx: &mut Context) -> Result {
         self.0.handle(ctx).await
     }
+
+    fn handle_now(&self, ctx: &mut Context) -> Option<Result> {
+        self.0.handle_now(ctx)
+    }
 }
 
 impl fmt::Debug for BoxHandler {
@@ -457,7 +526,14 @@ impl<H: Handler + ?Sized> Handler for Box<H> {
     }
 
     async fn handle(&self, ctx: &mut Context) -> Result {
-        (**self).handle_boxed(ctx).await
+        match (**self).handle_now(ctx) {
+            Some(result) => result,
+            None => (**self).handle_boxed(ctx).await,
+        }
+    }
+
+    fn handle_now(&self, ctx: &mut Context) -> Option<Result> {
+        (**self).handle_now(ctx)
     }
 }
 
@@ -470,7 +546,14 @@ macro_rules! shared_dyn_handlers {
             }
 
             async fn handle(&self, ctx: &mut Context) -> Result {
-                (**self).handle_boxed(ctx).await
+                match (**self).handle_now(ctx) {
+                    Some(result) => result,
+                    None => (**self).handle_boxed(ctx).await,
+                }
+            }
+
+            fn handle_now(&self, ctx: &mut Context) -> Option<Result> {
+                (**self).handle_now(ctx)
             }
         }
     )*};

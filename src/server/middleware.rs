@@ -1,9 +1,11 @@
-//! [`Around`] and [`WithPlan`]: a function around a handler, and another plan for its request bodies.
+//! [`Around`], [`WithPlan`], [`WithLimits`] and [`WithTimeouts`]: a function around a handler; other plans and bounds.
 
 use super::context::Context;
 use super::error::Result;
 use super::handler::{BodyPlan, Handler, IntoHandler};
+use crate::exchange::Timeouts;
 use crate::message::Request;
+use crate::wire::Limits;
 
 /// Calls `middleware` in place of a handler, with that handler. Request bodies are planned by the handler, as without
 /// the middleware.
@@ -106,5 +108,133 @@ where
     #[inline]
     fn handle(&self, ctx: &mut Context) -> impl Future<Output = Result> {
         self.handler.handle(ctx)
+    }
+
+    #[inline]
+    fn handle_now(&self, ctx: &mut Context) -> Option<Result> {
+        self.handler.handle_now(ctx)
+    }
+}
+
+/// Changes the limits of a handler's exchanges. For a single route, this is such as
+/// `with_limits(|limits| limits.body_max = 1 << 30, upload)`.
+///
+/// The function gets the limits of the server, or those that a handler around this one has set. Only those of bodies,
+/// chunks and trailers can still count: see [`Context::set_limits`].
+///
+/// # Examples
+///
+/// ```
+/// use corehttp::{Context, Limits, Request, Server, Status, routes, with_limits};
+///
+/// let size = |ctx: &mut Context| ctx.response.set_text(ctx.request.body.len().to_string());
+/// let router = routes! {
+///     POST "/notes" => size,
+///     POST "/upload" => with_limits(|limits| limits.body_max = 1 << 30, size),
+/// };
+/// let service = Server::new().limits(Limits { body_max: 4, ..Limits::default() }).service(router);
+/// # for (path, status) in [("/notes", Status::CONTENT_TOO_LARGE), ("/upload", Status::OK)] {
+/// #     let mut request = Request::post(path)?;
+/// #     request.set_text("hello");
+/// #     assert_eq!(corehttp::block_on(service.respond(request))?.status, status);
+/// # }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn with_limits<F, H, Kind>(change: F, handler: H) -> WithLimits<F, H::Handler>
+where
+    F: Fn(&mut Limits) + 'static,
+    H: IntoHandler<Kind>,
+{
+    WithLimits { change, handler: handler.into_handler() }
+}
+
+/// A handler with other limits, made by [`with_limits`].
+#[derive(Clone, Copy, Debug)]
+pub struct WithLimits<F, H> {
+    change: F,
+    handler: H,
+}
+
+impl<F, H> Handler for WithLimits<F, H>
+where
+    F: Fn(&mut Limits) + 'static,
+    H: Handler,
+{
+    fn on_head(&self, ctx: &mut Context) -> BodyPlan {
+        let mut limits = ctx.limits();
+        (self.change)(&mut limits);
+        ctx.set_limits(limits);
+        self.handler.on_head(ctx)
+    }
+
+    #[inline]
+    fn handle(&self, ctx: &mut Context) -> impl Future<Output = Result> {
+        self.handler.handle(ctx)
+    }
+
+    #[inline]
+    fn handle_now(&self, ctx: &mut Context) -> Option<Result> {
+        self.handler.handle_now(ctx)
+    }
+}
+
+/// Changes the time limits of a handler's exchanges, such as those of a single route for slow devices.
+///
+/// The function gets the time limits of the server, or those that a handler around this one has set. See
+/// [`Context::set_timeouts`].
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use corehttp::{Context, routes, with_timeouts};
+///
+/// async fn report(ctx: &mut Context) {
+///     ctx.response.set_text("done");
+/// }
+///
+/// let router = routes! {
+///     GET "/report" => with_timeouts(|timeouts| timeouts.handler = Some(Duration::from_secs(5)), report),
+///     POST "/sensors/{id}" => with_timeouts(|timeouts| timeouts.body_rate_min = 0, report),
+/// };
+/// # let service = corehttp::Server::new().service(router);
+/// # let response = corehttp::block_on(service.respond(corehttp::Request::get("/report").unwrap())).unwrap();
+/// # assert_eq!(response.text(), Ok("done"));
+/// ```
+pub fn with_timeouts<F, H, Kind>(change: F, handler: H) -> WithTimeouts<F, H::Handler>
+where
+    F: Fn(&mut Timeouts) + 'static,
+    H: IntoHandler<Kind>,
+{
+    WithTimeouts { change, handler: handler.into_handler() }
+}
+
+/// A handler with other time limits, made by [`with_timeouts`].
+#[derive(Clone, Copy, Debug)]
+pub struct WithTimeouts<F, H> {
+    change: F,
+    handler: H,
+}
+
+impl<F, H> Handler for WithTimeouts<F, H>
+where
+    F: Fn(&mut Timeouts) + 'static,
+    H: Handler,
+{
+    fn on_head(&self, ctx: &mut Context) -> BodyPlan {
+        let mut timeouts = ctx.timeouts();
+        (self.change)(&mut timeouts);
+        ctx.set_timeouts(timeouts);
+        self.handler.on_head(ctx)
+    }
+
+    #[inline]
+    fn handle(&self, ctx: &mut Context) -> impl Future<Output = Result> {
+        self.handler.handle(ctx)
+    }
+
+    #[inline]
+    fn handle_now(&self, ctx: &mut Context) -> Option<Result> {
+        self.handler.handle_now(ctx)
     }
 }

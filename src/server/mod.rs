@@ -42,7 +42,9 @@ pub use error_report::{ErrorCause, ErrorReport};
 pub use handler::{AsyncHandler, BodyPlan, BoxHandler, Handler, IntoHandler, IntoResult, PlainHandler};
 pub use invalid_response::InvalidResponse;
 pub use launch::ServerCore;
-pub use middleware::{Around, WithPlan, around, with_plan};
+pub use middleware::{
+    Around, WithLimits, WithPlan, WithTimeouts, around, with_limits, with_plan, with_timeouts,
+};
 pub use server::Server;
 pub use server_handle::ServerHandle;
 pub use service::Service;

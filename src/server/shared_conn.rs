@@ -18,14 +18,34 @@ use crate::net::{Conn, TimerSlot};
 pub(super) struct SharedConn(Rc<SharedInner>);
 
 struct SharedInner {
-    /// `None` while the context waits to be used again, or once the connection was upgraded.
-    conn: RefCell<Option<Conn>>,
+    lent: RefCell<Lent>,
     core: Rc<CoreState>,
+}
+
+/// The parts that are lent for a poll.
+#[derive(Default)]
+struct Lent {
+    /// `None` while the context waits to be used again, or once the connection was upgraded.
+    conn: Option<Conn>,
+    /// Whether the exchange has bounds of its own, in place of the server's.
+    has_own_bounds: bool,
+    /// The memory for them, which is kept.
+    own_bounds: Option<Box<Bounds>>,
+}
+
+impl Lent {
+    #[inline]
+    fn bounds<'b>(has_own: bool, own: &'b Option<Box<Bounds>>, core: &'b CoreState) -> &'b Bounds {
+        match own {
+            Some(own) if has_own => own,
+            _ => &core.bounds,
+        }
+    }
 }
 
 impl SharedConn {
     pub(super) fn new(core: Rc<CoreState>) -> SharedConn {
-        SharedConn(Rc::new(SharedInner { conn: RefCell::default(), core }))
+        SharedConn(Rc::new(SharedInner { lent: RefCell::default(), core }))
     }
 
     /// Lends the connection to `step` for one poll, with the bounds of an exchange, and counts its traffic before a
@@ -35,8 +55,8 @@ impl SharedConn {
         &self,
         step: impl FnOnce(&mut Conn, &Bounds) -> Poll<Result<T, E>>,
     ) -> Poll<Result<T, E>> {
-        self.poll_uncounted(|conn, core| {
-            let polled = step(conn, &core.bounds);
+        self.poll_uncounted(|conn, bounds, core| {
+            let polled = step(conn, bounds);
             if polled.is_pending() {
                 core.count_traffic(conn);
             }
@@ -48,11 +68,12 @@ impl SharedConn {
     #[inline]
     pub(super) fn poll_uncounted<T, E: From<ExchangeError>>(
         &self,
-        step: impl FnOnce(&mut Conn, &CoreState) -> Poll<Result<T, E>>,
+        step: impl FnOnce(&mut Conn, &Bounds, &CoreState) -> Poll<Result<T, E>>,
     ) -> Poll<Result<T, E>> {
-        let SharedInner { conn, core } = &*self.0;
-        match &mut *conn.borrow_mut() {
-            Some(conn) => step(conn, core),
+        let SharedInner { lent, core } = &*self.0;
+        let Lent { conn, has_own_bounds, own_bounds } = &mut *lent.borrow_mut();
+        match conn {
+            Some(conn) => step(conn, Lent::bounds(*has_own_bounds, own_bounds, core), core),
             None => Poll::Ready(Err(not_connected().into())),
         }
     }
@@ -60,7 +81,19 @@ impl SharedConn {
     /// Lends the connection to `step`, which does not wait. `None` if the connection was upgraded.
     #[inline]
     pub(super) fn with<T>(&self, step: impl FnOnce(&mut Conn) -> T) -> Option<T> {
-        self.0.conn.borrow_mut().as_mut().map(step)
+        self.0.lent.borrow_mut().conn.as_mut().map(step)
+    }
+
+    /// Sends earlier responses, which must not wait for a handler that waits. The next write reports an error.
+    pub(super) fn send_earlier(&self, cx: &mut Context<'_>) {
+        let _: Poll<Result<(), ExchangeError>> = self.poll_uncounted(|conn, bounds, core| {
+            if !conn.has_sent_all() {
+                drop(conn.poll_flush(cx, bounds.timeouts.write));
+            }
+            // The traffic is counted during the wait, since a response may be streamed for days.
+            core.count_traffic(conn);
+            Poll::Pending
+        });
     }
 
     /// Ready when the peer has closed the connection, or its sending half. Bytes that it sends meanwhile are kept.
@@ -76,7 +109,7 @@ impl SharedConn {
         cx: &mut Context<'_>,
         incoming: &mut Incoming,
     ) -> Poll<ExchangeError> {
-        match (ready!(self.poll_peer_end(cx, incoming)), self.bounds().half_close) {
+        match (ready!(self.poll_peer_end(cx, incoming)), self.core().bounds.half_close) {
             (PeerEnd::Eof, HalfClose::Waits) if incoming.is_truncated() => {
                 Poll::Ready(ExchangeError::Incomplete)
             }
@@ -104,29 +137,29 @@ impl SharedConn {
     /// Takes the connection out of its slot, to share it.
     #[inline]
     pub(super) fn attach(&self, slot: &mut Option<Conn>) {
-        let mut conn = self.0.conn.borrow_mut();
+        let Lent { conn, .. } = &mut *self.0.lent.borrow_mut();
         debug_assert!(conn.is_none() && slot.is_some(), "an exchange has one connection");
-        mem::swap(&mut *conn, slot);
+        mem::swap(conn, slot);
         conn.iter_mut().for_each(Conn::share);
     }
 
     /// Puts the connection back into its slot.
     #[inline]
     pub(super) fn release(&self, slot: &mut Option<Conn>) {
-        let mut conn = self.0.conn.borrow_mut();
+        let Lent { conn, .. } = &mut *self.0.lent.borrow_mut();
         debug_assert!(conn.is_some() && slot.is_none(), "a connection has one slot");
-        mem::swap(&mut *conn, slot);
+        mem::swap(conn, slot);
     }
 
     /// Takes the connection out, to upgrade or to close it.
     pub(super) fn take(&self) -> Option<Conn> {
-        self.0.conn.borrow_mut().take()
+        self.0.lent.borrow_mut().conn.take()
     }
 
     /// Whether the connection was upgraded.
     #[inline]
     pub(super) fn is_none(&self) -> bool {
-        self.0.conn.borrow().is_none()
+        self.0.lent.borrow().conn.is_none()
     }
 
     #[inline]
@@ -134,9 +167,27 @@ impl SharedConn {
         &self.0.core
     }
 
+    /// Lends the bounds of the exchange.
     #[inline]
-    pub(super) fn bounds(&self) -> &Bounds {
-        &self.0.core.bounds
+    pub(super) fn with_bounds<T>(&self, read: impl FnOnce(&Bounds) -> T) -> T {
+        let Lent { has_own_bounds, own_bounds, .. } = &*self.0.lent.borrow();
+        read(Lent::bounds(*has_own_bounds, own_bounds, &self.0.core))
+    }
+
+    /// Gives the exchange bounds of its own, for `change` to set. They begin as those that it has.
+    pub(super) fn change_bounds(&self, change: impl FnOnce(&mut Bounds)) {
+        let Lent { has_own_bounds, own_bounds, .. } = &mut *self.0.lent.borrow_mut();
+        let own = own_bounds.get_or_insert_default();
+        if !mem::replace(has_own_bounds, true) {
+            (**own).clone_from(&self.0.core.bounds);
+        }
+        change(own);
+    }
+
+    /// Gives the exchange the bounds of the server again.
+    #[inline]
+    pub(super) fn reset_bounds(&self) {
+        self.0.lent.borrow_mut().has_own_bounds = false;
     }
 }
 

@@ -37,6 +37,7 @@ mod limits;
 mod multipart;
 mod refusals;
 mod request_head;
+mod router;
 mod runtime;
 mod service;
 mod setters;

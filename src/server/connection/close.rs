@@ -113,8 +113,9 @@ fn has_unread_tls(conn: &SharedConn) -> bool {
 
 /// Discards bytes that the peer still sends, until the peer closes too, or its time is over.
 fn poll_linger(conn: &SharedConn, cx: &mut task::Context<'_>) -> Poll<()> {
-    let timeouts = &conn.bounds().timeouts;
-    conn.with(|conn| poll_discard(conn, timeouts, cx)).unwrap_or(Poll::Ready(()))
+    let polled: Poll<Result<(), ExchangeError>> =
+        conn.poll(|conn, bounds| poll_discard(conn, &bounds.timeouts, cx).map(Ok));
+    polled.map(drop)
 }
 
 fn poll_discard(conn: &mut Conn, timeouts: &Timeouts, cx: &mut task::Context<'_>) -> Poll<()> {

@@ -12,9 +12,8 @@ use super::handler_outcome::{HandlerOutcome, finalize_response, refuse, report_f
 use super::handshake::tls_handshake;
 use crate::exchange::{ExchangeError, Expectation, HeadOutcome};
 use crate::message::{FieldName, Request, Status, Version};
-use crate::net::{Conn, Peer, Timer, TimerSlot};
+use crate::net::{Peer, Timer, TimerSlot};
 use crate::runtime::{boxed, yield_now};
-use crate::server::core_state::CoreState;
 use crate::server::error_report::Refused;
 use crate::server::exchange::{CloseMode, Exchange, NextStep};
 use crate::server::per_core::{Job, JobOutcome, PerCore};
@@ -131,7 +130,7 @@ pub(super) fn decide_action<H: Handler>(
         (false, _) if exchange.is_end_stream() && !exchange.info.detached => RequestAction::Call,
         (false, BodyPlan::Stream) => RequestAction::Call,
         (false, BodyPlan::Buffer | BodyPlan::Tunnel) => {
-            RequestAction::Buffer(per_core.core.bounds.limits.body_max)
+            RequestAction::Buffer(exchange.conn.with_bounds(|bounds| bounds.limits.body_max))
         }
         (false, BodyPlan::BufferUpTo(body_max)) => RequestAction::Buffer(body_max),
     })
@@ -176,24 +175,16 @@ pub(super) fn run_handler(
     conn: &SharedConn,
     mut handling: Pin<&mut impl Future<Output = Result>>,
 ) -> impl Future<Output = HandlerOutcome> {
-    let (core, mut timer) = (conn.core(), None);
+    let mut timer = None;
     poll_fn(move |cx| match catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(cx))) {
         Err(_) => Poll::Ready(HandlerOutcome::Panicked),
         Ok(Poll::Ready(result)) => Poll::Ready(HandlerOutcome::Returned(result)),
         Ok(Poll::Pending) => {
-            conn.with(|conn| send_before(conn, core, cx));
-            let Some(limit) = core.bounds.timeouts.handler else { return Poll::Pending };
-            let timer = timer.get_or_insert_with(|| core.deadlines.timer(Peer::default()));
+            conn.send_earlier(cx);
+            let limit = conn.with_bounds(|bounds| bounds.timeouts.handler);
+            let Some(limit) = limit else { return Poll::Pending };
+            let timer = timer.get_or_insert_with(|| conn.core().deadlines.timer(Peer::default()));
             timer.poll_expired(cx, TimerSlot::Total, limit).map(|()| HandlerOutcome::TimedOut(limit))
         }
     })
-}
-
-/// Sends earlier responses, which must not wait for a handler that waits. The next write reports an error.
-fn send_before(conn: &mut Conn, core: &CoreState, cx: &mut task::Context<'_>) {
-    if !conn.has_sent_all() {
-        drop(conn.poll_flush(cx, core.bounds.timeouts.write));
-    }
-    // The traffic is counted during the wait, since a response may be streamed for days.
-    core.count_traffic(conn);
 }

@@ -133,7 +133,7 @@ impl<'a> BodyReader<'a> {
         self.decoder.is_none()
             && self.request.body.is_empty()
             && !self.incoming.has_discarded()
-            && self.incoming.next_arrived_chunk(&self.conn.bounds().limits)
+            && self.conn.with_bounds(|bounds| self.incoming.next_arrived_chunk(&bounds.limits))
     }
 
     /// Makes the next piece the current one, until the next call. Returns its length, 0 at the end.

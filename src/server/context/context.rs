@@ -15,15 +15,15 @@ use super::client_ip::client_ip;
 use super::extensions::Extensions;
 use super::transform::Transform;
 use crate::coding::{CODED_CONTENT_FIELDS, DecoderChain};
-use crate::exchange::{Expectation, Incoming};
+use crate::exchange::{Expectation, Incoming, Timeouts};
 use crate::memory::{Reset, clear_cold};
-use crate::message::{FieldName, Headers, Request, Response, Status, Version, is_token};
+use crate::message::{FieldName, Headers, PathParams, Request, Response, Status, Version, is_token};
 use crate::net::PeerAddr;
 use crate::server::core_state::CoreState;
 use crate::server::exchange::{Exchange, UnreadBody};
 use crate::server::upgraded::Upgraded;
 use crate::server::{InvalidResponse, Result};
-use crate::wire::encode;
+use crate::wire::{Limits, encode};
 
 /// One exchange: a request, its response, and the connection between client and server.
 ///
@@ -169,48 +169,9 @@ impl Context {
     /// Fails if the body is cut short, malformed, too slow, or larger than
     /// [`Limits::body_max`](crate::Limits::body_max).
     ///
-    /// # Examples
-    ///
-    /// A guard that cannot decide by the head alone, because it needs the address of the peer or has to wait for a
-    /// response. Such a guard receives no body in vain:
-    ///
-    /// ```
-    /// use corehttp::{BodyPlan, Context, Handler, Request, Result, Status};
-    /// # async fn may_ask(_: corehttp::PeerAddr) -> bool { true }
-    ///
-    /// struct Guarded<H>(H);
-    ///
-    /// impl<H: Handler> Handler for Guarded<H> {
-    ///     fn on_head(&self, ctx: &mut Context) -> BodyPlan {
-    ///         match self.0.on_head(ctx) {
-    ///             BodyPlan::Buffer | BodyPlan::BufferUpTo(_) => BodyPlan::Stream, // `handle` buffers it
-    ///             plan => plan,
-    ///         }
-    ///     }
-    ///
-    ///     async fn handle(&self, ctx: &mut Context) -> Result {
-    ///         if !may_ask(ctx.peer_addr()).await {
-    ///             return Err(Status::TOO_MANY_REQUESTS.into());
-    ///         }
-    ///         match self.0.on_head(ctx) {
-    ///             BodyPlan::Buffer => ctx.buffer_body().await?,
-    ///             BodyPlan::BufferUpTo(most) => ctx.buffer_body_up_to(most).await?,
-    ///             _ => {}
-    ///         }
-    ///         self.0.handle(ctx).await
-    ///     }
-    /// }
-    /// # let echo = corehttp::BoxHandler::new(|ctx: &mut Context| {
-    /// #     std::mem::swap(&mut ctx.response.body, &mut ctx.request.body);
-    /// # });
-    /// # let service = corehttp::Server::new().service(Guarded(echo));
-    /// # let mut request = Request::post("/")?;
-    /// # request.body.set_bytes("body");
-    /// # assert_eq!(corehttp::block_on(service.respond(request))?.body.bytes(), b"body");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
+    /// See [`Handler`](crate::Handler#guards) for a guard that decides before the body is received.
     pub async fn buffer_body(&mut self) -> io::Result<()> {
-        self.buffer_body_up_to(self.exchange.conn.bounds().limits.body_max).await
+        self.buffer_body_up_to(self.limits().body_max).await
     }
 
     /// Receives the rest of a body as [`Context::buffer_body`] does, up to `most` bytes.
@@ -320,6 +281,33 @@ impl Context {
         self.exchange.flush().await
     }
 
+    /// Returns the parameters of the matched route: see [`Request::params`].
+    pub fn params(&self) -> PathParams<'_> {
+        self.request.params()
+    }
+
+    /// Returns the limits of this exchange: those of the server, unless they were changed.
+    pub fn limits(&self) -> Limits {
+        self.exchange.conn.with_bounds(|bounds| bounds.limits)
+    }
+
+    /// Changes the limits of this exchange alone: the limits of bodies, chunks and trailers, from here on. See
+    /// [`with_limits`](crate::with_limits).
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.exchange.conn.change_bounds(|bounds| bounds.limits = limits.capped());
+    }
+
+    /// Returns the time limits of this exchange: those of the server, unless they were changed.
+    pub fn timeouts(&self) -> Timeouts {
+        self.exchange.conn.with_bounds(|bounds| bounds.timeouts)
+    }
+
+    /// Changes the time limits of this exchange alone, from here on, but not [`Timeouts::head`] and [`Timeouts::idle`].
+    /// See [`with_timeouts`](crate::with_timeouts).
+    pub fn set_timeouts(&mut self, timeouts: Timeouts) {
+        self.exchange.conn.change_bounds(|bounds| bounds.timeouts = timeouts);
+    }
+
     /// Waits until the peer has closed the connection, or its sending half, which looks the same: a peer that closes
     /// only that half still waits for its response (RFC 9112 §9.6), so answer it, if only in short, or do not wait for
     /// this. See [`Server::half_close`](crate::Server::half_close).
@@ -394,7 +382,7 @@ impl Context {
     /// }
     /// ```
     pub async fn decode_body(&mut self) -> io::Result<()> {
-        self.decode_body_up_to(self.exchange.conn.bounds().limits.body_max).await
+        self.decode_body_up_to(self.limits().body_max).await
     }
 
     /// Decodes the request's body as [`Context::decode_body`] does, up to `limit` bytes of decoded content.

@@ -1,0 +1,108 @@
+//! [`HandlerSet`]: the handlers of a router, each under its index.
+
+use crate::message::Status;
+use crate::server::{BodyPlan, BoxHandler, Context, Handler, Result};
+
+/// The handlers of a [`Router`](crate::Router), counted from 0.
+///
+/// [`routes!`](crate::routes) makes tuples, in which each handler keeps its type: a call is inlined, and its future needs
+/// no allocation. In a `Vec` they are in boxes, so that routes can be added while the program runs.
+pub trait HandlerSet: 'static {
+    /// Calls [`Handler::on_head`] of a handler.
+    fn on_head(&self, index: usize, ctx: &mut Context) -> BodyPlan;
+
+    /// Calls [`Handler::handle`] of a handler.
+    fn handle(&self, index: usize, ctx: &mut Context) -> impl Future<Output = Result>;
+}
+
+impl<H: Handler> HandlerSet for Vec<H> {
+    fn on_head(&self, index: usize, ctx: &mut Context) -> BodyPlan {
+        self.get(index).map_or(BodyPlan::Stream, |handler| handler.on_head(ctx))
+    }
+
+    async fn handle(&self, index: usize, ctx: &mut Context) -> Result {
+        match self.get(index) {
+            Some(handler) => handler.handle(ctx).await,
+            None => Err(Status::NOT_FOUND.into()),
+        }
+    }
+}
+
+macro_rules! tuples {
+    ($($index:tt $handler:ident),*) => {
+        impl<$($handler: Handler),*> HandlerSet for ($($handler,)*) {
+            #[inline]
+            #[allow(unused_variables, reason = "the empty tuple has no handler")]
+            fn on_head(&self, index: usize, ctx: &mut Context) -> BodyPlan {
+                match index {
+                    $($index => self.$index.on_head(ctx),)*
+                    _ => BodyPlan::Stream,
+                }
+            }
+
+            #[inline]
+            #[allow(unused_variables, reason = "the empty tuple has no handler")]
+            async fn handle(&self, index: usize, ctx: &mut Context) -> Result {
+                match index {
+                    $($index => self.$index.handle(ctx).await,)*
+                    _ => Err(Status::NOT_FOUND.into()),
+                }
+            }
+        }
+    };
+}
+
+tuples!();
+tuples!(0 A);
+tuples!(0 A, 1 B);
+tuples!(0 A, 1 B, 2 C);
+tuples!(0 A, 1 B, 2 C, 3 D);
+tuples!(0 A, 1 B, 2 C, 3 D, 4 E);
+tuples!(0 A, 1 B, 2 C, 3 D, 4 E, 5 F);
+tuples!(0 A, 1 B, 2 C, 3 D, 4 E, 5 F, 6 G);
+tuples!(0 A, 1 B, 2 C, 3 D, 4 E, 5 F, 6 G, 7 H);
+
+/// Eight handlers, and those that follow them. [`routes!`](crate::routes) makes it of more than eight routes, since there
+/// are no tuples of any length.
+#[derive(Clone, Copy, Debug)]
+pub struct Chain<S, T>(pub S, pub T);
+
+/// How many handlers the front of a [`Chain`] has.
+const FRONT_LEN: usize = 8;
+
+impl<S: HandlerSet, T: HandlerSet> HandlerSet for Chain<S, T> {
+    #[inline]
+    fn on_head(&self, index: usize, ctx: &mut Context) -> BodyPlan {
+        match index.checked_sub(FRONT_LEN) {
+            None => self.0.on_head(index, ctx),
+            Some(index) => self.1.on_head(index, ctx),
+        }
+    }
+
+    #[inline]
+    async fn handle(&self, index: usize, ctx: &mut Context) -> Result {
+        match index.checked_sub(FRONT_LEN) {
+            None => self.0.handle(index, ctx).await,
+            Some(index) => self.1.handle(index, ctx).await,
+        }
+    }
+}
+
+/// A box that handlers of type `H` fit into: a [`BoxHandler`] for those that cores can share, and a `Box<dyn Handler>`
+/// for the others.
+pub trait FromHandler<H>: Handler {
+    /// Boxes `handler`.
+    fn from_handler(handler: H) -> Self;
+}
+
+impl<H: Handler + Send + Sync> FromHandler<H> for BoxHandler {
+    fn from_handler(handler: H) -> BoxHandler {
+        BoxHandler::new(handler)
+    }
+}
+
+impl<H: Handler> FromHandler<H> for Box<dyn Handler> {
+    fn from_handler(handler: H) -> Box<dyn Handler> {
+        Box::new(handler)
+    }
+}

@@ -1,0 +1,18 @@
+//! Routes: which handler answers which path and method.
+//!
+//! In reading order: how a pattern is written; how a path is spelled; the tree that finds a path; handlers of different
+//! types under one index; the router, and the macro that makes one.
+
+mod pattern;
+mod spelling;
+
+mod table;
+
+mod handler_set;
+mod router;
+mod routes;
+
+pub use handler_set::{Chain, FromHandler, HandlerSet};
+pub use pattern::InvalidRoute;
+pub use router::Router;
+pub use routes::RouteList;

@@ -1,0 +1,470 @@
+//! [`Router`]: calls the handler whose route a request matches.
+
+use std::fmt;
+use std::ptr;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::handler_set::{FromHandler, HandlerSet};
+use super::pattern::InvalidRoute;
+use super::routes::RouteList;
+use super::spelling::{Spelling, normal_form};
+use super::table::{Choice, Endpoint, Methods, RouteIndex, RouteTable};
+use crate::message::{Method, Request, Status};
+use crate::server::{Around, BodyPlan, BoxHandler, Context, Handler, IntoHandler, Result, around};
+
+/// A handler that calls the one whose route a request matches.
+///
+/// There are two ways to a router, which match alike:
+///
+/// - [`routes!`](crate::routes), for routes that are known while the program is compiled. Each handler keeps its type, so
+///   a request allocates nothing, and a malformed pattern does not compile.
+/// - [`Router::new`], for routes that are added while the program runs. The handlers are in boxes: an `async` one costs
+///   an allocation per request, a plain one none.
+///
+/// ```
+/// use corehttp::{Context, Router, Server, Status};
+///
+/// async fn show(ctx: &mut Context) -> corehttp::Result {
+///     let id: u64 = ctx.request.params().get_as("id")?; // other paths are answered with 404
+///     ctx.response.set_text(format!("user {id}"));
+///     Ok(())
+/// }
+///
+/// let users = Router::new()
+///     .get("/{id}", show)?
+///     .post("/", |ctx: &mut Context| ctx.response.status = Status::CREATED)?;
+/// let router = Router::new()
+///     .get("/", |ctx: &mut Context| ctx.response.set_text("Hello, World!"))?
+///     .nest("/users", users)?;
+/// assert_eq!(router.to_string(), "GET /\nGET /users/{id}\nPOST /users\n");
+/// let service = Server::new().service(router); // or `Server::run`
+/// # let respond = |method, path| {
+/// #     corehttp::block_on(service.respond(corehttp::Request::new(method, path).unwrap())).unwrap()
+/// # };
+/// # assert_eq!(respond("GET", "/users/7").text(), Ok("user 7"));
+/// # assert_eq!(respond("GET", "/users/x").status, Status::NOT_FOUND);
+/// # assert_eq!(respond("POST", "/users").status, Status::CREATED);
+/// # assert_eq!(respond("PUT", "/users").headers.text("allow"), Some("POST, OPTIONS"));
+/// # Ok::<(), corehttp::InvalidRoute>(())
+/// ```
+///
+/// # Patterns
+///
+/// A pattern is a path, written as paths are sent: escaped where it must be. A segment `{name}` stands for one that is
+/// not empty, and `{*name}` at the end for the rest of the path, which may be empty. A host before the path restricts the
+/// route to it, in any case and with any port: `api.example.com/users`, or `{tenant}.example.com/` with a parameter for
+/// one label. [`Request::params`] reads the parameters.
+///
+/// Where several patterns match, each segment from the left prefers an equal text to a parameter, and both to the rest of
+/// a path; routes with a host are tried before those without. The path decides before the method.
+///
+/// The pattern `*` takes all requests that match no other route. Without it they are answered with 404, and a method
+/// without a route with 405 and `allow`. HEAD is answered by the route for GET, and OPTIONS by the router, with 204 and
+/// `allow`, unless they have routes of their own. (RFC 9110 §9.3.2, §9.3.7, §15.5.5, §15.5.6)
+///
+/// # Other spellings
+///
+/// `/admin` can also be spelled `/%61dmin`, `//admin` or `/x/../admin`. The text of a pattern matches one spelling alone,
+/// the normal form (RFC 3986 §6.2.2): no needless escapes, no empty segments, no `.` and `..`. A path in another form is
+/// redirected (308) to the normal form, if that matches a route, except where both match the same route: `/files/a//b`
+/// and `/files/%7Ejoe` reach the handler of `/files/{*path}` as they were sent. So middleware around a route sees all
+/// requests for it, and middleware in front of the router that compares [`Request::path`] with the text of a pattern
+/// misses none. An escaped `/` is part of its segment. A trailing slash makes another path, unless
+/// [`Router::redirect_slashes`] is on.
+///
+/// # Middleware, plans, limits
+///
+/// A route takes any handler: a closure, a handler with [`around`](crate::around),
+/// [`with_plan`](crate::with_plan), [`with_timeouts`](crate::with_timeouts) or [`with_limits`](crate::with_limits), a
+/// `Files`, a `Tower`, another router. All of these also go around a router, for all of its routes.
+#[doc(alias("ServeMux", "route"))]
+pub struct Router<S = Vec<BoxHandler>> {
+    /// The name of this router in the steps of a request.
+    id: u32,
+    table: RouteTable,
+    handlers: S,
+    redirects_slashes: bool,
+}
+
+/// Where a request leads.
+enum Outcome<'t> {
+    Choice(Choice<'t>),
+    NotFound,
+    /// The server as a whole, which is the target `*` (RFC 9110 §9.3.7).
+    ServerOptions,
+    Redirect(String),
+}
+
+impl<S> Router<S> {
+    /// Creates a router with these routes, whose handlers are `handlers`, in the same order. This is what
+    /// [`routes!`](crate::routes) calls.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there is a mount whose paths are those of another route, or a method that is too long: at the start of
+    /// a program, before it serves a request.
+    pub fn from_list(list: RouteList, handlers: S) -> Router<S> {
+        let mut router = Router::with_handlers(handlers);
+        for (method, pattern) in list.routes() {
+            let added = match *method {
+                "any" => router.table.add(Methods::Any, pattern),
+                "mount" => router.table.add_mount(pattern),
+                method => {
+                    let method = Method::parse(method.as_bytes()).expect("a method has at most 23 bytes");
+                    router.table.add(Methods::One(method), pattern)
+                }
+            };
+            added.unwrap_or_else(|invalid| panic!("{invalid}"));
+        }
+        router
+    }
+
+    fn with_handlers(handlers: S) -> Router<S> {
+        static LAST_ID: AtomicU32 = AtomicU32::new(0);
+        let id = LAST_ID.fetch_add(1, Ordering::Relaxed);
+        Router { id, table: RouteTable::default(), handlers, redirects_slashes: false }
+    }
+
+    /// Redirects a path that matches no route to the one with or without a trailing slash, if that matches (308).
+    /// Default: off, the two are different paths.
+    ///
+    /// Of routers inside each other, the setting of the one that does not find the path counts.
+    pub fn redirect_slashes(mut self, on: bool) -> Router<S> {
+        self.redirects_slashes = on;
+        self
+    }
+
+    /// Matches a request, and notes the route in it.
+    #[inline]
+    fn find(&self, request: &mut Request) -> Outcome<'_> {
+        request.matched_route_mut().rewind(self.id);
+        let outcome = self.outcome(request);
+        if let Outcome::Choice(Choice::Route(route)) = outcome {
+            let mount = self.table.mount(route, path_here(request));
+            let pattern = self.table.pattern(route);
+            request.matched_route_mut().note(self.id, route as u32, pattern, mount);
+        }
+        outcome
+    }
+
+    #[inline]
+    fn outcome(&self, request: &Request) -> Outcome<'_> {
+        let path = path_here(request);
+        match (Spelling::from_path(path), self.endpoint(request, path)) {
+            (Spelling::Normal, Some(endpoint)) => Outcome::Choice(endpoint.choose(request.method())),
+            (Spelling::Normal, None) => self.unmatched(request, path),
+            (spelling, endpoint) => self.respelled(request, path, spelling, endpoint),
+        }
+    }
+
+    #[inline]
+    fn endpoint(&self, request: &Request, path: &str) -> Option<&Endpoint> {
+        self.table.find(|| request.host(), path)
+    }
+
+    /// The outcome for a path that is not in normal form, which has led to `endpoint`.
+    #[cold]
+    fn respelled(
+        &self,
+        request: &Request,
+        path: &str,
+        spelling: Spelling,
+        endpoint: Option<&Endpoint>,
+    ) -> Outcome<'_> {
+        let Some(normal) = self.endpoint(request, &normal_form(path)) else {
+            return self.unmatched(request, path);
+        };
+        match endpoint.is_some_and(|endpoint| ptr::eq(endpoint, normal)) && spelling == Spelling::Other {
+            true => Outcome::Choice(normal.choose(request.method())),
+            false => Outcome::Redirect(with_query(normal_form(request.path()), request)),
+        }
+    }
+
+    /// The outcome for a path that has no route.
+    #[cold]
+    fn unmatched(&self, request: &Request, path: &str) -> Outcome<'_> {
+        if self.redirects_slashes && path.starts_with('/') {
+            let toggled = |path: &str| path.strip_suffix('/').map_or(format!("{path}/"), str::to_owned);
+            if self.endpoint(request, &toggled(path)).is_some() {
+                return Outcome::Redirect(with_query(toggled(request.path()), request));
+            }
+        }
+        match (self.table.fallback(), request.method(), path) {
+            (Some(route), ..) => Outcome::Choice(Choice::Route(route)),
+            (None, Method::Options, "*") => Outcome::ServerOptions,
+            (None, ..) => Outcome::NotFound,
+        }
+    }
+}
+
+impl Router {
+    /// Creates a router without routes, for handlers that cores can share.
+    pub fn new() -> Router {
+        Router::default()
+    }
+}
+
+impl Router<Vec<Box<dyn Handler>>> {
+    /// Creates a router without routes, for handlers that need not be [`Send`]: those of one core, as
+    /// [`Server::run_per_core`](crate::Server::run_per_core) makes them.
+    pub fn local() -> Router<Vec<Box<dyn Handler>>> {
+        Router::default()
+    }
+}
+
+impl<B> Default for Router<Vec<B>> {
+    fn default() -> Router<Vec<B>> {
+        Router::with_handlers(Vec::new())
+    }
+}
+
+macro_rules! methods {
+    ($($name:ident $method:ident,)*) => {$(
+        #[doc = concat!("Adds a route for ", stringify!($method), ": see [`Router::route`].")]
+        ///
+        /// # Errors
+        ///
+        /// As [`Router::route`].
+        pub fn $name<Kind, H>(self, pattern: &str, handler: H) -> Result<Router<Vec<B>>, InvalidRoute>
+        where
+            H: IntoHandler<Kind>,
+            B: FromHandler<H::Handler>,
+        {
+            self.route(Method::$method, pattern, handler)
+        }
+    )*};
+}
+
+impl<B> Router<Vec<B>> {
+    /// Adds a route: requests with this method whose path matches the [pattern](Router#patterns) are answered by
+    /// `handler`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the pattern is malformed, or if another route matches the same requests. The error names both.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::{Context, Router};
+    ///
+    /// let hello = |ctx: &mut Context| ctx.response.set_text("hello");
+    /// let error = Router::new().get("/users/{id}", hello)?.get("/users/{name}", hello).unwrap_err();
+    /// assert_eq!(
+    ///     error.to_string(),
+    ///     "the route `GET /users/{name}` conflicts with `GET /users/{id}`: they match the same requests"
+    /// );
+    /// # Ok::<(), corehttp::InvalidRoute>(())
+    /// ```
+    pub fn route<Kind, H>(
+        mut self,
+        method: Method,
+        pattern: &str,
+        handler: H,
+    ) -> Result<Router<Vec<B>>, InvalidRoute>
+    where
+        H: IntoHandler<Kind>,
+        B: FromHandler<H::Handler>,
+    {
+        self.table.add(Methods::One(method), pattern)?;
+        self.handlers.push(B::from_handler(handler.into_handler()));
+        Ok(self)
+    }
+
+    methods! {
+        get Get,
+        post Post,
+        put Put,
+        patch Patch,
+        delete Delete,
+    }
+
+    /// Adds a route for all methods that have no route with the same pattern. The pattern `*` takes all requests that
+    /// match no other route.
+    ///
+    /// # Errors
+    ///
+    /// As [`Router::route`].
+    pub fn any<Kind, H>(mut self, pattern: &str, handler: H) -> Result<Router<Vec<B>>, InvalidRoute>
+    where
+        H: IntoHandler<Kind>,
+        B: FromHandler<H::Handler>,
+    {
+        self.table.add(Methods::Any, pattern)?;
+        self.handlers.push(B::from_handler(handler.into_handler()));
+        Ok(self)
+    }
+
+    /// Mounts a handler: it gets all requests for `prefix`, and for all paths below it. A router in it, even inside of
+    /// middleware, and a `Files` see the part of the path [below the prefix](crate::Request::mounted_path). The prefix
+    /// may have parameters and a host; an empty one stands for all paths.
+    ///
+    /// # Errors
+    ///
+    /// As [`Router::route`], or if the prefix ends with a slash.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::{Context, Handler, Router, Status, around, routes};
+    ///
+    /// async fn guard(app: &impl Handler, ctx: &mut Context) -> corehttp::Result {
+    ///     match ctx.request.bearer_token() {
+    ///         Some("secret") => app.handle(ctx).await,
+    ///         _ => Err(Status::UNAUTHORIZED.into()),
+    ///     }
+    /// }
+    ///
+    /// let admin = routes! { GET "/stats" => |ctx: &mut Context| ctx.response.set_text("good") };
+    /// let router = Router::new().mount("/admin", around(guard, admin))?;
+    /// # let service = corehttp::Server::new().service(router);
+    /// # for (path, token, status) in [("/stats", "x", 401), ("/stats", "secret", 200), ("/x", "secret", 404)] {
+    /// #     let mut request = corehttp::Request::get(&format!("/admin{path}")).unwrap();
+    /// #     request.set_bearer_token(token).unwrap();
+    /// #     let response = corehttp::block_on(service.respond(request)).unwrap();
+    /// #     assert_eq!(response.status.as_u16(), status);
+    /// # }
+    /// # Ok::<(), corehttp::InvalidRoute>(())
+    /// ```
+    #[doc(alias = "nest_service")]
+    pub fn mount<Kind, H>(mut self, prefix: &str, handler: H) -> Result<Router<Vec<B>>, InvalidRoute>
+    where
+        H: IntoHandler<Kind>,
+        B: FromHandler<H::Handler>,
+    {
+        self.table.add_mount(prefix)?;
+        self.handlers.push(B::from_handler(handler.into_handler()));
+        Ok(self)
+    }
+
+    /// Adds all routes of another router below a prefix, which may have parameters, or be a host alone. The inner `/` is
+    /// the prefix itself, with a slash and without; the inner `*` takes what is left below the prefix.
+    ///
+    /// # Errors
+    ///
+    /// As [`Router::mount`].
+    pub fn nest(mut self, prefix: &str, router: Router<Vec<B>>) -> Result<Router<Vec<B>>, InvalidRoute> {
+        self.table.nest(prefix, router.table)?;
+        self.handlers.extend(router.handlers);
+        Ok(self)
+    }
+
+    /// Adds all routes of another router.
+    ///
+    /// # Errors
+    ///
+    /// Fails if two routes match the same requests.
+    pub fn merge(self, router: Router<Vec<B>>) -> Result<Router<Vec<B>>, InvalidRoute> {
+        self.nest("", router)
+    }
+
+    /// Puts middleware around each route that has been added so far, as [`around`](crate::around) does. Routes that are
+    /// added later are not concerned, and neither are requests without a route. The call is one more allocation for
+    /// each request.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::{Context, Handler, Router};
+    ///
+    /// async fn count(app: &impl Handler, ctx: &mut Context) -> corehttp::Result {
+    ///     ctx.response.headers.set("x-route", ctx.request.matched_pattern().unwrap_or_default())?;
+    ///     app.handle(ctx).await
+    /// }
+    ///
+    /// let hello = |ctx: &mut Context| ctx.response.set_text("hello");
+    /// let counted = Router::new().get("/hello/{name}", hello)?.around(count);
+    /// let router = Router::new().get("/", hello)?.merge(counted)?;
+    /// # let service = corehttp::Server::new().service(router);
+    /// # for (path, pattern) in [("/", None), ("/hello/Ada", Some("/hello/{name}"))] {
+    /// #     let response = corehttp::block_on(service.respond(corehttp::Request::get(path).unwrap())).unwrap();
+    /// #     assert_eq!(response.headers.text("x-route"), pattern);
+    /// # }
+    /// # Ok::<(), corehttp::InvalidRoute>(())
+    /// ```
+    #[doc(alias("layer", "route_layer", "middleware"))]
+    pub fn around<M>(mut self, middleware: M) -> Router<Vec<B>>
+    where
+        M: AsyncFn(&B, &mut Context) -> Result + Clone + 'static,
+        B: FromHandler<Around<M, B>>,
+    {
+        let handlers = self.handlers.into_iter();
+        self.handlers =
+            handlers.map(|handler| B::from_handler(around(middleware.clone(), handler))).collect();
+        self
+    }
+}
+
+impl<S: HandlerSet> Handler for Router<S> {
+    #[inline]
+    fn on_head(&self, ctx: &mut Context) -> BodyPlan {
+        match self.find(&mut ctx.request) {
+            Outcome::Choice(Choice::Route(route)) => self.handlers.on_head(route, ctx),
+            // The body of a request that is refused is not received.
+            _ => BodyPlan::Stream,
+        }
+    }
+
+    #[inline]
+    async fn handle(&self, ctx: &mut Context) -> Result {
+        let route = match ctx.request.matched_route().route_of(self.id) {
+            Some(route) => route as RouteIndex,
+            // There is none after the target was replaced, or if middleware did not pass the head on.
+            None => match self.find(&mut ctx.request) {
+                Outcome::Choice(Choice::Route(route)) => route,
+                outcome => return respond(ctx, outcome),
+            },
+        };
+        self.handlers.handle(route, ctx).await
+    }
+}
+
+/// Responds to a request that has no handler.
+#[cold]
+fn respond(ctx: &mut Context, outcome: Outcome<'_>) -> Result {
+    let response = &mut ctx.response;
+    match outcome {
+        Outcome::Choice(Choice::NotAllowed(allow)) => {
+            response.headers.set("allow", allow)?;
+            return Err(Status::METHOD_NOT_ALLOWED.into());
+        }
+        Outcome::Choice(Choice::Options(allow)) => {
+            response.headers.set("allow", allow)?;
+            response.status = Status::NO_CONTENT;
+        }
+        Outcome::ServerOptions => response.status = Status::NO_CONTENT,
+        Outcome::Redirect(location) => response.set_redirect(Status::PERMANENT_REDIRECT, &location)?,
+        Outcome::NotFound | Outcome::Choice(Choice::Route(_)) => return Err(Status::NOT_FOUND.into()),
+    }
+    Ok(())
+}
+
+/// The part of the path that is matched here. The prefix of a mount, without a slash, is its `/`.
+#[inline]
+fn path_here(request: &Request) -> &str {
+    match request.mounted_path() {
+        "" if request.matched_route().rest_at() > 0 => "/",
+        path => path,
+    }
+}
+
+fn with_query(path: String, request: &Request) -> String {
+    match request.query().raw() {
+        "" => path,
+        query => format!("{path}?{query}"),
+    }
+}
+
+/// The table of routes: a line for each, in the order in which they were added. A handler that is mounted has one line,
+/// even if it is a router.
+impl<S> fmt::Display for Router<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.table.fmt(f)
+    }
+}
+
+impl<S> fmt::Debug for Router<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Router").field("table", &self.table).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,182 @@
+//! [`routes!`](crate::routes): a router whose routes are known while the program is compiled.
+
+use super::pattern::{Fault, fault, have_one_shape};
+
+/// Makes a [`Router`](crate::Router) of routes that are known while the program is compiled.
+///
+/// Each line has a method, a [pattern](crate::Router#patterns) and a handler: a function, a closure, or another
+/// [`Handler`](crate::Handler). The method is written as it is sent; `any` stands for all others, and `mount` for a
+/// handler that gets a prefix and all paths below it, as with [`Router::mount`](crate::Router::mount). The pattern `*` takes
+/// all requests that match no other route.
+///
+/// Each handler keeps its type: nothing is boxed, and a request costs no allocation. Malformed and conflicting patterns
+/// do not compile.
+///
+/// # Examples
+///
+/// ```
+/// use corehttp::{Context, Server, Status, around, routes};
+/// # use corehttp::Handler;
+///
+/// async fn list(ctx: &mut Context) {
+///     ctx.response.set_text("all");
+/// }
+///
+/// async fn show(ctx: &mut Context) -> corehttp::Result {
+///     let id: u64 = ctx.request.params().get_as("id")?;
+///     ctx.response.set_text(format!("item {id}"));
+///     Ok(())
+/// }
+///
+/// # async fn guard(app: &impl Handler, ctx: &mut Context) -> corehttp::Result {
+/// #     app.handle(ctx).await
+/// # }
+/// let admin = routes! {
+///     DELETE "/items/{id}" => |ctx: &mut Context| ctx.response.status = Status::NO_CONTENT,
+/// };
+/// let router = routes! {
+///     GET "/items" => list,
+///     GET "/items/{id}" => show,
+///     mount "/admin" => around(guard, admin), // middleware for a group
+///     any "*" => async |ctx: &mut Context| -> corehttp::Result {
+///         ctx.response.set_text("There is no such page.");
+///         ctx.response.status = Status::NOT_FOUND;
+///         Ok(())
+///     },
+/// };
+/// let service = Server::new().service(router); // or `Server::run`
+/// # let respond = |method, path| {
+/// #     corehttp::block_on(service.respond(corehttp::Request::new(method, path).unwrap())).unwrap()
+/// # };
+/// # assert_eq!(respond("GET", "/items/7").text(), Ok("item 7"));
+/// # assert_eq!(respond("DELETE", "/admin/items/7").status, Status::NO_CONTENT);
+/// # assert_eq!(respond("GET", "/items/x/y").text(), Ok("There is no such page."));
+/// ```
+///
+/// Two routes for the same requests:
+///
+/// ```compile_fail
+/// # use corehttp::{Context, routes};
+/// # let list = |ctx: &mut Context| {};
+/// # let show = |ctx: &mut Context| {};
+/// routes! {
+///     GET "/items/{id}" => list,
+///     GET "/items/{name}" => show, // error: `/items/{name}` conflicts with `/items/{id}`
+/// };
+/// ```
+#[macro_export]
+macro_rules! routes {
+    // Eight handlers make a tuple, and the rest follows it.
+    (@set $a:expr, $b:expr, $c:expr, $d:expr, $e:expr, $f:expr, $g:expr, $h:expr, $($rest:expr),+) => {
+        $crate::Chain($crate::routes!(@set $a, $b, $c, $d, $e, $f, $g, $h), $crate::routes!(@set $($rest),+))
+    };
+    (@set $($handler:expr),*) => {
+        ($($crate::IntoHandler::into_handler($handler),)*)
+    };
+    ($($method:ident $pattern:literal => $handler:expr),* $(,)?) => {{
+        const LIST: $crate::RouteList =
+            $crate::RouteList::new(&[$((::core::stringify!($method), $pattern)),*]);
+        $crate::Router::from_list(LIST, $crate::routes!(@set $($handler),*))
+    }};
+}
+
+/// The methods and patterns of a [`Router`], which [`routes!`](crate::routes) checks while it is compiled.
+#[derive(Clone, Copy, Debug)]
+pub struct RouteList(&'static [(&'static str, &'static str)]);
+
+impl RouteList {
+    /// Checks methods and patterns. The methods `any` and `mount` have the meaning that they have in
+    /// [`routes!`](crate::routes).
+    ///
+    /// # Panics
+    ///
+    /// Panics, which is an error of the compiler in a constant, if a pattern is malformed, or if two routes match the
+    /// same requests.
+    pub const fn new(routes: &'static [(&'static str, &'static str)]) -> RouteList {
+        let mut at = 0;
+        while at < routes.len() {
+            check_pattern(routes[at]);
+            let mut before = 0;
+            while before < at {
+                check_conflict(routes[at], routes[before]);
+                before += 1;
+            }
+            at += 1;
+        }
+        RouteList(routes)
+    }
+
+    pub(super) fn routes(self) -> &'static [(&'static str, &'static str)] {
+        self.0
+    }
+}
+
+/// Mounts match what routes for any method do.
+const fn kind(method: &str) -> &str {
+    if is_equal(method, "mount") { "any" } else { method }
+}
+
+const fn check_conflict((method, pattern): (&str, &str), (other_method, other): (&str, &str)) {
+    if is_equal(kind(method), kind(other_method)) && have_one_shape(pattern, other) {
+        let text = Text::new().with("the route `").with(method).with(" ").with(pattern);
+        let text = text.with("` conflicts with `").with(other_method).with(" ").with(other);
+        text.with("`: they match the same requests").panic();
+    }
+}
+
+const fn check_pattern((method, pattern): (&str, &str)) {
+    let below = Text::new().with(pattern).with("/{*rest}");
+    let fault = match (is_equal(method, "mount"), pattern.as_bytes()) {
+        (true, [.., b'/']) => Some(Fault::Prefix),
+        (true, _) => fault(below.as_str()),
+        (false, [b'*']) => None,
+        (false, _) => fault(pattern),
+    };
+    if let Some(fault) = fault {
+        Text::new().with("the pattern `").with(pattern).with("`: ").with(fault.text()).panic();
+    }
+}
+
+const fn is_equal(one: &str, other: &str) -> bool {
+    let (one, other) = (one.as_bytes(), other.as_bytes());
+    let mut at = 0;
+    while at < one.len() && at < other.len() && one[at] == other[at] {
+        at += 1;
+    }
+    at == one.len() && at == other.len()
+}
+
+/// A text that is put together while a program is compiled, where `format!` cannot be called. It is cut at its end if
+/// it is too long.
+struct Text {
+    bytes: [u8; 512],
+    len: usize,
+}
+
+impl Text {
+    const fn new() -> Text {
+        Text { bytes: [0; 512], len: 0 }
+    }
+
+    const fn with(mut self, text: &str) -> Text {
+        let text = text.as_bytes();
+        let mut at = 0;
+        while at < text.len() && self.len < self.bytes.len() {
+            self.bytes[self.len] = text[at];
+            self.len += 1;
+            at += 1;
+        }
+        self
+    }
+
+    const fn as_str(&self) -> &str {
+        match str::from_utf8(self.bytes.split_at(self.len).0) {
+            Ok(text) => text,
+            Err(_) => "a pattern that is too long",
+        }
+    }
+
+    const fn panic(&self) -> ! {
+        panic!("{}", self.as_str())
+    }
+}
