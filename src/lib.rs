@@ -109,10 +109,11 @@
 //! # Clients
 //!
 //! A [`Client`] keeps its connections open, reuses them, and works in any tokio runtime; a program without one uses
-//! [`block_on`]. A status such as 404 is a response like any other, and no error. Servers and clients share the types
-//! [`Request`] and [`Response`], so a request that the server received can be sent on, and a response that the client
-//! received can be the server's response. [`Request::forwarded_to`] and [`Response::forwarded`] leave out the fields
-//! that are meant for one connection only.
+//! [`block_on`]. A status such as 404 is a response like any other, and no error unless
+//! [`Response::error_for_status`] makes it one. Servers and clients share the types [`Request`] and [`Response`], so a
+//! request that the server received can be sent on, and a response that the client received can be the server's
+//! response. [`Request::forwarded_to`] and [`Response::forwarded`] leave out the fields that are meant for one
+//! connection only.
 //!
 //! On messages and bodies, a bare noun reads and `set_` writes: [`Response::text`], [`Response::bytes`] and
 //! `Response::json` read what arrived, [`Response::set_text`] and [`Response::set_bytes`] write. None of them waits,
@@ -128,9 +129,12 @@
 //! # corehttp::block_on(async {
 //! let client = Client::new();
 //! # let client = Client::builder().memory(connector).build();
-//! let response = client.get("http://example.com/").await?;
+//! let response = client.get("http://example.com/").field("accept", "text/plain").await?;
 //! assert_eq!(response.status, Status::OK);
 //! println!("{}", response.text()?);
+//!
+//! // A status of a failure is no error, unless that is asked for.
+//! client.post("http://example.com/notes").bearer_auth("t0k3n").text("milk").await?.error_for_status()?;
 //!
 //! // This loop allocates nothing: the request is sent again, and the response is reset and reused.
 //! let request = Request::get("http://example.com/items?page=2")?;
@@ -215,6 +219,8 @@
 //!
 //! | for clients | see |
 //! |---|---|
+//! | a request in one expression, with fields, content, credentials and a time limit | [`RequestBuilder`] |
+//! | a status that is to be an error | [`Response::error_for_status`] |
 //! | connections, redirects, name look-ups, default fields | [`Client`], [`ClientBuilder`] |
 //! | a single host, one of several hosts, many requests at once | [`Client::host`], [`Balancer`], [`Pipeline`] |
 //! | bodies read or written piece by piece, or both at once | [`Client::open_response`], [`Client::open`], [`Call::split`] |
@@ -235,7 +241,7 @@
 //! | forms, queries and cookies | [`Form`], [`FormBuf`], [`Cookies`], [`SetCookie`] | `forms` |
 //! | cookies that nobody else can make or read, with feature `cookies` | `CookieKey` | |
 //! | cookies that a client keeps, with feature `jar` | [`ClientBuilder::cookie_store`], `jar::Jar` | `jar` |
-//! | JSON, with feature `json` | `Request::json`, `Response::json`, `Request::set_json`, `Response::set_json` | `json` |
+//! | JSON, with feature `json` | `Request::json`, `Response::json`, `set_json` of both, `RequestBuilder::json` | `json` |
 //! | uploads, with feature `multipart` | `multipart::Multipart`, `multipart::Form` | `upload` |
 //! | files of a directory or inside the program, with feature `fs` | `Files`, `Context::send_file` | `files` |
 //! | text in its charset, in others than UTF-8 with feature `charset` | [`Request::text_decoded`], [`Response::text_decoded`] | |
@@ -298,7 +304,8 @@ mod tower;
 pub use client::{
     Balancer, BalancerBuilder, Call, CallReader, CallWriter, Client, ClientBuilder, ClientCause, ClientError,
     ClientPhase, ClientTimeouts, ClientUpgraded, CookieStore, Host, HostChoice, HostCounts, InvalidProxy,
-    Pipeline, PipelineBuilder, Proxies, Proxy, Redirects, ResponseReader, SocksError, SocksReply,
+    Pipeline, PipelineBuilder, Proxies, Proxy, Redirects, RequestBuilder, ResponseReader, SocksError,
+    SocksReply,
 };
 pub use coding::{Coding, CodingError, Flush};
 #[cfg(feature = "compress")]

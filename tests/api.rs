@@ -635,9 +635,9 @@ mod clients {
             let response = client.get(&format!("{url}/a?b")).await?;
             assert_eq!(response.status, Status::OK);
             assert_eq!(response.body.text()?, "GET /a?b ");
-            assert_eq!(client.post(url, "text").await?.body.text()?, "POST / text");
-            assert_eq!(client.put(url, [1 + b'A']).await?.body.text()?, "PUT / B");
-            assert_eq!(client.patch(url, "text").await?.body.text()?, "PATCH / text");
+            assert_eq!(client.post(url).text("text").await?.body.text()?, "POST / text");
+            assert_eq!(client.put(url).bytes("text/plain", "B").await?.body.text()?, "PUT / B");
+            assert_eq!(client.patch(url).text("text").await?.body.text()?, "PATCH / text");
             assert_eq!(client.delete(url).await?.body.text()?, "DELETE / ");
             assert_eq!(client.head(url).await?.body.len(), 0);
             Ok(())

@@ -23,8 +23,8 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("fs", &["coding", "error", "memory", "message", "net", "runtime", "server"]),
     ("gateway", &["client", "error", "message", "runtime", "server"]),
     ("guard", &["error", "memory", "message", "runtime", "server"]),
-    ("json", &["error", "message"]),
-    ("multipart", &["error", "message", "runtime", "server", "wire"]),
+    ("json", &["client", "error", "message"]),
+    ("multipart", &["client", "error", "message", "runtime", "server", "wire"]),
     ("sse", &["error", "message", "runtime", "server"]),
     ("router", &["error", "memory", "message", "server"]),
     (

@@ -6,7 +6,7 @@ use std::{fmt, io};
 use crate::coding::CodingError;
 use crate::error::write_causes;
 use crate::exchange::ExchangeError;
-use crate::message::{InvalidRequest, InvalidTarget, Response};
+use crate::message::{InvalidRequest, InvalidTarget, Response, Status};
 use crate::net::TlsError;
 
 /// The phase of an exchange.
@@ -66,6 +66,9 @@ pub enum ClientCause {
     Proxy(Box<dyn Error + Send + Sync>),
     /// The TLS handshake failed, or this crate was built without the feature `tls`.
     Tls(TlsError),
+    /// The status is one of a failure, and the caller asked for an error then: see
+    /// [`Response::error_for_status`](crate::Response::error_for_status).
+    Status(Status),
     /// There were more redirects than the client follows.
     TooManyRedirects,
     /// The `location` of a redirect is empty, or not a URL that can be requested (RFC 9110 §15.4).
@@ -102,6 +105,7 @@ impl ClientCause {
             | ClientCause::Closed
             | ClientCause::TooManyInformational
             | ClientCause::Upgrade
+            | ClientCause::Status(_)
             | ClientCause::TooManyRedirects
             | ClientCause::Location(_)
             | ClientCause::AmbiguousLocation
@@ -151,6 +155,7 @@ impl ClientCause {
             | ClientCause::BodyConsumed
             | ClientCause::NotPipelinable => io::ErrorKind::InvalidInput,
             ClientCause::NoRuntime
+            | ClientCause::Status(_)
             | ClientCause::TooManyRedirects
             | ClientCause::Downgrade
             | ClientCause::LengthRequired
@@ -190,6 +195,7 @@ impl fmt::Display for ClientCause {
             ClientCause::Upgrade => "the server switched protocols unasked, or did not when asked",
             ClientCause::Proxy(_) => "the proxy refused",
             ClientCause::Tls(_) => "the connection is not secure",
+            ClientCause::Status(status) => return write!(f, "the server responded {status}"),
             ClientCause::TooManyRedirects => "there were too many in a row",
             ClientCause::Location(_) => "its field location is empty, or not a URL that can be requested",
             ClientCause::AmbiguousLocation => "its fields location lead to several places",

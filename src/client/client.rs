@@ -15,6 +15,7 @@ use super::host::Host;
 use super::pipeline::PipelineBuilder;
 use super::pool::Pool;
 use super::redirect::Redirects;
+use super::request_builder::RequestBuilder;
 use super::request_sender::RequestSender;
 use super::response_reader::ResponseReader;
 use super::route::Proxies;
@@ -37,8 +38,7 @@ use crate::wire::{Limits, encode};
 /// runtime with timers enabled, and with I/O enabled unless it uses no sockets. A connection is reused only in the
 /// runtime that opened it.
 ///
-/// A response is not an error, whatever its status. `Err(response.status)?` turns it into one, because a
-/// [`Status`](crate::Status) is an error, too.
+/// A response is not an error, whatever its status, unless [`Response::error_for_status`] makes it one.
 ///
 /// With the feature `tower`, a client is also a service of tower, for requests of the crate `http`.
 ///
@@ -72,7 +72,6 @@ use crate::wire::{Limits, encode};
 /// # })??;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[doc(alias = "error_for_status")]
 #[derive(Clone)]
 pub struct Client {
     pub(super) sender: RequestSender,
@@ -92,7 +91,7 @@ impl Client {
     /// Returns this client with another time limit for whole exchanges, including redirects and the body; connections
     /// are shared. Default: none, so only the limits of the phases apply. See [`ClientBuilder::timeout`].
     ///
-    /// For a single request: `client.with_timeout(limit).send(..)`.
+    /// For a single request: `client.with_timeout(limit).send(..)`, or [`RequestBuilder::timeout`].
     #[must_use]
     pub fn with_timeout(&self, total: impl Into<Option<Duration>>) -> Client {
         Client { sender: self.sender.with_total(total.into()) }
@@ -104,71 +103,72 @@ impl Client {
         Client { sender: self.sender.with_redirects(redirects) }
     }
 
-    /// Sends a GET request (RFC 9110 §9.3.1), and receives the response. To send fields as well, use [`Client::send`].
+    /// Returns a GET request (RFC 9110 §9.3.1), which `.await` sends. [`RequestBuilder`] is what can be set before that.
     ///
     /// # Errors
     ///
-    /// Fails if the URL is malformed, or if no response arrives: see [`ClientError`]. A status of 4xx or 5xx is not an
-    /// error. To treat it as one, return it: `Err(response.status)?`.
-    pub async fn get(&self, url: &str) -> Result<Response, ClientError> {
-        self.request(Method::Get, url, None).await
+    /// The `.await` fails if the URL is malformed, or if no response arrives: see [`ClientError`]. A status of 4xx or 5xx
+    /// is no error, unless [`Response::error_for_status`] makes it one.
+    pub fn get(&self, url: &str) -> RequestBuilder {
+        self.request(Method::Get, url)
     }
 
-    /// Sends a HEAD request (RFC 9110 §9.3.2), and receives the response.
-    ///
-    /// # Errors
-    ///
-    /// As [`Client::get`].
-    pub async fn head(&self, url: &str) -> Result<Response, ClientError> {
-        self.request(Method::Head, url, None).await
-    }
-
-    /// Sends a POST request (RFC 9110 §9.3.3) with `body`, and receives the response. To send fields as well, use
-    /// [`Client::send`].
+    /// Returns a HEAD request (RFC 9110 §9.3.2), which `.await` sends.
     ///
     /// # Errors
     ///
     /// As [`Client::get`].
-    pub async fn post(&self, url: &str, body: impl AsRef<[u8]>) -> Result<Response, ClientError> {
-        self.request(Method::Post, url, Some(body.as_ref())).await
+    pub fn head(&self, url: &str) -> RequestBuilder {
+        self.request(Method::Head, url)
     }
 
-    /// Sends a PUT request (RFC 9110 §9.3.4) with `body`, and receives the response.
+    /// Returns a POST request (RFC 9110 §9.3.3), which `.await` sends.
     ///
     /// # Errors
     ///
     /// As [`Client::get`].
-    pub async fn put(&self, url: &str, body: impl AsRef<[u8]>) -> Result<Response, ClientError> {
-        self.request(Method::Put, url, Some(body.as_ref())).await
+    pub fn post(&self, url: &str) -> RequestBuilder {
+        self.request(Method::Post, url)
     }
 
-    /// Sends a PATCH request (RFC 5789), and receives the response. The body describes the changes, in a format that
-    /// the server supports.
+    /// Returns a PUT request (RFC 9110 §9.3.4), which `.await` sends.
     ///
     /// # Errors
     ///
     /// As [`Client::get`].
-    pub async fn patch(&self, url: &str, body: impl AsRef<[u8]>) -> Result<Response, ClientError> {
-        self.request(Method::Patch, url, Some(body.as_ref())).await
+    pub fn put(&self, url: &str) -> RequestBuilder {
+        self.request(Method::Put, url)
     }
 
-    /// Sends a DELETE request (RFC 9110 §9.3.5), and receives the response.
+    /// Returns a PATCH request (RFC 5789), which `.await` sends. Its content describes the changes, in a format that the
+    /// server supports.
     ///
     /// # Errors
     ///
     /// As [`Client::get`].
-    pub async fn delete(&self, url: &str) -> Result<Response, ClientError> {
-        self.request(Method::Delete, url, None).await
+    pub fn patch(&self, url: &str) -> RequestBuilder {
+        self.request(Method::Patch, url)
     }
 
-    async fn request(&self, method: Method, url: &str, body: Option<&[u8]>) -> Result<Response, ClientError> {
-        let mut request = Request::new(method, url)?;
-        if let Some(body) = body {
-            request.body.set_bytes(body);
-        }
-        let mut response = Response::new();
-        self.send(&request, &mut response).await?;
-        Ok(response)
+    /// Returns a DELETE request (RFC 9110 §9.3.5), which `.await` sends.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::get`].
+    pub fn delete(&self, url: &str) -> RequestBuilder {
+        self.request(Method::Delete, url)
+    }
+
+    /// Returns a request with any method, which `.await` sends.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::get`], or if the method is one that [`Method::parse`] refuses.
+    pub fn request<M: TryInto<Method>>(&self, method: M, url: &str) -> RequestBuilder
+    where
+        InvalidRequest: From<M::Error>,
+    {
+        RequestBuilder::new(self.sender.clone(), Request::new(method, url))
     }
 
     /// Sends `request`, and receives the response into `response`, including its body. The response is reset first, and

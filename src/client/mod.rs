@@ -12,6 +12,7 @@ mod tower;
 
 mod cookies;
 mod redirect;
+mod request_builder;
 mod request_sender;
 
 mod origin;
@@ -43,6 +44,7 @@ pub use error::ClientError;
 pub use host::Host;
 pub use pipeline::{Pipeline, PipelineBuilder};
 pub use redirect::Redirects;
+pub use request_builder::RequestBuilder;
 pub use response_reader::ResponseReader;
 pub use route::{InvalidProxy, Proxies, Proxy, SocksError, SocksReply};
 pub use settings::ClientTimeouts;

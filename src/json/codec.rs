@@ -6,8 +6,9 @@ use std::fmt;
 use serde_core::{Deserialize, Serialize};
 use serde_json::Deserializer;
 
+use crate::client::RequestBuilder;
 use crate::error::{Excerpt, write_escaped};
-use crate::message::{Body, ContentError, FieldName, Headers, Request, Response, Status};
+use crate::message::{Body, ContentError, FieldName, Headers, InvalidRequest, Request, Response, Status};
 
 impl Request {
     /// Reads the content as JSON. Fields of `T` that borrow, such as a `&str`, borrow from the content.
@@ -141,6 +142,45 @@ impl Response {
     #[doc(alias = "serde")]
     pub fn set_json(&mut self, value: &(impl Serialize + ?Sized)) -> Result<(), serde_json::Error> {
         write(&mut self.body, &mut self.headers, value)
+    }
+}
+
+impl RequestBuilder {
+    /// Makes `value`, written as JSON, the content: see [`Request::set_json`].
+    ///
+    /// The `.await` fails if `value` cannot be written, for instance because the keys of a map are not texts.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use corehttp::{Context, Server, MemoryListener};
+    /// use corehttp::Client;
+    ///
+    /// #[derive(serde::Deserialize, serde::Serialize)]
+    /// struct Note {
+    ///     text: String,
+    /// }
+    ///
+    /// # let listener = MemoryListener::new();
+    /// # let client = Client::builder().memory(listener.connector()).build();
+    /// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| {
+    /// #     std::mem::swap(&mut ctx.response.body, &mut ctx.request.body);
+    /// # })?;
+    /// # corehttp::block_on(async {
+    /// let note = Note { text: "milk".into() };
+    /// let response = client.post("http://example.com/notes").json(&note).await?.error_for_status()?;
+    /// assert_eq!(response.json::<Note>()?.text, "milk");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })??;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn json(self, value: &(impl Serialize + ?Sized)) -> RequestBuilder {
+        self.change(|request| {
+            let written = request.set_json(value);
+            written.map_err(|error| {
+                InvalidRequest::Value(format!("the value cannot be written as JSON: {error}").into())
+            })
+        })
     }
 }
 

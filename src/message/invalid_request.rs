@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::error::Error;
 use std::fmt;
 
-use super::{InvalidField, InvalidMethod, Status};
+use super::{InvalidCredentials, InvalidField, InvalidMethod, Status};
 use crate::error::{Excerpt, without_secrets, write_error};
 
 /// Why a request cannot be made.
@@ -20,6 +20,10 @@ pub enum InvalidRequest {
     Content,
     /// A field would break the head.
     Field(InvalidField),
+    /// The user-id, the password or the token cannot be sent.
+    Credentials(InvalidCredentials),
+    /// A value cannot be made content, or a query, for this reason: see [`RequestBuilder`](crate::RequestBuilder).
+    Value(Box<str>),
 }
 
 impl InvalidRequest {
@@ -38,6 +42,8 @@ impl fmt::Display for InvalidRequest {
             InvalidRequest::Target(_, None) => f.write_str("the url is invalid"),
             InvalidRequest::Content => f.write_str("the method must not have content"),
             InvalidRequest::Field(_) => f.write_str("a field is invalid"),
+            InvalidRequest::Credentials(_) => f.write_str("the credentials cannot be sent"),
+            InvalidRequest::Value(reason) => f.write_str(reason),
         })
     }
 }
@@ -48,7 +54,8 @@ impl Error for InvalidRequest {
             InvalidRequest::Method(error) => Some(error),
             InvalidRequest::Target(error, _) => Some(error),
             InvalidRequest::Field(error) => Some(error),
-            InvalidRequest::Content => None,
+            InvalidRequest::Credentials(error) => Some(error),
+            InvalidRequest::Content | InvalidRequest::Value(_) => None,
         }
     }
 }
@@ -68,6 +75,12 @@ impl From<InvalidTarget> for InvalidRequest {
 impl From<InvalidField> for InvalidRequest {
     fn from(error: InvalidField) -> InvalidRequest {
         InvalidRequest::Field(error)
+    }
+}
+
+impl From<InvalidCredentials> for InvalidRequest {
+    fn from(error: InvalidCredentials) -> InvalidRequest {
+        InvalidRequest::Credentials(error)
     }
 }
 

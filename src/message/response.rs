@@ -44,8 +44,9 @@ pub struct Response {
     /// The trailer fields (RFC 9110 §6.5). A response that has some is sent in chunks. A peer that speaks HTTP/1.0 does
     /// not get them. Fields that are not allowed there, such as `content-type`, are left out (§6.5.1).
     pub trailers: Headers,
-    /// The URL that a client was redirected to, without a fragment; references in the content are relative to it (see
-    /// [`Target::join`](super::Target::join)). `None` if there were no redirects.
+    /// The URL that a client received the response from, without a fragment; references in the content are relative to
+    /// it (see [`Target::join`](super::Target::join)). `None` if that is the URL of a [`Request`](super::Request) that
+    /// the caller has, since there were no redirects.
     pub url: Option<Box<str>>,
     /// How long each phase of the exchange took, if a client received this response; [`Response::timings`] returns it.
     /// Boxed, because the responses of a server have none.

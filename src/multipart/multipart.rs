@@ -11,7 +11,8 @@ use super::error::{MultipartError, MultipartLimits};
 use super::form::Form;
 use super::parser::{Parser, body_too_large};
 use super::part::Part;
-use crate::message::{Headers, Request};
+use crate::client::RequestBuilder;
+use crate::message::{Headers, InvalidRequest, Request};
 use crate::server::{BodyReader, Context};
 
 /// Reads a body part by part, as it arrives.
@@ -151,6 +152,40 @@ impl Request {
     /// Fails if the operating system provides no randomness.
     pub fn set_multipart(&mut self, form: Form) -> io::Result<()> {
         form.write_to(self)
+    }
+}
+
+impl RequestBuilder {
+    /// Makes `form` the content: see [`Request::set_multipart`].
+    ///
+    /// The `.await` fails if the operating system provides no randomness.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use corehttp::{Context, Server, MemoryListener};
+    /// use corehttp::Client;
+    /// use corehttp::multipart::Form;
+    ///
+    /// # let listener = MemoryListener::new();
+    /// # let client = Client::builder().memory(listener.connector()).build();
+    /// # let server = Server::bind(listener).cores(1).start(async |ctx: &mut Context| -> corehttp::Result {
+    /// #     assert_eq!(ctx.request.multipart()?.part().await?.unwrap().name(), "title");
+    /// #     Ok(())
+    /// # })?;
+    /// # corehttp::block_on(async {
+    /// let mut form = Form::new();
+    /// form.append_text("title", "milk")?;
+    /// client.post("http://example.com/notes").multipart(form).await?.error_for_status()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })??;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn multipart(self, form: Form) -> RequestBuilder {
+        self.change(|request| {
+            let set = request.set_multipart(form);
+            set.map_err(|error| InvalidRequest::Value(format!("no boundary can be made: {error}").into()))
+        })
     }
 }
 

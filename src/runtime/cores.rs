@@ -135,8 +135,9 @@ impl Handle {
 /// assert_eq!(corehttp::block_on(async { 40 + 2 })?, 42);
 /// # Ok::<(), std::io::Error>(())
 /// ```
-pub fn block_on<F: Future>(future: F) -> io::Result<F::Output> {
-    Ok(Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?.block_on(future))
+pub fn block_on<F: IntoFuture>(future: F) -> io::Result<F::Output> {
+    let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
+    Ok(runtime.block_on(future.into_future()))
 }
 
 #[cfg(test)]

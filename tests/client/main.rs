@@ -7,6 +7,7 @@
 )]
 
 mod balance;
+mod builder;
 #[cfg(feature = "compress")]
 mod content;
 #[cfg(feature = "jar")]

@@ -764,7 +764,7 @@ fn runtimes_share_no_connection_and_take_their_own_along() {
     second.block_on(eventually("an ended runtime has closed its connections", || client.idle() == 1));
     assert_eq!(second.block_on(ask(&client, &request)).unwrap(), (200, "ok".into()));
     assert_eq!((server.connections(), client.busy()), (2, 0));
-    let nowhere = pin!(client.get(&server.url)).poll(&mut Context::from_waker(Waker::noop()));
+    let nowhere = pin!(client.get(&server.url).send()).poll(&mut Context::from_waker(Waker::noop()));
     assert!(matches!(nowhere, Poll::Ready(Err(error)) if matches!(error.cause(), ClientCause::NoRuntime)));
 }
 

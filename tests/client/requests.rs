@@ -293,7 +293,7 @@ async fn a_user_and_a_password_in_a_url_are_sent_as_basic_rfc7617_2() {
     let stage = Stage::always(OK);
     let client = stage.builder().default_field("authorization", "Bearer default").unwrap().build();
     let mut response = client.get(url).await.unwrap();
-    assert_eq!(response.url, None);
+    assert_eq!(response.url.as_deref(), Some("http://a/b"));
     let (pipeline, host) = (client.pipeline("http://a").unwrap().build(), client.host("http://a").unwrap());
     pipeline.send(&Request::get(url).unwrap(), &mut response).await.unwrap();
     host.send(&Request::get(url).unwrap(), &mut response).await.unwrap();

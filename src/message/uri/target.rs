@@ -323,7 +323,7 @@ impl Target {
     ///     }
     ///     Ok(())
     /// }
-    /// # let service = corehttp::Server::new().service(response);
+    /// # let service = corehttp::Server::new().service(answer);
     /// # let respond = async |path| service.respond(corehttp::Request::get(path).unwrap()).await;
     /// # corehttp::block_on(async {
     /// # assert_eq!(respond("/").await.body.bytes(), b"Hello, World!");

@@ -1,0 +1,175 @@
+//! [`RequestBuilder`]: a request that is made and sent in one expression.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::future::IntoFuture;
+use std::pin::Pin;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::error::ClientError;
+use super::request_sender::RequestSender;
+use crate::message::{FieldValue, InvalidRequest, Request, Response};
+
+/// A request that is made and sent in one expression. Made by [`Client::get`](crate::Client::get), by
+/// [`Client::post`](crate::Client::post), and for any method by [`Client::request`](crate::Client::request).
+///
+/// `.await` sends the request, and receives the response whole. With the feature `json` there is `json`, with `form`
+/// there are `query` and `form`, and with `multipart` there is `multipart`.
+///
+/// Each step replaces what those before it have set, so a `content-type` of your own comes after the content. The error
+/// of the first step that fails is that of the `.await`, and nothing is sent.
+///
+/// A request that is sent often is better a [`Request`], which [`Client::send`](crate::Client::send) sends again and
+/// again without an allocation.
+///
+/// # Examples
+///
+/// ```
+/// # use corehttp::{Context, Server, MemoryListener};
+/// use std::time::Duration;
+/// use corehttp::Client;
+///
+/// # let listener = MemoryListener::new();
+/// # let connector = listener.connector();
+/// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| {
+/// #     assert_eq!(ctx.request.basic_auth().unwrap().user_id, "Ada");
+/// #     assert_eq!(ctx.request.headers.text("x-attempt"), Some("1"));
+/// #     std::mem::swap(&mut ctx.response.body, &mut ctx.request.body);
+/// # })?;
+/// # corehttp::block_on(async {
+/// let client = Client::new();
+/// # let client = Client::builder().memory(connector).build();
+/// let response = client
+///     .post("http://example.com/notes")
+///     .basic_auth("Ada", "secret")
+///     .field("x-attempt", 1)
+///     .text("milk")
+///     .timeout(Duration::from_secs(5))
+///     .await?
+///     .error_for_status()?;
+/// assert_eq!(response.text()?, "milk");
+///
+/// let error = client.get("http://example.com/").field("x-note", "two\nlines").await.unwrap_err();
+/// assert_eq!(
+///     format!("{error:#}"),
+///     "http://example.com/: preparing the request failed: a field is invalid: \
+///      the value of the field x-note contains a control character",
+/// );
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })??;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "a request is sent by `.await` or `send`"]
+pub struct RequestBuilder {
+    sender: RequestSender,
+    /// The request so far, or the error of the first step that failed.
+    request: Result<Request, ClientError>,
+}
+
+impl RequestBuilder {
+    pub(super) fn new(sender: RequestSender, request: Result<Request, InvalidRequest>) -> RequestBuilder {
+        RequestBuilder { sender, request: request.map_err(ClientError::from) }
+    }
+
+    /// Sets a field, in place of all lines with that name: see [`Headers::set`](crate::Headers::set).
+    ///
+    /// The `.await` fails if the name or the value is not valid in a field.
+    #[doc(alias = "header")]
+    pub fn field(self, name: &str, value: impl FieldValue) -> RequestBuilder {
+        self.change(|request| request.headers.set(name, value))
+    }
+
+    /// Makes `text` the content, as `text/plain` in UTF-8: see [`Request::set_text`].
+    pub fn text(self, text: impl AsRef<str>) -> RequestBuilder {
+        self.change(|request| {
+            request.set_text(text);
+            Ok::<_, Infallible>(())
+        })
+    }
+
+    /// Makes `bytes` the content, without copying them: static data, a [`Bytes`], a `Vec<u8>` or a `String`. See
+    /// [`Request::set_shared`].
+    ///
+    /// The `.await` fails if the content type is not valid in a field.
+    #[doc(alias = "body")]
+    pub fn bytes(self, content_type: &str, bytes: impl Into<Bytes>) -> RequestBuilder {
+        self.change(|request| request.set_shared(content_type, bytes))
+    }
+
+    /// Sends a user-id and a password, with the scheme Basic: see [`Request::set_basic_auth`].
+    ///
+    /// The `.await` fails if the user-id contains a colon, or either contains a control character.
+    pub fn basic_auth(self, user_id: &str, password: &str) -> RequestBuilder {
+        self.change(|request| request.set_basic_auth(user_id, password))
+    }
+
+    /// Sends a bearer token: see [`Request::set_bearer_token`].
+    ///
+    /// The `.await` fails if the token is empty, or contains an octet that no token has.
+    pub fn bearer_auth(self, token: &str) -> RequestBuilder {
+        self.change(|request| request.set_bearer_token(token))
+    }
+
+    /// Sets the time limit for the whole exchange, including redirects and the body. Default: that of the client, see
+    /// [`ClientBuilder::timeout`](crate::ClientBuilder::timeout).
+    pub fn timeout(self, total: impl Into<Option<Duration>>) -> RequestBuilder {
+        RequestBuilder { sender: self.sender.with_total(total.into()), ..self }
+    }
+
+    /// Sends the request, and receives the response with its body, as [`Client::send`](crate::Client::send) does.
+    /// [`Response::url`] is the URL that the response came from, redirected or not.
+    ///
+    /// `.await` does the same. Where a future is needed, as by `tokio::join!` or `tokio::spawn`, this is one.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a step has failed before, such as one with a malformed URL, or if no response arrives: see
+    /// [`ClientError`]. A status of 4xx or 5xx is no error, unless [`Response::error_for_status`] makes it one.
+    pub async fn send(self) -> Result<Response, ClientError> {
+        let (request, mut response) = (self.request?, Response::new());
+        self.sender.send_whole(None, &request, &mut response).await?;
+        response.url.get_or_insert_with(|| request.target().as_str().into());
+        Ok(response)
+    }
+
+    /// Changes the request, unless a step has failed before.
+    pub(crate) fn change<E>(mut self, change: impl FnOnce(&mut Request) -> Result<(), E>) -> RequestBuilder
+    where
+        InvalidRequest: From<E>,
+    {
+        if let Ok(request) = &mut self.request
+            && let Err(error) = change(request)
+        {
+            let error = ClientError::from(InvalidRequest::from(error));
+            self.request = Err(error.with_url(request.target().as_str()));
+        }
+        self
+    }
+}
+
+impl IntoFuture for RequestBuilder {
+    type Output = Result<Response, ClientError>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    /// Sends the request: see [`RequestBuilder::send`].
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.send())
+    }
+}
+
+impl fmt::Debug for RequestBuilder {
+    /// Shows neither the query nor the fields, since they may hold secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut fields = f.debug_struct("RequestBuilder");
+        match &self.request {
+            Ok(request) => {
+                let url = request.target().as_str().split('?').next();
+                fields.field("method", &request.method()).field("url", &url.unwrap_or_default())
+            }
+            Err(error) => fields.field("error", error),
+        };
+        fields.finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,210 @@
+//! Requests that are made and sent in one expression.
+
+use std::time::Duration;
+
+use corehttp::{Client, ClientCause, ClientError, ClientPhase, Method, RequestBuilder, Status};
+
+use crate::support::{OK, Stage};
+
+const URL: &str = "http://a/b?c";
+
+/// Checks that the request arrives like this, and is sent the same by `.await` and by `send`.
+async fn check(request: impl Fn(&Client) -> RequestBuilder, expected: &str) {
+    let stage = Stage::always(OK);
+    let client = stage.client();
+    assert_eq!(request(&client).await.unwrap().bytes(), b"ok");
+    assert_eq!(request(&client).send().await.unwrap().bytes(), b"ok");
+    assert_eq!(stage.heard(), [expected; 2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_method_has_its_request() {
+    for (method, request) in [
+        ("GET", (|client| client.get(URL)) as fn(&Client) -> RequestBuilder),
+        ("DELETE", |client| client.delete(URL)),
+        ("OPTIONS", |client| client.request(Method::Options, URL)),
+        ("BREW", |client| client.request("BREW", URL)),
+    ] {
+        check(request, &format!("{method} /b?c HTTP/1.1\r\nhost: a\r\n\r\n")).await;
+    }
+    for (method, request) in [
+        ("POST", (|client| client.post(URL)) as fn(&Client) -> RequestBuilder),
+        ("PUT", |client| client.put(URL)),
+        ("PATCH", |client| client.patch(URL)),
+    ] {
+        check(request, &format!("{method} /b?c HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n")).await;
+    }
+    let stage = Stage::always("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n");
+    assert!(stage.client().head(URL).await.unwrap().bytes().is_empty());
+    assert_eq!(stage.heard(), ["HEAD /b?c HTTP/1.1\r\nhost: a\r\n\r\n"]);
+}
+
+/// The last of two steps that set the same counts.
+#[tokio::test(start_paused = true)]
+async fn each_step_replaces_what_was_set_before() {
+    let posted = |fields: &str, content: &str| {
+        let length = content.len();
+        format!("POST /b?c HTTP/1.1\r\nhost: a\r\n{fields}content-length: {length}\r\n\r\n{content}")
+    };
+    const TEXT: &str = "content-type: text/plain; charset=utf-8\r\n";
+    check(|client| client.post(URL).field("x-a", 1).field("X-A", "2"), &posted("x-a: 2\r\n", "")).await;
+    check(|client| client.post(URL).text("milk"), &posted(TEXT, "milk")).await;
+    check(|client| client.post(URL).bytes("a/b", "milk").text("tea"), &posted(TEXT, "tea")).await;
+    check(
+        |client| client.post(URL).text("tea").bytes("a/b", vec![b'x']),
+        &posted("content-type: a/b\r\n", "x"),
+    )
+    .await;
+    check(
+        |client| client.post(URL).text("milk").field("content-type", "text/csv"),
+        &posted("content-type: text/csv\r\n", "milk"),
+    )
+    .await;
+    check(
+        |client| client.post(URL).bearer_auth("abc").basic_auth("Aladdin", "open sesame"),
+        &posted("authorization: Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==\r\n", ""),
+    )
+    .await;
+    check(|client| client.post(URL).bearer_auth("abc"), &posted("authorization: Bearer abc\r\n", "")).await;
+    #[cfg(feature = "json")]
+    check(
+        |client| client.post(URL).json(&["milk"]),
+        &posted("content-type: application/json\r\n", "[\"milk\"]"),
+    )
+    .await;
+}
+
+/// Checks the whole text of the error, for which nothing was dialed.
+async fn check_refused(request: impl Fn(&Client) -> RequestBuilder, expected: &str) {
+    let stage = Stage::always(OK);
+    let built = request(&stage.client());
+    let shown = format!("{built:?}");
+    let error = built.await.unwrap_err();
+    assert_eq!(format!("{error:#}"), expected);
+    assert_eq!((error.phase(), error.is_sent()), (ClientPhase::Prepare, false), "{expected}");
+    for text in [shown, format!("{error:?}{error:#}")] {
+        assert!(!text.contains("secret"), "{text}");
+    }
+    assert!(stage.dialed().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_step_that_fails_is_the_error() {
+    const SECRET: &str = "http://joe:secret@a/b?secret";
+    const PREPARING: &str = "http://a/b: preparing the request failed";
+    check_refused(
+        |client| client.get("ftp://joe:secret@a/b?secret").field("x a", 1),
+        "preparing the request failed: the url `ftp://a/b` is invalid: the scheme is neither http nor https",
+    )
+    .await;
+    check_refused(
+        |client| client.request("B D", SECRET),
+        "preparing the request failed: the method is invalid: the method `B D` is not a token",
+    )
+    .await;
+    check_refused(
+        |client| client.get(SECRET).field("x a", "secret").field("b", "\n"),
+        &format!("{PREPARING}: a field is invalid: the field name `x a` is not a token"),
+    )
+    .await;
+    let control = format!("{PREPARING}: a field is invalid: the value of the field");
+    check_refused(
+        |client| client.get(SECRET).field("x-a", "sec\nret").timeout(None),
+        &format!("{control} x-a contains a control character"),
+    )
+    .await;
+    check_refused(
+        |client| client.get(SECRET).bytes("a\0b", "secret"),
+        &format!("{control} content-type contains a control character"),
+    )
+    .await;
+    check_refused(
+        |client| client.get(SECRET).basic_auth("a:b", "secret").text("milk"),
+        &format!("{PREPARING}: the credentials cannot be sent: the user-id contains a colon"),
+    )
+    .await;
+    check_refused(
+        |client| client.get(SECRET).bearer_auth("secret secret"),
+        &format!("{PREPARING}: the credentials cannot be sent: the token is empty or malformed"),
+    )
+    .await;
+    #[cfg(feature = "json")]
+    check_refused(
+        |client| client.get(SECRET).json(&std::collections::BTreeMap::from([(["secret"], 1)])),
+        &format!("{PREPARING}: the value cannot be written as JSON: key must be a string"),
+    )
+    .await;
+    let trace = "the method must not have content";
+    check_refused(
+        |client| client.request(Method::Trace, SECRET).text("secret"),
+        &format!("{PREPARING}: {trace}"),
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_has_a_time_limit_of_its_own() {
+    let stage = Stage::new(|mut peer, _| async move {
+        peer.head().await?;
+        std::future::pending().await
+    });
+    let client = stage.builder().timeout(Duration::from_secs(9)).build();
+    for (request, seconds) in
+        [(client.get(URL), 9), (client.get(URL).timeout(Duration::from_secs(2)), 2), (client.get(URL), 9)]
+    {
+        let start = tokio::time::Instant::now();
+        assert!(request.await.unwrap_err().is_timeout());
+        assert_eq!(start.elapsed().as_secs(), seconds);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_of_a_failure_is_an_error_on_request() {
+    let stage = Stage::answering(|request| {
+        let (_, path) = request.split_once("GET /").unwrap();
+        let (status, location) = (&path[..3], "location: /404?secret\r\n");
+        format!("HTTP/1.1 {status} x\r\n{location}content-length: 2\r\n\r\nno")
+    });
+    let client = stage.client();
+    let ask = async |code: u16| client.get(&format!("http://a/{code}?secret")).await.unwrap();
+    for code in [200, 204, 304, 399] {
+        assert_eq!(ask(code).await.error_for_status().unwrap().status, code);
+    }
+    for (code, path, text) in [
+        (404, 404, "404 Not Found"),
+        (499, 499, "499"),
+        (500, 500, "500 Internal Server Error"),
+        (599, 599, "599"),
+        (302, 404, "404 Not Found"),
+    ] {
+        let error = ask(code).await.error_for_status().unwrap_err();
+        assert_eq!(format!("{error:#}"), format!("http://a/{path}: the server responded {text}"));
+        let found = matches!(error.cause(), ClientCause::Status(status) if *status == path);
+        assert!(found && error.is_sent() && !error.is_timeout(), "{error:?}");
+        // A gateway reports a failure of the server behind it; another handler does not pass the status on.
+        assert_eq!(error.status(), Status::BAD_GATEWAY);
+        assert_eq!(corehttp::Error::from(error).status(), Status::INTERNAL_SERVER_ERROR);
+    }
+    let mut unnamed = ask(404).await;
+    unnamed.url = None;
+    assert_eq!(unnamed.error_for_status().unwrap_err().to_string(), "the server responded 404 Not Found");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_response_names_the_url_that_it_came_from() {
+    let stage = Stage::answering(|request| match request.starts_with("GET /b?c") {
+        true => "HTTP/1.1 302 x\r\nlocation: /d?e\r\ncontent-length: 0\r\n\r\n".into(),
+        false => OK.into(),
+    });
+    for (url, expected) in [(URL, "http://a/d?e"), ("http://joe:secret@a/f#g", "http://a/f")] {
+        assert_eq!(stage.client().get(url).await.unwrap().url.as_deref(), Some(expected));
+    }
+}
+
+/// It can be made in one task, and sent in another.
+#[tokio::test(start_paused = true)]
+async fn a_request_owns_what_it_needs() {
+    let request = Stage::always(OK).client().get(URL);
+    let response: Result<_, ClientError> = tokio::spawn(request.send()).await.unwrap();
+    assert_eq!(response.unwrap().bytes(), b"ok");
+}
