@@ -41,7 +41,7 @@ fn main() {
 }
 
 async fn measure() {
-    child::pin(child::Seat::Load);
+    child::pin(child::PinnedCore::Load);
     let memory = serve_memory();
     let tcp = serve_tcp().await;
     println!("{:<24}{:<12}{:>28}{:>14}", "", "", "us/exchange", "allocations");

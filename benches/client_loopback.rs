@@ -31,7 +31,7 @@ use tokio::task::JoinSet;
 
 use alloc::allocations;
 use askers::{Asker, COREHTTP, HYPER, PIPELINE, Place, RAW, REQWEST, STREAM};
-use child::{Child, Seat, pin};
+use child::{Child, PinnedCore, pin};
 use spread::Spread;
 
 fn main() {
@@ -39,7 +39,7 @@ fn main() {
         None if child::wanted() => measure(),
         None => {}
         Some(_) => {
-            pin(Seat::Server);
+            pin(PinnedCore::Server);
             limit::serve_limit();
         }
     }
@@ -47,7 +47,7 @@ fn main() {
 
 fn measure() {
     let server = Child::spawn("limit");
-    if !pin(Seat::Load) {
+    if !pin(PinnedCore::Load) {
         println!("one core only, or no right to choose one: server and clients disturb each other");
     }
     let place = Place::Tcp(server.address);

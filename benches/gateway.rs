@@ -2,8 +2,8 @@
 //!
 //! Each gateway is a process pinned to one core. The load, and the server behind, which is a bare epoll loop
 //! (`support/limit.rs`), share the other. The `limit` copies what arrives from either side to the other, with a
-//! connection to the server behind for each of its own, and reads none of it. The gateways take turns round by round; the
-//! ratio is that of one round, and its median is what counts.
+//! connection to the server behind for each of its own, and reads none of it. The gateways take turns round by round;
+//! the ratio is that of one round, and its median is what counts.
 //!
 //! ```text
 //! cargo bench --bench gateway              # about half a minute
@@ -40,7 +40,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use child::{Child, Seat, announce, pin};
+use child::{Child, PinnedCore, announce, pin};
 use load::Load;
 use nginx::Nginx;
 use spread::Spread;
@@ -50,11 +50,11 @@ fn main() {
         None if child::wanted() => measure(),
         None => {}
         Some(BEHIND) => {
-            pin(Seat::Load);
+            pin(PinnedCore::Load);
             limit::serve_limit();
         }
         Some(gateway) => {
-            pin(Seat::Server);
+            pin(PinnedCore::Server);
             let (name, behind) = gateway.split_once(' ').expect("a name and an address");
             serve(name, behind.parse().expect("the address of the server behind"));
         }
@@ -148,7 +148,7 @@ fn measure() {
         };
         gateways.extend(gateway);
     }
-    pin(Seat::Load);
+    pin(PinnedCore::Load);
     for connections in [1, 64, 512] {
         let mut rounds = vec![Vec::new(); gateways.len()];
         for _ in 0..ROUNDS {

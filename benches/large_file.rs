@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use corehttp::{Files, Server};
 
-use child::{Child, Seat, pin};
+use child::{Child, PinnedCore, pin};
 use nginx::Nginx;
 use spread::Spread;
 
@@ -38,7 +38,7 @@ fn main() {
 
 /// Serves the directory `root`, in a process of its own.
 fn serve(root: &str) {
-    pin(Seat::Server);
+    pin(PinnedCore::Server);
     let files = Files::new(root).expect("the root is there");
     let running = Server::bind("127.0.0.1:0").cores(1).start(files).expect("a free port is found");
     child::announce(running.local_addr());
@@ -51,7 +51,7 @@ fn measure() {
     (0..LEN / PIECE).for_each(|_| file.write_all(&[b'x'; PIECE]).expect("room for the file"));
     let mut own = Child::spawn(root.path().to_str().expect("a path that is text"));
     let nginx = Nginx::start(&format!("root {};", root.path().display()), "");
-    pin(Seat::Load);
+    pin(PinnedCore::Load);
 
     let mut rounds = Vec::new();
     for _ in 0..ROUNDS {

@@ -45,7 +45,7 @@ use std::time::{Duration, Instant};
 
 use cpu_time::ProcessTime;
 
-use child::{Child, Seat, pin};
+use child::{Child, PinnedCore, pin};
 use load::Load;
 use spread::Spread;
 
@@ -54,7 +54,7 @@ fn main() {
         None if child::wanted() => measure(),
         None => {}
         Some(server) => {
-            pin(Seat::Server);
+            pin(PinnedCore::Server);
             serve(server);
         }
     }
@@ -78,7 +78,7 @@ const TOKIO: &str = "tokio";
 fn measure() {
     let mut peers: Vec<Peer> =
         [LIMIT].into_iter().chain(child::chosen([TOKIO, COREHTTP, HYPER])).map(Peer::start).collect();
-    if !pin(Seat::Load) {
+    if !pin(PinnedCore::Load) {
         println!("one core only, or no right to choose one: the load disturbs the servers");
     }
     for scenario in SCENARIOS {

@@ -83,14 +83,14 @@ const WARM_UP: usize = 50;
 /// Sends `batch`, hears all responses, and what the last of them tells.
 fn exchange(peer: &mut TcpStream, batch: &str, requests: usize, end: &str) -> u64 {
     peer.write_all(batch.as_bytes()).unwrap();
-    let (mut heard, mut piece) = (String::new(), [0; 16 << 10]);
-    while heard.matches(end).count() < requests {
+    let (mut received, mut piece) = (String::new(), [0; 16 << 10]);
+    while received.matches(end).count() < requests {
         let count = peer.read(&mut piece).unwrap();
         assert_ne!(count, 0, "the connection goes on");
         // Content need not be text.
-        heard.extend(piece[..count].iter().map(|octet| char::from(*octet)));
+        received.extend(piece[..count].iter().map(|octet| char::from(*octet)));
     }
-    let (_, told) = heard.rsplit_once("x-allocations: ").expect("each response tells");
+    let (_, told) = received.rsplit_once("x-allocations: ").expect("each response tells");
     told.split_once("\r\n").unwrap().0.parse().unwrap()
 }
 
@@ -457,14 +457,14 @@ fn a_client_that_streams_allocates_nothing_for_each_piece() {
                 call.write_all(&PIECE).await.unwrap();
             }
             marks[1] = allocations();
-            let (mut response, mut heard) = (call.finish(&mut response).await.unwrap(), 0);
+            let (mut response, mut len) = (call.finish(&mut response).await.unwrap(), 0);
             while let Some(chunk) = response.chunk().await.unwrap() {
-                if heard < PIECES * PIECE.len() / 2 {
+                if len < PIECES * PIECE.len() / 2 {
                     marks[2] = allocations();
                 }
-                heard += chunk.len();
+                len += chunk.len();
             }
-            assert_eq!((heard, client.idle()), (PIECES * PIECE.len(), 1));
+            assert_eq!((len, client.idle()), (PIECES * PIECE.len(), 1));
         }
         (marks[1] - marks[0], allocations() - marks[2])
     });

@@ -25,22 +25,22 @@ const SOON: Duration = Duration::from_secs(5);
 
 /// Serves until it has answered one request, and hears `expected` in the response.
 #[track_caller]
-fn check(run: impl FnOnce(Server) -> corehttp::Result + Send + 'static, asked: &str, expected: &str) {
+fn check(run: impl FnOnce(Server) -> corehttp::Result + Send + 'static, request: &str, expected: &str) {
     let listener = MemoryListener::new();
     let (connector, (stop, stopped)) = (listener.connector(), tokio::sync::oneshot::channel::<()>());
     let server = Server::bind(listener).cores(2).on_stop(async { drop(stopped.await) }, SOON);
     let serving = std::thread::spawn(move || run(server));
-    let heard = block_on(async {
+    let received = block_on(async {
         let mut peer = connector.connect().await.unwrap();
-        peer.write_all(asked.as_bytes()).await.unwrap();
+        peer.write_all(request.as_bytes()).await.unwrap();
         peer.shutdown().await.unwrap();
-        let mut heard = String::new();
-        peer.read_to_string(&mut heard).await.unwrap();
-        heard
+        let mut received = String::new();
+        peer.read_to_string(&mut received).await.unwrap();
+        received
     });
     stop.send(()).unwrap();
     serving.join().unwrap().expect("it stops well");
-    assert!(heard.contains(expected), "{heard:?} has no {expected:?}");
+    assert!(received.contains(expected), "{received:?} has no {expected:?}");
 }
 
 mod handlers {
@@ -280,18 +280,21 @@ mod services {
     }
 
     async fn ask(mut near: tokio::io::DuplexStream) -> String {
-        let mut heard = String::new();
+        let mut received = String::new();
         near.write_all(b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await.unwrap();
-        near.read_to_string(&mut heard).await.unwrap();
-        heard
+        near.read_to_string(&mut received).await.unwrap();
+        received
     }
 
     #[test]
     fn a_connection_is_served_where_it_is_awaited() {
         let (service, (near, far)) = (hello(), tokio::io::duplex(64));
-        let (served, heard) = block_on(async { tokio::join!(service.serve_connection(far), ask(near)) });
+        let (served, received) = block_on(async { tokio::join!(service.serve_connection(far), ask(near)) });
         served.unwrap();
-        assert!(heard.contains("\r\nserver: corehttp\r\n") && heard.ends_with("\r\n\r\nhi"), "{heard}");
+        assert!(
+            received.contains("\r\nserver: corehttp\r\n") && received.ends_with("\r\n\r\nhi"),
+            "{received}"
+        );
     }
 
     #[test]

@@ -136,19 +136,19 @@ async fn ask(soiling: &[&str], probe: &str, gap: Gap) -> (String, Option<Request
     let service = service(Rc::clone(&seen));
     let mut packets = soiling.to_vec();
     packets.push(probe);
-    let heard = match gap {
+    let received = match gap {
         Gap::None => converse(&service, &[&packets.concat()]).await,
         Gap::Pause => converse(&service, &packets).await,
         Gap::Connection => {
-            let mut heard = String::new();
+            let mut received = String::new();
             for packet in packets {
-                heard = converse(&service, &[packet]).await;
+                received = converse(&service, &[packet]).await;
             }
-            heard
+            received
         }
     };
-    let probed = heard.rfind(PROBED).map(|start| heard[start..].to_owned());
-    (undated(&probed.unwrap_or(heard)), seen.take())
+    let probed = received.rfind(PROBED).map(|start| received[start..].to_owned());
+    (undated(&probed.unwrap_or(received)), seen.take())
 }
 
 /// All that is answered on one connection that sends `packets`, with a pause behind each.
@@ -160,16 +160,16 @@ async fn converse(service: &Service<impl Handler>, packets: &[&str]) -> String {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         near.shutdown().await.unwrap();
-        let mut heard = Vec::new();
-        near.read_to_end(&mut heard).await.unwrap();
-        String::from_utf8(heard).unwrap()
+        let mut received = Vec::new();
+        near.read_to_end(&mut received).await.unwrap();
+        String::from_utf8(received).unwrap()
     };
-    let (_, heard) = tokio::join!(service.serve_connection(far), peer);
-    heard
+    let (_, received) = tokio::join!(service.serve_connection(far), peer);
+    received
 }
 
-fn undated(heard: &str) -> String {
-    heard.split_inclusive("\r\n").filter(|line| !line.starts_with("date: ")).collect()
+fn undated(received: &str) -> String {
+    received.split_inclusive("\r\n").filter(|line| !line.starts_with("date: ")).collect()
 }
 
 const PROBED: &str = "HTTP/1.1 200 OK\r\nx-probe: found\r\n";

@@ -74,17 +74,17 @@ pub(crate) fn announce(address: SocketAddr) {
 }
 
 /// Keeps this process on one core, the server's or the load's; `false` where there is but one.
-pub(crate) fn pin(seat: Seat) -> bool {
-    match (thread::available_parallelism(), seat) {
+pub(crate) fn pin(pinned_core: PinnedCore) -> bool {
+    match (thread::available_parallelism(), pinned_core) {
         (Ok(cores), _) if cores.get() < 2 => false,
-        (_, Seat::Server) => core_affinity::set_for_current(CoreId { id: 0 }),
-        (_, Seat::Load) => core_affinity::set_for_current(CoreId { id: 1 }),
+        (_, PinnedCore::Server) => core_affinity::set_for_current(CoreId { id: 0 }),
+        (_, PinnedCore::Load) => core_affinity::set_for_current(CoreId { id: 1 }),
     }
 }
 
 /// Who sits on which core.
 #[derive(Clone, Copy)]
-pub(crate) enum Seat {
+pub(crate) enum PinnedCore {
     Server,
     Load,
 }

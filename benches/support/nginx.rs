@@ -5,7 +5,7 @@ use std::process::{self, Command};
 use std::time::{Duration, Instant};
 use std::{fs, io, thread};
 
-use crate::child::{Seat, pin};
+use crate::child::{PinnedCore, pin};
 
 /// An nginx that serves until this is dropped.
 pub(crate) struct Nginx {
@@ -29,7 +29,7 @@ impl Nginx {
         command.arg("-c").arg(&path).arg("-p").arg(folder.path());
         // A core is inherited, and whoever has taken one cannot see that there are others: so a thread takes it.
         let on_core = || {
-            pin(Seat::Server);
+            pin(PinnedCore::Server);
             command.spawn()
         };
         let started = thread::scope(|scope| scope.spawn(on_core).join()).expect("a thread that starts nginx");
@@ -45,8 +45,8 @@ impl Nginx {
         Some(Nginx { address, process, _folder: folder })
     }
 
-    /// The time that it has spent on a core so far. It has one thread, as long as it lives, and the kernel says what that
-    /// has spent; of a process with others it would forget those that have ended.
+    /// The time that it has spent on a core so far. It has one thread, as long as it lives, and the kernel says what
+    /// that has spent; of a process with others it would forget those that have ended.
     pub(crate) fn cpu_time(&self) -> Duration {
         let path = format!("/proc/{}/schedstat", self.process.id());
         let told = fs::read_to_string(path).expect("nginx lives");

@@ -17,7 +17,7 @@ use crate::support::{OK, Peer, Received, Stage, paused};
 
 /// How a host behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mood {
+enum Behavior {
     /// Answers with this status, and with its name.
     Well(u16),
     /// Answers after so many seconds.
@@ -28,7 +28,7 @@ enum Mood {
     Unreachable(u64),
     /// Closes before it hears anything.
     Gone,
-    /// Closes when it has heard a request.
+    /// Closes when it has received a request.
     Closing,
     /// Answers with something that is not HTTP.
     Babbling,
@@ -36,40 +36,40 @@ enum Mood {
     Silent,
 }
 
-use Mood::{Babbling, Closing, Gone, Refusing, Silent, Slow, Unreachable, Well};
+use Behavior::{Babbling, Closing, Gone, Refusing, Silent, Slow, Unreachable, Well};
 
 /// Hosts in memory, and what each was asked for.
 #[derive(Clone, Default)]
 struct Hosts {
-    moods: Arc<Mutex<HashMap<String, Mood>>>,
+    behaviors: Arc<Mutex<HashMap<String, Behavior>>>,
     asked: Arc<Mutex<Vec<String>>>,
 }
 
 impl Hosts {
-    fn new(moods: &[(&str, Mood)]) -> Hosts {
+    fn new(behaviors: &[(&str, Behavior)]) -> Hosts {
         let hosts = Hosts::default();
-        moods.iter().for_each(|(host, mood)| hosts.set(host, *mood));
+        behaviors.iter().for_each(|(host, behavior)| hosts.set(host, *behavior));
         hosts
     }
 
-    fn set(&self, host: &str, mood: Mood) {
-        self.moods.lock().unwrap().insert(host.to_owned(), mood);
+    fn set(&self, host: &str, behavior: Behavior) {
+        self.behaviors.lock().unwrap().insert(host.to_owned(), behavior);
     }
 
-    fn mood(&self, host: &str) -> Mood {
-        self.moods.lock().unwrap()[host]
+    fn behavior(&self, host: &str) -> Behavior {
+        self.behaviors.lock().unwrap()[host]
     }
 
     fn client(&self) -> Client {
         let timeouts = ClientTimeouts { wait: Duration::from_secs(2), ..ClientTimeouts::default() };
-        // One exchange for each connection, so that each sees the mood of its time.
+        // One exchange for each connection, so that each sees the behavior of its time.
         Client::builder().dialer(self.clone()).idle_timeout(Duration::ZERO).timeouts(timeouts).build()
     }
 
     /// A balancer over all of them, in the order of the alphabet.
     fn balance(&self) -> BalancerBuilder {
         let mut urls: Vec<String> =
-            self.moods.lock().unwrap().keys().map(|host| format!("http://{host}")).collect();
+            self.behaviors.lock().unwrap().keys().map(|host| format!("http://{host}")).collect();
         urls.sort();
         self.client().balance(urls).unwrap()
     }
@@ -84,15 +84,15 @@ impl Dialer for Hosts {
     type Stream = DuplexStream;
 
     async fn dial(&self, host: &str, _port: u16) -> io::Result<DuplexStream> {
-        if let mood @ (Refusing | Unreachable(_)) = self.mood(host) {
+        if let behavior @ (Refusing | Unreachable(_)) = self.behavior(host) {
             self.asked.lock().unwrap().push(host.to_owned());
-            if let Unreachable(after) = mood {
+            if let Unreachable(after) = behavior {
                 seconds(after).await;
             }
             return Err(io::ErrorKind::ConnectionRefused.into());
         }
         let (near, far) = duplex(1 << 10);
-        if self.mood(host) == Gone {
+        if self.behavior(host) == Gone {
             self.asked.lock().unwrap().push(host.to_owned());
             return Ok(near);
         }
@@ -108,22 +108,22 @@ impl Hosts {
         let is_check = head.starts_with("GET /health ");
         let asked = if is_check { format!("{host}?") } else { host.clone() };
         self.asked.lock().unwrap().push(asked);
-        let status = match self.mood(&host) {
+        let status = match self.behavior(&host) {
             Well(status) => status,
             Slow(seconds) => {
                 tokio::time::sleep(Duration::from_secs(seconds)).await;
                 200
             }
             Refusing | Unreachable(_) | Gone | Closing => return Ok(()),
-            Babbling => return peer.say("220 mail.example ESMTP\r\n\r\n").await,
+            Babbling => return peer.send("220 mail.example ESMTP\r\n\r\n").await,
             Silent => std::future::pending().await,
         };
         let head = match status {
             101 => "HTTP/1.1 101 Said\r\nconnection: upgrade\r\nupgrade: own\r\n\r\n".to_owned(),
             _ => format!("HTTP/1.1 {status} Said\r\ncontent-length: {}\r\n\r\n", host.len()),
         };
-        peer.say(head).await?;
-        peer.say(host).await
+        peer.send(head).await?;
+        peer.send(host).await
     }
 }
 
@@ -147,7 +147,7 @@ fn counts(balancer: &Balancer) -> Vec<(usize, u64, u64, usize)> {
     balancer.counts().iter().map(|host| (host.pending, host.served, host.failed, host.penalties)).collect()
 }
 
-const ALL_WELL: [(&str, Mood); 3] = [("a", Well(200)), ("b", Well(200)), ("c", Well(200))];
+const ALL_WELL: [(&str, Behavior); 3] = [("a", Well(200)), ("b", Well(200)), ("c", Well(200))];
 
 async fn seconds(count: u64) {
     tokio::time::sleep(Duration::from_secs(count)).await;
@@ -182,18 +182,18 @@ fn a_busy_host_is_asked_less() {
 /// However a host fails, it is asked less for a while; and then it is asked again.
 #[test]
 fn a_failure_counts_for_three_seconds() {
-    for mood in [Refusing, Closing, Babbling, Silent, Slow(9)] {
+    for behavior in [Refusing, Closing, Babbling, Silent, Slow(9)] {
         paused(async move {
             let hosts = Hosts::new(&ALL_WELL);
-            hosts.set("a", mood);
+            hosts.set("a", behavior);
             let balancer = hosts.balance().build();
-            assert_eq!(responses(&balancer, 7).await, "- b c b c b c", "{mood:?}");
-            assert_eq!(counts(&balancer)[0], (0, 0, 1, 1), "{mood:?}");
+            assert_eq!(responses(&balancer, 7).await, "- b c b c b c", "{behavior:?}");
+            assert_eq!(counts(&balancer)[0], (0, 0, 1, 1), "{behavior:?}");
             hosts.set("a", Well(200));
-            assert_eq!(responses(&balancer, 2).await, "b c", "{mood:?}");
+            assert_eq!(responses(&balancer, 2).await, "b c", "{behavior:?}");
             seconds(3).await;
-            assert_eq!(responses(&balancer, 1).await, "a", "{mood:?}");
-            assert_eq!(counts(&balancer)[0], (0, 1, 1, 0), "{mood:?}");
+            assert_eq!(responses(&balancer, 1).await, "a", "{behavior:?}");
+            assert_eq!(counts(&balancer)[0], (0, 1, 1, 0), "{behavior:?}");
         });
     }
 }
@@ -317,9 +317,9 @@ fn hosts_come_and_go() {
 #[test]
 fn another_host_is_asked_if_the_first_cannot_have_heard_the_request() {
     #[track_caller]
-    fn check(moods: &[(&str, Mood)], expected: &str, asked: &str) {
+    fn check(behaviors: &[(&str, Behavior)], expected: &str, asked: &str) {
         paused(async {
-            let hosts = Hosts::new(moods);
+            let hosts = Hosts::new(behaviors);
             let balancer = hosts.balance().retry_other_hosts().build();
             assert_eq!(responses(&balancer, 1).await, expected);
             assert_eq!(hosts.asked(), asked);
@@ -331,8 +331,8 @@ fn another_host_is_asked_if_the_first_cannot_have_heard_the_request() {
     check(&[("a", Refusing), ("b", Refusing), ("c", Well(200))], "-", "a b");
     check(&[("a", Refusing)], "-", "a");
     check(&[("a", Gone), ("b", Well(200))], "b", "a b");
-    for mood in [Closing, Babbling, Silent] {
-        check(&[("a", mood), ("b", Well(200))], "-", "a");
+    for behavior in [Closing, Babbling, Silent] {
+        check(&[("a", behavior), ("b", Well(200))], "-", "a");
     }
     check(&[("a", Well(503)), ("b", Well(200))], "a", "a");
     paused(async {
@@ -382,13 +382,13 @@ async fn write(balancer: &Balancer, way: Way, length: usize, body: &[u8]) -> Res
     let mut call = balancer.open(&request).await?;
     let pending = || -> usize { counts(balancer).iter().map(|(pending, ..)| pending).sum() };
     assert_eq!(pending(), 1);
-    let mut heard = Vec::new();
+    let mut output = Vec::new();
     match way {
         Way::InTurn => {
             call.write_all(body).await?;
             let mut received = call.finish(&mut response).await?;
             assert_eq!(pending(), 1);
-            received.read_to_end(&mut heard).await.unwrap();
+            received.read_to_end(&mut output).await.unwrap();
             assert_eq!(pending(), 0);
         }
         Way::AtOnce => {
@@ -398,19 +398,19 @@ async fn write(balancer: &Balancer, way: Way, length: usize, body: &[u8]) -> Res
             reader.head(&mut response).await?;
             assert_eq!(pending(), 1);
             while let Some(chunk) = reader.chunk().await? {
-                heard.extend_from_slice(chunk);
+                output.extend_from_slice(chunk);
                 assert_eq!(pending(), 1);
             }
             assert_eq!(pending(), 0);
         }
     }
-    Ok(String::from_utf8(heard).unwrap())
+    Ok(String::from_utf8(output).unwrap())
 }
 
 #[test]
 fn an_opened_request_is_counted_when_it_is_answered() {
     for way in [Way::InTurn, Way::AtOnce] {
-        for (mood, expected, noted) in [
+        for (behavior, expected, noted) in [
             (Well(200), "a", (0, 1, 0, 0)),
             (Well(404), "a", (0, 1, 0, 0)),
             (Well(500), "a", (0, 0, 1, 1)),
@@ -423,11 +423,11 @@ fn an_opened_request_is_counted_when_it_is_answered() {
         ] {
             paused(async move {
                 let is_good = |status: u16| status < 500;
-                let hosts = Hosts::new(&[("a", mood)]).balance();
+                let hosts = Hosts::new(&[("a", behavior)]).balance();
                 let balancer =
                     hosts.healthy_if(move |it| it.is_ok_and(|it| is_good(it.status.as_u16()))).build();
-                let heard = write(&balancer, way, 3, b"abc").await.unwrap_or("-".to_owned());
-                assert_eq!((&*heard, counts(&balancer)[0]), (expected, noted), "{mood:?} {way:?}");
+                let received = write(&balancer, way, 3, b"abc").await.unwrap_or("-".to_owned());
+                assert_eq!((&*received, counts(&balancer)[0]), (expected, noted), "{behavior:?} {way:?}");
             });
         }
         paused(async move {
@@ -466,7 +466,7 @@ fn a_call_that_the_caller_ends_counts_against_no_host() {
 
 #[test]
 fn an_upgraded_connection_counts_until_it_is_dropped() {
-    for (mood, noted) in [
+    for (behavior, noted) in [
         (Well(200), (0, 1, 0, 0)),
         (Well(426), (0, 1, 0, 0)),
         (Well(500), (0, 0, 1, 1)),
@@ -476,13 +476,13 @@ fn an_upgraded_connection_counts_until_it_is_dropped() {
         (Silent, (0, 0, 1, 1)),
     ] {
         paused(async move {
-            let hosts = Hosts::new(&[("a", mood), ("b", Well(101))]);
+            let hosts = Hosts::new(&[("a", behavior), ("b", Well(101))]);
             let is_good = |response: &Response| response.status.as_u16() < 500;
             let balancer = hosts.balance().healthy_if(move |it| it.is_ok_and(is_good)).build();
             let (mut request, mut response) = (Request::get("/").unwrap(), Response::new());
             request.headers.set("upgrade", "own").unwrap();
             balancer.upgrade(&request, &mut response).await.unwrap_err();
-            assert_eq!(counts(&balancer)[0], noted, "{mood:?}");
+            assert_eq!(counts(&balancer)[0], noted, "{behavior:?}");
             let mut tunnel = balancer.upgrade(&request, &mut response).await.unwrap();
             assert_eq!(tunnel.read_u8().await.unwrap(), b'b');
             assert_eq!(counts(&balancer)[1], (1, 1, 0, 0));
@@ -561,18 +561,18 @@ fn of_two_random_hosts_the_less_busy_is_asked() {
 
 #[test]
 fn a_host_that_fails_its_check_is_not_asked_while_there_are_others() {
-    for mood in [Refusing, Closing, Babbling, Silent, Well(503), Well(302), Well(404)] {
+    for behavior in [Refusing, Closing, Babbling, Silent, Well(503), Well(302), Well(404)] {
         paused(async {
             let hosts = Hosts::new(&ALL_WELL[..2]);
             let balancer = hosts.balance().health_check("/health", Duration::from_secs(1)).unwrap().build();
             let is_up = || balancer.counts().iter().map(|host| host.is_up).collect::<Vec<_>>();
             assert_eq!((responses(&balancer, 2).await.as_str(), is_up()), ("a b", vec![true, true]));
-            hosts.set("a", mood);
+            hosts.set("a", behavior);
             seconds(3).await;
             assert_eq!(
                 (responses(&balancer, 3).await.as_str(), is_up()),
                 ("b b b", vec![false, true]),
-                "{mood:?}"
+                "{behavior:?}"
             );
             hosts.set("b", Well(500));
             seconds(3).await;
@@ -583,7 +583,7 @@ fn a_host_that_fails_its_check_is_not_asked_while_there_are_others() {
             assert_eq!(
                 (responses(&balancer, 2).await.as_str(), is_up()),
                 ("a a", vec![true, false]),
-                "{mood:?}"
+                "{behavior:?}"
             );
             assert!(counts(&balancer).iter().all(|(_, _, failed, _)| *failed == 0), "a check is no request");
         });
@@ -627,8 +627,8 @@ fn a_check_under_way_ends_with_the_balancer_and_with_the_host() {
                     // The check is the one that is not answered.
                     let response =
                         if peer.head().await?.unwrap().starts_with("GET /health ") { "" } else { OK };
-                    peer.say(response).await?;
-                    peer.hear_all().await?;
+                    peer.send(response).await?;
+                    peer.receive_all().await?;
                     let _ = left.send(response);
                     Ok(())
                 }
@@ -658,7 +658,7 @@ fn a_removed_host_is_checked_no_more_though_it_has_yet_to_answer() {
                 if !request.contains("/health") {
                     seconds(20).await;
                 }
-                peer.say(OK).await?;
+                peer.send(OK).await?;
             }
             Ok(())
         });
@@ -669,9 +669,9 @@ fn a_removed_host_is_checked_no_more_though_it_has_yet_to_answer() {
             async move { ask(&balancer).await.unwrap() }
         });
         seconds(9).await;
-        assert!(stage.heard().len() > 1 && balancer.remove("http://a"));
+        assert!(stage.received().len() > 1 && balancer.remove("http://a"));
         seconds(9).await;
-        assert!(stage.heard().is_empty() && !asked.is_finished());
+        assert!(stage.received().is_empty() && !asked.is_finished());
         assert_eq!(asked.await.unwrap(), "ok");
     });
 }
@@ -685,7 +685,7 @@ fn a_host_whose_connections_are_all_in_use_is_not_down() {
                 if !head.contains("/health") {
                     seconds(20).await;
                 }
-                peer.say(OK).await?;
+                peer.send(OK).await?;
             }
             Ok(())
         });

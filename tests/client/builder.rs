@@ -14,7 +14,7 @@ async fn check(request: impl Fn(&Client) -> RequestBuilder, expected: &str) {
     let client = stage.client();
     assert_eq!(request(&client).await.unwrap().bytes(), b"ok");
     assert_eq!(request(&client).send().await.unwrap().bytes(), b"ok");
-    assert_eq!(stage.heard(), [expected; 2]);
+    assert_eq!(stage.received(), [expected; 2]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -36,7 +36,7 @@ async fn each_method_has_its_request() {
     }
     let stage = Stage::always("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n");
     assert!(stage.client().head(URL).await.unwrap().bytes().is_empty());
-    assert_eq!(stage.heard(), ["HEAD /b?c HTTP/1.1\r\nhost: a\r\n\r\n"]);
+    assert_eq!(stage.received(), ["HEAD /b?c HTTP/1.1\r\nhost: a\r\n\r\n"]);
 }
 
 /// The last of two steps that set the same counts.

@@ -126,11 +126,11 @@ async fn decoded_content_is_no_larger_than_a_body_may_be() {
 async fn a_decoded_body_has_its_least_rate_too() {
     let stage = Stage::new(|mut peer, _| async move {
         peer.request().await?;
-        peer.say("HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n\r\n").await?;
-        peer.say(b"\x1f\x8b\x08\x08\0\0\0\0\0\x03").await?;
+        peer.send("HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n\r\n").await?;
+        peer.send(b"\x1f\x8b\x08\x08\0\0\0\0\0\x03").await?;
         loop {
             tokio::time::sleep(Duration::from_secs(1)).await;
-            peer.say("n").await?;
+            peer.send("n").await?;
         }
     });
     let timeouts = ClientTimeouts { receive_rate_min: 500, ..ClientTimeouts::default() };
@@ -145,9 +145,9 @@ async fn a_decoded_body_has_its_least_rate_too() {
 async fn content_without_end_that_decodes_to_nothing_is_an_error() {
     let stage = Stage::new(|mut peer, _| async move {
         peer.request().await?;
-        peer.say("HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n\r\n").await?;
+        peer.send("HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n\r\n").await?;
         loop {
-            peer.say(gzip(b"").repeat(1_000)).await?;
+            peer.send(gzip(b"").repeat(1_000)).await?;
         }
     });
     let client = stage.builder().decode(1 << 20).build();
@@ -235,7 +235,7 @@ async fn accept_encoding_names_what_can_be_decoded() {
         while let Some(head) = peer.request().await? {
             let line = head.split("\r\n").find_map(|line| line.strip_prefix("accept-encoding: "));
             let line = line.unwrap_or("none");
-            peer.say(format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{line}", line.len())).await?;
+            peer.send(format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{line}", line.len())).await?;
         }
         Ok(())
     })
@@ -262,7 +262,7 @@ async fn only_a_client_that_decodes_sends_accept_encoding() {
     let server = Scripted::new(|mut peer, _| async move {
         while let Some(head) = peer.request().await? {
             let accepts = head.contains("accept-encoding: ");
-            peer.say(format!("HTTP/1.1 200 OK\r\ncontent-length: 5\r\nx-e: {accepts}\r\n\r\n{accepts:5}"))
+            peer.send(format!("HTTP/1.1 200 OK\r\ncontent-length: 5\r\nx-e: {accepts}\r\n\r\n{accepts:5}"))
                 .await?;
         }
         Ok(())
@@ -437,11 +437,11 @@ async fn decoding_a_lot_to_nothing_gives_way_to_other_tasks() {
             let (wire, said, end) = (wire.clone(), said.clone(), end.clone());
             async move {
                 peer.head().await?;
-                peer.say(wire).await?;
+                peer.send(wire).await?;
                 settle().await;
                 said.store(true, Ordering::Relaxed);
                 drop(end.lock().unwrap().take());
-                peer.hear_all().await
+                peer.receive_all().await
             }
         });
         let (client, mut response) = (stage.builder().decode(2 << 20).build(), Response::new());

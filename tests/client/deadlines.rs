@@ -22,9 +22,9 @@ fn flood(head: &'static str, piece: Vec<u8>) -> Stage {
         let piece = piece.clone();
         async move {
             peer.head().await?;
-            peer.say(head).await?;
+            peer.send(head).await?;
             loop {
-                peer.say(&piece).await?;
+                peer.send(&piece).await?;
             }
         }
     })
@@ -126,7 +126,7 @@ async fn the_total_time_ends_decoding() {
 
 /// A server that reads all that comes, and never answers.
 fn sink() -> Stage {
-    Stage::new(|mut peer, _| async move { peer.hear_all().await })
+    Stage::new(|mut peer, _| async move { peer.receive_all().await })
 }
 
 #[tokio::test(start_paused = true)]
@@ -158,7 +158,7 @@ async fn the_total_time_ends_a_write_although_there_is_always_room() {
     // A server that has refused the request takes whatever is written.
     let refuses = Stage::new(|mut peer, _| async move {
         peer.head().await?;
-        peer.say("HTTP/1.1 413 x\r\ncontent-length: 9\r\n\r\n").await?;
+        peer.send("HTTP/1.1 413 x\r\ncontent-length: 9\r\n\r\n").await?;
         pending().await
     });
     let mut call = refuses.builder().timeout(TOTAL).build().open(&post()).await.unwrap();
@@ -230,16 +230,16 @@ async fn the_sleep_of_the_caller_does_not_count_against_a_phase() {
     let slow = || {
         Stage::new(|mut peer, _| async move {
             peer.head().await?;
-            peer.say("HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\n").await?;
+            peer.send("HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\n").await?;
             for piece in ["a", "b", "c"] {
                 sleep(50 * SECOND).await;
-                peer.say(piece).await?;
+                peer.send(piece).await?;
             }
             Ok(())
         })
     };
     for gives_up in [false, true] {
-        let (client, mut heard) = (slow().client(), String::new());
+        let (client, mut received) = (slow().client(), String::new());
         let (mut chunks, mut read) = (open_response(&client).await, open_response(&client).await);
         let (_writer, mut half) = client.open(&get()).await.unwrap().split();
         half.head(&mut Response::new()).await.unwrap();
@@ -253,13 +253,13 @@ async fn the_sleep_of_the_caller_does_not_count_against_a_phase() {
             sleep(45 * SECOND - start.elapsed()).await;
             let (chunk, read, half) = tokio::join!(chunks.chunk(), read.read_u8(), half.chunk());
             let pieces = [chunk.unwrap().unwrap(), &[read.unwrap()], half.unwrap().unwrap()];
-            heard.extend(pieces.map(|piece| str::from_utf8(piece).unwrap()));
+            received.extend(pieces.map(|piece| str::from_utf8(piece).unwrap()));
         }
-        assert_eq!(heard, "aaabbbccc");
+        assert_eq!(received, "aaabbbccc");
     }
     // But each time that is waited counts, until they are too long together.
     let silent = Stage::new(|mut peer, _| async move {
-        peer.say("HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\n").await?;
+        peer.send("HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\n").await?;
         pending().await
     });
     let (client, mut rounds) = (silent.client(), [0, 0]);
@@ -284,7 +284,7 @@ fn packets(packets: &[(u64, &[u8])]) -> Stage {
             peer.request().await?;
             for (after, packet) in packets {
                 sleep(Duration::from_millis(after)).await;
-                peer.say(packet).await?;
+                peer.send(packet).await?;
                 settle().await;
             }
             pending().await
@@ -330,14 +330,14 @@ async fn a_rate_counts_all_bytes_and_rejects_none_that_complete_a_response() {
 async fn a_rate_counts_what_was_received_ahead() {
     let early = Stage::new(|mut peer, _| async move {
         peer.head().await?;
-        peer.say("HTTP/1.1 200 OK\r\ncontent-length: 8100\r\n\r\n").await?;
+        peer.send("HTTP/1.1 200 OK\r\ncontent-length: 8100\r\n\r\n").await?;
         settle().await;
-        peer.say([b'x'; 8000]).await?;
+        peer.send([b'x'; 8000]).await?;
         peer.stream.read_exact(&mut vec![0; 1 << 20]).await?;
         sleep(12 * SECOND).await;
-        peer.say([b'x'; 50]).await?;
+        peer.send([b'x'; 50]).await?;
         sleep(SECOND).await;
-        peer.say([b'x'; 50]).await?;
+        peer.send([b'x'; 50]).await?;
         pending().await
     });
     let timeouts = ClientTimeouts { receive_rate_min: 500, ..ClientTimeouts::default() };

@@ -70,11 +70,11 @@ fn an_echo_larger_than_all_buffers_comes_back_while_it_is_sent() {
 async fn a_response_is_read_while_its_request_is_sent() {
     let stage = Stage::new(|mut peer, _| async move {
         while peer.head().await?.is_some() {
-            peer.say(format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", 1 << 20)).await?;
+            peer.send(format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", 1 << 20)).await?;
             let mut piece = vec![0; 16 << 10];
             for _ in 0..64 {
                 peer.stream.read_exact(&mut piece).await?;
-                peer.say(&piece).await?;
+                peer.send(&piece).await?;
             }
         }
         Ok(())
@@ -139,8 +139,8 @@ async fn a_reader_dropped_too_early_ends_the_writing_too() {
             let left = left.clone();
             async move {
                 peer.head().await?;
-                peer.say(said).await?;
-                peer.hear_all().await?;
+                peer.send(said).await?;
+                peer.receive_all().await?;
                 left.send(()).map_err(io::Error::other)
             }
         });
@@ -180,7 +180,7 @@ async fn a_writer_in_another_task_learns_that_its_reader_was_dropped() {
     for said in ["", "HTTP/1.1 103 x\r\n\r\nHTTP/1.1 103 x\r\n\r\n"] {
         let stage = Stage::new(move |mut peer, _| async move {
             peer.head().await?;
-            peer.say(said).await?;
+            peer.send(said).await?;
             std::future::pending().await
         });
         let (mut writer, mut reader) = silence(stage.builder()).await;
@@ -202,9 +202,9 @@ async fn a_body_that_fails_ends_the_writing_too() {
     for bad in ["zz\r\n", ""] {
         let stage = Stage::new(move |mut peer, _| async move {
             peer.head().await?;
-            peer.say("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n").await?;
+            peer.send("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n").await?;
             sleep(Duration::from_secs(1)).await;
-            peer.say(bad).await?;
+            peer.send(bad).await?;
             sleep(Duration::from_secs(100)).await;
             Ok(())
         });
@@ -234,7 +234,7 @@ async fn a_body_that_fails_ends_the_writing_too() {
 async fn a_write_that_stalls_is_told_as_one_whichever_half_finds_out() {
     let stage = Stage::new(|mut peer, _| async move {
         peer.head().await?;
-        peer.say("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhe").await?;
+        peer.send("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhe").await?;
         sleep(Duration::from_secs(100)).await;
         Ok(())
     });
@@ -294,9 +294,9 @@ async fn an_abandoned_answer_never_goes_to_the_next_request() {
         for interim in ["", "HTTP/1.1 103 x\r\n\r\n"] {
             let stage = Stage::new(move |mut peer, number| async move {
                 while peer.request().await?.is_some() {
-                    peer.say(interim).await?;
+                    peer.send(interim).await?;
                     sleep(Duration::from_millis(2)).await;
-                    peer.say(format!("HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n{number}")).await?;
+                    peer.send(format!("HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n{number}")).await?;
                 }
                 Ok(())
             });
@@ -335,8 +335,8 @@ async fn a_connection_whose_request_was_never_ended_is_not_used_again() {
     let stage = Stage::new(|mut peer, _| async move {
         peer.head().await?;
         sleep(Duration::from_secs(40)).await;
-        peer.say(OK).await?;
-        peer.hear_all().await
+        peer.send(OK).await?;
+        peer.receive_all().await
     });
     let (client, mut response) = (stage.client(), Response::new());
     let (writer, mut reader) = client.open(&post()).await.unwrap().split();
@@ -386,7 +386,7 @@ async fn a_body_that_is_cut_short_is_an_error_however_it_is_read() {
     for is_read in [false, true] {
         let stage = Stage::new(|mut peer, _| async move {
             peer.request().await?;
-            peer.say("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhell").await
+            peer.send("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhell").await
         });
         let (client, mut response, mut body) = (stage.client(), Response::new(), Vec::new());
         let (mut writer, mut reader) = client.open(&post()).await.unwrap().split();
@@ -410,9 +410,9 @@ async fn a_response_that_came_before_the_split_is_not_lost() {
     for (status, is_read) in [(413, false), (201, true)] {
         let stage = Stage::new(move |mut peer, _| async move {
             peer.head().await?;
-            peer.say(format!("HTTP/1.1 {status} x\r\nx-early: yes\r\ncontent-length: 2\r\n\r\nok")).await?;
+            peer.send(format!("HTTP/1.1 {status} x\r\nx-early: yes\r\ncontent-length: 2\r\n\r\nok")).await?;
             match is_read {
-                true => peer.hear_all().await,
+                true => peer.receive_all().await,
                 false => std::future::pending().await,
             }
         });
@@ -434,7 +434,7 @@ async fn a_response_that_came_before_the_split_is_not_lost() {
 /// The time of the response begins when the request is sent, though its reader waits for longer.
 #[tokio::test(start_paused = true)]
 async fn a_silent_server_is_timed_from_the_end_of_the_request() {
-    let stage = Stage::new(|mut peer, _| async move { peer.hear_all().await });
+    let stage = Stage::new(|mut peer, _| async move { peer.receive_all().await });
     let (mut writer, mut reader) = stage.client().open(&post()).await.unwrap().split();
     let write = async {
         for _ in 0..10 {
@@ -466,10 +466,10 @@ async fn the_time_of_a_response_is_over_once_its_head_has_come() {
     let second = Duration::from_secs(1);
     let stage = Stage::new(move |mut peer, _| async move {
         peer.head().await?;
-        peer.say("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n").await?;
+        peer.send("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n").await?;
         sleep(9 * second).await;
-        peer.say("ok").await?;
-        peer.hear_all().await
+        peer.send("ok").await?;
+        peer.receive_all().await
     });
     let timeouts = ClientTimeouts { wait: 3 * second, ..ClientTimeouts::default() };
     let (mut writer, mut reader) = silence(stage.builder().timeouts(timeouts)).await;
@@ -484,9 +484,9 @@ async fn a_response_is_read_though_the_server_has_stopped_reading() {
     for piece in [1000, 32 << 10] {
         let stage = Stage::new(|mut peer, _| async move {
             peer.head().await?;
-            peer.say("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\no").await?;
+            peer.send("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\no").await?;
             sleep(Duration::from_secs(1)).await;
-            peer.say("k").await?;
+            peer.send("k").await?;
             std::future::pending().await
         });
         let (mut writer, mut reader) = silence(stage.builder()).await;
@@ -496,12 +496,12 @@ async fn a_response_is_read_though_the_server_has_stopped_reading() {
             }
         };
         let read = async {
-            let mut heard = Vec::new();
+            let mut received = Vec::new();
             reader.head(&mut Response::new()).await.unwrap();
-            reader.read_to_end(&mut heard).await.map(|_| heard)
+            reader.read_to_end(&mut received).await.map(|_| received)
         };
         tokio::select! {
-            heard = read => assert_eq!(heard.unwrap(), b"ok", "{piece}"),
+            received = read => assert_eq!(received.unwrap(), b"ok", "{piece}"),
             () = async { tokio::join!(write, std::future::pending::<()>()); } => unreachable!("it does not end"),
         }
     }
@@ -598,7 +598,7 @@ async fn a_reader_whose_writer_has_failed_does_not_wait_for_ever() {
             [(1 << 20, None, 90), (65 << 10, None, 90), (5, Some(4), 30), (5, Some(6), 30)]
         {
             let stage = Stage::new(move |mut peer, _| async move {
-                peer.say(said).await?;
+                peer.send(said).await?;
                 std::future::pending().await
             });
             let mut request = post();
@@ -640,7 +640,7 @@ async fn nothing_follows_a_bad_head_whichever_half_finds_out() {
                 let said = said.clone();
                 async move {
                     peer.head().await?;
-                    peer.say(said).await?;
+                    peer.send(said).await?;
                     std::future::pending().await
                 }
             });
@@ -685,7 +685,7 @@ async fn a_refusal_before_a_close_is_heard_whichever_half_finds_out() {
             let refusal = refusal.clone();
             async move {
                 peer.head().await?;
-                peer.say(refusal).await
+                peer.send(refusal).await
             }
         });
         let (client, mut response) = (stage.client(), Response::new());
@@ -776,8 +776,8 @@ async fn hello_before_the_end(
 ) -> Result<String, ClientError> {
     let server = Scripted::new(move |mut peer, _| async move {
         peer.head().await?;
-        peer.say(format!("HTTP/1.1 200 OK\r\n{framing}\r\nhello")).await?;
-        // A reset would overtake what was just said. Behind an end it is not heard.
+        peer.send(format!("HTTP/1.1 200 OK\r\n{framing}\r\nhello")).await?;
+        // A reset would overtake what was just said. Behind an end it is not received.
         tokio::time::sleep(Duration::from_millis(20)).await;
         if !is_reset {
             peer.stream.shutdown().await?;
@@ -832,11 +832,11 @@ async fn a_reset_that_the_writer_has_heard_of_does_not_end_a_body() {
         for (framing, is_reset) in
             [("", false), ("content-length: 5\r\n", false), ("content-length: 5\r\n", true)]
         {
-            let heard = hello_before_the_end(framing, is_reset, way).await;
-            assert_eq!(heard.unwrap(), "hello", "{framing:?} {is_reset} {way:?}");
+            let received = hello_before_the_end(framing, is_reset, way).await;
+            assert_eq!(received.unwrap(), "hello", "{framing:?} {is_reset} {way:?}");
         }
-        let heard = hello_before_the_end("", true, way).await;
-        let error = heard.expect_err(&format!("{way:?}"));
+        let received = hello_before_the_end("", true, way).await;
+        let error = received.expect_err(&format!("{way:?}"));
         assert!(
             matches!(error.cause(), ClientCause::Exchange(ExchangeError::Io(error))
                 if error.kind() == ErrorKind::ConnectionReset),

@@ -53,7 +53,7 @@ async fn mirror() -> Scripted {
     Scripted::new(|mut peer, _| async move {
         while let Some(request) = peer.request().await? {
             let body = request.split_once("\r\n\r\n").unwrap().1;
-            peer.say(format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len())).await?;
+            peer.send(format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len())).await?;
         }
         Ok(())
     })
@@ -114,11 +114,11 @@ async fn check(request: &Request, end: End, expected: &str) {
     let (client, mut response) = (client(), Response::new());
     for is_split in [false, true] {
         let call = client.open(request).await.unwrap();
-        let heard = match is_split {
+        let received = match is_split {
             false => end_call(call, b"hello", end, &mut response).await,
             true => end_halves(call.split(), end, &mut response).await,
         };
-        assert_eq!(heard.unwrap(), expected, "{end:?}, split: {is_split}");
+        assert_eq!(received.unwrap(), expected, "{end:?}, split: {is_split}");
     }
 }
 
@@ -200,9 +200,9 @@ async fn a_body_that_is_copied_and_shut_down_arrives_whole() {
     tokio::io::copy(&mut body.as_bytes(), &mut call).await.unwrap();
     call.shutdown().await.unwrap();
     let mut reader = call.finish(&mut response).await.unwrap();
-    let mut heard = String::new();
-    reader.read_to_string(&mut heard).await.unwrap();
-    assert!(heard == body);
+    let mut received = String::new();
+    reader.read_to_string(&mut received).await.unwrap();
+    assert!(received == body);
     assert_eq!((client.idle(), client.busy(), server.connections()), (1, 0, 1));
 }
 
@@ -210,7 +210,7 @@ async fn a_body_that_is_copied_and_shut_down_arrives_whole() {
 async fn a_refusal_is_heard_though_the_body_cannot_be_ended() {
     let stage = Stage::new(|mut peer, _| async move {
         peer.head().await?;
-        peer.say("HTTP/1.1 413 Too Large\r\ncontent-length: 2\r\n\r\nno").await?;
+        peer.send("HTTP/1.1 413 Too Large\r\ncontent-length: 2\r\n\r\nno").await?;
         pending().await
     });
     let (client, mut response) = (stage.client(), Response::new());
@@ -233,8 +233,8 @@ async fn an_empty_body_does_not_wait_for_100_rfc9110_10_1_1() {
     for (end, sum) in ENDS.into_iter().zip(["", "x-sum: 5\r\n", "", ""]) {
         let call = client.open(&expecting).await.unwrap();
         assert_eq!(end_call(call, b"", end, &mut response).await.unwrap(), "ok");
-        let heard = stage.heard().concat();
-        assert!(heard.ends_with(&format!("\r\n\r\n0\r\n{sum}\r\n")), "{end:?}: {heard}");
+        let received = stage.received().concat();
+        assert!(received.ends_with(&format!("\r\n\r\n0\r\n{sum}\r\n")), "{end:?}: {received}");
         assert_eq!((client.idle(), stage.dialed().len()), (1, 1), "{end:?}: its connection is kept");
     }
     assert_eq!(start.elapsed().as_secs(), 0);
@@ -249,12 +249,12 @@ async fn a_body_may_end_wherever_a_write_was_given_up() {
     let stage = Stage::new(move |mut peer, _| async move {
         peer.head().await?;
         tokio::time::sleep(second).await;
-        let mut heard = Vec::new();
-        while !heard.ends_with(b"\r\n\r\n") {
-            peer.stream.read_buf(&mut heard).await?;
+        let mut received = Vec::new();
+        while !received.ends_with(b"\r\n\r\n") {
+            peer.stream.read_buf(&mut received).await?;
         }
-        let count = heard.iter().filter(|byte| **byte == b'~').count().to_string();
-        peer.say(format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{count}", count.len())).await
+        let count = received.iter().filter(|byte| **byte == b'~').count().to_string();
+        peer.send(format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{count}", count.len())).await
     });
     for (length, sum, goes_on) in
         [(None, "", false), (None, "1", false), (None, "", true), (Some(LENGTH as u64), "1", true)]
@@ -273,8 +273,8 @@ async fn a_body_may_end_wherever_a_write_was_given_up() {
             }
             writer.finish().await.unwrap();
             reader.head(&mut response).await.unwrap();
-            let heard = text(reader.chunk().await.unwrap());
-            assert_eq!(heard, written.to_string(), "{length:?} {sum:?} {goes_on} {}", piece.len());
+            let received = text(reader.chunk().await.unwrap());
+            assert_eq!(received, written.to_string(), "{length:?} {sum:?} {goes_on} {}", piece.len());
         }
     }
 }
@@ -292,9 +292,9 @@ async fn a_body_is_never_whole_once_a_write_has_failed() {
     ] {
         let stage = Stage::new(move |mut peer, _| async move {
             peer.head().await?;
-            peer.say(said).await?;
+            peer.send(said).await?;
             sleep(minute).await;
-            peer.hear_all().await
+            peer.receive_all().await
         });
         let (client, mut response) = (stage.builder().timeout(limit).build(), Response::new());
         let (request, piece) = (request("http://a/", length, ""), [b'~'; 20_000]);
@@ -327,8 +327,8 @@ async fn a_body_is_never_whole_once_a_write_has_failed() {
         );
         drop((writer, reader));
         settle().await;
-        let heard = stage.heard();
-        assert_eq!((heard.len(), client.idle(), client.busy()), (2, 0, 0));
-        assert!(heard.iter().all(|heard| heard.contains("~~~") && !heard.contains("\r\n0\r\n")));
+        let received = stage.received();
+        assert_eq!((received.len(), client.idle(), client.busy()), (2, 0, 0));
+        assert!(received.iter().all(|received| received.contains("~~~") && !received.contains("\r\n0\r\n")));
     }
 }

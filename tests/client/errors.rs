@@ -192,8 +192,8 @@ async fn of_a_proxy_that_cannot_be_reached() {
 /// A client whose proxy at `scheme://p` gives `response`, and then closes or waits.
 fn answering(scheme: &str, response: &'static [u8], waits: bool) -> Client {
     let stage = Stage::new(move |mut peer, _| async move {
-        peer.say(response).await?;
-        if waits { pending().await } else { peer.hear_all().await }
+        peer.send(response).await?;
+        if waits { pending().await } else { peer.receive_all().await }
     });
     through(&format!("{scheme}://p")).dialer(stage).build()
 }
@@ -231,7 +231,7 @@ async fn of_a_proxy_that_opens_no_tunnel() {
     ] {
         let proxy = Scripted::new(move |mut peer, _| async move {
             peer.request().await?;
-            peer.say(response).await
+            peer.send(response).await
         })
         .await;
         let asked = ask(&through(&proxy.url).build(), "https://a/b?secret").await;
@@ -255,7 +255,7 @@ async fn of_a_handshake_that_fails() {
     let cut = Stage::new(|mut peer, _| async move {
         peer.stream.read_u8().await?;
         peer.stream.shutdown().await?;
-        peer.hear_all().await
+        peer.receive_all().await
     });
     let failed = "the connection failed during the handshake: tls handshake eof";
     check(
@@ -268,8 +268,8 @@ async fn of_a_handshake_that_fails() {
         "https://a/b: the TLS handshake with a:443 took longer than 10 s",
     );
     let plain = Stage::new(|mut peer, _| async move {
-        peer.say("HTTP/1.1 400 Bad Request\r\n\r\n").await?;
-        peer.hear_all().await
+        peer.send("HTTP/1.1 400 Bad Request\r\n\r\n").await?;
+        peer.receive_all().await
     });
     let failed = "the peer speaks plain text, such as HTTP, instead of TLS";
     check(
@@ -319,7 +319,7 @@ async fn of_a_response_that_is_malformed_too_large_or_late() {
             let response = response.clone();
             async move {
                 peer.request().await?;
-                peer.say(response).await
+                peer.send(response).await
             }
         });
         check(ask(&stage.client(), URL).await, &format!("http://a/b: waiting for the response of a:80{why}"));
@@ -353,7 +353,7 @@ fn silent() -> Stage {
 fn beginning(begun: &'static str, waits: bool) -> Stage {
     Stage::new(move |mut peer, _| async move {
         peer.request().await?;
-        peer.say(begun).await?;
+        peer.send(begun).await?;
         if waits { pending().await } else { Ok(()) }
     })
 }
@@ -431,8 +431,8 @@ async fn of_coded_bodies() {
             let body = body.clone();
             async move {
                 peer.request().await?;
-                peer.say("HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n\r\n").await?;
-                peer.say(body).await
+                peer.send("HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n\r\n").await?;
+                peer.send(body).await
             }
         });
         let most = if why.ends_with("99 bytes") { 99 } else { 100 };
@@ -445,7 +445,7 @@ async fn of_coded_bodies() {
 async fn of_requests_that_depend_on_others() {
     let broken = Stage::new(|mut peer, _| async move {
         peer.request().await?;
-        peer.say("HTTP/1.0 200 OK\r\nconnection: keep-alive\r\ncontent-length: 0\r\n\r\n").await?;
+        peer.send("HTTP/1.0 200 OK\r\nconnection: keep-alive\r\ncontent-length: 0\r\n\r\n").await?;
         peer.request().await.map(drop)
     });
     let client = broken.client();
@@ -475,8 +475,8 @@ async fn of_a_host_that_no_certificate_is_for() {
     let refusing = Stage::new(|mut peer, _| async move {
         peer.stream.read_u8().await?;
         // A fatal alert: handshake_failure (RFC 8446 §6.2).
-        peer.say([0x15, 3, 3, 0, 2, 2, 40]).await?;
-        peer.hear_all().await
+        peer.send([0x15, 3, 3, 0, 2, 2, 40]).await?;
+        peer.receive_all().await
     });
     check(
         ask(&refusing.client(), "https://a/b?secret").await,
@@ -515,8 +515,8 @@ async fn of_redirects_and_upgrades() {
 async fn an_error_has_the_url_and_the_peer() {
     let server = Scripted::new(|mut peer, _| async move {
         peer.request().await?;
-        peer.say("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf").await?;
-        peer.hear_all().await
+        peer.send("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf").await?;
+        peer.receive_all().await
     })
     .await;
     let (url, address) = (format!("{}/b?secret", server.url), server.url.replace("http://", ""));

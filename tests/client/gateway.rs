@@ -45,49 +45,49 @@ async fn serve_in_front_of<T>(server: Server, stage: &Stage, peer: impl AsyncFnO
     let gateway = async move |ctx: &mut Context| pass(&client, ctx).await;
     let service = server.service(with_plan(|_| BodyPlan::Stream, gateway));
     let (near, far) = duplex(64 << 10);
-    let (heard, _) = tokio::join!(peer(near), service.serve_connection(far));
-    heard
+    let (received, _) = tokio::join!(peer(near), service.serve_connection(far));
+    received
 }
 
 /// Sends `asked`, and returns all that arrives until the connection closes, without the date.
-async fn receive_all(stage: &Stage, asked: &str) -> String {
-    let heard = in_front_of(stage, async |mut near| {
-        let mut heard = String::new();
-        near.write_all(asked.as_bytes()).await.unwrap();
-        near.read_to_string(&mut heard).await.unwrap();
-        heard
+async fn receive_all(stage: &Stage, request: &str) -> String {
+    let received = in_front_of(stage, async |mut near| {
+        let mut received = String::new();
+        near.write_all(request.as_bytes()).await.unwrap();
+        near.read_to_string(&mut received).await.unwrap();
+        received
     });
-    heard.await.split_inclusive("\r\n").filter(|line| !line.starts_with("date: ")).collect()
+    received.await.split_inclusive("\r\n").filter(|line| !line.starts_with("date: ")).collect()
 }
 
 /// Sends `asked` to `service`, and returns all that arrives until the connection closes.
-async fn receive_all_of(service: &Service<impl Handler>, asked: &str) -> String {
+async fn receive_all_of(service: &Service<impl Handler>, request: &str) -> String {
     let (mut near, far) = duplex(64 << 10);
     let peer = async {
-        near.write_all(asked.as_bytes()).await.unwrap();
-        let mut heard = String::new();
-        near.read_to_string(&mut heard).await.unwrap();
-        heard
+        near.write_all(request.as_bytes()).await.unwrap();
+        let mut received = String::new();
+        near.read_to_string(&mut received).await.unwrap();
+        received
     };
     tokio::join!(peer, service.serve_connection(far)).0
 }
 
 /// Checks that `asked` is forwarded as `onward`, and that `response` arrives as `expected`.
 #[track_caller]
-fn check(asked: &str, onward: &str, response: &str, expected: &str) {
+fn check(request: &str, onward: &str, response: &str, expected: &str) {
     paused(async {
         let stage = Stage::always(response);
-        assert_eq!(receive_all(&stage, asked).await, expected, "{asked}");
-        assert_eq!(stage.heard(), [onward], "{asked}");
-        let behind = Behind { heard: onward.into(), said: response.into(), is_closed: false };
+        assert_eq!(receive_all(&stage, request).await, expected, "{request}");
+        assert_eq!(stage.received(), [onward], "{request}");
+        let behind = Behind { received: onward.into(), said: response.into(), is_closed: false };
         let transcript = Transcript {
-            asked: asked.as_bytes(),
-            heard: expected.as_bytes(),
+            asked: request.as_bytes(),
+            received: expected.as_bytes(),
             is_ended: true,
             behind: &[behind],
         };
         let passed = transcript.check();
-        assert_eq!((passed.requests, passed.responses), (1, 1), "{asked}");
+        assert_eq!((passed.requests, passed.responses), (1, 1), "{request}");
     });
 }
 
@@ -179,9 +179,9 @@ fn a_request_and_its_response_are_forwarded_as_they_are() {
 fn check_interim((asked, body): (&str, &str), said: &str, early: &str) {
     let response = format!("{said}{OK}");
     let asked = format!("{asked}host: a\r\nconnection: close\r\n{body}");
-    let heard = paused(receive_all(&Stage::always(response), &asked));
+    let received = paused(receive_all(&Stage::always(response), &asked));
     let end = "HTTP/1.1 200 OK\r\nx-front: 1\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok";
-    assert_eq!(heard, format!("{early}{end}"), "{asked}, {said}");
+    assert_eq!(received, format!("{early}{end}"), "{asked}, {said}");
 }
 
 #[test]
@@ -203,8 +203,8 @@ fn interim_responses_are_forwarded_rfc9110_15_2() {
         check_interim(asks, "HTTP/1.0 103 x\r\nlink: <a>\r\n\r\n", hint);
         // A peer that speaks HTTP/1.0 gets no interim response.
         let asked = format!("{}host: a\r\n{}", asks.0.replace("/1.1", "/1.0"), asks.1);
-        let heard = paused(receive_all(&Stage::always([go_on, hint, OK].concat()), &asked));
-        assert!(heard.starts_with("HTTP/1.1 200 OK\r\n"), "{heard}");
+        let received = paused(receive_all(&Stage::always([go_on, hint, OK].concat()), &asked));
+        assert!(received.starts_with("HTTP/1.1 200 OK\r\n"), "{received}");
     }
 }
 
@@ -220,13 +220,13 @@ fn a_100_that_the_gateway_sends_itself_is_not_forwarded_rfc9110_15_2() {
                 let head = "POST / HTTP/1.1\r\nhost: a\r\nconnection: close\r\nexpect: 100-continue\r\n";
                 let head = format!("{head}{buffered}content-length: 3\r\n\r\n");
                 near.write_all(head.as_bytes()).await.unwrap();
-                let mut heard = vec![0; go_on.len()];
-                near.read_exact(&mut heard).await.unwrap();
-                assert_eq!(heard, go_on.as_bytes());
+                let mut received = vec![0; go_on.len()];
+                near.read_exact(&mut received).await.unwrap();
+                assert_eq!(received, go_on.as_bytes());
                 near.write_all(b"abc").await.unwrap();
-                let mut heard = String::new();
-                near.read_to_string(&mut heard).await.unwrap();
-                assert!(heard.starts_with(&format!("{hint}HTTP/1.1 200 OK\r\n")), "{heard}");
+                let mut received = String::new();
+                near.read_to_string(&mut received).await.unwrap();
+                assert!(received.starts_with(&format!("{hint}HTTP/1.1 200 OK\r\n")), "{received}");
             })
             .await;
         });
@@ -239,23 +239,26 @@ async fn interim_responses_come_while_the_body_is_forwarded() {
     let stage = Stage::new(|mut peer, _| async move {
         peer.head().await?;
         for _ in 0..3 {
-            peer.say("HTTP/1.1 102 Processing\r\n\r\n").await?;
+            peer.send("HTTP/1.1 102 Processing\r\n\r\n").await?;
             assert_eq!(peer.stream.read_u8().await?, b'a');
         }
-        peer.say(OK).await
+        peer.send(OK).await
     });
     in_front_of(&stage, async |mut near| {
         let head = "POST / HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: 3\r\n\r\n";
         near.write_all(head.as_bytes()).await.unwrap();
         for _ in 0..3 {
-            let mut heard = [0; 27];
-            near.read_exact(&mut heard).await.unwrap();
-            assert_eq!(&heard, b"HTTP/1.1 102 Processing\r\n\r\n");
+            let mut received = [0; 27];
+            near.read_exact(&mut received).await.unwrap();
+            assert_eq!(&received, b"HTTP/1.1 102 Processing\r\n\r\n");
             near.write_all(b"a").await.unwrap();
         }
-        let mut heard = String::new();
-        near.read_to_string(&mut heard).await.unwrap();
-        assert!(heard.starts_with("HTTP/1.1 200 OK\r\n") && heard.ends_with("\r\n\r\nok"), "{heard}");
+        let mut received = String::new();
+        near.read_to_string(&mut received).await.unwrap();
+        assert!(
+            received.starts_with("HTTP/1.1 200 OK\r\n") && received.ends_with("\r\n\r\nok"),
+            "{received}"
+        );
     })
     .await;
 }
@@ -276,19 +279,19 @@ fn a_fault_behind_an_interim_response_is_502_or_504() {
                 let said = said.clone();
                 async move {
                     peer.request().await?;
-                    peer.say(said).await
+                    peer.send(said).await
                 }
             });
-            let heard = paused(receive_all(&stage, asked));
-            assert!(heard.starts_with(&format!("{}HTTP/1.1 {status} ", hint.repeat(count))), "{heard}");
+            let received = paused(receive_all(&stage, asked));
+            assert!(received.starts_with(&format!("{}HTTP/1.1 {status} ", hint.repeat(count))), "{received}");
         }
         let silent = Stage::new(move |mut peer, _| async move {
             peer.request().await?;
-            peer.say(hint).await?;
-            peer.hear_all().await
+            peer.send(hint).await?;
+            peer.receive_all().await
         });
-        let heard = paused(receive_all(&silent, asked));
-        assert!(heard.starts_with(&format!("{hint}HTTP/1.1 504 ")), "{heard}");
+        let received = paused(receive_all(&silent, asked));
+        assert!(received.starts_with(&format!("{hint}HTTP/1.1 504 ")), "{received}");
     }
 }
 
@@ -361,10 +364,10 @@ async fn a_trace_with_content_is_400_and_not_forwarded_rfc9110_9_3_8() {
     for framing in ["content-length: 3\r\n\r\nabc", "transfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"]
     {
         let stage = Stage::always(OK);
-        let heard =
+        let received =
             receive_all(&stage, &format!("TRACE / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n{framing}"))
                 .await;
-        assert!(heard.starts_with("HTTP/1.1 400 "), "{heard}");
+        assert!(received.starts_with("HTTP/1.1 400 "), "{received}");
         assert_eq!(stage.dialed().len(), 0);
     }
 }
@@ -373,7 +376,7 @@ async fn a_trace_with_content_is_400_and_not_forwarded_rfc9110_9_3_8() {
 fn closing_behind(response: &'static str) -> Stage {
     Stage::new(move |mut peer, _| async move {
         peer.request().await?;
-        peer.say(response).await
+        peer.send(response).await
     })
 }
 
@@ -391,18 +394,24 @@ async fn a_fault_behind_is_502_or_504_or_cuts_the_response() {
             ("HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nab", "HTTP/1.1 502 "),
             ("HTTP/1.1 101 x\r\nupgrade: x\r\n\r\n", "HTTP/1.1 502 "),
         ] {
-            let heard = receive_all(&closing_behind(response), asked).await;
-            assert!(heard.starts_with(expected) && heard.ends_with("Bad Gateway"), "{response:?}: {heard}");
+            let received = receive_all(&closing_behind(response), asked).await;
+            assert!(
+                received.starts_with(expected) && received.ends_with("Bad Gateway"),
+                "{response:?}: {received}"
+            );
         }
         for (response, end) in [
             ("HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nok", "\r\n\r\nok"),
             ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n", "\r\n\r\n2\r\nok\r\n"),
             ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\nx", "\r\n\r\n2\r\nok\r\n"),
         ] {
-            let heard = receive_all(&closing_behind(response), asked).await;
-            assert!(heard.starts_with("HTTP/1.1 200 ") && heard.ends_with(end), "{response:?}: {heard}");
+            let received = receive_all(&closing_behind(response), asked).await;
+            assert!(
+                received.starts_with("HTTP/1.1 200 ") && received.ends_with(end),
+                "{response:?}: {received}"
+            );
         }
-        let silent = Stage::new(|mut peer, _| async move { peer.hear_all().await });
+        let silent = Stage::new(|mut peer, _| async move { peer.receive_all().await });
         assert!(receive_all(&silent, asked).await.starts_with("HTTP/1.1 504 "));
     }
 }
@@ -411,7 +420,7 @@ async fn a_fault_behind_is_502_or_504_or_cuts_the_response() {
 /// waits.
 #[tokio::test]
 async fn a_server_behind_that_never_answers_an_upload_is_504() {
-    let silent = Stage::new(|mut peer, _| async move { peer.hear_all().await });
+    let silent = Stage::new(|mut peer, _| async move { peer.receive_all().await });
     let timeouts = ClientTimeouts { wait: Duration::from_millis(50), ..ClientTimeouts::default() };
     let client = silent.builder().timeouts(timeouts).build();
     let gateway = async move |ctx: &mut Context| pass(&client, ctx).await;
@@ -423,9 +432,12 @@ async fn a_server_behind_that_never_answers_an_upload_is_504() {
         .unwrap();
     sleep(Duration::from_millis(50)).await;
     peer.write_all(b"abc").await.unwrap();
-    let mut heard = String::new();
-    timeout(Duration::from_secs(10), peer.read_to_string(&mut heard)).await.expect("it is answered").unwrap();
-    assert!(heard.starts_with("HTTP/1.1 504 "), "{heard}");
+    let mut received = String::new();
+    timeout(Duration::from_secs(10), peer.read_to_string(&mut received))
+        .await
+        .expect("it is answered")
+        .unwrap();
+    assert!(received.starts_with("HTTP/1.1 504 "), "{received}");
 }
 
 /// A request that was cut short must not look whole to the server behind (RFC 9112 §8).
@@ -436,7 +448,7 @@ async fn a_fault_in_front_cuts_the_request() {
         "transfer-encoding: chunked\r\n\r\n2\r\nab\r\n",
         "transfer-encoding: chunked\r\n\r\n2\r\nab\r\nx",
     ] {
-        let stage = Stage::new(|mut peer, _| async move { peer.hear_all().await });
+        let stage = Stage::new(|mut peer, _| async move { peer.receive_all().await });
         in_front_of(&stage, async |mut near| {
             let head = "POST / HTTP/1.1\r\nhost: a\r\n";
             near.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
@@ -445,8 +457,8 @@ async fn a_fault_in_front_cuts_the_request() {
         })
         .await;
         tokio::task::yield_now().await;
-        let heard = stage.heard().concat();
-        assert!(heard.starts_with("POST / HTTP/1.1\r\n") && !heard.contains("\r\n0\r\n"), "{heard}");
+        let received = stage.received().concat();
+        assert!(received.starts_with("POST / HTTP/1.1\r\n") && !received.contains("\r\n0\r\n"), "{received}");
     }
 }
 
@@ -465,9 +477,9 @@ async fn a_body_is_forwarded_twice_only_if_it_is_all_there() {
             let stage = Stage::new(move |mut peer, number| async move {
                 match (peer.request().await?, number) {
                     (None, _) => Ok(()),
-                    (Some(_), 0) if is_silent => peer.hear_all().await,
+                    (Some(_), 0) if is_silent => peer.receive_all().await,
                     (Some(_), 0) => Ok(()),
-                    (Some(_), _) => peer.say(OK).await,
+                    (Some(_), _) => peer.send(OK).await,
                 }
             });
             let client = stage.client();
@@ -483,11 +495,14 @@ async fn a_body_is_forwarded_twice_only_if_it_is_all_there() {
             };
             let service = Server::new().service(with_plan(|_| BodyPlan::Stream, gateway));
             let asked = format!("{option}host: a\r\nconnection: close\r\n\r\n{body}");
-            let heard = receive_all_of(&service, &asked).await;
+            let received = receive_all_of(&service, &asked).await;
             let status = if has_whole { "200" } else { "502" };
-            assert!(heard.starts_with(&format!("HTTP/1.1 {status} ")), "{option}, {is_silent}: {heard}");
+            assert!(
+                received.starts_with(&format!("HTTP/1.1 {status} ")),
+                "{option}, {is_silent}: {received}"
+            );
             assert_eq!(stage.dialed().len(), 1 + usize::from(has_whole), "{option}, {is_silent}");
-            let asked = stage.heard().into_iter().filter(|asked| asked.contains("HTTP"));
+            let asked = stage.received().into_iter().filter(|asked| asked.contains("HTTP"));
             assert!(asked.into_iter().all(|asked| asked.ends_with(body)), "{option}, {is_silent}");
         }
     }
@@ -505,8 +520,8 @@ async fn no_request_is_made_once_a_response_has_begun() {
         assert_eq!(again.cause().unwrap().to_string(), InvalidResponse::Sent.to_string());
         Err(again)
     };
-    let heard = receive_all_of(&Server::new().service(gateway), "GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
-    assert!(heard.starts_with("HTTP/1.1 200 ") && heard.ends_with("\r\n\r\nok"), "{heard}");
+    let received = receive_all_of(&Server::new().service(gateway), "GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    assert!(received.starts_with("HTTP/1.1 200 ") && received.ends_with("\r\n\r\nok"), "{received}");
     assert_eq!(stage.dialed().len(), 1);
 }
 
@@ -525,8 +540,8 @@ async fn the_rest_of_a_body_is_not_forwarded_as_the_whole() {
             };
             let service = Server::new().service(with_plan(|_| BodyPlan::Stream, gateway));
             let asked = format!("POST / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n{body}");
-            let heard = receive_all_of(&service, &asked).await;
-            assert!(heard.starts_with("HTTP/1.1 502 "), "{body}, {looks_at}: {heard}");
+            let received = receive_all_of(&service, &asked).await;
+            assert!(received.starts_with("HTTP/1.1 502 "), "{body}, {looks_at}: {received}");
             assert!(stage.dialed().is_empty());
         }
     }
@@ -541,10 +556,10 @@ enum Leave {
 }
 
 /// Checks a peer that sends `asked`, and a server behind that sends `said`, and nothing more. Then the peer leaves, and
-/// receives `heard`; the connection to the server behind is closed at once, and the cause is `reported`.
+/// receives `received`; the connection to the server behind is closed at once, and the cause is `reported`.
 #[track_caller]
-fn check_left(asked: &str, said: &'static str, (leave, heard): (Leave, &str), reported: &str) {
-    let case = format!("{asked:?}, {said:?}, {leave:?}");
+fn check_left(request: &str, said: &'static str, (leave, received): (Leave, &str), reported: &str) {
+    let case = format!("{request:?}, {said:?}, {leave:?}");
     paused(async {
         let left = Arc::new(Semaphore::new(0));
         let behind = left.clone();
@@ -552,8 +567,8 @@ fn check_left(asked: &str, said: &'static str, (leave, heard): (Leave, &str), re
             let left = behind.clone();
             async move {
                 peer.head().await?;
-                peer.say(said).await?;
-                peer.hear_all().await?;
+                peer.send(said).await?;
+                peer.receive_all().await?;
                 left.add_permits(1);
                 Ok(())
             }
@@ -569,7 +584,7 @@ fn check_left(asked: &str, said: &'static str, (leave, heard): (Leave, &str), re
             .service(with_plan(|_| BodyPlan::Stream, gateway));
         let (mut near, far) = duplex(64 << 10);
         let peer = async {
-            near.write_all(asked.as_bytes()).await.unwrap();
+            near.write_all(request.as_bytes()).await.unwrap();
             sleep(Duration::from_secs(1)).await;
             let began = Instant::now();
             let mut all = String::new();
@@ -582,7 +597,7 @@ fn check_left(asked: &str, said: &'static str, (leave, heard): (Leave, &str), re
             }
             left.acquire().await.unwrap().forget();
             assert_eq!(began.elapsed(), Duration::ZERO, "{case}");
-            assert!(all.starts_with(heard), "{case}: {all}");
+            assert!(all.starts_with(received), "{case}: {all}");
         };
         let _ = tokio::join!(peer, service.serve_connection(far));
         // The response could not be sent either, which is not reported again.
@@ -607,16 +622,16 @@ fn the_call_of_a_peer_that_leaves_ends() {
         for (said, status) in
             [("", None), (early, None), ("HTTP/1.1 200 OK\r\ncontent-le", None), (half, Some("200 OK"))]
         {
-            let (told, heard) = match status {
+            let (told, received) = match status {
                 None if why == left && said == early => ("memory cut off", early.to_owned()),
                 None if why == left => ("memory cut off", String::new()),
                 None if said == early => ("400 Bad Request to memory", format!("{early}{BAD}")),
                 None => ("400 Bad Request to memory", BAD.to_owned()),
                 Some(status) => ("memory cut off", format!("HTTP/1.1 {status}\r\n")),
             };
-            for (leave, heard) in [(Leave::Closing, ""), (Leave::EndingItsSide, &heard)] {
+            for (leave, received) in [(Leave::Closing, ""), (Leave::EndingItsSide, &received)] {
                 let reported = format!("{told}, {method} /: {why}");
-                check_left(&format!("{head}{body}"), said, (leave, heard), &reported);
+                check_left(&format!("{head}{body}"), said, (leave, received), &reported);
             }
         }
     }
@@ -642,21 +657,21 @@ fn a_peer_that_closes_its_sending_half_gets_the_whole_response_rfc9112_9_6() {
                 peer.head().await?;
                 for part in ["HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n", "half", "whole"] {
                     sleep(Duration::from_secs(1)).await;
-                    peer.say(part).await?;
+                    peer.send(part).await?;
                 }
                 Ok(())
             });
-            let heard = in_front_of(&stage, async |mut near| {
+            let received = in_front_of(&stage, async |mut near| {
                 near.write_all(asked.as_bytes()).await.unwrap();
                 near.shutdown().await.unwrap();
-                let mut heard = String::new();
-                near.read_to_string(&mut heard).await.unwrap();
-                heard
+                let mut received = String::new();
+                near.read_to_string(&mut received).await.unwrap();
+                received
             });
-            let heard = heard.await;
+            let received = received.await;
             assert!(
-                heard.starts_with("HTTP/1.1 200 OK\r\n") && heard.ends_with("\r\n\r\nhalfwhole"),
-                "{heard}"
+                received.starts_with("HTTP/1.1 200 OK\r\n") && received.ends_with("\r\n\r\nhalfwhole"),
+                "{received}"
             );
         });
     }
@@ -705,10 +720,10 @@ async fn upload(near: DuplexStream) -> (usize, String) {
         sent
     };
     let receive_all = async {
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         // A peer that is refused may get a reset behind the response.
-        let _ = read.read_to_end(&mut heard).await;
-        String::from_utf8(heard).unwrap()
+        let _ = read.read_to_end(&mut received).await;
+        String::from_utf8(received).unwrap()
     };
     tokio::join!(send, receive_all)
 }
@@ -717,25 +732,25 @@ async fn upload(near: DuplexStream) -> (usize, String) {
 async fn a_response_while_the_body_is_read_is_forwarded_at_once() {
     let echo = Stage::new(|mut peer, _| async move {
         peer.head().await?;
-        peer.say(format!("HTTP/1.1 200 OK\r\ncontent-length: {SIZE}\r\n\r\n")).await?;
+        peer.send(format!("HTTP/1.1 200 OK\r\ncontent-length: {SIZE}\r\n\r\n")).await?;
         let mut piece = vec![0; 16 << 10];
         for _ in 0..SIZE / piece.len() {
             peer.stream.read_exact(&mut piece).await?;
-            peer.say(&piece).await?;
+            peer.send(&piece).await?;
         }
         Ok(())
     });
-    let (sent, heard) = in_front_of(&echo, upload).await;
-    assert!(sent == SIZE && heard.starts_with("HTTP/1.1 200 ") && heard.ends_with(&"x".repeat(SIZE)));
+    let (sent, received) = in_front_of(&echo, upload).await;
+    assert!(sent == SIZE && received.starts_with("HTTP/1.1 200 ") && received.ends_with(&"x".repeat(SIZE)));
 
     // All of the response comes first, and the rest of the request is forwarded all the same.
     let hasty = Stage::new(|mut peer, _| async move {
         peer.head().await?;
-        peer.say(OK).await?;
+        peer.send(OK).await?;
         peer.stream.read_exact(&mut vec![0; SIZE]).await.map(drop)
     });
-    let (sent, heard) = in_front_of(&hasty, upload).await;
-    assert!(sent == SIZE && heard.ends_with("\r\n\r\nok"), "{sent} {heard}");
+    let (sent, received) = in_front_of(&hasty, upload).await;
+    assert!(sent == SIZE && received.ends_with("\r\n\r\nok"), "{sent} {received}");
 }
 
 /// A body that was received before is forwarded once, though it is read until the response begins, and then again
@@ -749,8 +764,8 @@ async fn a_body_that_was_buffered_goes_on_once() {
                     true => drop(peer.head().await?),
                     false => drop(peer.request().await?),
                 }
-                peer.say(OK).await?;
-                peer.hear_all().await
+                peer.send(OK).await?;
+                peer.receive_all().await
             });
             let head = "POST / HTTP/1.1\r\nhost: a\r\nconnection: close\r\nx-buffered: 1\r\n";
             let body = "x".repeat(size);
@@ -758,11 +773,14 @@ async fn a_body_that_was_buffered_goes_on_once() {
                 (format!("content-length: {size}\r\n\r\n{body}"), ""),
                 (format!("transfer-encoding: chunked\r\n\r\n{size:x}\r\n{body}\r\n0\r\n\r\n"), "0\r\n\r\n"),
             ] {
-                let heard = receive_all(&stage, &format!("{head}{framing}")).await;
-                assert!(heard.ends_with("\r\n\r\nok"), "{size}, {is_hasty}: {heard}");
+                let received = receive_all(&stage, &format!("{head}{framing}")).await;
+                assert!(received.ends_with("\r\n\r\nok"), "{size}, {is_hasty}: {received}");
                 settle().await;
-                let heard = stage.heard().concat();
-                assert!(heard.ends_with(end) && heard.matches('x').count() == size, "{size}, {is_hasty}");
+                let received = stage.received().concat();
+                assert!(
+                    received.ends_with(end) && received.matches('x').count() == size,
+                    "{size}, {is_hasty}"
+                );
             }
         }
     }
@@ -775,27 +793,27 @@ async fn each_piece_is_forwarded_as_it_arrives() {
     let stage = Stage::new(|mut peer, _| async move {
         peer.head().await?;
         for (number, said) in ["1\r\na\r\n", "1\r\nb\r\n", "0\r\n\r\n"].iter().enumerate() {
-            let mut heard = vec![0; said.len()];
-            peer.stream.read_exact(&mut heard).await?;
-            assert_eq!(heard, said.as_bytes());
+            let mut received = vec![0; said.len()];
+            peer.stream.read_exact(&mut received).await?;
+            assert_eq!(received, said.as_bytes());
             if number == 0 {
-                peer.say("HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\n").await?;
+                peer.send("HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\n").await?;
             }
-            peer.say(number.to_string()).await?;
+            peer.send(number.to_string()).await?;
         }
         Ok(())
     });
     in_front_of(&stage, async |mut near| {
         let head = "POST / HTTP/1.1\r\nhost: a\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n";
         near.write_all(head.as_bytes()).await.unwrap();
-        let mut heard = String::new();
+        let mut received = String::new();
         for (number, said) in ["1\r\na\r\n", "1\r\nb\r\n", "0\r\n\r\n"].iter().enumerate() {
             near.write_all(said.as_bytes()).await.unwrap();
-            while !heard.ends_with(&format!("{number}")) || !heard.contains("\r\n\r\n") {
-                heard.push(near.read_u8().await.unwrap().into());
+            while !received.ends_with(&format!("{number}")) || !received.contains("\r\n\r\n") {
+                received.push(near.read_u8().await.unwrap().into());
             }
         }
-        assert!(heard.ends_with("\r\n\r\n012"), "{heard}");
+        assert!(received.ends_with("\r\n\r\n012"), "{received}");
     })
     .await;
 }
@@ -804,16 +822,16 @@ async fn each_piece_is_forwarded_as_it_arrives() {
 #[cfg(feature = "compress")]
 #[tokio::test]
 async fn each_event_is_forwarded_at_once_though_it_is_compressed() {
-    let heard = Arc::new(Semaphore::new(1));
-    let may_go_on = heard.clone();
+    let received = Arc::new(Semaphore::new(1));
+    let may_go_on = received.clone();
     let stage = Stage::new(move |mut peer, _| {
         let may_go_on = may_go_on.clone();
         async move {
             peer.head().await?;
-            peer.say("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n").await?;
+            peer.send("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n").await?;
             for number in 0..3 {
                 may_go_on.acquire().await.unwrap().forget();
-                peer.say(format!("data: {number}\n\n")).await?;
+                peer.send(format!("data: {number}\n\n")).await?;
             }
             Ok(())
         }
@@ -828,7 +846,7 @@ async fn each_event_is_forwarded_at_once_though_it_is_compressed() {
     for number in 0..3 {
         let event = response.chunk().await.unwrap().map(<[u8]>::to_vec);
         assert_eq!(event, Some(format!("data: {number}\n\n").into_bytes()));
-        heard.add_permits(1);
+        received.add_permits(1);
     }
     assert_eq!(response.chunk().await.unwrap(), None);
     running.shutdown(Duration::ZERO);
@@ -844,18 +862,18 @@ async fn a_body_that_is_refused_behind_is_discarded_rfc9112_9_6() {
     ] {
         let stage = Stage::new(move |mut peer, _| async move {
             peer.head().await?;
-            peer.say(response).await
+            peer.send(response).await
         });
-        let heard = in_front_of(&stage, async |mut near| {
+        let received = in_front_of(&stage, async |mut near| {
             let head = format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {SIZE}\r\n\r\n");
             near.write_all(head.as_bytes()).await.unwrap();
             near.write_all(&[b'x'; SIZE]).await.expect("the gateway reads on");
-            let mut heard = String::new();
-            near.read_to_string(&mut heard).await.unwrap();
-            heard
+            let mut received = String::new();
+            near.read_to_string(&mut received).await.unwrap();
+            received
         });
-        let heard = heard.await;
-        assert!(heard.starts_with(&response[..12]) && heard.ends_with("\r\n\r\nno"), "{heard}");
-        assert!(heard.contains("connection: close\r\n"), "{heard}");
+        let received = received.await;
+        assert!(received.starts_with(&response[..12]) && received.ends_with("\r\n\r\nno"), "{received}");
+        assert!(received.contains("connection: close\r\n"), "{received}");
     }
 }

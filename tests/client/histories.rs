@@ -137,7 +137,7 @@ async fn serve(
             asked.iter().filter(|asked| **asked == tag).count() - 1
         };
         let Some(step) = steps.iter().find(|step| step.tag == tag) else {
-            peer.say("HTTP/1.1 200 OK\r\ncontent-length: 8\r\n\r\nfarewell").await?;
+            peer.send("HTTP/1.1 200 OK\r\ncontent-length: 8\r\n\r\nfarewell").await?;
             continue;
         };
         let interim = step.reply.interim();
@@ -147,7 +147,7 @@ async fn serve(
         let is_waiting = request.contains("\r\nexpect: 100-continue\r\n");
         assert_eq!(is_waiting, step.is_waiting(), "{request}");
         if is_waiting {
-            peer.say(&interim).await?;
+            peer.send(&interim).await?;
         }
         if !is_waiting || step.reply.interim.contains(&100) {
             peer.content(&mut request).await?;
@@ -156,12 +156,12 @@ async fn serve(
         let wire = step.wire();
         let said = &wire[..step.said()];
         let said = if is_waiting { &said[interim.len()..] } else { said };
-        peer.say_in_pieces(said.as_bytes(), &step.reply.cuts).await?;
+        peer.send_in_pieces(said.as_bytes(), &step.reply.cuts).await?;
         match (step.reply.fault, step.reply.then) {
-            (Fault::Stalls(_), _) => return peer.hear_all().await,
+            (Fault::Stalls(_), _) => return peer.receive_all().await,
             (Fault::Cut(_), _) | (_, Then::Ends) => return Ok(()),
             _ if matches!(step.reply.body, Body::UntilClose(_)) && step.has_body() => return Ok(()),
-            (_, Then::Babbles) => peer.say("HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nbabble").await?,
+            (_, Then::Babbles) => peer.send("HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nbabble").await?,
             (_, Then::Keeps) => {}
         }
     }

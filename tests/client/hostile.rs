@@ -24,13 +24,13 @@ enum Outcome {
 use Outcome::{Cut, Refused, Taken};
 
 /// A server that says `response` to each request, and closes, or waits for ever.
-fn saying(response: &[u8], closes: bool) -> Stage {
+fn server_with(response: &[u8], closes: bool) -> Stage {
     let response = response.to_vec();
     Stage::new(move |mut peer, _| {
         let response = response.clone();
         async move {
             if peer.request().await?.is_some() {
-                peer.say(response).await?;
+                peer.send(response).await?;
             }
             if closes { Ok(()) } else { pending().await }
         }
@@ -48,9 +48,9 @@ async fn through_gateway(stage: &Stage) -> String {
     let (mut near, far) = duplex(64 << 10);
     let peer = async {
         near.write_all(b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await.unwrap();
-        let mut heard = Vec::new();
-        let _ = near.read_to_end(&mut heard).await;
-        String::from_utf8_lossy(&heard).into_owned()
+        let mut received = Vec::new();
+        let _ = near.read_to_end(&mut received).await;
+        String::from_utf8_lossy(&received).into_owned()
     };
     tokio::join!(peer, service.serve_connection(far)).0
 }
@@ -70,7 +70,7 @@ fn check(wire: impl AsRef<[u8]>, closes: bool, outcome: Outcome) {
     let wire = wire.as_ref();
     let shown = wire[..wire.len().min(200)].escape_ascii().to_string();
     paused(async {
-        let stage = saying(wire, closes);
+        let stage = server_with(wire, closes);
         let taken = ask(&stage.client(), &get()).await;
         match outcome {
             Taken(status, body) => assert_eq!(taken.ok(), Some((status, body.to_owned())), "{shown}"),
@@ -91,20 +91,20 @@ fn check(wire: impl AsRef<[u8]>, closes: bool, outcome: Outcome) {
             };
             assert!(outcome == Cut && end.is_err(), "{shown}");
         }
-        let heard = through_gateway(&stage).await;
+        let received = through_gateway(&stage).await;
         match outcome {
             Taken(status, body) => {
-                let is_right = heard.starts_with(&format!("HTTP/1.1 {status} ")) && is_whole(&heard);
-                assert!(is_right && heard.contains(body), "{heard:?} of {shown}");
+                let is_right = received.starts_with(&format!("HTTP/1.1 {status} ")) && is_whole(&received);
+                assert!(is_right && received.contains(body), "{received:?} of {shown}");
             }
             Refused => {
                 assert!(
-                    heard.starts_with("HTTP/1.1 502 ") || heard.starts_with("HTTP/1.1 504 "),
-                    "{heard:?} of {shown}"
+                    received.starts_with("HTTP/1.1 502 ") || received.starts_with("HTTP/1.1 504 "),
+                    "{received:?} of {shown}"
                 );
-                assert!(is_whole(&heard), "{heard:?}");
+                assert!(is_whole(&received), "{received:?}");
             }
-            Cut => assert!(!is_whole(&heard), "{heard:?} of {shown}"),
+            Cut => assert!(!is_whole(&received), "{received:?} of {shown}"),
         }
     });
 }
@@ -272,32 +272,32 @@ fn responses_without_a_body_rfc9112_6_3() {
         ("transfer-encoding: chunked, chunked", false),
     ] {
         for (method, status) in [("GET", 304), ("HEAD", 304), ("HEAD", 200), ("HEAD", 404)] {
-            let stage = saying(format!("HTTP/1.1 {status} x\r\n{fields}\r\n\r\n").as_bytes(), false);
+            let stage = server_with(format!("HTTP/1.1 {status} x\r\n{fields}\r\n\r\n").as_bytes(), false);
             let client = stage.client();
             let gateway = async move |ctx: &mut Context| {
                 ctx.forward(client.open(&ctx.request.forwarded_to("http://b")?)).await
             };
-            let heard = paused(async {
+            let received = paused(async {
                 let service = Server::new().service(gateway);
                 let (mut near, far) = duplex(64 << 10);
                 let peer = async {
                     let asked = format!("{method} / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
                     near.write_all(asked.as_bytes()).await.unwrap();
-                    let mut heard = String::new();
-                    near.read_to_string(&mut heard).await.unwrap();
-                    heard
+                    let mut received = String::new();
+                    near.read_to_string(&mut received).await.unwrap();
+                    received
                 };
                 tokio::join!(peer, service.serve_connection(far)).0
             });
             assert!(
-                heard.starts_with(&format!("HTTP/1.1 {status} ")) && heard.ends_with("\r\n\r\n"),
-                "{heard:?}"
+                received.starts_with(&format!("HTTP/1.1 {status} ")) && received.ends_with("\r\n\r\n"),
+                "{received:?}"
             );
             let lengths: Vec<_> =
-                heard.split("\r\n").filter(|line| line.starts_with("content-length")).collect();
+                received.split("\r\n").filter(|line| line.starts_with("content-length")).collect();
             let expected = if kept { vec!["content-length: 5"] } else { vec![] };
-            assert_eq!(lengths, expected, "{method} {status} {fields:?}: {heard:?}");
-            assert!(heard.matches("transfer-encoding").count() + lengths.len() <= 1, "{heard:?}");
+            assert_eq!(lengths, expected, "{method} {status} {fields:?}: {received:?}");
+            assert!(received.matches("transfer-encoding").count() + lengths.len() <= 1, "{received:?}");
         }
     }
 }
@@ -316,12 +316,12 @@ fn a_gateway_asks_as_its_peer_and_its_server_can_rfc9110_10_1_4() {
             let (mut near, far) = duplex(64 << 10);
             let peer = async {
                 near.write_all(lines.as_bytes()).await.unwrap();
-                let mut heard = String::new();
-                near.read_to_string(&mut heard).await.unwrap();
-                heard
+                let mut received = String::new();
+                near.read_to_string(&mut received).await.unwrap();
+                received
             };
-            let heard = tokio::join!(peer, service.serve_connection(far)).0;
-            (stage.heard(), heard)
+            let received = tokio::join!(peer, service.serve_connection(far)).0;
+            (stage.received(), received)
         })
     };
     let (asked, _) = onward("GET / HTTP/1.1\r\nhost: a\r\nte: trailers\r\nconnection: te, close\r\n\r\n");
@@ -330,12 +330,12 @@ fn a_gateway_asks_as_its_peer_and_its_server_can_rfc9110_10_1_4() {
     assert_eq!(asked, ["GET / HTTP/1.1\r\nhost: b\r\n\r\n"]);
     let chunked = "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n";
     let sized = "POST / HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: 2\r\n\r\nhi";
-    let (asked, heard) = onward(&[chunked, chunked, sized].concat());
+    let (asked, received) = onward(&[chunked, chunked, sized].concat());
     assert_eq!(asked.len(), 2, "{asked:?}");
     assert!(
         asked[0].contains("transfer-encoding: chunked") && asked[1].contains("content-length: 2"),
         "{asked:?}"
     );
-    let statuses: Vec<_> = heard.split("HTTP/1.1 ").skip(1).map(|response| &response[..3]).collect();
-    assert_eq!(statuses, ["200", "411", "200"], "{heard}");
+    let statuses: Vec<_> = received.split("HTTP/1.1 ").skip(1).map(|response| &response[..3]).collect();
+    assert_eq!(statuses, ["200", "411", "200"], "{received}");
 }

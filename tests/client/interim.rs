@@ -20,7 +20,7 @@ async fn taken(reader: &mut CallReader) -> Result<String, ClientError> {
 }
 
 /// The interim responses that are taken, and the status and body of the final one.
-async fn heard(call: Call) -> Result<(String, u16, String), ClientError> {
+async fn received(call: Call) -> Result<(String, u16, String), ClientError> {
     let (mut writer, mut reader) = call.split();
     writer.finish().await?;
     drop(writer);
@@ -33,7 +33,7 @@ async fn heard(call: Call) -> Result<(String, u16, String), ClientError> {
     Ok((all, response.status.as_u16(), body))
 }
 
-/// A server that answers `wire`, cut at each byte, is heard as `expected`, whether the request has a body or not.
+/// A server that answers `wire`, cut at each byte, is read as `expected`, whether the request has a body or not.
 async fn check(wire: &str, expected: Result<(&str, u16, &str), &str>) {
     for request in [get(), post()] {
         for cut in 0..=wire.len() {
@@ -42,12 +42,12 @@ async fn check(wire: &str, expected: Result<(&str, u16, &str), &str>) {
                 let said = said.clone();
                 async move {
                     peer.request().await?;
-                    peer.say_cut(said, cut).await
+                    peer.send_cut(said, cut).await
                 }
             });
             let client = stage.client();
-            let heard = async { heard(client.open(&request).await?).await }.await;
-            match (&heard, expected) {
+            let received = async { received(client.open(&request).await?).await }.await;
+            match (&received, expected) {
                 (Ok((all, status, body)), Ok(expected)) => {
                     assert_eq!((&**all, *status, &**body), expected, "{wire:?} cut at {cut}");
                 }
@@ -55,7 +55,7 @@ async fn check(wire: &str, expected: Result<(&str, u16, &str), &str>) {
                     assert!(format!("{:?}", error.cause()).contains(cause), "{wire:?}: {error:?}");
                     assert_eq!((error.phase(), client.busy()), (ClientPhase::Wait, 0), "{wire:?}");
                 }
-                (heard, _) => panic!("{wire:?} cut at {cut}: {heard:?}, {expected:?}"),
+                (received, _) => panic!("{wire:?} cut at {cut}: {received:?}, {expected:?}"),
             }
         }
     }
@@ -90,8 +90,8 @@ async fn no_more_interim_responses_are_taken_than_16_rfc9110_15_2() {
     let all = "199 ; ".repeat(16);
     for request in [get(), post()] {
         let client = Stage::always(format!("{}{OK}", early(16))).client();
-        let heard = heard(client.open(&request).await.unwrap()).await;
-        assert_eq!(heard.unwrap(), (all.clone(), 200, "ok".to_owned()));
+        let received = received(client.open(&request).await.unwrap()).await;
+        assert_eq!(received.unwrap(), (all.clone(), 200, "ok".to_owned()));
         assert_eq!((client.idle(), client.busy()), (1, 0), "the connection is used again");
     }
     check(&early(17), Err("TooManyInformational")).await;
@@ -106,9 +106,9 @@ fn in_steps(said: &'static [&'static str], more: &Arc<Semaphore>) -> Stage {
             peer.head().await?;
             for said in said {
                 more.acquire().await.unwrap().forget();
-                peer.say(said).await?;
+                peer.send(said).await?;
             }
-            peer.hear_all().await
+            peer.receive_all().await
         }
     })
 }
@@ -200,7 +200,7 @@ async fn the_wait_for_the_response_is_not_prolonged_by_interim_ones() {
     for request in [get(), post()] {
         let more = Arc::new(Semaphore::new(1));
         let client = in_steps(&["HTTP/1.1 103 x\r\n\r\n"], &more).client();
-        let error = heard(client.open(&request).await.unwrap()).await.unwrap_err();
+        let error = received(client.open(&request).await.unwrap()).await.unwrap_err();
         assert!(error.is_timeout() && error.phase() == ClientPhase::Wait, "{error:?}");
     }
 }
@@ -236,11 +236,11 @@ async fn a_writer_that_meets_an_interim_response_leaves_it_to_the_reader() {
         peer.head().await?;
         let mut piece = vec![0; SIZE / 8];
         for number in 0..8 {
-            peer.say(format!("HTTP/1.1 103 x\r\nlink: {number}\r\n\r\n")).await?;
+            peer.send(format!("HTTP/1.1 103 x\r\nlink: {number}\r\n\r\n")).await?;
             settle().await;
             peer.stream.read_exact(&mut piece).await?;
         }
-        peer.say(OK).await
+        peer.send(OK).await
     });
     let mut request = post();
     request.headers.set("content-length", SIZE).unwrap();
@@ -275,7 +275,7 @@ async fn a_writer_learns_of_a_refusal_behind_an_interim_response() {
             async move {
                 peer.head().await?;
                 go.acquire().await.unwrap().forget();
-                peer.say(refusal).await?;
+                peer.send(refusal).await?;
                 // It reads no more, and does not close either.
                 std::future::pending().await
             }
@@ -306,7 +306,7 @@ async fn a_writer_learns_of_a_refusal_behind_an_interim_response() {
 async fn a_writer_that_has_failed_beside_an_interim_response_does_not_wait_for_ever() {
     let stage = Stage::new(|mut peer, _| async move {
         peer.head().await?;
-        peer.say("HTTP/1.1 103 x\r\n\r\nHTTP/1.1 103 x\r\n\r\n").await
+        peer.send("HTTP/1.1 103 x\r\n\r\nHTTP/1.1 103 x\r\n\r\n").await
     });
     let client = stage.client();
     let (mut writer, mut reader) = client.open(&post()).await.unwrap().split();
@@ -342,9 +342,9 @@ async fn a_request_that_is_sent_again_has_interim_responses_too() {
     let stage = Stage::new(|mut peer, number| async move {
         peer.request().await?;
         if number == 1 {
-            peer.say("HTTP/1.1 103 x\r\nlink: a\r\n\r\n").await?;
+            peer.send("HTTP/1.1 103 x\r\nlink: a\r\n\r\n").await?;
         }
-        peer.say(OK).await?;
+        peer.send(OK).await?;
         peer.request().await.map(drop)
     });
     let client = stage.client();
@@ -362,13 +362,13 @@ async fn a_request_that_is_sent_again_has_interim_responses_too() {
 async fn a_stale_connection_is_noticed_before_interim_responses_are_taken() {
     let stage = Stage::new(|mut peer, number| async move {
         peer.request().await?;
-        peer.say(OK).await?;
+        peer.send(OK).await?;
         peer.request().await?;
-        peer.say(if number == 1 { "HTTP/1.1 103 x\r\nlink: a\r\n\r\n" } else { "" }).await
+        peer.send(if number == 1 { "HTTP/1.1 103 x\r\nlink: a\r\n\r\n" } else { "" }).await
     });
     let client = stage.client();
     for dialed in [1, 2] {
-        heard(client.open(&get()).await.unwrap()).await.unwrap();
+        received(client.open(&get()).await.unwrap()).await.unwrap();
         assert_eq!(stage.dialed().len(), dialed);
     }
     let (_, mut reader) = client.open(&get()).await.unwrap().split();

@@ -19,13 +19,13 @@ enum End {
 }
 
 /// A server that says `response` to each request, and nothing more.
-async fn says(response: &[u8], end: End) -> Scripted {
+async fn server_with(response: &[u8], end: End) -> Scripted {
     let response = response.to_vec();
     Scripted::new(move |mut peer, _| {
         let response = response.clone();
         async move {
             peer.head().await?;
-            peer.say(response).await?;
+            peer.send(response).await?;
             // The response arrives before the end.
             sleep(Duration::from_millis(20)).await;
             match end {
@@ -47,7 +47,7 @@ fn client() -> Client {
 
 /// The error of a response that ends like that, through each way to read it.
 async fn check(reply: &[u8], end: End, expected: ErrorKind) {
-    let (server, client) = (says(reply, end).await, client());
+    let (server, client) = (server_with(reply, end).await, client());
     let (request, mut response) = (Request::get(&server.url).unwrap(), Response::new());
     let row = (reply.escape_ascii().to_string(), end);
     let sent = client.send(&request, &mut response).await.map_err(io::Error::from);
@@ -124,7 +124,7 @@ async fn the_kind_of_an_error_is_kept_before_a_body() {
         (b"bad\r\n", End::Silent, ErrorKind::InvalidData),
     ];
     for (response, end, expected) in rows {
-        let (server, client) = (says(response, end).await, client());
+        let (server, client) = (server_with(response, end).await, client());
         let failed = client.get(&server.url).await.map(drop).map_err(io::Error::from).unwrap_err();
         assert_eq!(failed.kind(), expected, "{} {end:?}", response.escape_ascii());
         let pipeline = client.pipeline(&server.url).unwrap().build();
@@ -140,7 +140,7 @@ async fn the_kind_of_an_error_is_kept_before_a_body() {
 
 #[tokio::test]
 async fn the_kind_of_an_error_is_kept_while_a_body_is_written() {
-    let server = says(b"", End::Reset).await;
+    let server = server_with(b"", End::Reset).await;
     let mut call = client().open(&Request::post(&server.url).unwrap()).await.unwrap();
     for _ in 0..2 {
         let failed = loop {
@@ -150,7 +150,7 @@ async fn the_kind_of_an_error_is_kept_while_a_body_is_written() {
         };
         assert!(matches!(failed.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe), "{failed:?}");
     }
-    let silent = says(b"", End::Silent).await;
+    let silent = server_with(b"", End::Silent).await;
     let mut call = client().open(&Request::post(&silent.url).unwrap()).await.unwrap();
     let failed = AsyncWriteExt::write_all(&mut call, &vec![0; 64 << 20]).await.unwrap_err();
     assert_eq!(failed.kind(), ErrorKind::TimedOut);
@@ -165,9 +165,9 @@ async fn the_kind_of_an_error_is_that_of_a_proxy() {
     ] {
         let proxy = Scripted::new(move |mut peer, _| async move {
             peer.stream.read_exact(&mut [0; 3]).await?;
-            peer.say(b"\x05\x00").await?;
+            peer.send(b"\x05\x00").await?;
             peer.stream.read_exact(&mut [0; 10]).await?;
-            peer.say(reply).await
+            peer.send(reply).await
         })
         .await;
         let proxies = Proxies::all(Proxy::new(&proxy.url.replace("http", "socks5h")).unwrap());

@@ -20,21 +20,21 @@ type Script = &'static [Step];
 #[derive(Clone, Copy)]
 enum Step {
     /// Waits for so many requests.
-    Hear(usize),
-    Say(&'static str),
+    Read(usize),
+    Write(&'static str),
     /// Says nothing for so many seconds.
     Wait(u64),
     /// Says nothing, and does not close.
     Hang,
 }
 
-use Step::{Hang, Hear, Say, Wait};
+use Step::{Hang, Read, Wait, Write};
 
-/// A server in memory that follows one script for each connection, and what it has heard on each: methods and paths.
+/// A server in memory that follows one script for each connection, and what it has received on each: methods and paths.
 #[derive(Clone)]
 struct Server {
     scripts: &'static [Script],
-    heard: Arc<Mutex<Vec<String>>>,
+    received: Arc<Mutex<Vec<String>>>,
     /// The length at which the response is cut.
     cut: usize,
     /// So many bytes may be on their way.
@@ -43,7 +43,7 @@ struct Server {
 
 impl Server {
     fn new(scripts: &'static [Script]) -> Server {
-        Server { scripts, heard: Arc::default(), cut: usize::MAX, room: 1 << 16 }
+        Server { scripts, received: Arc::default(), cut: usize::MAX, room: 1 << 16 }
     }
 
     fn client(&self) -> Client {
@@ -51,16 +51,16 @@ impl Server {
     }
 
     fn builder(&self) -> ClientBuilder {
-        Client::builder().dialer(self.clone()).timeouts(patience())
+        Client::builder().dialer(self.clone()).timeouts(timeouts())
     }
 
-    fn heard(&self) -> Vec<String> {
-        self.heard.lock().unwrap().clone()
+    fn received(&self) -> Vec<String> {
+        self.received.lock().unwrap().clone()
     }
 }
 
 /// Shorter than the idle limit, so that a paused clock tells them apart.
-fn patience() -> ClientTimeouts {
+fn timeouts() -> ClientTimeouts {
     ClientTimeouts {
         wait: Duration::from_secs(7),
         queue: Duration::from_secs(20),
@@ -74,9 +74,9 @@ impl Dialer for Server {
     async fn dial(&self, _host: &str, _port: u16) -> io::Result<DuplexStream> {
         let (near, far) = duplex(self.room);
         let number = {
-            let mut heard = self.heard.lock().unwrap();
-            heard.push(String::new());
-            heard.len() - 1
+            let mut received = self.received.lock().unwrap();
+            received.push(String::new());
+            received.len() - 1
         };
         let script = self.scripts.get(number).ok_or(io::ErrorKind::ConnectionRefused)?;
         if script.is_empty() {
@@ -91,19 +91,19 @@ async fn follow(mut peer: Peer<DuplexStream>, script: Script, server: Server, nu
     let mut left = server.cut;
     for step in script {
         match step {
-            Hear(count) => {
+            Read(count) => {
                 for _ in 0..*count {
-                    let Some(line) = hear(&mut peer).await else { return };
-                    let mut heard = server.heard.lock().unwrap();
-                    let separator = if heard[number].is_empty() { "" } else { ", " };
-                    heard[number] += &format!("{separator}{line}");
+                    let Some(line) = receive(&mut peer).await else { return };
+                    let mut received = server.received.lock().unwrap();
+                    let separator = if received[number].is_empty() { "" } else { ", " };
+                    received[number] += &format!("{separator}{line}");
                 }
             }
-            Say(response) => {
+            Write(response) => {
                 let (now, later) = response.split_at(left.min(response.len()));
                 left = left.saturating_sub(response.len());
                 for piece in [now, later] {
-                    let _ = peer.say(piece).await;
+                    let _ = peer.send(piece).await;
                     tokio::task::yield_now().await;
                     tokio::task::yield_now().await;
                 }
@@ -114,8 +114,8 @@ async fn follow(mut peer: Peer<DuplexStream>, script: Script, server: Server, nu
     }
 }
 
-/// Method and path of the next request, which has been heard to its end.
-async fn hear(peer: &mut Peer<DuplexStream>) -> Option<String> {
+/// Method and path of the next request, which has been received to its end.
+async fn receive(peer: &mut Peer<DuplexStream>) -> Option<String> {
     let request = peer.request().await.ok()??;
     assert_eq!(request.matches("host: a\r\n").count(), 1, "{request}");
     request.split(" HTTP/1.1\r\n").next().map(str::to_owned)
@@ -172,11 +172,11 @@ fn told(result: Result<(), ClientError>, response: &Response) -> String {
     }
 }
 
-/// Callers that ask for `lines` at the same moment are told `expected`, and the server hears `heard` on its
+/// Callers that ask for `lines` at the same moment are told `expected`, and the server receives `received` on its
 /// connections.
 #[track_caller]
-fn check(scripts: &'static [Script], lines: &[&str], expected: &[&str], heard: &[&str]) {
-    check_with(|builder| builder.allow_unsafe_methods(), scripts, lines, expected, heard);
+fn check(scripts: &'static [Script], lines: &[&str], expected: &[&str], received: &[&str]) {
+    check_with(|builder| builder.allow_unsafe_methods(), scripts, lines, expected, received);
 }
 
 #[track_caller]
@@ -185,13 +185,13 @@ fn check_with(
     scripts: &'static [Script],
     lines: &[&str],
     expected: &[&str],
-    heard: &[&str],
+    received: &[&str],
 ) {
     paused(async {
         let server = Server::new(scripts);
         let pipeline = set(server.client().pipeline("http://a").unwrap()).build();
         assert_eq!(ask(&pipeline, lines).await, expected, "{lines:?}");
-        assert_eq!(server.heard(), heard, "{lines:?}");
+        assert_eq!(server.received(), received, "{lines:?}");
         assert_eq!(pipeline.in_flight(), 0);
     });
 }
@@ -207,13 +207,13 @@ const LAST: &str = "HTTP/1.1 203 Last\r\nconnection: close\r\ncontent-length: 1\
 fn a_connection_that_must_not_get_old_is_asked_once() {
     paused(async {
         let scripts: &[Script] =
-            &[&[Hear(1), Say(A), Hang], &[Hear(1), Say(B), Hang], &[Hear(1), Say(C), Hang]];
+            &[&[Read(1), Write(A), Hang], &[Read(1), Write(B), Hang], &[Read(1), Write(C), Hang]];
         let server = Server::new(scripts);
         let client = Client::builder().dialer(server.clone()).age_max(Duration::ZERO).build();
         let pipeline = client.pipeline("http://a").unwrap().build();
         let lines = ["GET /1", "GET /2", "GET /3"];
         assert_eq!(ask(&pipeline, &lines).await, ["200 a", "201 b", "202 c"]);
-        assert_eq!((server.heard(), client.idle()), (lines.map(str::to_owned).into(), 0));
+        assert_eq!((server.received(), client.idle()), (lines.map(str::to_owned).into(), 0));
     });
 }
 
@@ -222,8 +222,8 @@ fn a_connection_that_must_not_get_old_is_asked_once() {
 fn a_connection_that_has_got_old_takes_no_more_requests_while_it_is_busy() {
     paused(async {
         let server = Server::new(&[
-            &[Hear(1), Say(A), Hear(1), Wait(6), Say(B), Hear(1), Wait(6), Say(C), Hang],
-            &[Hear(1), Say(A), Hang],
+            &[Read(1), Write(A), Read(1), Wait(6), Write(B), Read(1), Wait(6), Write(C), Hang],
+            &[Read(1), Write(A), Hang],
         ]);
         let client = server.builder().age_max(Duration::from_secs(10)).build();
         let pipeline = client.pipeline("http://a").unwrap().build();
@@ -232,7 +232,7 @@ fn a_connection_that_has_got_old_takes_no_more_requests_while_it_is_busy() {
         let told = tokio::join!(first, second, ask_at(5, "GET /3"), ask_at(11, "GET /4"));
         let told = <[String; 4]>::from(told);
         assert_eq!(told, ["200 a", "201 b", "202 c", "200 a"]);
-        assert_eq!(server.heard(), ["GET /1, GET /2, GET /3", "GET /4"]);
+        assert_eq!(server.received(), ["GET /1, GET /2, GET /3", "GET /4"]);
     });
 }
 
@@ -240,14 +240,14 @@ fn a_connection_that_has_got_old_takes_no_more_requests_while_it_is_busy() {
 fn the_first_request_goes_alone_and_the_others_together_rfc9112_9_3_2() {
     // The server that waits for two requests before it answers gets them.
     check(
-        &[&[Hear(1), Say(A), Hear(2), Say(B), Say(C)]],
+        &[&[Read(1), Write(A), Read(2), Write(B), Write(C)]],
         &["GET /1", "GET /2", "GET /3"],
         &["200 a", "201 b", "202 c"],
         &["GET /1, GET /2, GET /3"],
     );
     // Were the second sent with the first, it would be lost with the connection.
     check(
-        &[&[Hear(1), Say(LAST)], &[Hear(1), Say(LAST)], &[Hear(1), Say(LAST)]],
+        &[&[Read(1), Write(LAST)], &[Read(1), Write(LAST)], &[Read(1), Write(LAST)]],
         &["GET /1", "GET /2", "GET /3"],
         &["203 l", "203 l", "203 l"],
         &["GET /1", "GET /2", "GET /3"],
@@ -258,8 +258,8 @@ fn the_first_request_goes_alone_and_the_others_together_rfc9112_9_3_2() {
 /// The least rate is that of each body: many small ones that each take a moment are not too slow together.
 #[test]
 fn the_time_of_a_body_is_its_own() {
-    let slow = [Say("HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n"), Wait(2), Say("a")];
-    let script = [&[Hear(1)][..], &slow, &[Hear(6)], &slow.repeat(6)].concat();
+    let slow = [Write("HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n"), Wait(2), Write("a")];
+    let script = [&[Read(1)][..], &slow, &[Read(6)], &slow.repeat(6)].concat();
     let scripts: Vec<Script> = vec![script.leak()];
     check(scripts.leak(), &["GET /"; 7], &["200 a"; 7], &[&["GET /"; 7].join(", ")]);
 }
@@ -275,7 +275,7 @@ fn every_response_finds_its_caller_wherever_packets_end() {
         HTTP/1.1 200 OK\r\n\r\nuntil close";
     for cut in 0..=RESPONSES.len() {
         paused(async {
-            let mut server = Server::new(&[&[Hear(1), Say(A), Hear(7), Say(RESPONSES)]]);
+            let mut server = Server::new(&[&[Read(1), Write(A), Read(7), Write(RESPONSES)]]);
             server.cut = cut + A.len();
             let pipeline = server.client().pipeline("http://a").unwrap().build();
             let lines = ["GET /0", "HEAD /1", "GET /2", "GET /3", "GET /4", "GET /5", "OPTIONS /6", "GET /7"];
@@ -289,20 +289,20 @@ fn every_response_finds_its_caller_wherever_packets_end() {
 fn requests_behind_the_last_response_are_sent_again_rfc9112_9_6() {
     // Even a request that must not be repeated, because it was not processed.
     check(
-        &[&[Hear(1), Say(A), Hear(3), Say(LAST)], &[Hear(1), Say(B), Hear(1), Say(C)]],
+        &[&[Read(1), Write(A), Read(3), Write(LAST)], &[Read(1), Write(B), Read(1), Write(C)]],
         &["GET /1", "GET /2", "POST /3", "GET /4"],
         &["200 a", "203 l", "201 b", "202 c"],
         &["GET /1, GET /2, POST /3, GET /4", "POST /3, GET /4"],
     );
     check(
-        &[&[Hear(1), Say("HTTP/1.0 200 OK\r\n\r\na")], &[Hear(1), Say("HTTP/1.0 200 OK\r\n\r\nb")]],
+        &[&[Read(1), Write("HTTP/1.0 200 OK\r\n\r\na")], &[Read(1), Write("HTTP/1.0 200 OK\r\n\r\nb")]],
         &["POST /1", "POST /2"],
         &["200 a", "200 b"],
         &["POST /1", "POST /2"],
     );
     // Where they cannot be sent again, they have not been sent at all.
     check(
-        &[&[Hear(1), Say(A), Hear(2), Say(LAST)]],
+        &[&[Read(1), Write(A), Read(2), Write(LAST)]],
         &["GET /1", "GET /2", "POST /3"],
         &["200 a", "203 l", "Connect Io, not sent"],
         &["GET /1, GET /2, POST /3", ""],
@@ -315,18 +315,18 @@ fn requests_behind_the_last_response_are_sent_again_rfc9112_9_6() {
 fn a_connection_whose_last_response_has_begun_is_asked_nothing_more_rfc9112_9_6() {
     const LASTS: [Script; 3] = [
         &[
-            Say("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nx"),
+            Write("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nx"),
             Wait(2),
-            Say("y"),
-            Hear(1),
+            Write("y"),
+            Read(1),
         ],
-        &[Say("HTTP/1.0 200 OK\r\ncontent-length: 2\r\n\r\nx"), Wait(2), Say("y"), Hear(1)],
-        &[Say("HTTP/1.1 200 OK\r\n\r\nx"), Wait(2), Say("y")],
+        &[Write("HTTP/1.0 200 OK\r\ncontent-length: 2\r\n\r\nx"), Wait(2), Write("y"), Read(1)],
+        &[Write("HTTP/1.1 200 OK\r\n\r\nx"), Wait(2), Write("y")],
     ];
     for last in LASTS {
         paused(async {
-            let first: Script = [&[Hear(1), Say(A), Hear(1)], last].concat().leak();
-            let server = Server::new(Vec::from([first, &[Hear(1), Say(C)]]).leak());
+            let first: Script = [&[Read(1), Write(A), Read(1)], last].concat().leak();
+            let server = Server::new(Vec::from([first, &[Read(1), Write(C)]]).leak());
             let pipeline = server.client().pipeline("http://a").unwrap().allow_unsafe_methods().build();
             let late = async {
                 tokio::time::sleep(Duration::from_secs(1)).await;
@@ -334,7 +334,7 @@ fn a_connection_whose_last_response_has_begun_is_asked_nothing_more_rfc9112_9_6(
             };
             let (told, late) = tokio::join!(ask(&pipeline, &["GET /1", "GET /2"]), late);
             assert_eq!((told, late), (vec!["200 a".into(), "200 xy".into()], vec!["202 c".into()]));
-            assert_eq!(server.heard(), ["GET /1, GET /2", "POST /3"]);
+            assert_eq!(server.received(), ["GET /1, GET /2", "POST /3"]);
         });
     }
 }
@@ -342,21 +342,21 @@ fn a_connection_whose_last_response_has_begun_is_asked_nothing_more_rfc9112_9_6(
 #[test]
 fn idempotent_requests_survive_a_close_between_responses_rfc9112_9_3_2() {
     check(
-        &[&[Hear(1), Say(A), Hear(3), Say(B)], &[Hear(1), Say(C), Hear(1), Say(C)]],
+        &[&[Read(1), Write(A), Read(3), Write(B)], &[Read(1), Write(C), Read(1), Write(C)]],
         &["GET /1", "GET /2", "PUT /3", "GET /4"],
         &["200 a", "201 b", "202 c", "202 c"],
         &["GET /1, GET /2, PUT /3, GET /4", "PUT /3, GET /4"],
     );
     // A POST that may have been processed is not sent again; a GET behind it is.
     check(
-        &[&[Hear(1), Say(A), Hear(3)], &[Hear(1), Say(C)]],
+        &[&[Read(1), Write(A), Read(3)], &[Read(1), Write(C)]],
         &["GET /1", "POST /2", "POST /3", "GET /4"],
         &["200 a", "Wait Closed, sent", "Wait PipelineBroken, sent", "202 c"],
         &["GET /1, POST /2, POST /3, GET /4", "GET /4"],
     );
     // The server may have seen them, though it cannot be asked again: they must not count as not sent.
     check(
-        &[&[Hear(1), Say(A), Hear(2)]],
+        &[&[Read(1), Write(A), Read(2)]],
         &["GET /1", "PUT /2", "GET /3"],
         &["200 a", "Connect Io, sent", "Connect Io, sent"],
         &["GET /1, PUT /2, GET /3", ""],
@@ -367,14 +367,14 @@ fn idempotent_requests_survive_a_close_between_responses_rfc9112_9_3_2() {
 fn a_request_that_kills_connections_fails_and_no_other_does() {
     // The first of a connection is to blame at once, for it was alone.
     check(
-        &[&[Hear(1)], &[Hear(1), Say(B), Hear(1), Say(C)]],
+        &[&[Read(1)], &[Read(1), Write(B), Read(1), Write(C)]],
         &["GET /1", "GET /2", "GET /3"],
         &["Wait Closed, sent", "201 b", "202 c"],
         &["GET /1", "GET /2, GET /3"],
     );
     // A later one is sent once more, alone.
     check(
-        &[&[Hear(1), Say(A), Hear(3)], &[Hear(1)], &[Hear(1), Say(B), Hear(1), Say(C)]],
+        &[&[Read(1), Write(A), Read(3)], &[Read(1)], &[Read(1), Write(B), Read(1), Write(C)]],
         &["GET /1", "GET /2", "GET /3", "GET /4"],
         &["200 a", "Wait Closed, sent", "201 b", "202 c"],
         &["GET /1, GET /2, GET /3, GET /4", "GET /2", "GET /3, GET /4"],
@@ -384,7 +384,7 @@ fn a_request_that_kills_connections_fails_and_no_other_does() {
 /// No request gets a response from a connection that is out of step, nor one that follows a broken response.
 #[test]
 fn a_broken_response_ends_its_connection() {
-    const BEHIND: Script = &[Hear(1), Say(C)];
+    const BEHIND: Script = &[Read(1), Write(C)];
     #[track_caller]
     fn check_broken(scripts: &'static [Script], error: &str) {
         let expected = ["200 a", error, "202 c"];
@@ -392,7 +392,7 @@ fn a_broken_response_ends_its_connection() {
     }
     macro_rules! broken {
         ($response:expr, $error:expr) => {
-            check_broken(&[&[Hear(1), Say(A), Hear(2), Say($response), Say(B), Hang], BEHIND], $error)
+            check_broken(&[&[Read(1), Write(A), Read(2), Write($response), Write(B), Hang], BEHIND], $error)
         };
     }
     broken!("\0\r\n\r\n", "Wait Wire, sent");
@@ -405,11 +405,11 @@ fn a_broken_response_ends_its_connection() {
     broken!("HTTP/1.1 200 OK\r\ncontent-length: 99999999999\r\n\r\n", "Receive Wire, sent");
     broken!("HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\n\r\n", "Wait Upgrade, sent");
     check_broken(
-        &[&[Hear(1), Say(A), Hear(2), Say("HTTP/1.1 200 OK\r\ncontent-le")], BEHIND],
+        &[&[Read(1), Write(A), Read(2), Write("HTTP/1.1 200 OK\r\ncontent-le")], BEHIND],
         "Wait Incomplete, sent",
     );
     check_broken(
-        &[&[Hear(1), Say(A), Hear(2), Say("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nx")], BEHIND],
+        &[&[Read(1), Write(A), Read(2), Write("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nx")], BEHIND],
         "Receive Incomplete, sent",
     );
 }
@@ -417,9 +417,9 @@ fn a_broken_response_ends_its_connection() {
 #[test]
 fn interim_responses_without_end_are_an_error() {
     const INTERIM: &str = "HTTP/1.1 102 Processing\r\n\r\n";
-    const ROW: [Step; 20] = [Say(INTERIM); 20];
+    const ROW: [Step; 20] = [Write(INTERIM); 20];
     const SCRIPT: [Step; 21] = {
-        let mut script = [Hear(1); 21];
+        let mut script = [Read(1); 21];
         let mut at = 0;
         while at < ROW.len() {
             script[at + 1] = ROW[at];
@@ -433,20 +433,20 @@ fn interim_responses_without_end_are_an_error() {
 #[test]
 fn silence_fails_what_was_sent_and_nothing_else() {
     check(
-        &[&[Hear(1), Say(A), Hear(2), Hang]],
+        &[&[Read(1), Write(A), Read(2), Hang]],
         &["GET /1", "GET /2", "GET /3"],
         &["200 a", "Wait TimedOut, sent", "Wait TimedOut, sent"],
         &["GET /1, GET /2, GET /3"],
     );
     check(
-        &[&[Hear(1), Hang], &[Hear(1), Say(B)]],
+        &[&[Read(1), Hang], &[Read(1), Write(B)]],
         &["GET /1", "GET /2"],
         &["Wait TimedOut, sent", "201 b"],
         &["GET /1", "GET /2"],
     );
     // The third has waited for 14 s when the second fails, and for 20 s in the queue at most.
     check(
-        &[&[Hear(1), Hang], &[Hear(1), Hang], &[Hear(1), Hang]],
+        &[&[Read(1), Hang], &[Read(1), Hang], &[Read(1), Hang]],
         &["GET /1", "GET /2", "GET /3", "GET /4"],
         &["Wait TimedOut, sent", "Wait TimedOut, sent", "Wait TimedOut, sent", "Queue TimedOut, not sent"],
         &["GET /1", "GET /2", "GET /3"],
@@ -457,7 +457,7 @@ fn silence_fails_what_was_sent_and_nothing_else() {
 #[test]
 fn a_request_that_is_read_slowly_has_its_time_to_be_answered() {
     paused(async {
-        let mut server = Server::new(&[&[Wait(8), Hear(1), Wait(6), Say(A), Hang]]);
+        let mut server = Server::new(&[&[Wait(8), Read(1), Wait(6), Write(A), Hang]]);
         server.room = 10;
         let pipeline = server.client().pipeline("http://a").unwrap().build();
         assert_eq!(ask(&pipeline, &["GET /1"]).await, ["200 a"]);
@@ -476,21 +476,21 @@ fn an_unwritten_request_was_not_processed() {
             let pipeline = server.client().pipeline("http://a").unwrap().allow_unsafe_methods().build();
             let lines = ["GET /1", "GET /2", "BET /3", "BET /4", "BET /5"];
             assert_eq!(ask(&pipeline, &lines).await, expected, "{room}");
-            assert_eq!(server.heard()[1], again, "{room}");
+            assert_eq!(server.received()[1], again, "{room}");
         });
     }
     const LOST: &str = "Wait TimedOut, sent";
-    const AGAIN: Script = &[Hear(1), Say(A), Hear(1), Say(B), Hear(1), Say(C)];
-    let silent: &[Script] = &[&[Hear(1), Say(A), Hang], AGAIN];
+    const AGAIN: Script = &[Read(1), Write(A), Read(1), Write(B), Read(1), Write(C)];
+    let silent: &[Script] = &[&[Read(1), Write(A), Hang], AGAIN];
     check(2 * REQUEST, silent, ["200 a", LOST, LOST, "200 a", "201 b"], "BET /4, BET /5");
     check(2 * REQUEST + 1, silent, ["200 a", LOST, LOST, LOST, "200 a"], "BET /5");
     // A response that comes before its request is none; one that comes while it is being sent counts.
-    let eager: &[Script] = &[&[Hear(1), Say(A), Say(B), Say(C), Say(LAST), Hang], AGAIN];
+    let eager: &[Script] = &[&[Read(1), Write(A), Write(B), Write(C), Write(LAST), Hang], AGAIN];
     check(2 * REQUEST, eager, ["200 a", "201 b", "202 c", "200 a", "201 b"], "BET /4, BET /5");
     check(2 * REQUEST + 1, eager, ["200 a", "201 b", "202 c", "203 l", "200 a"], "BET /5");
     // Nor is one that comes in one piece with the responses before it.
     const C_AND_MORE: &str = "HTTP/1.1 202 Accepted\r\ncontent-length: 1\r\n\r\ncHTTP/1.1 204 Stray\r\n\r\n";
-    let rushing: &[Script] = &[&[Hear(1), Say(A), Say(B), Say(C_AND_MORE), Hang], AGAIN];
+    let rushing: &[Script] = &[&[Read(1), Write(A), Write(B), Write(C_AND_MORE), Hang], AGAIN];
     check(2 * REQUEST, rushing, ["200 a", "201 b", "202 c", "200 a", "201 b"], "BET /4, BET /5");
 }
 
@@ -509,19 +509,19 @@ impl Dialer for LateDialer {
 /// The timings of a response that came behind another are of its own request.
 #[test]
 fn timings_tell_how_long_each_request_took() {
-    const BEGINNING: Step = Say("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nx");
+    const BEGINNING: Step = Write("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nx");
     paused(async {
         let mut server = Server::new(&[&[
             Wait(2),
-            Hear(1),
+            Read(1),
             Wait(3),
-            Say(A),
-            Hear(2),
+            Write(A),
+            Read(2),
             Wait(4),
-            Say(B),
+            Write(B),
             BEGINNING,
             Wait(5),
-            Say("y"),
+            Write("y"),
             Hang,
         ]]);
         server.room = 20;
@@ -544,7 +544,7 @@ fn timings_tell_how_long_each_request_took() {
 #[test]
 fn requests_follow_those_before_them_as_soon_as_these_have_left() {
     paused(async {
-        let mut server = Server::new(&[&[Hear(1), Say(A), Hear(3), Say(A), Say(B), Say(C)]]);
+        let mut server = Server::new(&[&[Read(1), Write(A), Read(3), Write(A), Write(B), Write(C)]]);
         server.room = 1 << 20;
         let pipeline = server.client().pipeline("http://a").unwrap().build();
         let large = format!("GET /{}", "x".repeat(40 << 10));
@@ -557,7 +557,7 @@ fn requests_follow_those_before_them_as_soon_as_these_have_left() {
 #[test]
 fn requests_wait_in_the_queue_while_64_kib_are_not_read() {
     paused(async {
-        let mut server = Server::new(&[&[Hear(1), Say(A), Hang]]);
+        let mut server = Server::new(&[&[Read(1), Write(A), Hang]]);
         server.room = 10;
         let client = server.client().with_timeout(Duration::from_secs(3));
         let pipeline = client.pipeline("http://a").unwrap().build();
@@ -569,9 +569,9 @@ fn requests_wait_in_the_queue_while_64_kib_are_not_read() {
 
 #[test]
 fn a_request_that_could_not_be_written_is_tried_twice() {
-    check(&[&[], &[Hear(1), Say(A)]], &["POST /1"], &["200 a"], &["", "POST /1"]);
+    check(&[&[], &[Read(1), Write(A)]], &["POST /1"], &["200 a"], &["", "POST /1"]);
     check(
-        &[&[], &[], &[Hear(1), Say(A)]],
+        &[&[], &[], &[Read(1), Write(A)]],
         &["GET /1", "POST /2"],
         &["Send Io, not sent", "200 a"],
         &["", "", "POST /2"],
@@ -593,13 +593,13 @@ impl Dialer for UnflushedDialer {
 #[test]
 fn a_connection_that_fails_to_flush_is_asked_nothing_more() {
     paused(async {
-        let server = Server::new(&[&[Hear(1), Say(A), Hang], &[Hear(1), Say(B), Hang]]);
-        let client = Client::builder().dialer(UnflushedDialer(server.clone())).timeouts(patience()).build();
+        let server = Server::new(&[&[Read(1), Write(A), Hang], &[Read(1), Write(B), Hang]]);
+        let client = Client::builder().dialer(UnflushedDialer(server.clone())).timeouts(timeouts()).build();
         let pipeline = client.pipeline("http://a").unwrap().build();
         assert_eq!(ask(&pipeline, &["GET /1"]).await, ["200 a"]);
         assert_eq!((client.idle(), client.busy()), (0, 0));
         assert_eq!(ask(&pipeline, &["GET /2"]).await, ["201 b"]);
-        assert_eq!(server.heard(), ["GET /1", "GET /2"]);
+        assert_eq!(server.received(), ["GET /1", "GET /2"]);
     });
 }
 
@@ -609,9 +609,9 @@ async fn a_reset_in_a_response_is_an_error() {
     for half in ["HTTP/1.1 200 OK\r\nx", "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nx"] {
         let server = Scripted::new(move |mut peer, _| async move {
             peer.request().await?;
-            peer.say(A).await?;
+            peer.send(A).await?;
             peer.request().await?;
-            peer.say(half).await?;
+            peer.send(half).await?;
             // A reset would overtake what has not been read.
             tokio::time::sleep(Duration::from_millis(30)).await;
             peer.reset();
@@ -661,7 +661,7 @@ fn a_request_that_cannot_be_pipelined_is_refused_before_anything_is_dialed() {
             assert!(matches!(error.cause(), ClientCause::NotPipelinable), "{error:#}");
             assert_eq!((error.phase(), error.is_sent()), (ClientPhase::Prepare, false));
         }
-        assert_eq!(server.heard().len(), 0);
+        assert_eq!(server.received().len(), 0);
     });
 }
 
@@ -669,18 +669,18 @@ fn a_request_that_cannot_be_pipelined_is_refused_before_anything_is_dialed() {
 fn the_response_to_a_caller_that_has_gone_is_dropped_in_its_place() {
     // The caller goes before any response has come, or in the middle of the first.
     const SCRIPTS: [&[Script]; 2] = [
-        &[&[Hear(1), Say(A), Hear(3), Wait(2), Say(A), Say(B), Say(C), Hear(1), Say(LAST)]],
+        &[&[Read(1), Write(A), Read(3), Wait(2), Write(A), Write(B), Write(C), Read(1), Write(LAST)]],
         &[&[
-            Hear(1),
-            Say(A),
-            Hear(3),
-            Say("HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nx"),
+            Read(1),
+            Write(A),
+            Read(3),
+            Write("HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nx"),
             Wait(2),
-            Say("yz"),
-            Say(B),
-            Say(C),
-            Hear(1),
-            Say(LAST),
+            Write("yz"),
+            Write(B),
+            Write(C),
+            Read(1),
+            Write(LAST),
         ]],
     ];
     for (scripts, first) in SCRIPTS.into_iter().zip(["200 a", "200 xyz"]) {
@@ -694,7 +694,7 @@ fn the_response_to_a_caller_that_has_gone_is_dropped_in_its_place() {
                 let told = ask_but_one_goes(&pipeline, &["GET /1", "GET /2", "GET /3"], Some(gone)).await;
                 assert_eq!(told, expected);
                 assert_eq!(ask(&pipeline, &["GET /4"]).await, ["203 l"], "{gone} has gone");
-                assert_eq!(server.heard(), ["GET /0, GET /1, GET /2, GET /3, GET /4"]);
+                assert_eq!(server.received(), ["GET /0, GET /1, GET /2, GET /3, GET /4"]);
                 assert_eq!(pipeline.in_flight(), 0);
             });
         }
@@ -704,36 +704,37 @@ fn the_response_to_a_caller_that_has_gone_is_dropped_in_its_place() {
 #[test]
 fn a_request_that_nobody_waits_for_is_not_sent() {
     paused(async {
-        let server = Server::new(&[&[Hear(1), Wait(2), Say(A), Hear(1), Say(B)]]);
+        let server = Server::new(&[&[Read(1), Wait(2), Write(A), Read(1), Write(B)]]);
         let pipeline = server.client().pipeline("http://a").unwrap().build();
         let told = ask_but_one_goes(&pipeline, &["GET /1", "GET /2", "GET /3"], Some(1)).await;
         assert_eq!(told, ["200 a", "gone", "201 b"]);
-        assert_eq!(server.heard(), ["GET /1, GET /3"]);
+        assert_eq!(server.received(), ["GET /1, GET /3"]);
     });
     // Nor is it sent again, when its connection ends.
     paused(async {
-        let server = Server::new(&[&[Hear(1), Say(A), Hear(2), Wait(2), Say(LAST)], &[Hear(1), Say(B)]]);
+        let server =
+            Server::new(&[&[Read(1), Write(A), Read(2), Wait(2), Write(LAST)], &[Read(1), Write(B)]]);
         let pipeline = server.client().pipeline("http://a").unwrap().build();
         assert_eq!(ask(&pipeline, &["GET /0"]).await, ["200 a"]);
         assert_eq!(ask_but_one_goes(&pipeline, &["GET /1", "GET /2"], Some(1)).await, ["203 l", "gone"]);
         assert_eq!(ask(&pipeline, &["GET /3"]).await, ["201 b"]);
-        assert_eq!((server.heard()[1].as_str(), pipeline.in_flight()), ("GET /3", 0));
+        assert_eq!((server.received()[1].as_str(), pipeline.in_flight()), ("GET /3", 0));
     });
 }
 
 #[test]
 fn the_deadline_of_a_caller_does_not_end_the_connection() {
     paused(async {
-        let server = Server::new(&[&[Hear(1), Say(A), Hear(1), Hang]]);
+        let server = Server::new(&[&[Read(1), Write(A), Read(1), Hang]]);
         let client = server.client().with_timeout(Duration::from_secs(3));
         let pipeline = client.pipeline("http://a").unwrap().in_flight_max(1).build();
         assert_eq!(ask(&pipeline, &["GET /1"]).await, ["200 a"]);
         let told = ask(&pipeline, &["GET /2", "GET /3"]).await;
         assert_eq!(told, ["Wait TimedOut, sent", "Queue TimedOut, not sent"]);
-        assert_eq!((server.heard().len(), pipeline.in_flight()), (1, 1), "its response is still owed");
+        assert_eq!((server.received().len(), pipeline.in_flight()), (1, 1), "its response is still owed");
     });
     const SILENT: [(&[Script], bool); 2] =
-        [(&[&[Hear(1), Hang]], false), (&[&[Hear(1), Say(A), Hear(1), Hang]], true)];
+        [(&[&[Read(1), Hang]], false), (&[&[Read(1), Write(A), Read(1), Hang]], true)];
     for (scripts, is_reused) in SILENT {
         paused(async {
             let client = Server::new(scripts).client().with_timeout(Duration::from_secs(3));
@@ -752,7 +753,7 @@ fn the_deadline_of_a_caller_does_not_end_the_connection() {
 fn row_78_unsolicited_bytes_are_never_a_response_rfc9112_9_2() {
     const A_AND_MORE: &str = "HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\naHTTP/1.1 204 Stray\r\n\r\n";
     check(
-        &[&[Hear(1), Say(A_AND_MORE), Hang], &[Hear(1), Say(C)]],
+        &[&[Read(1), Write(A_AND_MORE), Hang], &[Read(1), Write(C)]],
         &["GET /1", "GET /2"],
         &["200 a", "202 c"],
         &["GET /1", "GET /2"],
@@ -760,17 +761,17 @@ fn row_78_unsolicited_bytes_are_never_a_response_rfc9112_9_2() {
     for (stray, connections) in [("", 1), ("x", 2), (B, 2), ("\r\n", 2)] {
         paused(async move {
             let scripts: &[Script] = match stray {
-                "" => &[&[Hear(1), Say(A), Hear(1), Say(C)]],
-                "x" => &[&[Hear(1), Say(A), Say("x"), Hang], &[Hear(1), Say(C)]],
-                "\r\n" => &[&[Hear(1), Say(A), Say("\r\n"), Hang], &[Hear(1), Say(C)]],
-                _ => &[&[Hear(1), Say(A), Say(B), Hang], &[Hear(1), Say(C)]],
+                "" => &[&[Read(1), Write(A), Read(1), Write(C)]],
+                "x" => &[&[Read(1), Write(A), Write("x"), Hang], &[Read(1), Write(C)]],
+                "\r\n" => &[&[Read(1), Write(A), Write("\r\n"), Hang], &[Read(1), Write(C)]],
+                _ => &[&[Read(1), Write(A), Write(B), Hang], &[Read(1), Write(C)]],
             };
             let server = Server::new(scripts);
             let pipeline = server.client().pipeline("http://a").unwrap().build();
             assert_eq!(ask(&pipeline, &["GET /1"]).await, ["200 a"]);
             tokio::time::sleep(Duration::from_millis(1)).await;
             assert_eq!(ask(&pipeline, &["GET /2"]).await, ["202 c"], "{stray:?}");
-            assert_eq!(server.heard().len(), connections, "{stray:?}");
+            assert_eq!(server.received().len(), connections, "{stray:?}");
         });
     }
 }
@@ -780,7 +781,7 @@ fn no_more_than_the_limit_are_in_flight_and_callers_come_in_turn() {
     check_with(
         |builder| builder.in_flight_max(2),
         // A server that waits for three would wait for ever.
-        &[&[Hear(1), Say(A), Hear(2), Say(B), Say(B), Hear(1), Say(C)]],
+        &[&[Read(1), Write(A), Read(2), Write(B), Write(B), Read(1), Write(C)]],
         &["GET /1", "GET /2", "GET /3", "GET /4"],
         &["200 a", "201 b", "201 b", "202 c"],
         &["GET /1, GET /2, GET /3, GET /4"],
@@ -789,7 +790,8 @@ fn no_more_than_the_limit_are_in_flight_and_callers_come_in_turn() {
 
 #[test]
 fn a_second_connection_is_opened_when_the_first_is_busy() {
-    const BOTH: &[Script] = &[&[Hear(1), Say(A), Hear(1), Say(A)], &[Hear(1), Say(B), Hear(1), Say(B)]];
+    const BOTH: &[Script] =
+        &[&[Read(1), Write(A), Read(1), Write(A)], &[Read(1), Write(B), Read(1), Write(B)]];
     check_with(
         |builder| builder.connections(2),
         BOTH,
@@ -803,7 +805,7 @@ fn a_second_connection_is_opened_when_the_first_is_busy() {
         for _ in 0..2 {
             assert_eq!(ask(&pipeline, &["GET /"]).await, ["200 a"]);
         }
-        assert_eq!(server.heard(), ["GET /, GET /"]);
+        assert_eq!(server.received(), ["GET /, GET /"]);
     });
 }
 
@@ -822,11 +824,11 @@ fn requests_that_come_together_leave_in_one_write() {
         }
         let pipeline = Client::builder().dialer(Once(near)).build().pipeline("http://a").unwrap().build();
         let callers = tokio::spawn(async move { ask(&pipeline, &["GET /"; 9]).await });
-        let mut heard = vec![0; 1 << 16];
+        let mut received = vec![0; 1 << 16];
         let reads = async {
-            let first = far.read(&mut heard).await.unwrap();
+            let first = far.read(&mut received).await.unwrap();
             far.write_all(A.as_bytes()).await.unwrap();
-            let rest = far.read(&mut heard).await.unwrap();
+            let rest = far.read(&mut received).await.unwrap();
             far.write_all(A.repeat(8).as_bytes()).await.unwrap();
             (first, rest)
         };
@@ -842,15 +844,15 @@ fn requests_that_come_together_leave_in_one_write() {
 fn a_connection_with_nothing_in_flight_belongs_to_the_client() {
     paused(async {
         let server = Server::new(&[&[
-            Hear(1),
-            Say(A),
-            Hear(1),
-            Say(B),
-            Hear(2),
-            Say(A),
-            Say(C),
-            Hear(1),
-            Say(B),
+            Read(1),
+            Write(A),
+            Read(1),
+            Write(B),
+            Read(2),
+            Write(A),
+            Write(C),
+            Read(1),
+            Write(B),
             Hang,
         ]]);
         let (client, start) =
@@ -862,7 +864,7 @@ fn a_connection_with_nothing_in_flight_belongs_to_the_client() {
         // It has answered, so that two may be asked at once: this server waits for both.
         assert_eq!(ask(&pipelines[1], &["GET /3", "GET /4"]).await, ["200 a", "202 c"]);
         assert_eq!(client.get("http://a/5").await.unwrap().body.bytes(), b"b");
-        assert_eq!(server.heard(), ["GET /1, GET /2, GET /3, GET /4, GET /5"]);
+        assert_eq!(server.received(), ["GET /1, GET /2, GET /3, GET /4, GET /5"]);
         assert_eq!(start.elapsed(), Duration::ZERO);
         client.close_idle();
         assert_eq!((client.busy(), client.idle()), (0, 0));
@@ -874,15 +876,15 @@ fn a_connection_with_nothing_in_flight_belongs_to_the_client() {
 fn each_request_waits_for_a_place_as_long_as_it_may() {
     paused(async {
         let server = Server::new(&[&[
-            Hear(1),
-            Say("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nx"),
+            Read(1),
+            Write("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nx"),
             Wait(4),
-            Say("y"),
-            Hear(1),
-            Say(B),
+            Write("y"),
+            Read(1),
+            Write(B),
             Hang,
         ]]);
-        let timeouts = ClientTimeouts { queue: Duration::from_secs(3), ..patience() };
+        let timeouts = ClientTimeouts { queue: Duration::from_secs(3), ..timeouts() };
         let client = server.builder().timeouts(timeouts).connections_per_host_max(1).build();
         let pipeline = client.pipeline("http://a").unwrap().build();
         let ask_at = |seconds, line| ask_at(&pipeline, seconds, line);
@@ -893,8 +895,8 @@ fn each_request_waits_for_a_place_as_long_as_it_may() {
     });
     // The failure of the first gives the second no more time.
     paused(async {
-        let server = Server::new(&[&[Hear(1), Hang]]);
-        let timeouts = ClientTimeouts { queue: Duration::from_secs(3), ..patience() };
+        let server = Server::new(&[&[Read(1), Hang]]);
+        let timeouts = ClientTimeouts { queue: Duration::from_secs(3), ..timeouts() };
         let client = server.builder().timeouts(timeouts).connections_per_host_max(1).build();
         let pipeline = client.pipeline("http://a").unwrap().build();
         let start = tokio::time::Instant::now();
@@ -911,8 +913,8 @@ fn each_request_waits_for_a_place_as_long_as_it_may() {
 #[test]
 fn a_request_may_wait_until_a_part_of_a_millisecond() {
     paused(async {
-        let server = Server::new(&[&[Hear(1), Hang]]);
-        let timeouts = ClientTimeouts { queue: Duration::from_secs(3), ..patience() };
+        let server = Server::new(&[&[Read(1), Hang]]);
+        let timeouts = ClientTimeouts { queue: Duration::from_secs(3), ..timeouts() };
         let pipeline = server.builder().timeouts(timeouts).build().pipeline("http://a").unwrap().build();
         let third = async {
             settle().await;
@@ -930,10 +932,10 @@ fn a_request_may_wait_until_a_part_of_a_millisecond() {
 fn a_request_that_is_sent_again_has_all_of_its_time_to_wait() {
     paused(async {
         let server = Server::new(&[
-            &[Hear(1), Say(A), Hear(3), Wait(6), Say(LAST), Hang],
-            &[Hear(1), Wait(6), Say(B), Hear(1), Say(C)],
+            &[Read(1), Write(A), Read(3), Wait(6), Write(LAST), Hang],
+            &[Read(1), Wait(6), Write(B), Read(1), Write(C)],
         ]);
-        let timeouts = ClientTimeouts { queue: Duration::from_secs(10), ..patience() };
+        let timeouts = ClientTimeouts { queue: Duration::from_secs(10), ..timeouts() };
         let pipeline = server.builder().timeouts(timeouts).build().pipeline("http://a").unwrap().build();
         let told = ask(&pipeline, &["GET /1", "GET /2", "GET /3", "GET /4"]).await;
         assert_eq!(told, ["200 a", "203 l", "201 b", "202 c"]);
@@ -943,9 +945,9 @@ fn a_request_that_is_sent_again_has_all_of_its_time_to_wait() {
 /// It waits as if it had never been in flight: its caller learns that, and if it goes, the request is not sent again.
 #[test]
 fn a_request_that_was_put_back_waits_in_the_queue() {
-    const ALONE: Script = &[Hear(1), Wait(5), Say(C), Hear(1), Say(A), Hang];
-    let says_so: &[Script] = &[&[Hear(1), Say(A), Hear(3), Say(LAST)], ALONE];
-    let just_ends: &[Script] = &[&[Hear(1), Say(A), Hear(3), Say(LONGER)], ALONE];
+    const ALONE: Script = &[Read(1), Wait(5), Write(C), Read(1), Write(A), Hang];
+    let says_so: &[Script] = &[&[Read(1), Write(A), Read(3), Write(LAST)], ALONE];
+    let just_ends: &[Script] = &[&[Read(1), Write(A), Read(3), Write(LONGER)], ALONE];
     for (scripts, second, fourth) in
         [(says_so, "203 l", "Queue TimedOut, not sent"), (just_ends, "200 xy", "Queue TimedOut, sent")]
     {
@@ -957,7 +959,7 @@ fn a_request_that_was_put_back_waits_in_the_queue() {
             assert_eq!(told, ["200 a", second, "Wait TimedOut, sent", fourth]);
             assert_eq!(pipeline.in_flight(), 1, "one response is still owed");
             assert_eq!(ask(&pipeline, &["GET /5"]).await, ["200 a"]);
-            assert_eq!(server.heard()[1], "GET /3, GET /5");
+            assert_eq!(server.received()[1], "GET /3, GET /5");
         });
     }
 }
@@ -966,14 +968,14 @@ fn a_request_that_was_put_back_waits_in_the_queue() {
 #[test]
 fn a_request_is_not_sent_because_the_one_before_it_was() {
     paused(async {
-        let server = Server::new(&[&[Hear(1), Say(A), Hear(1)], &[Hear(1), Say(B)]]);
+        let server = Server::new(&[&[Read(1), Write(A), Read(1)], &[Read(1), Write(B)]]);
         let pipeline = server.client().pipeline("http://a").unwrap().build();
         let mut told = Vec::new();
         for line in ["GET /1", "GET /2", "GET /3"] {
             told.push(ask_at(&pipeline, 1, line).await);
         }
         assert_eq!(told, ["200 a", "201 b", "Connect Io, not sent"]);
-        assert_eq!(server.heard(), ["GET /1, GET /2", "GET /2", ""]);
+        assert_eq!(server.received(), ["GET /1, GET /2", "GET /2", ""]);
     });
 }
 
@@ -982,14 +984,14 @@ fn a_request_is_not_sent_because_the_one_before_it_was() {
 #[test]
 fn the_time_of_a_request_that_waits_no_more_is_that_of_no_other() {
     paused(async {
-        let server = Server::new(&[&[Hear(1), Wait(30), Say(A), Hear(1), Say(B), Hang]]);
-        let timeouts = ClientTimeouts { wait: Duration::from_secs(60), ..patience() };
+        let server = Server::new(&[&[Read(1), Wait(30), Write(A), Read(1), Write(B), Hang]]);
+        let timeouts = ClientTimeouts { wait: Duration::from_secs(60), ..timeouts() };
         let pipeline = server.builder().timeouts(timeouts).build().pipeline("http://a").unwrap().build();
         let goes = tokio::time::timeout(Duration::from_secs(5), ask_at(&pipeline, 1, "GET /1"));
         let (slow, gone, last) =
             tokio::join!(ask_at(&pipeline, 0, "GET /0"), goes, ask_at(&pipeline, 15, "GET /2"));
         assert_eq!((&*slow, gone.is_err(), &*last), ("200 a", true, "201 b"));
-        assert_eq!(server.heard(), ["GET /0, GET /2"]);
+        assert_eq!(server.received(), ["GET /0, GET /2"]);
     });
 }
 
@@ -998,7 +1000,7 @@ fn the_task_of_a_pipe_ends_with_its_pipeline_or_when_idle() {
     paused(async {
         let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
         let server =
-            Server::new(&[&[Hear(1), Say(A), Hear(1)], &[Hear(1), Say(B), Hear(1), Say(C), Hear(1)]]);
+            Server::new(&[&[Read(1), Write(A), Read(1)], &[Read(1), Write(B), Read(1), Write(C), Read(1)]]);
         let client = server.client();
         let pipeline = client.pipeline("http://a").unwrap().build();
         assert_eq!(ask(&pipeline, &["GET /1"]).await, ["200 a"]);
@@ -1076,7 +1078,7 @@ fn cookies_are_kept_and_given_back() {
 /// The runtime that the connection lives in ends; the pipeline goes on in another.
 #[test]
 fn a_pipeline_outlives_its_runtime() {
-    let server = Server::new(&[&[Hear(1), Say(A), Hear(1), Hang], &[Hear(1), Say(B), Hear(1), Say(C)]]);
+    let server = Server::new(&[&[Read(1), Write(A), Read(1), Hang], &[Read(1), Write(B), Read(1), Write(C)]]);
     let pipeline = server.client().pipeline("http://a").unwrap().build();
     let elsewhere =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -1086,7 +1088,7 @@ fn a_pipeline_outlives_its_runtime() {
     let told = corehttp::block_on(async {
         let asking = ask(&pipeline, &["GET /2"]);
         let ending = async {
-            while server.heard()[0].len() < "GET /1, GET /2".len() {
+            while server.received()[0].len() < "GET /1, GET /2".len() {
                 tokio::task::yield_now().await;
             }
             elsewhere.shutdown_background();
@@ -1101,7 +1103,7 @@ fn a_pipeline_outlives_its_runtime() {
 /// No task would send it any more, and its caller would wait for ever.
 #[test]
 fn a_request_that_waits_fails_when_the_runtime_of_its_pipe_ends() {
-    let server = Server::new(&[&[Hear(1), Hang]]);
+    let server = Server::new(&[&[Read(1), Hang]]);
     let pipeline = server.client().pipeline("http://a").unwrap().build();
     let elsewhere =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -1109,7 +1111,7 @@ fn a_request_that_waits_fails_when_the_runtime_of_its_pipe_ends() {
     elsewhere.spawn(async move { ask(&first, &["GET /1"]).await });
     let here = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let told = here.block_on(async {
-        while server.heard() != ["GET /1"] {
+        while server.received() != ["GET /1"] {
             tokio::task::yield_now().await;
         }
         let ending = async {
@@ -1133,10 +1135,10 @@ async fn a_server_that_closes_at_random_is_never_noticed() {
             if peer.request().await?.is_none() {
                 return Ok(());
             }
-            peer.say(OK).await?;
+            peer.send(OK).await?;
         }
         if number % 2 == 0 && peer.request().await?.is_some() {
-            peer.say(CLOSE).await?;
+            peer.send(CLOSE).await?;
         }
         Ok(())
     })

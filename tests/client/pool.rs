@@ -55,7 +55,7 @@ async fn a_server_that_closes_at_random_is_never_noticed() {
             if peer.request().await?.is_none() {
                 return Ok(());
             }
-            peer.say(OK).await?;
+            peer.send(OK).await?;
         }
         Ok(())
     })
@@ -268,7 +268,7 @@ async fn useless_connections_close_though_nothing_is_asked() {
     assert_eq!((client.idle(), number(&client).await), (1, "1".into()));
     let once = Stage::new(|mut peer, _| async move {
         peer.request().await?;
-        peer.say(OK).await
+        peer.send(OK).await
     });
     let client = once.client();
     assert_eq!((number(&client).await, client.idle()), ("ok".into(), 1));
@@ -283,9 +283,9 @@ async fn check_stale(request: &Request, end: &'static str, expected: Result<(), 
     let stage = Stage::new(move |mut peer, number| async move {
         if number == 0 {
             peer.request().await?;
-            peer.say(OK).await?;
+            peer.send(OK).await?;
             peer.head().await?;
-            peer.say(end).await?;
+            peer.send(end).await?;
             return match end {
                 "HTTP/1.1 2" => pending().await,
                 _ => Ok(()),
@@ -355,9 +355,9 @@ async fn row_79_an_opened_request_is_sent_again_if_its_head_is_all_of_it_rfc9110
     ] {
         let stage = Stage::new(async |mut peer, number| {
             peer.request().await?;
-            peer.say(OK).await?;
+            peer.send(OK).await?;
             peer.head().await?;
-            if number == 0 { Ok(()) } else { peer.say("HTTP/1.1 204 x\r\n\r\n").await }
+            if number == 0 { Ok(()) } else { peer.send("HTTP/1.1 204 x\r\n\r\n").await }
         });
         let client = stage.client();
         ask(&client, &get()).await.unwrap();
@@ -381,9 +381,9 @@ async fn row_79_an_opened_request_is_sent_again_if_its_head_is_all_of_it_rfc9110
 async fn an_opened_request_leaves_its_body_alone() {
     let stage = Stage::new(async |mut peer, _| {
         peer.request().await?;
-        peer.say(OK).await?;
+        peer.send(OK).await?;
         peer.request().await?;
-        peer.say(OK).await
+        peer.send(OK).await
     });
     let client = stage.client();
     let mut request = Request::put("http://a/").unwrap();
@@ -398,7 +398,7 @@ async fn row_79_a_request_is_sent_again_once_and_only_after_a_used_connection() 
     let stage = Stage::new(|mut peer, number| async move {
         if number == 0 {
             peer.request().await?;
-            peer.say(OK).await?;
+            peer.send(OK).await?;
         }
         peer.request().await.map(drop)
     });
@@ -428,10 +428,10 @@ async fn a_stale_connection_is_closed_before_another_one_is_opened() {
                 return peer.answer(OK).await;
             }
             peer.request().await?;
-            peer.say(OK).await?;
+            peer.send(OK).await?;
             peer.request().await?;
             peer.stream.shutdown().await?;
-            peer.hear_all().await?;
+            peer.receive_all().await?;
             closed.notify_one();
             Ok(())
         }
@@ -463,7 +463,7 @@ impl Dialer for Single {
 async fn a_request_that_may_have_been_seen_counts_as_sent() {
     let stage = Stage::new(|mut peer, _| async move {
         peer.request().await?;
-        peer.say(OK).await?;
+        peer.send(OK).await?;
         peer.request().await.map(drop)
     });
     let client = Client::builder().dialer(Single(stage)).build();
@@ -577,7 +577,7 @@ async fn a_connection_closed_while_it_was_idle_is_not_used() {
                     return peer.answer(OK).await;
                 }
                 peer.request().await?;
-                peer.say(OK).await?;
+                peer.send(OK).await?;
                 // Octets that have not left would be lost with a reset.
                 sleep(Duration::from_millis(10)).await;
                 if is_reset {
@@ -606,7 +606,7 @@ async fn a_reset_right_after_the_request_is_treated_like_a_close() {
         let server = Scripted::new(|mut peer, number| async move {
             if number == 0 {
                 peer.request().await?;
-                peer.say(OK).await?;
+                peer.send(OK).await?;
                 peer.request().await?;
                 peer.reset();
                 return Ok(());
@@ -632,9 +632,9 @@ fn poisoning() -> Stage {
     Stage::new(|mut peer, number| async move {
         if number == 0 {
             peer.request().await?;
-            peer.say(OK).await?;
+            peer.send(OK).await?;
             settle().await;
-            peer.say("HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil").await?;
+            peer.send("HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil").await?;
             return pending().await;
         }
         peer.answer(OK).await
@@ -676,9 +676,9 @@ async fn what_a_new_connection_brings_first_is_its_first_response_rfc9110_15_5_9
     ] {
         let stage = Stage::new(move |mut peer, number| async move {
             if number == 0 {
-                peer.say(first).await?;
+                peer.send(first).await?;
                 peer.request().await?;
-                peer.say("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nfirst").await?;
+                peer.send("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nfirst").await?;
                 return pending().await;
             }
             peer.answer(OK).await
@@ -808,9 +808,9 @@ fn a_response_can_be_read_after_its_runtime_has_ended() {
         let mut peer = Peer::new(listener.accept().await, Received::default());
         peer.request().await?;
         sleep(Duration::from_millis(10)).await;
-        peer.say(HALF).await?;
+        peer.send(HALF).await?;
         sleep(Duration::from_millis(50)).await;
-        peer.say("k").await
+        peer.send("k").await
     });
     let (request, mut response) = (get(), Response::new());
     let mut reader = corehttp::block_on(client.open_response(&request, &mut response)).unwrap().unwrap();
@@ -824,8 +824,8 @@ fn a_response_can_be_read_after_its_runtime_has_ended() {
     assert_eq!((&body[..], client.busy()), (&b"ok"[..], 0));
     let server = serves.block_on(Scripted::new(|mut peer, _| async move {
         peer.request().await?;
-        peer.say(HALF).await?;
-        peer.hear_all().await
+        peer.send(HALF).await?;
+        peer.receive_all().await
     }));
     let client = Client::new();
     let request = Request::get(&server.url).unwrap();
@@ -934,7 +934,7 @@ fn a_stream_may_use_its_client_when_it_is_dropped() {
     // The client is told to, or the runtime ends.
     let ends: [fn(&Client); 2] = [Client::close_idle, |_| {}];
     for end in ends {
-        let (dialer, (done, heard)) = (CuriousDialer::default(), std::sync::mpsc::channel());
+        let (dialer, (done, received)) = (CuriousDialer::default(), std::sync::mpsc::channel());
         let client = Client::builder().dialer(dialer.clone()).build();
         *dialer.0.lock().unwrap() = Some(client.clone());
         std::thread::spawn(move || {
@@ -946,7 +946,7 @@ fn a_stream_may_use_its_client_when_it_is_dropped() {
             assert_eq!(client.idle(), 0);
             done.send(())
         });
-        assert_eq!(heard.recv_timeout(Duration::from_secs(10)), Ok(()));
+        assert_eq!(received.recv_timeout(Duration::from_secs(10)), Ok(()));
     }
 }
 
@@ -1000,7 +1000,7 @@ fn dripping() -> Stage {
                 ),
             };
             for piece in response.as_bytes().chunks(11) {
-                peer.say(piece).await?;
+                peer.send(piece).await?;
                 settle().await;
             }
         }

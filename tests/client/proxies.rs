@@ -18,7 +18,7 @@ fn client(proxy: &str) -> Client {
 async fn parrot() -> Scripted {
     Scripted::new(|mut peer, _| async move {
         while let Some(head) = peer.request().await? {
-            peer.say(format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{head}", head.len())).await?;
+            peer.send(format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{head}", head.len())).await?;
         }
         Ok(())
     })
@@ -83,7 +83,7 @@ async fn a_proxy_hears_nothing_of_what_goes_through_its_tunnel() {
         assert!(head.starts_with("CONNECT a.example:443 HTTP/1.1\r\nhost: a.example:443\r\n"), "{head}");
         assert!(head.contains("\r\nproxy-authorization: Basic am9lOnB3\r\n"), "{head}");
         tokio::time::sleep(TAKES).await;
-        peer.say(
+        peer.send(
             "HTTP/1.1 100 Continue\r\n\r\n".repeat(16)
                 + "HTTP/1.1 200 Connected\r\ncontent-length: 99\r\ntransfer-encoding: chunked\r\n\r\n",
         )
@@ -111,18 +111,18 @@ async fn a_proxy_hears_nothing_of_what_goes_through_its_tunnel() {
 #[tokio::test]
 async fn a_request_through_socks_looks_direct_to_its_host() {
     let proxy = Scripted::new(|mut peer, _| async move {
-        for (heard, reply) in [
+        for (received, reply) in [
             (&b"\x05\x02\x00\x02"[..], &b"\x05\x02"[..]),
             (b"\x01\x03joe\x02pw", b"\x01\x00"),
             (b"\x05\x01\x00\x03\x09a.example\x1f\x90", b"\x05\x00\x00\x01\x00\x00\x00\x00\x00\x00"),
         ] {
-            let mut said = vec![0; heard.len()];
+            let mut said = vec![0; received.len()];
             peer.stream.read_exact(&mut said).await?;
-            assert_eq!(said, heard);
-            peer.say(reply).await?;
+            assert_eq!(said, received);
+            peer.send(reply).await?;
         }
         while let Some(head) = peer.request().await? {
-            peer.say(format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{head}", head.len())).await?;
+            peer.send(format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{head}", head.len())).await?;
         }
         Ok(())
     })
@@ -155,7 +155,7 @@ async fn a_proxy_that_opens_no_tunnel_is_not_taken_for_the_origin() {
     ] {
         let proxy = Scripted::new(move |mut peer, _| async move {
             peer.request().await?;
-            peer.say(response).await
+            peer.send(response).await
         })
         .await;
         let client = client(&proxy.url);
@@ -170,7 +170,7 @@ async fn a_proxy_that_opens_no_tunnel_is_not_taken_for_the_origin() {
     }
     let talkative = Scripted::new(|mut peer, _| async move {
         peer.request().await?;
-        peer.say("HTTP/1.1 103 Early Hints\r\n\r\n".repeat(17) + "HTTP/1.1 200 OK\r\n\r\n").await
+        peer.send("HTTP/1.1 103 Early Hints\r\n\r\n".repeat(17) + "HTTP/1.1 200 OK\r\n\r\n").await
     })
     .await;
     let error = client(&talkative.url).get("https://a.example/").await.unwrap_err();
@@ -178,8 +178,8 @@ async fn a_proxy_that_opens_no_tunnel_is_not_taken_for_the_origin() {
     // The client must not wait for what would come behind a 101.
     let switching = Scripted::new(|mut peer, _| async move {
         peer.request().await?;
-        peer.say("HTTP/1.1 101 Switching Protocols\r\n\r\n").await?;
-        peer.hear_all().await
+        peer.send("HTTP/1.1 101 Switching Protocols\r\n\r\n").await?;
+        peer.receive_all().await
     })
     .await;
     let error = client(&switching.url).get("https://a.example/").await.unwrap_err();
@@ -194,8 +194,8 @@ fn refusing(response: impl Into<String>) -> Stage {
         let response = response.clone();
         async move {
             peer.request().await?;
-            peer.say(response).await?;
-            peer.hear_all().await
+            peer.send(response).await?;
+            peer.receive_all().await
         }
     })
 }
@@ -238,13 +238,16 @@ async fn a_connect_has_the_user_agent_and_the_fields_of_its_proxy_rfc9110_9_3_6(
             .unwrap();
         client.proxies(Proxies::all(proxy)).build().get("https://a.example/b").await.unwrap_err();
         let head = "CONNECT a.example:443 HTTP/1.1\r\nhost: a.example:443\r\n";
-        assert_eq!(stage.heard(), [format!("{head}{expected}\r\n")]);
+        assert_eq!(stage.received(), [format!("{head}{expected}\r\n")]);
     }
     // A request that the proxy reads goes on to its host, with the fields that it has.
     let stage = Stage::always(OK);
     let client = stage.builder().proxies(Proxies::all(with(&[("x-own", "a")]))).build();
     client.get("http://a.example/b").await.unwrap();
-    assert_eq!(stage.heard(), [format!("GET http://a.example/b HTTP/1.1\r\nhost: a.example\r\n{basic}\r\n")]);
+    assert_eq!(
+        stage.received(),
+        [format!("GET http://a.example/b HTTP/1.1\r\nhost: a.example\r\n{basic}\r\n")]
+    );
     for (name, value) in [("a b", "c"), ("a", "b\r\nc: d"), ("", "c")] {
         assert!(proxy().field(name, value).is_err(), "{name}: {value}");
     }
@@ -301,7 +304,7 @@ async fn a_redirect_keeps_the_proxy_and_its_password() {
                 true => "HTTP/1.1 302 Found\r\nlocation: http://b.example/\r\ncontent-length: 0\r\n\r\n",
                 false => OK,
             };
-            peer.say(response).await?;
+            peer.send(response).await?;
         }
         Ok(())
     })
@@ -322,9 +325,9 @@ async fn default_credentials_for_proxies_go_to_proxies_alone_rfc9110_11_7_2() {
         let proxies = proxy.map_or(Proxies::none(), |url| Proxies::all(Proxy::new(&url).unwrap()));
         let client =
             Client::builder().default_field("proxy-authorization", "Bearer x").unwrap().proxies(proxies);
-        let heard = client.build().get(&asked.url).await.unwrap();
+        let received = client.build().get(&asked.url).await.unwrap();
         let line = expected.map_or(String::new(), |value| format!("proxy-authorization: {value}\r\n"));
-        let lines = heard.body.text().unwrap().split_once("\r\nhost: ").unwrap().1;
+        let lines = received.body.text().unwrap().split_once("\r\nhost: ").unwrap().1;
         assert_eq!(lines.split_once("\r\n").unwrap().1, format!("{line}\r\n"));
     }
 }
@@ -481,15 +484,19 @@ mod over_tls {
     #[tokio::test]
     async fn proxies_and_hosts_may_be_addresses_rfc9110_4_3_5() {
         let ours = Authority::new("ours");
-        let heard = |authority| Ok(format!("CONNECT {authority} HTTP/1.1\r\nhost: {authority}\r\n\r\n"));
+        let received = |authority| Ok(format!("CONNECT {authority} HTTP/1.1\r\nhost: {authority}\r\n\r\n"));
         let (early, late) = (Err(ClientPhase::Connect), Err(ClientPhase::Tls));
         for ((proxy, its), (url, own), expected) in [
-            (("192.0.2.1", "192.0.2.1"), ("[2001:db8::7]:8443", "2001:db8::7"), heard("[2001:db8::7]:8443")),
-            (("[2001:db8::1]", "2001:db8::1"), ("192.0.2.7", "192.0.2.7"), heard("192.0.2.7:443")),
+            (
+                ("192.0.2.1", "192.0.2.1"),
+                ("[2001:db8::7]:8443", "2001:db8::7"),
+                received("[2001:db8::7]:8443"),
+            ),
+            (("[2001:db8::1]", "2001:db8::1"), ("192.0.2.7", "192.0.2.7"), received("192.0.2.7:443")),
             (
                 ("[2001:DB8:0::1]", "2001:db8::1"),
                 ("[2001:DB8::7]", "2001:db8::7"),
-                heard("[2001:db8::7]:443"),
+                received("[2001:db8::7]:443"),
             ),
             (("[2001:db8::1]", "2001:db8::2"), ("192.0.2.7", "192.0.2.7"), early.clone()),
             (("[::ffff:192.0.2.1]", "192.0.2.1"), ("192.0.2.7", "192.0.2.7"), early.clone()),
@@ -504,7 +511,7 @@ mod over_tls {
             let stage = acting(outer, move |mut peer, asked| {
                 let inner = inner.clone();
                 async move {
-                    peer.say("HTTP/1.1 200 OK\r\n\r\n").await?;
+                    peer.send("HTTP/1.1 200 OK\r\n\r\n").await?;
                     let peer = Peer::new(inner.accept(peer.stream).await?, Received::default());
                     let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", asked.len());
                     peer.answer(head + &asked).await
@@ -547,13 +554,13 @@ mod over_tls {
             move |mut peer, _| {
                 let said = said.clone();
                 async move {
-                    peer.say(said).await?;
+                    peer.send(said).await?;
                     peer.stream.flush().await?;
                     while let Then::Drips(drop) = then {
                         sleep(Duration::from_secs(1)).await;
-                        peer.say(drop).await?;
+                        peer.send(drop).await?;
                     }
-                    if then == Then::Stalls { peer.hear_all().await } else { peer.stream.shutdown().await }
+                    if then == Then::Stalls { peer.receive_all().await } else { peer.stream.shutdown().await }
                 }
             }
         });

@@ -60,8 +60,12 @@ async fn row_81_the_status_decides_the_method_and_the_body_rfc9110_15_4() {
     ] {
         let stage = redirecting(status, "/end");
         assert_eq!(ask(&stage.client(), &described(method)).await.unwrap(), (200, "ok".into()));
-        let (heard, expected) = (stage.heard(), format!("{} {}", expected.0, expected.1));
-        assert_eq!((heard.len(), &heard[1], stage.dialed().len()), (2, &expected, 1), "{status} {method}");
+        let (received, expected) = (stage.received(), format!("{} {}", expected.0, expected.1));
+        assert_eq!(
+            (received.len(), &received[1], stage.dialed().len()),
+            (2, &expected, 1),
+            "{status} {method}"
+        );
     }
     for status in [301, 302, 303, 307, 308] {
         for method in [Method::Get, Method::Head, Method::Options] {
@@ -73,7 +77,7 @@ async fn row_81_the_status_decides_the_method_and_the_body_rfc9110_15_4() {
             assert_eq!(response.unwrap().0, 204);
             let kept = if (status, method) == (303, Method::Options) { Method::Get } else { method };
             assert_eq!(
-                stage.heard()[1],
+                stage.received()[1],
                 format!("{kept} /end HTTP/1.1\r\nhost: a\r\n\r\n"),
                 "{status} {method}"
             );
@@ -108,13 +112,13 @@ async fn other_statuses_are_not_followed_rfc9110_15_4() {
     for status in [200, 201, 300, 304, 305, 306, 399, 400, 503] {
         let stage = redirecting(status, "/end");
         let response = ask(&stage.client(), &Request::head("http://a/").unwrap()).await.unwrap();
-        assert_eq!((response.0, stage.heard().len()), (status, 1));
+        assert_eq!((response.0, stage.received().len()), (status, 1));
     }
     for status in [301, 302, 303, 307, 308] {
         let stage = redirecting(status, "/end");
         let client = stage.client().with_redirects(Redirects::Return);
         assert_eq!(ask(&client, &get("http://a/")).await.unwrap(), (status, "no".into()));
-        assert_eq!(stage.heard().len(), 1);
+        assert_eq!(stage.received().len(), 1);
     }
 }
 
@@ -144,7 +148,7 @@ async fn a_location_is_resolved_against_the_url_that_was_asked_rfc3986_5() {
             move |request| if path(request) == "/b/x?y" { response.clone() } else { OK.into() },
         );
         assert_eq!(ask(&stage.client(), &get("http://a:81/b/x?y")).await.unwrap().0, 200, "{location}");
-        assert_eq!(stage.heard()[1], format!("GET {line} HTTP/1.1\r\nhost: {host}\r\n\r\n"), "{location}");
+        assert_eq!(stage.received()[1], format!("GET {line} HTTP/1.1\r\nhost: {host}\r\n\r\n"), "{location}");
     }
 }
 
@@ -154,7 +158,7 @@ async fn refused(location: &str) -> ClientError {
     let client = stage.client();
     let error = ask(&client, &get("http://a/")).await.unwrap_err();
     assert_eq!(
-        (error.phase(), stage.heard().len(), client.busy()),
+        (error.phase(), stage.received().len(), client.busy()),
         (ClientPhase::Redirect, 1, 0),
         "{location}"
     );
@@ -195,7 +199,7 @@ async fn a_redirect_without_a_location_is_a_response_rfc9110_15_4() {
         for redirects in [Redirects::default(), Redirects::Follow(0)] {
             let client = stage.client().with_redirects(redirects);
             assert_eq!(ask(&client, &get("http://a/")).await.unwrap(), (status, "no".into()));
-            assert_eq!((stage.heard().len(), client.idle()), (1, 1));
+            assert_eq!((stage.received().len(), client.idle()), (1, 1));
         }
     }
 }
@@ -205,11 +209,11 @@ async fn a_redirect_without_a_location_is_a_response_rfc9110_15_4() {
 async fn a_location_that_is_not_utf8_is_escaped_octet_by_octet() {
     let stage = Stage::new(|mut peer, _| async move {
         peer.request().await?;
-        peer.say(b"HTTP/1.1 302 x\r\nlocation: /caf\xe9\r\ncontent-length: 0\r\n\r\n").await?;
+        peer.send(b"HTTP/1.1 302 x\r\nlocation: /caf\xe9\r\ncontent-length: 0\r\n\r\n").await?;
         peer.answer(OK).await
     });
     assert_eq!(ask(&stage.client(), &get("http://a/")).await.unwrap(), (200, "ok".into()));
-    assert_eq!(stage.heard()[1], "GET /caf%E9 HTTP/1.1\r\nhost: a\r\n\r\n");
+    assert_eq!(stage.received()[1], "GET /caf%E9 HTTP/1.1\r\nhost: a\r\n\r\n");
 }
 
 /// A 303 leads to something that is retrieved, so nothing of the body goes along, whatever the method was.
@@ -252,12 +256,12 @@ async fn a_body_stays_behind_with_all_that_describes_it_rfc9110_15_4() {
                 request.trailers.set("x-sum", 1).unwrap();
             }
             let mut response = Response::new();
-            // This server answers HEAD with a stray body: only what it has heard counts.
+            // This server answers HEAD with a stray body: only what it has received counts.
             let _ = stage.client().send(&request, &mut response).await;
             let expected = format!(
                 "{kept} /end HTTP/1.1\r\nhost: a\r\nte: trailers\r\nx-own: 1\r\nconnection: te\r\n\r\n"
             );
-            assert_eq!(stage.heard()[1], expected, "{status} {method} {is_stream} {has_trailers}");
+            assert_eq!(stage.received()[1], expected, "{status} {method} {is_stream} {has_trailers}");
         }
     }
     for (status, method) in
@@ -265,8 +269,8 @@ async fn a_body_stays_behind_with_all_that_describes_it_rfc9110_15_4() {
     {
         let stage = redirecting(status, "/end");
         ask(&stage.client(), &described(method)).await.unwrap();
-        let heard = stage.heard();
-        assert_eq!(heard[1], heard[0].replacen(" / ", " /end ", 1), "{status} {method}");
+        let received = stage.received();
+        assert_eq!(received[1], received[0].replacen(" / ", " /end ", 1), "{status} {method}");
     }
 }
 
@@ -291,7 +295,7 @@ async fn a_redirect_that_leads_to_two_places_is_not_followed_rfc9110_15_4() {
             (Ok(response), Ok(())) => assert_eq!(response, (200, "ok".into()), "{fields:?}"),
             (Err(error), Err(())) => {
                 assert!(matches!(error.cause(), ClientCause::AmbiguousLocation), "{fields:?}: {error:?}");
-                assert_eq!(stage.heard().len(), 1, "{fields:?}");
+                assert_eq!(stage.received().len(), 1, "{fields:?}");
             }
             (response, _) => panic!("{fields:?}: {response:?}"),
         }
@@ -311,14 +315,14 @@ async fn redirects_are_followed_only_so_often_rfc9110_15_4() {
         let error = ask(&client, &get("http://a/")).await.unwrap_err();
         assert!(matches!(error.cause(), ClientCause::TooManyRedirects), "{error:?}");
         assert_eq!((error.is_reused(), error.is_sent()), (requests > 1, true), "{redirects:?}");
-        assert_eq!((stage.heard().len(), client.busy()), (requests, 0), "{redirects:?}");
+        assert_eq!((stage.received().len(), client.busy()), (requests, 0), "{redirects:?}");
     }
     let steps = Stage::answering(|request| match path(request).len() {
         11.. => OK.into(),
         _ => format!("HTTP/1.1 302 x\r\nlocation: {}x\r\ncontent-length: 0\r\n\r\n", path(request)),
     });
     assert_eq!(ask(&steps.client(), &get("http://a/")).await.unwrap(), (200, "ok".into()));
-    assert_eq!((steps.heard().len(), steps.dialed().len()), (11, 1));
+    assert_eq!((steps.received().len(), steps.dialed().len()), (11, 1));
 }
 
 /// After the redirects in `way`, the last request has the credentials of the first one, or not: its own ones, and those
@@ -339,7 +343,7 @@ async fn check_credentials(way: &'static [&'static str], expected: bool) {
             }
         }
         assert_eq!(ask(&client.build(), &request).await.unwrap().0, 200, "{way:?}");
-        let last = stage.heard().pop().unwrap().to_lowercase();
+        let last = stage.received().pop().unwrap().to_lowercase();
         for name in ["authorization", "cookie", "proxy-authorization"] {
             // A default one is for proxies only.
             let expected = expected && (is_its_own || name != "proxy-authorization");
@@ -386,7 +390,7 @@ async fn check_referer_and_origin(way: &[&str], sent: [&str; 2], expected: [Opti
     request.headers.set("Referer", sent[0]).unwrap();
     request.headers.set("Origin", sent[1]).unwrap();
     ask(&stage.client(), &request).await.unwrap();
-    let last = stage.heard().pop().unwrap();
+    let last = stage.received().pop().unwrap();
     for (name, expected) in ["Referer: ", "Origin: "].into_iter().zip(expected) {
         let mut lines = last.split("\r\n").filter_map(|line| line.strip_prefix(name));
         assert_eq!((lines.next(), lines.next()), (expected, None), "{way:?} {sent:?}");
@@ -437,9 +441,9 @@ async fn credentials_of_a_url_stay_with_its_origin() {
         });
         let response = stage.client().get("http://joe:pw@a/b").await.unwrap();
         assert!(!response.url.unwrap().contains('@'), "it is not shown");
-        let heard = stage.heard();
-        assert_eq!(heard.len(), expected.len() + 1);
-        for (request, expected) in heard.iter().zip([&[joe], expected].concat()) {
+        let received = stage.received();
+        assert_eq!(received.len(), expected.len() + 1);
+        for (request, expected) in received.iter().zip([&[joe], expected].concat()) {
             let fields: Vec<&str> = request.split_inclusive("\r\n").collect();
             assert_eq!(fields.get(2).copied().filter(|line| *line != "\r\n").unwrap_or_default(), expected);
         }
@@ -458,7 +462,7 @@ async fn a_redirect_leads_to_an_internationalized_host() {
         let response = stage.client().get("http://a/").await.unwrap();
         assert_eq!(response.url.as_deref(), Some("http://xn--bcher-kva.example/"));
         assert_eq!(stage.dialed(), ["a:80", "xn--bcher-kva.example:80"]);
-        assert_eq!(stage.heard()[1], "GET / HTTP/1.1\r\nhost: xn--bcher-kva.example\r\n\r\n");
+        assert_eq!(stage.received()[1], "GET / HTTP/1.1\r\nhost: xn--bcher-kva.example\r\n\r\n");
     }
 }
 
@@ -471,7 +475,7 @@ async fn a_host_set_by_hand_is_not_kept_by_a_redirect() {
     let mut request = get("http://a/");
     request.headers.set("host", "c").unwrap();
     assert_eq!(ask(&stage.client(), &request).await.unwrap().0, 200);
-    assert_eq!(stage.heard()[0], "GET / HTTP/1.1\r\nhost: c\r\n\r\n");
+    assert_eq!(stage.received()[0], "GET / HTTP/1.1\r\nhost: c\r\n\r\n");
     assert_eq!(stage.dialed(), ["a:80", "b:80"]);
 }
 
@@ -488,7 +492,7 @@ async fn a_streamed_body_is_not_sent_again_by_a_redirect() {
                     !is_followed && matches!(error.cause(), ClientCause::BodyConsumed),
                     "{status}: {error:?}"
                 );
-                assert_eq!((error.phase(), stage.heard().len()), (ClientPhase::Redirect, 1));
+                assert_eq!((error.phase(), stage.received().len()), (ClientPhase::Redirect, 1));
             }
         }
     }
@@ -561,9 +565,9 @@ async fn a_host_handle_follows_redirects_too() {
     assert_eq!(response.body.bytes(), b"ok");
     let lines =
         ["/b/c?d HTTP/1.1\r\nhost: a:81\r\ncookie: secret", "/b/e HTTP/1.1\r\nhost: a:81\r\ncookie: secret"];
-    let heard = stage.heard();
-    assert_eq!(heard[..2], lines.map(|line| format!("GET {line}\r\n\r\n")));
-    assert_eq!(heard[2], "GET /end HTTP/1.1\r\nhost: f\r\n\r\n");
+    let received = stage.received();
+    assert_eq!(received[..2], lines.map(|line| format!("GET {line}\r\n\r\n")));
+    assert_eq!(received[2], "GET /end HTTP/1.1\r\nhost: f\r\n\r\n");
     let elsewhere = host.send(&get("http://f/"), &mut response).await.unwrap_err();
     assert!(matches!(elsewhere.cause(), ClientCause::Origin), "{elsewhere:?}");
     host.send(&get("http://a:081/end"), &mut response).await.unwrap();
@@ -604,10 +608,10 @@ async fn a_redirect_whose_body_does_not_come_is_followed_anyway() {
             Stage::new(move |mut peer, number| async move {
                 if number == 0 {
                     peer.request().await?;
-                    peer.say(format!("HTTP/1.1 302 x\r\nlocation: /end\r\n{framing}")).await?;
+                    peer.send(format!("HTTP/1.1 302 x\r\nlocation: /end\r\n{framing}")).await?;
                     loop {
                         tokio::time::sleep(Duration::from_millis(400)).await;
-                        peer.say(drop).await?;
+                        peer.send(drop).await?;
                     }
                 }
                 peer.answer(OK).await

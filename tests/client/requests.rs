@@ -17,16 +17,16 @@ use tokio::time::{Instant, sleep};
 use crate::support::{OK, Stage, ask, get, post, settle};
 
 /// The octets of `request` that a server receives.
-async fn heard(request: &Request) -> String {
+async fn received(request: &Request) -> String {
     let stage = Stage::always(OK);
     assert_eq!(ask(&stage.client(), request).await.unwrap().0, 200);
-    stage.heard().pop().unwrap()
+    stage.received().pop().unwrap()
 }
 
 async fn check(method: Method, url: &str, set: impl FnOnce(&mut Request), expected: &str) {
     let mut request = Request::new(method, url).unwrap();
     set(&mut request);
-    assert_eq!(heard(&request).await, expected, "{method} {url}");
+    assert_eq!(received(&request).await, expected, "{method} {url}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -162,7 +162,7 @@ async fn fields_of_the_client_come_behind_those_of_the_request() {
     request.headers.set("X-A", 3).unwrap();
     ask(&client, &request).await.unwrap();
     let expected = "GET / HTTP/1.1\r\nhost: a\r\nx-b: 2\r\nX-A: 3\r\nuser-agent: test\r\nte: trailers\r\nconnection: te\r\n\r\n";
-    assert_eq!(stage.heard(), [expected], "what frames or routes a request is not for all of them to say");
+    assert_eq!(stage.received(), [expected], "what frames or routes a request is not for all of them to say");
 }
 
 /// Whatever a TRACE carries is sent back. Found as one that was sent with its content.
@@ -221,14 +221,14 @@ async fn a_trace_has_no_content_and_tells_no_secrets_rfc9110_9_3_8() {
     client.send(&request, &mut response).await.unwrap();
     pipeline.send(&request, &mut response).await.unwrap();
     drop(client.open(&request).await.unwrap());
-    assert_eq!(stage.heard(), [asked; 3]);
+    assert_eq!(stage.received(), [asked; 3]);
     // The fields of the request stay, and so does content of no length.
     request.headers.set("authorization", "its own").unwrap();
     request.body.set_bytes("");
     client.send(&request, &mut response).await.unwrap();
     let asked =
         "TRACE /b HTTP/1.1\r\nhost: a\r\nauthorization: its own\r\nx-a: 1\r\ncontent-length: 0\r\n\r\n";
-    assert_eq!(stage.heard(), [asked]);
+    assert_eq!(stage.received(), [asked]);
 }
 
 /// Nothing is dialed for a request that would break a line, or names no host.
@@ -299,10 +299,10 @@ async fn a_user_and_a_password_in_a_url_are_sent_as_basic_rfc7617_2() {
     host.send(&Request::get(url).unwrap(), &mut response).await.unwrap();
     let call = client.open(&Request::get(url).unwrap()).await.unwrap();
     drop(call);
-    assert_eq!(stage.heard(), vec![head("GET /b", basic); 4]);
+    assert_eq!(stage.received(), vec![head("GET /b", basic); 4]);
     let proxied = stage.builder().proxies(Proxies::all(Proxy::new("proxy").unwrap())).build();
     proxied.get(url).await.unwrap();
-    assert_eq!(stage.heard(), [head("GET http://a/b", basic)]);
+    assert_eq!(stage.received(), [head("GET http://a/b", basic)]);
 
     // These stand for all requests to an origin, and it has no credentials.
     let refused = InvalidRequest::Target(InvalidTarget::Userinfo, Some("`http://a/b`".into()));
@@ -368,7 +368,7 @@ async fn a_cookie_that_would_break_a_line_is_not_sent() {
         let pipeline = client.pipeline("http://a").unwrap().build();
         pipeline.send(&Request::get("/").unwrap(), &mut Response::new()).await.unwrap();
         let expected = format!("GET / HTTP/1.1\r\nhost: a\r\n{line}\r\n");
-        assert_eq!(stage.heard(), [expected.clone(), expected], "{said:?}");
+        assert_eq!(stage.received(), [expected.clone(), expected], "{said:?}");
     }
 }
 
@@ -377,7 +377,7 @@ async fn a_body_of_another_length_than_announced_ends_the_connection() {
     for length in [4, 6] {
         let stage = Stage::new(|mut peer, _| async move {
             peer.head().await?;
-            peer.hear_all().await
+            peer.receive_all().await
         });
         let (client, mut request) = (stage.client(), post());
         request.body.set_stream(&b"hello"[..], Some(length));
@@ -385,7 +385,7 @@ async fn a_body_of_another_length_than_announced_ends_the_connection() {
         assert!(matches!(error.cause(), ClientCause::Exchange(ExchangeError::Length)), "{error:?}");
         assert_eq!((error.phase(), client.idle(), client.busy()), (ClientPhase::Send, 0, 0));
         settle().await;
-        assert!(stage.heard().concat().len() <= length as usize, "a length of {length} was kept");
+        assert!(stage.received().concat().len() <= length as usize, "a length of {length} was kept");
     }
     let (client, mut request) = (Stage::always(OK).client(), post());
     request.body.set_stream(Fails, None);
@@ -438,9 +438,9 @@ async fn an_expecting_body_waits_for_100_rfc9110_10_1_1() {
             let stage = Stage::new(move |mut peer, _| async move {
                 while peer.head().await?.is_some() {
                     let mut body = [0; 5];
-                    peer.say_cut(early, cut).await?;
+                    peer.send_cut(early, cut).await?;
                     peer.stream.read_exact(&mut body).await?;
-                    peer.say(format!(
+                    peer.send(format!(
                         "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n{}",
                         str::from_utf8(&body).unwrap()
                     ))
@@ -466,9 +466,9 @@ async fn a_written_body_leaves_when_100_comes_rfc9110_10_1_1() {
             let mut body = [0; 15];
             peer.head().await?;
             sleep(silence).await;
-            peer.say("HTTP/1.1 100 Continue\r\n\r\n").await?;
+            peer.send("HTTP/1.1 100 Continue\r\n\r\n").await?;
             peer.stream.read_exact(&mut body).await?;
-            peer.say(if body == *b"5\r\nhello\r\n0\r\n\r\n" { OK } else { "" }).await
+            peer.send(if body == *b"5\r\nhello\r\n0\r\n\r\n" { OK } else { "" }).await
         });
         let (client, mut response, start) = (stage.client(), Response::new(), Instant::now());
         let mut call = client.open(&expecting()).await.unwrap();
@@ -509,14 +509,14 @@ async fn without_100_the_body_is_sent_after_a_while_rfc9110_10_1_1() {
     let mut response = Response::new();
     call.finish(&mut response).await.unwrap();
     assert!(start.elapsed() >= Duration::from_millis(600) && start.elapsed() < Duration::from_millis(620));
-    assert!(stage.heard().pop().unwrap().ends_with("5\r\nhello\r\n0\r\n\r\n"));
+    assert!(stage.received().pop().unwrap().ends_with("5\r\nhello\r\n0\r\n\r\n"));
 }
 
 /// The wait for 100 is over then. The body has a time of its own, though the server may not even have read the head.
 #[tokio::test(start_paused = true)]
 async fn a_body_that_is_sent_without_100_has_its_own_time_rfc9110_10_1_1() {
     let mut request = expecting();
-    let head = heard(&request).await.len() - "hello".len();
+    let head = received(&request).await.len() - "hello".len();
     // It fills the pipe.
     request.headers.set("x-full", "x".repeat((64 << 10) - head - "x-full: \r\n".len())).unwrap();
     let stage = Stage::new(|peer, _| async move {
@@ -532,14 +532,14 @@ async fn a_final_answer_instead_of_100_is_the_response_rfc9110_10_1_1() {
     for status in ["401 Unauthorized", "200 OK"] {
         let stage = Stage::new(move |mut peer, _| async move {
             peer.head().await?;
-            peer.say(format!("HTTP/1.1 {status}\r\ncontent-length: 2\r\n\r\nno")).await?;
-            peer.hear_all().await
+            peer.send(format!("HTTP/1.1 {status}\r\ncontent-length: 2\r\n\r\nno")).await?;
+            peer.receive_all().await
         });
         let client = stage.client();
         let response = ask(&client, &expecting()).await.unwrap();
         assert_eq!(response, (status[..3].parse().unwrap(), "no".into()));
         settle().await;
-        assert_eq!((&*stage.heard().concat(), client.idle(), client.busy()), ("", 0, 0));
+        assert_eq!((&*stage.received().concat(), client.idle(), client.busy()), ("", 0, 0));
     }
 }
 
@@ -548,13 +548,13 @@ fn unexpecting() -> Stage {
     Stage::new(|mut peer, _| async move {
         while let Some(mut request) = peer.head().await? {
             if request.to_ascii_lowercase().contains("\r\nexpect: ") {
-                peer.say("HTTP/1.1 417 x\r\nx-refused: 1\r\ncontent-length: 2\r\n\r\nno").await?;
+                peer.send("HTTP/1.1 417 x\r\nx-refused: 1\r\ncontent-length: 2\r\n\r\nno").await?;
                 continue;
             }
             let head = request.len();
             peer.content(&mut request).await?;
             let body = &request[head..];
-            peer.say(format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len())).await?;
+            peer.send(format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len())).await?;
         }
         Ok(())
     })
@@ -596,20 +596,20 @@ async fn a_417_is_the_response_if_the_request_cannot_be_sent_again_rfc9110_10_1_
         request.body.set_bytes(body);
         expects.iter().for_each(|expects| request.headers.set("expect", *expects).unwrap());
         assert_eq!(ask(&stage.client(), &request).await.unwrap(), (417, "no".into()));
-        assert_eq!(stage.heard().len(), 1, "{expects:?}");
+        assert_eq!(stage.received().len(), 1, "{expects:?}");
     }
     // The second time, too.
     let stage = Stage::new(|mut peer, _| async move {
         peer.head().await?;
-        peer.say("HTTP/1.1 417 x\r\ncontent-length: 2\r\n\r\nno").await?;
-        peer.hear_all().await
+        peer.send("HTTP/1.1 417 x\r\ncontent-length: 2\r\n\r\nno").await?;
+        peer.receive_all().await
     });
     assert_eq!(ask(&stage.client(), &expecting()).await.unwrap(), (417, "no".into()));
     assert_eq!(stage.dialed().len(), 2);
     // Some of the stream is gone.
     let stage = Stage::new(|mut peer, _| async move {
         peer.request().await?;
-        peer.say("HTTP/1.1 417 x\r\ncontent-length: 2\r\n\r\nno").await
+        peer.send("HTTP/1.1 417 x\r\ncontent-length: 2\r\n\r\nno").await
     });
     let mut request = expecting();
     request.body.set_stream(&b"hello"[..], None);
@@ -655,7 +655,7 @@ async fn a_server_of_1_0_is_sent_no_chunks_rfc9112_6_1() {
     stream(&mut chunked);
     // Nothing is known of it yet.
     client.send(&chunked, &mut response).await.unwrap();
-    assert!(stage.heard().concat().ends_with("\r\n\r\n5\r\nhello\r\n0\r\n\r\n"));
+    assert!(stage.received().concat().ends_with("\r\n\r\n5\r\nhello\r\n0\r\n\r\n"));
     stream(&mut chunked);
     let mut written = post();
     let refused = [client.send(&chunked, &mut response).await, client.open(&written).await.map(drop)];
@@ -666,18 +666,18 @@ async fn a_server_of_1_0_is_sent_no_chunks_rfc9112_6_1() {
             (ClientPhase::Prepare, false, 411)
         );
     }
-    assert_eq!(stage.heard().len(), 0);
+    assert_eq!(stage.received().len(), 0);
     // With a length, no chunks are needed, though trailers would be sent in some.
     let mut sized = post();
     sized.body.set_bytes("hello");
     sized.trailers.set("x-sum", 1).unwrap();
     client.send(&sized, &mut response).await.unwrap();
-    assert!(stage.heard().concat().ends_with("\r\ncontent-length: 5\r\n\r\nhello"));
+    assert!(stage.received().concat().ends_with("\r\ncontent-length: 5\r\n\r\nhello"));
     written.headers.set("content-length", 5).unwrap();
     let mut call = client.open(&written).await.unwrap();
     call.write_all(b"hello").await.unwrap();
     call.finish(&mut response).await.unwrap();
-    assert!(stage.heard().concat().ends_with("\r\ncontent-length: 5\r\n\r\nhello"));
+    assert!(stage.received().concat().ends_with("\r\ncontent-length: 5\r\n\r\nhello"));
     // Nothing is known of others, or if it was long ago, or has changed since.
     chunked.set_url("http://other/").unwrap();
     client.send(&chunked, &mut response).await.unwrap();
@@ -689,7 +689,7 @@ async fn a_server_of_1_0_is_sent_no_chunks_rfc9112_6_1() {
         let mut request = post();
         stream(&mut request);
         client.send(&request, &mut response).await.unwrap();
-        assert!(stage.heard().concat().ends_with("0\r\n\r\n"), "{later}");
+        assert!(stage.received().concat().ends_with("0\r\n\r\n"), "{later}");
     }
 }
 
@@ -698,7 +698,7 @@ async fn a_server_of_1_0_is_sent_no_chunks_rfc9112_6_1() {
 async fn a_refusal_ends_an_upload_that_nobody_reads() {
     let stage = Stage::new(|mut peer, _| async move {
         peer.head().await?;
-        peer.say("HTTP/1.1 413 Too Large\r\ncontent-length: 2\r\n\r\nno").await?;
+        peer.send("HTTP/1.1 413 Too Large\r\ncontent-length: 2\r\n\r\nno").await?;
         pending().await
     });
     let client = stage.client();
@@ -735,10 +735,10 @@ async fn check_goes_on(close: &'static str, dialed: usize, idle: usize) {
     const LARGE: usize = 1 << 20;
     let stage = Stage::new(move |mut peer, _| async move {
         while peer.head().await?.is_some() {
-            peer.say(format!("HTTP/1.1 200 OK\r\n{close}content-length: 2\r\n\r\n")).await?;
+            peer.send(format!("HTTP/1.1 200 OK\r\n{close}content-length: 2\r\n\r\n")).await?;
             settle().await;
             peer.stream.read_exact(&mut vec![0; LARGE]).await?;
-            peer.say("ok").await?;
+            peer.send("ok").await?;
         }
         Ok(())
     });
@@ -763,19 +763,19 @@ async fn check_goes_on(close: &'static str, dialed: usize, idle: usize) {
 async fn upload(client: &Client, way: &str) -> Result<String, ClientError> {
     let (content, mut response) = (vec![0; 1 << 20], Response::new());
     let mut request = post();
-    let heard = |chunk: Option<&[u8]>| String::from_utf8(chunk.unwrap().into()).unwrap();
+    let received = |chunk: Option<&[u8]>| String::from_utf8(chunk.unwrap().into()).unwrap();
     match way {
         "written" => {
             let mut call = client.open(&request).await?;
             call.write_all(&content).await?;
-            Ok(heard(call.finish(&mut response).await?.chunk().await?))
+            Ok(received(call.finish(&mut response).await?.chunk().await?))
         }
         "split" => {
             let (mut writer, mut reader) = client.open(&request).await?.split();
             writer.write_all(&content).await?;
             writer.finish().await?;
             reader.head(&mut response).await?;
-            Ok(heard(reader.chunk().await?))
+            Ok(received(reader.chunk().await?))
         }
         _ => {
             match way {
@@ -796,7 +796,7 @@ async fn check_stands(
 ) {
     let stage = Stage::new(|mut peer, _| async move {
         peer.head().await?;
-        peer.say(OK).await?;
+        peer.send(OK).await?;
         pending().await
     });
     let client = set(stage.builder()).build();
@@ -824,7 +824,7 @@ async fn an_early_response_stands_though_the_upload_times_out() {
 async fn a_whole_response_that_says_close_ends_the_upload() {
     let stage = Stage::new(|mut peer, _| async move {
         peer.head().await?;
-        peer.say("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok").await?;
+        peer.send("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok").await?;
         pending().await
     });
     let (client, start) = (stage.client(), Instant::now());

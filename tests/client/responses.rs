@@ -27,7 +27,7 @@ async fn check(method: Method, wire: &str, expected: Result<(u16, &str, Then), &
             let said = said.clone();
             async move {
                 if number == 0 && peer.request().await?.is_some() {
-                    peer.say_cut(&said, cut).await?;
+                    peer.send_cut(&said, cut).await?;
                 }
                 peer.answer(OK).await
             }
@@ -87,7 +87,7 @@ fn closing(wire: &str) -> Stage {
         let wire = wire.clone();
         async move {
             peer.request().await?;
-            peer.say(wire).await
+            peer.send(wire).await
         }
     })
 }
@@ -374,7 +374,7 @@ async fn a_chunk_beyond_the_limit_is_an_error_when_it_is_announced() {
             let wire = wire.clone();
             async move {
                 peer.request().await?;
-                peer.say(wire).await?;
+                peer.send(wire).await?;
                 pending().await
             }
         });
@@ -457,7 +457,7 @@ async fn without_a_length_a_body_ends_with_the_connection_rfc9112_6_3() {
         for cut in 0..=wire.len() {
             let stage = Stage::new(move |mut peer, _| async move {
                 peer.request().await?;
-                peer.say_cut(wire, cut).await
+                peer.send_cut(wire, cut).await
             });
             let client = stage.client();
             let response = ask(&client, &get()).await;
@@ -504,7 +504,7 @@ async fn a_head_that_does_not_come_leaves_no_fields() {
         let stage = Stage::new(move |mut peer, _| {
             let wire = owned.clone();
             async move {
-                peer.say(wire).await?;
+                peer.send(wire).await?;
                 pending().await
             }
         });
@@ -529,7 +529,7 @@ async fn a_late_fault_in_a_large_head_is_found_without_waiting_for_more() {
             let wire = wire.clone();
             async move {
                 peer.request().await?;
-                peer.say_cut(wire, cut).await
+                peer.send_cut(wire, cut).await
             }
         });
         let error = ask(&stage.client(), &get()).await.unwrap_err();

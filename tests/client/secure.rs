@@ -188,11 +188,11 @@ async fn a_server_may_ask_for_a_certificate() {
 #[tokio::test]
 async fn a_server_that_does_not_shake_hands_fails_or_times_out() {
     let plain =
-        Scripted::new(|mut peer, _| async move { peer.say("HTTP/1.1 400 Bad Request\r\n\r\n").await }).await;
+        Scripted::new(|mut peer, _| async move { peer.send("HTTP/1.1 400 Bad Request\r\n\r\n").await }).await;
     let error = Client::new().get(&plain.url.replace("http:", "https:")).await.unwrap_err();
     assert!(matches!(error.cause(), ClientCause::Tls(_)) && error.phase() == ClientPhase::Tls, "{error:#}");
 
-    let silent = Scripted::new(|mut peer, _| async move { peer.hear_all().await }).await;
+    let silent = Scripted::new(|mut peer, _| async move { peer.receive_all().await }).await;
     let timeouts = ClientTimeouts { tls: Duration::from_millis(50), ..ClientTimeouts::default() };
     // The limit is of this phase, or of all phases.
     let patient = ClientTimeouts { tls: Duration::MAX, ..timeouts };
@@ -289,7 +289,7 @@ async fn leaving(ours: &Authority, response: &'static str, leave: Leave, signs: 
             }
             let (may_leave, has_left) = &*signs.0;
             peer.request().await?;
-            peer.say(response).await?;
+            peer.send(response).await?;
             peer.stream.flush().await?;
             may_leave.notified().await;
             match leave {
@@ -297,10 +297,10 @@ async fn leaving(ours: &Authority, response: &'static str, leave: Leave, signs: 
                 Leave::SaysNothing => {}
                 Leave::Resets => SockRef::from(peer.stream.get_ref().0).set_linger(Some(Duration::ZERO))?,
                 Leave::Babbles => {
-                    peer.say(OK).await?;
+                    peer.send(OK).await?;
                     peer.stream.flush().await?;
                     has_left.notify_one();
-                    peer.hear_all().await?;
+                    peer.receive_all().await?;
                 }
             }
             drop(peer);
@@ -356,7 +356,7 @@ async fn a_server_hears_the_end_of_a_connection_rfc9112_9_8() {
             async move {
                 let mut peer = Peer::new(acceptor.accept(peer.stream).await?, Received::default());
                 peer.request().await?;
-                peer.say(response).await?;
+                peer.send(response).await?;
                 peer.stream.flush().await?;
                 let end = peer.stream.read(&mut [0]).await;
                 tell.send(end.map_err(|error| error.kind())).unwrap();

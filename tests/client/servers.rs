@@ -43,9 +43,9 @@ async fn check(client: &Client, base: &str) {
             post.headers.set("expect", "100-continue").unwrap();
             let mut response = Response::new();
             let mut reader = client.open_response(&post, &mut response).await.unwrap();
-            let mut heard = String::new();
-            reader.read_to_string(&mut heard).await.unwrap();
-            assert!(heard == body);
+            let mut received = String::new();
+            reader.read_to_string(&mut received).await.unwrap();
+            assert!(received == body);
         }
         let mut response = Response::new();
         let mut call = client.open(&Request::put(&format!("{base}/echo")).unwrap()).await.unwrap();
@@ -198,9 +198,9 @@ async fn the_server_sees_the_local_address_that_was_chosen() {
 async fn an_upgraded_connection_goes_both_ways() {
     let upgrades = async |ctx: &mut Context| -> corehttp::Result {
         let mut upgraded = ctx.upgrade("own").await?;
-        let mut heard = [0; 4];
-        upgraded.read_exact(&mut heard).await?;
-        upgraded.write_all(&heard).await?;
+        let mut received = [0; 4];
+        upgraded.read_exact(&mut received).await?;
+        upgraded.write_all(&received).await?;
         Ok(())
     };
     let server = Stopped(Server::bind("127.0.0.1:0").cores(1).start(upgrades).unwrap());
@@ -209,9 +209,9 @@ async fn an_upgraded_connection_goes_both_ways() {
     let (client, mut response) = (Client::new(), Response::new());
     let mut tunnel = client.upgrade(&request, &mut response).await.unwrap();
     tunnel.write_all(b"ping").await.unwrap();
-    let mut heard = String::new();
-    tunnel.read_to_string(&mut heard).await.unwrap();
-    assert_eq!((&*heard, client.busy()), ("ping", 0));
+    let mut received = String::new();
+    tunnel.read_to_string(&mut received).await.unwrap();
+    assert_eq!((&*received, client.busy()), ("ping", 0));
 }
 
 /// A proxy in one process: a server that forwards each piece of both bodies as it arrives.
@@ -247,9 +247,13 @@ async fn an_origin_that_closes_does_not_close_the_connection_in_front() {
     };
     let origin = Stopped(Server::bind("127.0.0.1:0").cores(1).start(closes).unwrap());
     let asked = b"GET / HTTP/1.1\r\nhost: a\r\n\r\nGET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
-    let heard = ask_in_front_of(format!("http://{}", origin.0.local_addr()), asked).await;
-    assert_eq!((heard.matches("HTTP/1.1 200 OK").count(), heard.matches("here").count()), (2, 2), "{heard}");
-    assert!(!heard.contains("proxy-authenticate"), "{heard}");
+    let received = ask_in_front_of(format!("http://{}", origin.0.local_addr()), asked).await;
+    assert_eq!(
+        (received.matches("HTTP/1.1 200 OK").count(), received.matches("here").count()),
+        (2, 2),
+        "{received}"
+    );
+    assert!(!received.contains("proxy-authenticate"), "{received}");
 }
 
 /// A peer behind a proxy hears what the origin has said, and judges it itself (RFC 9110 §15).
@@ -259,8 +263,11 @@ async fn a_number_that_is_no_status_code_is_sent_on_as_it_is() {
         let response = format!("HTTP/1.1 {code} x\r\ncontent-length: 2\r\n\r\nno");
         let origin = Scripted::always(response).await;
         let asked = b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
-        let heard = ask_in_front_of(origin.url.clone(), asked).await;
-        assert!(heard.starts_with(&format!("HTTP/1.1 {code} \r\n")) && heard.ends_with("no"), "{heard}");
+        let received = ask_in_front_of(origin.url.clone(), asked).await;
+        assert!(
+            received.starts_with(&format!("HTTP/1.1 {code} \r\n")) && received.ends_with("no"),
+            "{received}"
+        );
     }
 }
 
@@ -278,14 +285,17 @@ async fn options_of_a_whole_server_is_asked_of_the_server_behind_it() {
         ("", "/*", "</*>"),
     ] {
         let asked = format!("OPTIONS {asked} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
-        let heard =
+        let received =
             ask_in_front_of(format!("http://{}{below}", origin.0.local_addr()), asked.as_bytes()).await;
-        assert!(heard.starts_with("HTTP/1.1 200 OK\r\n") && heard.ends_with(expected), "{asked}: {heard}");
+        assert!(
+            received.starts_with("HTTP/1.1 200 OK\r\n") && received.ends_with(expected),
+            "{asked}: {received}"
+        );
     }
 }
 
 /// The response to a peer that asks a server in front of `base`, until the connection closes.
-async fn ask_in_front_of(base: String, asked: &[u8]) -> String {
+async fn ask_in_front_of(base: String, request: &[u8]) -> String {
     let client = Client::new();
     let proxy = async move |ctx: &mut Context| -> corehttp::Result {
         let mut response = Response::new();
@@ -295,10 +305,10 @@ async fn ask_in_front_of(base: String, asked: &[u8]) -> String {
     };
     let server = Stopped(Server::bind("127.0.0.1:0").cores(1).start(proxy).unwrap());
     let mut peer = tokio::net::TcpStream::connect(server.0.local_addr()).await.unwrap();
-    peer.write_all(asked).await.unwrap();
-    let mut heard = String::new();
-    peer.read_to_string(&mut heard).await.unwrap();
-    heard
+    peer.write_all(request).await.unwrap();
+    let mut received = String::new();
+    peer.read_to_string(&mut received).await.unwrap();
+    received
 }
 
 /// Only the peer is to blame for a target that it has chosen, and for how far it may go.
@@ -319,11 +329,11 @@ async fn a_target_that_would_leave_the_path_of_its_base_is_400_and_one_that_may_
         let mut peer = tokio::net::TcpStream::connect(server.0.local_addr()).await.unwrap();
         let asked = format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
         peer.write_all(asked.as_bytes()).await.unwrap();
-        let mut heard = String::new();
-        peer.read_to_string(&mut heard).await.unwrap();
+        let mut received = String::new();
+        peer.read_to_string(&mut received).await.unwrap();
         assert!(
-            heard.starts_with(&format!("HTTP/1.1 {status} ")) && heard.ends_with(expected),
-            "{path}: {heard}"
+            received.starts_with(&format!("HTTP/1.1 {status} ")) && received.ends_with(expected),
+            "{path}: {received}"
         );
     }
     let service = Server::new().service(onward);

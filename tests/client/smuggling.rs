@@ -42,17 +42,17 @@ fn fronts(stage: &Stage) -> [Service<impl Handler + use<>>; 3] {
 }
 
 /// The statuses that a peer hears that says `wire` and then waits.
-async fn hear(front: &Service<impl Handler>, wire: &[u8]) -> Vec<u16> {
+async fn receive(front: &Service<impl Handler>, wire: &[u8]) -> Vec<u16> {
     let (mut near, far) = duplex(64 << 10);
     let peer = async {
         near.write_all(wire).await.unwrap();
-        let mut heard = Vec::new();
-        near.read_to_end(&mut heard).await.unwrap();
-        heard
+        let mut received = Vec::new();
+        near.read_to_end(&mut received).await.unwrap();
+        received
     };
-    let heard = tokio::join!(peer, front.serve_connection(far)).0;
-    let heard = String::from_utf8_lossy(&heard);
-    let statuses = heard.split("HTTP/1.1 ").skip(1).map(|response| response[..3].parse().unwrap());
+    let received = tokio::join!(peer, front.serve_connection(far)).0;
+    let received = String::from_utf8_lossy(&received);
+    let statuses = received.split("HTTP/1.1 ").skip(1).map(|response| response[..3].parse().unwrap());
     statuses.filter(|status| *status >= 200).collect()
 }
 
@@ -85,14 +85,14 @@ fn check(wire: impl AsRef<[u8]>, outcome: Outcome) {
     paused(async {
         let stage = Stage::always(OK);
         for (number, front) in fronts(&stage).iter().enumerate() {
-            let heard = hear(front, &[wire, NEXT.as_bytes()].concat()).await;
+            let received = receive(front, &[wire, NEXT.as_bytes()].concat()).await;
             settle().await;
             let expected = match outcome {
                 Served => vec![200, 200],
                 Refused(status) => vec![status],
             };
-            assert_eq!(heard, expected, "{number}: {shown}");
-            let onward = stage.heard();
+            assert_eq!(received, expected, "{number}: {shown}");
+            let onward = stage.received();
             onward.iter().for_each(|request| check_onward(request, &shown));
             let expected = if number > 0 && outcome == Served { 2 } else { 0 };
             assert_eq!(onward.len(), expected, "{number}: {shown}: {onward:?}");
@@ -410,13 +410,13 @@ fn a_body_that_nobody_reads_is_no_request_rfc9112_9_3() {
             // It answers each head at once, and takes all that follows for the next one.
             let hasty = Stage::new(|mut peer, _| async move {
                 while peer.head().await?.is_some() {
-                    peer.say(OK).await?;
+                    peer.send(OK).await?;
                 }
                 Ok(())
             });
             for (number, front) in fronts(&hasty).iter().enumerate() {
-                let heard = hear(front, wire.as_bytes()).await;
-                assert_eq!(heard, [200, 200], "{number}: {method}");
+                let received = receive(front, wire.as_bytes()).await;
+                assert_eq!(received, [200, 200], "{number}: {method}");
             }
         });
         let unread = with_plan(
@@ -427,7 +427,7 @@ fn a_body_that_nobody_reads_is_no_request_rfc9112_9_3() {
                 ctx.response.set_text(path);
             },
         );
-        let heard = paused(async { hear(&Server::new().service(unread), wire.as_bytes()).await });
-        assert_eq!(heard, [200, 200], "{method}");
+        let received = paused(async { receive(&Server::new().service(unread), wire.as_bytes()).await });
+        assert_eq!(received, [200, 200], "{method}");
     }
 }

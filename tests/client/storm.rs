@@ -37,7 +37,7 @@ fn ten_thousand_callers_share_512_connections_and_a_second() {
         let stage = Stage::new(|mut peer, _| async move {
             while let Some(request) = peer.request().await? {
                 sleep(SECOND / 10).await;
-                peer.say(echo(&request)).await?;
+                peer.send(echo(&request)).await?;
             }
             Ok(())
         });
@@ -78,7 +78,7 @@ fn ten_thousand_callers_share_512_connections_and_a_second() {
 async fn spoil(mut peer: Peer<tokio::net::TcpStream>, number: usize) -> io::Result<()> {
     for _ in 0..number * 7919 % 5 {
         let Some(request) = peer.request().await? else { return Ok(()) };
-        peer.say(echo(&request)).await?;
+        peer.send(echo(&request)).await?;
     }
     match number % 7 {
         // A reset instead of a response, or of a request.
@@ -91,7 +91,7 @@ async fn spoil(mut peer: Peer<tokio::net::TcpStream>, number: usize) -> io::Resu
         2 | 3 => {
             let Some(request) = peer.request().await? else { return Ok(()) };
             let response = echo(&request);
-            peer.say(&response[..response.len() - 1 - number % 40]).await?;
+            peer.send(&response[..response.len() - 1 - number % 40]).await?;
             if number % 7 == 2 {
                 peer.reset();
             }
@@ -99,14 +99,14 @@ async fn spoil(mut peer: Peer<tokio::net::TcpStream>, number: usize) -> io::Resu
         // Half an end: it would still read.
         4 => {
             peer.stream.shutdown().await?;
-            peer.hear_all().await?;
+            peer.receive_all().await?;
         }
         // Something that is no response, and the end.
-        5 => peer.say("HTTP/1.1 200 OK\r\ncontent-length: 1, 2\r\n\r\n").await?,
+        5 => peer.send("HTTP/1.1 200 OK\r\ncontent-length: 1, 2\r\n\r\n").await?,
         // Behind a response another one, to nobody.
         _ => {
             let Some(request) = peer.request().await? else { return Ok(()) };
-            peer.say(echo(&request) + &echo("GET /nobody ")).await?;
+            peer.send(echo(&request) + &echo("GET /nobody ")).await?;
         }
     }
     Ok(())
@@ -207,7 +207,7 @@ async fn a_proxy_that_drips_times_out_while_connecting() {
     for (proxy, drops) in [("http://p", http), ("http://p", interim), ("socks5h://p", socks)] {
         let stage = Stage::new(move |mut peer, _| async move {
             for drop in drops.iter().cycle() {
-                peer.say([*drop]).await?;
+                peer.send([*drop]).await?;
                 sleep(SECOND * 9 / 10).await;
             }
             Ok(())

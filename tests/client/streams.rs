@@ -17,7 +17,7 @@ const SIZED: &str = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello";
 fn cutting(wire: &'static str, cut: usize) -> Stage {
     Stage::new(move |mut peer, _| async move {
         while peer.request().await?.is_some() {
-            peer.say_cut(wire, cut).await?;
+            peer.send_cut(wire, cut).await?;
         }
         Ok(())
     })
@@ -71,8 +71,8 @@ async fn row_84_a_response_that_is_dropped_half_way_closes_its_connection() {
         for reads in [0, 1] {
             let stage = Stage::new(move |mut peer, _| async move {
                 peer.request().await?;
-                peer.say(&wire[..wire.len() - 1]).await?;
-                peer.hear_all().await
+                peer.send(&wire[..wire.len() - 1]).await?;
+                peer.receive_all().await
             });
             let (client, mut response) = (stage.client(), Response::new());
             let mut reader = client.open_response(&get(), &mut response).await.unwrap();
@@ -82,7 +82,7 @@ async fn row_84_a_response_that_is_dropped_half_way_closes_its_connection() {
             drop(reader);
             settle().await;
             assert_eq!(
-                (client.idle(), client.busy(), stage.heard().len()),
+                (client.idle(), client.busy(), stage.received().len()),
                 (0, 0, 2),
                 "{wire:?} after {reads}"
             );
@@ -117,7 +117,7 @@ async fn a_streamed_body_that_broke_stays_an_error() {
     ] {
         let stage = Stage::new(move |mut peer, _| async move {
             peer.request().await?;
-            peer.say(wire).await
+            peer.send(wire).await
         });
         let (client, mut response) = (stage.client(), Response::new());
         let mut reader = client.open_response(&get(), &mut response).await.unwrap();
@@ -165,11 +165,11 @@ async fn a_body_is_written_as_it_comes() {
         let mut reader = call.finish(&mut response).await.unwrap();
         assert_eq!(reader.chunk().await.unwrap(), Some(&b"ok"[..]));
         assert_eq!(reader.chunk().await.unwrap(), None);
-        assert_eq!(stage.heard(), [format!("{head}{expected}")]);
+        assert_eq!(stage.received(), [format!("{head}{expected}")]);
     }
     let call = client.open(&get()).await.unwrap();
     call.finish(&mut response).await.unwrap();
-    assert_eq!(stage.heard(), ["GET / HTTP/1.1\r\nhost: a\r\n\r\n"]);
+    assert_eq!(stage.received(), ["GET / HTTP/1.1\r\nhost: a\r\n\r\n"]);
     assert_eq!(stage.dialed().len(), 1);
 }
 
@@ -180,8 +180,8 @@ async fn flushed_content_arrives_before_the_end() {
         let mut piece = [0; 10];
         peer.stream.read_exact(&mut piece).await?;
         assert_eq!(&piece, b"5\r\nhello\r\n");
-        peer.say(OK).await?;
-        peer.hear_all().await
+        peer.send(OK).await?;
+        peer.receive_all().await
     });
     let (client, mut response) = (stage.client(), Response::new());
     let mut call = client.open(&post()).await.unwrap();
@@ -221,7 +221,7 @@ async fn a_call_that_is_dropped_closes_its_connection() {
     for written in ["", "hello"] {
         let stage = Stage::new(|mut peer, _| async move {
             peer.head().await?;
-            peer.hear_all().await
+            peer.receive_all().await
         });
         let client = stage.client();
         let mut call = client.open(&post()).await.unwrap();
@@ -229,7 +229,7 @@ async fn a_call_that_is_dropped_closes_its_connection() {
         assert_eq!(client.busy(), 1);
         drop(call);
         settle().await;
-        assert_eq!((client.busy(), client.idle(), stage.heard().len()), (0, 0, 1));
+        assert_eq!((client.busy(), client.idle(), stage.received().len()), (0, 0, 1));
     }
 }
 
@@ -246,10 +246,10 @@ async fn a_connection_is_handed_over_with_what_came_early_rfc9110_7_8() {
     for cut in 0..=SWITCHING.len() {
         let stage = Stage::new(move |mut peer, _| async move {
             peer.request().await?;
-            peer.say_cut(SWITCHING, cut).await?;
-            let mut heard = [0; 4];
-            peer.stream.read_exact(&mut heard).await?;
-            peer.say(heard).await
+            peer.send_cut(SWITCHING, cut).await?;
+            let mut received = [0; 4];
+            peer.stream.read_exact(&mut received).await?;
+            peer.send(received).await
         });
         let (client, mut response) = (stage.client(), Response::new());
         let mut tunnel = client.upgrade(&upgrade(), &mut response).await.unwrap();
@@ -262,7 +262,7 @@ async fn a_connection_is_handed_over_with_what_came_early_rfc9110_7_8() {
         tunnel.read_to_string(&mut rest).await.unwrap();
         assert_eq!((&early, &*rest), (b"early", "ping"), "cut at {cut}");
         assert_eq!(
-            stage.heard(),
+            stage.received(),
             ["GET / HTTP/1.1\r\nhost: a\r\nupgrade: own\r\nconnection: upgrade\r\n\r\n"]
         );
     }
@@ -333,9 +333,9 @@ async fn check_refused(wire: &'static str, (status, body, sum): (u16, &str, Opti
     for cut in 0..=wire.len() {
         let stage = Stage::new(move |mut peer, _| async move {
             peer.request().await?;
-            peer.say_cut(wire, cut).await?;
+            peer.send_cut(wire, cut).await?;
             // Who may be asked again waits, and all others close.
-            if idle > 0 { peer.hear_all().await } else { Ok(()) }
+            if idle > 0 { peer.receive_all().await } else { Ok(()) }
         });
         let (client, mut response) = (stage.builder().body_max(8).build(), Response::new());
         response.body.set_bytes("of another response");
@@ -355,7 +355,7 @@ async fn check_refused(wire: &'static str, (status, body, sum): (u16, &str, Opti
 /// Found as an explanation that was thrown away, along with its connection.
 #[tokio::test(start_paused = true)]
 async fn a_refused_upgrade_says_why() {
-    for (wire, heard, idle) in [
+    for (wire, received, idle) in [
         ("HTTP/1.1 401 x\r\ncontent-length: 3\r\n\r\nwhy", (401, "why", None), 1),
         ("HTTP/1.1 400 x\r\ncontent-length: 8\r\n\r\nthe most", (400, "the most", None), 1),
         (
@@ -375,12 +375,12 @@ async fn a_refused_upgrade_says_why() {
         ("HTTP/1.1 401 x\r\ncontent-length: 9\r\n\r\ntoo large", (401, "", None), 0),
         ("HTTP/1.1 401 x\r\n\r\ntoo large", (401, "", None), 0),
     ] {
-        check_refused(wire, heard, idle).await;
+        check_refused(wire, received, idle).await;
     }
     let silent = Stage::new(|mut peer, _| async move {
         peer.request().await?;
-        peer.say("HTTP/1.1 401 x\r\ncontent-length: 4\r\n\r\nwhy").await?;
-        peer.hear_all().await
+        peer.send("HTTP/1.1 401 x\r\ncontent-length: 4\r\n\r\nwhy").await?;
+        peer.receive_all().await
     });
     for (client, seconds) in
         [(silent.client(), 30), (silent.builder().timeout(Duration::from_secs(2)).build(), 2)]
@@ -404,9 +404,9 @@ async fn bodies_larger_than_all_buffers_are_streamed_both_ways() {
         while read < LARGE {
             read += peer.stream.read(&mut piece).await? as u64;
         }
-        peer.say(format!("HTTP/1.1 200 OK\r\ncontent-length: {LARGE}\r\n\r\n")).await?;
+        peer.send(format!("HTTP/1.1 200 OK\r\ncontent-length: {LARGE}\r\n\r\n")).await?;
         for _ in 0..LARGE / (64 << 10) {
-            peer.say(&piece).await?;
+            peer.send(&piece).await?;
         }
         Ok(())
     });
@@ -429,9 +429,9 @@ async fn a_response_that_is_not_read_holds_the_server_back() {
         let told = told.clone();
         async move {
             peer.request().await?;
-            peer.say("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n").await?;
+            peer.send("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n").await?;
             loop {
-                peer.say(format!("400\r\n{}\r\n", "x".repeat(1024))).await?;
+                peer.send(format!("400\r\n{}\r\n", "x".repeat(1024))).await?;
                 told.send_modify(|count| *count += 1);
                 yield_now().await;
             }

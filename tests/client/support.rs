@@ -62,13 +62,13 @@ impl Scripted {
 pub struct Stage {
     serve: Arc<Serve>,
     dialed: Arc<Mutex<Vec<String>>>,
-    heard: Received,
+    received: Received,
 }
 
 type Serve =
     dyn Fn(Peer<DuplexStream>, usize) -> Pin<Box<dyn Future<Output = io::Result<()>> + Send>> + Send + Sync;
 
-/// All requests that a server has heard, in order.
+/// All requests that a server has received, in order.
 pub type Received = Arc<Mutex<Vec<String>>>;
 
 impl Stage {
@@ -78,7 +78,7 @@ impl Stage {
         F: Future<Output = io::Result<()>> + Send + 'static,
     {
         let serve = Arc::new(move |peer, number| Box::pin(serve(peer, number)) as Pin<Box<_>>);
-        Stage { serve, dialed: Arc::default(), heard: Received::default() }
+        Stage { serve, dialed: Arc::default(), received: Received::default() }
     }
 
     /// Gives the same response to every request.
@@ -96,7 +96,7 @@ impl Stage {
                 while let Some(request) = peer.request().await? {
                     match respond(&request) {
                         none if none.is_empty() => return Ok(()),
-                        response => peer.say(response).await?,
+                        response => peer.send(response).await?,
                     }
                 }
                 Ok(())
@@ -120,8 +120,8 @@ impl Stage {
     }
 
     /// The requests since the last call.
-    pub fn heard(&self) -> Vec<String> {
-        std::mem::take(&mut *self.heard.lock().unwrap())
+    pub fn received(&self) -> Vec<String> {
+        std::mem::take(&mut *self.received.lock().unwrap())
     }
 }
 
@@ -135,7 +135,7 @@ impl Dialer for Stage {
             dialed.push(format!("{host}:{port}"));
             dialed.len() - 1
         };
-        tokio::spawn((self.serve)(Peer::new(far, self.heard.clone()), number));
+        tokio::spawn((self.serve)(Peer::new(far, self.received.clone()), number));
         Ok(near)
     }
 }
@@ -143,13 +143,13 @@ impl Dialer for Stage {
 /// The server's end of one connection.
 pub struct Peer<S> {
     pub stream: S,
-    heard: Received,
+    received: Received,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
-    /// A peer at the end of `stream` that notes its requests in `heard`.
-    pub fn new(stream: S, heard: Received) -> Peer<S> {
-        Peer { stream, heard }
+    /// A peer at the end of `stream` that notes its requests in `received`.
+    pub fn new(stream: S, received: Received) -> Peer<S> {
+        Peer { stream, received }
     }
 
     /// The next request, its body included, byte for byte; none if there is no other.
@@ -159,7 +159,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
         let mut reader = Reader::new(request.as_bytes(), CHOICES);
         let is_whole = matches!(reader.request(), Next::Whole(_)) && reader.rest().is_empty();
         assert!(is_whole, "no strict reader reads {request:?}");
-        self.heard.lock().unwrap().push(request.clone());
+        self.received.lock().unwrap().push(request.clone());
         Ok(Some(request))
     }
 
@@ -208,44 +208,44 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
         Ok(request[start..].trim_end_matches("\r\n").into())
     }
 
-    pub async fn say(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
+    pub async fn send(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
         self.stream.write_all(bytes.as_ref()).await
     }
 
     /// Says the first `cut` bytes, and the others when the client has read these.
-    pub async fn say_cut(&mut self, bytes: impl AsRef<[u8]>, cut: usize) -> io::Result<()> {
+    pub async fn send_cut(&mut self, bytes: impl AsRef<[u8]>, cut: usize) -> io::Result<()> {
         let (first, second) = bytes.as_ref().split_at(cut);
-        self.say(first).await?;
+        self.send(first).await?;
         settle().await;
-        self.say(second).await
+        self.send(second).await
     }
 
     /// Says `bytes` cut at these places, each piece when the client has read the one before.
-    pub async fn say_in_pieces(&mut self, bytes: &[u8], cuts: &[usize]) -> io::Result<()> {
+    pub async fn send_in_pieces(&mut self, bytes: &[u8], cuts: &[usize]) -> io::Result<()> {
         let (mut cuts, mut said) = (cuts.to_vec(), 0);
         cuts.sort_unstable();
         for cut in cuts.into_iter().filter(|cut| (1..bytes.len()).contains(cut)) {
-            self.say(&bytes[said..cut]).await?;
+            self.send(&bytes[said..cut]).await?;
             settle().await;
             said = cut;
         }
-        self.say(&bytes[said..]).await
+        self.send(&bytes[said..]).await
     }
 
     /// Gives the same response to every request.
     pub async fn answer(mut self, response: impl AsRef<[u8]>) -> io::Result<()> {
         while self.request().await?.is_some() {
-            self.say(&response).await?;
+            self.send(&response).await?;
         }
         Ok(())
     }
 
     /// Reads until the client closes.
-    pub async fn hear_all(&mut self) -> io::Result<()> {
-        let mut heard = Vec::new();
+    pub async fn receive_all(&mut self) -> io::Result<()> {
+        let mut received = Vec::new();
         // A reset is an end, too.
-        let _ = self.stream.read_to_end(&mut heard).await;
-        self.heard.lock().unwrap().push(String::from_utf8_lossy(&heard).into_owned());
+        let _ = self.stream.read_to_end(&mut received).await;
+        self.received.lock().unwrap().push(String::from_utf8_lossy(&received).into_owned());
         Ok(())
     }
 }

@@ -49,10 +49,10 @@ async fn check(client: &Client, request: &Request, phase: ClientPhase, seconds: 
 fn dripping(start: &'static str, drop: &'static str, every: Duration) -> Stage {
     Stage::new(move |mut peer, _| async move {
         peer.request().await?;
-        peer.say(start).await?;
+        peer.send(start).await?;
         loop {
             sleep(every).await;
-            peer.say(drop).await?;
+            peer.send(drop).await?;
         }
     })
 }
@@ -247,9 +247,9 @@ async fn every_timeout_may_be_boundless() {
     let stage = Stage::new(|mut peer, _| async move {
         while peer.head().await?.is_some() {
             sleep(10_000 * SECOND).await;
-            peer.say("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\no").await?;
+            peer.send("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\no").await?;
             sleep(10_000 * SECOND).await;
-            peer.say("k").await?;
+            peer.send("k").await?;
         }
         Ok(())
     });
@@ -295,7 +295,7 @@ async fn look_up_and_connect_have_timeouts_of_their_own() {
 async fn asking_a_proxy_for_a_tunnel_is_a_part_of_connecting() {
     let proxy = Stage::new(|mut peer, _| async move {
         peer.head().await?;
-        peer.hear_all().await
+        peer.receive_all().await
     });
     for (wait, connect) in [(1, 10), (30, 10), (30, 3)] {
         let timeouts =
@@ -329,7 +329,7 @@ async fn the_time_of_an_exchange_that_is_over_ends_no_other() {
     let slow = Stage::new(|mut peer, _| async move {
         while peer.request().await?.is_some() {
             sleep(3 * SECOND).await;
-            peer.say(OK).await?;
+            peer.send(OK).await?;
         }
         Ok(())
     });
@@ -350,7 +350,7 @@ async fn row_85_one_deadline_is_over_all_phases() {
     let hops = Stage::new(|mut peer, _| async move {
         while peer.request().await?.is_some() {
             sleep(SECOND).await;
-            peer.say("HTTP/1.1 302 x\r\nlocation: /a\r\ncontent-length: 0\r\n\r\n").await?;
+            peer.send("HTTP/1.1 302 x\r\nlocation: /a\r\ncontent-length: 0\r\n\r\n").await?;
         }
         Ok(())
     });
@@ -381,9 +381,9 @@ async fn timings_tell_how_long_each_phase_took() {
                 return Ok(());
             }
             sleep(2 * SECOND).await;
-            peer.say("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\no").await?;
+            peer.send("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\no").await?;
             sleep(3 * SECOND).await;
-            peer.say("k").await?;
+            peer.send("k").await?;
         }
     });
     struct Late(Stage);
@@ -420,11 +420,11 @@ async fn a_response_that_comes_early_was_not_waited_for() {
     let stage = Stage::new(|mut peer, _| async move {
         while peer.head().await?.is_some() {
             sleep(SECOND).await;
-            peer.say("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\no").await?;
+            peer.send("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\no").await?;
             sleep(2 * SECOND).await;
             peer.stream.read_exact(&mut vec![0; 1 << 20]).await?;
             sleep(4 * SECOND).await;
-            peer.say("k").await?;
+            peer.send("k").await?;
         }
         Ok(())
     });
@@ -445,8 +445,8 @@ async fn a_response_that_comes_early_was_not_waited_for() {
     assert_eq!(seconds(&response), [3, 0, 0]);
     while received.chunk().await.unwrap().is_some() {}
     let (mut writer, mut reader) = client.open(&request).await.unwrap().split();
-    let (written, heard) = tokio::join!(writer.write_all(request.body.bytes()), reader.head(&mut response));
-    written.and(heard).unwrap();
+    let (written, output) = tokio::join!(writer.write_all(request.body.bytes()), reader.head(&mut response));
+    written.and(output).unwrap();
     assert_eq!(seconds(&response), [0, 1, 0], "the request is still being sent");
 }
 
@@ -467,9 +467,10 @@ async fn timings_tell_a_look_up_from_connecting() {
 #[tokio::test]
 async fn timings_tell_of_the_look_up_of_a_proxy() {
     let proxy = Scripted::new(|mut peer, _| async move {
-        for (heard, response) in [(3, &b"\x05\x00"[..]), (10, b"\x05\x00\x00\x01\x00\x00\x00\x00\x00\x00")] {
-            peer.stream.read_exact(&mut vec![0; heard]).await?;
-            peer.say(response).await?;
+        for (received, response) in [(3, &b"\x05\x00"[..]), (10, b"\x05\x00\x00\x01\x00\x00\x00\x00\x00\x00")]
+        {
+            peer.stream.read_exact(&mut vec![0; received]).await?;
+            peer.send(response).await?;
         }
         peer.answer(OK).await
     })
@@ -487,10 +488,10 @@ async fn timings_tell_of_the_look_up_of_a_proxy() {
 async fn timings_of_a_call_tell_of_its_connection() {
     let stage = Stage::new(|mut peer, _| async move {
         peer.request().await?;
-        peer.say(OK).await?;
+        peer.send(OK).await?;
         peer.head().await?;
         sleep(2 * SECOND).await;
-        peer.say("HTTP/1.1 413 x\r\ncontent-length: 0\r\n\r\n").await?;
+        peer.send("HTTP/1.1 413 x\r\ncontent-length: 0\r\n\r\n").await?;
         pending().await
     });
     let (client, mut response) = (stage.client(), Response::new());
@@ -581,7 +582,7 @@ impl AsyncWrite for GivenUp {
 async fn a_timeout_is_never_retried() {
     let stage = Stage::new(|mut peer, _| async move {
         peer.request().await?;
-        peer.say(OK).await?;
+        peer.send(OK).await?;
         pending().await
     });
     let client = stage.client();

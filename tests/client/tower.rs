@@ -67,7 +67,7 @@ async fn fields_keep_their_values_and_their_order_rfc9110_5_3() {
     let response = stage.client().oneshot(request).await.unwrap();
     assert!(response.headers().get_all("x-a").iter().eq(["1", "2"]));
     assert_eq!(response.headers()["x-b"].as_bytes(), "\u{e9}".as_bytes());
-    assert_eq!(stage.heard(), ["GET /b?c HTTP/1.1\r\nhost: a\r\nx-a: 1\r\nx-a: 2\r\n\r\n"]);
+    assert_eq!(stage.received(), ["GET /b?c HTTP/1.1\r\nhost: a\r\nx-a: 1\r\nx-a: 2\r\n\r\n"]);
 }
 
 /// Checks that the server hears `expected` when the client is called with this request.
@@ -78,7 +78,7 @@ where
     let stage = Stage::always(OK);
     let response = stage.client().oneshot(request).await.unwrap();
     assert_eq!(read(response.into_body()).await.unwrap().0, "ok");
-    assert_eq!(stage.heard(), [expected]);
+    assert_eq!(stage.received(), [expected]);
 }
 
 #[tokio::test]
@@ -144,7 +144,7 @@ async fn a_response_that_is_cut_short_ends_with_an_error_and_not_as_if_it_were_w
     ] {
         let stage = Stage::new(move |mut peer, _| async move {
             peer.request().await?;
-            peer.say(wire).await
+            peer.send(wire).await
         });
         let mut body = stage.client().oneshot(get("http://a/")).await.unwrap().into_body();
         assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "he");
@@ -225,9 +225,9 @@ mod layers {
             let request = Request::put("http://a/").body(Full::<Bytes>::from("hello")).unwrap();
             let response = service.oneshot(request).await.unwrap();
             assert_eq!(response.status().as_u16(), status);
-            let heard = stage.heard();
-            assert_eq!(heard.len(), 1 + most.min(2));
-            assert!(heard.iter().all(|request| request.ends_with("\r\n\r\nhello")));
+            let received = stage.received();
+            assert_eq!(received.len(), 1 + most.min(2));
+            assert!(received.iter().all(|request| request.ends_with("\r\n\r\nhello")));
         }
     }
 
@@ -242,17 +242,17 @@ mod layers {
     async fn redirects_are_followed_by_the_client_or_by_a_layer_rfc9110_15_4() {
         let (own, layered, neither) = (redirecting(), redirecting(), redirecting());
         let response = own.client().oneshot(get("http://a/old")).await.unwrap();
-        assert_eq!((response.status().as_u16(), own.heard().len()), (200, 2));
+        assert_eq!((response.status().as_u16(), own.received().len()), (200, 2));
 
         let client = layered.client().with_redirects(Redirects::Return);
         let service = ServiceBuilder::new().layer(FollowRedirectLayer::new()).service(client.clone());
         let response = service.oneshot(get("http://a/old")).await.unwrap();
-        assert_eq!((response.status().as_u16(), layered.heard().len()), (200, 2));
+        assert_eq!((response.status().as_u16(), layered.received().len()), (200, 2));
         assert_eq!(response.extensions().get::<RequestUri>().unwrap().0, "http://a/new");
 
         let client = neither.client().with_redirects(Redirects::Return);
         let response = client.oneshot(get("http://a/old")).await.unwrap();
-        assert_eq!((response.status().as_u16(), neither.heard().len()), (302, 1));
+        assert_eq!((response.status().as_u16(), neither.received().len()), (302, 1));
     }
 
     #[tokio::test]

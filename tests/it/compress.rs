@@ -364,17 +364,17 @@ fn content_of_any_size_is_coded_on_this_thread_or_another() {
 
 /// The bytes that a server sends to `wire`, until it closes.
 fn ask(served: &Served, wire: &str) -> Vec<u8> {
-    let (mut peer, mut heard) = (served.connect(), Vec::new());
-    peer.say(wire);
+    let (mut peer, mut received) = (served.connect(), Vec::new());
+    peer.send(wire);
     peer.end();
-    peer.stream.read_to_end(&mut heard).unwrap();
-    heard
+    peer.stream.read_to_end(&mut received).unwrap();
+    received
 }
 
-/// The head and the body of the one response in `heard`, without its chunks.
-fn taken_apart(heard: &[u8]) -> (String, Vec<u8>) {
-    let at = heard.windows(4).position(|window| window == b"\r\n\r\n").expect("a head ends") + 4;
-    let (head, mut rest) = (String::from_utf8(heard[..at].to_vec()).unwrap(), &heard[at..]);
+/// The head and the body of the one response in `received`, without its chunks.
+fn taken_apart(received: &[u8]) -> (String, Vec<u8>) {
+    let at = received.windows(4).position(|window| window == b"\r\n\r\n").expect("a head ends") + 4;
+    let (head, mut rest) = (String::from_utf8(received[..at].to_vec()).unwrap(), &received[at..]);
     if !head.contains("transfer-encoding: chunked") {
         return (head, rest.to_vec());
     }
@@ -512,7 +512,7 @@ impl AsyncRead for Events {
 #[track_caller]
 fn check_events(served: &Served, go_on: &UnboundedSender<()>) {
     let mut peer = served.connect();
-    peer.say(GET);
+    peer.send(GET);
     let mut content = events(peer);
     for _ in 0..3 {
         let mut event = [0; 12];
@@ -554,7 +554,7 @@ fn a_source_is_flushed_whenever_it_pauses() {
 
 /// The content of a response in chunks, decoded as it arrives.
 fn events(mut peer: Peer) -> impl Read {
-    let head = peer.hear();
+    let head = peer.receive();
     assert!(head.contains("content-encoding: gzip") && head.contains("transfer-encoding: chunked"), "{head}");
     GzDecoder::new(Chunks { peer, left: 0 })
 }
@@ -567,7 +567,7 @@ struct Chunks {
 impl Read for Chunks {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         if self.left == 0 {
-            let size = self.peer.hear_through("\r\n");
+            let size = self.peer.receive_through("\r\n");
             self.left = usize::from_str_radix(size.trim_end(), 16).unwrap();
             if self.left == 0 {
                 return Ok(0);
@@ -577,7 +577,7 @@ impl Read for Chunks {
         let count = self.peer.stream.read(&mut out[..count])?;
         self.left -= count;
         if self.left == 0 {
-            self.peer.hear_through("\r\n");
+            self.peer.receive_through("\r\n");
         }
         Ok(count)
     }
@@ -642,8 +642,8 @@ fn a_transform_sees_the_head_and_all_that_is_written() {
     assert_eq!(served.ask(GET.repeat(2)).matches("(6)").count(), 2);
     let refusals = ErrorReports::default();
     let served = Served::with(|server| refusals.attach(server), handler(plain, failing));
-    let heard = served.ask(GET);
-    assert!(!heard.contains("\r\n0\r\n"), "{heard}");
+    let received = served.ask(GET);
+    assert!(!received.contains("\r\n0\r\n"), "{received}");
     assert_eq!(refusals.take(), [(0, "the handler failed: as told".to_owned())]);
 }
 
@@ -667,8 +667,8 @@ fn nothing_follows_the_end_or_the_error_of_a_transform() {
     };
     let (_, content) = taken_apart(&ask(&Served::new(handler("")), GET));
     assert_eq!(content, b"one(3)");
-    let heard = Served::new(handler("fail")).ask(GET);
-    assert!(!heard.contains("\r\n0\r\n"), "{heard}");
+    let received = Served::new(handler("fail")).ask(GET);
+    assert!(!received.contains("\r\n0\r\n"), "{received}");
 }
 
 /// As a gateway passes on the trailers of a server that sends digests. They once went out as they were.
@@ -683,8 +683,8 @@ fn trailers_describe_the_coded_content_rfc9530_4() {
         Ok(out.finish_with(&trailers).await?)
     };
     let ends = |served: Served, wire: &str, end: &str| {
-        let heard = ask(&served, wire);
-        assert!(heard.ends_with(end.as_bytes()), "{}", heard.escape_ascii());
+        let received = ask(&served, wire);
+        assert!(received.ends_with(end.as_bytes()), "{}", received.escape_ascii());
     };
     let (all, own) = ("\r\n0\r\ncontent-digest: x\r\nx-own: x\r\n\r\n", "\r\n0\r\nx-own: x\r\n\r\n");
     ends(Served::new(Compress::new(page)), GET, own);
@@ -783,14 +783,14 @@ fn an_endless_stream_gives_others_their_turn() {
     };
     let served = Served::new(Compress::new(endless).level(Coding::Gzip, 1));
     let mut peer = served.connect();
-    peer.say(GET);
+    peer.send(GET);
     let reads = thread::spawn(move || io::copy(&mut peer.stream, &mut io::sink()));
     let mut other = served.connect();
     let mut waited = [(); 5].map(|()| {
         let before = PIECES.load(Relaxed);
-        other.say("GET /short HTTP/1.1\r\nHost: a\r\n\r\n");
-        let heard = other.hear();
-        heard.rsplit("\r\n").next().unwrap().parse::<usize>().unwrap() - before
+        other.send("GET /short HTTP/1.1\r\nHost: a\r\n\r\n");
+        let received = other.receive();
+        received.rsplit("\r\n").next().unwrap().parse::<usize>().unwrap() - before
     });
     // Each turn is 16 pieces. The thread of the test may lose its own turn while it waits for a response, but hardly
     // every time.
@@ -832,8 +832,8 @@ fn a_source_that_fails_aborts_the_response() {
         ctx.response.set_html("");
         ctx.response.body.set_stream(Failing, None);
     };
-    let heard = Served::new(Compress::new(fails)).ask(GET);
-    assert!(heard.contains("content-encoding: gzip") && !heard.contains("\r\n0\r\n"), "{heard}");
+    let received = Served::new(Compress::new(fails)).ask(GET);
+    assert!(received.contains("content-encoding: gzip") && !received.contains("\r\n0\r\n"), "{received}");
 }
 
 fn gzip(content: &[u8]) -> Vec<u8> {
@@ -929,10 +929,11 @@ fn a_streamed_body_is_received_and_decoded() {
         "POST / HTTP/1.1\r\nHost: a\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n\r\n",
         body.len()
     );
-    let heard = served.ask([head.as_bytes(), &body].concat());
-    assert!(heard.ends_with("\r\n\r\nstreamed"), "{heard}");
-    let heard = served.ask("POST / HTTP/1.1\r\nHost: a\r\nContent-Encoding: x\r\nContent-Length: 1\r\n\r\nx");
-    assert_eq!(status(&heard), 415);
+    let received = served.ask([head.as_bytes(), &body].concat());
+    assert!(received.ends_with("\r\n\r\nstreamed"), "{received}");
+    let received =
+        served.ask("POST / HTTP/1.1\r\nHost: a\r\nContent-Encoding: x\r\nContent-Length: 1\r\n\r\nx");
+    assert_eq!(status(&received), 415);
 }
 
 #[test]
@@ -962,8 +963,8 @@ fn a_decoded_body_loses_the_fields_of_its_coding() {
     wire.truncate(wire.len() - 2);
     wire.extend_from_slice(b"content-digest: x\r\nx-own: x\r\n\r\n");
     for plan in [BodyPlan::Buffer, BodyPlan::Stream] {
-        let heard = Served::new(with_plan(move |_| plan, trailers)).ask(&wire);
-        assert!(heard.ends_with("\r\n\r\nx-own"), "{heard}");
+        let received = Served::new(with_plan(move |_| plan, trailers)).ask(&wire);
+        assert!(received.ends_with("\r\n\r\nx-own"), "{received}");
     }
 }
 
@@ -1015,8 +1016,11 @@ fn a_stream_is_decoded_wherever_it_is_cut() {
             let wire = [upload(coding, &body, is_chunked), GET.into()].concat();
             let by_pieces = Wired::new(streaming(read_pieces)).ask_cut(&wire, Then::Ends);
             let by_bytes = Wired::new(streaming(read_bytes)).ask_cut(&wire, Then::Ends);
-            for heard in [by_pieces, by_bytes] {
-                assert!(heard.contains(&format!("\r\n\r\n{text}HTTP/1.1 200 OK\r\n")), "{coding}: {heard}");
+            for received in [by_pieces, by_bytes] {
+                assert!(
+                    received.contains(&format!("\r\n\r\n{text}HTTP/1.1 200 OK\r\n")),
+                    "{coding}: {received}"
+                );
             }
         }
     }
@@ -1029,13 +1033,13 @@ fn a_stream_that_ends_before_its_coding_does_is_not_taken_for_whole() {
         for len in 0..body.len() {
             // The coding is cut and the message is not: the peer is told, and may send another request.
             let wire = [upload(coding, &body[..len], false), GET.into()].concat();
-            let heard = wired.ask(&[&wire], Then::Ends);
-            assert_eq!(status(&heard), if len == 0 { 200 } else { 400 }, "{coding} cut to {len}");
-            assert_eq!(heard.matches("HTTP/1.1 200 OK\r\n").count(), if len == 0 { 2 } else { 1 });
+            let received = wired.ask(&[&wire], Then::Ends);
+            assert_eq!(status(&received), if len == 0 { 200 } else { 400 }, "{coding} cut to {len}");
+            assert_eq!(received.matches("HTTP/1.1 200 OK\r\n").count(), if len == 0 { 2 } else { 1 });
             // Now the message is cut, too.
-            let heard = wired.ask(&[&wire[..wire.len() - GET.len() - len.min(1)]], Then::Ends);
+            let received = wired.ask(&[&wire[..wire.len() - GET.len() - len.min(1)]], Then::Ends);
             assert_eq!(
-                status(&heard),
+                status(&received),
                 if len == 0 { 200 } else { 400 },
                 "{coding} and its message cut to {len}"
             );
@@ -1071,8 +1075,8 @@ fn a_streamed_bomb_is_stopped_at_its_limit() {
             turns.set(polls);
             Err(error.expect("it was polled to its end").into())
         };
-        let heard = Wired::new(streaming(reads)).ask(&[&upload("gzip", &body, false)], Then::Ends);
-        assert_eq!(status(&heard), 413, "{heard}");
+        let received = Wired::new(streaming(reads)).ask(&[&upload("gzip", &body, false)], Then::Ends);
+        assert_eq!(status(&received), 413, "{received}");
         assert!(others.get() > LIMIT / (512 << 10) + 1, "{} turns", others.get());
     }
     check_decoded("", &[0; BODY_MAX], Ok(&[0; BODY_MAX]));

@@ -111,13 +111,13 @@ impl AsyncRead for Broken {
 #[track_caller]
 fn check(wire: impl AsRef<[u8]>, expected: &[&str]) {
     let wire = wire.as_ref();
-    let (heard, handled) = Wired::new(App).ask_in_every_way(&SERVED, wire);
-    compare(wire, &heard, handled, expected);
+    let (received, handled) = Wired::new(App).ask_in_every_way(&SERVED, wire);
+    compare(wire, &received, handled, expected);
 }
 
 #[track_caller]
-fn compare(wire: &[u8], heard: &str, handled: usize, expected: &[&str]) {
-    let responses = responses(heard);
+fn compare(wire: &[u8], received: &str, handled: usize, expected: &[&str]) {
+    let responses = responses(received);
     assert_eq!(responses.iter().map(told).collect::<Vec<_>>(), expected, "{:?}", shortened(wire));
     let final_ones = responses.iter().filter(|response| response.status >= 200);
     let refused = responses.iter().filter(|response| response.status >= 400 && response.is_last());
@@ -203,8 +203,8 @@ fn expecting(line: &str, expect: &str, packets: &[&str], expected: &[&str]) {
         }
     };
     let packets: Vec<_> = packets.iter().map(String::as_bytes).collect();
-    let heard = wired.ask(&packets, Then::Waits);
-    compare(&packets.concat(), &heard, take_handled(), expected);
+    let received = wired.ask(&packets, Then::Waits);
+    compare(&packets.concat(), &received, take_handled(), expected);
 }
 
 #[test]
@@ -258,9 +258,9 @@ fn row_51_and_52_100_is_sent_only_for_a_body_that_is_wanted_and_missing_rfc9110_
     // Another field, but with the same tag.
     check(post("/", "Expert: a\r\n", "12345") + LAST, &["200 POST / 12345", LAST_TOLD]);
     let chunked = "POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n";
-    let heard =
+    let received =
         Wired::new(App).ask(&[chunked.as_bytes(), b"1\r\na\r\n", b"0\r\n\r\n", LAST.as_bytes()], Then::Waits);
-    compare(chunked.as_bytes(), &heard, take_handled(), &["100", "200 POST / a", LAST_TOLD]);
+    compare(chunked.as_bytes(), &received, take_handled(), &["100", "200 POST / a", LAST_TOLD]);
 }
 
 #[test]
@@ -401,16 +401,16 @@ fn row_57_responses_to_one_write_leave_in_one_write_rfc9112_9_3_2() {
 fn row_57_a_thousand_requests_in_one_write_have_a_thousand_responses_rfc9112_9_3_2() {
     let wire: String = (0..1000).map(|number| get(&format!("/n{number}"))).collect();
     let expected: Vec<_> = (0..1000).map(|number| format!("200 GET /n{number}")).collect();
-    let heard = responses(&SERVED.ask(&wire));
-    assert_eq!(heard.iter().map(told).collect::<Vec<_>>(), expected);
-    let (heard, handled) = Wired::new(App).ask_counting(wire.as_bytes(), Then::Waits);
-    assert_eq!((responses(&heard).iter().map(told).collect::<Vec<_>>(), handled), (expected, 1000));
+    let received = responses(&SERVED.ask(&wire));
+    assert_eq!(received.iter().map(told).collect::<Vec<_>>(), expected);
+    let (received, handled) = Wired::new(App).ask_counting(wire.as_bytes(), Then::Waits);
+    assert_eq!((responses(&received).iter().map(told).collect::<Vec<_>>(), handled), (expected, 1000));
 }
 
 #[test]
 fn row_57_a_response_does_not_wait_for_the_next_handler_rfc9112_9_3_2() {
-    let heard = Arc::new(Notify::new());
-    let gate = heard.clone();
+    let received = Arc::new(Notify::new());
+    let gate = received.clone();
     let served = Served::new(async move |ctx: &mut Context| {
         if ctx.request.path() == "/held" {
             gate.notified().await;
@@ -418,11 +418,11 @@ fn row_57_a_response_does_not_wait_for_the_next_handler_rfc9112_9_3_2() {
         ctx.response.set_text(ctx.request.path());
     });
     let mut peer = served.connect();
-    peer.say(get("/1") + &get("/held") + &get("/3"));
-    assert!(peer.hear().ends_with("/1"));
-    heard.notify_one();
-    assert!(peer.hear().ends_with("/held"));
-    assert!(peer.hear().ends_with("/3"));
+    peer.send(get("/1") + &get("/held") + &get("/3"));
+    assert!(peer.receive().ends_with("/1"));
+    received.notify_one();
+    assert!(peer.receive().ends_with("/held"));
+    assert!(peer.receive().ends_with("/3"));
 }
 
 #[test]
@@ -438,11 +438,11 @@ fn row_58_a_response_does_not_wait_for_the_rest_of_the_next_request_rfc9112_9_3_
         ("\r".to_owned(), &post("/", "", "12345").replacen("POST", "\nPOST", 1)),
     ] {
         let mut peer = SERVED.connect();
-        peer.say(get("/1") + &get("/2") + &start);
-        assert!(peer.hear().ends_with("GET /1"));
-        assert!(peer.hear().ends_with("GET /2"));
-        peer.say(rest);
-        assert!(peer.hear().ends_with("12345"));
+        peer.send(get("/1") + &get("/2") + &start);
+        assert!(peer.receive().ends_with("GET /1"));
+        assert!(peer.receive().ends_with("GET /2"));
+        peer.send(rest);
+        assert!(peer.receive().ends_with("12345"));
     }
 }
 
@@ -500,8 +500,8 @@ fn row_60_a_head_that_stops_half_way_is_answered_408_or_400_rfc9112_9_5() {
             let wire = format!("{before}{part}");
             for (then, status) in [(Then::Waits, "408 close"), (Then::Ends, "400 close")] {
                 let expected = if before.is_empty() { vec![status] } else { vec!["200 GET /1", status] };
-                let (heard, handled) = Wired::new(App).ask_counting(wire.as_bytes(), then);
-                compare(wire.as_bytes(), &heard, handled, &expected);
+                let (received, handled) = Wired::new(App).ask_counting(wire.as_bytes(), then);
+                compare(wire.as_bytes(), &received, handled, &expected);
             }
         }
     }
@@ -536,16 +536,16 @@ fn a_refusal_takes_nothing_from_the_request_before_it() {
     // The memory of one connection serves the next one.
     let wired = Wired::new(App);
     wired.ask(&[head.as_bytes()], Then::Ends);
-    let heard = wired.ask(&[b"GET /\r\n\r\n"], Then::Waits);
+    let received = wired.ask(&[b"GET /\r\n\r\n"], Then::Waits);
     take_handled();
-    compare(b"GET / after HEAD /", &heard, 0, &["400 close"]);
+    compare(b"GET / after HEAD /", &received, 0, &["400 close"]);
 }
 
 #[test]
 fn a_response_arrives_though_the_next_one_fails_rfc9112_9_6() {
-    let heard = SERVED.ask(get("/1") + &get("/broken") + SMUGGLED);
+    let received = SERVED.ask(get("/1") + &get("/broken") + SMUGGLED);
     let (first, behind) =
-        heard.split_at(heard.find("GET /1").expect("the first response is there") + "GET /1".len());
+        received.split_at(received.find("GET /1").expect("the first response is there") + "GET /1".len());
     assert_eq!(responses(first).iter().map(told).collect::<Vec<_>>(), ["200 GET /1"]);
     assert!(!behind.contains("smuggled") && !behind.contains("0\r\n\r\n"), "{behind:?}");
     assert!(behind.ends_with("<ConnectionReset>"), "{behind:?} looks whole");
@@ -554,11 +554,11 @@ fn a_response_arrives_though_the_next_one_fails_rfc9112_9_6() {
 #[test]
 fn a_peer_that_is_still_sending_hears_its_refusal_rfc9112_9_6() {
     let mut peer = SERVED.connect();
-    peer.say("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10737418240\r\n\r\n");
+    peer.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10737418240\r\n\r\n");
     for _ in 0..20 {
-        peer.say([b'x'; 10_000]);
+        peer.send([b'x'; 10_000]);
     }
-    let responses = responses(&peer.hear_all());
+    let responses = responses(&peer.receive_all());
     assert_eq!(responses.iter().map(told).collect::<Vec<_>>(), ["413 close"]);
     let much = post("/ignored", "", &SMUGGLED.repeat(10_000));
     assert!(SERVED.ask(much).ends_with("POST /ignored"));
@@ -575,9 +575,9 @@ fn a_peer_that_said_close_and_still_sends_is_heard_rfc9112_9_6() {
         let said = paused(async {
             let peer = async {
                 near.write_all(asked.as_bytes()).await?;
-                let mut heard = String::new();
-                near.read_to_string(&mut heard).await?;
-                assert_eq!(responses(&heard).len(), 1, "{asked:?}");
+                let mut received = String::new();
+                near.read_to_string(&mut received).await?;
+                assert_eq!(responses(&received).len(), 1, "{asked:?}");
                 near.write_all(more.as_bytes()).await
             };
             let service = Server::new().service(App);
@@ -591,18 +591,18 @@ fn a_peer_that_said_close_and_still_sends_is_heard_rfc9112_9_6() {
 fn a_peer_that_has_ended_its_side_is_answered_rfc9112_9_6() {
     for path in ["/", "/slow", "/written", "/unsized"] {
         let mut peer = SERVED.connect();
-        peer.say(get(path));
+        peer.send(get(path));
         peer.end();
-        let heard = responses(&peer.hear_all());
-        assert_eq!(heard.iter().map(told).collect::<Vec<_>>(), [format!("200 GET {path}")]);
+        let received = responses(&peer.receive_all());
+        assert_eq!(received.iter().map(told).collect::<Vec<_>>(), [format!("200 GET {path}")]);
     }
 }
 
 #[test]
 fn an_idle_connection_closes_as_soon_as_its_peer_ends_rfc9112_9_5() {
     let mut peer = SERVED.connect();
-    peer.say(get("/"));
-    assert!(peer.hear().ends_with("GET /"));
+    peer.send(get("/"));
+    assert!(peer.receive().ends_with("GET /"));
     peer.end();
     assert_eq!(peer.stream.read(&mut [0]).unwrap(), 0);
 }
@@ -652,12 +652,12 @@ fn a_connection_that_was_handed_to_nobody_is_closed_rfc9110_7_8() {
         let peer = async {
             near.write_all(request.as_bytes()).await.unwrap();
             sleep(Duration::from_secs(5)).await;
-            let mut heard = String::new();
-            near.read_to_string(&mut heard).await.unwrap();
-            heard
+            let mut received = String::new();
+            near.read_to_string(&mut received).await.unwrap();
+            received
         };
-        let (_, heard) = paused(async { tokio::join!(service.serve_connection(far), peer) });
-        assert!(heard.starts_with(&format!("HTTP/1.1 {status} ")), "{heard}");
-        assert!(heard.matches("HTTP/1.1").count() == 1 && !heard.contains("too late"), "{heard}");
+        let (_, received) = paused(async { tokio::join!(service.serve_connection(far), peer) });
+        assert!(received.starts_with(&format!("HTTP/1.1 {status} ")), "{received}");
+        assert!(received.matches("HTTP/1.1").count() == 1 && !received.contains("too late"), "{received}");
     }
 }

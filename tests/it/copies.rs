@@ -43,11 +43,11 @@ impl Site {
             "GET {path} HTTP/1.1\r\nhost: a\r\naccept-encoding: {accept}\r\nconnection: close\r\n\r\n"
         )
         .unwrap();
-        let mut heard = Vec::new();
-        peer.read_to_end(&mut heard).unwrap();
-        let head = heard.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4;
-        let content = heard.split_off(head);
-        (String::from_utf8(heard).unwrap(), content)
+        let mut received = Vec::new();
+        peer.read_to_end(&mut received).unwrap();
+        let head = received.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4;
+        let content = received.split_off(head);
+        (String::from_utf8(received).unwrap(), content)
     }
 
     #[track_caller]

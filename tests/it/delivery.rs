@@ -88,8 +88,8 @@ const LAST: &str = "GET /last HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
 /// Checks all that was received: one response of `status`, and another one unless the first says that the connection
 /// closes.
 #[track_caller]
-fn check_heard(heard: &str, status: u16, wire: &[u8], told: &str) {
-    let responses = responses(heard);
+fn check_heard(received: &str, status: u16, wire: &[u8], told: &str) {
+    let responses = responses(received);
     let closes = responses[0].field("connection") == Some("close");
     assert_eq!((responses[0].status, responses.len()), (status, if closes { 1 } else { 2 }), "{told}");
     assert!(closes || wire.ends_with(LAST.as_bytes()), "{told}");
@@ -102,8 +102,8 @@ fn a_response_is_read_after_a_large_body_was_sent_rfc9112_9_6() {
     for (path, expected) in RESPONSES {
         for len in [1_000_000, 12_000_000] {
             for wire in posts(path, len) {
-                let heard = send_first(served.connect().stream, &wire);
-                check_heard(&heard, expected, &wire, &format!("{path}, {len} bytes"));
+                let received = send_first(served.connect().stream, &wire);
+                check_heard(&received, expected, &wire, &format!("{path}, {len} bytes"));
             }
         }
     }
@@ -116,9 +116,9 @@ fn a_large_response_is_read_after_a_large_body_was_sent() {
     let served = Served::with(|server| server.timeouts(timeouts), App);
     for path in ["/large", "/large/file", "/large/stream"] {
         for wire in posts(path, 20_000_000) {
-            let heard = send_first(served.connect().stream, &wire);
-            check_heard(&heard, 200, &wire, path);
-            assert!(heard.len() > LARGE, "{path}: {} bytes", heard.len());
+            let received = send_first(served.connect().stream, &wire);
+            check_heard(&received, 200, &wire, path);
+            assert!(received.len() > LARGE, "{path}: {} bytes", received.len());
         }
     }
 }
@@ -138,8 +138,8 @@ fn a_body_is_not_read_on_behind_what_was_discarded() {
         },
     );
     let served = Served::new(app);
-    let heard = send_first(served.connect().stream, &posts("/", 20_000_000)[0]);
-    assert!(heard.len() > LARGE && status(&heard) == 200);
+    let received = send_first(served.connect().stream, &posts("/", 20_000_000)[0]);
+    assert!(received.len() > LARGE && status(&received) == 200);
     assert_eq!(served.running.stats().total.errors.panic, 0);
 }
 
@@ -175,12 +175,12 @@ fn a_peer_that_sends_on_has_its_time_whatever_the_limit_of_a_drain() {
                     near.write_all(&[b'b'; 10_000]).await.expect("the server reads on");
                 }
                 near.shutdown().await.unwrap();
-                let mut heard = String::new();
-                near.read_to_string(&mut heard).await.unwrap();
-                heard
+                let mut received = String::new();
+                near.read_to_string(&mut received).await.unwrap();
+                received
             };
-            let (heard, _) = tokio::join!(peer, service.serve_connection(far));
-            assert_eq!((status(&heard), start.elapsed()), (400, Duration::from_secs(29)), "{drain_max}");
+            let (received, _) = tokio::join!(peer, service.serve_connection(far));
+            assert_eq!((status(&received), start.elapsed()), (400, Duration::from_secs(29)), "{drain_max}");
         });
     }
 }
@@ -191,7 +191,7 @@ fn a_peer_that_never_stops_sending_is_cut_off() {
     let timeouts = Timeouts { linger: Duration::from_millis(300), ..Timeouts::default() };
     let served = Served::with(|server| server.timeouts(timeouts), App);
     let (mut flood, start) = (served.connect(), std::time::Instant::now());
-    flood.say("bad\r\n");
+    flood.send("bad\r\n");
     while flood.stream.write_all(&[b'b'; 100_000]).is_ok() {
         assert!(start.elapsed() < Duration::from_secs(30), "it is read from for ever");
     }
@@ -219,12 +219,12 @@ fn a_body_in_chunks_that_nobody_reads_has_its_time_to_end() {
                     }
                 }
                 let _ = near.write_all(format!("0\r\n\r\n{LAST}").as_bytes()).await;
-                let mut heard = String::new();
-                near.read_to_string(&mut heard).await.unwrap();
-                heard
+                let mut received = String::new();
+                near.read_to_string(&mut received).await.unwrap();
+                received
             };
-            let (heard, _) = tokio::join!(peer, service.serve_connection(far));
-            assert_eq!(responses(&heard).len(), if kept { 2 } else { 1 }, "{heard:?}");
+            let (received, _) = tokio::join!(peer, service.serve_connection(far));
+            assert_eq!(responses(&received).len(), if kept { 2 } else { 1 }, "{received:?}");
             assert!(start.elapsed() < Duration::from_secs(2 * linger + 5), "{:?}", start.elapsed());
         });
     }
@@ -272,18 +272,20 @@ fn a_peer_that_reads_slowly_gets_all_of_its_response() {
     let peers = ["/file", "/bytes", "/stream"].map(|path| {
         let mut peer = served.connect();
         thread::spawn(move || {
-            peer.say(format!("GET {path} HTTP/1.0\r\n\r\n"));
-            let (mut heard, start) = (Vec::new(), std::time::Instant::now());
+            peer.send(format!("GET {path} HTTP/1.0\r\n\r\n"));
+            let (mut received, start) = (Vec::new(), std::time::Instant::now());
             let mut piece = vec![0; 32 << 10];
             // Slower than megabytes a second, for longer than two limits on a core, whose clock is coarse.
             while start.elapsed() < Duration::from_millis(2_000) {
                 thread::sleep(Duration::from_millis(50));
                 let count = peer.stream.read(&mut piece).unwrap();
-                heard.extend_from_slice(&piece[..count]);
+                received.extend_from_slice(&piece[..count]);
             }
-            let end = peer.stream.read_to_end(&mut heard);
-            let body =
-                heard.windows(4).position(|end| end == b"\r\n\r\n").map_or(0, |at| heard.len() - at - 4);
+            let end = peer.stream.read_to_end(&mut received);
+            let body = received
+                .windows(4)
+                .position(|end| end == b"\r\n\r\n")
+                .map_or(0, |at| received.len() - at - 4);
             (path, end.map(drop).map_err(|error| error.kind()), body)
         })
     });
@@ -299,7 +301,7 @@ fn a_peer_that_reads_nothing_is_cut_off_at_the_limit() {
     let timeouts = Timeouts { write: Duration::from_millis(200), ..Timeouts::default() };
     let served = Served::with(|server| server.timeouts(timeouts), app);
     let (mut peer, start) = (served.connect(), std::time::Instant::now());
-    peer.say("GET / HTTP/1.0\r\n\r\n");
+    peer.send("GET / HTTP/1.0\r\n\r\n");
     eventually("it is cut off", || served.running.stats().total.errors.timed_out == 1);
     let waited = start.elapsed();
     assert!((Duration::from_millis(200)..Duration::from_secs(3)).contains(&waited), "{waited:?}");

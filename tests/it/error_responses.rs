@@ -99,8 +99,8 @@ fn shape(response: &ReceivedResponse) -> (u16, Vec<(String, String)>) {
     (response.status, fields.collect())
 }
 
-fn shapes(heard: &str) -> Vec<(u16, Vec<(String, String)>)> {
-    responses(heard).iter().map(shape).collect()
+fn shapes(received: &str) -> Vec<(u16, Vec<(String, String)>)> {
+    responses(received).iter().map(shape).collect()
 }
 
 /// Requests that fail in each way, and the explanations that the function gives.
@@ -166,11 +166,11 @@ fn each_cause_is_explained_and_nothing_else_changes() {
         with_plan(plan, app),
     );
     for (wire, then, expected) in rows() {
-        let heard = custom.ask_cut(&wire, then);
-        let explained = responses(&heard);
+        let received = custom.ask_cut(&wire, then);
+        let explained = responses(&received);
         let contents: Vec<_> = explained.iter().map(|response| &*response.body).collect();
         assert_eq!(contents, expected, "{wire:?}");
-        assert_eq!(shapes(&heard), shapes(&plain.ask(&[wire.as_bytes()], then)), "{wire:?}");
+        assert_eq!(shapes(&received), shapes(&plain.ask(&[wire.as_bytes()], then)), "{wire:?}");
         for response in
             explained.iter().filter(|response| response.body != "fine" && response.body != "of its own")
         {
@@ -181,7 +181,7 @@ fn each_cause_is_explained_and_nothing_else_changes() {
             || explained.last().is_some_and(ReceivedResponse::is_last) && !wire.ends_with("HT")
         {
             let is_slow = wire.contains("/hangs") || wire.ends_with("half");
-            assert!(is_slow || undated(&served.ask(&wire)) == undated(&heard), "{wire:?} over TCP");
+            assert!(is_slow || undated(&served.ask(&wire)) == undated(&received), "{wire:?} over TCP");
         }
     }
 }
@@ -196,11 +196,11 @@ fn fields_of_middleware_and_of_the_server_stay() {
         (&get("/busy"), "retry-after", Some("9")),
         (&get("/panics"), "x-request-id", None),
     ] {
-        let heard = custom.ask(&[wire.as_bytes()], Then::Ends);
-        assert_eq!(responses(&heard)[0].field(name), value, "{wire:?}");
+        let received = custom.ask(&[wire.as_bytes()], Then::Ends);
+        assert_eq!(responses(&received)[0].field(name), value, "{wire:?}");
     }
-    let heard = custom.ask(&[coded.as_bytes()], Then::Ends);
-    assert!(responses(&heard)[0].field("accept-encoding").is_some(), "{heard}");
+    let received = custom.ask(&[coded.as_bytes()], Then::Ends);
+    assert!(responses(&received)[0].field("accept-encoding").is_some(), "{received}");
 }
 
 #[test]
@@ -212,9 +212,9 @@ fn a_head_request_gets_the_length_and_not_the_content_rfc9110_9_3_2() {
         ("HEAD /panics HTTP/1.1\r\nhost: a\r\n\r\n", "500 panic HEAD /panics"),
         ("HEAD / HTTP/1.1\r\n\r\n", "400 exchange none"),
     ] {
-        let heard = custom.ask(&[wire.as_bytes()], Then::Ends);
+        let received = custom.ask(&[wire.as_bytes()], Then::Ends);
         let length = format!("\r\ncontent-length: {}\r\n", explanation.len());
-        assert!(heard.contains(&length) && heard.ends_with("\r\n\r\n"), "{heard}");
+        assert!(received.contains(&length) && received.ends_with("\r\n\r\n"), "{received}");
     }
 }
 
@@ -239,9 +239,9 @@ fn no_function_breaks_the_framing() {
         };
         let hostile = Wired::with(|server| settings(server).error_response(hostile), with_plan(plan, app));
         for (wire, then, expected) in rows() {
-            let heard = hostile.ask(&[wire.as_bytes()], then);
-            assert_eq!(shapes(&heard), shapes(&plain.ask(&[wire.as_bytes()], then)), "{status} {wire:?}");
-            for (reply, expected) in responses(&heard).iter().zip(expected) {
+            let received = hostile.ask(&[wire.as_bytes()], then);
+            assert_eq!(shapes(&received), shapes(&plain.ask(&[wire.as_bytes()], then)), "{status} {wire:?}");
+            for (reply, expected) in responses(&received).iter().zip(expected) {
                 let is_own = ["fine", "of its own"].contains(expected);
                 assert_eq!(reply.body, if is_own { expected } else { "content" }, "{status} {wire:?}");
             }
@@ -276,8 +276,8 @@ fn a_function_that_panics_or_streams_leaves_the_default() {
         };
         let broken = Wired::with(set, with_plan(plan, app));
         for (wire, then, expected) in rows() {
-            let heard = broken.ask(&[wire.as_bytes()], then);
-            assert_eq!(undated(&heard), undated(&plain.ask(&[wire.as_bytes()], then)), "{index} {wire:?}");
+            let received = broken.ask(&[wire.as_bytes()], then);
+            assert_eq!(undated(&received), undated(&plain.ask(&[wire.as_bytes()], then)), "{index} {wire:?}");
             let failed = expected.iter().filter(|content| content.contains(' ') && !content.contains("own"));
             let panics = reports.take().iter().filter(|(_, cause)| cause == "the handler panicked").count();
             let own =
@@ -320,8 +320,8 @@ fn a_response_that_has_begun_is_cut_off_and_not_explained() {
         explain(report, response);
     };
     let custom = Wired::with(|server| server.error_response(function), app);
-    let heard = custom.ask(&[get("/cut").as_bytes()], Then::Waits);
-    assert!(heard.starts_with("HTTP/1.1 200 OK\r\n") && !heard.contains("404"), "{heard}");
+    let received = custom.ask(&[get("/cut").as_bytes()], Then::Waits);
+    assert!(received.starts_with("HTTP/1.1 200 OK\r\n") && !received.contains("404"), "{received}");
     assert_eq!(calls.load(Relaxed), 0);
 }
 
@@ -336,8 +336,8 @@ fn a_connection_that_is_too_many_is_explained() {
         ),
     ] {
         let served = Served::with(|server| server.limits(limits).error_response(explain), app);
-        let heard = served.connect().hear_all();
-        let [response] = &responses(&heard)[..] else { panic!("{heard}") };
+        let received = served.connect().receive_all();
+        let [response] = &responses(&received)[..] else { panic!("{received}") };
         assert_eq!((&*response.body, response.field("retry-after")), (explanation, retry_after));
         assert!(response.is_last());
     }
@@ -369,8 +369,8 @@ fn the_default_content_is_there_for_a_function_that_leaves_it() {
     };
     let custom = Wired::with(|server| server.error_response(only_404), app);
     for (path, content) in [("/none", "<h1>Nothing here</h1>"), ("/post", "Method Not Allowed")] {
-        let heard = custom.ask(&[get(path).as_bytes()], Then::Ends);
-        let [reply] = &responses(&heard)[..] else { panic!("{heard}") };
+        let received = custom.ask(&[get(path).as_bytes()], Then::Ends);
+        let [reply] = &responses(&received)[..] else { panic!("{received}") };
         assert_eq!((&*reply.body, reply.field("x-only")), (content, Some("1")));
     }
 }

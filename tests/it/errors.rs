@@ -113,8 +113,8 @@ fn check(wire: &str, then: Then, expected: &str) {
             told.lock().unwrap().push(texts[0].clone());
         })
     };
-    let heard = Wired::with(server, with_plan(plan, app)).ask(&[wire.as_bytes()], then);
-    assert!(!heard.contains("secret"), "{heard}");
+    let received = Wired::with(server, with_plan(plan, app)).ask(&[wire.as_bytes()], then);
+    assert!(!received.contains("secret"), "{received}");
     assert_eq!(*lines.lock().unwrap(), [expected], "{:?}", &wire[..wire.len().min(200)]);
 }
 
@@ -453,7 +453,7 @@ fn of_connections() {
     );
     let peer = served.connect();
     let who = peer.stream.local_addr().unwrap();
-    { peer }.hear_all();
+    { peer }.receive_all();
     let expected = format!(
         "503 Service Unavailable to {who}: the server has 0 connections, as many as it may have (`connections_max`)"
     );

@@ -135,13 +135,13 @@ fn each_event_leaves_at_once_and_the_connection_persists() {
     });
     let mut peer = served.connect();
     for _ in 0..2 {
-        peer.say(GET);
+        peer.send(GET);
         for number in 0..3 {
-            let said = peer.hear_through(&format!("data: {number}\n\n\r\n"));
+            let said = peer.receive_through(&format!("data: {number}\n\n\r\n"));
             assert!(!said.contains(&format!("data: {}", number + 1)), "{said}");
             go.notify_one();
         }
-        peer.hear_through("0\r\n\r\n");
+        peer.receive_through("0\r\n\r\n");
     }
 }
 
@@ -193,8 +193,8 @@ fn a_peer_that_is_gone_is_an_error() {
     };
     let served = Served::with(|server| refusals.attach(server), endless);
     let mut peer = served.connect();
-    peer.say(GET);
-    peer.hear_through("data: tick\n\n");
+    peer.send(GET);
+    peer.receive_through("data: tick\n\n");
     peer.reset();
     let seen = std::cell::RefCell::new(Vec::new());
     eventually("the handler ends", || {
@@ -231,8 +231,8 @@ fn a_peer_that_asked_for_the_head_and_is_gone_is_an_error() {
     for leave in [drop as fn(Peer), Peer::reset] {
         for (served, refusals) in served.iter().zip(&refusals) {
             let mut peer = served.connect();
-            peer.say(GET.replace("GET", "HEAD"));
-            peer.hear();
+            peer.send(GET.replace("GET", "HEAD"));
+            peer.receive();
             leave(peer);
             eventually("the handler ends", || served.running.stats().total.open == 0);
             let told = "the peer closed before it was answered in full";
@@ -254,8 +254,8 @@ fn a_silent_stream_notices_that_its_peer_has_left() {
         };
         let served = Served::with(|server| refusals.attach(server), waits);
         let mut peer = served.connect();
-        peer.say(GET);
-        peer.hear_through("data: begun\n\n");
+        peer.send(GET);
+        peer.receive_through("data: begun\n\n");
         leave(peer);
         eventually("the handler ends", || served.running.stats().total.open == 0);
         let told = "the peer closed before it was answered in full";
@@ -345,11 +345,11 @@ fn an_event_stream_sees_that_the_server_stops() {
     };
     let served = Served::new(until_stopping);
     let mut peer = served.connect();
-    peer.say(GET);
-    peer.hear_through("data: tick\n\n");
+    peer.send(GET);
+    peer.receive_through("data: tick\n\n");
     served.running.shutdown(Duration::from_secs(5));
-    peer.hear_through("data: last\n\n\r\n0\r\n\r\n");
-    assert_eq!(peer.hear_all(), "");
+    peer.receive_through("data: last\n\n\r\n0\r\n\r\n");
+    assert_eq!(peer.receive_all(), "");
 }
 
 /// A client must not take the next event for the rest of a cancelled one.

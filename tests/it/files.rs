@@ -43,13 +43,13 @@ fn get(target: &str, fields: &str) -> String {
     format!("GET {target} HTTP/1.1\r\nhost: a\r\n{fields}\r\n")
 }
 
-fn field<'a>(heard: &'a str, name: &str) -> Option<&'a str> {
-    let head = heard.split("\r\n\r\n").next()?;
+fn field<'a>(received: &'a str, name: &str) -> Option<&'a str> {
+    let head = received.split("\r\n\r\n").next()?;
     head.split("\r\n").find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
 }
 
-fn body(heard: &str) -> &str {
-    heard.split_once("\r\n\r\n").map_or("", |(_, body)| body)
+fn body(received: &str) -> &str {
+    received.split_once("\r\n\r\n").map_or("", |(_, body)| body)
 }
 
 /// The response of `handler` to `request`, without a connection.
@@ -65,9 +65,9 @@ mod paths {
     #[track_caller]
     fn check(served: &Served, expected: u16, targets: &[&str]) {
         for target in targets {
-            let heard = served.ask(get(target, ""));
-            assert_eq!(status(&heard), expected, "{target}: {heard}");
-            assert!(!heard.contains("secret") && !heard.contains("root:"), "{target}: {heard}");
+            let received = served.ask(get(target, ""));
+            assert_eq!(status(&received), expected, "{target}: {received}");
+            assert!(!received.contains("secret") && !received.contains("root:"), "{target}: {received}");
         }
     }
 
@@ -86,8 +86,8 @@ mod paths {
             ("/a..b", "a..b"),
             ("http://x/a.txt", "a.txt"),
         ] {
-            let heard = served.ask(get(target, ""));
-            assert_eq!((status(&heard), body(&heard)), (200, path), "{target}: {heard}");
+            let received = served.ask(get(target, ""));
+            assert_eq!((status(&received), body(&received)), (200, path), "{target}: {received}");
         }
         check(
             &served,
@@ -256,8 +256,8 @@ mod paths {
             ("/../..?to=b/", "in/b/index.html"),
             ("/?to=%2561.txt", "in/%61.txt"),
         ] {
-            let heard = served.ask(get(target, ""));
-            assert_eq!((status(&heard), body(&heard)), (200, path), "{target}");
+            let received = served.ask(get(target, ""));
+            assert_eq!((status(&received), body(&received)), (200, path), "{target}");
         }
     }
 
@@ -285,8 +285,8 @@ mod paths {
             ("/static/v1?q", "/static/v1/?q"),
             ("/static/%761", "/static/%761/"),
         ] {
-            let heard = served.ask(get(target, ""));
-            assert_eq!((status(&heard), field(&heard, "location")), (301, Some(location)), "{target}");
+            let received = served.ask(get(target, ""));
+            assert_eq!((status(&received), field(&received, "location")), (301, Some(location)), "{target}");
         }
         // Without a prefix there is nothing that lacks a slash.
         check(&Served::new(files(root.path())), 404, &["/", "//"]);
@@ -305,11 +305,11 @@ mod paths {
             ("///evil.com?//x", "/evil.com/?//x"),
             ("http://other/evil.com", "/evil.com/"),
         ] {
-            let heard = served.ask(get(target, ""));
+            let received = served.ask(get(target, ""));
             assert_eq!(
-                (status(&heard), field(&heard, "location")),
+                (status(&received), field(&received, "location")),
                 (301, Some(location)),
-                "{target}: {heard}"
+                "{target}: {received}"
             );
         }
         check(&served, 404, &["/no", "/no/"]);
@@ -339,8 +339,8 @@ mod paths {
             ("b.example.x", "/two", 404),
             ("", "/one", 200),
         ] {
-            let heard = served.ask(format!("GET {path} HTTP/1.1\r\nhost: {host}\r\n\r\n"));
-            assert_eq!(status(&heard), expected, "{host} {path}");
+            let received = served.ask(format!("GET {path} HTTP/1.1\r\nhost: {host}\r\n\r\n"));
+            assert_eq!(status(&received), expected, "{host} {path}");
         }
         assert_eq!(status(&served.ask(get("http://b.example/two", ""))), 200, "an absolute target wins");
         let only = Files::from_embedded(&[]).host("b", two.path()).unwrap();
@@ -357,8 +357,8 @@ mod paths {
         }
         assert_eq!(body(&served.ask("POST /api HTTP/1.1\r\nhost: a\r\ncontent-length: 1\r\n\r\nx")), "app");
         for method in ["POST", "PUT", "DELETE", "OPTIONS", "PATCH", "BREW"] {
-            let heard = served.ask(format!("{method} /a.txt HTTP/1.1\r\nhost: a\r\n\r\n"));
-            assert_eq!((status(&heard), field(&heard, "allow")), (405, Some("GET, HEAD")), "{method}");
+            let received = served.ask(format!("{method} /a.txt HTTP/1.1\r\nhost: a\r\n\r\n"));
+            assert_eq!((status(&received), field(&received, "allow")), (405, Some("GET, HEAD")), "{method}");
         }
     }
 
@@ -426,15 +426,15 @@ mod responses {
             ("/large.bin", "application/octet-stream", LARGE),
             ("/empty.html", "text/html; charset=utf-8", 0),
         ] {
-            let heard = served.ask(get(path, ""));
-            let (head, content) = heard.split_once("\r\n\r\n").unwrap();
+            let received = served.ask(get(path, ""));
+            let (head, content) = received.split_once("\r\n\r\n").unwrap();
             assert_eq!(content, counting(len), "{path}");
-            assert_eq!(field(&heard, "content-type"), Some(content_type));
-            assert_eq!(field(&heard, "last-modified"), Some(MODIFIED));
-            assert_eq!(field(&heard, "accept-ranges"), Some("bytes"));
-            assert_eq!(field(&heard, "content-length"), Some(&*len.to_string()));
-            assert_eq!(field(&heard, "vary"), None);
-            let etag = field(&heard, "etag").unwrap();
+            assert_eq!(field(&received, "content-type"), Some(content_type));
+            assert_eq!(field(&received, "last-modified"), Some(MODIFIED));
+            assert_eq!(field(&received, "accept-ranges"), Some("bytes"));
+            assert_eq!(field(&received, "content-length"), Some(&*len.to_string()));
+            assert_eq!(field(&received, "vary"), None);
+            let etag = field(&received, "etag").unwrap();
             assert!(etag.starts_with('"') && etag.ends_with('"') && etag.len() > 4, "{etag}");
             let alone = served.ask(get(path, "").replacen("GET", "HEAD", 1));
             assert_eq!(undated(&alone), undated(&format!("{head}\r\n\r\n")), "{path}");
@@ -483,18 +483,19 @@ mod responses {
                 let responses = ["AAAA", "BBBB", "AAAC"].map(|content| {
                     fs::write(&path, content).unwrap();
                     set_modified(&path, *modified);
-                    let heard = served.ask(get(&format!("/{name}"), ""));
-                    assert_eq!(body(&heard), content);
+                    let received = served.ask(get(&format!("/{name}"), ""));
+                    assert_eq!(body(&received), content);
                     // The clock that stamps changes moves in ticks.
                     std::thread::sleep(Duration::from_millis(10));
-                    field(&heard, "etag").unwrap().to_owned()
+                    field(&received, "etag").unwrap().to_owned()
                 });
                 for old in &responses[..2] {
                     for condition in ["if-none-match: {etag}\r\n", "range: bytes=0-1\r\nif-range: {etag}\r\n"]
                     {
-                        let heard = served.ask(get(&format!("/{name}"), &condition.replace("{etag}", old)));
+                        let received =
+                            served.ask(get(&format!("/{name}"), &condition.replace("{etag}", old)));
                         assert_eq!(
-                            (status(&heard), body(&heard)),
+                            (status(&received), body(&received)),
                             (200, "AAAC"),
                             "{cache:?} {etag:?}: {condition}"
                         );
@@ -514,11 +515,11 @@ mod responses {
             [(0, false), (1, false), (315_532_800, false), (499_162_500, false), (784_111_777, true)]
         {
             set_modified(&path, modified);
-            let heard = served.ask(get("/small.txt", ""));
-            assert_eq!(field(&heard, "last-modified").is_some(), is_sent, "{modified}: {heard}");
+            let received = served.ask(get("/small.txt", ""));
+            assert_eq!(field(&received, "last-modified").is_some(), is_sent, "{modified}: {received}");
             let since = served.ask(get("/small.txt", &format!("if-modified-since: {MODIFIED}\r\n")));
             assert_eq!(status(&since), if is_sent { 304 } else { 200 }, "{modified}");
-            let etag = field(&heard, "etag").unwrap();
+            let etag = field(&received, "etag").unwrap();
             assert_eq!(status(&served.ask(get("/small.txt", &format!("if-none-match: {etag}\r\n")))), 304);
         }
     }
@@ -555,17 +556,17 @@ mod responses {
         range: std::ops::Range<usize>,
     ) {
         for (path, len) in [("/small.txt", 1000), ("/large.bin", LARGE)] {
-            let heard = served.ask(get(path, fields));
+            let received = served.ask(get(path, fields));
             let content_range = content_range
                 .map(|text| text.replace("{n}", &len.to_string()).replace("{last}", &(len - 1).to_string()));
             assert_eq!(
-                (status(&heard), field(&heard, "content-range")),
+                (status(&received), field(&received, "content-range")),
                 (expected, content_range.as_deref()),
                 "{path} {fields}: {:.300}",
-                heard
+                received
             );
             let range = range.start..if range.end == usize::MAX { len } else { range.end };
-            assert!(body(&heard) == &counting(len)[range], "{path} {fields}");
+            assert!(body(&received) == &counting(len)[range], "{path} {fields}");
         }
     }
 
@@ -608,8 +609,8 @@ mod responses {
                     [String::new(), format!("if-range: {etag}\r\n"), "if-range: \"x\"\r\n".into()]
                 {
                     let fields = format!("range: bytes={range}\r\n{condition}");
-                    let heard = served.ask(get("/empty.html", &fields));
-                    assert_eq!(undated(&heard), undated(&whole), "{fields}");
+                    let received = served.ask(get("/empty.html", &fields));
+                    assert_eq!(undated(&received), undated(&whole), "{fields}");
                     let head = served.ask(get("/empty.html", &fields).replacen("GET", "HEAD", 1));
                     assert_eq!(undated(&head), undated(&whole), "{fields}");
                 }
@@ -628,12 +629,12 @@ mod responses {
             ("/large.bin", LARGE, short, &[600..610, 0..5, LARGE - 3..LARGE]),
             ("/large.bin", LARGE, long, &[100_000..200_000, 0..50_000]),
         ] {
-            let heard = served.ask(get(path, &format!("range: bytes={asked}\r\n")));
+            let received = served.ask(get(path, &format!("range: bytes={asked}\r\n")));
             let all = served.ask(get(path, ""));
-            let content_type = field(&heard, "content-type").unwrap();
+            let content_type = field(&received, "content-type").unwrap();
             let boundary = content_type.strip_prefix("multipart/byteranges; boundary=").unwrap();
-            assert_eq!((status(&heard), field(&heard, "content-range")), (206, None));
-            assert_eq!(field(&heard, "content-length"), Some(&*body(&heard).len().to_string()));
+            assert_eq!((status(&received), field(&received, "content-range")), (206, None));
+            assert_eq!(field(&received, "content-length"), Some(&*body(&received).len().to_string()));
             let part_type = field(&all, "content-type").unwrap();
             let part = |range: &Range<usize>| {
                 let (first, last) = (range.start, range.end - 1);
@@ -643,7 +644,7 @@ mod responses {
                 format!("{head}\r\n\r\n{}\r\n", &counting(len)[range.clone()])
             };
             let parts: String = ranges.iter().map(part).collect();
-            assert!(body(&heard) == format!("{parts}--{boundary}--\r\n"), "{path}: {asked}");
+            assert!(body(&received) == format!("{parts}--{boundary}--\r\n"), "{path}: {asked}");
             assert_ne!(served.ask(get(path, "range: bytes=600-609, 0-4\r\n")).matches(boundary).count(), 3);
         }
     }
@@ -659,9 +660,9 @@ mod responses {
             (many(1000), 200),
             ((0..16).map(|at| format!("{0}-{0}", at * 60)).collect::<Vec<_>>().join(","), 206),
         ] {
-            let heard = served.ask(get("/small.txt", &format!("range: bytes={ranges}\r\n")));
-            assert_eq!(status(&heard), expected, "{ranges}");
-            assert!(heard.len() < whole + 300, "{}", heard.len());
+            let received = served.ask(get("/small.txt", &format!("range: bytes={ranges}\r\n")));
+            assert_eq!(status(&received), expected, "{ranges}");
+            assert!(received.len() < whole + 300, "{}", received.len());
         }
     }
 
@@ -706,12 +707,12 @@ mod responses {
         for (fields, expected) in rows {
             let fields =
                 fields.replace("{etag}", &etag).replace("{modified}", MODIFIED).replace("{before}", BEFORE);
-            let heard = served.ask(get("/small.txt", &fields));
-            assert_eq!(status(&heard), *expected, "{fields}: {heard}");
+            let received = served.ask(get("/small.txt", &fields));
+            assert_eq!(status(&received), *expected, "{fields}: {received}");
             let is_empty = matches!(expected, 304 | 412);
-            assert_eq!(is_empty, body(&heard).is_empty(), "{fields}");
-            assert_eq!(field(&heard, "etag"), Some(&*etag), "{fields}");
-            assert_eq!(field(&heard, "content-type").is_none(), is_empty, "{fields}: {heard}");
+            assert_eq!(is_empty, body(&received).is_empty(), "{fields}");
+            assert_eq!(field(&received, "etag"), Some(&*etag), "{fields}");
+            assert_eq!(field(&received, "content-type").is_none(), is_empty, "{fields}: {received}");
             if !fields.contains("range") {
                 let head = served.ask(get("/small.txt", &fields).replacen("GET", "HEAD", 1));
                 assert_eq!(status(&head), *expected, "HEAD {fields}");
@@ -730,8 +731,8 @@ mod responses {
             let served = Served::new(files(root.path()));
             let modified = field(&served.ask(get("/new", "")), "last-modified").unwrap().to_owned();
             let fields = format!("range: bytes=0-0\r\nif-range: {modified}\r\n");
-            let heard = served.ask(get("/new", &fields));
-            (start.elapsed(), heard)
+            let received = served.ask(get("/new", &fields));
+            (start.elapsed(), received)
         });
         assert_eq!(status(&by_date), 200);
     }
@@ -747,16 +748,16 @@ mod responses {
         let first = in_time(JUST_NOW, || {
             let start = Instant::now();
             fs::write(&path, "new").unwrap();
-            let heard = served.ask(get("/new", ""));
-            (start.elapsed(), field(&heard, "etag").unwrap().to_owned())
+            let received = served.ask(get("/new", ""));
+            (start.elapsed(), field(&received, "etag").unwrap().to_owned())
         });
         assert!(first.starts_with("W/\""), "{first}");
         let modified = fs::metadata(&path).unwrap().modified().unwrap();
         fs::write(&path, "wen").unwrap();
         File::options().write(true).open(&path).unwrap().set_modified(modified).unwrap();
         for fields in ["if-none-match: {etag}\r\n", "range: bytes=0-0\r\nif-range: {etag}\r\n"] {
-            let heard = served.ask(get("/new", &fields.replace("{etag}", &first)));
-            assert_eq!((status(&heard), body(&heard)), (200, "wen"), "{fields}");
+            let received = served.ask(get("/new", &fields.replace("{etag}", &first)));
+            assert_eq!((status(&received), body(&received)), (200, "wen"), "{fields}");
         }
         for age in [3, 3600] {
             let file = File::options().write(true).open(&path).unwrap();
@@ -778,16 +779,16 @@ mod responses {
                 file.set_modified(SystemTime::now() + ahead).unwrap();
                 let served = Served::new(files(root.path()).cache(cache));
                 for fields in ["", "if-none-match: *\r\n", "if-match: \"x\"\r\n", "range: bytes=0-0\r\n"] {
-                    let heard = served.ask(get("/a", fields));
+                    let received = served.ask(get("/a", fields));
                     let mut dates = Headers::new();
                     for name in ["date", "last-modified"] {
-                        dates.append(name, field(&heard, name).unwrap()).unwrap();
+                        dates.append(name, field(&received, name).unwrap()).unwrap();
                     }
                     let (date, modified) = (dates.date("date"), dates.date("last-modified"));
-                    assert!(modified <= date, "{ahead:?} {fields}: {heard}");
+                    assert!(modified <= date, "{ahead:?} {fields}: {received}");
                     let by_date = format!(
                         "range: bytes=0-0\r\nif-range: {}\r\n",
-                        field(&heard, "last-modified").unwrap()
+                        field(&received, "last-modified").unwrap()
                     );
                     let by_date = status(&served.ask(get("/a", &by_date)));
                     // By now the time may no longer be in the future.
@@ -818,9 +819,9 @@ mod responses {
             assert_eq!((status(&kept), field(&kept, "cache-control")), (304, expected), "{path}");
             // A cache that kept a refusal for as long as the file would answer all clients with it.
             for (condition, refused) in [("range: bytes=99999-\r\n", 416), ("if-match: \"x\"\r\n", 412)] {
-                let heard = served.ask(get(path, condition));
-                assert_eq!((status(&heard), field(&heard, "cache-control")), (refused, None), "{path}");
-                assert_eq!(field(&heard, "expires"), None, "{path}");
+                let received = served.ask(get(path, condition));
+                assert_eq!((status(&received), field(&received, "cache-control")), (refused, None), "{path}");
+                assert_eq!(field(&received, "expires"), None, "{path}");
             }
         }
         assert!(super::files(root.path()).cache_control("*", "a\r\nb: c").is_err());
@@ -844,8 +845,8 @@ mod responses {
             ("/p/a/none/", 404, None),
         ] {
             for method in ["GET", "HEAD"] {
-                let heard = served.ask(get(path, "").replacen("GET", method, 1));
-                let seen = (status(&heard), field(&heard, "cache-control"));
+                let received = served.ask(get(path, "").replacen("GET", method, 1));
+                let seen = (status(&received), field(&received, "cache-control"));
                 assert_eq!(seen, (expected, cache_control), "{method} {path}");
             }
         }
@@ -938,10 +939,14 @@ mod responses {
             ("", None, &counting(100)),
             ("br;q=0", None, &counting(100)),
         ] {
-            let heard = served.ask(get("/a.js", &format!("accept-encoding: {accept}\r\n")));
-            assert_eq!((field(&heard, "content-encoding"), body(&heard)), (coding, content), "{accept}");
-            assert_eq!(field(&heard, "vary"), Some("accept-encoding"), "{accept}");
-            assert_eq!(field(&heard, "content-type"), Some("text/javascript; charset=utf-8"), "{accept}");
+            let received = served.ask(get("/a.js", &format!("accept-encoding: {accept}\r\n")));
+            assert_eq!(
+                (field(&received, "content-encoding"), body(&received)),
+                (coding, content),
+                "{accept}"
+            );
+            assert_eq!(field(&received, "vary"), Some("accept-encoding"), "{accept}");
+            assert_eq!(field(&received, "content-type"), Some("text/javascript; charset=utf-8"), "{accept}");
         }
         let tags: std::collections::BTreeSet<_> = ["br", "gzip", ""]
             .map(|accept| {
@@ -957,8 +962,12 @@ mod responses {
             (206, Some("bytes 2-3/7"), "js")
         );
         for path in ["/plain.txt", "/stale.txt", "/long.txt"] {
-            let heard = served.ask(get(path, "accept-encoding: gzip\r\n"));
-            assert_eq!((field(&heard, "content-encoding"), field(&heard, "vary")), (None, None), "{path}");
+            let received = served.ask(get(path, "accept-encoding: gzip\r\n"));
+            assert_eq!(
+                (field(&received, "content-encoding"), field(&received, "vary")),
+                (None, None),
+                "{path}"
+            );
         }
         assert_eq!(status(&served.ask(get("/only.txt", "accept-encoding: gzip\r\n"))), 404);
         let asked_for = served.ask(get("/a.js.gz", "accept-encoding: gzip\r\n"));
@@ -1022,10 +1031,10 @@ mod responses {
             ctx.response.headers.set("content-type", "x/y")?;
             files.handle(ctx).await
         };
-        let heard = Served::new(wrapped).ask(get("/a.js", ""));
-        assert_eq!(heard.matches("\r\nvary: ").count(), 2, "{heard}");
-        assert_eq!(heard.matches("\r\ncontent-type: text/javascript").count(), 1, "{heard}");
-        assert!(!heard.contains("x/y"), "{heard}");
+        let received = Served::new(wrapped).ask(get("/a.js", ""));
+        assert_eq!(received.matches("\r\nvary: ").count(), 2, "{received}");
+        assert_eq!(received.matches("\r\ncontent-type: text/javascript").count(), 1, "{received}");
+        assert!(!received.contains("x/y"), "{received}");
     }
 
     #[test]
@@ -1067,12 +1076,12 @@ mod responses {
         ] {
             assert_eq!(status(&served.ask(get(target, ""))), expected, "{target}");
         }
-        let heard = served.ask(get("/js/app.js", "accept-encoding: gzip\r\n"));
+        let received = served.ask(get("/js/app.js", "accept-encoding: gzip\r\n"));
         assert_eq!(
-            (body(&heard), field(&heard, "content-encoding"), field(&heard, "last-modified")),
+            (body(&received), field(&received, "content-encoding"), field(&received, "last-modified")),
             ("gz", Some("gzip"), None)
         );
-        let etag = field(&heard, "etag").unwrap();
+        let etag = field(&received, "etag").unwrap();
         assert_eq!(
             status(
                 &served
@@ -1126,8 +1135,8 @@ mod responses {
             ("/", "if-match: \"x\"\r\n", 412),
             ("/lost", &format!("if-none-match: {etag}\r\nrange: bytes=0-1\r\n"), 404),
         ] {
-            let heard = served.ask(get(target, fields));
-            assert_eq!(status(&heard), expected, "{target} {fields}: {heard}");
+            let received = served.ask(get(target, fields));
+            assert_eq!(status(&received), expected, "{target} {fields}: {received}");
         }
         assert_eq!(body(&served.ask(get("/lost", "range: bytes=0-1\r\n"))), ".hidden/%41.html");
         let post = served.ask("POST / HTTP/1.1\r\nhost: a\r\nif-match: \"x\"\r\n\r\n");
@@ -1174,16 +1183,19 @@ mod responses {
                 ("range: bytes=99999999-\r\n", 416, None),
             ] {
                 let fields = fields.replace("{before}", BEFORE).replace("{modified}", MODIFIED);
-                let heard = served.ask(get(path, &fields));
-                let seen = (status(&heard), field(&heard, "content-type"));
-                assert_eq!(seen, (expected, content_type), "{path} {fields}: {heard:.400}");
-                assert_eq!(heard.matches("\r\ncontent-type: ").count(), usize::from(content_type.is_some()));
+                let received = served.ask(get(path, &fields));
+                let seen = (status(&received), field(&received, "content-type"));
+                assert_eq!(seen, (expected, content_type), "{path} {fields}: {received:.400}");
+                assert_eq!(
+                    received.matches("\r\ncontent-type: ").count(),
+                    usize::from(content_type.is_some())
+                );
                 // A refusal has no fields of the content, and caches do not keep it.
                 let is_refused = matches!(expected, 412 | 416);
                 for (name, value) in own.iter().filter(|(name, _)| *name != "content-type") {
                     let describes = name.starts_with("content-") || *name == "cache-control";
                     let value = (!(is_refused && describes)).then_some(*value);
-                    assert_eq!(field(&heard, name), value, "{path} {fields}");
+                    assert_eq!(field(&received, name), value, "{path} {fields}");
                 }
             }
             let several = served.ask(get(path, "range: bytes=0-1, 900-901\r\n"));
@@ -1218,11 +1230,15 @@ mod responses {
             ("/weak", "0-1, 900-901", 206),
             ("/weak", "0-1\r\nif-range: W/\"v7\"", 200),
         ] {
-            let heard = served.ask(get(target, &format!("range: bytes={range}\r\n")));
-            assert_eq!(status(&heard), expected, "{target} {range}");
+            let received = served.ask(get(target, &format!("range: bytes={range}\r\n")));
+            assert_eq!(status(&received), expected, "{target} {range}");
             let ranges = if target == "/whole" { "none" } else { "bytes" };
-            assert_eq!(field(&heard, "accept-ranges"), Some(ranges));
-            assert_eq!(field(&heard, "content-encoding"), (target == "/coded").then_some("gzip"), "{heard}");
+            assert_eq!(field(&received, "accept-ranges"), Some(ranges));
+            assert_eq!(
+                field(&received, "content-encoding"),
+                (target == "/coded").then_some("gzip"),
+                "{received}"
+            );
         }
     }
 
@@ -1234,9 +1250,9 @@ mod responses {
         fn a_large_file_arrives_whole_on_every_transport() {
             let (root, served) = served();
             let expected = counting(LARGE);
-            let heard = served.ask(get("/large.bin", ""));
-            assert!(body(&heard) == expected, "by sendfile");
-            eventually("all is counted", || served.running.stats().total.sent == heard.len() as u64);
+            let received = served.ask(get("/large.bin", ""));
+            assert!(body(&received) == expected, "by sendfile");
+            eventually("all is counted", || served.running.stats().total.sent == received.len() as u64);
             let old = served.ask("GET /large.bin HTTP/1.0\r\n\r\n");
             assert!(body(&old) == expected, "to HTTP/1.0");
             let path = root.path().join("socket");
@@ -1244,9 +1260,9 @@ mod responses {
                 Server::bind(format!("unix:{}", path.display())).cores(1).start(files(root.path())).unwrap();
             let mut peer = std::os::unix::net::UnixStream::connect(&path).unwrap();
             peer.write_all(get("/large.bin", "connection: close\r\n").as_bytes()).unwrap();
-            let mut heard = String::new();
-            peer.read_to_string(&mut heard).unwrap();
-            assert!(body(&heard) == expected, "over a unix socket");
+            let mut received = String::new();
+            peer.read_to_string(&mut received).unwrap();
+            assert!(body(&received) == expected, "over a unix socket");
             running.shutdown(Duration::ZERO);
             running.wait().unwrap();
             let response = ask(files(root.path()), Request::get("/large.bin").unwrap());
@@ -1257,14 +1273,14 @@ mod responses {
         #[test]
         fn files_can_be_pipelined() {
             let (_root, served) = served();
-            let asked: String = ["/large.bin", "/small.txt", "/none", "/large.bin", "/empty.html"]
+            let request: String = ["/large.bin", "/small.txt", "/none", "/large.bin", "/empty.html"]
                 .iter()
                 .map(|path| get(path, ""))
                 .collect();
-            let heard = served.ask(asked);
-            assert_eq!(heard.matches("HTTP/1.1 200 OK").count(), 4);
-            assert_eq!(heard.matches(&counting(LARGE)).count(), 2);
-            assert!(heard.contains("HTTP/1.1 404"));
+            let received = served.ask(request);
+            assert_eq!(received.matches("HTTP/1.1 200 OK").count(), 4);
+            assert_eq!(received.matches(&counting(LARGE)).count(), 2);
+            assert!(received.contains("HTTP/1.1 404"));
         }
 
         /// A shrunken file ends its response early, as incomplete. A file that grows is sent to its earlier length.
@@ -1277,7 +1293,7 @@ mod responses {
                 let refusals = ErrorReports::default();
                 let served = Served::with(|server| refusals.attach(server), files(root.path()));
                 let mut peer = served.connect();
-                peer.say(get("/file", "connection: close\r\n"));
+                peer.send(get("/file", "connection: close\r\n"));
                 // The peer does not read: the server is in the middle of the file.
                 let mut first = [0; 1000];
                 peer.stream.read_exact(&mut first).unwrap();
@@ -1285,8 +1301,12 @@ mod responses {
                 let mut rest = Vec::new();
                 let end = peer.stream.read_to_end(&mut rest);
                 let head = String::from_utf8_lossy(&first).find("\r\n\r\n").unwrap() + 4;
-                let heard = (first.len() + rest.len() - head) as u64;
-                assert_eq!((heard == HUGE, end.is_ok()), (is_whole, is_whole), "{len}: {heard} {end:?}");
+                let received = (first.len() + rest.len() - head) as u64;
+                assert_eq!(
+                    (received == HUGE, end.is_ok()),
+                    (is_whole, is_whole),
+                    "{len}: {received} {end:?}"
+                );
                 if !is_whole {
                     eventually("the refusal", || {
                         refusals.take().iter().any(|(status, cause)| *status == 0 && cause.contains("shrank"))
@@ -1475,10 +1495,10 @@ mod listings {
             .collect();
         assert_eq!(links.len(), names.len(), "{listing}");
         for link in links {
-            let heard = served.ask(get(&format!("/%3Cb%3E/{link}"), ""));
+            let received = served.ask(get(&format!("/%3Cb%3E/{link}"), ""));
             assert!(
-                status(&heard) == 200 && paths.iter().any(|path| path == body(&heard)),
-                "{link}: {heard}"
+                status(&received) == 200 && paths.iter().any(|path| path == body(&received)),
+                "{link}: {received}"
             );
         }
     }
@@ -1595,14 +1615,14 @@ mod changing {
             thread::scope(|scope| {
                 scope.spawn(swap);
                 let targets = ["/a", "/b/secret", "/b/secret.txt", "/b/"];
-                let heard = served.ask(targets.map(|target| get(target, "")).concat().repeat(60));
+                let received = served.ask(targets.map(|target| get(target, "")).concat().repeat(60));
                 is_over.store(true, Ordering::Relaxed);
                 assert!(
-                    !heard.contains("\r\n\r\nsecret") && !heard.contains("\r\n\r\ndir/secret"),
-                    "{heard}"
+                    !received.contains("\r\n\r\nsecret") && !received.contains("\r\n\r\ndir/secret"),
+                    "{received}"
                 );
-                assert!(!heard.contains("./secret\"") && !heard.contains("HTTP/1.1 5"), "{heard}");
-                assert_eq!(heard.matches("HTTP/1.1 ").count(), 240, "{heard}");
+                assert!(!received.contains("./secret\"") && !received.contains("HTTP/1.1 5"), "{received}");
+                assert_eq!(received.matches("HTTP/1.1 ").count(), 240, "{received}");
             });
         }
     }
@@ -1631,8 +1651,8 @@ mod changing {
             let files = links(&listing);
             assert_eq!(files.len(), 1, "{listing}");
             for fields in ["", "if-match: *\r\n"] {
-                let heard = served.ask(get(&format!("/{directory}{}", files[0]), fields));
-                assert_eq!((status(&heard), body(&heard)), (200, "content"), "{directory}{}", files[0]);
+                let received = served.ask(get(&format!("/{directory}{}", files[0]), fields));
+                assert_eq!((status(&received), body(&received)), (200, "content"), "{directory}{}", files[0]);
             }
             let redirect = served.ask(get(&format!("/{}", directory.trim_end_matches('/')), ""));
             assert_eq!(field(&redirect, "location"), Some(&*format!("/{directory}")));
@@ -1723,7 +1743,7 @@ mod changing {
         assert_eq!(["/", "/same.js", "/old/only.txt"].map(content), ["old"; 3], "{how}");
         let etag = field(&served.ask(get("/same.js", "")), "etag").unwrap().to_owned();
         let mut slow = served.connect();
-        slow.say(get("/large.bin", "connection: close\r\n"));
+        slow.send(get("/large.bin", "connection: close\r\n"));
         let mut first = [0; 1000];
         slow.stream.read_exact(&mut first).unwrap();
         replace(top);
@@ -1733,7 +1753,7 @@ mod changing {
         assert_eq!((status(&seen), body(&seen)), (200, "new"), "{how}");
         assert_eq!(status(&served.ask(get("/old/only.txt", ""))), 404, "{how}");
         assert!(served.ask(get("/new/", "")).contains("./only.txt"), "{how}");
-        let rest = slow.hear_all();
+        let rest = slow.receive_all();
         let sent = String::from_utf8_lossy(&first).into_owned() + &rest;
         assert!(body(&sent) == "old".repeat(4 << 20), "{how}: what is being sent goes on");
     }
@@ -1777,16 +1797,16 @@ mod changing {
             fs::rename(root.path(), root.path().with_extension("away")).unwrap();
             fs::create_dir(root.path()).unwrap();
             fs::write(root.path().join("a"), "new").unwrap();
-            let heard = served.ask(get("/a", "").repeat(50));
+            let received = served.ask(get("/a", "").repeat(50));
             fs::remove_dir_all(root.path()).unwrap();
             fs::rename(root.path().with_extension("away"), root.path()).unwrap();
-            (start.elapsed(), heard)
+            (start.elapsed(), received)
         };
         thread::sleep(Duration::from_millis(550));
         // The first request checks the path, and the next ones need not.
         assert_eq!(body(&served.ask(get("/a", ""))), "a");
-        let heard = in_time(Duration::from_millis(400), accessed);
-        assert_eq!(heard.matches("\r\n\r\na").count(), 50, "{heard}");
+        let received = in_time(Duration::from_millis(400), accessed);
+        assert_eq!(received.matches("\r\n\r\na").count(), 50, "{received}");
     }
 
     /// A directory is replaced by a file of the same name, and the other way round.
@@ -1837,8 +1857,8 @@ mod changing {
             let served = Served::new(files(root.path()).listing());
             let mut peer = served.connect();
             let mut list = || {
-                peer.say(get("/", ""));
-                peer.hear()
+                peer.send(get("/", ""));
+                peer.receive()
             };
             assert!(list().contains("./a.txt"));
             setrlimit(Resource::Nofile, Rlimit { current: Some(64), maximum: Some(64) }).unwrap();

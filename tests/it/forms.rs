@@ -27,9 +27,9 @@ const FORM: &str = "Content-Type: application/x-www-form-urlencoded\r\n";
 #[track_caller]
 fn check(fields: &str, content: impl AsRef<[u8]>, expected: u16, told: &str) {
     let served = Served::new(tell);
-    let heard = served.ask(post(fields, content));
-    assert_eq!(status(&heard), expected, "{heard}");
-    assert!(heard.ends_with(told), "{heard}");
+    let received = served.ask(post(fields, content));
+    assert_eq!(status(&received), expected, "{received}");
+    assert!(received.ends_with(told), "{received}");
 }
 
 #[test]
@@ -45,9 +45,9 @@ fn a_form_is_read_in_the_order_it_came() {
 #[test]
 fn a_form_is_read_however_its_packets_are_cut() {
     let content = "page=7&name=J%C3%BCrgen+%26+Co&%66lag";
-    let heard = Wired::new(tell).ask_cut(post(FORM, content), Then::Waits);
+    let received = Wired::new(tell).ask_cut(post(FORM, content), Then::Waits);
     let told = r#"[("page", "7"), ("name", "Jürgen & Co"), ("flag", "")] Some(7) [("q", "1")]"#;
-    assert!(heard.ends_with(told), "{heard}");
+    assert!(received.ends_with(told), "{received}");
 }
 
 #[test]
@@ -111,8 +111,8 @@ fn a_streamed_form_must_be_received_first() {
 fn the_reason_why_a_form_is_refused_is_told_to_the_operator_only() {
     let refusals = ErrorReports::default();
     let served = Served::with(|server| refusals.attach(server), tell);
-    let heard = served.ask(post("Content-Type: text/plain\r\n", "a=1"));
-    assert!(!heard.contains("urlencoded"), "{heard}");
+    let received = served.ask(post("Content-Type: text/plain\r\n", "a=1"));
+    assert!(!received.contains("urlencoded"), "{received}");
     assert_eq!(
         refusals.take(),
         [(415, "the field content-type is missing, or is not application/x-www-form-urlencoded".to_owned())]
@@ -150,14 +150,14 @@ fn cookies_are_read_and_set_on_the_wire() {
         Ok(response.set_cookie(&SetCookie::new("echo", evil))?)
     });
     let ask = |cookie: &str| served.ask(format!("GET / HTTP/1.1\r\nHost: a\r\nCookie: {cookie}\r\n\r\n"));
-    let heard = ask("other=1; visits=41");
+    let received = ask("other=1; visits=41");
     let set = "set-cookie: visits=42\r\n\
                set-cookie: __Host-sid=x; Path=/; Secure; HttpOnly; SameSite=Lax\r\n\
                set-cookie: echo=fine\r\n";
-    assert!(heard.contains(set), "{heard}");
+    assert!(received.contains(set), "{received}");
     // A browser may send more than may be set: that is an error of the handler, and not an injection.
     for evil in ["a, Domain=evil", "a b", "\"a", "\\", "a\tb", "é"] {
-        let heard = ask(&format!("echo={evil}"));
-        assert!(status(&heard) == 500 && !heard.contains("echo"), "{heard}");
+        let received = ask(&format!("echo={evil}"));
+        assert!(status(&received) == 500 && !received.contains("echo"), "{received}");
     }
 }

@@ -98,14 +98,14 @@ fn check(wire: &[u8], expected: &[&str]) {
     check_expected(wire, expected, &note);
     for (way, served) in &*WAYS {
         let wired = Wired::new(*way);
-        let (heard, handled) = match way {
+        let (received, handled) = match way {
             Way::Buffered | Way::Pulled => wired.ask_in_every_way(served, wire),
             Way::Sipped | Way::BufferedLater => {
                 let bytes: Vec<_> = wire.chunks(wire.len().div_ceil(500)).collect();
                 (wired.ask(&bytes, Then::Waits), take_handled())
             }
         };
-        check_responses(&heard, handled, expected, (way, shortened(wire)));
+        check_responses(&received, handled, expected, (way, shortened(wire)));
     }
 }
 
@@ -141,8 +141,8 @@ fn cut_short(wire: &str) {
     check_expected(wire.as_bytes(), &["400"], &note);
     for (way, _) in &*WAYS {
         for (then, status) in [(Then::Ends, "400"), (Then::Waits, "408")] {
-            let (heard, handled) = Wired::new(*way).ask_counting(wire.as_bytes(), then);
-            check_responses(&heard, handled, &[status], (way, wire));
+            let (received, handled) = Wired::new(*way).ask_counting(wire.as_bytes(), then);
+            check_responses(&received, handled, &[status], (way, wire));
         }
     }
 }
@@ -210,9 +210,9 @@ fn row_26_and_27_a_length_is_digits_that_fit_63_bits_rfc9110_8_6() {
     let wired = Wired::new(Way::Buffered);
     for length in ["9223372036854775807", "4294967296", "10737418240"] {
         let wire = post(&format!("Content-Length: {length}"));
-        let (heard, handled) = wired.ask_counting(wire.as_bytes(), Then::Waits);
+        let (received, handled) = wired.ask_counting(wire.as_bytes(), Then::Waits);
         check_expected(wire.as_bytes(), &["413"], &note);
-        check_responses(&heard, handled, &["413"], wire);
+        check_responses(&received, handled, &["413"], wire);
     }
 }
 
@@ -236,8 +236,8 @@ fn row_28_a_coding_beside_a_length_is_refused_rfc9112_6_3() {
 fn check_head(wire: &str) {
     let wire = format!("{wire}GET /smuggled HTTP/1.0\r\n\r\n");
     check_expected(wire.as_bytes(), &["400"], &note);
-    let (heard, handled) = Wired::new(Way::Pulled).ask_in_every_way(&WAYS[1].1, wire.as_bytes());
-    check_responses(&heard, handled, &["400"], wire);
+    let (received, handled) = Wired::new(Way::Pulled).ask_in_every_way(&WAYS[1].1, wire.as_bytes());
+    check_responses(&received, handled, &["400"], wire);
 }
 
 #[test]
@@ -385,9 +385,9 @@ fn row_34_and_40_a_body_above_the_limit_is_refused_rfc9110_15_5_14() {
             ("Transfer-Encoding: chunked\r\n\r\nfffffffffff\r\n0123456789a", "413"),
         ] {
             let wire = format!("{head}Connection: close\r\n{wire}");
-            let (heard, handled) = wired.ask_counting(wire.as_bytes(), Then::Waits);
+            let (received, handled) = wired.ask_counting(wire.as_bytes(), Then::Waits);
             check_expected(wire.as_bytes(), &[expected], &note);
-            check_responses(&heard, handled, &[expected], (way, wire));
+            check_responses(&received, handled, &[expected], (way, wire));
         }
     }
 }
@@ -408,9 +408,9 @@ fn a_chunk_above_the_limit_is_refused_when_it_is_announced_rfc9110_15_5_14() {
                 let head =
                     format!("POST / HTTP/1.1\r\nHost: a\r\n{expectation}Transfer-Encoding: chunked\r\n\r\n");
                 let start = wired.now();
-                let heard = wired.ask(&[head.as_bytes(), chunks.as_bytes()], Then::Waits);
-                let heard = heard.strip_prefix(said).expect("it was invited");
-                check_responses(heard, take_handled(), &["413"], (way, &chunks));
+                let received = wired.ask(&[head.as_bytes(), chunks.as_bytes()], Then::Waits);
+                let received = received.strip_prefix(said).expect("it was invited");
+                check_responses(received, take_handled(), &["413"], (way, &chunks));
                 assert_eq!(wired.now() - start, Duration::ZERO, "{way:?} {chunks}");
             }
         }
@@ -428,11 +428,11 @@ fn row_35_memory_grows_with_the_bytes_that_came_and_not_with_those_announced() {
     let lines = format!("Expect: 100-continue\r\nContent-Length: {ANNOUNCED}");
     let mut peers: Vec<_> = (0..PEERS).map(|_| served.connect()).collect();
     for peer in &mut peers {
-        peer.say(format!("POST / HTTP/1.1\r\nHost: a\r\n{lines}\r\n\r\n"));
-        assert_eq!(status(&peer.hear()), 100);
+        peer.send(format!("POST / HTTP/1.1\r\nHost: a\r\n{lines}\r\n\r\n"));
+        assert_eq!(status(&peer.receive()), 100);
     }
     for piece in [&b"drip"[..], &[b'x'; 1000], b"drop"] {
-        peers.iter_mut().for_each(|peer| peer.say(piece));
+        peers.iter_mut().for_each(|peer| peer.send(piece));
         assert_eq!(status(&served.ask("GET / HTTP/1.0\r\n\r\n")), 200);
     }
     let grown = resident().saturating_sub(before);
@@ -515,9 +515,9 @@ fn row_38_a_chunk_size_does_not_wrap_rfc9112_7_1() {
         let wire = chunked(format!("{size}\r\nabc\r\n0\r\n\r\n"));
         for (way, _) in &*WAYS {
             for (then, unbuffered) in [(Then::Ends, "400"), (Then::Waits, "408")] {
-                let (heard, handled) = Wired::new(*way).ask_counting(&wire, then);
+                let (received, handled) = Wired::new(*way).ask_counting(&wire, then);
                 let expected = if way.buffers() { "413" } else { unbuffered };
-                check_responses(&heard, handled, &[expected], (way, size));
+                check_responses(&received, handled, &[expected], (way, size));
             }
         }
     }

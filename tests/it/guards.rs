@@ -14,10 +14,10 @@ where
     let reports = ErrorReports::default();
     let served = Served::with(|server| reports.attach(server), handler);
     let mut peer = served.connect();
-    peer.say(format!("POST / HTTP/1.1\r\nhost: a\r\n{fields}content-length: 5000000\r\n\r\n"));
-    let heard = peer.hear();
+    peer.send(format!("POST / HTTP/1.1\r\nhost: a\r\n{fields}content-length: 5000000\r\n\r\n"));
+    let received = peer.receive();
     drop(peer);
-    (heard, reports.take())
+    (received, reports.take())
 }
 
 fn untouched(_: &mut Context) {
@@ -30,13 +30,14 @@ const CROSS: &str = "sec-fetch-site: cross-site\r\norigin: https://b\r\n";
 fn a_forged_request_is_refused_before_its_body_is_received() {
     for expect in ["", "expect: 100-continue\r\n"] {
         let guarded = CrossOriginProtection::new().around(untouched);
-        let (heard, reports) = protected(guarded, &format!("{expect}{CROSS}"));
-        assert_eq!(status(&heard), 403, "{heard}");
+        let (received, reports) = protected(guarded, &format!("{expect}{CROSS}"));
+        assert_eq!(status(&received), 403, "{received}");
         assert_eq!(reports[0].0, 403);
         assert!(reports[0].1.contains("by its sec-fetch-site"), "{reports:?}");
     }
-    let (heard, reports) = protected(CrossOriginProtection::new().around(untouched), "origin: https://b\r\n");
-    assert!(status(&heard) == 403 && reports[0].1.contains("by its origin"), "{heard} {reports:?}");
+    let (received, reports) =
+        protected(CrossOriginProtection::new().around(untouched), "origin: https://b\r\n");
+    assert!(status(&received) == 403 && reports[0].1.contains("by its origin"), "{received} {reports:?}");
 }
 
 #[test]
@@ -48,8 +49,8 @@ fn middleware_outside_of_a_guard_sees_what_it_refuses() {
         outcome
     };
     let app = CrossOriginProtection::new().around(untouched).boxed();
-    let (heard, _) = protected(around(log, app), CROSS);
-    assert!(heard.contains("x-own: 1\r\n") && status(&heard) == 403, "{heard}");
+    let (received, _) = protected(around(log, app), CROSS);
+    assert!(received.contains("x-own: 1\r\n") && status(&received) == 403, "{received}");
 }
 
 #[test]
@@ -57,8 +58,8 @@ fn a_guard_refuses_even_behind_a_handler_that_does_not_pass_the_head_on() {
     let guarded = CrossOriginProtection::new().around(untouched);
     let holds = async move |ctx: &mut Context| guarded.handle(ctx).await;
     let served = Served::new(streaming(holds));
-    let heard = served.ask(format!("POST / HTTP/1.1\r\nhost: a\r\n{CROSS}content-length: 4\r\n\r\nbody"));
-    assert_eq!(status(&heard), 403, "{heard}");
+    let received = served.ask(format!("POST / HTTP/1.1\r\nhost: a\r\n{CROSS}content-length: 4\r\n\r\nbody"));
+    assert_eq!(status(&received), 403, "{received}");
 }
 
 #[test]

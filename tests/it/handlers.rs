@@ -57,9 +57,9 @@ mod errors {
                 _ => Ok(()),
             },
         );
-        let heard = undated(&served.ask(get("/fail") + GET));
+        let received = undated(&served.ask(get("/fail") + GET));
         let next = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
-        assert_eq!(heard, format!("{expected}{next}"), "the connection goes on");
+        assert_eq!(received, format!("{expected}{next}"), "the connection goes on");
         let refusals = refusals.take();
         assert_eq!(refusals.len(), cause.iter().len());
         for ((status, told), cause) in refusals.iter().zip(cause) {
@@ -106,9 +106,9 @@ mod errors {
                 ctx.response.status = Status::new(code).unwrap();
                 ctx.response.set_text("early");
             };
-            let heard = Served::with(|server| refusals.attach(server), set).ask(GET);
+            let received = Served::with(|server| refusals.attach(server), set).ask(GET);
             assert_eq!(
-                undated(&heard),
+                undated(&received),
                 response_text("500 Internal Server Error", "Internal Server Error"),
                 "{code}"
             );
@@ -128,8 +128,12 @@ mod errors {
             };
             let refuses = with_plan(move |_| BodyPlan::Refuse(early), |_: &mut Context| {});
             for served in [Served::new(fails), Served::new(streams), Served::new(refuses)] {
-                let heard = served.ask(GET);
-                assert_eq!((status(&heard), heard.matches("HTTP/1.1").count()), (500, 1), "{early}: {heard}");
+                let received = served.ask(GET);
+                assert_eq!(
+                    (status(&received), received.matches("HTTP/1.1").count()),
+                    (500, 1),
+                    "{early}: {received}"
+                );
             }
         }
     }
@@ -162,8 +166,8 @@ mod errors {
                 Err(Error::new(Status::CONFLICT, "secret"))
             },
         );
-        let heard = served.ask(get("/") + GET);
-        assert!(heard.ends_with("\r\n\r\n4\r\nhalf\r\n<ConnectionReset>"), "{heard}");
+        let received = served.ask(get("/") + GET);
+        assert!(received.ends_with("\r\n\r\n4\r\nhalf\r\n<ConnectionReset>"), "{received}");
         assert_eq!(refusals.take(), [(0, "secret".into())]);
     }
 }
@@ -203,10 +207,13 @@ mod bodies_that_fail {
     {
         let refusals = ErrorReports::default();
         let served = Served::with(|server| refusals.attach(server), with_plan(plan, read));
-        let heard = served.ask(wire);
-        assert_eq!(status(&heard), expected, "{wire:?}: {heard}");
-        assert!(heard.contains("\r\nconnection: close\r\n") && !heard.contains("<"), "{wire:?}: {heard}");
-        assert_eq!(heard.matches("HTTP/1.1").count(), 1, "{wire:?}: {heard}");
+        let received = served.ask(wire);
+        assert_eq!(status(&received), expected, "{wire:?}: {received}");
+        assert!(
+            received.contains("\r\nconnection: close\r\n") && !received.contains("<"),
+            "{wire:?}: {received}"
+        );
+        assert_eq!(received.matches("HTTP/1.1").count(), 1, "{wire:?}: {received}");
         let refusals = refusals.take();
         assert!(matches!(refusals[..], [(status, _)] if status == expected), "{wire:?}: {refusals:?}");
     }
@@ -244,8 +251,12 @@ mod bodies_that_fail {
                 Ok(ctx.response.body.set_bytes(ctx.request.body.bytes()))
             };
             let served = Served::new(with_plan(|_| BodyPlan::Stream, buffers));
-            let heard = served.ask("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\ntext");
-            assert_eq!((status(&heard), heard.ends_with("text")), (expected, expected == 200), "{heard}");
+            let received = served.ask("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\ntext");
+            assert_eq!(
+                (status(&received), received.ends_with("text")),
+                (expected, expected == 200),
+                "{received}"
+            );
         }
     }
 
@@ -260,10 +271,10 @@ mod bodies_that_fail {
         };
         let served = Served::new(with_plan(|_| BodyPlan::Stream, buffers));
         for (body, expected) in [("4194305\r\n\r\n", 413), ("4\r\n\r\ntext", 200)] {
-            let heard = served.ask(format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {body}"));
-            assert_eq!(status(&heard), expected, "{heard}");
-            assert!(heard.contains("\r\nx-before: kept\r\n"), "{heard}");
-            assert_eq!(heard.ends_with("\r\n\r\ntext"), expected == 200, "{heard}");
+            let received = served.ask(format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {body}"));
+            assert_eq!(status(&received), expected, "{received}");
+            assert!(received.contains("\r\nx-before: kept\r\n"), "{received}");
+            assert_eq!(received.ends_with("\r\n\r\ntext"), expected == 200, "{received}");
         }
     }
 
@@ -296,9 +307,9 @@ mod bodies_that_fail {
             ),
         );
         let mut peer = served.connect();
-        peer.say("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nhel");
-        let heard = peer.hear();
-        assert!(status(&heard) == 408 && heard.contains("\r\nconnection: close\r\n"), "{heard}");
+        peer.send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nhel");
+        let received = peer.receive();
+        assert!(status(&received) == 408 && received.contains("\r\nconnection: close\r\n"), "{received}");
         assert_eq!(refusals.take(), [(408, "the body took longer than 1 ms".into())]);
     }
 }
@@ -337,14 +348,14 @@ mod panics {
         let refusals = ErrorReports::default();
         let served = Served::with(|server| refusals.attach(server), with_plan(plan, fragile));
         let mut other = served.connect();
-        other.say(GET);
-        assert!(other.hear().ends_with("well"));
-        let heard = undated(&served.ask(get("/") + &get(path) + GET));
+        other.send(GET);
+        assert!(other.receive().ends_with("well"));
+        let received = undated(&served.ask(get("/") + &get(path) + GET));
         let well = "HTTP/1.1 200 OK\r\nx-set: before\r\ncontent-type: text/plain; charset=utf-8\r\n\
                     content-length: 4\r\n\r\nwell";
-        assert_eq!(heard, format!("{well}{expected}"), "{path}");
-        other.say(GET);
-        assert!(other.hear().ends_with("well"), "the others live");
+        assert_eq!(received, format!("{well}{expected}"), "{path}");
+        other.send(GET);
+        assert!(other.receive().ends_with("well"), "the others live");
         assert_eq!(refusals.take(), [(told, "the handler panicked".into())]);
         assert_eq!(served.running.stats().total.errors.panic, 1);
     }
@@ -473,12 +484,15 @@ mod panics {
         let served = Served::with(|server| refusals.attach(server), careless);
         let mut other = served.connect();
         for next in ["", GET] {
-            let heard = undated(&served.ask(get("/") + &asked + next));
-            let (_, last) = heard.split_at(heard.find("well").unwrap() + "well".len());
-            assert!(last.starts_with(expected) && last.matches("HTTP/1.1").count() == 1, "{path}: {heard}");
+            let received = undated(&served.ask(get("/") + &asked + next));
+            let (_, last) = received.split_at(received.find("well").unwrap() + "well".len());
+            assert!(
+                last.starts_with(expected) && last.matches("HTTP/1.1").count() == 1,
+                "{path}: {received}"
+            );
             // A connection that was handed over may close before the panic is reported. The other one is served later.
-            other.say(GET);
-            assert!(other.hear().ends_with("well"), "the others live");
+            other.send(GET);
+            assert!(other.receive().ends_with("well"), "the others live");
             assert_eq!(refusals.take(), vec![(told, "the handler panicked".to_owned()); panics], "{path}");
         }
         assert_eq!(served.running.stats().total.errors.panic, 2 * panics as u64);
@@ -521,8 +535,8 @@ mod panics {
     fn a_panic_that_follows_a_panic_is_reported_too() {
         let refusals = ErrorReports::default();
         let served = Served::with(|server| refusals.attach(server), careless);
-        let heard = served.ask(get("/refused") + GET);
-        assert!(status(&heard) == 500 && heard.matches("HTTP/1.1").count() == 1, "{heard}");
+        let received = served.ask(get("/refused") + GET);
+        assert!(status(&received) == 500 && received.matches("HTTP/1.1").count() == 1, "{received}");
         assert_eq!(refusals.take(), [0, 500].map(|told| (told, "the handler panicked".to_owned())));
     }
 
@@ -581,9 +595,9 @@ mod facts {
         });
         let (mut first, mut second) = (served.connect(), served.connect());
         let ask = |peer: &mut Peer, requests: &str| {
-            peer.say(requests);
+            peer.send(requests);
             let count = requests.matches("GET").count();
-            (0..count).map(|_| number(&peer.hear())).collect::<Vec<_>>()
+            (0..count).map(|_| number(&peer.receive())).collect::<Vec<_>>()
         };
         let [id, other] = [&mut first, &mut second].map(|peer| ask(peer, GET)[0].0);
         assert_ne!(id, other);
@@ -600,15 +614,15 @@ mod facts {
         );
         let mut peers = [(); 8].map(|()| served.connect());
         let numbers = peers.each_mut().map(|peer| {
-            peer.say(GET);
-            number(&peer.hear()).0
+            peer.send(GET);
+            number(&peer.receive()).0
         });
         assert_eq!(BTreeSet::from(numbers).len(), 8, "{numbers:?}");
         assert!(served.running.stats().cores.iter().all(|core| core.requests == 4));
     }
 
-    fn number(heard: &str) -> (u64, u64) {
-        let (_, numbers) = heard.split_once('<').unwrap();
+    fn number(received: &str) -> (u64, u64) {
+        let (_, numbers) = received.split_once('<').unwrap();
         let (id, number) = numbers.trim_end_matches('>').split_once(':').unwrap();
         (id.parse().unwrap(), number.parse().unwrap())
     }
@@ -621,10 +635,10 @@ mod facts {
             sender.send((ctx.peer_addr(), ctx.local_addr(), client)).unwrap();
         });
         let mut peer = served.connect();
-        peer.say(
+        peer.send(
             "GET / HTTP/1.1\r\nhost: a\r\nx-forwarded-for: 192.0.2.1\r\nforwarded: for=192.0.2.1\r\n\r\n",
         );
-        peer.hear();
+        peer.receive();
         let peer = PeerAddr::Tcp(peer.stream.local_addr().unwrap());
         let client = "192.0.2.1".parse().unwrap();
         assert_eq!(facts.recv().unwrap(), (peer, Some(served.addr()), Some(client)));
@@ -637,8 +651,8 @@ mod facts {
         let mut peer = served.connect();
         for _ in 0..3 {
             let before = Instant::now();
-            peer.say(GET);
-            peer.hear();
+            peer.send(GET);
+            peer.receive();
             assert!((before..=Instant::now()).contains(&facts.recv().unwrap()));
         }
     }
@@ -681,8 +695,8 @@ mod facts {
             ctx.response.set_text(if was_there { "left over" } else { "new" });
             if ctx.request.path() == "/fail" { Err(Status::GONE.into()) } else { Ok(()) }
         });
-        let heard = served.ask(get("/fail") + GET + GET);
-        assert_eq!(heard.matches("\r\n\r\nnew").count(), 2, "{heard}");
+        let received = served.ask(get("/fail") + GET + GET);
+        assert_eq!(received.matches("\r\n\r\nnew").count(), 2, "{received}");
         assert!(served.ask(GET).ends_with("new"));
     }
 }
@@ -715,7 +729,7 @@ mod peer_closed {
     fn check(sent: &str, leave: impl FnOnce(Peer)) {
         let (served, _, ends) = working();
         let mut peer = served.connect();
-        peer.say(sent);
+        peer.send(sent);
         assert_eq!(ends.recv(), Ok("started"));
         leave(peer);
         assert_eq!(ends.recv(), Ok("closed"));
@@ -727,7 +741,7 @@ mod peer_closed {
         check(GET, Peer::reset);
         check(&GET.repeat(3), drop);
         check(GET, |mut peer| {
-            peer.say("half a requ");
+            peer.send("half a requ");
             drop(peer);
         });
     }
@@ -736,7 +750,7 @@ mod peer_closed {
     fn a_peer_that_ends_only_its_own_side_still_gets_its_response() {
         check(GET, |mut peer| {
             peer.end();
-            assert!(peer.hear_all().ends_with("\r\n\r\nclosed"));
+            assert!(peer.receive_all().ends_with("\r\n\r\nclosed"));
         });
     }
 
@@ -792,11 +806,11 @@ mod peer_closed {
         // The end of the request's body, which is cut short, concerns only its reader.
         for sent in [GET, &GET.replace("\r\n\r\n", "\r\ncontent-length: 5\r\n\r\n12")] {
             let mut peer = served.connect();
-            peer.say(sent);
-            peer.hear_through("begun\r\n");
+            peer.send(sent);
+            peer.receive_through("begun\r\n");
             peer.end();
             assert_eq!(ends.recv(), Ok("closed"));
-            assert_eq!(peer.hear_all(), "6\r\nclosed\r\n0\r\n\r\n");
+            assert_eq!(peer.receive_all(), "6\r\nclosed\r\n0\r\n\r\n");
         }
     }
 
@@ -814,12 +828,12 @@ mod peer_closed {
             Ok(out.finish().await?)
         });
         let mut peer = served.connect();
-        peer.say(GET);
+        peer.send(GET);
         for _ in 0..3 {
-            peer.hear_through("begun\r\n");
-            peer.say(GET);
+            peer.receive_through("begun\r\n");
+            peer.send(GET);
             done.add_permits(1);
-            peer.hear_through("0\r\n\r\n");
+            peer.receive_through("0\r\n\r\n");
         }
     }
 
@@ -836,8 +850,8 @@ mod peer_closed {
             sender.send(end).unwrap();
         }));
         let mut peer = served.connect();
-        peer.say(GET.replace("\r\n\r\n", "\r\ncontent-length: 5\r\n\r\n"));
-        peer.hear_through("\r\n\r\n");
+        peer.send(GET.replace("\r\n\r\n", "\r\ncontent-length: 5\r\n\r\n"));
+        peer.receive_through("\r\n\r\n");
         peer.end();
         assert_eq!(ends.recv(), Ok(Some(io::ErrorKind::UnexpectedEof)));
     }
@@ -846,12 +860,12 @@ mod peer_closed {
     fn requests_that_come_meanwhile_are_not_lost() {
         let (served, done, ends) = working();
         let mut peer = served.connect();
-        peer.say(GET);
+        peer.send(GET);
         assert_eq!(ends.recv(), Ok("started"));
-        peer.say(GET.repeat(2));
+        peer.send(GET.repeat(2));
         done.add_permits(3);
         for _ in 0..3 {
-            assert!(peer.hear().ends_with("\r\n\r\ndone"));
+            assert!(peer.receive().ends_with("\r\n\r\ndone"));
         }
     }
 }
@@ -908,13 +922,13 @@ mod middleware {
                 ("410 Gone", "via: b\r\nvia: a\r\n", "Gone"),
             ),
         ] {
-            let heard = undated(&served.ask(request));
-            assert!(heard.starts_with(&format!("HTTP/1.1 {}\r\n", expected.0)), "{heard}");
+            let received = undated(&served.ask(request));
+            assert!(received.starts_with(&format!("HTTP/1.1 {}\r\n", expected.0)), "{received}");
             assert!(
-                heard.contains(expected.1)
-                    && heard.matches("via").count() == expected.1.matches("via").count()
+                received.contains(expected.1)
+                    && received.matches("via").count() == expected.1.matches("via").count()
             );
-            assert!(heard.ends_with(&format!("\r\n\r\n{}", expected.2)), "{heard}");
+            assert!(received.ends_with(&format!("\r\n\r\n{}", expected.2)), "{received}");
         }
     }
 
@@ -937,9 +951,9 @@ mod middleware {
     }
 
     fn check(handler: impl Handler + Send + Sync, expected: u16, notes: usize, text: &str) {
-        let heard = Served::new(handler).ask("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 1\r\n\r\nx");
-        assert_eq!((status(&heard), heard.matches("x-notes").count()), (expected, notes), "{heard}");
-        assert!(heard.ends_with(text), "{heard}");
+        let received = Served::new(handler).ask("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 1\r\n\r\nx");
+        assert_eq!((status(&received), received.matches("x-notes").count()), (expected, notes), "{received}");
+        assert!(received.ends_with(text), "{received}");
     }
 
     #[test]
@@ -1132,16 +1146,16 @@ mod informational {
             Ok(going.notified().await)
         });
         let mut peer = served.connect();
-        peer.say(GET);
-        assert_eq!(peer.hear_through("\r\n\r\n"), "HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n");
+        peer.send(GET);
+        assert_eq!(peer.receive_through("\r\n\r\n"), "HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n");
         go.notify_one();
-        assert_eq!(status(&peer.hear()), 200);
+        assert_eq!(status(&peer.receive()), 200);
     }
 
     #[test]
     fn http_1_0_is_sent_no_hints_rfc9110_15_2() {
-        let heard = Served::new(hinting).ask("GET /hints HTTP/1.0\r\n\r\n");
-        assert_eq!(undated(&heard), BARE.replace("4\r\n", "4\r\nconnection: close\r\n"));
+        let received = Served::new(hinting).ask("GET /hints HTTP/1.0\r\n\r\n");
+        assert_eq!(undated(&received), BARE.replace("4\r\n", "4\r\nconnection: close\r\n"));
     }
 
     #[test]
@@ -1203,10 +1217,10 @@ fn on_error_sees_each_refusal_once() {
             if request.path() == "/refused" { BodyPlan::Refuse(Status::FORBIDDEN) } else { BodyPlan::Buffer }
         };
         let served = Served::with(|server: Server| refusals.attach(server), with_plan(plan, broken));
-        let heard = served.ask(wire);
+        let received = served.ask(wire);
         let expected = expected.map(|(status, cause)| (status, cause.to_owned()));
         assert_eq!(refusals.take(), expected.clone().into_iter().collect::<Vec<_>>(), "{wire:?}");
-        assert_eq!(status(&heard), expected.map_or(200, |(status, _)| status), "{wire:?}");
+        assert_eq!(status(&received), expected.map_or(200, |(status, _)| status), "{wire:?}");
     }
     assert_eq!(*heads.lock().unwrap(), 6, "only good heads are planned for");
 }

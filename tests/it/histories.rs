@@ -122,13 +122,13 @@ enum Way {
     Whole,
 }
 
-/// Checks all that was heard of one connection.
+/// Checks all that was received of one connection.
 #[track_caller]
-fn check(heard: &str, steps: &[Step], then: Then, way: Way) {
-    let mut rest = heard;
+fn check(received: &str, steps: &[Step], then: Then, way: Way) {
+    let mut rest = received;
     for (at, step) in steps.iter().enumerate() {
         let Some(expected) = Expected::to(step, then) else { break };
-        let story = format!("request {}: {heard:?}", step.tag);
+        let story = format!("request {}: {received:?}", step.tag);
         let (is_told, response) = take_interim(&mut rest, step);
         let must_be_told = way == Way::Cut && step.waits() && step.route.reads() && expected.status == 200;
         assert!(if is_told { step.may_wait() } else { !must_be_told }, "100 ({is_told}), {story}");
@@ -161,7 +161,7 @@ fn check(heard: &str, steps: &[Step], then: Then, way: Way) {
             Outcome::Closes | Outcome::Drops | Outcome::Breaks => break,
         }
     }
-    assert_eq!(rest, "", "nothing follows the last response: {heard:?}");
+    assert_eq!(rest, "", "nothing follows the last response: {received:?}");
 }
 
 /// Takes the response to `step`, and what comes before it. Returns whether 100 was said.

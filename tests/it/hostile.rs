@@ -168,16 +168,16 @@ struct Outcome {
 /// one, and nothing follows a refusal.
 #[track_caller]
 fn outcome<H: Handler>(wired: &Wired<H>, packets: &[&[u8]], then: Then) -> Outcome {
-    let mut heard = wired.ask(packets, then);
-    let last = heard.rsplit("HTTP/1.1 ").next().unwrap_or_default();
+    let mut received = wired.ask(packets, then);
+    let last = received.rsplit("HTTP/1.1 ").next().unwrap_or_default();
     if last.ends_with("\r\nconnection: close\r\n\r\n") && !last.starts_with("200 ") {
         // The response to HEAD has no content, although it states a length.
         let reason = last.split_once("\r\n").and_then(|line| line.0.split_once(' ')).unwrap().1.to_owned();
-        heard += &reason;
+        received += &reason;
     }
-    let heard = responses(&heard);
-    let heard = heard.iter().filter(|response| response.status >= 200);
-    let (answered, refused): (Vec<_>, Vec<_>) = heard.partition(|response| response.status == 200);
+    let received = responses(&received);
+    let received = received.iter().filter(|response| response.status >= 200);
+    let (answered, refused): (Vec<_>, Vec<_>) = received.partition(|response| response.status == 200);
     let seen = SEEN.take();
     assert_eq!(answered.len(), seen.len());
     // Nothing follows a response with `close`, which a refusal has.
@@ -241,8 +241,8 @@ fn of_two_broken_rules_the_first_decides_wherever_packets_end() {
     ] {
         for cut in 1..wire.len() {
             let (first, second) = wire.as_bytes().split_at(cut);
-            let heard = outcome(&wired, &[first, second], Then::Waits);
-            assert_eq!(heard.refused, Some(expected), "{wire:?} cut at {cut}");
+            let received = outcome(&wired, &[first, second], Then::Waits);
+            assert_eq!(received.refused, Some(expected), "{wire:?} cut at {cut}");
         }
     }
 }
@@ -251,8 +251,8 @@ fn of_two_broken_rules_the_first_decides_wherever_packets_end() {
 #[track_caller]
 fn check_well(served: &Served) {
     eventually("all are gone", || served.running.stats().total.open == 0);
-    let heard = served.ask(GET);
-    assert_eq!((status(&heard), heard.ends_with("\r\n\r\nfine")), (200, true), "{heard:?}");
+    let received = served.ask(GET);
+    assert_eq!((status(&received), received.ends_with("\r\n\r\nfine")), (200, true), "{received:?}");
     eventually("this one is gone too", || served.running.stats().total.open == 0);
     assert_eq!(served.running.stats().total.errors.panic, 0);
 }
@@ -260,14 +260,14 @@ fn check_well(served: &Served) {
 /// Spoils a conversation with `served`, and leaves it in one way or another.
 fn harass(served: &Served, chance: &mut Chance) {
     let (mut peer, wire) = (served.connect(), chance.conversation());
-    chance.cut(&wire).into_iter().for_each(|packet| peer.say(packet));
+    chance.cut(&wire).into_iter().for_each(|packet| peer.send(packet));
     match chance.below(4) {
         0 => {}
         1 => peer.reset(),
         2 => peer.end(),
         _ => {
             peer.end();
-            peer.hear_all();
+            peer.receive_all();
         }
     }
 }
@@ -313,14 +313,14 @@ fn a_reset_at_any_point_ends_one_exchange_and_nothing_else() {
             let wire = format!("POST {path} HTTP/1.1\r\nhost: a\r\n{body}");
             for end in 0..=wire.len() {
                 let mut peer = served.connect();
-                peer.say(&wire[..end]);
+                peer.send(&wire[..end]);
                 peer.reset();
             }
             // The same while the request is answered.
-            for heard in 0..20 {
+            for received in 0..20 {
                 let mut peer = served.connect();
-                peer.say(&wire);
-                peer.stream.read_exact(&mut vec![0; heard]).unwrap();
+                peer.send(&wire);
+                peer.stream.read_exact(&mut vec![0; received]).unwrap();
                 peer.reset();
             }
             check_well(&served);
@@ -333,10 +333,10 @@ fn slow_heads_hold_up_no_other_peer() {
     let served = Served::new(with_plan(plan, app));
     let mut peers: Vec<_> = (0..40).map(|_| served.connect()).collect();
     for byte in GET.as_bytes() {
-        peers.iter_mut().for_each(|peer| peer.say([*byte]));
+        peers.iter_mut().for_each(|peer| peer.send([*byte]));
         assert_eq!(status(&served.ask(GET)), 200);
     }
-    peers.iter_mut().for_each(|peer| assert_eq!(status(&peer.hear()), 200));
+    peers.iter_mut().for_each(|peer| assert_eq!(status(&peer.receive()), 200));
     drop(peers);
     check_well(&served);
 }
@@ -363,7 +363,7 @@ fn an_announced_body_takes_no_memory_before_it_comes() {
         }
         let within = format!("content-length: {}\r\n\r\nx", Limits::default().body_max);
         let mut peers: Vec<_> = (0..PEERS).map(|_| served.connect()).collect();
-        peers.iter_mut().for_each(|peer| peer.say(announcing("/", &within)));
+        peers.iter_mut().for_each(|peer| peer.send(announcing("/", &within)));
         eventually("all are there", || served.running.stats().total.requests >= PEERS as u64);
         let grown = resident().saturating_sub(before);
         assert!(grown < PEERS * (64 << 10), "{grown} bytes for {PEERS} peers");
@@ -387,7 +387,7 @@ fn peers_that_do_not_read_take_no_memory_and_no_time() {
         peers[0].stream.set_write_timeout(Some(Duration::from_millis(100))).unwrap();
         let flood = GET.repeat(1_000);
         while peers[0].stream.write_all(flood.as_bytes()).is_ok() {}
-        peers[1..].iter_mut().for_each(|peer| peer.say("GET /much HTTP/1.1\r\nhost: a\r\n\r\n"));
+        peers[1..].iter_mut().for_each(|peer| peer.send("GET /much HTTP/1.1\r\nhost: a\r\n\r\n"));
         for _ in 0..100 {
             assert_eq!(status(&served.ask(GET)), 200);
         }
@@ -406,7 +406,7 @@ fn a_peer_that_asks_without_end_leaves_room_for_others() {
     thread::scope(|scope| {
         scope.spawn(|| {
             while others.load(Ordering::Relaxed) {
-                asks.say(GET.repeat(1_000));
+                asks.send(GET.repeat(1_000));
             }
             asks.end();
         });
@@ -426,21 +426,22 @@ fn a_flood_of_connections_is_turned_away_and_forgotten() {
     let limits = Limits { connections_max: 1, ..Limits::default() };
     let served = Served::with(|server| server.limits(limits), app);
     let mut first = served.connect();
-    first.say(GET);
-    first.hear();
+    first.send(GET);
+    first.receive();
     let mut peers: Vec<_> = (0..PEERS).map(|_| served.connect()).collect();
     eventually("they are turned away", || served.running.stats().total.errors.overload == PEERS);
-    first.say(GET);
-    assert_eq!(status(&first.hear()), 200);
+    first.send(GET);
+    assert_eq!(status(&first.receive()), 200);
     // Of so many, not all get a response.
-    let told = peers.iter_mut().map(|peer| status(&peer.hear_all())).filter(|status| *status == 503).count();
+    let told =
+        peers.iter_mut().map(|peer| status(&peer.receive_all())).filter(|status| *status == 503).count();
     assert!(told >= 100, "{told}");
     drop(peers);
     eventually("they are gone", || served.running.stats().total.open == 1);
     // But each gets one if they connect one after the other, however many there were.
     for _ in 0..300 {
-        let heard = served.connect().hear_all();
-        assert_eq!(status(&heard), 503, "{heard}");
+        let received = served.connect().receive_all();
+        assert_eq!(status(&received), 503, "{received}");
     }
     drop(first);
     check_well(&served);
@@ -518,11 +519,11 @@ fn panics_at_odd_times_end_one_connection_and_no_other() {
         ("/when-dropped", 0, ""),
     ] {
         let mut peer = served.connect();
-        peer.say(announcing(path, "content-length: 5\r\n\r\nhello"));
-        let heard = peer.hear_all();
-        assert!(status(&heard) == expected && heard.ends_with(end), "{path}: {heard:?}");
-        other.say(GET);
-        assert_eq!(status(&other.hear()), 200, "after {path}");
+        peer.send(announcing(path, "content-length: 5\r\n\r\nhello"));
+        let received = peer.receive_all();
+        assert!(status(&received) == expected && received.ends_with(end), "{path}: {received:?}");
+        other.send(GET);
+        assert_eq!(status(&other.receive()), 200, "after {path}");
     }
     drop(other);
     eventually("all are gone", || served.running.stats().total.open == 0);
@@ -538,8 +539,8 @@ fn on_error_may_panic_too() {
     drop(served.ask("bad\r\n"));
     eventually("all are gone", || served.running.stats().total.open == 0);
     let mut first = served.connect();
-    first.say(GET);
-    first.hear();
+    first.send(GET);
+    first.receive();
     let peers: Vec<_> = (0..400).map(|_| served.connect()).collect();
     eventually("they are turned away", || served.running.stats().total.errors.overload == 400);
     drop((first, peers));
@@ -587,9 +588,9 @@ async fn probe<H: Handler>(service: &Service<H>) -> String {
     let peer = async move {
         near.write_all(announcing("/", "content-length: 2\r\n\r\nhi").as_bytes()).await.unwrap();
         near.shutdown().await.unwrap();
-        let mut heard = String::new();
-        near.read_to_string(&mut heard).await.unwrap();
-        heard
+        let mut received = String::new();
+        near.read_to_string(&mut received).await.unwrap();
+        received
     };
     undated(&tokio::join!(peer, service.serve_connection(far)).0)
 }
@@ -606,7 +607,7 @@ fn a_flood_does_not_keep_the_server_from_stopping() {
                     let mut peers = Vec::new();
                     while let Ok(stream) = TcpStream::connect(address) {
                         let mut peer = Peer::new(stream);
-                        peer.say(chance.conversation());
+                        peer.send(chance.conversation());
                         // Some of the peers stay, others close.
                         peers.push(peer);
                         peers.truncate(chance.below(20));

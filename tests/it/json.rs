@@ -30,9 +30,9 @@ const NOTE: &str = r#"{"text":"milk","stars":1}"#;
 /// A POST with these fields and this content is answered with this status, and the response ends with `told`.
 #[track_caller]
 fn check(fields: &str, content: &str, expected: u16, told: &str) {
-    let heard = Served::new(praise).ask(post(fields, content));
-    assert_eq!(status(&heard), expected, "{heard}");
-    assert!(heard.ends_with(told), "{heard}");
+    let received = Served::new(praise).ask(post(fields, content));
+    assert_eq!(status(&received), expected, "{received}");
+    assert!(received.ends_with(told), "{received}");
 }
 
 #[test]
@@ -50,8 +50,8 @@ fn json_is_read_and_answered() {
     check(JSON, r#"{"text":"é","stars":255}"#, 200, r#"{"text":"é","stars":255}"#);
     let (open, close) = ("[".repeat(1 << 16), "]".repeat(1 << 16));
     check(JSON, &format!(r#"{{"skipped":[{open}{close},1e400],{}"#, &NOTE[1..]), 200, praised);
-    let heard = Served::new(praise).ask(post(JSON, NOTE));
-    assert!(heard.contains("\r\ncontent-type: application/json\r\n"), "{heard}");
+    let received = Served::new(praise).ask(post(JSON, NOTE));
+    assert!(received.contains("\r\ncontent-type: application/json\r\n"), "{received}");
 }
 
 #[test]
@@ -126,8 +126,8 @@ fn the_reason_why_json_is_refused_is_for_the_operator_only() {
         ("{\"", 400, "the JSON is wrong: EOF while parsing a string at line 1 column 2"),
         ("{}", 422, "the JSON is wrong: missing field `text` at line 1 column 2"),
     ] {
-        let heard = served.ask(post(JSON, content));
-        assert!(!heard.contains("line"), "{heard}");
+        let received = served.ask(post(JSON, content));
+        assert!(!received.contains("line"), "{received}");
         assert_eq!(refusals.take(), [(expected, reason.to_owned())]);
     }
 }

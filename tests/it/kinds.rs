@@ -55,8 +55,8 @@ fn check(fields: &str, body: &[u8], end: End, ways: &[&str], expected: ErrorKind
     let (served, told) = served();
     for way in ways {
         let mut peer = served.connect();
-        peer.say(format!("POST /{way} HTTP/1.1\r\nhost: a\r\n{fields}\r\n\r\n"));
-        peer.say(body);
+        peer.send(format!("POST /{way} HTTP/1.1\r\nhost: a\r\n{fields}\r\n\r\n"));
+        peer.send(body);
         // The data arrives before the end.
         thread::sleep(Duration::from_millis(20));
         let silent = match end {

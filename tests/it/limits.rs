@@ -50,9 +50,9 @@ fn check(limits: Limits, within: impl AsRef<[u8]>, beyond: impl AsRef<[u8]>, ref
 fn check_within(limits: Limits, within: impl AsRef<[u8]>) {
     let refusals = ErrorReports::default();
     let wired = Wired::with(|server| refusals.attach(server.limits(limits)), app);
-    let heard = responses(&ask_cut(&wired, &[within.as_ref(), NEXT].concat(), Then::Ends));
-    assert_eq!(heard.iter().map(|response| response.status).collect::<Vec<_>>(), [200, 200]);
-    assert!(heard.iter().all(|response| !response.is_last()) && refusals.take().is_empty());
+    let received = responses(&ask_cut(&wired, &[within.as_ref(), NEXT].concat(), Then::Ends));
+    assert_eq!(received.iter().map(|response| response.status).collect::<Vec<_>>(), [200, 200]);
+    assert!(received.iter().all(|response| !response.is_last()) && refusals.take().is_empty());
 }
 
 /// Checks that a message which is too long is refused at once, whether or not it ever ends.
@@ -61,9 +61,9 @@ fn check_beyond(limits: Limits, beyond: impl AsRef<[u8]>, refused: u16) {
     let refusals = ErrorReports::default();
     let wired = Wired::with(|server| refusals.attach(server.limits(limits)), app);
     take_handled();
-    let heard = responses(&ask_cut(&wired, beyond.as_ref(), Then::Waits));
-    assert_eq!((heard.len(), heard[0].status, take_handled()), (1, refused, 0));
-    heard[0].check_refusal();
+    let received = responses(&ask_cut(&wired, beyond.as_ref(), Then::Waits));
+    assert_eq!((received.len(), received[0].status, take_handled()), (1, refused, 0));
+    received[0].check_refusal();
     let told = refusals.take();
     assert!(!told.is_empty() && told.iter().all(|told| told.0 == refused), "{told:?}");
 }
@@ -179,8 +179,8 @@ fn a_plan_may_have_a_limit_of_its_own() {
         let wired = Wired::with(|server| server.limits(limits), planned);
         let body = "b".repeat(len);
         for wire in [sized(len as u64, &body), chunked(&format!("{len:x}\r\n{body}\r\n0\r\n\r\n"))] {
-            let heard = responses(&wired.ask_cut(&wire, Then::Ends));
-            assert_eq!((heard.len(), heard[0].status), (1, expected), "{len} of {most}");
+            let received = responses(&wired.ask_cut(&wire, Then::Ends));
+            assert_eq!((received.len(), received[0].status), (1, expected), "{len} of {most}");
         }
     }
 }
@@ -196,8 +196,8 @@ fn the_default_limit_of_a_body_holds() {
         (chunked(&format!("400000\r\n{body}\r\n0\r\n\r\n")), 200),
         (chunked(&format!("400000\r\n{body}\r\n1\r\n1")), 413),
     ] {
-        let heard = responses(&wired.ask(&[wire.as_bytes()], Then::Ends));
-        assert_eq!((heard.len(), heard[0].status), (1, expected));
+        let received = responses(&wired.ask(&[wire.as_bytes()], Then::Ends));
+        assert_eq!((received.len(), received[0].status), (1, expected));
     }
 }
 
@@ -333,7 +333,7 @@ fn every_limit_may_be_zero_or_boundless() {
     let served = Served::with(|server| server.limits(ALL), app);
     assert_eq!(status(&served.ask(line(20))), 200);
     let served = Served::with(|server| server.limits(NONE), app);
-    assert_eq!(status(&served.connect().hear_all()), 503);
+    assert_eq!(status(&served.connect().receive_all()), 503);
 }
 
 /// Checks that a body which the handler leaves unread is drained, or the connection ends. The body is never taken for a
@@ -344,8 +344,8 @@ fn check_unread(drain_max: usize, body: &str, kept: bool) {
     let wired = Wired::with(|server| server.limits(limits), with_plan(|_| BodyPlan::Stream, app));
     let wire = [body.as_bytes(), NEXT].concat();
     take_handled();
-    let heard = responses(&wired.ask(&[&wire], Then::Waits));
-    assert_eq!((heard.len(), take_handled()), if kept { (2, 2) } else { (1, 1) }, "{body}");
+    let received = responses(&wired.ask(&[&wire], Then::Waits));
+    assert_eq!((received.len(), take_handled()), if kept { (2, 2) } else { (1, 1) }, "{body}");
     // The limit applies to each body by itself.
     let twice = responses(&wired.ask(&[body.as_bytes(), &wire], Then::Waits));
     assert_eq!(twice.len(), if kept { 3 } else { 1 }, "{body}");
@@ -519,8 +519,8 @@ fn connections_that_were_taken_over_count_wherever_they_are() {
     for _ in 0..3 {
         let inside = [(); 2].map(|()| {
             let mut peer = served.connect();
-            peer.say(UPGRADE);
-            assert_eq!(status(&peer.hear()), 101);
+            peer.send(UPGRADE);
+            assert_eq!(status(&peer.receive()), 101);
             peer
         });
         drop(check_turned_away(served.connect(), 503, Some("1")));
@@ -575,16 +575,16 @@ fn connect_from(host: u8, port: u16) -> Peer {
 
 #[track_caller]
 fn check_let_in(peer: &mut Peer) {
-    peer.say(NEXT);
-    assert_eq!(status(&peer.hear()), 200);
+    peer.send(NEXT);
+    assert_eq!(status(&peer.receive()), 200);
 }
 
 /// Checks that the peer is answered, whether or not it has sent a request, and may stay to read the response.
 #[track_caller]
 fn check_turned_away(mut peer: Peer, expected: u16, retry_after: Option<&str>) -> Peer {
-    peer.say(NEXT);
-    let heard = responses(&peer.hear_all());
-    let [response] = &heard[..] else { panic!("{heard:?}") };
+    peer.send(NEXT);
+    let received = responses(&peer.receive_all());
+    let [response] = &received[..] else { panic!("{received:?}") };
     assert_eq!((response.status, response.field("retry-after")), (expected, retry_after));
     assert!(response.is_last());
     peer
@@ -606,9 +606,9 @@ fn row_56_the_last_request_allowed_is_answered_with_close_rfc9112_9_6() {
         let limits = Limits { requests_per_connection_max, ..Limits::default() };
         let wired = Wired::with(|server| server.limits(limits), app);
         take_handled();
-        let heard = responses(&wired.ask(&[&NEXT.repeat(9)], Then::Ends));
-        assert_eq!((heard.len(), take_handled()), (served, served));
-        let says_close = heard.last().is_some_and(|response| response.is_last());
+        let received = responses(&wired.ask(&[&NEXT.repeat(9)], Then::Ends));
+        assert_eq!((received.len(), take_handled()), (served, served));
+        let says_close = received.last().is_some_and(|response| response.is_last());
         assert_eq!(says_close, requests_per_connection_max.is_some());
         // Peers that connect one by one are counted alike.
         assert_eq!(responses(&wired.ask(&[NEXT; 9], Then::Ends)).len(), served);

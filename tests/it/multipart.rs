@@ -611,16 +611,21 @@ mod served {
         let smuggled = "GET /smuggled HTTP/1.1\r\nhost: a\r\n\r\n";
         let body = part("1") + "--b--\r\n" + smuggled;
         for served in [Served::new(streaming(list)), Served::new(list)] {
-            let heard = served.ask(post("", &body) + NEXT);
-            let responses = heard.matches("HTTP/1.1 200 OK").count();
+            let received = served.ask(post("", &body) + NEXT);
+            let responses = received.matches("HTTP/1.1 200 OK").count();
             assert!(
-                responses == 2 && heard.contains("\r\n\r\na=1;HTTP/1.1") && heard.ends_with("\r\n\r\nnext"),
-                "{heard}"
+                responses == 2
+                    && received.contains("\r\n\r\na=1;HTTP/1.1")
+                    && received.ends_with("\r\n\r\nnext"),
+                "{received}"
             );
         }
         for served in [Served::new(streaming(first)), Served::new(first)] {
-            let heard = served.ask(post("", &body) + NEXT);
-            assert!(heard.contains("\r\n\r\naHTTP/1.1 200") && heard.ends_with("\r\n\r\nnext"), "{heard}");
+            let received = served.ask(post("", &body) + NEXT);
+            assert!(
+                received.contains("\r\n\r\naHTTP/1.1 200") && received.ends_with("\r\n\r\nnext"),
+                "{received}"
+            );
         }
     }
 
@@ -630,8 +635,11 @@ mod served {
         let mut chunked = post("transfer-encoding: chunked\r\n", "");
         chunked = chunked.replace("content-length: 0\r\n", "");
         body.bytes().for_each(|byte| chunked.push_str(&format!("1\r\n{}\r\n", char::from(byte))));
-        let heard = Served::new(streaming(list)).ask(chunked + "0\r\n\r\n" + NEXT);
-        assert!(heard.contains("\r\n\r\na=1;a=two;HTTP/1.1 200") && heard.ends_with("next"), "{heard}");
+        let received = Served::new(streaming(list)).ask(chunked + "0\r\n\r\n" + NEXT);
+        assert!(
+            received.contains("\r\n\r\na=1;a=two;HTTP/1.1 200") && received.ends_with("next"),
+            "{received}"
+        );
     }
 
     #[test]
@@ -651,8 +659,8 @@ mod served {
         };
         let served = Served::with(|server| refusals.attach(server), streaming(strict));
         let check = |wire: String, owed: u16| {
-            let heard = served.ask(&wire);
-            assert_eq!(status(&heard), owed, "{wire:?}: {heard}");
+            let received = served.ask(&wire);
+            assert_eq!(status(&received), owed, "{wire:?}: {received}");
             let seen = refusals.take();
             assert_eq!(
                 seen.iter().map(|seen| seen.0).collect::<Vec<_>>(),
@@ -1024,16 +1032,16 @@ mod written {
             ctx.response.body = request.body;
             Ok(())
         };
-        let heard = Served::with(|server| refusals.attach(server), respond)
+        let received = Served::with(|server| refusals.attach(server), respond)
             .ask("GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
-        (heard, refusals)
+        (received, refusals)
     }
 
     #[test]
     fn streams_of_known_length_are_sent_with_a_length() {
-        let (heard, _) = sent(&[("hello", Some(5)), ("", Some(0)), ("x", Some(1))]);
-        let (head, body) = heard.split_once("\r\n\r\n").unwrap();
-        assert!(head.contains(&format!("\r\ncontent-length: {}", body.len())), "{heard}");
+        let (received, _) = sent(&[("hello", Some(5)), ("", Some(0)), ("x", Some(1))]);
+        let (head, body) = received.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains(&format!("\r\ncontent-length: {}", body.len())), "{received}");
         let mut request = Request::get("/").unwrap();
         let content_type = head.split("content-type: ").nth(1).unwrap().split("\r\n").next().unwrap();
         request.headers.set("content-type", content_type).unwrap();
@@ -1044,24 +1052,24 @@ mod written {
 
     #[test]
     fn streams_of_unknown_length_are_sent_in_chunks() {
-        let (heard, _) = sent(&[("hello", Some(5)), ("unknown", None)]);
+        let (received, _) = sent(&[("hello", Some(5)), ("unknown", None)]);
         assert!(
-            heard.contains("transfer-encoding: chunked\r\n") && heard.ends_with("\r\n0\r\n\r\n"),
-            "{heard}"
+            received.contains("transfer-encoding: chunked\r\n") && received.ends_with("\r\n0\r\n\r\n"),
+            "{received}"
         );
-        assert!(heard.contains("hello") && heard.contains("unknown"));
+        assert!(received.contains("hello") && received.contains("unknown"));
     }
 
     #[test]
     fn a_server_reads_what_a_client_sends() {
         let served = Served::new(streaming(async |ctx: &mut Context| -> corehttp::Result {
-            let mut heard = format!("{:?};", ctx.request.headers.content_length());
+            let mut received = format!("{:?};", ctx.request.headers.content_length());
             let mut parts = ctx.multipart()?;
             while let Some(mut part) = parts.part().await? {
                 let name = part.name().to_owned();
-                heard.push_str(&format!("{name}={};", part.bytes().await?.len()));
+                received.push_str(&format!("{name}={};", part.bytes().await?.len()));
             }
-            ctx.response.set_text(heard);
+            ctx.response.set_text(received);
             Ok(())
         }));
         let url = format!("http://{}/", served.addr());
@@ -1073,8 +1081,8 @@ mod written {
             request.set_multipart(form).unwrap();
             let mut response = Response::new();
             corehttp::block_on(Client::new().send(&request, &mut response)).unwrap().unwrap();
-            let (length, heard) = response.body.text().unwrap().split_once(';').unwrap();
-            assert_eq!(heard, format!("text=5;s={};", content.len()));
+            let (length, received) = response.body.text().unwrap().split_once(';').unwrap();
+            assert_eq!(received, format!("text=5;s={};", content.len()));
             assert_eq!(length.starts_with("Some"), len.is_some(), "{length}");
         };
         check(&[b'x'; 100_000], Some(100_000));
@@ -1091,8 +1099,8 @@ mod written {
             (&[("x", Some(0))], "longer"),
             (&[("hello!", Some(5)), ("y", None)], "longer"),
         ] {
-            let (heard, refusals) = sent(streams);
-            assert!(!heard.ends_with("--\r\n") && !heard.ends_with("\r\n0\r\n\r\n"), "{heard}");
+            let (received, refusals) = sent(streams);
+            assert!(!received.ends_with("--\r\n") && !received.ends_with("\r\n0\r\n\r\n"), "{received}");
             let seen = refusals.take();
             assert!(seen.len() == 1 && seen[0].1.contains(why), "{seen:?}");
         }

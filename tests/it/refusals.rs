@@ -134,8 +134,8 @@ fn a_peer_that_stops_sending_when_it_is_refused_is_not_reported_rfc9112_9_5() {
     let cut = "memory cut off, POST /: the peer closed before the message was complete";
     for (number, framing) in [(1, "content-length: 9\r\n"), (4, chunked)] {
         for (target, status) in [("/refuses", 413), ("/cannot", 503)] {
-            let heard = wired.ask(&[ask("POST", target, framing).as_bytes()], Then::Ends);
-            assert!(heard.starts_with(&format!("HTTP/1.1 {status} ")), "{heard}");
+            let received = wired.ask(&[ask("POST", target, framing).as_bytes()], Then::Ends);
+            assert!(received.starts_with(&format!("HTTP/1.1 {status} ")), "{received}");
             assert_eq!(told.take(), Vec::<String>::new(), "{framing:?}");
         }
         wired.ask(&[ask("POST", "/", framing).as_bytes()], Then::Ends);
@@ -181,8 +181,8 @@ fn a_refused_connection_has_no_request() {
     for connection in 1..=2 {
         let peer = served.connect();
         let who = peer.stream.local_addr().unwrap();
-        let heard = { peer }.hear_all();
-        assert!(heard.starts_with("HTTP/1.1 503 "), "{heard}");
+        let received = { peer }.receive_all();
+        assert!(received.starts_with("HTTP/1.1 503 "), "{received}");
         let why = "the server has 0 connections, as many as it may have (`connections_max`)";
         assert_eq!(told.take(), [format!("{connection}.0 503 Service Unavailable to {who}: {why}")]);
     }

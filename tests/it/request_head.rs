@@ -54,8 +54,8 @@ fn note(request: &oracle::Request) -> String {
 #[track_caller]
 fn check(wire: &[u8], expected: &[&str]) {
     check_expected(wire, expected, &note);
-    let (heard, handled) = Wired::new(tell).ask_in_every_way(&SERVED, wire);
-    check_responses(&heard, handled, expected, shortened(wire));
+    let (received, handled) = Wired::new(tell).ask_in_every_way(&SERVED, wire);
+    check_responses(&received, handled, expected, shortened(wire));
 }
 
 /// A good head, of which the handler sees `saw`; a second request behind it must be answered, too.
@@ -509,8 +509,8 @@ fn row_19_a_lone_lf_in_a_large_head_is_refused_at_once_rfc9112_2_2() {
     let wired = Wired::new(tell);
     for end in ["\n\n", "\nY: z", "\n\r\n"] {
         let start = wired.now();
-        let heard = wired.ask(&[large.as_bytes(), end.as_bytes()], Then::Waits);
-        assert_eq!((responses(&heard)[0].status, wired.now() - start), (400, Duration::ZERO), "{end:?}");
+        let received = wired.ask(&[large.as_bytes(), end.as_bytes()], Then::Waits);
+        assert_eq!((responses(&received)[0].status, wired.now() - start), (400, Duration::ZERO), "{end:?}");
     }
     assert_eq!(take_handled(), 0);
 }
@@ -521,8 +521,8 @@ fn a_large_head_that_outgrows_its_limit_is_refused_at_once_rfc6585_5() {
     let wired = Wired::with(|it| it.limits(Limits { head_max: 12_000, ..Limits::default() }), tell);
     let (begun, rest) = (format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}", "x".repeat(8_000)), "x".repeat(5_000));
     let start = wired.now();
-    let heard = wired.ask(&[begun.as_bytes(), rest.as_bytes()], Then::Waits);
-    assert_eq!((responses(&heard)[0].status, wired.now() - start), (431, Duration::ZERO));
+    let received = wired.ask(&[begun.as_bytes(), rest.as_bytes()], Then::Waits);
+    assert_eq!((responses(&received)[0].status, wired.now() - start), (431, Duration::ZERO));
     assert_eq!(take_handled(), 0);
 }
 
@@ -571,16 +571,16 @@ fn a_refused_head_request_is_answered_without_content_rfc9110_9_3_2() {
     ] {
         let wire = format!("{head}GET /smuggled HTTP/1.0\r\n\r\n");
         check_expected(wire.as_bytes(), &[&expected.to_string()], &note);
-        let (heard, handled) = Wired::new(tell).ask_in_every_way(&SERVED, wire.as_bytes());
-        let is_refused = heard.starts_with(&format!("HTTP/1.1 {expected} ")) && handled == 0;
-        let is_head = heard.matches("\r\ncontent-length: ").count() == 1 && heard.ends_with("\r\n\r\n");
-        assert!(is_refused && is_head && heard.matches("HTTP/1.1").count() == 1, "{head:?}: {heard:?}");
+        let (received, handled) = Wired::new(tell).ask_in_every_way(&SERVED, wire.as_bytes());
+        let is_refused = received.starts_with(&format!("HTTP/1.1 {expected} ")) && handled == 0;
+        let is_head = received.matches("\r\ncontent-length: ").count() == 1 && received.ends_with("\r\n\r\n");
+        assert!(is_refused && is_head && received.matches("HTTP/1.1").count() == 1, "{head:?}: {received:?}");
     }
     for (then, expected) in [(Then::Ends, 400), (Then::Waits, 408)] {
-        let heard = Wired::new(tell).ask_cut("HEAD / HTTP/1.1\r\nHost", then);
+        let received = Wired::new(tell).ask_cut("HEAD / HTTP/1.1\r\nHost", then);
         assert!(
-            heard.starts_with(&format!("HTTP/1.1 {expected} ")) && heard.ends_with("\r\n\r\n"),
-            "{heard:?}"
+            received.starts_with(&format!("HTTP/1.1 {expected} ")) && received.ends_with("\r\n\r\n"),
+            "{received:?}"
         );
     }
     // These only look like HEAD.
@@ -607,8 +607,8 @@ fn a_late_fault_in_a_large_head_is_found_without_waiting_for_more_rfc9112_2_2() 
     ] {
         for (then, expected) in [(Then::Ends, when_it_ends), (Then::Waits, when_it_waits)] {
             take_handled();
-            let heard = Wired::new(tell).ask(&[begun.as_bytes(), late.as_bytes()], then);
-            assert!(heard.starts_with(&format!("HTTP/1.1 {expected} ")), "{late:?} {then:?}: {heard}");
+            let received = Wired::new(tell).ask(&[begun.as_bytes(), late.as_bytes()], then);
+            assert!(received.starts_with(&format!("HTTP/1.1 {expected} ")), "{late:?} {then:?}: {received}");
             assert_eq!(take_handled(), 0);
         }
     }

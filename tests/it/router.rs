@@ -31,9 +31,9 @@ fn outcome(service: &Service<impl Handler>, method: &str, host: &str, path: &str
             use tokio::io::{AsyncReadExt, AsyncWriteExt};
             let (mut read, mut write) = tokio::io::split(ours);
             write.write_all(head.as_bytes()).await.unwrap();
-            let mut heard = String::new();
-            read.read_to_string(&mut heard).await.unwrap();
-            heard
+            let mut received = String::new();
+            read.read_to_string(&mut received).await.unwrap();
+            received
         };
         tokio::join!(served, asked).1
     });
@@ -381,9 +381,9 @@ fn plans_and_bounds_are_those_of_the_route() {
         assert_eq!(status(&served.ask(post(path, len))), expected, "{path} {len}");
     }
     // The bounds of one exchange are not those of the next one on its connection.
-    let heard = served.ask(post("/large", 100) + &post("/small", 10) + &post("/small", 11));
-    assert_eq!(heard.matches("HTTP/1.1 200 OK").count(), 2, "{heard}");
-    assert_eq!(heard.matches("HTTP/1.1 413 ").count(), 1, "{heard}");
+    let received = served.ask(post("/large", 100) + &post("/small", 10) + &post("/small", 11));
+    assert_eq!(received.matches("HTTP/1.1 200 OK").count(), 2, "{received}");
+    assert_eq!(received.matches("HTTP/1.1 413 ").count(), 1, "{received}");
 }
 
 /// A handler may have another target when it runs than when its plan was made.
@@ -460,8 +460,8 @@ fn files_are_mounted() {
         ("/sub/a.txt", "404"),
         ("/static/../static/sub/a.txt", "location: /static/sub/a.txt\r\n"),
     ] {
-        let heard = served.ask(get(path));
-        assert!(heard.contains(expected), "{path}: {heard}");
+        let received = served.ask(get(path));
+        assert!(received.contains(expected), "{path}: {received}");
     }
 }
 

@@ -39,9 +39,9 @@ fn start(server: Server) -> Served {
 #[track_caller]
 fn check(mut stream: impl Read + Write, body: &str) {
     stream.write_all(GET).unwrap();
-    let mut heard = String::new();
-    stream.read_to_string(&mut heard).unwrap();
-    assert!(status(&heard) == 200 && heard.ends_with(&format!("\r\n\r\n{body}")), "{heard}");
+    let mut received = String::new();
+    stream.read_to_string(&mut received).unwrap();
+    assert!(status(&received) == 200 && received.ends_with(&format!("\r\n\r\n{body}")), "{received}");
 }
 
 /// How many threads of this process are a server's cores.
@@ -92,11 +92,12 @@ fn each_core_has_a_handler_with_state_of_its_own() {
     let served = Served { running: server.start_per_core(make).unwrap() };
     let mut peers = [(); 2].map(|()| served.connect());
     for round in 1..=3 {
-        let heard = peers.each_mut().map(|peer| {
-            peer.say("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
-            peer.hear()
+        let received = peers.each_mut().map(|peer| {
+            peer.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
+            peer.receive()
         });
-        let [mut first, mut second] = heard.each_ref().map(|heard| heard.rsplit("\r\n").next().unwrap());
+        let [mut first, mut second] =
+            received.each_ref().map(|received| received.rsplit("\r\n").next().unwrap());
         if first > second {
             std::mem::swap(&mut first, &mut second);
         }
@@ -249,12 +250,12 @@ fn queued(set: impl FnOnce(Server) -> Server) -> usize {
     };
     let served = Served::with(set, works);
     let mut first = served.connect();
-    first.say(GET);
+    first.send(GET);
     busy.wait();
     let connect = || TcpStream::connect_timeout(&served.addr(), Duration::from_millis(100)).ok();
     let queued: Vec<_> = (0..6).map_while(|_| connect()).collect();
     done.wait();
-    assert_eq!(status(&first.hear_all()), 200);
+    assert_eq!(status(&first.receive_all()), 200);
     queued.len()
 }
 
@@ -443,9 +444,9 @@ fn ask_over(connector: &MemoryConnector) -> io::Result<String> {
     runtime.block_on(async {
         let mut stream = connector.connect().await?;
         stream.write_all(GET).await?;
-        let mut heard = String::new();
-        stream.read_to_string(&mut heard).await?;
-        Ok(heard)
+        let mut received = String::new();
+        stream.read_to_string(&mut received).await?;
+        Ok(received)
     })
 }
 
@@ -517,14 +518,14 @@ fn pinned_threads_stay_on_one_core_each() {
         let server = Server::bind("127.0.0.1:0").cores(2).balanced(true).pinned(pinned);
         let served = Served { running: server.start(cpus).unwrap() };
         let mut peers = [(); 2].map(|()| served.connect());
-        let mut heard = peers.each_mut().map(|peer| {
-            peer.say("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
-            peer.hear().rsplit("\r\n").next().unwrap().to_owned()
+        let mut received = peers.each_mut().map(|peer| {
+            peer.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
+            peer.receive().rsplit("\r\n").next().unwrap().to_owned()
         });
-        heard.sort();
-        let distinct = heard.iter().collect::<BTreeSet<_>>().len();
-        assert_eq!(distinct, expected, "{heard:?}");
-        assert!(!pinned || heard.iter().all(|cpus| cpus.parse::<usize>().is_ok()), "{heard:?}");
+        received.sort();
+        let distinct = received.iter().collect::<BTreeSet<_>>().len();
+        assert_eq!(distinct, expected, "{received:?}");
+        assert!(!pinned || received.iter().all(|cpus| cpus.parse::<usize>().is_ok()), "{received:?}");
     }
 }
 
@@ -535,25 +536,25 @@ fn a_server_without_descriptors_waits_until_there_are_some() {
         let served = start(Server::bind("127.0.0.1:0").cores(1));
         let keep_alive = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
         let mut early = served.connect();
-        early.say(keep_alive);
-        early.hear();
+        early.send(keep_alive);
+        early.receive();
         rlimit::setrlimit(rlimit::Resource::NOFILE, 64, 64).unwrap();
         let mut files: Vec<_> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
         files.pop();
         // The peer takes the last descriptor, and the server has none to accept it with.
         let mut late = served.connect();
-        late.say(GET);
+        late.send(GET);
         let (spent, start) = (ProcessTime::now(), Instant::now());
         while start.elapsed() < Duration::from_millis(200) {
-            early.say(keep_alive);
-            assert_eq!(status(&early.hear()), 200);
+            early.send(keep_alive);
+            assert_eq!(status(&early.receive()), 200);
             thread::sleep(Duration::from_millis(10));
         }
         assert!(spent.elapsed() < Duration::from_millis(100), "{:?} is a busy loop", spent.elapsed());
         let counted = served.running.stats().total;
         assert_eq!((counted.accepted, counted.errors.accept > 0), (1, true));
         files.clear();
-        assert_eq!(status(&late.hear_all()), 200);
+        assert_eq!(status(&late.receive_all()), 200);
         check(served.connect().stream, "127.0.0.1");
     });
 }
@@ -593,19 +594,22 @@ fn counts(set: impl FnOnce(Server) -> Server, talk: impl FnOnce(&Served)) -> Ser
 #[test]
 fn requests_connections_and_bytes_are_counted() {
     for cores in [1, 2] {
-        let (mut said, mut heard) = (0, 0);
+        let (mut said, mut received) = (0, 0);
         let counted = counts(
             |server| server.cores(cores),
             |served| {
                 for _ in 0..5 {
                     let wire = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\nabc".repeat(3);
                     said += wire.len() as u64;
-                    heard += served.ask(wire).len() as u64;
+                    received += served.ask(wire).len() as u64;
                 }
             },
         );
         assert_eq!((counted.accepted, counted.requests, counted.errors.overload, counted.cut), (5, 15, 0, 0));
-        assert_eq!((counted.received, counted.sent, counted.errors), (said, heard, ErrorCounts::default()));
+        assert_eq!(
+            (counted.received, counted.sent, counted.errors),
+            (said, received, ErrorCounts::default())
+        );
     }
 }
 
@@ -634,18 +638,19 @@ fn bytes_are_counted_while_they_flow_and_when_they_are_cut() {
     let post = |path: &str| format!("POST {path} HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\nhello");
     let said =
         ["GET /source HTTP/1.1\r\nhost: a\r\n\r\n".into(), post("/echo"), post("/buffered"), "GET /h".into()];
-    peers.iter_mut().zip(&said).for_each(|(peer, said)| peer.say(said));
+    peers.iter_mut().zip(&said).for_each(|(peer, said)| peer.send(said));
     paused(near.write_all(b"sourced")).unwrap();
-    let heard = peers[0].hear_through("sourced\r\n").len() + peers[1].hear_through("hello\r\n").len();
+    let received =
+        peers[0].receive_through("sourced\r\n").len() + peers[1].receive_through("hello\r\n").len();
     let counts = || {
         let stats = served.running.stats().total;
         (stats.received as usize, stats.sent as usize)
     };
     let in_all = said.iter().map(String::len).sum::<usize>();
-    eventually("they are counted", || counts() == (in_all - said[3].len(), heard));
+    eventually("they are counted", || counts() == (in_all - said[3].len(), received));
     served.running.shutdown(Duration::ZERO);
     served.running.wait().unwrap();
-    assert_eq!((counts(), served.running.stats().total.cut), ((in_all, heard), 4));
+    assert_eq!((counts(), served.running.stats().total.cut), ((in_all, received), 4));
 }
 
 /// Checks that the error in `talk` is counted once, under `kind`.
@@ -667,7 +672,7 @@ fn errors_are_counted_by_kind() {
         |errors| &mut errors.io,
         |served| {
             let mut peer = served.connect();
-            peer.say("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\n");
+            peer.send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\n");
             eventually("the head is there", || served.running.stats().total.requests == 1);
             peer.reset();
             eventually("it is noticed", || served.running.stats().total.errors.io == 1);
@@ -692,7 +697,7 @@ fn errors_are_counted_by_kind() {
         |errors| &mut errors.io,
         |served| {
             let mut peer = served.connect();
-            peer.say(get("/write"));
+            peer.send(get("/write"));
             eventually("it is asked", || served.running.stats().total.requests == 1);
             peer.reset();
         },

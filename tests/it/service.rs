@@ -63,9 +63,9 @@ fn check_paused(pause: Duration, before: &str, after: &str, expected: &str, seco
         sleep(SECOND / 5).await;
         // The connection may be closed by now.
         let _ = near.write_all(after.as_bytes()).await;
-        let mut heard = String::new();
-        near.read_to_string(&mut heard).await.unwrap();
-        assert_eq!(undated(&heard), expected, "{before:?}, then {after:?}");
+        let mut received = String::new();
+        near.read_to_string(&mut received).await.unwrap();
+        assert_eq!(undated(&received), expected, "{before:?}, then {after:?}");
         drop(near);
         serving.await.unwrap().unwrap();
         let elapsed = start.elapsed().as_secs_f32().round() as u32;
@@ -106,9 +106,9 @@ fn a_connection_after_the_stop_is_served_one_request() {
         service.stop();
         let (mut near, serving) = connect(&service);
         near.write_all(GET.repeat(2).as_bytes()).await.unwrap();
-        let mut heard = String::new();
-        near.read_to_string(&mut heard).await.unwrap();
-        assert_eq!(undated(&heard), LAST);
+        let mut received = String::new();
+        near.read_to_string(&mut received).await.unwrap();
+        assert_eq!(undated(&received), LAST);
         drop(near);
         serving.await.unwrap().unwrap();
     });
@@ -126,13 +126,13 @@ fn what_a_stream_holds_back_leaves_while_the_handler_waits() {
         });
         let peer = async {
             near.write_all(GET.as_bytes()).await.unwrap();
-            let mut heard = Vec::new();
-            while !heard.ends_with(b"news\r\n") {
-                heard.push(near.read_u8().await.unwrap());
+            let mut received = Vec::new();
+            while !received.ends_with(b"news\r\n") {
+                received.push(near.read_u8().await.unwrap());
             }
         };
         tokio::select! {
-            heard = timeout(SECOND, peer) => heard.expect("the rest is flushed"),
+            received = timeout(SECOND, peer) => received.expect("the rest is flushed"),
             served = service.serve_connection(BufStream::new(far)) => panic!("{served:?}"),
         }
     });
@@ -143,9 +143,9 @@ fn handlers_and_operators_see_the_peer_that_the_caller_names() {
     let named = PeerAddr::from(SocketAddr::from(([192, 0, 2, 1], 4711)));
     for (peer, told) in [(named, "192.0.2.1:4711"), (PeerAddr::Unix, "unix"), (PeerAddr::Memory, "memory")] {
         let seen: Arc<Mutex<Vec<String>>> = Arc::default();
-        let (heard, shown) = (seen.clone(), seen.clone());
+        let (received, shown) = (seen.clone(), seen.clone());
         let server =
-            Server::new().on_error(move |report| heard.lock().unwrap().push(report.peer.to_string()));
+            Server::new().on_error(move |report| received.lock().unwrap().push(report.peer.to_string()));
         let service = server.service(move |ctx: &mut Context| {
             shown.lock().unwrap().push(ctx.peer_addr().to_string());
         });
@@ -202,10 +202,10 @@ fn check_respond(path: &str, field: (&str, &str), content: &str, expected: (u16,
         let (name, value, length) = (field.0, field.1, content.len());
         let head = format!("POST {path} HTTP/1.0\r\n{name}: {value}\r\ncontent-length: {length}\r\n\r\n");
         near.write_all(format!("{head}{content}").as_bytes()).await.unwrap();
-        let mut heard = String::new();
-        near.read_to_string(&mut heard).await.unwrap();
-        let content = heard.split_once("\r\n\r\n").unwrap().1;
-        assert_eq!((status(&heard), content), expected, "{path} {field:?} over a connection");
+        let mut received = String::new();
+        near.read_to_string(&mut received).await.unwrap();
+        let content = received.split_once("\r\n\r\n").unwrap().1;
+        assert_eq!((status(&received), content), expected, "{path} {field:?} over a connection");
     });
 }
 
@@ -312,9 +312,9 @@ fn a_reset_is_forgotten_with_its_connection() {
         let (mut near, _serving) = connect(&service);
         near.write_all(&GET.as_bytes()[..9]).await.unwrap();
         near.shutdown().await.unwrap();
-        let mut heard = String::new();
-        near.read_to_string(&mut heard).await.unwrap();
-        assert_eq!(status(&heard), 400, "{heard}");
+        let mut received = String::new();
+        near.read_to_string(&mut received).await.unwrap();
+        assert_eq!(status(&received), 400, "{received}");
     });
 }
 
@@ -350,9 +350,9 @@ fn a_service_that_is_dropped_takes_its_handler_along() {
         let (mut near, serving) = connect(&service);
         near.write_all(GET.as_bytes()).await.unwrap();
         near.shutdown().await.unwrap();
-        let mut heard = String::new();
-        near.read_to_string(&mut heard).await.unwrap();
-        assert!(heard.ends_with("\r\n\r\n2"), "{heard:?}");
+        let mut received = String::new();
+        near.read_to_string(&mut received).await.unwrap();
+        assert!(received.ends_with("\r\n\r\n2"), "{received:?}");
         serving.await.unwrap().unwrap();
         drop(service);
         assert_eq!(Arc::strong_count(&kept), 1);

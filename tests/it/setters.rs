@@ -20,9 +20,9 @@ const OLD: &str = "GET / HTTP/1.0\r\n\r\n";
 /// Checks that `request` is answered with what `handler` sets as `expected`, except for the date.
 #[track_caller]
 fn check(request: &str, handler: impl Fn(&mut Context) -> corehttp::Result + 'static, expected: &str) {
-    let heard = Wired::new(handler).ask_cut(request, Then::Waits);
-    assert_eq!(undated(&heard), expected);
-    assert_eq!(heard.matches("date: ").count(), 1);
+    let received = Wired::new(handler).ask_cut(request, Then::Waits);
+    assert_eq!(undated(&received), expected);
+    assert_eq!(received.matches("date: ").count(), 1);
 }
 
 /// Texts that end a line and begin another, or that some reader may take for that.
@@ -128,10 +128,10 @@ fn row_61_a_refused_field_is_not_on_the_wire() {
         let path = ctx.request.path_decoded()?.into_owned();
         Ok(ctx.response.set_redirect(Status::FOUND, &path)?)
     };
-    let heard =
+    let received =
         Wired::new(echoing).ask_cut("GET /%0d%0aInjected:%201 HTTP/1.1\r\nHost: a\r\n\r\n", Then::Waits);
-    assert_eq!(status(&heard), 500);
-    assert!(!heard.contains("Injected"));
+    assert_eq!(status(&received), 500);
+    assert!(!received.contains("Injected"));
 }
 
 #[test]
@@ -150,9 +150,9 @@ fn row_61_no_hint_or_protocol_adds_a_line() {
         Ok(())
     };
     let request = "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n";
-    let heard = Wired::new(careless).ask_cut(request, Then::Waits);
+    let received = Wired::new(careless).ask_cut(request, Then::Waits);
     assert_eq!(
-        undated(&heard),
+        undated(&received),
         // A protocol that it could be upgraded to may be named (RFC 9110 §7.8), but nothing that is no protocol.
         "HTTP/1.1 103 Early Hints\r\n\r\n\
          HTTP/1.1 200 OK\r\nupgrade: y\r\ncontent-length: 0\r\nconnection: upgrade\r\n\r\n"
@@ -190,9 +190,9 @@ fn row_63_large_heads_leave_whole() {
     let lines: String = (0..1000).map(|number| format!("x-{number}: {number}\r\n")).collect();
     let text = text.replacen("\r\n", &format!("\r\n{lines}"), 1);
     check(GET, many, &format!("HTTP/1.1 200 OK\r\n{text}"));
-    let heard = Served::new(many).ask([GET, OLD].concat());
+    let received = Served::new(many).ask([GET, OLD].concat());
     assert_eq!(
-        responses(&heard).iter().map(|response| response.fields.len()).collect::<Vec<_>>(),
+        responses(&received).iter().map(|response| response.fields.len()).collect::<Vec<_>>(),
         [1003, 1004]
     );
 }
@@ -322,8 +322,11 @@ fn a_status_is_sent_with_its_reason_or_none_rfc9112_4() {
 #[test]
 fn a_date_that_the_handler_sets_is_the_only_one_rfc9110_6_6_1() {
     let dated = |ctx: &mut Context| Ok(ctx.response.headers.set_date("Date", SystemTime::UNIX_EPOCH)?);
-    let heard = Wired::new(dated).ask_cut(GET, Then::Waits);
-    assert_eq!(heard, "HTTP/1.1 200 OK\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\ncontent-length: 0\r\n\r\n");
+    let received = Wired::new(dated).ask_cut(GET, Then::Waits);
+    assert_eq!(
+        received,
+        "HTTP/1.1 200 OK\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\ncontent-length: 0\r\n\r\n"
+    );
 }
 
 fn seconds() -> u64 {
@@ -357,9 +360,9 @@ fn the_date_is_the_time_of_the_response_rfc9110_6_6_1() {
                 while_it_is(start).await;
                 near.write_all(rest.as_bytes()).await.unwrap();
                 near.shutdown().await.unwrap();
-                let mut heard = String::new();
-                near.read_to_string(&mut heard).await.unwrap();
-                let last = responses(&heard).pop().unwrap();
+                let mut received = String::new();
+                near.read_to_string(&mut received).await.unwrap();
+                let last = responses(&received).pop().unwrap();
                 let date = httpdate::parse_http_date(last.field("date").unwrap()).unwrap();
                 assert!(date > SystemTime::UNIX_EPOCH + Duration::from_secs(start), "{wire:?}: {date:?}");
             };
@@ -379,14 +382,14 @@ fn the_date_is_the_time_of_the_response_rfc9110_6_6_1() {
 fn the_server_is_named_only_if_it_has_a_name_rfc9110_10_2_4() {
     let quiet = |_: &mut Context| {};
     let named = |server: Server| server.name("core/1 (test)");
-    let heard = Wired::with(named, quiet).ask_cut([GET, "GET\r\n\r\n"].concat(), Then::Waits);
-    assert_eq!(heard.matches("\r\nserver: core/1 (test)\r\n").count(), 2, "{heard}");
+    let received = Wired::with(named, quiet).ask_cut([GET, "GET\r\n\r\n"].concat(), Then::Waits);
+    assert_eq!(received.matches("\r\nserver: core/1 (test)\r\n").count(), 2, "{received}");
     let own = |ctx: &mut Context| Ok(ctx.response.headers.set("Server", "own")?);
-    let heard = Wired::with(named, own).ask_cut(GET, Then::Waits);
-    assert_eq!(heard.to_lowercase().matches("server: ").count(), 1, "{heard}");
+    let received = Wired::with(named, own).ask_cut(GET, Then::Waits);
+    assert_eq!(received.to_lowercase().matches("server: ").count(), 1, "{received}");
     for none in ["", " "] {
-        let heard = Wired::with(|server: Server| server.name(none), quiet).ask_cut(GET, Then::Waits);
-        assert!(!heard.contains("server"), "{heard}");
+        let received = Wired::with(|server: Server| server.name(none), quiet).ask_cut(GET, Then::Waits);
+        assert!(!received.contains("server"), "{received}");
     }
     assert!(!Wired::new(quiet).ask_cut([GET, "GET\r\n\r\n"].concat(), Then::Waits).contains("server"));
 }

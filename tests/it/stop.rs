@@ -125,11 +125,11 @@ fn idle_connections_are_closed_at_once_rfc9112_9_6() {
         let (served, _) = serve(|server| server.cores(cores));
         let mut peers: Vec<_> = (0..10).map(|_| served.connect()).collect();
         for peer in &mut peers {
-            peer.say(GET);
-            assert_eq!(status(&peer.hear()), 200);
+            peer.send(GET);
+            assert_eq!(status(&peer.receive()), 200);
         }
         check_stops_at_once(&served);
-        peers.iter_mut().for_each(|peer| assert_eq!(peer.hear_all(), ""));
+        peers.iter_mut().for_each(|peer| assert_eq!(peer.receive_all(), ""));
     }
 }
 
@@ -138,17 +138,17 @@ fn responses_in_flight_carry_close_rfc9112_9_6() {
     let (served, gate) = serve(|server| server.cores(2));
     let mut peers = [GATED.to_vec(), [GATED, GET].concat(), [GET, GATED].concat()].map(|wire| {
         let mut peer = served.connect();
-        peer.say(wire);
+        peer.send(wire);
         peer
     });
     gate.reached_by(3);
     served.running.shutdown(LONG);
     check_stopped_listening(&served, 3);
     gate.open();
-    let heard = peers.each_mut().map(|peer| responses(&peer.hear_all()));
-    for (heard, bodies) in heard.iter().zip([&["stopping"][..], &["stopping"], &["fine", "stopping"]]) {
-        assert_eq!(heard.iter().map(|response| &*response.body).collect::<Vec<_>>(), bodies);
-        assert!(heard.last().is_some_and(|response| response.is_last()));
+    let received = peers.each_mut().map(|peer| responses(&peer.receive_all()));
+    for (received, bodies) in received.iter().zip([&["stopping"][..], &["stopping"], &["fine", "stopping"]]) {
+        assert_eq!(received.iter().map(|response| &*response.body).collect::<Vec<_>>(), bodies);
+        assert!(received.last().is_some_and(|response| response.is_last()));
     }
     drop(peers);
     check_stops_at_once(&served);
@@ -157,11 +157,11 @@ fn responses_in_flight_carry_close_rfc9112_9_6() {
 /// Checks that the peers in `talk` are served if they send a request within `limit`.
 #[track_caller]
 fn check_served_within(limit: Duration, talk: impl Fn() -> (Duration, Vec<String>)) {
-    for heard in in_time(limit, talk) {
-        let heard = responses(&heard);
+    for received in in_time(limit, talk) {
+        let received = responses(&received);
         assert!(
-            matches!(&heard[..], [response] if response.status == 200 && response.is_last()),
-            "{heard:?}"
+            matches!(&received[..], [response] if response.status == 200 && response.is_last()),
+            "{received:?}"
         );
     }
 }
@@ -174,12 +174,12 @@ fn a_peer_that_connected_before_the_stop_is_served() {
         let start = Instant::now();
         served.running.shutdown(LONG);
         eventually("nobody listens", || TcpStream::connect(served.addr()).is_err());
-        peers.iter_mut().for_each(|peer| peer.say(GET));
+        peers.iter_mut().for_each(|peer| peer.send(GET));
         let took = start.elapsed();
-        let heard = peers.iter_mut().map(Peer::hear_all).collect();
+        let received = peers.iter_mut().map(Peer::receive_all).collect();
         drop(peers);
         check_stops_at_once(&served);
-        (took, heard)
+        (took, received)
     });
 }
 
@@ -191,17 +191,17 @@ fn a_peer_that_was_just_answered_is_served_once_more() {
         let mut peers = [served.connect(), served.connect()];
         let start = Instant::now();
         for peer in &mut peers {
-            peer.say(GET);
-            assert_eq!(status(&peer.hear()), 200);
+            peer.send(GET);
+            assert_eq!(status(&peer.receive()), 200);
         }
         served.running.shutdown(LONG);
         thread::sleep(Duration::from_millis(20));
-        peers.iter_mut().for_each(|peer| peer.say(GET));
+        peers.iter_mut().for_each(|peer| peer.send(GET));
         let took = start.elapsed();
-        let heard = peers.iter_mut().map(Peer::hear_all).collect();
+        let received = peers.iter_mut().map(Peer::receive_all).collect();
         drop(peers);
         check_stops_at_once(&served);
-        (took, heard)
+        (took, received)
     });
 }
 
@@ -221,21 +221,21 @@ fn a_peer_that_waits_for_a_busy_core_is_served_before_it_stops() {
     let server = Server::bind("127.0.0.1:0").cores(2).balanced(true);
     let served = Served { running: server.start_per_core(make).unwrap() };
     let mut first = served.connect();
-    first.say(GATED);
+    first.send(GATED);
     busy.wait();
     // The core that accepts for both is busy, and the other one has drained before these connections are handed over.
     let mut peers: Vec<_> = (0..8).map(|_| served.connect()).collect();
-    peers.iter_mut().for_each(|peer| peer.say(GET));
+    peers.iter_mut().for_each(|peer| peer.send(GET));
     served.running.shutdown(LONG);
     // The idle core drains within this time. If it does not, it serves the peers itself, and they are answered as well.
     thread::sleep(Duration::from_millis(50));
     busy.wait();
-    assert_eq!(responses(&first.hear_all()).len(), 1);
+    assert_eq!(responses(&first.receive_all()).len(), 1);
     for peer in &mut peers {
-        let heard = responses(&peer.hear_all());
+        let received = responses(&peer.receive_all());
         assert!(
-            matches!(&heard[..], [response] if response.status == 200 && response.is_last()),
-            "{heard:?}"
+            matches!(&received[..], [response] if response.status == 200 && response.is_last()),
+            "{received:?}"
         );
     }
     drop((first, peers));
@@ -258,15 +258,15 @@ fn a_peer_that_waits_for_a_core_to_start_is_served_before_it_stops() {
     let server = server.on_stop(async { drop(signal.await) }, LONG);
     let running = thread::spawn(move || server.start_per_core(make).unwrap());
     let mut peers = [(); 3].map(|()| Peer::new(TcpStream::connect(address).unwrap()));
-    peers.iter_mut().for_each(|peer| peer.say(GET));
+    peers.iter_mut().for_each(|peer| peer.send(GET));
     gate.reached_by(1);
     stop.send(()).unwrap();
     gate.open();
     for peer in &mut peers {
-        let heard = responses(&peer.hear_all());
+        let received = responses(&peer.receive_all());
         assert!(
-            matches!(&heard[..], [response] if response.status == 200 && response.is_last()),
-            "{heard:?}"
+            matches!(&received[..], [response] if response.status == 200 && response.is_last()),
+            "{received:?}"
         );
     }
     drop(peers);
@@ -281,7 +281,7 @@ fn connections_left_after_the_grace_are_cut() {
         let timeouts = Timeouts { handler, ..Timeouts::default() };
         let (served, gate) = serve(|server| server.cores(2).timeouts(timeouts));
         let mut peers = [(); 3].map(|()| served.connect());
-        peers.iter_mut().for_each(|peer| peer.say(GATED));
+        peers.iter_mut().for_each(|peer| peer.send(GATED));
         gate.reached_by(3);
         let start = Instant::now();
         served.running.shutdown(grace);
@@ -290,7 +290,7 @@ fn connections_left_after_the_grace_are_cut() {
         gate.reached_by(0);
         let stats = served.running.stats().total;
         assert_eq!((stats.open, stats.cut), (0, 3));
-        peers.iter_mut().for_each(|peer| assert_eq!(status(&peer.hear_all()), 0));
+        peers.iter_mut().for_each(|peer| assert_eq!(status(&peer.receive_all()), 0));
     }
 }
 
@@ -307,7 +307,7 @@ fn a_response_that_is_cut_does_not_look_whole() {
     });
     let mut peers = ["1.0", "1.1"].map(|version| {
         let mut peer = served.connect();
-        peer.say(format!("GET / HTTP/{version}\r\nhost: a\r\n\r\n"));
+        peer.send(format!("GET / HTTP/{version}\r\nhost: a\r\n\r\n"));
         peer
     });
     gate.reached_by(2);
@@ -315,8 +315,8 @@ fn a_response_that_is_cut_does_not_look_whole() {
     served.running.wait().unwrap();
     assert_eq!(served.running.stats().total.cut, 2);
     for peer in &mut peers {
-        let heard = peer.hear_all();
-        assert!(heard.contains("half") && heard.ends_with("<ConnectionReset>"), "{heard:?}");
+        let received = peer.receive_all();
+        assert!(received.contains("half") && received.ends_with("<ConnectionReset>"), "{received:?}");
     }
 }
 
@@ -326,11 +326,11 @@ fn a_connection_that_is_cut_behind_a_whole_response_is_not_reset() {
     let handler = |ctx: &mut Context| ctx.response.set_text("whole");
     let served = Served::new(with_plan(|_| BodyPlan::Stream, handler));
     let mut peer = served.connect();
-    peer.say("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\nhello");
-    assert!(peer.hear().ends_with("\r\n\r\nwhole"));
+    peer.send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\nhello");
+    assert!(peer.receive().ends_with("\r\n\r\nwhole"));
     served.running.shutdown(Duration::ZERO);
     served.running.wait().unwrap();
-    assert_eq!((served.running.stats().total.cut, &*peer.hear_all()), (1, ""));
+    assert_eq!((served.running.stats().total.cut, &*peer.receive_all()), (1, ""));
 }
 
 #[test]
@@ -339,7 +339,7 @@ fn a_later_shutdown_can_only_shorten_the_grace() {
     for [first, later] in [[LONG, zero], [Duration::MAX, zero], [zero, LONG], [zero, Duration::MAX]] {
         let (served, gate) = serve(|server| server.cores(2));
         let mut peers = [(); 4].map(|()| served.connect());
-        peers.iter_mut().for_each(|peer| peer.say(GATED));
+        peers.iter_mut().for_each(|peer| peer.send(GATED));
         gate.reached_by(4);
         let start = Instant::now();
         served.running.shutdown(first);
@@ -359,12 +359,12 @@ fn a_signal_stops_the_server_too() {
         let (stop, signal) = oneshot::channel::<()>();
         let (served, gate) = serve(|server| server.cores(cores).on_stop(async { drop(signal.await) }, LONG));
         let mut peer = served.connect();
-        peer.say(GATED);
+        peer.send(GATED);
         gate.reached_by(1);
         stop.send(()).unwrap();
         check_stopped_listening(&served, 1);
         gate.open();
-        assert!(responses(&peer.hear_all())[0].is_last());
+        assert!(responses(&peer.receive_all())[0].is_last());
         drop(peer);
         served.running.wait().unwrap();
     }
@@ -395,7 +395,7 @@ fn a_signal_gives_no_more_than_its_grace() {
     let grace = Duration::from_millis(50);
     let (served, gate) = serve(|server| server.on_stop(async { drop(signal.await) }, grace));
     let mut peer = served.connect();
-    peer.say(GATED);
+    peer.send(GATED);
     gate.reached_by(1);
     let start = Instant::now();
     stop.send(()).unwrap();
@@ -418,10 +418,10 @@ fn a_writer_sees_that_the_server_stops() {
         Ok(out.finish().await?)
     });
     let mut peer = served.connect();
-    peer.say(GET);
-    peer.hear_through("going on\r\n");
+    peer.send(GET);
+    peer.receive_through("going on\r\n");
     served.running.shutdown(LONG);
-    assert_eq!(peer.hear_all(), "a\r\n, and done\r\n0\r\n\r\n");
+    assert_eq!(peer.receive_all(), "a\r\n, and done\r\n0\r\n\r\n");
     drop(peer);
     check_stops_at_once(&served);
 }
@@ -458,19 +458,19 @@ fn a_handler_that_waits_sees_that_the_server_stops() {
         let served = Served::with(|server| server.cores(cores), waits);
         let mut peers = ["/answered", "/streamed", "/upgraded"].map(|path| {
             let mut peer = served.connect();
-            peer.say(format!(
+            peer.send(format!(
                 "GET {path} HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n"
             ));
             peer
         });
-        peers[1].hear_through("going on\r\n");
-        peers[2].hear_through("\r\n\r\n");
+        peers[1].receive_through("going on\r\n");
+        peers[2].receive_through("\r\n\r\n");
         eventually("all wait", || served.running.stats().total.requests == 3);
         let start = Instant::now();
         served.running.shutdown(LONG);
-        assert!(peers[0].hear_all().ends_with("\r\n\r\nstopping"));
-        assert_eq!(peers[1].hear_all(), "a\r\n, and done\r\n0\r\n\r\n");
-        assert_eq!(peers[2].hear_all(), "stopping");
+        assert!(peers[0].receive_all().ends_with("\r\n\r\nstopping"));
+        assert_eq!(peers[1].receive_all(), "a\r\n, and done\r\n0\r\n\r\n");
+        assert_eq!(peers[2].receive_all(), "stopping");
         drop(peers);
         served.running.wait().unwrap();
         assert!(start.elapsed() < LONG / 2);
@@ -507,7 +507,7 @@ fn a_listener_that_fails_stops_the_server() {
     let mut peers = Vec::new();
     for address in addresses.into_iter().cycle().take(6) {
         let mut peer = Peer::new(TcpStream::connect(address).unwrap());
-        peer.say(GATED);
+        peer.send(GATED);
         peers.push(peer);
     }
     gate.reached_by(6);
@@ -517,8 +517,11 @@ fn a_listener_that_fails_stops_the_server() {
     }
     gate.open();
     for mut peer in peers {
-        let heard = peer.hear_all();
-        assert!(heard.contains("\r\nconnection: close\r\n") && heard.ends_with("stopping"), "{heard}");
+        let received = peer.receive_all();
+        assert!(
+            received.contains("\r\nconnection: close\r\n") && received.ends_with("stopping"),
+            "{received}"
+        );
     }
     let error = served.running.wait().unwrap_err();
     let cause = error.cause().and_then(|cause| cause.downcast_ref::<std::io::Error>()).unwrap();
@@ -530,7 +533,7 @@ fn a_listener_that_fails_stops_the_server() {
 fn any_number_of_threads_may_wait_for_a_server() {
     let (served, gate) = serve(|server| server.cores(2));
     let mut peer = served.connect();
-    peer.say(GATED);
+    peer.send(GATED);
     gate.reached_by(1);
     let waiting = [(); 3].map(|()| {
         let running = served.running.clone();
@@ -540,7 +543,7 @@ fn any_number_of_threads_may_wait_for_a_server() {
     check_stopped_listening(&served, 1);
     assert!(waiting.iter().all(|thread| !thread.is_finished()));
     gate.open();
-    assert_eq!(status(&peer.hear_all()), 200);
+    assert_eq!(status(&peer.receive_all()), 200);
     drop(peer);
     waiting.into_iter().for_each(|thread| thread.join().unwrap().unwrap());
     served.running.wait().unwrap();
@@ -562,8 +565,8 @@ fn a_handler_may_stop_its_own_server() {
         own.shutdown(LONG);
         ctx.response.set_text("farewell");
     });
-    let heard = responses(&served.ask(GET));
-    assert_eq!((heard.len(), &*heard[0].body), (1, "farewell"));
+    let received = responses(&served.ask(GET));
+    assert_eq!((received.len(), &*received[0].body), (1, "farewell"));
     served.running.wait().unwrap();
 }
 
@@ -597,8 +600,8 @@ fn a_server_runs_on_after_its_handle_was_dropped() {
     let (address, held) = (running.local_addr(), running.clone());
     drop(running);
     let mut peer = Peer::new(TcpStream::connect(address).unwrap());
-    peer.say(GET);
-    assert_eq!(status(&peer.hear()), 200);
+    peer.send(GET);
+    assert_eq!(status(&peer.receive()), 200);
     check_stops_at_once(&Served { running: held });
 }
 
@@ -618,13 +621,13 @@ fn bodies_on_their_way_still_arrive() {
     let streamed = Served::new(with_plan(|_| BodyPlan::Stream, echo));
     for served in [buffered, streamed] {
         let mut peer = served.connect();
-        peer.say("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\n12345");
+        peer.send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\n12345");
         eventually("it is there", || served.running.stats().total.requests == 1);
         served.running.shutdown(LONG);
         check_stopped_listening(&served, 1);
-        peer.say("67890");
-        let heard = responses(&peer.hear_all());
-        assert!(matches!(&heard[..], [response] if response.body == "1234567890"), "{heard:?}");
+        peer.send("67890");
+        let received = responses(&peer.receive_all());
+        assert!(matches!(&received[..], [response] if response.body == "1234567890"), "{received:?}");
         drop(peer);
         check_stops_at_once(&served);
     }
@@ -634,27 +637,27 @@ fn bodies_on_their_way_still_arrive() {
 fn an_upgraded_connection_has_the_grace_too() {
     let served = Served::new(async |ctx: &mut Context| -> corehttp::Result {
         let mut io = ctx.upgrade("echo").await?;
-        let mut heard = [0; 1];
-        while io.read_exact(&mut heard).await.is_ok() {
-            io.write_all(&heard).await?;
+        let mut received = [0; 1];
+        while io.read_exact(&mut received).await.is_ok() {
+            io.write_all(&received).await?;
         }
         Ok(())
     });
     let mut upgraded = [(); 2].map(|()| {
         let mut peer = served.connect();
-        peer.say("GET / HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n");
-        assert_eq!(status(&peer.hear()), 101);
+        peer.send("GET / HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n");
+        assert_eq!(status(&peer.receive()), 101);
         peer
     });
     served.running.shutdown(LONG);
     eventually("nobody listens", || TcpStream::connect(served.addr()).is_err());
-    upgraded[0].say("still here\n");
-    assert_eq!(upgraded[0].hear_through("\n"), "still here\n");
+    upgraded[0].send("still here\n");
+    assert_eq!(upgraded[0].receive_through("\n"), "still here\n");
     let [first, mut second] = upgraded;
     drop(first);
     served.running.shutdown(Duration::ZERO);
     served.running.wait().unwrap();
-    assert_eq!(second.hear_all(), "");
+    assert_eq!(second.receive_all(), "");
 }
 
 /// The count does not depend on which task holds the connection.
@@ -667,8 +670,8 @@ fn an_upgraded_connection_counts_until_it_is_dropped() {
             Ok(())
         });
         let mut peer = served.connect();
-        peer.say("GET / HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: silence\r\n\r\n");
-        assert_eq!(status(&peer.hear()), 101);
+        peer.send("GET / HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: silence\r\n\r\n");
+        assert_eq!(status(&peer.receive()), 101);
         served.running.shutdown(LONG);
         check_stopped_listening(&served, 1);
         match is_left {
@@ -676,7 +679,7 @@ fn an_upgraded_connection_counts_until_it_is_dropped() {
             false => served.running.shutdown(Duration::ZERO),
         }
         served.running.wait().unwrap();
-        assert_eq!((served.running.stats().total.cut, &*peer.hear_all()), (cut, ""));
+        assert_eq!((served.running.stats().total.cut, &*peer.receive_all()), (cut, ""));
     }
 }
 
@@ -693,8 +696,8 @@ fn tasks_that_handlers_left_behind_are_dropped() {
         });
     });
     let mut peer = served.connect();
-    peer.say(GET);
-    assert_eq!(status(&peer.hear()), 200);
+    peer.send(GET);
+    assert_eq!(status(&peer.receive()), 200);
     check_stops_at_once(&served);
     eventually("task and handler are dropped", || Arc::strong_count(&kept) == 1);
 }
@@ -730,7 +733,7 @@ fn the_tasks_of_a_core_run_until_all_cores_have_drained() {
     let served = Served { running: server.start_per_core(make).unwrap() };
     let mut peers = [served.connect(), served.connect()];
     for peer in &mut peers {
-        peer.say(GET);
+        peer.send(GET);
     }
     gate.reached_by(1);
     served.running.shutdown(LONG);
@@ -738,7 +741,7 @@ fn the_tasks_of_a_core_run_until_all_cores_have_drained() {
     // Longer than a core without connections needs to end, if it does not wait for the others.
     thread::sleep(Duration::from_millis(50));
     gate.open();
-    let responses = peers.each_mut().map(|peer| peer.hear_all());
+    let responses = peers.each_mut().map(|peer| peer.receive_all());
 
     assert!(
         ["42", "idle"].iter().all(|end| responses.iter().any(|response| response.ends_with(end))),
@@ -785,18 +788,18 @@ fn request_repeatedly(address: SocketAddr, enough: &AtomicBool, answered: &Atomi
     while let (true, Ok(stream)) = (goes_on(), TcpStream::connect(address)) {
         let mut peer = Peer::new(stream);
         for number in (0..).take_while(|_| goes_on()) {
-            peer.say(format!("GET /{number} HTTP/1.1\r\nhost: a\r\n\r\n"));
-            let heard = receive(&mut peer, &format!("response {number}."));
-            answered.fetch_add(usize::from(heard.is_ok()), Ordering::Relaxed);
-            match heard {
-                Ok(heard) if !heard.contains("\r\nconnection: close\r\n") => {}
+            peer.send(format!("GET /{number} HTTP/1.1\r\nhost: a\r\n\r\n"));
+            let received = receive(&mut peer, &format!("response {number}."));
+            answered.fetch_add(usize::from(received.is_ok()), Ordering::Relaxed);
+            match received {
+                Ok(received) if !received.contains("\r\nconnection: close\r\n") => {}
                 Ok(_) => break,
                 // The connection was never accepted: the system closes waiting connections with their listener.
-                Err((heard, _)) if heard.is_empty() && number == 0 => break,
+                Err((received, _)) if received.is_empty() && number == 0 => break,
                 // The connection was closed while it was idle: if the request had arrived, this would be a reset.
-                Err((heard, None)) if heard.is_empty() => break,
-                Err(heard) => {
-                    lost.push(format!("response {number}: {heard:?}"));
+                Err((received, None)) if received.is_empty() => break,
+                Err(received) => {
+                    lost.push(format!("response {number}: {received:?}"));
                     break;
                 }
             }
@@ -807,15 +810,15 @@ fn request_repeatedly(address: SocketAddr, enough: &AtomicBool, answered: &Atomi
 
 /// Receives all through `end`, or the bytes before the connection ends or fails.
 fn receive(peer: &mut Peer, end: &str) -> Result<String, (String, Option<ErrorKind>)> {
-    let (mut heard, mut room) = (String::new(), [0; 500]);
-    while !heard.ends_with(end) {
+    let (mut received, mut room) = (String::new(), [0; 500]);
+    while !received.ends_with(end) {
         match peer.stream.read(&mut room) {
-            Ok(0) => return Err((heard, None)),
-            Ok(count) => heard += &String::from_utf8_lossy(&room[..count]),
-            Err(error) => return Err((heard, Some(error.kind()))),
+            Ok(0) => return Err((received, None)),
+            Ok(count) => received += &String::from_utf8_lossy(&room[..count]),
+            Err(error) => return Err((received, Some(error.kind()))),
         }
     }
-    Ok(heard)
+    Ok(received)
 }
 
 /// Answers with the number in the path.
@@ -874,8 +877,8 @@ fn a_second_server_that_cannot_start_takes_no_peer() {
     let mut peers: Vec<_> = (0..64).map(|_| first.connect()).collect();
     for round in 0..2 {
         for peer in &mut peers {
-            peer.say(format!("GET /{round} HTTP/1.1\r\nhost: a\r\n\r\n"));
-            assert!(peer.hear().ends_with(&format!("response {round}.")));
+            peer.send(format!("GET /{round} HTTP/1.1\r\nhost: a\r\n\r\n"));
+            assert!(peer.receive().ends_with(&format!("response {round}.")));
         }
         gate.open();
     }

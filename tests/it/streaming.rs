@@ -53,10 +53,10 @@ mod reading {
             let expected = encoded(&format!("{body}|{trailers}")) + &encoded("|");
             for cut in wire.find("\r\n\r\n").unwrap() + 4..=wire.len() {
                 let mut peer = served.connect();
-                peer.say(&next[..cut]);
-                peer.say(&next[cut..]);
+                peer.send(&next[..cut]);
+                peer.send(&next[cut..]);
                 peer.end();
-                assert_eq!(undated(&peer.hear_all()), expected, "{wire:?} cut at {cut} {way}");
+                assert_eq!(undated(&peer.receive_all()), expected, "{wire:?} cut at {cut} {way}");
             }
         }
     }
@@ -167,9 +167,9 @@ mod reading {
         }));
         let mut peer = served.connect();
         for part in [chunked("5\r\nhel"), "lo\r\n".into(), "0\r\n\r\n".into()] {
-            peer.say(part);
+            peer.send(part);
         }
-        assert!(peer.hear().ends_with("\r\n\r\nhello"));
+        assert!(peer.receive().ends_with("\r\n\r\nhello"));
     }
 
     /// The peer is gone, so it gets no response, however the body is read.
@@ -180,8 +180,8 @@ mod reading {
             let reads = async |ctx: &mut Context| -> corehttp::Result { Ok(ctx.buffer_body().await?) };
             let served = Served::with(|server| refusals.attach(server), with_plan(move |_| plan, reads));
             let mut peer = served.connect();
-            peer.say(post("content-length: 9\r\nexpect: 100-continue", ""));
-            peer.hear_through("100 Continue\r\n\r\n");
+            peer.send(post("content-length: 9\r\nexpect: 100-continue", ""));
+            peer.receive_through("100 Continue\r\n\r\n");
             peer.reset();
             let total = || served.running.stats().total;
             eventually("the exchange ends", || total().open == 0);
@@ -221,7 +221,7 @@ mod writing {
     /// Checks that a response of `hello` with this status, with or without a length, is sent as `expected` to a peer
     /// that has sent `asked`.
     #[track_caller]
-    fn check(asked: &str, status: Status, len: Option<u64>, expected: &str) {
+    fn check(request: &str, status: Status, len: Option<u64>, expected: &str) {
         let writes = async move |ctx: &mut Context| -> corehttp::Result {
             ctx.response.status = status;
             if let Some(len) = len {
@@ -247,7 +247,7 @@ mod writing {
         };
         let served = [Served::new(writes), Served::new(writes_otherwise), Served::new(streams)];
         for (way, served) in ["a writer", "a writer by its trait", "a source"].iter().zip(&served) {
-            assert_eq!(undated(&served.ask(asked)), expected, "{way}");
+            assert_eq!(undated(&served.ask(request)), expected, "{way}");
         }
     }
 
@@ -319,11 +319,11 @@ mod writing {
             Ok(out.finish().await?)
         });
         let mut peer = served.connect();
-        peer.say(GET);
-        assert!(peer.hear_through("\r\n\r\n").starts_with("HTTP/1.1 200 OK\r\n"), "the head leaves first");
+        peer.send(GET);
+        assert!(peer.receive_through("\r\n\r\n").starts_with("HTTP/1.1 200 OK\r\n"), "the head leaves first");
         for expected in ["9\r\ndata: 1\n\n\r\n", "9\r\ndata: 2\n\n\r\n", "0\r\n\r\n"] {
             go.notify_one();
-            assert_eq!(peer.hear_through(expected), expected);
+            assert_eq!(peer.receive_through(expected), expected);
         }
     }
 
@@ -335,15 +335,15 @@ mod writing {
             ctx.response.body.set_stream(source.lock().unwrap().take().expect("it is asked once"), None);
         });
         let mut peer = served.connect();
-        peer.say(GET);
-        assert!(peer.hear_through("\r\n\r\n").starts_with("HTTP/1.1 200 OK\r\n"), "the head leaves first");
+        peer.send(GET);
+        assert!(peer.receive_through("\r\n\r\n").starts_with("HTTP/1.1 200 OK\r\n"), "the head leaves first");
         let mut near = Some(near);
         for (part, expected) in [("first", "5\r\nfirst\r\n"), ("then", "4\r\nthen\r\n")] {
             paused(near.as_mut().unwrap().write_all(part.as_bytes())).unwrap();
-            assert_eq!(peer.hear_through(expected), expected);
+            assert_eq!(peer.receive_through(expected), expected);
         }
         drop(near.take());
-        assert_eq!(peer.hear_through("0\r\n\r\n"), "0\r\n\r\n");
+        assert_eq!(peer.receive_through("0\r\n\r\n"), "0\r\n\r\n");
     }
 
     #[test]
@@ -363,13 +363,13 @@ mod writing {
         });
         for served in [writes, streams] {
             let mut peer = served.connect();
-            peer.say(GET);
-            peer.hear_through("\r\n\r\n");
-            let mut heard = vec![0; large.len()];
-            peer.stream.read_exact(&mut heard).unwrap();
-            assert!(*heard == *large);
-            peer.say(GET);
-            assert_eq!(status(&peer.hear_through("\r\n\r\n")), 200, "the connection goes on");
+            peer.send(GET);
+            peer.receive_through("\r\n\r\n");
+            let mut received = vec![0; large.len()];
+            peer.stream.read_exact(&mut received).unwrap();
+            assert!(*received == *large);
+            peer.send(GET);
+            assert_eq!(status(&peer.receive_through("\r\n\r\n")), 200, "the connection goes on");
         }
     }
 }
@@ -390,13 +390,13 @@ mod failing {
         for asked in [GET, "GET / HTTP/1.0\r\n\r\n", "GET / HTTP/1.0\r\nconnection: keep-alive\r\n\r\n"] {
             let refusals = ErrorReports::default();
             let served = Served::with(|server| refusals.attach(server), handler.clone());
-            let heard = served.ask(asked.repeat(2));
-            assert!(heard.ends_with("<ConnectionReset>"), "{asked:?}: {heard}");
+            let received = served.ask(asked.repeat(2));
+            assert!(received.ends_with("<ConnectionReset>"), "{asked:?}: {received}");
             assert!(
-                heard.matches("HTTP/1.1").count() <= 1 && !heard.contains("\r\n0\r\n"),
-                "{asked:?}: {heard}"
+                received.matches("HTTP/1.1").count() <= 1 && !received.contains("\r\n0\r\n"),
+                "{asked:?}: {received}"
             );
-            assert!(!heard.contains("secret"));
+            assert!(!received.contains("secret"));
             assert_eq!(refusals.take(), [(0, cause.to_owned())]);
         }
     }
@@ -595,8 +595,8 @@ mod failing {
         let served = Served::new(|ctx: &mut Context| {
             ctx.response.body.set_stream(Pieces([].iter(), End::Failure), Some(5))
         });
-        let heard = served.ask(GET.replace("GET", "HEAD").repeat(2));
-        assert_eq!(undated(&heard), "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n".repeat(2));
+        let received = served.ask(GET.replace("GET", "HEAD").repeat(2));
+        assert_eq!(undated(&received), "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n".repeat(2));
     }
 }
 
@@ -709,11 +709,11 @@ mod both_ways {
         let served = Served::new(streaming(echo));
         let mut peer = served.connect();
         for _ in 0..2 {
-            peer.say(chunked(""));
-            assert_eq!(status(&peer.hear_through("\r\n\r\n")), 200);
+            peer.send(chunked(""));
+            assert_eq!(status(&peer.receive_through("\r\n\r\n")), 200);
             for piece in ["5\r\nfirst\r\n", "4\r\nthen\r\n", "0\r\nx-sum: 7\r\n\r\n"] {
-                peer.say(piece);
-                assert_eq!(peer.hear_through(piece), piece);
+                peer.send(piece);
+                assert_eq!(peer.receive_through(piece), piece);
             }
         }
     }
@@ -723,8 +723,8 @@ mod both_ways {
         const SIZE: usize = 256 << 20;
         let served = Served::new(streaming(echo));
         let mut peer = served.connect();
-        peer.say(format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {SIZE}\r\n\r\n"));
-        peer.hear_through("\r\n\r\n");
+        peer.send(format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {SIZE}\r\n\r\n"));
+        peer.receive_through("\r\n\r\n");
         let before = resident();
         let mut sender = peer.stream.try_clone().unwrap();
         let sending = std::thread::spawn(move || {
@@ -754,8 +754,8 @@ mod both_ways {
             }
             Ok(out.finish().await?)
         }));
-        let heard = served.ask("PUT /a HTTP/1.1\r\nhost: a\r\nx-prefix: :\r\ncontent-length: 2\r\n\r\nhi");
-        assert!(heard.ends_with("\r\n\r\n2\r\n/a\r\n1\r\n:\r\n2\r\nhi\r\n0\r\n\r\n"), "{heard}");
+        let received = served.ask("PUT /a HTTP/1.1\r\nhost: a\r\nx-prefix: :\r\ncontent-length: 2\r\n\r\nhi");
+        assert!(received.ends_with("\r\n\r\n2\r\n/a\r\n1\r\n:\r\n2\r\nhi\r\n0\r\n\r\n"), "{received}");
     }
 }
 
@@ -795,13 +795,13 @@ mod expectation {
         for (field, body) in
             [("content-length: 5", "hello"), ("transfer-encoding: chunked", "5\r\nhello\r\n0\r\n\r\n")]
         {
-            peer.say(expecting(field));
-            assert_eq!(peer.hear_through("\r\n\r\n"), CONTINUE);
-            peer.say(body);
-            let heard = peer.hear_through("hello");
-            assert!(heard.starts_with("HTTP/1.1 200 OK\r\n"), "{heard}");
-            if heard.contains("chunked") {
-                peer.hear_through("0\r\n\r\n");
+            peer.send(expecting(field));
+            assert_eq!(peer.receive_through("\r\n\r\n"), CONTINUE);
+            peer.send(body);
+            let received = peer.receive_through("hello");
+            assert!(received.starts_with("HTTP/1.1 200 OK\r\n"), "{received}");
+            if received.contains("chunked") {
+                peer.receive_through("0\r\n\r\n");
             }
         }
     }
@@ -836,8 +836,11 @@ mod expectation {
                 Served::new(streaming(read_before)),
                 Served::new(echo),
             ] {
-                let heard = served.ask(&wire);
-                assert!(status(&heard) == 200 && heard.matches("HTTP/1.1").count() == 1, "{wire:?}: {heard}");
+                let received = served.ask(&wire);
+                assert!(
+                    status(&received) == 200 && received.matches("HTTP/1.1").count() == 1,
+                    "{wire:?}: {received}"
+                );
             }
         }
     }
@@ -846,10 +849,10 @@ mod expectation {
     fn continue_is_not_sent_to_1_0_though_it_waits() {
         let served = Served::new(streaming(read));
         let mut peer = served.connect();
-        peer.say(expecting("content-length: 5").replace("1.1", "1.0"));
+        peer.send(expecting("content-length: 5").replace("1.1", "1.0"));
         eventually("a request", || served.running.stats().total.requests == 1);
-        peer.say("hello");
-        assert!(peer.hear_all().starts_with("HTTP/1.1 200 OK\r\n"));
+        peer.send("hello");
+        assert!(peer.receive_all().starts_with("HTTP/1.1 200 OK\r\n"));
     }
 
     /// Nothing that comes after a final response without `100 Continue` is a request, whether the body comes or not.
@@ -863,12 +866,15 @@ mod expectation {
         for field in fields {
             for body in [GET, "", "1b\r\nGET / HTTP/1.1\r\nhost: a\r\n\r\n\r\n0\r\n\r\n"] {
                 let mut peer = served.connect();
-                peer.say(expecting(field));
-                let heard = peer.hear_through("\r\n\r\n");
-                assert!(status(&heard) == expected && heard.contains("\r\nconnection: close\r\n"), "{heard}");
-                peer.say(format!("{body}{GET}"));
+                peer.send(expecting(field));
+                let received = peer.receive_through("\r\n\r\n");
+                assert!(
+                    status(&received) == expected && received.contains("\r\nconnection: close\r\n"),
+                    "{received}"
+                );
+                peer.send(format!("{body}{GET}"));
                 peer.end();
-                let rest = peer.hear_all();
+                let rest = peer.receive_all();
                 assert!(!rest.contains("HTTP/1.1") && !rest.contains("<"), "{rest}");
             }
         }
@@ -925,15 +931,15 @@ mod upgrade {
             "HTTP/1.1 101 Switching Protocols\r\nx-own: kept\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n";
         for early in ["", "GET / HTTP/1.1\r\n\r\n and more than one read takes"] {
             let mut peer = served.connect();
-            peer.say(format!("{ASKED}{early}"));
+            peer.send(format!("{ASKED}{early}"));
             let expected = format!("{head}{early}");
-            assert_eq!(peer.hear_through(&expected), expected);
+            assert_eq!(peer.receive_through(&expected), expected);
             for said in ["one", "two"] {
-                peer.say(said);
-                assert_eq!(peer.hear_through(said), said);
+                peer.send(said);
+                assert_eq!(peer.receive_through(said), said);
             }
             peer.end();
-            assert_eq!(peer.hear_all(), "bye", "and then it closes");
+            assert_eq!(peer.receive_all(), "bye", "and then it closes");
         }
     }
 
@@ -948,8 +954,8 @@ mod upgrade {
         };
         let served = Served::new(with_plan(|_| BodyPlan::Stream, reads));
         let asked = ASKED.replace("GET", "POST").replace("\r\n\r\n", "\r\ncontent-length: 4\r\n\r\nbody");
-        let heard = served.ask(format!("{asked}early"));
-        let (head, rest) = heard.split_once("\r\n\r\n").unwrap();
+        let output = served.ask(format!("{asked}early"));
+        let (head, rest) = output.split_once("\r\n\r\n").unwrap();
         assert_eq!((status(head), rest), (101, "early"));
         // Bytes that were read along with the head count as received; those of the other protocol do not.
         let stats = served.running.stats().total;
@@ -972,19 +978,22 @@ mod upgrade {
         for (asked, status) in
             [(ASKED, "101 Switching Protocols"), ("CONNECT b:1 HTTP/1.1\r\nhost: b:1\r\n\r\n", "200 OK")]
         {
-            let heard = served.ask(asked);
+            let received = served.ask(asked);
             assert!(
-                heard.starts_with(&format!("HTTP/1.1 {status}\r\n"))
-                    && heard.ends_with(&format!("\r\n\r\n{status}")),
-                "{heard}"
+                received.starts_with(&format!("HTTP/1.1 {status}\r\n"))
+                    && received.ends_with(&format!("\r\n\r\n{status}")),
+                "{received}"
             );
         }
     }
 
     #[test]
     fn an_upgrade_comes_after_the_responses_before_it() {
-        let heard = Served::new(echo).ask(format!("{GET}{ASKED}early"));
-        assert!(heard.contains("as beforeHTTP/1.1 101 ") && heard.ends_with("\r\n\r\nearlybye"), "{heard}");
+        let received = Served::new(echo).ask(format!("{GET}{ASKED}early"));
+        assert!(
+            received.contains("as beforeHTTP/1.1 101 ") && received.ends_with("\r\n\r\nearlybye"),
+            "{received}"
+        );
     }
 
     #[test]
@@ -999,9 +1008,9 @@ mod upgrade {
             ASKED.replace("h2c, Echo", "echo2"),
             ASKED.replace("\r\n\r\n", "\r\ncontent-length: 5\r\n\r\nhello"),
         ] {
-            let heard = undated(&served.ask(&asked));
-            assert!(heard.starts_with("HTTP/1.1 200 OK\r\nx-own: kept\r\n"), "{asked:?}: {heard}");
-            assert!(heard.ends_with("as before"), "{asked:?}: {heard}");
+            let received = undated(&served.ask(&asked));
+            assert!(received.starts_with("HTTP/1.1 200 OK\r\nx-own: kept\r\n"), "{asked:?}: {received}");
+            assert!(received.ends_with("as before"), "{asked:?}: {received}");
         }
     }
 
@@ -1017,8 +1026,12 @@ mod upgrade {
         for asked in [GET, ASKED, &upgradeable.replace("keep-alive, Upgrade", "keep-alive")] {
             assert_eq!(undated(&served.ask(asked.repeat(2))), response.repeat(2), "{asked:?}");
         }
-        let heard = served.ask(upgradeable.replace("1.1", "1.0"));
-        assert_eq!((status(&heard), heard.matches("connection: keep-alive").count()), (426, 1), "{heard}");
+        let received = served.ask(upgradeable.replace("1.1", "1.0"));
+        assert_eq!(
+            (status(&received), received.matches("connection: keep-alive").count()),
+            (426, 1),
+            "{received}"
+        );
         let head = "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: echo/2\r\n\r\n";
         assert_eq!(served.ask(upgradeable), head);
     }
@@ -1026,15 +1039,15 @@ mod upgrade {
     #[test]
     fn an_upgrade_that_cannot_be_says_why() {
         #[track_caller]
-        fn check(protocol: &'static str, asked: &str, expected: InvalidResponse) {
+        fn check(protocol: &'static str, request: &str, expected: InvalidResponse) {
             let owed = expected.status().as_u16();
             let served = Served::new(streaming(async move |ctx: &mut Context| -> corehttp::Result {
                 let error = ctx.upgrade(protocol).await.unwrap_err();
                 assert_eq!((error.kind(), reason(&error)), (io::ErrorKind::InvalidInput, expected.clone()));
                 Err(error.into())
             }));
-            let heard = served.ask(asked);
-            assert_eq!(status(&heard), owed, "{protocol:?}: {heard}");
+            let received = served.ask(request);
+            assert_eq!(status(&received), owed, "{protocol:?}: {received}");
         }
         for protocol in ["", "/", "echo/", "/echo", "a/b/c", "h2c, echo", "echo ", "e\r\nx: y", "\u{e9}"] {
             let quoted = format!("`{}`", protocol.escape_debug());
@@ -1063,10 +1076,10 @@ mod upgrade {
             Ok(io.write_all(b"stopping").await?)
         });
         let mut peer = served.connect();
-        peer.say(ASKED);
-        peer.hear_through("known");
+        peer.send(ASKED);
+        peer.receive_through("known");
         served.running.shutdown(Duration::from_secs(60));
-        assert_eq!(peer.hear_all(), "stopping");
+        assert_eq!(peer.receive_all(), "stopping");
     }
 
     /// Panics are reported also after an upgrade.
@@ -1090,8 +1103,8 @@ mod upgrade {
                 }
             };
             let served = Served::with(|server| refusals.attach(server).timeouts(timeouts), fails);
-            let heard = served.ask(ASKED.replacen('/', path, 1));
-            assert!(heard.ends_with("upgrade: echo\r\n\r\n"), "{path}: {heard:?}");
+            let received = served.ask(ASKED.replacen('/', path, 1));
+            assert!(received.ends_with("upgrade: echo\r\n\r\n"), "{path}: {received:?}");
             // The peer receives the end before the failure is reported.
             served.running.shutdown(Duration::from_secs(60));
             served.running.wait().unwrap();
@@ -1129,23 +1142,23 @@ mod tunnel {
     fn a_planned_tunnel_carries_bytes_both_ways() {
         let served = Served::new(with_plan(|_| BodyPlan::Tunnel, tunnel));
         let mut peer = served.connect();
-        peer.say(format!("{CONNECT}early"));
-        let head = peer.hear_through("\r\n\r\n");
+        peer.send(format!("{CONNECT}early"));
+        let head = peer.receive_through("\r\n\r\n");
         assert_eq!(undated(&head), "HTTP/1.1 200 OK\r\n\r\n");
         assert!(head.contains("\r\ndate: "), "a final response has its date (RFC 9110 §6.6.1)");
-        assert_eq!(peer.hear_through("early"), "b:443early");
-        peer.say("more");
-        assert_eq!(peer.hear_through("more"), "more");
+        assert_eq!(peer.receive_through("early"), "b:443early");
+        peer.send("more");
+        assert_eq!(peer.receive_through("more"), "more");
         peer.end();
-        assert_eq!(peer.hear_all(), "");
+        assert_eq!(peer.receive_all(), "");
     }
 
     #[test]
     fn without_a_plan_for_connect_the_handler_does_not_run() {
         for plan in [BodyPlan::Buffer, BodyPlan::Stream, BodyPlan::BufferUpTo(1)] {
-            let heard = Served::new(with_plan(move |_| plan, tunnel)).ask(format!("{CONNECT}{GET}"));
-            assert_eq!((status(&heard), heard.matches("HTTP/1.1").count()), (501, 1), "{plan:?}");
-            assert!(heard.contains("\r\nconnection: close\r\n"));
+            let received = Served::new(with_plan(move |_| plan, tunnel)).ask(format!("{CONNECT}{GET}"));
+            assert_eq!((status(&received), received.matches("HTTP/1.1").count()), (501, 1), "{plan:?}");
+            assert!(received.contains("\r\nconnection: close\r\n"));
         }
         let refuses = with_plan(|_| BodyPlan::Refuse(Status::FORBIDDEN), tunnel);
         assert_eq!(status(&Served::new(refuses).ask(CONNECT)), 403);
@@ -1157,8 +1170,8 @@ mod tunnel {
             ctx.response.set_text("not sent");
             Err(Status::BAD_GATEWAY.into())
         };
-        let heard = Served::new(with_plan(|_| BodyPlan::Tunnel, refuse)).ask(CONNECT);
-        assert!(status(&heard) == 502 && heard.ends_with("Bad Gateway"), "{heard}");
+        let received = Served::new(with_plan(|_| BodyPlan::Tunnel, refuse)).ask(CONNECT);
+        assert!(status(&received) == 502 && received.ends_with("Bad Gateway"), "{received}");
     }
 
     #[test]
@@ -1189,8 +1202,8 @@ mod tunnel {
             },
         ));
         for way in ["set", "stream"] {
-            let heard = served.ask(CONNECT.replace("\r\n\r\n", &format!("\r\nx-way: {way}\r\n\r\n")));
-            assert_eq!(undated(&heard), "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nno tunnel", "{way}");
+            let received = served.ask(CONNECT.replace("\r\n\r\n", &format!("\r\nx-way: {way}\r\n\r\n")));
+            assert_eq!(undated(&received), "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nno tunnel", "{way}");
         }
     }
 
@@ -1210,9 +1223,13 @@ mod tunnel {
                 ("content-length: 0\r\n\r\n", 200),
                 ("\r\n", 200),
             ] {
-                let heard = served.ask(format!("{}{content}{GET}", &CONNECT[..CONNECT.len() - 2]));
+                let received = served.ask(format!("{}{content}{GET}", &CONNECT[..CONNECT.len() - 2]));
                 let expected = if plan == BodyPlan::Tunnel { status_of_a_tunnel } else { 501 };
-                assert_eq!((status(&heard), heard.matches("HTTP/1.1").count()), (expected, 1), "{content:?}");
+                assert_eq!(
+                    (status(&received), received.matches("HTTP/1.1").count()),
+                    (expected, 1),
+                    "{content:?}"
+                );
             }
         }
     }
@@ -1220,8 +1237,8 @@ mod tunnel {
     #[test]
     fn other_methods_open_no_tunnel() {
         let served = Served::new(with_plan(|_| BodyPlan::Tunnel, tunnel));
-        let heard = served.ask(sized("hello") + GET);
-        assert_eq!(heard.matches("no tunnel").count(), 2, "{heard}");
+        let received = served.ask(sized("hello") + GET);
+        assert_eq!(received.matches("no tunnel").count(), 2, "{received}");
     }
 }
 
@@ -1272,12 +1289,16 @@ mod unread {
         for way in [Way::Ignores, Way::ReadsAByte, Way::Fails, Way::Streams, Way::Panics, Way::Refuses] {
             let paths = Paths::default();
             let served = Served::new(Careless(paths.clone(), way));
-            let heard = served.ask(format!("{wire}GET /next HTTP/1.1\r\nhost: a\r\n\r\n"));
+            let received = served.ask(format!("{wire}GET /next HTTP/1.1\r\nhost: a\r\n\r\n"));
             let expected: &[&str] = if goes_on(way) { &["/", "/next"] } else { &["/"] };
             let shown = &wire[..wire.len().min(200)];
-            assert_eq!(*paths.lock().unwrap(), expected, "{way:?} {shown:?}: {heard}");
-            assert_eq!(heard.matches("HTTP/1.1 ").count(), expected.len(), "{way:?} {shown:?}: {heard}");
-            assert!(!heard.contains("<"), "{way:?} {shown:?}: {heard}");
+            assert_eq!(*paths.lock().unwrap(), expected, "{way:?} {shown:?}: {received}");
+            assert_eq!(
+                received.matches("HTTP/1.1 ").count(),
+                expected.len(),
+                "{way:?} {shown:?}: {received}"
+            );
+            assert!(!received.contains("<"), "{way:?} {shown:?}: {received}");
         }
     }
 
@@ -1315,9 +1336,9 @@ mod unread {
     fn a_response_leaves_before_an_unread_body_is_drained() {
         let served = Served::new(streaming(|ctx: &mut Context| ctx.response.set_text("early")));
         let mut peer = served.connect();
-        peer.say(post("content-length: 10", "hello"));
-        assert!(peer.hear().ends_with("early"), "before the rest of the body");
-        peer.say(format!("world{GET}"));
-        assert!(peer.hear().ends_with("early"));
+        peer.send(post("content-length: 10", "hello"));
+        assert!(peer.receive().ends_with("early"), "before the rest of the body");
+        peer.send(format!("world{GET}"));
+        assert!(peer.receive().ends_with("early"));
     }
 }

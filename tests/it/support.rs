@@ -61,9 +61,9 @@ impl Served {
     /// Sends `wire` at once and ends the peer's side: all that the server answers until it closes.
     pub fn ask(&self, wire: impl AsRef<[u8]>) -> String {
         let mut peer = self.connect();
-        peer.say(wire);
+        peer.send(wire);
         peer.end();
-        peer.hear_all()
+        peer.receive_all()
     }
 }
 
@@ -94,7 +94,7 @@ impl Peer {
     }
 
     /// Sends `wire` in one packet. A server that has closed already is no error: its response is what counts.
-    pub fn say(&mut self, wire: impl AsRef<[u8]>) {
+    pub fn send(&mut self, wire: impl AsRef<[u8]>) {
         let _ = self.stream.write_all(wire.as_ref());
     }
 
@@ -105,38 +105,38 @@ impl Peer {
 
     /// Hears one whole response whose length is announced, or that has no body.
     #[track_caller]
-    pub fn hear(&mut self) -> String {
-        let mut heard = Vec::new();
-        while !heard.ends_with(b"\r\n\r\n") {
-            heard.push(self.hear_byte(&heard));
+    pub fn receive(&mut self) -> String {
+        let mut received = Vec::new();
+        while !received.ends_with(b"\r\n\r\n") {
+            received.push(self.receive_byte(&received));
         }
-        let head = String::from_utf8_lossy(&heard).to_ascii_lowercase();
+        let head = String::from_utf8_lossy(&received).to_ascii_lowercase();
         let length = head.split("\r\ncontent-length: ").nth(1).and_then(|rest| rest.split("\r\n").next());
         for _ in 0..length.map_or(0, |length| length.parse().expect("a length is a number")) {
-            heard.push(self.hear_byte(&heard));
+            received.push(self.receive_byte(&received));
         }
-        String::from_utf8_lossy(&heard).into_owned()
+        String::from_utf8_lossy(&received).into_owned()
     }
 
     /// Hears what comes until it ends with `end`.
     #[track_caller]
-    pub fn hear_through(&mut self, end: &str) -> String {
-        let mut heard = Vec::new();
-        while !heard.ends_with(end.as_bytes()) {
-            heard.push(self.hear_byte(&heard));
+    pub fn receive_through(&mut self, end: &str) -> String {
+        let mut received = Vec::new();
+        while !received.ends_with(end.as_bytes()) {
+            received.push(self.receive_byte(&received));
         }
-        String::from_utf8_lossy(&heard).into_owned()
+        String::from_utf8_lossy(&received).into_owned()
     }
 
     /// Hears all until the server closes. A reset shows at its end, as `<ConnectionReset>`.
-    pub fn hear_all(&mut self) -> String {
-        let mut heard = Vec::new();
-        let end = self.stream.read_to_end(&mut heard);
-        let mut heard = String::from_utf8_lossy(&heard).into_owned();
+    pub fn receive_all(&mut self) -> String {
+        let mut received = Vec::new();
+        let end = self.stream.read_to_end(&mut received);
+        let mut received = String::from_utf8_lossy(&received).into_owned();
         if let Err(error) = end {
-            heard.push_str(&format!("<{:?}>", error.kind()));
+            received.push_str(&format!("<{:?}>", error.kind()));
         }
-        heard
+        received
     }
 
     /// Closes with a reset, which the server hears as a failure and not as an end.
@@ -145,11 +145,11 @@ impl Peer {
     }
 
     #[track_caller]
-    fn hear_byte(&mut self, heard: &[u8]) -> u8 {
+    fn receive_byte(&mut self, received: &[u8]) -> u8 {
         let mut byte = [0];
         match self.stream.read(&mut byte) {
             Ok(1..) => byte[0],
-            end => panic!("{end:?} after {:?}", heard.escape_ascii().to_string()),
+            end => panic!("{end:?} after {:?}", received.escape_ascii().to_string()),
         }
     }
 }
@@ -159,9 +159,9 @@ impl Peer {
 #[track_caller]
 pub fn send_first(mut peer: impl Read + Write, wire: &[u8]) -> String {
     peer.write_all(wire).expect("the server reads on");
-    let mut heard = String::new();
-    peer.read_to_string(&mut heard).expect("the response is there");
-    heard
+    let mut received = String::new();
+    peer.read_to_string(&mut received).expect("the response is there");
+    received
 }
 
 /// A request for `path`.
@@ -169,15 +169,15 @@ pub fn get(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nhost: a\r\n\r\n")
 }
 
-/// `heard` without its date lines, the only ones that change.
-pub fn undated(heard: &str) -> String {
-    let lines = heard.split_inclusive("\r\n").filter(|line| !line.starts_with("date: "));
+/// `received` without its date lines, the only ones that change.
+pub fn undated(received: &str) -> String {
+    let lines = received.split_inclusive("\r\n").filter(|line| !line.starts_with("date: "));
     lines.collect()
 }
 
-/// The status of the first response in `heard`; 0 if there is none.
-pub fn status(heard: &str) -> u16 {
-    heard.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0)
+/// The status of the first response in `received`; 0 if there is none.
+pub fn status(received: &str) -> u16 {
+    received.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0)
 }
 
 /// The reports to a server's `on_error`, in order.
@@ -264,7 +264,7 @@ pub async fn is_held_back(mut near: DuplexStream, head: &str, taken_max: usize, 
     go.notify_one();
     near.write_all(&vec![7; 1_000_000 - sent]).await.unwrap();
     near.shutdown().await.unwrap();
-    let mut heard = String::new();
-    near.read_to_string(&mut heard).await.unwrap();
-    assert!(heard.ends_with("\r\n\r\n1000000"), "{heard}");
+    let mut received = String::new();
+    near.read_to_string(&mut received).await.unwrap();
+    assert!(received.ends_with("\r\n\r\n1000000"), "{received}");
 }

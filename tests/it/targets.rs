@@ -98,9 +98,9 @@ fn tell(ctx: &mut Context) {
 fn check(wired: &Wired<impl corehttp::Handler>, part: Part, inner: &[u8], is_served: bool) {
     for [target, saw] in targets(part, inner) {
         let wire = [b"GET ", &*target, b" HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"].concat();
-        let heard = responses(&wired.ask_cut(&wire, Then::Waits));
+        let received = responses(&wired.ask_cut(&wire, Then::Waits));
         let found: Vec<_> =
-            heard.iter().map(|response| (response.status, response.body.as_bytes())).collect();
+            received.iter().map(|response| (response.status, response.body.as_bytes())).collect();
         let expected = if is_served { (200, &*saw) } else { (400, &b"Bad Request"[..]) };
         assert_eq!(found, [expected], "{part:?} {}", target.escape_ascii());
     }
@@ -163,10 +163,10 @@ fn what_is_not_escaped_decodes_to_itself() {
         "/a|é/\"<>^`{}?q=\\d\"<>`{|}^é",
         "/a%7C%C3%A9/%22%3C%3E%5E%60%7B%7D?q=%5Cd%22%3C%3E%60%7B%7C%7D%5E%C3%A9",
     ] {
-        let heard = responses(&wired.ask(
+        let received = responses(&wired.ask(
             &[format!("GET {target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").as_bytes()],
             Then::Waits,
         ));
-        assert_eq!(heard[0].body, "/a|é/\"<>^`{} \"<>^`{} \\d\"<>`{|}^é", "{target}");
+        assert_eq!(received[0].body, "/a|é/\"<>^`{} \"<>^`{} \\d\"<>`{|}^é", "{target}");
     }
 }

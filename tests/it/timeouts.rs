@@ -25,7 +25,7 @@ use crate::support::{Served, eventually, paused, status};
 
 /// All that a peer received, and when and how the server ended its connection.
 struct Told {
-    heard: String,
+    received: String,
     time: Duration,
     outcome: io::Result<()>,
 }
@@ -42,13 +42,13 @@ fn talk<Kind>(
         let ((mut near, far), start) = (duplex(pipe), Instant::now());
         let peer = async {
             act(&mut near).await;
-            let mut heard = Vec::new();
-            near.read_to_end(&mut heard).await.unwrap();
-            (String::from_utf8(heard).unwrap(), near)
+            let mut received = Vec::new();
+            near.read_to_end(&mut received).await.unwrap();
+            (String::from_utf8(received).unwrap(), near)
         };
         let server = async { (service.serve_connection(far).await, start.elapsed()) };
-        let ((heard, _near), (outcome, time)) = tokio::join!(peer, server);
-        Told { heard, time, outcome }
+        let ((received, _near), (outcome, time)) = tokio::join!(peer, server);
+        Told { received, time, outcome }
     })
 }
 
@@ -73,11 +73,11 @@ fn check_with<Kind>(
     act: impl AsyncFnOnce(&mut DuplexStream),
 ) {
     let told = talk(timeouts, handler, 1 << 16, act);
-    let heard = responses(&told.heard);
-    assert_eq!(heard.last().map_or(0, |response| response.status), last);
+    let received = responses(&told.received);
+    assert_eq!(received.last().map_or(0, |response| response.status), last);
     assert_time(told.time, seconds);
     if last >= 400 {
-        heard.last().unwrap().check_refusal();
+        received.last().unwrap().check_refusal();
     }
 }
 
@@ -85,9 +85,9 @@ fn check_with<Kind>(
 #[track_caller]
 fn check_slow(seconds: u64, timeouts: Timeouts, act: impl AsyncFnOnce(&mut DuplexStream)) {
     let told = talk(timeouts, app, 1 << 16, act);
-    let heard = responses(&told.heard);
-    assert_eq!(heard.last().map_or(0, |response| response.status), 408);
-    heard.last().unwrap().check_refusal();
+    let received = responses(&told.received);
+    assert_eq!(received.last().map_or(0, |response| response.status), 408);
+    received.last().unwrap().check_refusal();
     assert_time(told.time - Duration::from_millis(250), seconds);
 }
 
@@ -106,7 +106,7 @@ const GET: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 const POST: &[u8] = b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 10000\r\n\r\n";
 const CHUNKED: &[u8] = b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n";
 
-async fn say(peer: &mut DuplexStream, wire: &[u8]) {
+async fn send(peer: &mut DuplexStream, wire: &[u8]) {
     peer.write_all(wire).await.unwrap();
 }
 
@@ -124,10 +124,10 @@ async fn drip(peer: &mut DuplexStream, packet: &[u8], seconds: u64) {
 
 /// Sends `wire` and receives its response.
 async fn ask(peer: &mut DuplexStream, wire: &[u8]) {
-    say(peer, wire).await;
-    let mut heard = Vec::new();
-    while !heard.ends_with(b"fine") {
-        heard.push(peer.read_u8().await.unwrap());
+    send(peer, wire).await;
+    let mut received = Vec::new();
+    while !received.ends_with(b"fine") {
+        received.push(peer.read_u8().await.unwrap());
     }
 }
 
@@ -145,18 +145,18 @@ fn the_default_timeouts_are_as_documented() {
 fn the_first_head_is_timed_from_the_accept_rfc9110_15_5_9() {
     check(10, 0, async |_| ());
     for begun in [&b"G"[..], b"\r\nG", &GET[..GET.len() - 1]] {
-        check(10, 408, async |peer| say(peer, begun).await);
+        check(10, 408, async |peer| send(peer, begun).await);
     }
     // An empty line begins no head.
-    check(10, 0, async |peer| say(peer, b"\r\n").await);
+    check(10, 0, async |peer| send(peer, b"\r\n").await);
     check(10, 408, async |peer| {
         pass(9).await;
-        say(peer, b"G").await;
+        send(peer, b"G").await;
     });
     check(10, 408, async |peer| drip(peer, b"G", 1).await);
     check(9 + 60, 200, async |peer| {
         pass(9).await;
-        say(peer, GET).await;
+        send(peer, GET).await;
     });
 }
 
@@ -165,7 +165,7 @@ fn a_later_head_is_timed_from_its_first_byte() {
     check(69, 408, async |peer| {
         ask(peer, GET).await;
         pass(59).await;
-        say(peer, b"G").await;
+        send(peer, b"G").await;
     });
     check(15, 408, async |peer| {
         ask(peer, GET).await;
@@ -177,10 +177,10 @@ fn a_later_head_is_timed_from_its_first_byte() {
     check(5 + 10, 0, async |peer| {
         ask(peer, GET).await;
         pass(5).await;
-        say(peer, b"\r\n").await;
+        send(peer, b"\r\n").await;
     });
     // The first half of the next one came with this one.
-    check(10, 408, async |peer| say(peer, &[GET, b"GET"].concat()).await);
+    check(10, 408, async |peer| send(peer, &[GET, b"GET"].concat()).await);
 }
 
 #[test]
@@ -192,28 +192,28 @@ fn an_idle_connection_ends_in_silence_rfc9112_9_5() {
         ask(peer, GET).await;
     });
     let told = talk(defaults(), app, 1 << 16, async |peer| ask(peer, GET).await);
-    assert_eq!((&*told.heard, told.outcome.is_ok()), ("", true));
+    assert_eq!((&*told.received, told.outcome.is_ok()), ("", true));
 }
 
 #[test]
 fn a_body_without_progress_is_408_rfc9110_15_5_9() {
-    check(30, 408, async |peer| say(peer, POST).await);
-    check(30, 408, async |peer| say(peer, CHUNKED).await);
-    check(30, 408, async |peer| say(peer, &[POST, &[b'b'; 9_999]].concat()).await);
-    check(30, 408, async |peer| say(peer, &[CHUNKED, b"5\r\n12345\r\n0\r\n"].concat()).await);
+    check(30, 408, async |peer| send(peer, POST).await);
+    check(30, 408, async |peer| send(peer, CHUNKED).await);
+    check(30, 408, async |peer| send(peer, &[POST, &[b'b'; 9_999]].concat()).await);
+    check(30, 408, async |peer| send(peer, &[CHUNKED, b"5\r\n12345\r\n0\r\n"].concat()).await);
     let patient = Timeouts { body_rate_min: 0, ..defaults() };
     check_with(patient, app, 29 * 3 + 30, 408, async |peer| {
-        say(peer, POST).await;
+        send(peer, POST).await;
         for _ in 0..3 {
             pass(29).await;
-            say(peer, b"b").await;
+            send(peer, b"b").await;
         }
     });
     check_with(patient, app, 29 * 3, 200, async |peer| {
-        say(peer, CHUNKED).await;
+        send(peer, CHUNKED).await;
         for packet in ["1\r\nb\r\n", "0\r\nx: y", "\r\n\r\n"] {
             pass(29).await;
-            say(peer, packet.as_bytes()).await;
+            send(peer, packet.as_bytes()).await;
         }
         peer.shutdown().await.unwrap();
     });
@@ -221,7 +221,7 @@ fn a_body_without_progress_is_408_rfc9110_15_5_9() {
 
 /// Sends a body of `POST`'s length, a packet every so many seconds, until the server closes.
 async fn pour(peer: &mut DuplexStream, packet: usize, seconds: u64) {
-    say(peer, POST).await;
+    send(peer, POST).await;
     for packet in vec![b'b'; 10_000].chunks(packet) {
         pass(seconds).await;
         if peer.write_all(packet).await.is_err() {
@@ -241,11 +241,11 @@ fn a_body_below_the_least_rate_is_408_after_the_grace_rfc9110_15_5_9() {
     check(20, 200, async |peer| pour(peer, 5_000, 10).await);
     check_slow(29, defaults(), async |peer| pour(peer, 1, 29).await);
     check_slow(11, defaults(), async |peer| {
-        say(peer, CHUNKED).await;
+        send(peer, CHUNKED).await;
         drip(peer, b"1\r\nb\r\n", 1).await;
     });
     check_slow(11, defaults(), async |peer| {
-        say(peer, CHUNKED).await;
+        send(peer, CHUNKED).await;
         drip(peer, b"0", 1).await;
     });
     let lenient = Timeouts { body_rate_min: 1, ..defaults() };
@@ -259,10 +259,10 @@ fn a_body_below_the_least_rate_is_408_after_the_grace_rfc9110_15_5_9() {
 }
 
 /// Sends the pieces of `wire` between `cuts`, each in a packet of its own.
-async fn say_cut(peer: &mut DuplexStream, wire: &[u8], cuts: &[usize]) {
+async fn send_cut(peer: &mut DuplexStream, wire: &[u8], cuts: &[usize]) {
     let mut said = 0;
     for cut in cuts.iter().copied().chain([wire.len()]) {
-        say(peer, &wire[said..cut]).await;
+        send(peer, &wire[said..cut]).await;
         for _ in 0..8 {
             yield_now().await;
         }
@@ -288,9 +288,9 @@ fn a_rate_does_not_depend_on_how_a_message_is_split_into_packets() {
         for cuts in [&[][..], &[30], &[POST.len()], &[CHUNKED.len()], &[POST.len() + 20, 5_000, 9_000]] {
             for cut in 0..end.len().min(12) {
                 let act = async |peer: &mut DuplexStream| {
-                    say_cut(peer, begun, cuts).await;
+                    send_cut(peer, begun, cuts).await;
                     pass(12).await;
-                    say_cut(peer, end, &[cut]).await;
+                    send_cut(peer, end, &[cut]).await;
                     peer.shutdown().await.unwrap();
                 };
                 check(12, 200, act);
@@ -300,13 +300,13 @@ fn a_rate_does_not_depend_on_how_a_message_is_split_into_packets() {
     }
     // A head and some of the body in the first packet, the rest of it in two that are late.
     check(24, 200, async |peer| {
-        say(peer, &begun).await;
+        send(peer, &begun).await;
         pass(12).await;
-        say(peer, &body[9_900..9_950]).await;
+        send(peer, &body[9_900..9_950]).await;
         pass(12 - 5).await;
-        say(peer, &body[9_950..9_960]).await;
+        send(peer, &body[9_950..9_960]).await;
         pass(5).await;
-        say(peer, &body[9_960..]).await;
+        send(peer, &body[9_960..]).await;
         peer.shutdown().await.unwrap();
     });
 }
@@ -324,9 +324,9 @@ fn bytes_that_complete_a_body_are_never_too_slow() {
     for (head, end) in ends {
         for cut in 0..end.len() {
             check_with(hopeless, app, 29, 200, async |peer| {
-                say(peer, head).await;
+                send(peer, head).await;
                 pass(29).await;
-                say_cut(peer, end, &[cut]).await;
+                send_cut(peer, end, &[cut]).await;
                 peer.shutdown().await.unwrap();
             });
         }
@@ -351,10 +351,10 @@ fn the_sleep_of_a_handler_counts_neither_as_silence_nor_against_the_rate() {
         }
     };
     check_with(defaults(), with_plan(|_| BodyPlan::Stream, read), 247, 200, async |peer| {
-        say(peer, b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\n").await;
+        send(peer, b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\n").await;
         for _ in 0..2 {
             pass(60).await;
-            say(peer, b"b").await;
+            send(peer, b"b").await;
         }
         peer.shutdown().await.unwrap();
     });
@@ -372,12 +372,12 @@ fn a_streamed_body_has_the_same_timeouts() {
         Ok(())
     };
     let streamed = || with_plan(|_| BodyPlan::Stream, read);
-    check_with(defaults(), streamed(), 30, 408, async |peer| say(peer, POST).await);
+    check_with(defaults(), streamed(), 30, 408, async |peer| send(peer, POST).await);
     check_with(defaults(), streamed(), 45 + 30, 408, async |peer| {
-        say(peer, &[POST, b"b"].concat()).await;
+        send(peer, &[POST, b"b"].concat()).await;
     });
     check_with(defaults(), streamed(), 2 * 45, 200, async |peer| {
-        say(peer, &[POST, &[b'b'; 10_000]].concat()).await;
+        send(peer, &[POST, &[b'b'; 10_000]].concat()).await;
         peer.shutdown().await.unwrap();
     });
     // The time after a read was dropped does not count either.
@@ -392,13 +392,13 @@ fn a_streamed_body_has_the_same_timeouts() {
     let gives_up = || with_plan(|_| BodyPlan::Stream, gives_up);
     for (after, seconds) in [(2, 1 + 45), (50, 50), (54, 54)] {
         check_with(defaults(), gives_up(), seconds, 200, async |peer| {
-            say(peer, POST).await;
+            send(peer, POST).await;
             pass(after).await;
-            say(peer, &[b'b'; 10_000]).await;
+            send(peer, &[b'b'; 10_000]).await;
             peer.shutdown().await.unwrap();
         });
     }
-    check_with(defaults(), gives_up(), 1 + 45 + 29, 408, async |peer| say(peer, POST).await);
+    check_with(defaults(), gives_up(), 1 + 45 + 29, 408, async |peer| send(peer, POST).await);
     // A read that is dropped again and again times out, too.
     let looks_up = async |ctx: &mut Context| -> corehttp::Result {
         let mut body = ctx.body_reader();
@@ -409,7 +409,7 @@ fn a_streamed_body_has_the_same_timeouts() {
         }
     };
     check_with(defaults(), with_plan(|_| BodyPlan::Stream, looks_up), 30, 408, async |peer| {
-        say(peer, POST).await;
+        send(peer, POST).await;
     });
     // The server waits no longer for an unread body, whose response was sent long before.
     check_with(defaults(), with_plan(|_| BodyPlan::Stream, app), 30, 0, async |peer| {
@@ -440,7 +440,7 @@ fn a_write_without_progress_is_cut_off() {
 /// Sends `request`, and reads nothing for 50 seconds.
 fn talk_late<Kind>(handler: impl IntoHandler<Kind>, request: &str) -> Told {
     talk(defaults(), handler, 1_000, async |peer| {
-        say(peer, request.as_bytes()).await;
+        send(peer, request.as_bytes()).await;
         pass(50).await;
         peer.shutdown().await.unwrap();
     })
@@ -476,7 +476,7 @@ fn a_body_is_never_whole_once_a_write_has_failed() {
     for (query, version) in [("", "1.1"), ("", "1.0"), ("length=1000000", "1.1"), ("coded", "1.1")] {
         let told = talk_late(stubborn, &format!("GET /?{query} HTTP/{version}\r\nhost: a\r\n\r\n"));
         assert_eq!(told.outcome.unwrap_err().kind(), io::ErrorKind::InvalidInput, "{query:?} {version}");
-        assert!(told.heard.contains("xxx") && !told.heard.contains("\r\n0\r\n"), "{query:?} {version}");
+        assert!(told.received.contains("xxx") && !told.received.contains("\r\n0\r\n"), "{query:?} {version}");
     }
 }
 
@@ -512,7 +512,7 @@ fn a_flush_that_failed_leaves_no_part_of_a_chunk() {
     };
     let told = talk_late(stubborn, "GET / HTTP/1.1\r\nhost: a\r\n\r\n");
     assert!(told.outcome.is_ok(), "{:?}", told.outcome);
-    assert_eq!(responses(&told.heard)[0].body.len(), 40_000);
+    assert_eq!(responses(&told.received)[0].body.len(), 40_000);
 }
 
 /// An empty flush is no progress, and a body that is read flushes before it waits.
@@ -532,7 +532,7 @@ fn a_write_without_progress_is_cut_off_while_a_body_still_comes() {
         }
     };
     let told = talk(defaults(), with_plan(|_| BodyPlan::Stream, both), 1_000, async |peer| {
-        say(peer, CHUNKED).await;
+        send(peer, CHUNKED).await;
         drip(peer, format!("258\r\n{:600}\r\n", "").as_bytes(), 1).await;
     });
     assert_time(told.time, 30);
@@ -568,7 +568,7 @@ fn a_peer_that_sends_its_whole_body_first_needs_a_handler_that_reads() {
     };
     let head = format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {MUCH}\r\nconnection: close\r\n\r\n");
     let sends_first = async |peer: &mut DuplexStream| {
-        say(peer, head.as_bytes()).await;
+        send(peer, head.as_bytes()).await;
         // Fails where the server cuts the connection off.
         let _ = peer.write_all(&vec![b'b'; MUCH]).await;
     };
@@ -582,7 +582,7 @@ fn a_peer_that_sends_its_whole_body_first_needs_a_handler_that_reads() {
     ] {
         assert_time(told.time, 0);
         assert!(told.outcome.is_ok(), "{:?}", told.outcome);
-        assert_eq!(responses(&told.heard)[0].body.len(), MUCH);
+        assert_eq!(responses(&told.received)[0].body.len(), MUCH);
     }
 }
 
@@ -605,17 +605,17 @@ fn a_body_is_not_timed_while_the_response_comes_first() {
         Ok(())
     };
     let told = talk(defaults(), with_plan(|_| BodyPlan::Stream, both), 1_000, async |peer| {
-        say(peer, POST).await;
-        say(peer, &[b'b'; 100]).await;
+        send(peer, POST).await;
+        send(peer, &[b'b'; 100]).await;
         for _ in 0..60 {
             pass(1).await;
             peer.read_exact(&mut [0; 1_000]).await.unwrap();
         }
-        say(peer, &[b'b'; 9_900]).await;
+        send(peer, &[b'b'; 9_900]).await;
         peer.shutdown().await.unwrap();
     });
     assert_time(told.time, 60);
-    assert!(told.outcome.is_ok() && told.heard.ends_with("0\r\n\r\n"), "{:?}", told.outcome);
+    assert!(told.outcome.is_ok() && told.received.ends_with("0\r\n\r\n"), "{:?}", told.outcome);
 }
 
 /// Runs a future as `FuturesUnordered` does: with a waker of its own, and only when that was woken.
@@ -679,29 +679,29 @@ fn parts_of_a_handler_with_wakers_of_their_own_go_on() {
     };
     let limits = Timeouts { handler: Some(Duration::from_secs(100)), ..defaults() };
     let check = |told: Told| {
-        assert!(told.outcome.is_ok() && told.heard.ends_with("0\r\n\r\n"), "{:?}", told.outcome);
+        assert!(told.outcome.is_ok() && told.received.ends_with("0\r\n\r\n"), "{:?}", told.outcome);
     };
     let listen = async |peer: &mut DuplexStream, body: &[u8]| {
         for _ in 0..75 {
             pass(1).await;
             peer.read_exact(&mut [0; 800]).await.unwrap();
         }
-        say(peer, body).await;
+        send(peer, body).await;
         peer.shutdown().await.unwrap();
     };
     check(talk(limits, one, 1_000, async |peer| {
-        say(peer, GET).await;
+        send(peer, GET).await;
         listen(peer, b"").await;
     }));
     for turns in 0..2 {
         check(talk(limits, large(turns), 100_000, async |peer| {
-            say(peer, GET).await;
+            send(peer, GET).await;
             peer.shutdown().await.unwrap();
         }));
     }
     check(talk(limits, with_plan(|_| BodyPlan::Stream, two), 1_000, async |peer| {
-        say(peer, POST).await;
-        say(peer, &[b'b'; 100]).await;
+        send(peer, POST).await;
+        send(peer, &[b'b'; 100]).await;
         listen(peer, &[b'b'; 9_900]).await;
     }));
 }
@@ -743,7 +743,7 @@ fn a_part_of_a_handler_with_a_waker_of_its_own_is_cut_off_too() {
     };
     let limits = Timeouts { handler: Some(Duration::from_secs(100)), ..defaults() };
     let told = talk(limits, stalled, 1_000, async |peer| {
-        say(peer, GET).await;
+        send(peer, GET).await;
         pass(60).await;
     });
     assert_eq!(told.outcome.unwrap_err().kind(), io::ErrorKind::TimedOut);
@@ -754,7 +754,7 @@ fn a_part_of_a_handler_with_a_waker_of_its_own_is_cut_off_too() {
 #[track_caller]
 fn check_stalled<Kind>(handler: impl IntoHandler<Kind>) -> io::Result<()> {
     let told = talk(defaults(), handler, 1_000, async |peer| {
-        say(peer, GET).await;
+        send(peer, GET).await;
         for _ in 0..5 {
             pass(29).await;
             peer.read_u8().await.unwrap();
@@ -762,7 +762,7 @@ fn check_stalled<Kind>(handler: impl IntoHandler<Kind>) -> io::Result<()> {
         pass(2 * 29).await;
     });
     assert_time(told.time, 29 * 5 + 30);
-    assert_eq!(told.heard.len(), 1_000, "what was in the pipe");
+    assert_eq!(told.received.len(), 1_000, "what was in the pipe");
     told.outcome
 }
 
@@ -784,14 +784,14 @@ fn a_handler_that_takes_too_long_is_dropped_rfc9110_15_6_4() {
         let _guard = Guard(Arc::clone(&seen));
         pending::<()>().await;
     };
-    check_with(limited, hangs, 5, 503, async |peer| say(peer, GET).await);
+    check_with(limited, hangs, 5, 503, async |peer| send(peer, GET).await);
     assert!(dropped.load(Ordering::SeqCst));
     let waits_for_the_body = async |ctx: &mut Context| -> corehttp::Result {
         while ctx.body_reader().chunk().await?.is_some() {}
         Ok(())
     };
     let streamed = with_plan(|_| BodyPlan::Stream, waits_for_the_body);
-    check_with(limited, streamed, 5, 503, async |peer| say(peer, POST).await);
+    check_with(limited, streamed, 5, 503, async |peer| send(peer, POST).await);
     let in_time = async |ctx: &mut Context| {
         pass(4).await;
         ctx.response.set_text("fine");
@@ -804,11 +804,11 @@ fn a_handler_that_takes_too_long_is_dropped_rfc9110_15_6_4() {
     });
     check_with(limited, in_time, 10, 200, async |peer| {
         pass(6).await;
-        say(peer, GET).await;
+        send(peer, GET).await;
         peer.shutdown().await.unwrap();
     });
     let takes_an_hour = async |_: &mut Context| pass(3600).await;
-    check_with(defaults(), takes_an_hour, 3600 + 60, 200, async |peer| say(peer, GET).await);
+    check_with(defaults(), takes_an_hour, 3600 + 60, 200, async |peer| send(peer, GET).await);
 }
 
 #[test]
@@ -820,46 +820,46 @@ fn a_late_handler_that_has_begun_its_response_is_cut_off() {
         out.flush().await?;
         pending().await
     };
-    let told = talk(limited, half, 1 << 16, async |peer| say(peer, GET).await);
+    let told = talk(limited, half, 1 << 16, async |peer| send(peer, GET).await);
     assert_time(told.time, 5);
-    assert!(told.outcome.is_err() && told.heard.ends_with("\r\n\r\n4\r\nhalf\r\n"), "{:?}", told.heard);
+    assert!(told.outcome.is_err() && told.received.ends_with("\r\n\r\n4\r\nhalf\r\n"), "{:?}", told.received);
 }
 
 #[test]
 fn the_server_lingers_after_a_refusal_rfc9112_9_6() {
     for (linger, seconds) in [(Duration::ZERO, 0), (Duration::from_secs(1), 1), (Duration::from_secs(5), 5)] {
         let timeouts = || Timeouts { linger, linger_idle: Duration::MAX, ..defaults() };
-        let told = talk(timeouts(), app, 1 << 16, async |peer| say(peer, b"bad\r\n").await);
-        assert_eq!(status(&told.heard), 400);
+        let told = talk(timeouts(), app, 1 << 16, async |peer| send(peer, b"bad\r\n").await);
+        assert_eq!(status(&told.received), 400);
         assert_time(told.time, seconds);
         // The server waits no longer for a peer that goes on sending.
         let told = talk(timeouts(), app, 1 << 16, async |peer| {
-            say(peer, b"bad\r\n").await;
+            send(peer, b"bad\r\n").await;
             drip(peer, b"!", 1).await;
         });
         assert_time(told.time, seconds);
         // The time of an earlier wait does not count.
-        let told = talk(timeouts(), app, 1 << 16, async |peer| say(peer, b"GET").await);
-        assert_eq!(status(&told.heard), 408);
+        let told = talk(timeouts(), app, 1 << 16, async |peer| send(peer, b"GET").await);
+        assert_eq!(status(&told.received), 408);
         assert_time(told.time, 10 + seconds);
     }
     // A silent peer has less time than one that sends.
     for (pause, seconds) in [(4, 30), (6, 5)] {
         let told = talk(Timeouts::default(), app, 1 << 16, async |peer| {
-            say(peer, b"bad\r\n").await;
+            send(peer, b"bad\r\n").await;
             drip(peer, b"!", pause).await;
         });
         assert_time(told.time, seconds);
     }
     let told = talk(Timeouts::default(), app, 1 << 16, async |peer| {
-        say(peer, b"bad\r\n").await;
+        send(peer, b"bad\r\n").await;
         peer.shutdown().await.unwrap();
     });
     assert_time(told.time, 0);
     // The rest of a body on a connection that closes is not awaited.
     let streamed = with_plan(|_| BodyPlan::Stream, app);
     let last = [&POST[..POST.len() - 2], b"connection: close\r\n\r\n"].concat();
-    check_with(defaults(), streamed, 0, 200, async |peer| say(peer, &last).await);
+    check_with(defaults(), streamed, 0, 200, async |peer| send(peer, &last).await);
 }
 
 #[test]
@@ -872,12 +872,12 @@ fn a_wait_that_was_given_up_does_not_end_another() {
     };
     let streamed = with_plan(|_| BodyPlan::Stream, gives_up);
     let told = talk(defaults(), streamed, 1 << 16, async |peer| {
-        say(peer, POST).await;
+        send(peer, POST).await;
         pass(100).await;
         peer.shutdown().await.unwrap();
     });
     assert_time(told.time, 100);
-    assert_eq!(status(&told.heard), 200);
+    assert_eq!(status(&told.received), 200);
 }
 
 #[test]
@@ -914,20 +914,20 @@ fn a_flush_that_is_over_ends_no_later_write() {
     let mut pipe = 1 << 16;
     for _ in 0..2 {
         let (mut near, far) = duplex(pipe);
-        let (heard, outcome) = paused(async {
+        let (received, outcome) = paused(async {
             let peer = async {
-                say(&mut near, b"GET / HTTP/1.0\r\n\r\n").await;
+                send(&mut near, b"GET / HTTP/1.0\r\n\r\n").await;
                 pass(50).await;
-                let mut heard = String::new();
-                near.read_to_string(&mut heard).await.unwrap();
-                heard
+                let mut received = String::new();
+                near.read_to_string(&mut received).await.unwrap();
+                received
             };
             let service = Server::new().service(pauses);
             tokio::join!(peer, service.serve_connection(Holding::new(far)))
         });
-        assert!(outcome.is_ok() && heard.ends_with(&"x".repeat(10_000)), "{outcome:?}, {pipe}");
+        assert!(outcome.is_ok() && received.ends_with(&"x".repeat(10_000)), "{outcome:?}, {pipe}");
         // Next time the head fills the pipe, so that the first thing that is written behind it waits.
-        pipe = heard.len() - 10_000;
+        pipe = received.len() - 10_000;
     }
 }
 
@@ -936,7 +936,7 @@ fn an_end_that_cannot_be_said_is_given_up() {
     let (mut near, far) = duplex(1 << 16);
     let time = paused(async {
         let start = Instant::now();
-        say(&mut near, b"GET / HTTP/1.0\r\n\r\n").await;
+        send(&mut near, b"GET / HTTP/1.0\r\n\r\n").await;
         let stuck = Holding { never_ends: true, ..Holding::new(far) };
         Server::new().timeouts(defaults()).service(app).serve_connection(stuck).await.unwrap();
         start.elapsed()
@@ -1024,7 +1024,7 @@ fn without_limits_the_server_waits_for_days() {
             let (head, body) = request.split_at(request.len() - 1);
             for packet in [&head[..5], &head[5..], body] {
                 pass(DAY).await;
-                say(peer, packet).await;
+                send(peer, packet).await;
             }
         }
         peer.shutdown().await.unwrap();
@@ -1035,7 +1035,7 @@ fn without_limits_the_server_waits_for_days() {
 fn with_no_time_at_all_every_wait_ends_at_once() {
     for wire in [b"", GET, POST, CHUNKED, b"bad\r\n", &GET[..5]] {
         let hangs = async |_: &mut Context| pending::<()>().await;
-        let told = talk(all_timeouts(Duration::ZERO), hangs, 1 << 16, async |peer| say(peer, wire).await);
+        let told = talk(all_timeouts(Duration::ZERO), hangs, 1 << 16, async |peer| send(peer, wire).await);
         assert_time(told.time, 0);
     }
 }
@@ -1067,18 +1067,18 @@ fn all_timeouts_end_on_a_core_of_a_server() {
     let talks = [&b""[..], b"\r\n", b"G", GET, POST, b"GET /hang HTTP/1.1\r\nhost: a\r\n\r\n"];
     let mut stalled = ["much", "file"].map(|path| {
         let mut peer = served.connect();
-        peer.say(format!("GET /{path} HTTP/1.1\r\nhost: a\r\n\r\n"));
+        peer.send(format!("GET /{path} HTTP/1.1\r\nhost: a\r\n\r\n"));
         peer
     });
     let mut peers = talks.map(|_| served.connect());
-    peers.iter_mut().zip(talks).for_each(|(peer, wire)| peer.say(wire));
-    let heard = peers.each_mut().map(|peer| status(&peer.hear_all()));
-    assert_eq!((heard, dropped.load(Ordering::SeqCst)), ([0, 0, 408, 200, 408, 503], true));
+    peers.iter_mut().zip(talks).for_each(|(peer, wire)| peer.send(wire));
+    let received = peers.each_mut().map(|peer| status(&peer.receive_all()));
+    assert_eq!((received, dropped.load(Ordering::SeqCst)), ([0, 0, 408, 200, 408, 503], true));
     eventually("the stalled ones are cut off", || served.running.stats().total.errors.timed_out == 4);
     assert_eq!(served.running.stats().total.errors.handler, 1);
     for peer in &mut stalled {
-        let heard = peer.hear_all();
-        assert!(heard.len() < 32 << 20 && heard.ends_with("<ConnectionReset>"));
+        let received = peer.receive_all();
+        assert!(received.len() < 32 << 20 && received.ends_with("<ConnectionReset>"));
     }
 }
 
@@ -1097,6 +1097,6 @@ fn waits_that_are_given_up_at_once_end_on_a_core_of_a_server() {
     let looked_up = with_plan(|_| BodyPlan::Stream, looks_up);
     let served = Served::with(|server| server.timeouts(timeouts), looked_up);
     let mut peer = served.connect();
-    peer.say(POST);
-    assert_eq!(status(&peer.hear_all()), 408);
+    peer.send(POST);
+    assert_eq!(status(&peer.receive_all()), 408);
 }

@@ -91,36 +91,36 @@ fn connect(served: &Served, config: ClientConfig) -> Secure {
 }
 
 /// Reads to the end, and returns the kind of the error if the stream ends without `close_notify`.
-fn hear_all(peer: &mut impl Read) -> String {
-    let mut heard = Vec::new();
-    let end = peer.read_to_end(&mut heard);
-    let mut heard = String::from_utf8_lossy(&heard).into_owned();
+fn receive_all(peer: &mut impl Read) -> String {
+    let mut received = Vec::new();
+    let end = peer.read_to_end(&mut received);
+    let mut received = String::from_utf8_lossy(&received).into_owned();
     if let Err(error) = end {
-        heard.push_str(&format!("<{:?}: {error}>", error.kind()));
+        received.push_str(&format!("<{:?}: {error}>", error.kind()));
     }
-    heard
+    received
 }
 
 /// Sends `wire`, and reads until the response ends with `end`.
 #[track_caller]
 fn ask(peer: &mut Secure, wire: &[u8], end: &str) -> String {
     peer.write_all(wire).unwrap();
-    let mut heard = Vec::new();
-    while !heard.ends_with(end.as_bytes()) {
+    let mut received = Vec::new();
+    while !received.ends_with(end.as_bytes()) {
         let mut byte = [0];
         peer.read_exact(&mut byte).unwrap();
-        heard.push(byte[0]);
+        received.push(byte[0]);
     }
-    String::from_utf8(heard).unwrap()
+    String::from_utf8(received).unwrap()
 }
 
 /// Does a handshake and one exchange: returns the body of the response, or the error.
 fn greet(served: &Served, config: ClientConfig, name: &str) -> Result<String, String> {
     let mut peer = connect_to(served, config, name);
     peer.write_all(LAST).map_err(|error| error.to_string())?;
-    let mut heard = String::new();
-    peer.read_to_string(&mut heard).map_err(|error| error.to_string())?;
-    Ok(heard.split("\r\n\r\n").nth(1).unwrap_or_default().into())
+    let mut received = String::new();
+    peer.read_to_string(&mut received).map_err(|error| error.to_string())?;
+    Ok(received.split("\r\n\r\n").nth(1).unwrap_or_default().into())
 }
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nhost: a.example\r\n\r\n";
@@ -192,9 +192,9 @@ fn a_peer_is_shown_the_certificate_for_its_host() {
         ("127.0.0.1", Err("only valid for DnsName(\"a.example\")")),
     ] {
         match (greet(&served, secured.peer(), name), expected) {
-            (Ok(heard), Ok(expected)) => assert_eq!(heard, expected, "{name}"),
+            (Ok(received), Ok(expected)) => assert_eq!(received, expected, "{name}"),
             (Err(told), Err(expected)) => assert!(told.contains(expected), "{name}: {told}"),
-            (heard, expected) => panic!("{name}: {heard:?} for {expected:?}"),
+            (received, expected) => panic!("{name}: {received:?} for {expected:?}"),
         }
     }
     // Two certificates are for this host: the one that names it is shown.
@@ -238,7 +238,7 @@ fn http_1_1_is_agreed_on_by_alpn() {
         let said = peer.write_all(LAST).map_err(|error| error.to_string());
         match expected {
             Ok(agreed) => {
-                assert_eq!(status(&hear_all(&mut peer)), 200, "{offered:?}");
+                assert_eq!(status(&receive_all(&mut peer)), 200, "{offered:?}");
                 assert_eq!(peer.conn.alpn_protocol(), agreed.map(str::as_bytes), "{offered:?}");
             }
             Err(expected) => assert!(said.as_ref().unwrap_err().contains(expected), "{offered:?}: {said:?}"),
@@ -309,7 +309,7 @@ fn large_bodies_go_both_ways() {
         let mut peer = connect(served, secured.peer_of(&[version], None));
         let head = format!("POST / HTTP/1.0\r\ncontent-length: {}\r\n\r\n", content.len());
         // The request is sent in pieces, with reads between them, so that an early response does not block both sides.
-        let (mut said, mut heard) = ([head.as_bytes(), &content].concat(), Vec::new());
+        let (mut said, mut received) = ([head.as_bytes(), &content].concat(), Vec::new());
         while !said.is_empty() {
             let count = peer.write(&said[..said.len().min(50_000)]).unwrap();
             peer.flush().unwrap();
@@ -317,13 +317,13 @@ fn large_bodies_go_both_ways() {
             peer.sock.set_nonblocking(true).unwrap();
             let mut room = [0; 100_000];
             while let Ok(count @ 1..) = peer.read(&mut room) {
-                heard.extend_from_slice(&room[..count]);
+                received.extend_from_slice(&room[..count]);
             }
             peer.sock.set_nonblocking(false).unwrap();
         }
-        peer.read_to_end(&mut heard).unwrap();
-        let body = heard.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
-        assert!(heard[body..] == content, "{} bytes came back", heard.len() - body);
+        peer.read_to_end(&mut received).unwrap();
+        let body = received.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
+        assert!(received[body..] == content, "{} bytes came back", received.len() - body);
     }
 }
 
@@ -337,8 +337,8 @@ fn pipelined_requests_are_answered_in_order() {
     let mut wire = GET.repeat(count - 1);
     wire.extend_from_slice(LAST);
     peer.write_all(&wire).unwrap();
-    let heard = hear_all(&mut peer);
-    let numbers: Vec<usize> = heard
+    let received = receive_all(&mut peer);
+    let numbers: Vec<usize> = received
         .split("\r\n\r\n")
         .skip(1)
         .map(|rest| rest.split("HTTP").next().unwrap().parse().unwrap())
@@ -360,13 +360,16 @@ fn only_a_whole_response_ends_with_close_notify() {
     // whole.
     let mut peer = connect(&served, secured.peer());
     peer.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
-    let heard = hear_all(&mut peer);
-    assert!(heard.contains("half<UnexpectedEof") || heard.contains("half<ConnectionReset"), "{heard}");
+    let received = receive_all(&mut peer);
+    assert!(
+        received.contains("half<UnexpectedEof") || received.contains("half<ConnectionReset"),
+        "{received}"
+    );
     let served = secured.serve(fine);
     for _ in 0..10 {
         let mut peer = connect(&served, secured.peer());
         peer.write_all(LAST).unwrap();
-        assert!(hear_all(&mut peer).ends_with("fine"));
+        assert!(receive_all(&mut peer).ends_with("fine"));
     }
 }
 
@@ -390,7 +393,7 @@ fn a_peer_that_asks_no_more_hears_the_end_rfc9112_9_8() {
         })
     });
     for (wire, says_so, mut peer) in Vec::from_iter(left) {
-        assert_eq!(hear_all(&mut peer), "", "{} {says_so}", wire.escape_ascii());
+        assert_eq!(receive_all(&mut peer), "", "{} {says_so}", wire.escape_ascii());
     }
 }
 
@@ -417,8 +420,8 @@ fn a_last_response_is_whole_for_a_peer_that_has_ended_rfc9112_9_6() {
         has_ended.notify_one();
         // The peer reads late, so that most of the response waits in the server's socket.
         std::thread::sleep(Duration::from_millis(50));
-        let heard = hear_all(&mut peer);
-        let (head, body) = heard.split_once("\r\n\r\n").unwrap();
+        let received = receive_all(&mut peer);
+        let (head, body) = received.split_once("\r\n\r\n").unwrap();
         assert!(body.len() == size && body.ends_with('x'), "{head}: {} bytes", body.len());
     }
 }
@@ -430,7 +433,7 @@ fn a_stop_sends_close_notify_to_idle_peers() {
     let mut peer = connect(&served, secured.peer());
     ask(&mut peer, GET, "fine");
     served.running.shutdown(Duration::from_secs(60));
-    assert_eq!(hear_all(&mut peer), "");
+    assert_eq!(receive_all(&mut peer), "");
     served.running.wait().unwrap();
     assert_eq!(served.running.stats().total.cut, 0);
 }
@@ -456,11 +459,11 @@ fn a_failed_handshake_is_reported_and_harms_no_other_peer() {
         (b"\x15\x03\x01\0\x02\x02\x28", "the peer ended the handshake"),
     ] {
         let mut peer = served.connect();
-        peer.say(wire);
-        let mut heard = Vec::new();
-        let _ = peer.stream.read_to_end(&mut heard);
+        peer.send(wire);
+        let mut received = Vec::new();
+        let _ = peer.stream.read_to_end(&mut received);
         // The server sends an alert, or nothing.
-        assert!(heard.is_empty() || heard.starts_with(b"\x15\x03"), "{}", heard.escape_ascii());
+        assert!(received.is_empty() || received.starts_with(b"\x15\x03"), "{}", received.escape_ascii());
         drop(peer);
         eventually("its refusal is told", || served.running.stats().total.open <= 1);
         let seen = refusals.take();
@@ -490,9 +493,9 @@ fn plain_http_is_answered_with_a_sentence() {
     for wire in wires {
         for cut in [0, 1, 4, 5] {
             let mut peer = served.connect();
-            peer.say(&wire[..cut]);
-            peer.say(&wire[cut..]);
-            assert_eq!(undated(&peer.hear_all()), RESPONSE, "{} cut at {cut}", wire[..6].escape_ascii());
+            peer.send(&wire[..cut]);
+            peer.send(&wire[cut..]);
+            assert_eq!(undated(&peer.receive_all()), RESPONSE, "{} cut at {cut}", wire[..6].escape_ascii());
             drop(peer);
             eventually("its refusal is told", || served.running.stats().total.open == 0);
             let seen = refusals.take();
@@ -501,18 +504,18 @@ fn plain_http_is_answered_with_a_sentence() {
     }
     assert_eq!(served.running.stats().total.errors.tls, 4 * wires.len() as u64);
     // The transport of the peer's bytes makes no difference either.
-    let heard = paused(async {
+    let received = paused(async {
         let service = Server::new().tls(secured.tls.clone()).service(fine);
         let (mut near, far) = duplex(64);
         let peer = async {
             near.write_all(GET).await.unwrap();
-            let mut heard = String::new();
-            near.read_to_string(&mut heard).await.unwrap();
-            heard
+            let mut received = String::new();
+            near.read_to_string(&mut received).await.unwrap();
+            received
         };
         tokio::join!(peer, service.serve_connection(far)).0
     });
-    assert_eq!(undated(&heard), RESPONSE);
+    assert_eq!(undated(&received), RESPONSE);
 }
 
 /// The application explains it in its own words, as any other error.
@@ -526,10 +529,10 @@ fn plain_http_is_explained_by_the_application() {
         })
     };
     let served = Served::with(server, fine);
-    let heard = served.ask(GET);
+    let received = served.ask(GET);
     assert!(
-        heard.starts_with("HTTP/1.1 400 ") && heard.ends_with("\r\n\r\n<p>400 Bad Request</p>"),
-        "{heard}"
+        received.starts_with("HTTP/1.1 400 ") && received.ends_with("\r\n\r\n<p>400 Bad Request</p>"),
+        "{received}"
     );
 }
 
@@ -549,10 +552,10 @@ fn a_peer_that_leaves_during_its_handshake_is_not_reported() {
     let hello = hello(secured.peer());
     for cut in 0..hello.len() {
         let mut peer = served.connect();
-        peer.say(&hello[..cut]);
+        peer.send(&hello[..cut]);
         if cut % 2 == 0 {
             peer.end();
-            assert_eq!(peer.hear_all(), "", "cut at {cut}");
+            assert_eq!(peer.receive_all(), "", "cut at {cut}");
         } else {
             peer.reset();
         }
@@ -569,7 +572,7 @@ fn slow_handshakes_hold_up_no_other_peer() {
     let slow: Vec<Peer> = (0..50)
         .map(|at| {
             let mut peer = served.connect();
-            peer.say(&hello[..hello.len() * at / 50]);
+            peer.send(&hello[..hello.len() * at / 50]);
             peer
         })
         .collect();
@@ -588,7 +591,7 @@ fn connections_beyond_the_limit_get_no_handshake() {
     let mut first = connect(&served, secured.peer());
     ask(&mut first, GET, "fine");
     let mut second = served.connect();
-    assert_eq!(second.hear_all(), "");
+    assert_eq!(second.receive_all(), "");
     assert_eq!(
         refusals.take(),
         [(0, "the server has 1 connections, as many as it may have (`connections_max`)".into())]
@@ -601,10 +604,10 @@ fn an_upgraded_connection_stays_secure() {
     let secured = Secured::new();
     let served = secured.serve(async |ctx: &mut Context| -> corehttp::Result {
         let mut upgraded = ctx.upgrade("echo").await?;
-        let mut heard = Vec::new();
-        let end = upgraded.read_to_end(&mut heard).await;
-        heard.extend_from_slice(format!("{:?}", end.map_err(|error| error.kind())).as_bytes());
-        upgraded.write_all(&heard).await?;
+        let mut received = Vec::new();
+        let end = upgraded.read_to_end(&mut received).await;
+        received.extend_from_slice(format!("{:?}", end.map_err(|error| error.kind())).as_bytes());
+        upgraded.write_all(&received).await?;
         upgraded.shutdown().await?;
         Ok(())
     });
@@ -618,7 +621,7 @@ fn an_upgraded_connection_stays_secure() {
         }
         peer.flush().unwrap();
         peer.sock.shutdown(Shutdown::Write).unwrap();
-        assert_eq!(hear_all(&mut peer), expected);
+        assert_eq!(receive_all(&mut peer), expected);
     }
 }
 
@@ -681,9 +684,9 @@ fn after_a_failed_handshake_the_peer_is_read_to_its_end() {
     let (served, _, seen) = talk(fine, 100, async |_, mut near, _| {
         near.write_all(&[0xff; 40_000]).await.unwrap();
         near.shutdown().await.unwrap();
-        let mut heard = Vec::new();
-        near.read_to_end(&mut heard).await.unwrap();
-        assert!(heard.starts_with(b"\x15\x03"), "{} is no alert", heard.escape_ascii());
+        let mut received = Vec::new();
+        near.read_to_end(&mut received).await.unwrap();
+        assert!(received.starts_with(b"\x15\x03"), "{} is no alert", received.escape_ascii());
     });
     assert!(served.is_err() && seen.len() == 1, "{served:?} {seen:?}");
 }
@@ -694,13 +697,13 @@ fn packets_may_be_as_small_as_a_byte() {
         let (served, _, seen) = talk(fine, pipe, async |connector, near, _| {
             let peer = connector.connect(host("a.example"), near).await.unwrap();
             // Both ends run side by side, because the server's first bytes fill the pipe as well.
-            let ((mut hears, mut says), mut heard) = (split(peer), String::new());
+            let ((mut hears, mut says), mut received) = (split(peer), String::new());
             let said = async {
                 says.write_all(LAST).await.unwrap();
                 says.flush().await.unwrap();
             };
-            tokio::join!(said, async { hears.read_to_string(&mut heard).await.unwrap() });
-            assert!(heard.ends_with("fine"), "{heard}");
+            tokio::join!(said, async { hears.read_to_string(&mut received).await.unwrap() });
+            assert!(received.ends_with("fine"), "{received}");
         });
         assert!(served.is_ok() && seen.is_empty(), "{served:?} {seen:?}");
     }
@@ -734,9 +737,9 @@ fn a_handshake_and_the_first_head_share_one_timeout() {
         let mut peer = connector.connect(host("a.example"), near).await.unwrap();
         peer.write_all(b"GET / HT").await.unwrap();
         peer.flush().await.unwrap();
-        let mut heard = String::new();
-        peer.read_to_string(&mut heard).await.unwrap();
-        assert_eq!(status(&heard), 408);
+        let mut received = String::new();
+        peer.read_to_string(&mut received).await.unwrap();
+        assert_eq!(status(&received), 408);
     });
     assert_eq!((time.as_secs(), seen), (10, vec![(408, "the head took longer than 10 s".into())]));
 }
@@ -767,8 +770,8 @@ async fn read_slowly(
     while count < 200_000 {
         sleep(pause).await;
         let mut room = [0; 1000];
-        let heard = peer.read(&mut room).await.unwrap();
-        count += room[..heard].iter().filter(|byte| **byte == b'x').count();
+        let received = peer.read(&mut room).await.unwrap();
+        count += room[..received].iter().filter(|byte| **byte == b'x').count();
     }
     peer
 }
@@ -842,7 +845,7 @@ fn a_peer_that_closes_its_sending_half_is_answered_rfc9112_9_6() {
     peer.conn.send_close_notify();
     peer.flush().unwrap();
     peer.sock.shutdown(Shutdown::Write).unwrap();
-    assert!(hear_all(&mut peer).ends_with("fine"));
+    assert!(receive_all(&mut peer).ends_with("fine"));
 }
 
 #[test]

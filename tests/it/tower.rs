@@ -195,8 +195,8 @@ mod requests {
     /// Checks that a service gets `wire` as the request `expected`, however it is cut into packets.
     #[track_caller]
     fn check(wire: &str, expected: &str) {
-        let heard = Wired::new(tower(echo_description)).ask_cut(wire, Then::Waits);
-        assert_eq!(responses(&heard)[0].body, expected);
+        let received = Wired::new(tower(echo_description)).ask_cut(wire, Then::Waits);
+        assert_eq!(responses(&received)[0].body, expected);
     }
 
     #[test]
@@ -225,8 +225,8 @@ mod requests {
             "GET / HTTP/1.1 host=a x-b=1 x-b=5 x-a=2 x-a=3 4 x-empty= Some(0) true|",
         );
         let latin = [b"GET / HTTP/1.1\r\nhost: a\r\nx: \xe9\xff\r\n\r\n".as_slice()];
-        let heard = Wired::new(tower(echo_description)).ask(&latin, Then::Ends);
-        assert_eq!(responses(&heard)[0].body, "GET / HTTP/1.1 host=a x=\\xe9\\xff Some(0) true|");
+        let received = Wired::new(tower(echo_description)).ask(&latin, Then::Ends);
+        assert_eq!(responses(&received)[0].body, "GET / HTTP/1.1 host=a x=\\xe9\\xff Some(0) true|");
     }
 
     #[test]
@@ -246,9 +246,9 @@ mod requests {
     #[test]
     fn a_body_that_was_buffered_is_all_there() {
         let check = |wire: &str, expected: &str| {
-            let heard = Wired::new(with_plan(|_| BodyPlan::Buffer, tower(echo_description)))
+            let received = Wired::new(with_plan(|_| BodyPlan::Buffer, tower(echo_description)))
                 .ask_cut(wire, Then::Waits);
-            assert_eq!(responses(&heard)[0].body, expected);
+            assert_eq!(responses(&received)[0].body, expected);
         };
         check(
             &post_wire("content-length: 5", "hello"),
@@ -270,8 +270,8 @@ mod requests {
         let target = |len: usize| format!("GET /{} HTTP/1.1\r\nhost: a\r\n\r\n", "a".repeat(len - 1));
         let name = |len: usize| format!("GET / HTTP/1.1\r\nhost: a\r\n{}: b\r\n\r\n", "a".repeat(len));
         for (fits, does_not) in [(target(65_534), target(65_535)), (name(65_535), name(65_536))] {
-            let heard = wired.ask(&[fits.as_bytes(), does_not.as_bytes(), GET.as_bytes()], Then::Ends);
-            let statuses: Vec<_> = responses(&heard).iter().map(|response| response.status).collect();
+            let received = wired.ask(&[fits.as_bytes(), does_not.as_bytes(), GET.as_bytes()], Then::Ends);
+            let statuses: Vec<_> = responses(&received).iter().map(|response| response.status).collect();
             assert_eq!(statuses, [200, 400, 200], "{:?}", &does_not[..30]);
         }
     }
@@ -296,8 +296,8 @@ mod requests {
             Router::new().route("/", get(async |Extension(peer): Extension<PeerAddr>| peer.to_string()));
         let served = Served::new(Tower::new(app));
         let mut peer = served.connect();
-        peer.say(GET);
-        assert!(peer.hear().ends_with(&format!("\r\n\r\n{}", peer.stream.local_addr().unwrap())));
+        peer.send(GET);
+        assert!(peer.receive().ends_with(&format!("\r\n\r\n{}", peer.stream.local_addr().unwrap())));
     }
 }
 
@@ -312,8 +312,8 @@ mod answering {
     {
         let wired = Wired::new(tower(move |_| ready(Ok(make()))));
         let asked = format!("{method} / HTTP/1.1\r\nhost: a\r\n\r\n").repeat(2);
-        let heard = undated(&wired.ask_cut(asked, Then::Waits));
-        assert_eq!(heard, expected.repeat(2));
+        let received = undated(&wired.ask_cut(asked, Then::Waits));
+        assert_eq!(received, expected.repeat(2));
     }
 
     fn with<B>(
@@ -358,11 +358,11 @@ mod answering {
         let latin = || Response::builder().header("x", HeaderValue::from_bytes(b"\xe9").unwrap());
         let served = Served::new(tower(move |_| ready(Ok(latin().body(Empty::<Bytes>::new()).unwrap()))));
         let mut peer = served.connect();
-        peer.say(GET);
+        peer.send(GET);
         peer.end();
-        let mut heard = Vec::new();
-        peer.stream.read_to_end(&mut heard).unwrap();
-        assert!(heard.windows(6).any(|window| window == b"x: \xe9\r\n"));
+        let mut received = Vec::new();
+        peer.stream.read_to_end(&mut received).unwrap();
+        assert!(received.windows(6).any(|window| window == b"x: \xe9\r\n"));
     }
 
     #[test]
@@ -400,14 +400,14 @@ mod answering {
 
     #[test]
     fn http_1_0_is_sent_a_length_or_else_closed_rfc9112_6_3() {
-        let wired = Wired::new(tower(async |asked: AppRequest| match asked.uri().path() {
+        let wired = Wired::new(tower(async |request: AppRequest| match request.uri().path() {
             "/sized" => Ok(steps(Some(5), [Pause, data("hello"), sum("7")])),
             _ => Ok(steps(None, [Pause, data("hello"), sum("7")])),
         }));
         let kept = "GET /sized HTTP/1.0\r\nconnection: keep-alive\r\n\r\nGET / HTTP/1.0\r\nconnection: keep-alive\r\n\r\n";
-        let heard = undated(&wired.ask_cut(kept, Then::Waits));
+        let received = undated(&wired.ask_cut(kept, Then::Waits));
         assert_eq!(
-            heard,
+            received,
             "HTTP/1.1 200 OK\r\ncontent-length: 5\r\nconnection: keep-alive\r\n\r\nhello\
              HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nhello"
         );
@@ -457,8 +457,8 @@ mod answering {
         let refusals = ErrorReports::default();
         let served = Served::with(|server| refusals.attach(server), tower(move |_| ready(Ok(make()))));
         let mut peer = served.connect();
-        peer.say(GET);
-        assert_eq!(undated(&peer.hear_all()), expected);
+        peer.send(GET);
+        assert_eq!(undated(&peer.receive_all()), expected);
         assert!(refusals.take()[0].1.contains(cause), "{cause}");
     }
 
@@ -478,7 +478,7 @@ mod answering {
         let refusals = ErrorReports::default();
         let served = Served::with(
             |server| refusals.attach(server),
-            tower(async |asked: AppRequest| match asked.uri().path() {
+            tower(async |request: AppRequest| match request.uri().path() {
                 "/short" => Ok(steps(Some(5), [])),
                 "/shorter" => Ok(with(200, &[("content-length", "5")], steps(None, []))),
                 "/fails" => Ok(steps(Some(5), [Fail])),
@@ -498,9 +498,9 @@ mod answering {
         for status in [100, 101, 103, 600, 999] {
             let respond = move || with(status, &[], full("x"));
             let served = Served::new(tower(move |_| ready(Ok(respond()))));
-            let heard = served.ask(GET.repeat(2));
+            let received = served.ask(GET.repeat(2));
             assert_eq!(
-                responses(&heard).iter().map(|respond| respond.status).collect::<Vec<_>>(),
+                responses(&received).iter().map(|respond| respond.status).collect::<Vec<_>>(),
                 [500, 500]
             );
         }
@@ -529,14 +529,14 @@ mod answering {
             ready(Ok(Response::new(Events(events.lock().unwrap().take().unwrap()))))
         }));
         let mut peer = served.connect();
-        peer.say(GET);
-        peer.hear_through("\r\n\r\n");
+        peer.send(GET);
+        peer.receive_through("\r\n\r\n");
         for event in ["data: 1\n\n", "data: 2\n\n", "data: 3\n\n"] {
             send.send(event).unwrap();
-            peer.hear_through(&format!("{event}\r\n"));
+            peer.receive_through(&format!("{event}\r\n"));
         }
         drop(send);
-        peer.hear_through("0\r\n\r\n");
+        peer.receive_through("0\r\n\r\n");
     }
 }
 
@@ -544,9 +544,9 @@ mod reading {
     use super::*;
 
     /// Counts what it reads, once `go` has come.
-    async fn count(asked: AppRequest, go: Arc<Notify>) -> Result<Response<Full<Bytes>>, BoxError> {
+    async fn count(request: AppRequest, go: Arc<Notify>) -> Result<Response<Full<Bytes>>, BoxError> {
         go.notified().await;
-        let read = asked.into_body().collect().await?.to_bytes();
+        let read = request.into_body().collect().await?.to_bytes();
         Ok(full(read.len().to_string()))
     }
 
@@ -577,16 +577,16 @@ mod reading {
             let peer = async {
                 let asked = post_wire("content-length: 5\r\nexpect: 100-continue", "");
                 near.write_all(asked.as_bytes()).await.unwrap();
-                let mut heard = vec![0; CONTINUE.len()];
-                assert!(timeout(SECOND, near.read(&mut heard)).await.is_err(), "nobody has polled it");
+                let mut received = vec![0; CONTINUE.len()];
+                assert!(timeout(SECOND, near.read(&mut received)).await.is_err(), "nobody has polled it");
                 go.notify_one();
-                near.read_exact(&mut heard).await.unwrap();
-                assert_eq!(heard, CONTINUE.as_bytes());
+                near.read_exact(&mut received).await.unwrap();
+                assert_eq!(received, CONTINUE.as_bytes());
                 near.write_all(b"hello").await.unwrap();
                 near.shutdown().await.unwrap();
-                let mut heard = String::new();
-                near.read_to_string(&mut heard).await.unwrap();
-                assert_eq!(responses(&heard)[0].body, "5");
+                let mut received = String::new();
+                near.read_to_string(&mut received).await.unwrap();
+                assert_eq!(responses(&received)[0].body, "5");
             };
             let (served, ()) = tokio::join!(service.serve_connection(far), peer);
             served.unwrap();
@@ -601,20 +601,20 @@ mod reading {
             [("expect: 100-continue\r\n", 5, true), ("", 1 << 30, true), ("", 5, false)]
         {
             let mut peer = served.connect();
-            peer.say(post_wire(&format!("{expectation}content-length: {length}"), ""));
-            let heard = peer.hear();
-            assert_eq!((responses(&heard)[0].is_last(), &*responses(&heard)[0].body), (is_last, "no"));
+            peer.send(post_wire(&format!("{expectation}content-length: {length}"), ""));
+            let received = peer.receive();
+            assert_eq!((responses(&received)[0].is_last(), &*responses(&received)[0].body), (is_last, "no"));
             if !is_last {
-                peer.say("hello".to_owned() + GET);
-                assert!(peer.hear().ends_with("no"));
+                peer.send("hello".to_owned() + GET);
+                assert!(peer.receive().ends_with("no"));
             }
         }
         let streamed = Wired::new(tower(async |_| Ok(steps(None, [Pause, data("no")]))));
         let asked = post_wire("expect: 100-continue\r\ncontent-length: 5", "");
-        let heard = streamed.ask(&[asked.as_bytes()], Then::Waits);
+        let received = streamed.ask(&[asked.as_bytes()], Then::Waits);
         assert!(
-            matches!(&responses(&heard)[..], [response] if response.is_last() && response.status == 200),
-            "{heard}"
+            matches!(&responses(&received)[..], [response] if response.is_last() && response.status == 200),
+            "{received}"
         );
     }
 
@@ -625,9 +625,9 @@ mod reading {
             ctx.body_reader().chunk().await?;
             inner.handle(ctx).await
         };
-        let heard =
+        let received =
             Served::new(with_plan(|_| BodyPlan::Stream, outer)).ask(post_wire("content-length: 5", "hello"));
-        assert!(heard.starts_with("HTTP/1.1 500 "), "{heard}");
+        assert!(received.starts_with("HTTP/1.1 500 "), "{received}");
     }
 
     #[test]
@@ -635,11 +635,12 @@ mod reading {
         alone("tower::reading::an_echo_of_any_size_takes_constant_memory", || {
             const SIZE: usize = 64 << 20;
             const PIECE: usize = 256 << 10;
-            let served = Served::new(tower(async |asked: AppRequest| Ok(Response::new(asked.into_body()))));
+            let served =
+                Served::new(tower(async |request: AppRequest| Ok(Response::new(request.into_body()))));
             let mut peer = served.connect();
-            peer.say(post_wire(&format!("content-length: {SIZE}\r\nexpect: 100-continue"), ""));
-            peer.hear_through("100 Continue\r\n\r\n");
-            let head = peer.hear_through("\r\n\r\n");
+            peer.send(post_wire(&format!("content-length: {SIZE}\r\nexpect: 100-continue"), ""));
+            peer.receive_through("100 Continue\r\n\r\n");
+            let head = peer.receive_through("\r\n\r\n");
             assert!(head.contains(&format!("\r\ncontent-length: {SIZE}\r\n")), "{head}");
             let before = resident();
             let mut sender = peer.stream.try_clone().unwrap();
@@ -654,51 +655,51 @@ mod reading {
             }
             sending.join().unwrap();
             assert!(most < before + SIZE / 8, "{before} bytes became {most}");
-            peer.say(post_wire("content-length: 2", "hi"));
-            assert!(peer.hear().ends_with("\r\n\r\nhi"));
+            peer.send(post_wire("content-length: 2", "hi"));
+            assert!(peer.receive().ends_with("\r\n\r\nhi"));
         });
     }
 
     #[test]
     fn an_echo_has_the_trailers_of_the_request() {
-        let wired = Wired::new(tower(async |asked: AppRequest| Ok(Response::new(asked.into_body()))));
+        let wired = Wired::new(tower(async |request: AppRequest| Ok(Response::new(request.into_body()))));
         let wire = chunked("5\r\nhello\r\n0\r\nx-sum: 7\r\n\r\n").repeat(2);
         for _ in 0..2 {
-            let heard = wired.ask(&[wire.as_bytes()], Then::Waits);
-            assert!(heard.ends_with("\r\n\r\n5\r\nhello\r\n0\r\nx-sum: 7\r\n\r\n"), "{heard}");
+            let received = wired.ask(&[wire.as_bytes()], Then::Waits);
+            assert!(received.ends_with("\r\n\r\n5\r\nhello\r\n0\r\nx-sum: 7\r\n\r\n"), "{received}");
         }
         let echo = with_plan(
             |_| BodyPlan::Buffer,
-            tower(async |asked: AppRequest| Ok(Response::new(asked.into_body()))),
+            tower(async |request: AppRequest| Ok(Response::new(request.into_body()))),
         );
-        let heard = Wired::new(echo).ask_cut(wire, Then::Waits);
-        assert!(heard.ends_with("\r\n\r\n5\r\nhello\r\n0\r\nx-sum: 7\r\n\r\n"), "{heard}");
+        let received = Wired::new(echo).ask_cut(wire, Then::Waits);
+        assert!(received.ends_with("\r\n\r\n5\r\nhello\r\n0\r\nx-sum: 7\r\n\r\n"), "{received}");
     }
 
     /// Checks that a service gets a `broken` body as an error. If the service fails, too, the peer gets `status`; if it
     /// answers, the peer gets that response.
     #[track_caller]
     fn check_broken(body: &str, status: u16, broken: fn(&ExchangeError) -> bool) {
-        let fails = tower(move |asked: AppRequest| async move {
-            let error = asked.into_body().collect().await.unwrap_err();
+        let fails = tower(move |request: AppRequest| async move {
+            let error = request.into_body().collect().await.unwrap_err();
             assert!(broken(&error), "{error:?}");
             Err::<Response<Empty<Bytes>>, _>(error.into())
         });
-        let answers_all_the_same = tower(async |asked: AppRequest| {
-            let mut body = asked.into_body();
+        let answers_all_the_same = tower(async |request: AppRequest| {
+            let mut body = request.into_body();
             while let Some(Ok(_)) = body.frame().await {}
             assert!(body.is_end_stream() && body.frame().await.is_none());
             Ok(full("all the same"))
         });
-        let heard = Wired::new(fails).ask_cut(body, Then::Ends);
+        let received = Wired::new(fails).ask_cut(body, Then::Ends);
         assert_eq!(
-            responses(&heard).iter().map(|response| response.status).collect::<Vec<_>>(),
+            responses(&received).iter().map(|response| response.status).collect::<Vec<_>>(),
             [status],
             "{body}"
         );
-        let heard = Wired::new(answers_all_the_same).ask_cut(body, Then::Ends);
-        let [response] = &responses(&heard)[..] else { panic!("{heard}") };
-        assert!(response.is_last() && response.body == "all the same", "{heard}");
+        let received = Wired::new(answers_all_the_same).ask_cut(body, Then::Ends);
+        let [response] = &responses(&received)[..] else { panic!("{received}") };
+        assert!(response.is_last() && response.body == "all the same", "{received}");
     }
 
     #[test]
@@ -715,29 +716,30 @@ mod reading {
 
     #[test]
     fn a_body_that_is_too_slow_is_an_error_rfc9110_15_5_9() {
-        let fails = tower(async |asked: AppRequest| {
-            let error = asked.into_body().collect().await.unwrap_err();
+        let fails = tower(async |request: AppRequest| {
+            let error = request.into_body().collect().await.unwrap_err();
             assert!(matches!(error, ExchangeError::TimedOut(Phase::Body, _)), "{error:?}");
             Err::<Response<Empty<Bytes>>, _>(error.into())
         });
-        let heard = Wired::new(fails).ask(&[post_wire("content-length: 9", "hello").as_bytes()], Then::Waits);
-        assert!(heard.starts_with("HTTP/1.1 408 "), "{heard}");
+        let received =
+            Wired::new(fails).ask(&[post_wire("content-length: 9", "hello").as_bytes()], Then::Waits);
+        assert!(received.starts_with("HTTP/1.1 408 "), "{received}");
     }
 
     #[test]
     fn another_thread_may_read_a_body_while_the_service_waits() {
-        let served = Served::new(tower(async |asked: AppRequest| {
+        let served = Served::new(tower(async |request: AppRequest| {
             let (send, read) = oneshot::channel();
-            std::thread::spawn(move || send.send(block_on(describe(asked)).unwrap()));
+            std::thread::spawn(move || send.send(block_on(describe(request)).unwrap()));
             let said = read.await?;
             Ok(full(said?))
         }));
         let mut peer = served.connect();
         for length in [0, 1, 100, 100_000] {
-            peer.say(post_wire(&format!("content-length: {length}"), ""));
+            peer.send(post_wire(&format!("content-length: {length}"), ""));
             let body = content(length);
-            body.as_bytes().chunks(30_000).for_each(|piece| peer.say(piece));
-            assert!(peer.hear().ends_with(&format!("|{body}")), "{length}");
+            body.as_bytes().chunks(30_000).for_each(|piece| peer.send(piece));
+            assert!(peer.receive().ends_with(&format!("|{body}")), "{length}");
         }
     }
 
@@ -749,8 +751,8 @@ mod reading {
             let (keep, mut kept) = unbounded_channel();
             let go = Arc::new(Notify::new());
             let going = go.clone();
-            let service = Server::new().service(tower(move |asked: AppRequest| {
-                keep.send(asked.into_body()).unwrap();
+            let service = Server::new().service(tower(move |request: AppRequest| {
+                keep.send(request.into_body()).unwrap();
                 let going = going.clone();
                 async move {
                     going.notified().await;
@@ -795,9 +797,9 @@ mod ending {
     /// Many clients read a response only once they have sent all of their request.
     #[test]
     fn a_response_is_read_after_a_large_body_was_sent_rfc9112_9_6() {
-        let served = Served::new(tower(async |asked: AppRequest| {
-            if asked.uri().path() == "/tasted" {
-                asked.into_body().frame().await.ok_or("there is a body")??;
+        let served = Served::new(tower(async |request: AppRequest| {
+            if request.uri().path() == "/tasted" {
+                request.into_body().frame().await.ok_or("there is a body")??;
             }
             Ok(full("fine"))
         }));
@@ -814,8 +816,11 @@ mod ending {
         let refusals = ErrorReports::default();
         let fails = move |_| ready(Err::<Response<Empty<Bytes>>, _>(fail()));
         let served = Served::with(|server| refusals.attach(server), tower(fails));
-        let heard = served.ask(GET.repeat(2));
-        assert_eq!(responses(&heard).iter().map(|response| response.status).collect::<Vec<_>>(), [status; 2]);
+        let received = served.ask(GET.repeat(2));
+        assert_eq!(
+            responses(&received).iter().map(|response| response.status).collect::<Vec<_>>(),
+            [status; 2]
+        );
         let reported: Vec<_> = reported.iter().map(|(status, cause)| (*status, cause.to_string())).collect();
         assert_eq!(refusals.take(), [&*reported, &*reported].concat());
     }
@@ -836,7 +841,7 @@ mod ending {
 
     #[test]
     fn a_panic_ends_its_connection_and_nothing_else() {
-        let served = Served::new(tower(async |asked: AppRequest| match asked.uri().path() {
+        let served = Served::new(tower(async |request: AppRequest| match request.uri().path() {
             "/" => Ok(steps(Some(4), [data("calm")])),
             "/first" => Ok(steps(Some(7), [Panic])),
             "/later" => Ok(steps(Some(7), [data("hello"), Pause, Panic])),
@@ -847,12 +852,12 @@ mod ending {
             [("/first", "HTTP/1.1 500 "), ("/later", "HTTP/1.1 200 "), ("/x", "HTTP/1.1 500 ")]
         {
             let mut peer = served.connect();
-            peer.say(GET.replace(" / ", &format!(" {path} ")) + GET);
-            let heard = peer.hear_all();
-            assert!(heard.starts_with(expected) && !heard.contains("calm"), "{path}: {heard}");
-            assert_eq!(heard.ends_with("<ConnectionReset>"), path == "/later", "{heard}");
-            other.say(GET);
-            assert!(other.hear().ends_with("calm"));
+            peer.send(GET.replace(" / ", &format!(" {path} ")) + GET);
+            let received = peer.receive_all();
+            assert!(received.starts_with(expected) && !received.contains("calm"), "{path}: {received}");
+            assert_eq!(received.ends_with("<ConnectionReset>"), path == "/later", "{received}");
+            other.send(GET);
+            assert!(other.receive().ends_with("calm"));
         }
     }
 
@@ -898,14 +903,17 @@ mod ending {
         let ready =
             |turns| Tower::new(Ready { polled: 9, turns, service: ServiceFn(Arc::new(echo_description)) });
         for turns in [1, 2, 5] {
-            let heard =
+            let received =
                 Wired::new(ready(turns)).ask_cut(chunked("5\r\nhello\r\n0\r\n\r\n").repeat(2), Then::Waits);
-            assert!(responses(&heard).iter().all(|response| response.body.ends_with("|hello")), "{heard}");
-            assert_eq!(responses(&heard).len(), 2);
+            assert!(
+                responses(&received).iter().all(|response| response.body.ends_with("|hello")),
+                "{received}"
+            );
+            assert_eq!(responses(&received).len(), 2);
         }
         let refusals = ErrorReports::default();
-        let heard = Served::with(|server| refusals.attach(server), ready(0)).ask(GET);
-        assert_eq!(responses(&heard)[0].status, 500);
+        let received = Served::with(|server| refusals.attach(server), ready(0)).ask(GET);
+        assert_eq!(responses(&received)[0].status, 500);
         assert_eq!(refusals.take(), [(500, "the handler failed: never ready".into())]);
     }
 
@@ -931,8 +939,8 @@ mod ending {
         let served = Served { running: served.unwrap() };
         let mut peer = served.connect();
         for count in 1..=3 {
-            peer.say(GET);
-            peer.hear_through(&format!("\r\n{count}th\r\n0\r\n\r\n"));
+            peer.send(GET);
+            peer.receive_through(&format!("\r\n{count}th\r\n0\r\n\r\n"));
         }
     }
 
@@ -949,18 +957,18 @@ mod ending {
     fn a_service_and_its_body_are_dropped_when_the_peer_leaves() {
         let (dropped, begun) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let (counts, begins) = (dropped.clone(), begun.clone());
-        let app = tower(move |asked: AppRequest| {
+        let app = tower(move |request: AppRequest| {
             let (guard, begins) = (Guard(counts.clone()), begins.clone());
             async move {
                 begins.fetch_add(1, Ordering::SeqCst);
-                let body = match asked.uri().path() {
+                let body = match request.uri().path() {
                     "/future" => pending().await,
                     "/body" => steps(None, [Pause, data("hello"), Wait]),
                     "/both" => steps(Some(10), [data("hello"), Pause, Wait]),
                     path => panic!("{path}"),
                 };
                 // The last service keeps the request's body, which might still be read.
-                let kept = (asked.uri().path() == "/both").then_some(asked);
+                let kept = (request.uri().path() == "/both").then_some(request);
                 Ok(body.map(|body| {
                     body.map_frame(move |frame| {
                         let _ = (&guard, &kept);
@@ -975,9 +983,9 @@ mod ending {
             for reset in [false, true] {
                 let mut peer = served.connect();
                 let field = "content-length: 5";
-                peer.say(post_wire(field, "he").replace(" / ", &format!(" {path} ")));
+                peer.send(post_wire(field, "he").replace(" / ", &format!(" {path} ")));
                 if path != "/future" {
-                    peer.hear_through("hello");
+                    peer.receive_through("hello");
                 }
                 gone += 1;
                 eventually("it is called", || begun.load(Ordering::SeqCst) == gone);
@@ -996,10 +1004,10 @@ mod ending {
     /// The peer must neither be answered 400 nor be cut off in the middle of the response.
     #[test]
     fn a_peer_that_closes_its_sending_half_gets_the_whole_response_rfc9112_9_6() {
-        let app = tower(async |asked: AppRequest| {
+        let app = tower(async |request: AppRequest| {
             sleep(Duration::from_millis(20)).await;
-            let read = match asked.uri().path() {
-                "/read" => asked.into_body().collect().await?.to_bytes().len(),
+            let read = match request.uri().path() {
+                "/read" => request.into_body().collect().await?.to_bytes().len(),
                 _ => 0,
             };
             let length = Bytes::from(read.to_string());
@@ -1011,9 +1019,9 @@ mod ending {
             let bodies =
                 [GET.to_owned(), post_wire("content-length: 5", "hello"), chunked("5\r\nhello\r\n0\r\n\r\n")];
             for (wire, len) in bodies.iter().zip([0, 5, 5]) {
-                let heard = served.ask(wire.replace(" / ", &format!(" {path} ")));
+                let received = served.ask(wire.replace(" / ", &format!(" {path} ")));
                 let expected = format!("hello{}", if path == "/read" { len } else { 0 });
-                assert_eq!(responses(&heard)[0].body, expected, "{path}, {wire:?}");
+                assert_eq!(responses(&received)[0].body, expected, "{path}, {wire:?}");
             }
         }
         assert_eq!(refusals.take(), []);
@@ -1030,7 +1038,7 @@ mod ending {
         });
         let served = Served::with(|server| refusals.attach(server), app);
         let mut peer = served.connect();
-        peer.say(GET);
+        peer.send(GET);
         block_on(begun.notified()).unwrap();
         peer.reset();
         eventually("it is noticed", || served.running.stats().total.open == 0);
@@ -1073,11 +1081,11 @@ mod ending {
             let dropped = Arc::new(AtomicUsize::new(0));
             let (counts, called) = (dropped.clone(), Rc::new(Cell::new(0)));
             let calls = called.clone();
-            let service = Server::new().service(tower(move |asked: AppRequest| {
+            let service = Server::new().service(tower(move |request: AppRequest| {
                 calls.set(calls.get() + 1);
                 let (keep, guard) = (keep.clone(), Guard(counts.clone()));
                 async move {
-                    let mut body = asked.into_body();
+                    let mut body = request.into_body();
                     let first = body.frame().await.unwrap()?;
                     tokio::task::yield_now().await;
                     keep.send(body).unwrap();
@@ -1116,12 +1124,12 @@ mod ending {
         let refusals = ErrorReports::default();
         let served = Served::with(
             |server| refusals.attach(server),
-            tower(async |asked: AppRequest| Ok(Response::new(asked.into_body()))),
+            tower(async |request: AppRequest| Ok(Response::new(request.into_body()))),
         );
         let wire = chunked("5\r\nhello\r\n5\r\nhello\r\n0\r\nx-sum: 7\r\n\r\n");
         for cut in 0..wire.len() {
             let mut peer = served.connect();
-            peer.say(&wire[..cut]);
+            peer.send(&wire[..cut]);
             match cut % 2 {
                 0 => peer.reset(),
                 _ => drop(peer),
@@ -1164,8 +1172,8 @@ mod with_axum {
         assert!(response.headers.contains("access-control-allow-origin"));
         let served = Served::new(Tower::new(app()));
         let head = format!("{method} {path} HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n");
-        let heard = served.ask(format!("{head}content-length: {}\r\n\r\n{json}", json.len()));
-        let [reply] = &responses(&heard)[..] else { panic!("{heard}") };
+        let received = served.ask(format!("{head}content-length: {}\r\n\r\n{json}", json.len()));
+        let [reply] = &responses(&received)[..] else { panic!("{received}") };
         assert_eq!((reply.status, &*reply.body), expected, "{method} {path}");
     }
 
@@ -1187,11 +1195,11 @@ mod with_axum {
     fn head_has_the_length_of_get_rfc9110_9_3_2() {
         let served = Served::new(Tower::new(app()));
         let mut peer = served.connect();
-        peer.say(GET.replace("GET", "HEAD"));
-        let head = peer.hear_through("\r\n\r\n");
+        peer.send(GET.replace("GET", "HEAD"));
+        let head = peer.receive_through("\r\n\r\n");
         assert!(head.contains("\r\ncontent-length: 13\r\n"), "{head}");
-        peer.say(GET);
-        assert!(peer.hear().ends_with("\r\n\r\nHello, World!"));
+        peer.send(GET);
+        assert!(peer.receive().ends_with("\r\n\r\nHello, World!"));
     }
 
     /// All responses to one batch leave in one write.

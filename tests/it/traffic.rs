@@ -16,15 +16,15 @@ use crate::support::wired::{Then, Wired};
 /// Checks that a streamed response leaves in writes of these lengths, without the head.
 #[track_caller]
 fn check_writes<H: Handler>(wired: Wired<H>, expected: &[usize]) {
-    let heard =
+    let received =
         wired.ask_for_writes(&[b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n"], Then::Waits);
-    let lengths: Vec<usize> = heard
+    let lengths: Vec<usize> = received
         .iter()
         .map(|write| write.split_once("\r\n\r\n").filter(|(head, _)| head.starts_with("HTTP")))
-        .zip(&heard)
+        .zip(&received)
         .map(|(split, write)| split.map_or(write.len(), |(_, content)| content.len()))
         .collect();
-    assert!(heard.concat().ends_with("\r\n0\r\n\r\n"), "{heard:?}");
+    assert!(received.concat().ends_with("\r\n0\r\n\r\n"), "{received:?}");
     assert_eq!(lengths, expected);
 }
 
@@ -77,11 +77,11 @@ fn a_long_stream_leaves_in_large_but_bounded_writes() {
         }
         Ok(writer.finish().await?)
     });
-    let heard =
+    let received =
         wired.ask_for_writes(&[b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n"], Then::Waits);
-    assert!(heard.iter().all(|write| write.len() < 80 << 10), "more than is worth a write");
-    assert!(heard.len() < 30, "less than is worth a write: {}", heard.len());
-    assert_eq!(heard.concat().matches('x').count(), 1_000_000);
+    assert!(received.iter().all(|write| write.len() < 80 << 10), "more than is worth a write");
+    assert!(received.len() < 30, "less than is worth a write: {}", received.len());
+    assert_eq!(received.concat().matches('x').count(), 1_000_000);
 }
 
 /// A peer whose bytes have all arrived, and that records how the server reads them.
@@ -97,7 +97,7 @@ struct Notes {
     is_full: bool,
     /// How many responses left while that was so.
     in_doubt: usize,
-    heard: Vec<u8>,
+    received: Vec<u8>,
 }
 
 impl AsyncRead for Meter {
@@ -122,7 +122,7 @@ impl AsyncWrite for Meter {
     fn poll_write(self: Pin<&mut Self>, _: &mut task::Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let mut notes = self.notes.borrow_mut();
         notes.in_doubt += usize::from(notes.is_full);
-        notes.heard.extend_from_slice(bytes);
+        notes.received.extend_from_slice(bytes);
         Poll::Ready(Ok(bytes.len()))
     }
 
@@ -154,7 +154,7 @@ fn check_reads(lengths: &[usize]) {
     });
     assert!(served.is_ok(), "{lengths:?}: {served:?}");
     let notes = notes.borrow();
-    let mut rest = &notes.heard[..];
+    let mut rest = &notes.received[..];
     for body in &expected {
         let head = rest.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4;
         assert!(rest[..head].starts_with(b"HTTP/1.1 200 OK\r\n"));

@@ -10,7 +10,7 @@ use super::server::CHOICES;
 pub struct Transcript<'a> {
     /// The octets from its peer, and those to it.
     pub asked: &'a [u8],
-    pub heard: &'a [u8],
+    pub received: &'a [u8],
     /// Whether the gateway has ended its side behind that, and has not cut the connection.
     pub is_ended: bool,
     /// Each connection to the server behind.
@@ -20,7 +20,7 @@ pub struct Transcript<'a> {
 /// The octets to a server behind a gateway and from it, on one connection.
 #[derive(Clone, Debug, Default)]
 pub struct Behind {
-    pub heard: Vec<u8>,
+    pub received: Vec<u8>,
     pub said: Vec<u8>,
     /// Whether it closed the connection then.
     pub is_closed: bool,
@@ -46,13 +46,13 @@ impl Transcript<'_> {
         let mut passed = Passed::default();
         let (mut next, mut known) = (0, Vec::new());
         for behind in self.behind {
-            let (mut reader, mut said) = (Reader::new(&behind.heard, CHOICES), &*behind.said);
+            let (mut reader, mut said) = (Reader::new(&behind.received, CHOICES), &*behind.said);
             loop {
                 let (onward, is_whole) = match reader.request() {
                     Next::Nothing | Next::Partial(None) => break,
                     Next::Whole(request) => (request, true),
                     Next::Partial(Some(request)) => (request, false),
-                    Next::Refused(_, rule) => panic!("sent on, against {rule}: {}", shown(&behind.heard)),
+                    Next::Refused(_, rule) => panic!("sent on, against {rule}: {}", shown(&behind.received)),
                 };
                 // A request that was not answered may be sent again.
                 let found =
@@ -96,7 +96,7 @@ impl Transcript<'_> {
     #[track_caller]
     fn check_heard(&self, (asked, left): (&[SentRequest], &[u8]), known: &[Next<Response>]) -> usize {
         let is_left_head = left.strip_prefix(b"\r\n").unwrap_or(left).starts_with(b"HEAD ");
-        let (mut reader, mut count) = (Reader::strict(self.heard), 0);
+        let (mut reader, mut count) = (Reader::strict(self.received), 0);
         loop {
             let is_head = asked.get(count).map_or(is_left_head, |asked| asked.request.method == b"HEAD");
             let method: &[u8] = if is_head { b"HEAD" } else { b"GET" };
@@ -108,14 +108,18 @@ impl Transcript<'_> {
                     let is_known = known.iter().any(|known| known_as(known, &response, true));
                     assert!(is_own || is_known, "{response:?} was never said: {known:?}");
                     count += 1;
-                    assert!(count <= asked.len() + 1, "more responses than requests: {}", shown(self.heard));
+                    assert!(
+                        count <= asked.len() + 1,
+                        "more responses than requests: {}",
+                        shown(self.received)
+                    );
                 }
                 Next::Partial(Some(response)) => {
                     let is_known = known.iter().any(|known| known_as(known, &response, false));
                     assert!(is_known, "{response:?} was never said: {known:?}");
                     return count;
                 }
-                Next::Refused(_, rule) => panic!("sent back, against {rule}: {}", shown(self.heard)),
+                Next::Refused(_, rule) => panic!("sent back, against {rule}: {}", shown(self.received)),
             }
         }
     }
@@ -143,21 +147,21 @@ impl SentRequest {
     }
 }
 
-/// Whether the response `heard` is that one, or if it is not `is_whole`, the beginning of it.
-fn known_as(known: &Next<Response>, heard: &Response, is_whole: bool) -> bool {
+/// Whether the response `received` is that one, or if it is not `is_whole`, the beginning of it.
+fn known_as(known: &Next<Response>, received: &Response, is_whole: bool) -> bool {
     match (known, is_whole) {
         // A server sends no content with 205, whatever it was given (RFC 9110 §15.3.6).
         (Next::Whole(known) | Next::Partial(Some(known)) | Next::Refused(Some(known), _), true)
             if known.status == 205 =>
         {
-            heard.status == 205 && heard.content.is_empty() && heard.trailers.is_empty()
+            received.status == 205 && received.content.is_empty() && received.trailers.is_empty()
         }
         (Next::Whole(known), true) => {
-            let is_same = (known.status, &known.content) == (heard.status, &heard.content);
-            is_same && is_part(&heard.trailers, &known.trailers)
+            let is_same = (known.status, &known.content) == (received.status, &received.content);
+            is_same && is_part(&received.trailers, &known.trailers)
         }
         (Next::Whole(known) | Next::Partial(Some(known)) | Next::Refused(Some(known), _), false) => {
-            known.status == heard.status && known.content.starts_with(&heard.content)
+            known.status == received.status && known.content.starts_with(&received.content)
         }
         _ => false,
     }

@@ -17,7 +17,7 @@ use nix::unistd::Pid;
 use tempfile::TempDir;
 
 use crate::allocations::allocations;
-use crate::seat::Seat;
+use crate::pinned_core::PinnedCore;
 
 /// A process that runs until this is dropped.
 pub(crate) struct Child {
@@ -30,9 +30,9 @@ pub(crate) struct Child {
 }
 
 impl Child {
-    pub(crate) fn spawn(command: &mut Command, seat: Seat) -> io::Result<Child> {
+    pub(crate) fn spawn(command: &mut Command, pinned_core: PinnedCore) -> io::Result<Child> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut process = seat.lend(|| command.spawn())?;
+        let mut process = pinned_core.lend(|| command.spawn())?;
         let questions = process.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
         let responses = BufReader::new(process.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?);
         let clock = clock_getcpuclockid(Pid::from_raw(process.id() as i32))?;
@@ -53,11 +53,11 @@ impl Child {
     /// Says a line, and returns the line that is said in return.
     pub(crate) fn ask(&mut self, question: &str) -> io::Result<String> {
         writeln!(self.questions, "{question}")?;
-        self.hear()
+        self.receive()
     }
 
     /// The next line it says.
-    pub(crate) fn hear(&mut self) -> io::Result<String> {
+    pub(crate) fn receive(&mut self) -> io::Result<String> {
         let mut line = String::new();
         match self.responses.read_line(&mut line)? {
             0 => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the process ended")),
@@ -160,14 +160,14 @@ mod tests {
     use std::time::Duration;
 
     use super::Child;
-    use crate::seat::Seat;
+    use crate::pinned_core::PinnedCore;
 
     #[track_caller]
     fn check(command: &mut Command, time: Duration, expected: Result<&str, &str>) {
-        let mut child = Child::spawn(command, Seat::Other).expect("the program is there");
+        let mut child = Child::spawn(command, PinnedCore::Other).expect("the program is there");
         let watch = child.watch(time);
-        let heard = watch.judge(child.ask("are you there?")).map_err(|error| error.to_string());
-        assert_eq!(heard.as_deref().map_err(String::as_str), expected);
+        let received = watch.judge(child.ask("are you there?")).map_err(|error| error.to_string());
+        assert_eq!(received.as_deref().map_err(String::as_str), expected);
     }
 
     #[test]

@@ -15,7 +15,7 @@ mod application;
 mod allocations;
 mod child;
 mod machine;
-mod seat;
+mod pinned_core;
 mod steal;
 #[path = "../../support/syscalls.rs"]
 mod syscalls;

@@ -39,7 +39,7 @@ enum Event {
     Removes(usize),
     /// It is removed, and added again.
     Returns(usize),
-    Becomes(usize, Mood),
+    Becomes(usize, Behavior),
 }
 
 /// How a request is made.
@@ -55,7 +55,7 @@ enum Way {
 
 /// How a host behaves.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Mood {
+enum Behavior {
     /// Answers with this status, and with its name.
     Well(u16),
     /// Answers after so many seconds.
@@ -84,7 +84,7 @@ const INTERVAL: Duration = Duration::from_secs(5);
 
 impl Step {
     fn draw(chance: &mut Chance) -> Step {
-        use Mood::{Babbling, Closing, Silent, Slow, Unreachable, Well};
+        use Behavior::{Babbling, Closing, Silent, Slow, Unreachable, Well};
         let statuses = [Well(200), Well(200), Well(404), Well(302), Well(503)];
         let others = [
             Slow(1),
@@ -97,7 +97,7 @@ impl Step {
             Babbling,
             Silent,
         ];
-        let mood = chance.one_of(&[&statuses[..], &others].concat());
+        let behavior = chance.one_of(&[&statuses[..], &others].concat());
         let leaves = Way::Leaves(1 + 2 * chance.below(5) as u32);
         let way = chance.one_of(&[Way::Sends, Way::Sends, Way::Streams, Way::Opens, leaves]);
         let host = chance.below(HOSTS.len());
@@ -105,7 +105,7 @@ impl Step {
             0..6 => Event::Asks(way),
             6 => Event::Adds(host),
             7 => chance.one_of(&[Event::Removes(host), Event::Returns(host)]),
-            _ => Event::Becomes(host, mood),
+            _ => Event::Becomes(host, behavior),
         };
         let choice = chance.one_of(&[HostChoice::LeastPending, HostChoice::TwoRandom]);
         let settings = Settings {
@@ -135,8 +135,8 @@ async fn play(steps: &[Step]) {
                 assert_eq!(balancer.remove(HOSTS[host]), model.remove(host));
                 assert!(balancer.add(HOSTS[host]).unwrap() && model.add(host));
             }
-            Event::Becomes(host, mood) => {
-                (model.moods[host], hosts.0.lock().unwrap()[host]) = (mood, mood);
+            Event::Becomes(host, behavior) => {
+                (model.behaviors[host], hosts.0.lock().unwrap()[host]) = (behavior, behavior);
             }
             Event::Asks(way) => {
                 let (at, asked, before) = (model.asked.len(), balancer.clone(), balancer.counts());
@@ -194,18 +194,18 @@ async fn ask(balancer: &Balancer, way: Way) -> Option<String> {
 
 /// Hosts in memory.
 #[derive(Clone)]
-struct Hosts(Arc<Mutex<[Mood; HOSTS.len()]>>);
+struct Hosts(Arc<Mutex<[Behavior; HOSTS.len()]>>);
 
 impl Default for Hosts {
     fn default() -> Hosts {
-        Hosts(Arc::new(Mutex::new([Mood::Well(200); HOSTS.len()])))
+        Hosts(Arc::new(Mutex::new([Behavior::Well(200); HOSTS.len()])))
     }
 }
 
 impl Hosts {
     fn balance(&self, settings: Settings) -> Balancer {
         let timeouts = ClientTimeouts { wait: WAIT, ..ClientTimeouts::default() };
-        // One exchange for each connection, so that each sees the mood of its time.
+        // One exchange for each connection, so that each sees the behavior of its time.
         let client = Client::builder().dialer(self.clone()).idle_timeout(Duration::ZERO).timeouts(timeouts);
         let mut builder = client.build().balance(&HOSTS[..settings.hosts]).unwrap();
         builder = builder.choice(settings.choice).penalty(PENALTY).penalty_max(settings.penalty_max);
@@ -222,28 +222,28 @@ impl Dialer for Hosts {
 
     async fn dial(&self, host: &str, _port: u16) -> io::Result<DuplexStream> {
         let at = HOSTS.iter().position(|url| url.ends_with(host)).unwrap();
-        let mood = self.0.lock().unwrap()[at];
-        if let Mood::Unreachable(seconds) = mood {
+        let behavior = self.0.lock().unwrap()[at];
+        if let Behavior::Unreachable(seconds) = behavior {
             sleep(Duration::from_secs(seconds)).await;
             return Err(io::ErrorKind::ConnectionRefused.into());
         }
         let (near, far) = duplex(1 << 10);
-        tokio::spawn(serve(Peer::new(far, Received::default()), mood, HOSTS[at]));
+        tokio::spawn(serve(Peer::new(far, Received::default()), behavior, HOSTS[at]));
         Ok(near)
     }
 }
 
-async fn serve(mut peer: Peer<DuplexStream>, mood: Mood, name: &str) -> io::Result<()> {
+async fn serve(mut peer: Peer<DuplexStream>, behavior: Behavior, name: &str) -> io::Result<()> {
     peer.head().await?;
-    let status = match mood {
-        Mood::Well(status) => status,
-        Mood::Slow(seconds) => {
+    let status = match behavior {
+        Behavior::Well(status) => status,
+        Behavior::Slow(seconds) => {
             sleep(Duration::from_secs(seconds)).await;
             200
         }
-        Mood::Closing | Mood::Unreachable(_) => return Ok(()),
-        Mood::Babbling => return peer.say("220 mail.example ESMTP\r\n\r\n").await,
-        Mood::Silent => pending().await,
+        Behavior::Closing | Behavior::Unreachable(_) => return Ok(()),
+        Behavior::Babbling => return peer.send("220 mail.example ESMTP\r\n\r\n").await,
+        Behavior::Silent => pending().await,
     };
-    peer.say(format!("HTTP/1.1 {status} x\r\ncontent-length: {}\r\n\r\n{name}", name.len())).await
+    peer.send(format!("HTTP/1.1 {status} x\r\ncontent-length: {}\r\n\r\n{name}", name.len())).await
 }

@@ -19,8 +19,8 @@ pub fn run(data: &[u8]) {
     let Some((settings, wire)) = Settings::split(data) else { return };
     SERVERS.with(|(servers, _)| {
         let wired = &servers[usize::from(settings.flag(0))];
-        let heard = bounded(MEMORY_MAX + 100 * wire.len(), || wired.ask(settings.cut(wire), true)).octets;
-        let (mut asked, mut answered) = (Reader::new(wire, CHOICES), Reader::strict(&heard));
+        let received = bounded(MEMORY_MAX + 100 * wire.len(), || wired.ask(settings.cut(wire), true)).octets;
+        let (mut asked, mut answered) = (Reader::new(wire, CHOICES), Reader::strict(&received));
         while let Next::Whole(request) = asked.request() {
             let response = loop {
                 match answered.response(&request.method, true) {
@@ -32,7 +32,7 @@ pub fn run(data: &[u8]) {
             let Next::Whole(response) = response else { break };
             check(&request, &response);
         }
-        let shown = String::from_utf8_lossy(&heard);
+        let shown = String::from_utf8_lossy(&received);
         assert!(!shown.contains(SECRET), "{shown} to {}", wire.escape_ascii());
     });
 }

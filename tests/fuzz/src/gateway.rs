@@ -20,12 +20,13 @@ pub fn run(data: &[u8]) {
         let (closes, is_early) = (settings.flag(1), settings.flag(2));
         let wire = said;
         let said = Said { packets: settings.cut(wire), later: None, closes, is_early };
-        let heard = bounded(MEMORY_MAX + 200 * rest.len(), || {
+        let received = bounded(MEMORY_MAX + 200 * rest.len(), || {
             gateway.ask(settings.cut(asked), settings.flag(0), said)
         });
         let behind = gateway.script.connections();
         if !has_odd_cookie(wire) {
-            Transcript { asked, heard: &heard.octets, is_ended: heard.is_ended, behind: &behind }.check();
+            Transcript { asked, received: &received.octets, is_ended: received.is_ended, behind: &behind }
+                .check();
         }
         let said = Said { packets: vec![PROBED.to_vec()], ..Said::default() };
         let probe = gateway.ask(vec![PROBE.to_vec()], true, said);

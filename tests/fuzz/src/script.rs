@@ -48,11 +48,11 @@ impl Script {
     }
 
     async fn serve(self, mut far: DuplexStream, said: Said, place: (u64, usize)) {
-        let (mut heard, mut answered, mut buffer) = (Vec::new(), 0, vec![0; 4096]);
+        let (mut received, mut answered, mut buffer) = (Vec::new(), 0, vec![0; 4096]);
         while let Ok(len @ 1..) = far.read(&mut buffer).await {
-            heard.extend(&buffer[..len]);
-            self.note(place, |behind| behind.heard.extend(&buffer[..len]));
-            while answered < asked(&heard, said.is_early) {
+            received.extend(&buffer[..len]);
+            self.note(place, |behind| behind.received.extend(&buffer[..len]));
+            while answered < asked(&received, said.is_early) {
                 let packets = match said.later {
                     Some(later) if place.1 > 0 || answered > 0 => vec![later.to_vec()],
                     _ => said.packets.clone(),
@@ -88,8 +88,8 @@ impl Script {
 }
 
 /// How many requests are to be answered.
-fn asked(heard: &[u8], is_early: bool) -> usize {
-    let (mut reader, mut count) = (Reader::new(heard, CHOICES), 0);
+fn asked(received: &[u8], is_early: bool) -> usize {
+    let (mut reader, mut count) = (Reader::new(received, CHOICES), 0);
     loop {
         match reader.request() {
             Next::Whole(_) => count += 1,

@@ -70,10 +70,10 @@ struct Outcome {
 
 impl Outcome {
     fn from_packets(wired: &Wired<Application>, packets: Vec<Vec<u8>>, ends: bool) -> Outcome {
-        let Received { octets: heard, is_ended, took } = wired.ask(packets, ends);
-        assert!(took < TIME_MAX, "{took:?} for {}", heard.escape_ascii());
+        let Received { octets: received, is_ended, took } = wired.ask(packets, ends);
+        assert!(took < TIME_MAX, "{took:?} for {}", received.escape_ascii());
         let seen = SEEN.take();
-        let (mut reader, mut finals) = (Reader::strict(&heard), Vec::new());
+        let (mut reader, mut finals) = (Reader::strict(&received), Vec::new());
         loop {
             // A refusal of a request that was not understood may answer HEAD.
             let is_head = seen.get(finals.len()).is_some_and(|seen| seen.starts_with("HEAD "));
@@ -88,14 +88,18 @@ impl Outcome {
                     finals.push(response);
                     break;
                 }
-                next => panic!("answered {next:?}: {}", heard.escape_ascii()),
+                next => panic!("answered {next:?}: {}", received.escape_ascii()),
             }
         }
         let refused = finals.get(seen.len()).map(|response| response.status);
-        assert!((seen.len()..=seen.len() + 1).contains(&finals.len()), "{seen:?}: {}", heard.escape_ascii());
+        assert!(
+            (seen.len()..=seen.len() + 1).contains(&finals.len()),
+            "{seen:?}: {}",
+            received.escape_ascii()
+        );
         finals.iter().take(seen.len()).for_each(|response| assert_eq!(response.status, 200));
         let closing = finals.iter().position(|response| !response.persists());
-        assert!(closing.is_none_or(|at| at + 1 == finals.len()), "goes on: {}", heard.escape_ascii());
+        assert!(closing.is_none_or(|at| at + 1 == finals.len()), "goes on: {}", received.escape_ascii());
         check_responses(&finals, &seen);
         Outcome { seen, refused }
     }

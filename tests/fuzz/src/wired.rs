@@ -39,9 +39,9 @@ impl<H: Handler> Wired<H> {
     /// All that the server says to `packets`, each of which arrives when the one before has been dealt with. Behind
     /// them the peer ends its side, or waits.
     pub fn ask(&self, packets: Vec<Vec<u8>>, ends: bool) -> Received {
-        let heard = Rc::default();
-        let peer = Peer { packets: packets.into(), awaited: false, ends, heard: Rc::clone(&heard) };
-        // An early end of the connection shows in the octets that were heard.
+        let received = Rc::default();
+        let peer = Peer { packets: packets.into(), awaited: false, ends, received: Rc::clone(&received) };
+        // An early end of the connection shows in the octets that were received.
         let took = self.runtime.block_on(async {
             let start = Instant::now();
             let _ = self.service.serve_connection(peer).await;
@@ -52,11 +52,11 @@ impl<H: Handler> Wired<H> {
             }
             took
         });
-        Received { took, ..heard.take() }
+        Received { took, ..received.take() }
     }
 }
 
-/// The octets that a peer has heard.
+/// The octets that a peer has received.
 #[derive(Default)]
 pub struct Received {
     pub octets: Vec<u8>,
@@ -71,10 +71,10 @@ pub fn paused() -> Runtime {
     Builder::new_current_thread().enable_time().start_paused(true).build().unwrap()
 }
 
-/// `heard` without its date lines, the only ones that change.
-pub fn undated(heard: &Received) -> String {
-    let heard = String::from_utf8_lossy(&heard.octets);
-    heard.split_inclusive("\r\n").filter(|line| !line.starts_with("date: ")).collect()
+/// `received` without its date lines, the only ones that change.
+pub fn undated(received: &Received) -> String {
+    let received = String::from_utf8_lossy(&received.octets);
+    received.split_inclusive("\r\n").filter(|line| !line.starts_with("date: ")).collect()
 }
 
 struct Peer {
@@ -82,7 +82,7 @@ struct Peer {
     /// Whether the server has found out that the first of them is not there yet.
     awaited: bool,
     ends: bool,
-    heard: Rc<RefCell<Received>>,
+    received: Rc<RefCell<Received>>,
 }
 
 impl AsyncRead for Peer {
@@ -115,7 +115,7 @@ impl AsyncRead for Peer {
 
 impl AsyncWrite for Peer {
     fn poll_write(self: Pin<&mut Self>, _: &mut task::Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.heard.borrow_mut().octets.extend(bytes);
+        self.received.borrow_mut().octets.extend(bytes);
         Poll::Ready(Ok(bytes.len()))
     }
 
@@ -124,7 +124,7 @@ impl AsyncWrite for Peer {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut task::Context<'_>) -> Poll<io::Result<()>> {
-        self.heard.borrow_mut().is_ended = true;
+        self.received.borrow_mut().is_ended = true;
         // A peer that hears the end closes, too.
         self.ends = true;
         Poll::Ready(Ok(()))

@@ -67,18 +67,18 @@ impl ReceivedResponse {
     }
 }
 
-/// Takes apart all that was heard on one connection. Nothing may be left over, and nothing may follow a response that
-/// says that it is the last. A response with the field `asked: HEAD` has no body.
+/// Takes apart all that was received on one connection. Nothing may be left over, and nothing may follow a response
+/// that says that it is the last. A response with the field `asked: HEAD` has no body.
 #[track_caller]
-pub fn responses(heard: &str) -> Vec<ReceivedResponse> {
-    let (mut rest, mut responses) = (heard, Vec::<ReceivedResponse>::new());
+pub fn responses(received: &str) -> Vec<ReceivedResponse> {
+    let (mut rest, mut responses) = (received, Vec::<ReceivedResponse>::new());
     while !rest.is_empty() {
         assert!(
             !responses.last().is_some_and(ReceivedResponse::is_last),
             "{rest:?} comes after the last response"
         );
         let response = take_response(&mut rest, false)
-            .unwrap_or_else(|| panic!("{rest:?} is no response, of {heard:?}"));
+            .unwrap_or_else(|| panic!("{rest:?} is no response, of {received:?}"));
         if response.status >= 200 {
             response.check();
         }
@@ -87,11 +87,11 @@ pub fn responses(heard: &str) -> Vec<ReceivedResponse> {
     responses
 }
 
-/// Checks what was heard. `expected` is, for each response, the body of a 200 or the status of a refusal, for which no
-/// handler ran.
+/// Checks what was received. `expected` is, for each response, the body of a 200 or the status of a refusal, for which
+/// no handler ran.
 #[track_caller]
-pub fn check_responses(heard: &str, handled: usize, expected: &[&str], wire: impl Debug) {
-    let responses = responses(heard);
+pub fn check_responses(received: &str, handled: usize, expected: &[&str], wire: impl Debug) {
+    let responses = responses(received);
     let told = responses.iter().map(|response| match response.status {
         200 => response.body.clone(),
         status => status.to_string(),

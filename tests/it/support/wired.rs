@@ -45,12 +45,12 @@ impl<H: Handler> Wired<H> {
 
     /// As [`Wired::ask`], each write on its own.
     pub fn ask_for_writes(&self, packets: &[&[u8]], then: Then) -> Vec<String> {
-        let heard = Rc::default();
+        let received = Rc::default();
         let packets = packets.iter().map(|packet| packet.to_vec()).collect();
-        let peer = Packets { packets, awaited: false, then, heard: Rc::clone(&heard) };
+        let peer = Packets { packets, awaited: false, then, received: Rc::clone(&received) };
         // The error that ended the connection early shows in the bytes that were received.
         let _ = self.runtime.block_on(self.service.serve_connection(peer));
-        heard.take()
+        received.take()
     }
 
     /// The time of the server's clock.
@@ -83,9 +83,9 @@ impl<H: Handler> Wired<H> {
         let bytes = wire.chunks(wire.len().div_ceil(LONG).max(1)).collect();
         let cut = cuts(wire.len()).map(|at| vec![&wire[..at], &wire[at..]]);
         for packets in cut.chain([bytes]) {
-            let heard = (undated(&self.ask(&packets, then)), take_handled());
+            let received = (undated(&self.ask(&packets, then)), take_handled());
             let first = packets.first().map_or(0, |first| first.len());
-            assert_eq!(heard, (undated(&whole.0), whole.1), "{:?} cut at {first}", shortened(wire));
+            assert_eq!(received, (undated(&whole.0), whole.1), "{:?} cut at {first}", shortened(wire));
         }
         whole
     }
@@ -119,7 +119,7 @@ struct Packets {
     /// Whether the server has found out that the first of them is not there yet.
     awaited: bool,
     then: Then,
-    heard: Rc<RefCell<Vec<String>>>,
+    received: Rc<RefCell<Vec<String>>>,
 }
 
 impl AsyncRead for Packets {
@@ -151,7 +151,7 @@ impl AsyncRead for Packets {
 
 impl AsyncWrite for Packets {
     fn poll_write(self: Pin<&mut Self>, _: &mut task::Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.heard.borrow_mut().push(String::from_utf8_lossy(bytes).into_owned());
+        self.received.borrow_mut().push(String::from_utf8_lossy(bytes).into_owned());
         Poll::Ready(Ok(bytes.len()))
     }
 

@@ -13,8 +13,8 @@ use crate::asker::{Asker, Job, Order, Report};
 use crate::child::Child;
 use crate::options::Pace;
 use crate::peer::{Foreign, Peer};
+use crate::pinned_core::PinnedCore;
 use crate::progress::Progress;
-use crate::seat::Seat;
 use crate::syscalls;
 use crate::workload::ClientWorkload;
 
@@ -26,7 +26,7 @@ pub(super) fn measure(
     pace: Pace,
     progress: &mut Progress,
 ) -> io::Result<Measured> {
-    let (server, address) = foreign.spawn(Peer::Limit, Exchange::Plain, Seat::Other)?;
+    let (server, address) = foreign.spawn(Peer::Limit, Exchange::Plain, PinnedCore::Other)?;
     let start = |asker: &Asker| Run::start(*asker, workload.job, address, foreign);
     let mut runs: Vec<Run> = askers.iter().map(start).collect();
     let round = |run: &mut Run| {
@@ -95,7 +95,7 @@ fn spawn(asker: Asker, job: Job, address: SocketAddr, foreign: &Foreign) -> io::
         command.arg(asker.name());
     }
     command.args([job.task.name(), &job.in_flight.to_string(), &address.to_string()]);
-    Child::spawn(&mut command, Seat::Measured)
+    Child::spawn(&mut command, PinnedCore::Measured)
 }
 
 fn round(child: &mut Child, server: &Child, workload: &ClientWorkload, pace: Pace) -> io::Result<Round> {
@@ -148,7 +148,7 @@ mod tests {
 
     use super::{ASKED_MAX, ask};
     use crate::child::Child;
-    use crate::seat::Seat;
+    use crate::pinned_core::PinnedCore;
 
     #[test]
     fn who_had_no_turn_in_time_is_asked_once_more() {
@@ -160,7 +160,8 @@ mod tests {
         "#;
         let in_vain = ["0"; ASKED_MAX];
         for (turns, expected) in [(&["0", "0", "3"][..], Some((3, 6))), (&in_vain, None)] {
-            let shell = Child::spawn(Command::new("sh").args(["-c", SAYS, "sh"]).args(turns), Seat::Other);
+            let shell =
+                Child::spawn(Command::new("sh").args(["-c", SAYS, "sh"]).args(turns), PinnedCore::Other);
             assert_eq!(ask(&mut shell.expect("a shell"), Duration::ZERO).ok(), expected, "{turns:?}");
         }
     }

@@ -14,8 +14,8 @@ pub(crate) use results::Results;
 use crate::machine::Machine;
 use crate::options::Options;
 use crate::peer::Foreign;
+use crate::pinned_core::{PinnedCore, UNPINNED};
 use crate::progress::Progress;
-use crate::seat::{Seat, UNPINNED};
 use crate::steal::Steal;
 use crate::workload::ServerWorkload;
 
@@ -25,7 +25,7 @@ pub(crate) fn all(options: &Options, keep: impl Fn(&Results) -> io::Result<()>) 
     let foreign = Foreign::find();
     // Before this process has but one core.
     let machine = Machine::look(&foreign);
-    let is_pinned = Seat::Other.take();
+    let is_pinned = PinnedCore::Other.take();
     let (mut peers, mut askers) = (options.peers(), options.askers());
     let mut skipped: Vec<(&str, String)> = Vec::new();
     peers.retain(|peer| match foreign.is_missing(*peer) {

@@ -13,8 +13,8 @@ use crate::child::Child;
 use crate::load::{IdleConns, Load};
 use crate::options::Pace;
 use crate::peer::{Foreign, Peer};
+use crate::pinned_core::PinnedCore;
 use crate::progress::Progress;
-use crate::seat::Seat;
 use crate::syscalls;
 use crate::workload::ServerWorkload;
 
@@ -55,7 +55,7 @@ struct Run {
 impl Run {
     fn start(peer: Peer, workload: &ServerWorkload, foreign: &Foreign) -> Run {
         let mut run = Run { row: Row::new(peer.name()), server: None };
-        match foreign.spawn(peer, workload.work.exchange, Seat::Measured) {
+        match foreign.spawn(peer, workload.work.exchange, PinnedCore::Measured) {
             Ok((child, address)) => {
                 let counts_allocations = peer.counts_allocations();
                 run.server = Some(Server {

@@ -11,7 +11,7 @@ use super::{PAUSE, Peer, h2o, nginx};
 use crate::application::Exchange;
 use crate::asker::Asker;
 use crate::child::Child;
-use crate::seat::Seat;
+use crate::pinned_core::PinnedCore;
 use crate::syscalls;
 
 /// The programs that are installed on this machine.
@@ -57,11 +57,11 @@ impl Foreign {
         &self,
         peer: Peer,
         exchange: Exchange,
-        seat: Seat,
+        pinned_core: PinnedCore,
     ) -> io::Result<(Child, SocketAddr)> {
         let mut command = match peer {
-            Peer::Nginx => return nginx::spawn(seat),
-            Peer::H2o => return h2o::spawn(seat),
+            Peer::Nginx => return nginx::spawn(pinned_core),
+            Peer::H2o => return h2o::spawn(pinned_core),
             Peer::Fasthttp | Peer::NetHttp => {
                 let mut command = self.go_command()?;
                 // fasthttp is told by its settings, not by its handler, that bodies are read as they come.
@@ -75,8 +75,8 @@ impl Foreign {
                 command
             }
         };
-        let mut child = Child::spawn(&mut command, seat)?;
-        let address = child.watch(START_MAX).judge(child.hear())?.parse().map_err(io::Error::other)?;
+        let mut child = Child::spawn(&mut command, pinned_core)?;
+        let address = child.watch(START_MAX).judge(child.receive())?.parse().map_err(io::Error::other)?;
         Ok((child, address))
     }
 

@@ -10,10 +10,10 @@ use nix::unistd::Uid;
 use super::{free_address, wait_for};
 use crate::application::HELLO;
 use crate::child::{Child, bound};
-use crate::seat::Seat;
+use crate::pinned_core::PinnedCore;
 
 /// Starts h2o with one thread that listens at the address which is returned.
-pub(super) fn spawn(seat: Seat) -> io::Result<(Child, SocketAddr)> {
+pub(super) fn spawn(pinned_core: PinnedCore) -> io::Result<(Child, SocketAddr)> {
     let (address, folder) = (free_address()?, tempfile::tempdir()?);
     let file = folder.path().join("h2o.conf");
     // As root it would become somebody else, who may not read the folder; and only root may say who it becomes.
@@ -26,7 +26,7 @@ pub(super) fn spawn(seat: Seat) -> io::Result<(Child, SocketAddr)> {
     fs::write(folder.path().join("hello.txt"), HELLO)?;
     let mut command = bound("h2o")?;
     command.arg("-c").arg(&file).stderr(Stdio::null());
-    let child = Child::spawn(&mut command, seat)?.with_folder(folder);
+    let child = Child::spawn(&mut command, pinned_core)?.with_folder(folder);
     wait_for(address)?;
     Ok((child, address))
 }

@@ -7,10 +7,10 @@ use std::process::Stdio;
 
 use super::{free_address, wait_for};
 use crate::child::{Child, bound};
-use crate::seat::Seat;
+use crate::pinned_core::PinnedCore;
 
 /// Starts nginx as one process that listens at the address which is returned.
-pub(super) fn spawn(seat: Seat) -> io::Result<(Child, SocketAddr)> {
+pub(super) fn spawn(pinned_core: PinnedCore) -> io::Result<(Child, SocketAddr)> {
     let (address, folder) = (free_address()?, tempfile::tempdir()?);
     let file = folder.path().join("nginx.conf");
     let configuration =
@@ -18,7 +18,7 @@ pub(super) fn spawn(seat: Seat) -> io::Result<(Child, SocketAddr)> {
     fs::write(&file, configuration)?;
     let mut command = bound("nginx")?;
     command.arg("-p").arg(folder.path()).arg("-c").arg(&file).stderr(Stdio::null());
-    let child = Child::spawn(&mut command, seat)?.with_folder(folder);
+    let child = Child::spawn(&mut command, pinned_core)?.with_folder(folder);
     wait_for(address)?;
     Ok((child, address))
 }

@@ -12,7 +12,7 @@ use chart::Chart;
 use charts::charts;
 
 use crate::measure::Results;
-use crate::seat::UNPINNED;
+use crate::pinned_core::UNPINNED;
 
 /// Writes all of them.
 ///

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use corehttp::HostChoice;
 
-use super::{HALF, HOSTS, INTERVAL, Mood, PENALTY, Settings, WAIT, Way};
+use super::{Behavior, HALF, HOSTS, INTERVAL, PENALTY, Settings, WAIT, Way};
 
 pub struct Model {
     settings: Settings,
     now: Duration,
-    pub moods: [Mood; HOSTS.len()],
+    pub behaviors: [Behavior; HOSTS.len()],
     /// All members that there ever were, and which of them are there.
     members: Vec<Member>,
     present: Vec<usize>,
@@ -55,7 +55,7 @@ impl Model {
         let mut model = Model {
             settings,
             now: Duration::ZERO,
-            moods: [Mood::Well(200); HOSTS.len()],
+            behaviors: [Behavior::Well(200); HOSTS.len()],
             members: Vec::new(),
             present: Vec::new(),
             asked: Vec::new(),
@@ -206,12 +206,12 @@ impl Model {
 
     /// When and how a host answers that is asked now.
     fn outcome(&self, member: usize) -> (Duration, Result<u16, bool>) {
-        match self.moods[self.members[member].host] {
-            Mood::Well(status) => (Duration::ZERO, Ok(status)),
-            Mood::Slow(seconds) if seconds < WAIT.as_secs() => (Duration::from_secs(seconds), Ok(200)),
-            Mood::Unreachable(seconds) => (Duration::from_secs(seconds), Err(false)),
-            Mood::Closing | Mood::Babbling => (Duration::ZERO, Err(true)),
-            Mood::Slow(_) | Mood::Silent => (WAIT, Err(true)),
+        match self.behaviors[self.members[member].host] {
+            Behavior::Well(status) => (Duration::ZERO, Ok(status)),
+            Behavior::Slow(seconds) if seconds < WAIT.as_secs() => (Duration::from_secs(seconds), Ok(200)),
+            Behavior::Unreachable(seconds) => (Duration::from_secs(seconds), Err(false)),
+            Behavior::Closing | Behavior::Babbling => (Duration::ZERO, Err(true)),
+            Behavior::Slow(_) | Behavior::Silent => (WAIT, Err(true)),
         }
     }
 }

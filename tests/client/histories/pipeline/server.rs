@@ -1,4 +1,4 @@
-//! [`Server`]: answers as the steps say, and notes what it has heard.
+//! [`Server`]: answers as the steps say, and notes what it has received.
 
 use std::collections::HashMap;
 use std::future::pending;
@@ -29,7 +29,7 @@ pub struct Server {
 pub struct Seen {
     /// When it was made.
     pub made: Option<Instant>,
-    /// How often some of it was heard where it might be acted on.
+    /// How often some of it was received where it might be acted on.
     pub begun: usize,
 }
 
@@ -126,7 +126,7 @@ impl Server {
         while let Some((tag, turn)) = asks.recv().await {
             let step = self.step(tag);
             match step.filter(|_| turn < 2) {
-                Some(step) => say(&mut stream, line, step, turn).await?,
+                Some(step) => send(&mut stream, line, step, turn).await?,
                 None => {
                     let head =
                         format!("HTTP/1.1 200 OK\r\nx-turn: {tag} {turn}\r\ncontent-length: 4\r\n\r\n");
@@ -161,7 +161,7 @@ impl Dialer for Server {
 }
 
 /// Says what this turn is. Fails if the connection is to be closed.
-async fn say(stream: &mut WriteHalf<DuplexStream>, line: &Line, step: &Step, turn: usize) -> io::Result<()> {
+async fn send(stream: &mut WriteHalf<DuplexStream>, line: &Line, step: &Step, turn: usize) -> io::Result<()> {
     let (reply, [head, body]) = (&step.turns[turn].reply, step.wire(turn));
     let (head_len, wire) = (head.len(), head + &body);
     sleep(step.turns[turn].before).await;

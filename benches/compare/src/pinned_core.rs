@@ -1,11 +1,11 @@
-//! [`Seat`]: which core a process runs on.
+//! [`PinnedCore`]: which core a process runs on.
 
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 
 /// The side that is measured, and the side that is not.
 #[derive(Clone, Copy)]
-pub(crate) enum Seat {
+pub(crate) enum PinnedCore {
     Measured,
     Other,
 }
@@ -14,21 +14,21 @@ pub(crate) enum Seat {
 pub(crate) const UNPINNED: &str =
     "one core only, or no right to choose one: the load disturbs whom it measures";
 
-impl Seat {
-    /// Runs `work` with this thread on the seat's core, then takes the load's: what `work` starts stays where it is,
-    /// for a core is inherited. So Go and nginx need not be asked.
+impl PinnedCore {
+    /// Runs `work` with this thread on the pinned_core's core, then takes the load's: what `work` starts stays where it
+    /// is, for a core is inherited. So Go and nginx need not be asked.
     pub(crate) fn lend<T>(self, work: impl FnOnce() -> T) -> T {
         self.take();
         let made = work();
-        Seat::Other.take();
+        PinnedCore::Other.take();
         made
     }
 
-    /// Moves this thread to the seat's core; `false` where there is but one, or no right to choose.
+    /// Moves this thread to the pinned_core's core; `false` where there is but one, or no right to choose.
     pub(crate) fn take(self) -> bool {
         let core = match self {
-            Seat::Measured => 0,
-            Seat::Other => 1,
+            PinnedCore::Measured => 0,
+            PinnedCore::Other => 1,
         };
         let mut cores = CpuSet::new();
         cores.set(core).is_ok() && sched_setaffinity(Pid::from_raw(0), &cores).is_ok()
