@@ -206,6 +206,7 @@
 //! | routes, and paths with parameters | [`routes!`], [`Router`], [`Request::params`] |
 //! | middleware, access logs | [`Handler`], [`around`], [`Extensions`], [`Transform`], [`BoxHandler`] |
 //! | bounds of a single route | [`with_limits`], [`with_timeouts`], [`with_plan`] |
+//! | sessions by cookie, with feature `session` | `session::Sessions`, `session::Session` |
 //! | requests that pages of other origins forge (CSRF) | [`CrossOriginProtection`] |
 //! | apps of axum, and other services of tower, with feature `tower` | `Tower`, `TowerBody` |
 //! | gateways: responses that come from another server | [`Request::forwarded_to`], [`Context::forward`], [`ClientError::status`] |
@@ -256,7 +257,7 @@
 //!
 //! The features `compress`, `fs`, `json`, `multipart` and `tls` are on by default. `charset`, for text beyond UTF-8,
 //! `cookies`, for signed and private ones, `http`, for the types of the crate `http`, `idna`, for URLs with hosts beyond
-//! ASCII, `jar`, `tower` and `zstd`, which adds a coding, are not.
+//! ASCII, `jar`, `session`, `tower` and `zstd`, which adds a coding, are not.
 //!
 //! Names follow [RFC 9110](https://www.rfc-editor.org/rfc/rfc9110), which defines what messages mean, and [RFC
 //! 9112](https://www.rfc-editor.org/rfc/rfc9112), which defines how HTTP/1.1 writes them.
@@ -297,6 +298,8 @@ mod json;
 #[cfg(feature = "multipart")]
 pub mod multipart;
 mod router;
+#[cfg(feature = "session")]
+pub mod session;
 mod sse;
 #[cfg(feature = "tower")]
 mod tower;

@@ -185,6 +185,23 @@ fn reading_signed_cookies_allocates_nothing() {
     check(reads, &get, 1, "all read");
 }
 
+/// Without a cookie there is nothing to look up. A session that was looked up has its place in the extensions.
+#[cfg(feature = "session")]
+#[test]
+fn a_session_that_is_not_used_allocates_its_place() {
+    use corehttp::session::{MemoryStore, Session, Sessions};
+
+    let sessions = Sessions::new(MemoryStore::new());
+    check(sessions.around(hello), GET, 1, "hello, world");
+    let begins = |ctx: &mut Context| -> corehttp::Result {
+        Ok(Session::from_extensions(&mut ctx.extensions)?.set("user", "Ada")?)
+    };
+    let service = Server::new().service(sessions.around(begins));
+    let begun = block_on(service.respond(Request::get("/").unwrap())).unwrap();
+    let get = GET.replace("a=b", &format!("__Host-session={}", begun.cookies().next().unwrap().value));
+    check_each(1, sessions.around(hello), (&get, 1, "hello, world"), |exchanges| exchanges < 1000);
+}
+
 #[test]
 fn a_post_in_chunks_allocates_nothing() {
     check(echo, &POST.replace(SIZED, CHUNKED), 1, "hello, world");

@@ -10,7 +10,7 @@ mod time;
 
 #[cfg(any(feature = "compress", feature = "fs", feature = "multipart"))]
 mod blocking;
-#[cfg(any(feature = "fs", feature = "multipart"))]
+#[cfg(any(feature = "fs", feature = "multipart", feature = "session"))]
 mod random;
 
 #[cfg(any(feature = "compress", feature = "fs"))]
@@ -20,7 +20,7 @@ pub(crate) use blocking::spawn_blocking;
 pub use cores::block_on;
 pub(crate) use cores::{Budget, Handle, Id, Pinning, available_cores, block_on_core, spawn, yield_now};
 pub(crate) use future::{ReusableFuture, boxed, join_first, select};
-#[cfg(any(feature = "fs", feature = "multipart"))]
+#[cfg(any(feature = "fs", feature = "multipart", feature = "session"))]
 pub(crate) use random::random_token;
 pub use shutdown_signal::shutdown_signal;
 pub(crate) use time::{Instant, later, now, sleep, sleep_until, timeout, timeout_at};

@@ -40,6 +40,8 @@ mod request_head;
 mod router;
 mod runtime;
 mod service;
+#[cfg(feature = "session")]
+mod sessions;
 mod setters;
 mod stop;
 mod streaming;

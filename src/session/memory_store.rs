@@ -1,0 +1,181 @@
+//! [`MemoryStore`]: sessions in the memory of the process.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::SystemTime;
+
+use bytes::Bytes;
+
+use super::session_id::SessionId;
+use super::session_store::{SessionStore, StoredSession};
+use crate::memory::lock;
+use crate::server::Result;
+
+/// Sessions in the memory of the process, for all cores together. They end with the process. Clones share the sessions.
+///
+/// At most as many as [`MemoryStore::with_sessions_max`] sets are kept, by default 10,000. If there is no room for
+/// another one, those that have expired are dropped, and otherwise the one that would expire first, which is the one
+/// that was not used for the longest time.
+#[derive(Clone)]
+pub struct MemoryStore {
+    sessions: Arc<Mutex<SessionMap>>,
+    sessions_max: usize,
+}
+
+impl MemoryStore {
+    /// Creates an empty store with room for 10,000 sessions.
+    pub fn new() -> MemoryStore {
+        MemoryStore::with_sessions_max(10_000)
+    }
+
+    /// Creates an empty store with room for so many sessions, at least 1.
+    pub fn with_sessions_max(sessions_max: usize) -> MemoryStore {
+        MemoryStore { sessions: Arc::default(), sessions_max: sessions_max.max(1) }
+    }
+
+    /// Returns how many sessions are kept. Some of them may have expired.
+    pub fn len(&self) -> usize {
+        lock(&self.sessions).by_id.len()
+    }
+
+    /// Returns whether no sessions are kept.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> MemoryStore {
+        MemoryStore::new()
+    }
+}
+
+impl SessionStore for MemoryStore {
+    async fn load(&self, id: &SessionId) -> Result<Option<StoredSession>> {
+        Ok(lock(&self.sessions).by_id.get(id).cloned())
+    }
+
+    async fn insert(&self, id: &SessionId, session: StoredSession) -> Result {
+        let mut sessions = lock(&self.sessions);
+        sessions.make_room(self.sessions_max, SystemTime::now());
+        sessions.insert(*id, session);
+        Ok(())
+    }
+
+    async fn update(&self, id: &SessionId, data: Option<Bytes>, expires_at: SystemTime) -> Result {
+        let mut sessions = lock(&self.sessions);
+        if let Some(old) = sessions.remove(id) {
+            sessions.insert(*id, StoredSession { data: data.unwrap_or(old.data), expires_at, ..old });
+        }
+        Ok(())
+    }
+
+    async fn delete(&self, id: &SessionId) -> Result {
+        lock(&self.sessions).remove(id);
+        Ok(())
+    }
+}
+
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStore").field("sessions_max", &self.sessions_max).finish_non_exhaustive()
+    }
+}
+
+/// Sessions by their id, and in the order in which they expire. Both have the same entries.
+#[derive(Default)]
+struct SessionMap {
+    by_id: HashMap<SessionId, StoredSession>,
+    by_expiry: BTreeSet<(SystemTime, SessionId)>,
+}
+
+impl SessionMap {
+    /// Adds a session, in place of one with the same id.
+    fn insert(&mut self, id: SessionId, session: StoredSession) {
+        self.remove(&id);
+        self.by_expiry.insert((session.expires_at, id));
+        self.by_id.insert(id, session);
+        debug_assert_eq!(self.by_id.len(), self.by_expiry.len(), "both have the same entries");
+    }
+
+    fn remove(&mut self, id: &SessionId) -> Option<StoredSession> {
+        let session = self.by_id.remove(id)?;
+        self.by_expiry.remove(&(session.expires_at, *id));
+        Some(session)
+    }
+
+    /// Drops the sessions that have expired, and as many others that there is room for one more.
+    fn make_room(&mut self, sessions_max: usize, now: SystemTime) {
+        while let Some((expires_at, id)) = self.by_expiry.first().copied() {
+            if expires_at > now && self.by_id.len() < sessions_max {
+                break;
+            }
+            self.remove(&id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::runtime::block_on;
+
+    const NOW: SystemTime = SystemTime::UNIX_EPOCH;
+
+    fn id(number: u8) -> SessionId {
+        SessionId::parse(&format!("{number:032x}")).unwrap()
+    }
+
+    fn expiring(seconds: u64) -> StoredSession {
+        let expires_at = NOW + Duration::from_secs(seconds);
+        StoredSession { data: Bytes::from_static(b"{}"), begun_at: NOW, expires_at }
+    }
+
+    #[test]
+    fn the_sessions_that_expire_first_make_room() {
+        let mut sessions = SessionMap::default();
+        let kept = |sessions: &SessionMap| {
+            (0..9).filter(|number| sessions.by_id.contains_key(&id(*number))).collect::<Vec<_>>()
+        };
+        for (number, seconds) in [(0, 50), (1, 20), (2, 30), (3, 20)] {
+            sessions.make_room(4, NOW);
+            sessions.insert(id(number), expiring(seconds));
+        }
+        assert_eq!(kept(&sessions), [0, 1, 2, 3]);
+        sessions.make_room(4, NOW);
+        assert_eq!(kept(&sessions), [0, 2, 3], "of two that expire at the same time, one is enough");
+        // A session that was used expires later.
+        sessions.insert(id(3), expiring(60));
+        sessions.make_room(3, NOW);
+        assert_eq!(kept(&sessions), [0, 3]);
+        // The expired ones are dropped even if there is room.
+        sessions.make_room(4, NOW + Duration::from_secs(50));
+        assert_eq!(kept(&sessions), [3]);
+        sessions.remove(&id(3));
+        sessions.make_room(1, NOW);
+        assert!(sessions.by_expiry.is_empty());
+    }
+
+    #[test]
+    fn an_update_adds_no_session_and_may_leave_the_data() {
+        let store = MemoryStore::with_sessions_max(0);
+        let kept = block_on(async {
+            let later = NOW + Duration::from_secs(9);
+            store.update(&id(1), Some(Bytes::new()), later).await.unwrap();
+            assert!(store.is_empty());
+            store.insert(&id(1), expiring(1)).await.unwrap();
+            store.update(&id(1), None, later).await.unwrap();
+            assert_eq!(store.load(&id(1)).await.unwrap(), Some(expiring(9)));
+            store.update(&id(1), Some(Bytes::from_static(b"[]")), later).await.unwrap();
+            let kept = store.load(&id(1)).await.unwrap().unwrap();
+            store.insert(&id(2), expiring(2)).await.unwrap();
+            store.delete(&id(1)).await.unwrap();
+            assert_eq!((store.len(), store.load(&id(1)).await.unwrap()), (1, None));
+            kept.data
+        });
+        assert_eq!(kept.unwrap(), "[]");
+    }
+}

@@ -1,0 +1,74 @@
+//! Sessions by cookie, kept by the application: a user agent has a random id, and everything else stays on the server.
+//!
+//! [`Sessions`] is middleware around the handlers that use sessions. A handler calls [`Session::from_extensions`], and
+//! reads and sets values of any type that serde writes as JSON. Where the sessions are kept is up to a
+//! [`SessionStore`]: [`MemoryStore`] is one, and a table of a database is another.
+//!
+//! # Examples
+//!
+//! ```
+//! use corehttp::session::{MemoryStore, Session, Sessions};
+//! use corehttp::{Context, Server, Status};
+//!
+//! fn app(ctx: &mut Context) -> corehttp::Result {
+//!     let session = Session::from_extensions(&mut ctx.extensions)?;
+//!     match ctx.request.path() {
+//!         "/sign-in" => {
+//!             // Once the password was checked:
+//!             session.renew();
+//!             session.set("user", "Ada")?;
+//!         }
+//!         "/sign-out" => session.delete(),
+//!         _ => {
+//!             let user: &str = session.get("user")?.ok_or(Status::UNAUTHORIZED)?;
+//!             ctx.response.set_text(format!("Hello, {user}!"));
+//!         }
+//!     }
+//!     Ok(())
+//! }
+//!
+//! let sessions = Sessions::new(MemoryStore::new());
+//! let service = Server::new().service(sessions.around(app));
+//! # corehttp::block_on(async {
+//! # let mut request = corehttp::Request::get("/")?;
+//! # assert_eq!(service.respond(request.clone()).await.status, Status::UNAUTHORIZED);
+//! # let response = service.respond(corehttp::Request::post("/sign-in")?).await;
+//! # let cookie = response.cookies().next().unwrap();
+//! # request.headers.set("cookie", format!("{}={}", cookie.name, cookie.value))?;
+//! # assert_eq!(service.respond(request).await.text()?, "Hello, Ada!");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })??;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # What a session costs
+//!
+//! A request without the cookie, whose handler uses no session, costs nothing. With the cookie it costs a look-up in
+//! the store. The store is written to when a handler changes something, and else now and then, so that the session of a
+//! user who is active does not expire.
+//!
+//! # Security
+//!
+//! - An id is 128 random bits of the operating system. One that the store does not know is never taken over, so that an
+//!   attacker cannot choose the id of a user (session fixation); [`Session::renew`] belongs into each sign-in.
+//! - The cookie is `__Host-session`, `Secure`, `HttpOnly`, `SameSite=Lax`: sent over https only, to the host that has
+//!   set it and no other, and hidden from scripts. Browsers accept it on `http://localhost`, too, except Safari.
+//! - A session expires when it was not used for 30 minutes, and 12 hours after it began, unless other times are set.
+//! - Changes of a request that ends after a concurrent one has deleted the session are lost, and do not bring it back.
+//! - `SameSite=Lax` does not stop all forged requests: put a
+//!   [`CrossOriginProtection`](crate::CrossOriginProtection) around the same handlers.
+
+#[expect(clippy::module_inception, reason = "the folder is public, and its main type has a file, too")]
+mod session;
+mod sessions;
+
+mod memory_store;
+mod session_store;
+
+mod session_id;
+
+pub use memory_store::MemoryStore;
+pub use session::Session;
+pub use session_id::SessionId;
+pub use session_store::{SessionStore, StoredSession};
+pub use sessions::{Sessions, WithSessions};

@@ -1,0 +1,302 @@
+//! [`Session`]: the values that an application keeps for a user agent.
+
+use std::fmt;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use serde_core::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::session_id::SessionId;
+use super::session_store::StoredSession;
+use crate::server::{Error, Extensions, Result};
+
+/// The values that the application keeps for a user agent, from one request to the next. Each has a name.
+///
+/// A session begins when its first value is set. Changes are written to the store after the handler has returned, also
+/// if it has failed, but not if it has panicked or run out of time. A session without values is not kept. If two
+/// requests change a session at the same time, all values are those of the one that ends later.
+///
+/// A handler that streams its response, with [`Context::body_writer`](crate::Context::body_writer) for example, can change
+/// values, but neither begin nor renew nor delete a session: the head, in which the cookie would be, has been sent.
+pub struct Session {
+    /// The id of the session in the store.
+    stored: Option<SessionId>,
+    begun_at: Option<SystemTime>,
+    values: Map<String, Value>,
+    is_changed: bool,
+    /// Whether the session in the store is deleted, and the values, if there are any, get another id.
+    is_replaced: bool,
+}
+
+impl Session {
+    /// Returns the session of a request, which is empty if none has begun. The extensions are those of the
+    /// [`Context`](crate::Context), which can be used otherwise meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no [`Sessions`](super::Sessions) are around the handler, or if the store contains something else than a
+    /// session. In a handler, `?` turns that into 500.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::Context;
+    /// use corehttp::session::Session;
+    ///
+    /// fn count(ctx: &mut Context) -> corehttp::Result {
+    ///     let session = Session::from_extensions(&mut ctx.extensions)?;
+    ///     let visits = session.get("visits")?.unwrap_or(0) + 1;
+    ///     session.set("visits", &visits)?;
+    ///     ctx.response.set_text(format!("visit {visits}"));
+    ///     Ok(())
+    /// }
+    /// # use corehttp::session::{MemoryStore, Sessions};
+    /// # let service = corehttp::Server::new().service(Sessions::new(MemoryStore::new()).around(count));
+    /// # corehttp::block_on(async {
+    /// # let mut request = corehttp::Request::get("/")?;
+    /// # let first = service.respond(request.clone()).await;
+    /// # let cookie = first.cookies().next().unwrap();
+    /// # request.headers.set("cookie", format!("{}={}", cookie.name, cookie.value))?;
+    /// # assert_eq!(service.respond(request).await.text()?, "visit 2");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })??;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn from_extensions(extensions: &mut Extensions) -> Result<&mut Session> {
+        if extensions.get::<Session>().is_none() {
+            let session = match (extensions.get::<LoadedSession>(), extensions.get::<WithinSessions>()) {
+                (Some(loaded), _) => Session::from_loaded(loaded)?,
+                (None, Some(WithinSessions)) => Session::new(),
+                (None, None) => {
+                    return Err(Error::other("no `Sessions` are around the handler of this session"));
+                }
+            };
+            extensions.insert(session);
+        }
+        Ok(extensions.get_mut().expect("the session was there, or has just been inserted"))
+    }
+
+    fn new() -> Session {
+        Session { stored: None, begun_at: None, values: Map::new(), is_changed: false, is_replaced: false }
+    }
+
+    fn from_loaded(loaded: &LoadedSession) -> Result<Session> {
+        let values = serde_json::from_slice(&loaded.session.data)?;
+        Ok(Session {
+            stored: Some(loaded.id),
+            begun_at: Some(loaded.session.begun_at),
+            values,
+            ..Session::new()
+        })
+    }
+
+    /// Sets the value with this name.
+    ///
+    /// # Errors
+    ///
+    /// Fails if `value` cannot be written as JSON, for instance because the keys of a map are not texts. The session is
+    /// unchanged then.
+    pub fn set(&mut self, name: &str, value: &(impl Serialize + ?Sized)) -> Result<(), serde_json::Error> {
+        self.values.insert(name.to_owned(), serde_json::to_value(value)?);
+        self.is_changed = true;
+        Ok(())
+    }
+
+    /// Removes the value with this name. Returns whether there was one.
+    pub fn remove(&mut self, name: &str) -> bool {
+        let is_there = self.values.remove(name).is_some();
+        self.is_changed |= is_there;
+        is_there
+    }
+
+    /// Gives the session another id, so that nobody who knew the old one has the session. Its lifetime begins anew.
+    ///
+    /// Each sign-in renews the session, and each change of what a user may do. Otherwise an attacker who has brought a
+    /// user agent to use the attacker's session has that of the user afterwards (session fixation).
+    pub fn renew(&mut self) {
+        self.is_replaced = true;
+        self.is_changed = true;
+        self.begun_at = None;
+    }
+
+    /// Deletes the session, as a sign-out does. Values that are set afterwards begin another session.
+    pub fn delete(&mut self) {
+        self.renew();
+        self.values.clear();
+    }
+
+    /// Returns the value with this name, if there is one. Fields of `T` that borrow, such as a `&str`, borrow from the
+    /// session.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the value is not that of a `T`.
+    pub fn get<'a, T: Deserialize<'a>>(&'a self, name: &str) -> Result<Option<T>, serde_json::Error> {
+        self.values.get(name).map(T::deserialize).transpose()
+    }
+
+    /// Returns whether there are no values.
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// Returns the change after which the store contains this session.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the values, written as JSON, have more than `data_max` bytes.
+    pub(super) fn change(&self, data_max: usize) -> Result<Option<SessionChange>> {
+        if !self.is_changed {
+            return Ok(None);
+        }
+        if self.is_empty() {
+            return Ok(self.stored.map(SessionChange::Delete));
+        }
+        let data = Bytes::from(serde_json::to_vec(&self.values)?);
+        if data.len() > data_max {
+            let error = format!("the session has {} bytes, and may have {data_max} at most", data.len());
+            return Err(Error::other(error));
+        }
+        Ok(Some(match (self.stored, self.begun_at) {
+            (Some(id), Some(begun_at)) if !self.is_replaced => {
+                SessionChange::Update { id, data: Some(data), begun_at }
+            }
+            (old, _) => SessionChange::Insert { old, data },
+        }))
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").field("names", &Vec::from_iter(self.values.keys())).finish_non_exhaustive()
+    }
+}
+
+/// A change of a store.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum SessionChange {
+    /// Add a session with a new id, in place of another one.
+    Insert {
+        old: Option<SessionId>,
+        data: Bytes,
+    },
+    /// Set when a session expires and, unless they are `None`, its values.
+    Update {
+        id: SessionId,
+        data: Option<Bytes>,
+        begun_at: SystemTime,
+    },
+    Delete(SessionId),
+}
+
+/// In the extensions: the session that the request has, by its cookie.
+pub(super) struct LoadedSession {
+    pub(super) id: SessionId,
+    pub(super) session: StoredSession,
+}
+
+/// In the extensions: the handler may use a session. Nothing is allocated for a value without a size.
+pub(super) struct WithinSessions;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    const BEGUN: SystemTime = SystemTime::UNIX_EPOCH;
+
+    fn id() -> SessionId {
+        SessionId::parse(&"7".repeat(32)).unwrap()
+    }
+
+    /// The extensions of a request that has the session `data`, if there is one.
+    fn extensions(data: Option<&'static str>) -> Extensions {
+        let mut extensions = Extensions::default();
+        extensions.insert(WithinSessions);
+        if let Some(data) = data {
+            let session = StoredSession { data: data.into(), begun_at: BEGUN, expires_at: BEGUN };
+            extensions.insert(LoadedSession { id: id(), session });
+        }
+        extensions
+    }
+
+    /// A handler that does this to the session `data` changes the store so.
+    #[track_caller]
+    fn check(data: Option<&'static str>, handler: fn(&mut Session), expected: Option<SessionChange>) {
+        let mut extensions = extensions(data);
+        handler(Session::from_extensions(&mut extensions).unwrap());
+        let session = Session::from_extensions(&mut extensions).unwrap();
+        assert_eq!(session.change(64).unwrap(), expected, "{data:?}");
+    }
+
+    #[test]
+    fn the_store_is_changed_as_the_session_is() {
+        let update = |data: &'static str| {
+            Some(SessionChange::Update { id: id(), data: Some(data.into()), begun_at: BEGUN })
+        };
+        let insert = |old, data: &'static str| Some(SessionChange::Insert { old, data: data.into() });
+        let delete = || Some(SessionChange::Delete(id()));
+        let set: fn(&mut Session) = |session| session.set("a", &1).unwrap();
+        let reads: fn(&mut Session) = |session| assert_eq!(session.get("b").unwrap(), None::<u8>);
+        let stored = Some(r#"{"a":0}"#);
+        check(None, reads, None);
+        check(stored, reads, None);
+        check(None, set, insert(None, r#"{"a":1}"#));
+        check(stored, set, update(r#"{"a":1}"#));
+        check(stored, |session| session.set("b", "c").unwrap(), update(r#"{"a":0,"b":"c"}"#));
+        check(stored, |session| assert!(!session.remove("b")), None);
+        check(stored, |session| assert!(session.remove("a")), delete());
+        check(stored, Session::renew, insert(Some(id()), r#"{"a":0}"#));
+        check(stored, Session::delete, delete());
+        check(None, Session::renew, None);
+        check(None, Session::delete, None);
+        let begins_another: fn(&mut Session) = |session| {
+            session.delete();
+            session.set("b", &1).unwrap();
+        };
+        check(stored, begins_another, insert(Some(id()), r#"{"b":1}"#));
+        check(None, begins_another, insert(None, r#"{"b":1}"#));
+        let changes_nothing_in_the_end: fn(&mut Session) = |session| {
+            session.set("a", &1).unwrap();
+            session.delete();
+        };
+        check(None, changes_nothing_in_the_end, None);
+        check(stored, changes_nothing_in_the_end, delete());
+    }
+
+    #[test]
+    fn values_are_typed_and_may_borrow() {
+        let mut session = Session::new();
+        session.set("name", "Ada").unwrap();
+        session.set("ids", &[1, 2]).unwrap();
+        assert_eq!(session.get::<&str>("name").unwrap(), Some("Ada"));
+        assert_eq!(session.get::<Vec<u8>>("ids").unwrap(), Some(vec![1, 2]));
+        session.get::<u8>("name").unwrap_err();
+        session.set("map", &BTreeMap::from([(Some(()), 1)])).unwrap_err();
+        assert_eq!(session.get::<Value>("map").unwrap(), None);
+        assert_eq!(format!("{session:?}"), r#"Session { names: ["ids", "name"], .. }"#);
+    }
+
+    #[test]
+    fn a_session_that_cannot_be_used_is_an_error() {
+        let text = |error: Error| format!("{error:#}");
+        let none = Session::from_extensions(&mut Extensions::default()).unwrap_err();
+        assert_eq!(text(none), "no `Sessions` are around the handler of this session");
+        for broken in ["", "[]", "{", "{}{}", "null"] {
+            let mut extensions = extensions(Some(broken));
+            Session::from_extensions(&mut extensions).unwrap_err();
+            // It does not pass for an empty one the next time.
+            Session::from_extensions(&mut extensions).unwrap_err();
+        }
+        let mut session = Session::new();
+        session.set("a", &"x".repeat(56)).unwrap();
+        session.change(64).unwrap();
+        session.set("a", &"x".repeat(57)).unwrap();
+        assert_eq!(
+            text(session.change(64).unwrap_err()),
+            "the session has 65 bytes, and may have 64 at most"
+        );
+    }
+}

@@ -1,0 +1,80 @@
+//! [`SessionStore`]: where sessions are kept.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+
+use super::session_id::SessionId;
+use crate::server::Result;
+
+/// Where sessions are kept: in memory ([`MemoryStore`](super::MemoryStore)), or in a database.
+///
+/// The futures need not be `Send`, because a request stays on its core. An error is answered with its status, as that of
+/// a handler is.
+///
+/// # Examples
+///
+/// For a table `sessions (id, data, begun_at, expires_at)`, the statements are:
+///
+/// | method | statement |
+/// |---|---|
+/// | `load` | `SELECT data, begun_at, expires_at FROM sessions WHERE id = $1` |
+/// | `insert` | `INSERT INTO sessions VALUES ($1, $2, $3, $4)` |
+/// | `update` | `UPDATE sessions SET data = COALESCE($2, data), expires_at = $3 WHERE id = $1` |
+/// | `delete` | `DELETE FROM sessions WHERE id = $1` |
+///
+/// And from time to time, `DELETE FROM sessions WHERE expires_at < now()`.
+pub trait SessionStore: 'static {
+    /// Returns the session with this id, if there is one. A session that has expired may be returned, too.
+    fn load(&self, id: &SessionId) -> impl Future<Output = Result<Option<StoredSession>>>;
+
+    /// Adds a session with a new id.
+    fn insert(&self, id: &SessionId, session: StoredSession) -> impl Future<Output = Result>;
+
+    /// Sets when the session with this id expires, and its data, unless it is `None`, which leaves the data as it is. A
+    /// session that is not there must not be added: the user may have signed out meanwhile.
+    fn update(
+        &self,
+        id: &SessionId,
+        data: Option<Bytes>,
+        expires_at: SystemTime,
+    ) -> impl Future<Output = Result>;
+
+    /// Deletes the session with this id, if there is one.
+    fn delete(&self, id: &SessionId) -> impl Future<Output = Result>;
+}
+
+/// A session as a [`SessionStore`] keeps it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredSession {
+    /// The values, as one object of JSON.
+    pub data: Bytes,
+    /// When the session began.
+    pub begun_at: SystemTime,
+    /// When the session expires.
+    pub expires_at: SystemTime,
+}
+
+impl<S: SessionStore> SessionStore for Arc<S> {
+    fn load(&self, id: &SessionId) -> impl Future<Output = Result<Option<StoredSession>>> {
+        (**self).load(id)
+    }
+
+    fn insert(&self, id: &SessionId, session: StoredSession) -> impl Future<Output = Result> {
+        (**self).insert(id, session)
+    }
+
+    fn update(
+        &self,
+        id: &SessionId,
+        data: Option<Bytes>,
+        expires_at: SystemTime,
+    ) -> impl Future<Output = Result> {
+        (**self).update(id, data, expires_at)
+    }
+
+    fn delete(&self, id: &SessionId) -> impl Future<Output = Result> {
+        (**self).delete(id)
+    }
+}
