@@ -69,7 +69,7 @@
 //!
 //! A handler runs on the thread of its core, inside a tokio runtime that the server makes: `main` needs none, and the
 //! handler may await anything that needs one. Tasks that a handler starts with `tokio::task::spawn_local` need not be
-//! `Send`, but they end when the server stops, finished or not (see [`ServerHandle::shutdown`]). While a handler blocks
+//! `Send`, but they end when the server stops, finished or not (see [`ServerHandle::stop`]). While a handler blocks
 //! or computes, its core serves no other connection, so long work belongs in `tokio::task::spawn_blocking`.
 //! `block_in_place` panics there: a core is a runtime of one thread, which has no other to hand its tasks to.
 //!

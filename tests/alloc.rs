@@ -74,7 +74,7 @@ fn check_each<Kind, H>(
         exchanges += requests;
         assert_eq!(allocated, each * exchanges as u64, "allocations within {exchanges} exchanges");
     }
-    running.shutdown(Duration::ZERO);
+    running.stop(Duration::ZERO);
     running.wait().unwrap();
 }
 
@@ -419,7 +419,7 @@ fn check_client(set: impl FnOnce(&mut Request), handler: fn(&mut Context), expec
         client.idle()
     });
     assert_eq!(asked.unwrap(), 1, "one connection");
-    running.shutdown(Duration::ZERO);
+    running.stop(Duration::ZERO);
     running.wait().unwrap();
 }
 
@@ -489,7 +489,7 @@ fn a_client_that_streams_allocates_nothing_for_each_piece() {
     // The response's head may come at any time, and the more comes at once, the more is read at once: the buffer may
     // still be on its way to its bound. But no piece has memory of its own.
     assert!(sent.max(received) <= 8, "{sent} while the second half went, {received} while it came");
-    running.shutdown(Duration::ZERO);
+    running.stop(Duration::ZERO);
     running.wait().unwrap();
 }
 
@@ -535,7 +535,7 @@ fn a_client_that_pipelines_allocates_nothing() {
         tokio::join!(one, two, three, four);
     };
     block_on(check_exchanges(four_exchanges)).unwrap();
-    running.shutdown(Duration::ZERO);
+    running.stop(Duration::ZERO);
     running.wait().unwrap();
 }
 
@@ -552,7 +552,7 @@ fn a_client_that_balances_allocates_nothing() {
     };
     block_on(check_exchanges(exchange)).unwrap();
     assert!(balancer.counts().iter().all(|host| host.served >= 500));
-    running.iter().for_each(|running| running.shutdown(Duration::ZERO));
+    running.iter().for_each(|running| running.stop(Duration::ZERO));
 }
 
 #[test]

@@ -254,7 +254,7 @@ mod starting {
         let addr = running.local_addr();
         assert!(addr.ip().is_loopback() && addr.port() != 0);
         let elsewhere = running.clone();
-        std::thread::spawn(move || elsewhere.shutdown(Duration::from_secs(10)));
+        std::thread::spawn(move || elsewhere.stop(Duration::from_secs(10)));
         running.wait()?;
         assert_eq!(running.stats().total.open, 0);
         Ok(())
@@ -628,7 +628,7 @@ mod clients {
     async fn with_parrot(ask: impl AsyncFn(Client, &str) -> TestResult) -> TestResult {
         let (running, url) = parrot();
         let asked = ask(Client::new(), &url).await;
-        running.shutdown(SOON);
+        running.stop(SOON);
         asked
     }
 
@@ -712,7 +712,7 @@ mod clients {
             GET,
             "\r\n\r\nGET / ",
         );
-        backend.shutdown(SOON);
+        backend.stop(SOON);
     }
 
     #[test]

@@ -81,7 +81,7 @@ mod closures {
             let hits = Rc::new(Cell::new(0));
             Ok(move |ctx: &mut Context| ctx.response.set_text(hits.replace(hits.get() + 1).to_string()))
         });
-        running.unwrap().shutdown(Duration::ZERO);
+        running.unwrap().stop(Duration::ZERO);
     }
 
     /// Data that is copied out of the context can be moved into a task.
@@ -323,7 +323,7 @@ mod addresses {
         let text =
             corehttp::block_on(async { client.get(&url).await.unwrap().body.text().map(String::from) });
         assert_eq!(text.unwrap().unwrap(), "hi");
-        running.shutdown(Duration::ZERO);
+        running.stop(Duration::ZERO);
         running.wait().unwrap();
     }
 

@@ -48,9 +48,9 @@ pub struct Response {
     /// it (see [`Target::join`](super::Target::join)). `None` if that is the URL of a [`Request`](super::Request) that
     /// the caller has, since there were no redirects.
     pub url: Option<Box<str>>,
-    /// How long each phase of the exchange took, if a client received this response; [`Response::timings`] returns it.
+    /// How long each phase of the exchange took, if a client received this response: [`Response::timings`] reads it.
     /// Boxed, because the responses of a server have none.
-    pub timings: Option<Box<Timings>>,
+    pub client_timings: Option<Box<Timings>>,
 }
 
 impl Response {
@@ -219,11 +219,11 @@ impl Response {
 
     /// Returns how long each phase of the exchange took; all zero if no client has received this response.
     pub fn timings(&self) -> Timings {
-        self.timings.as_deref().copied().unwrap_or_default()
+        self.client_timings.as_deref().copied().unwrap_or_default()
     }
 
     /// Evaluates the preconditions of `request` against the `etag` and `last-modified` of this response, in the order
-    /// of RFC 9110 §13.2.2. Returns whether all of them hold. If so, response the request as if it had none.
+    /// of RFC 9110 §13.2.2. Returns whether all of them hold. If so, answer the request as if it had none.
     ///
     /// Otherwise this response becomes the whole response: a 304 if the peer has already stored what it asks for, or a
     /// 412 if the resource is not in the state that the peer requires. Neither has content. A 412 also loses
@@ -335,7 +335,7 @@ impl Response {
 
     /// The timings, to be filled in.
     pub(crate) fn timings_mut(&mut self) -> &mut Timings {
-        self.timings.get_or_insert_default()
+        self.client_timings.get_or_insert_default()
     }
 
     #[inline]
@@ -356,10 +356,10 @@ impl PartialEq for Response {
 
 impl Reset for Response {
     fn reset(&mut self) {
-        let Self { status, headers, body, trailers, timings, url } = self;
+        let Self { status, headers, body, trailers, client_timings, url } = self;
         *status = Status::OK;
         clear_cold(url);
-        if let Some(timings) = timings {
+        if let Some(timings) = client_timings {
             **timings = Timings::default();
         }
         headers.reset();

@@ -88,7 +88,7 @@ impl fmt::Display for InvalidResponse {
             }
             InvalidResponse::Tunnel => "the peer did not ask for a tunnel, or sent content as well",
             InvalidResponse::Unread => "the body was not read",
-            InvalidResponse::Detached => "there is no connection to hand over",
+            InvalidResponse::Detached => "there is no connection to upgrade",
         };
         f.write_str(text)
     }

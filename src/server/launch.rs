@@ -139,13 +139,13 @@ const FAILURE_GRACE: Duration = Duration::from_secs(10);
 async fn stop_after_signal((signal, handle): (Signal, ServerHandle), grace: Duration) -> io::Result<()> {
     let _stop_on_drop = handle.stop_on_drop(grace);
     let outcome = signal.await;
-    handle.shutdown(grace);
+    handle.stop(grace);
     outcome
 }
 
 /// Stops the cores that have started, and returns the error that best explains why.
 fn give_up(handle: &ServerHandle, error: Error) -> Error {
-    handle.shutdown(Duration::ZERO);
+    handle.stop(Duration::ZERO);
     match handle.wait() {
         Err(of_core) if error.cause().is_none() => of_core,
         _ => error,

@@ -255,7 +255,7 @@ impl Server {
         self
     }
 
-    /// Stops the server when `signal` completes, as [`ServerHandle::shutdown`] does with `grace`. A signal that fails
+    /// Stops the server when `signal` completes, as [`ServerHandle::stop`] does with `grace`. A signal that fails
     /// or panics stops it, too, because it can no longer come; [`ServerHandle::wait`] then fails. Default: no signal.
     ///
     /// A core polls the signal, so it may await anything that needs a runtime.

@@ -33,7 +33,7 @@ use crate::runtime::{self, Instant};
 /// let running = Server::bind("127.0.0.1:0").start(|ctx: &mut Context| ctx.response.set_text("hi"))?;
 /// println!("listening on {running}");
 /// assert_eq!(running.to_string(), format!("http://{}", running.local_addr()));
-/// running.shutdown(Duration::from_secs(10));
+/// running.stop(Duration::from_secs(10));
 /// running.wait()?;
 /// assert_eq!(running.stats().total.open, 0);
 /// # Ok(())
@@ -111,13 +111,13 @@ impl ServerHandle {
     ///
     /// Returns at once; use [`ServerHandle::wait`] to wait for the end. A later call can shorten the grace period, but
     /// not extend it.
-    #[doc(alias = "graceful_shutdown")]
-    pub fn shutdown(&self, grace: Duration) {
-        self.stop(grace, |stop, cut_at| cut_at < stop.cut_at);
+    #[doc(alias = "shutdown", alias = "graceful_shutdown")]
+    pub fn stop(&self, grace: Duration) {
+        self.order_stop(grace, |stop, cut_at| cut_at < stop.cut_at);
     }
 
     /// Orders the server to stop, or replaces an earlier order if the new one `is_better`.
-    fn stop(&self, grace: Duration, is_better: fn(Stop, Instant) -> bool) {
+    fn order_stop(&self, grace: Duration, is_better: fn(Stop, Instant) -> bool) {
         let cut_at = runtime::later(runtime::now(), grace);
         self.inner.stop.send_if_modified(|stop| {
             let is_replaced = stop.is_none_or(|stop| is_better(stop, cut_at));
@@ -177,7 +177,7 @@ pub(super) struct StopOnDrop {
 
 impl Drop for StopOnDrop {
     fn drop(&mut self) {
-        self.running.stop(self.grace, |_, _| false);
+        self.running.order_stop(self.grace, |_, _| false);
     }
 }
 

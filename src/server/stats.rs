@@ -121,11 +121,11 @@ impl ErrorCounts {
     fn from_cause(cause: &ErrorCause) -> ErrorCounts {
         let mut one = ErrorCounts::default();
         let count = match cause {
-            ErrorCause::Exchange(error) => one.exchange_count(error),
+            ErrorCause::Exchange(error) => one.counter_for(error),
             // An error that the handler got from a read or a write, and passed on, is one of the connection and not of
             // the handler.
             ErrorCause::Handler(error) => match error.downcast_cause() {
-                Some(error) => one.exchange_count(error),
+                Some(error) => one.counter_for(error),
                 None if error.is_peer_fault() => &mut one.rejected,
                 None => &mut one.handler,
             },
@@ -139,7 +139,7 @@ impl ErrorCounts {
     }
 
     /// The count of this error's kind.
-    fn exchange_count(&mut self, error: &ExchangeError) -> &mut u64 {
+    fn counter_for(&mut self, error: &ExchangeError) -> &mut u64 {
         match error {
             ExchangeError::Wire(..) => &mut self.wire,
             ExchangeError::TimedOut(Phase::Handler, _) => &mut self.handler,

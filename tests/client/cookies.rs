@@ -65,7 +65,7 @@ async fn a_cookie_set_by_a_redirect_is_sent_back_to_its_host_alone() {
     assert_eq!(jar.len(), 2);
     let mut received = host.open(&request).await.unwrap().finish(&mut response).await.unwrap();
     assert_eq!(received.chunk().await.unwrap(), Some(&b"sid=1"[..]));
-    running.unwrap().shutdown(std::time::Duration::ZERO);
+    running.unwrap().stop(std::time::Duration::ZERO);
 }
 
 /// Servers do set cookies in other charsets, and expect the same octets back.
@@ -84,7 +84,7 @@ async fn cookies_that_are_not_utf8_are_sent_back_as_they_came_rfc6265bis_5_8_3()
     for expected in [&b"none"[..], b"n=caf\xe9; \xff=\xfe; u=\xc3\xa9"] {
         assert_eq!(client.get("http://a.example/").await.unwrap().body.bytes(), expected);
     }
-    running.unwrap().shutdown(std::time::Duration::ZERO);
+    running.unwrap().stop(std::time::Duration::ZERO);
 }
 
 /// A cookie that is not valid must not make the whole response fail.

@@ -62,7 +62,7 @@ fn an_echo_larger_than_all_buffers_comes_back_while_it_is_sent() {
         }
     });
     asked.unwrap();
-    running.shutdown(Duration::ZERO);
+    running.stop(Duration::ZERO);
 }
 
 /// The pipe between them holds 64 KiB: server and client must not wait for each other to read.

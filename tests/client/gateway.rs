@@ -849,7 +849,7 @@ async fn each_event_is_forwarded_at_once_though_it_is_compressed() {
         received.add_permits(1);
     }
     assert_eq!(response.chunk().await.unwrap(), None);
-    running.shutdown(Duration::ZERO);
+    running.stop(Duration::ZERO);
 }
 
 /// The rest of a body that the server behind does not read is discarded: many clients read a response only once they

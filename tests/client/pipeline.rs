@@ -1033,7 +1033,7 @@ fn each_coded_response_is_decoded_by_itself() {
     let told = corehttp::block_on(ask(&pipeline, &lines)).unwrap();
     let long = format!("200 {}", "long ".repeat(1000));
     assert_eq!(told, [&long, "200 short", "200 ", &long, "200 short"]);
-    server.shutdown(Duration::ZERO);
+    server.stop(Duration::ZERO);
     server.wait().unwrap();
 }
 
@@ -1071,7 +1071,7 @@ fn cookies_are_kept_and_given_back() {
     });
     let expected = [vec!["200 none", "200 none"], vec!["200 at=/2", "200 none", "200 at=/1"]];
     assert_eq!(told.unwrap(), expected);
-    server.shutdown(Duration::ZERO);
+    server.stop(Duration::ZERO);
     server.wait().unwrap();
 }
 

@@ -104,7 +104,7 @@ async fn a_proxy_hears_nothing_of_what_goes_through_its_tunnel() {
         assert_eq!(response.timings().connect >= TAKES, !is_reused, "it is on the way to the host");
     }
     assert_eq!(proxy.connections(), 1);
-    running.shutdown(Duration::ZERO);
+    running.stop(Duration::ZERO);
 }
 
 /// Once it has connected, a proxy is transparent: the host receives a path, and not the password for the proxy.
@@ -412,7 +412,7 @@ mod over_tls {
         }
         // A connection within a connection is seen to be closed, too.
         assert_eq!(client.idle(), 2);
-        origin.shutdown(Duration::ZERO);
+        origin.stop(Duration::ZERO);
         origin.wait().unwrap();
         let error = client.get(&url).await.unwrap_err();
         assert_eq!((error.phase(), error.is_reused()), (ClientPhase::Connect, false), "{error:?}");

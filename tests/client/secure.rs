@@ -57,7 +57,7 @@ impl Secured {
 
 impl Drop for Secured {
     fn drop(&mut self) {
-        self.running.shutdown(Duration::ZERO);
+        self.running.stop(Duration::ZERO);
     }
 }
 
@@ -454,7 +454,7 @@ async fn row_81_https_is_another_origin_than_http_rfc9110_4_3_1() {
         client.send(&request, &mut response).await.unwrap();
         assert_eq!(response.body.text(), Ok(expected), "{url}");
     }
-    running.iter().for_each(|running| running.shutdown(Duration::ZERO));
+    running.iter().for_each(|running| running.stop(Duration::ZERO));
 }
 
 /// A redirect from https to http would reveal the target of a secure request.
@@ -478,5 +478,5 @@ async fn row_81_a_redirect_from_https_to_http_is_refused() {
     assert!(matches!(error.cause(), ClientCause::Downgrade), "{error:#}");
     let expected = "https://a.example/down: following the redirect: it leads from https to http";
     assert_eq!(format!("{error:#}"), expected);
-    running.unwrap().shutdown(Duration::ZERO);
+    running.unwrap().stop(Duration::ZERO);
 }

@@ -90,7 +90,7 @@ struct Stopped(ServerHandle);
 
 impl Drop for Stopped {
     fn drop(&mut self) {
-        self.0.shutdown(Duration::ZERO);
+        self.0.stop(Duration::ZERO);
         let _ = self.0.wait();
     }
 }

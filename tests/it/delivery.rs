@@ -156,7 +156,7 @@ fn a_response_is_read_after_a_large_body_was_sent_over_a_unix_socket() {
             check_heard(&send_first(peer, &wire), expected, &wire, target);
         }
     }
-    running.shutdown(Duration::ZERO);
+    running.stop(Duration::ZERO);
     running.wait().unwrap();
 }
 

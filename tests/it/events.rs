@@ -347,7 +347,7 @@ fn an_event_stream_sees_that_the_server_stops() {
     let mut peer = served.connect();
     peer.send(GET);
     peer.receive_through("data: tick\n\n");
-    served.running.shutdown(Duration::from_secs(5));
+    served.running.stop(Duration::from_secs(5));
     peer.receive_through("data: last\n\n\r\n0\r\n\r\n");
     assert_eq!(peer.receive_all(), "");
 }

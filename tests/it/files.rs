@@ -1263,7 +1263,7 @@ mod responses {
             let mut received = String::new();
             peer.read_to_string(&mut received).unwrap();
             assert!(body(&received) == expected, "over a unix socket");
-            running.shutdown(Duration::ZERO);
+            running.stop(Duration::ZERO);
             running.wait().unwrap();
             let response = ask(files(root.path()), Request::get("/large.bin").unwrap());
             assert!(response.body.text() == Ok(&*expected), "by reading, where there is no socket");

@@ -615,7 +615,7 @@ fn a_flood_does_not_keep_the_server_from_stopping() {
                 });
             }
             eventually("there is a flood", || served.running.stats().total.accepted > 200);
-            served.running.shutdown(grace);
+            served.running.stop(grace);
             let before = served.running.stats().total.accepted;
             served.running.wait().unwrap();
             // Each core finishes its turn, and accepts the peers that wait then, but not all that connect later.

@@ -465,7 +465,7 @@ fn memory_connections_come_from_any_thread_to_any_core() {
                 });
             }
         });
-        served.running.shutdown(Duration::from_secs(60));
+        served.running.stop(Duration::from_secs(60));
         served.running.wait().unwrap();
         assert_eq!(served.running.stats().total.requests, 100);
         // A server that has stopped refuses connections.
@@ -648,7 +648,7 @@ fn bytes_are_counted_while_they_flow_and_when_they_are_cut() {
     };
     let in_all = said.iter().map(String::len).sum::<usize>();
     eventually("they are counted", || counts() == (in_all - said[3].len(), received));
-    served.running.shutdown(Duration::ZERO);
+    served.running.stop(Duration::ZERO);
     served.running.wait().unwrap();
     assert_eq!((counts(), served.running.stats().total.cut), ((in_all, received), 4));
 }

@@ -31,7 +31,7 @@ const LONG: Duration = Duration::from_secs(60);
 #[track_caller]
 fn check_stops_at_once(served: &Served) {
     let start = Instant::now();
-    served.running.shutdown(LONG);
+    served.running.stop(LONG);
     served.running.wait().unwrap();
     assert!(start.elapsed() < LONG / 10);
     let stats = served.running.stats().total;
@@ -142,7 +142,7 @@ fn responses_in_flight_carry_close_rfc9112_9_6() {
         peer
     });
     gate.reached_by(3);
-    served.running.shutdown(LONG);
+    served.running.stop(LONG);
     check_stopped_listening(&served, 3);
     gate.open();
     let received = peers.each_mut().map(|peer| responses(&peer.receive_all()));
@@ -172,7 +172,7 @@ fn a_peer_that_connected_before_the_stop_is_served() {
         let (served, _) = serve(|server| server);
         let mut peers: Vec<_> = (0..20).map(|_| served.connect()).collect();
         let start = Instant::now();
-        served.running.shutdown(LONG);
+        served.running.stop(LONG);
         eventually("nobody listens", || TcpStream::connect(served.addr()).is_err());
         peers.iter_mut().for_each(|peer| peer.send(GET));
         let took = start.elapsed();
@@ -194,7 +194,7 @@ fn a_peer_that_was_just_answered_is_served_once_more() {
             peer.send(GET);
             assert_eq!(status(&peer.receive()), 200);
         }
-        served.running.shutdown(LONG);
+        served.running.stop(LONG);
         thread::sleep(Duration::from_millis(20));
         peers.iter_mut().for_each(|peer| peer.send(GET));
         let took = start.elapsed();
@@ -226,7 +226,7 @@ fn a_peer_that_waits_for_a_busy_core_is_served_before_it_stops() {
     // The core that accepts for both is busy, and the other one has drained before these connections are handed over.
     let mut peers: Vec<_> = (0..8).map(|_| served.connect()).collect();
     peers.iter_mut().for_each(|peer| peer.send(GET));
-    served.running.shutdown(LONG);
+    served.running.stop(LONG);
     // The idle core drains within this time. If it does not, it serves the peers itself, and they are answered as well.
     thread::sleep(Duration::from_millis(50));
     busy.wait();
@@ -284,7 +284,7 @@ fn connections_left_after_the_grace_are_cut() {
         peers.iter_mut().for_each(|peer| peer.send(GATED));
         gate.reached_by(3);
         let start = Instant::now();
-        served.running.shutdown(grace);
+        served.running.stop(grace);
         served.running.wait().unwrap();
         assert!((grace..grace + LONG / 10).contains(&start.elapsed()));
         gate.reached_by(0);
@@ -311,7 +311,7 @@ fn a_response_that_is_cut_does_not_look_whole() {
         peer
     });
     gate.reached_by(2);
-    served.running.shutdown(Duration::ZERO);
+    served.running.stop(Duration::ZERO);
     served.running.wait().unwrap();
     assert_eq!(served.running.stats().total.cut, 2);
     for peer in &mut peers {
@@ -328,7 +328,7 @@ fn a_connection_that_is_cut_behind_a_whole_response_is_not_reset() {
     let mut peer = served.connect();
     peer.send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\nhello");
     assert!(peer.receive().ends_with("\r\n\r\nwhole"));
-    served.running.shutdown(Duration::ZERO);
+    served.running.stop(Duration::ZERO);
     served.running.wait().unwrap();
     assert_eq!((served.running.stats().total.cut, &*peer.receive_all()), (1, ""));
 }
@@ -342,11 +342,11 @@ fn a_later_shutdown_can_only_shorten_the_grace() {
         peers.iter_mut().for_each(|peer| peer.send(GATED));
         gate.reached_by(4);
         let start = Instant::now();
-        served.running.shutdown(first);
+        served.running.stop(first);
         if first != zero {
             check_stopped_listening(&served, 4);
         }
-        served.running.shutdown(later);
+        served.running.stop(later);
         served.running.wait().unwrap();
         assert!(start.elapsed() < LONG / 10);
         assert_eq!(served.running.stats().total.cut, 4);
@@ -420,7 +420,7 @@ fn a_writer_sees_that_the_server_stops() {
     let mut peer = served.connect();
     peer.send(GET);
     peer.receive_through("going on\r\n");
-    served.running.shutdown(LONG);
+    served.running.stop(LONG);
     assert_eq!(peer.receive_all(), "a\r\n, and done\r\n0\r\n\r\n");
     drop(peer);
     check_stops_at_once(&served);
@@ -467,7 +467,7 @@ fn a_handler_that_waits_sees_that_the_server_stops() {
         peers[2].receive_through("\r\n\r\n");
         eventually("all wait", || served.running.stats().total.requests == 3);
         let start = Instant::now();
-        served.running.shutdown(LONG);
+        served.running.stop(LONG);
         assert!(peers[0].receive_all().ends_with("\r\n\r\nstopping"));
         assert_eq!(peers[1].receive_all(), "a\r\n, and done\r\n0\r\n\r\n");
         assert_eq!(peers[2].receive_all(), "stopping");
@@ -539,7 +539,7 @@ fn any_number_of_threads_may_wait_for_a_server() {
         let running = served.running.clone();
         thread::spawn(move || running.wait())
     });
-    served.running.shutdown(LONG);
+    served.running.stop(LONG);
     check_stopped_listening(&served, 1);
     assert!(waiting.iter().all(|thread| !thread.is_finished()));
     gate.open();
@@ -562,7 +562,7 @@ fn serve_with_own(handle: impl Fn(&ServerHandle, &mut Context) + Send + Sync + '
 #[test]
 fn a_handler_may_stop_its_own_server() {
     let served = serve_with_own(|own, ctx| {
-        own.shutdown(LONG);
+        own.stop(LONG);
         ctx.response.set_text("farewell");
     });
     let received = responses(&served.ask(GET));
@@ -574,7 +574,7 @@ fn a_handler_may_stop_its_own_server() {
 #[test]
 fn a_core_that_waits_for_its_own_server_panics() {
     let served = serve_with_own(|own, _| {
-        own.shutdown(LONG);
+        own.stop(LONG);
         own.wait().unwrap();
     });
     let (told, tells) = mpsc::channel();
@@ -623,7 +623,7 @@ fn bodies_on_their_way_still_arrive() {
         let mut peer = served.connect();
         peer.send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\n12345");
         eventually("it is there", || served.running.stats().total.requests == 1);
-        served.running.shutdown(LONG);
+        served.running.stop(LONG);
         check_stopped_listening(&served, 1);
         peer.send("67890");
         let received = responses(&peer.receive_all());
@@ -649,13 +649,13 @@ fn an_upgraded_connection_has_the_grace_too() {
         assert_eq!(status(&peer.receive()), 101);
         peer
     });
-    served.running.shutdown(LONG);
+    served.running.stop(LONG);
     eventually("nobody listens", || TcpStream::connect(served.addr()).is_err());
     upgraded[0].send("still here\n");
     assert_eq!(upgraded[0].receive_through("\n"), "still here\n");
     let [first, mut second] = upgraded;
     drop(first);
-    served.running.shutdown(Duration::ZERO);
+    served.running.stop(Duration::ZERO);
     served.running.wait().unwrap();
     assert_eq!(second.receive_all(), "");
 }
@@ -672,11 +672,11 @@ fn an_upgraded_connection_counts_until_it_is_dropped() {
         let mut peer = served.connect();
         peer.send("GET / HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: silence\r\n\r\n");
         assert_eq!(status(&peer.receive()), 101);
-        served.running.shutdown(LONG);
+        served.running.stop(LONG);
         check_stopped_listening(&served, 1);
         match is_left {
             true => peer.end(),
-            false => served.running.shutdown(Duration::ZERO),
+            false => served.running.stop(Duration::ZERO),
         }
         served.running.wait().unwrap();
         assert_eq!((served.running.stats().total.cut, &*peer.receive_all()), (cut, ""));
@@ -736,7 +736,7 @@ fn the_tasks_of_a_core_run_until_all_cores_have_drained() {
         peer.send(GET);
     }
     gate.reached_by(1);
-    served.running.shutdown(LONG);
+    served.running.stop(LONG);
     eventually("the other core has drained", || served.running.stats().total.open == 1);
     // Longer than a core without connections needs to end, if it does not wait for the others.
     thread::sleep(Duration::from_millis(50));

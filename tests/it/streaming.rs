@@ -1078,7 +1078,7 @@ mod upgrade {
         let mut peer = served.connect();
         peer.send(ASKED);
         peer.receive_through("known");
-        served.running.shutdown(Duration::from_secs(60));
+        served.running.stop(Duration::from_secs(60));
         assert_eq!(peer.receive_all(), "stopping");
     }
 
@@ -1106,7 +1106,7 @@ mod upgrade {
             let received = served.ask(ASKED.replacen('/', path, 1));
             assert!(received.ends_with("upgrade: echo\r\n\r\n"), "{path}: {received:?}");
             // The peer receives the end before the failure is reported.
-            served.running.shutdown(Duration::from_secs(60));
+            served.running.stop(Duration::from_secs(60));
             served.running.wait().unwrap();
             assert_eq!(refusals.take(), [(0, cause.to_owned())], "{path}");
             let errors = served.running.stats().total.errors;

@@ -69,7 +69,7 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        self.running.shutdown(Duration::ZERO);
+        self.running.stop(Duration::ZERO);
         let _ = self.running.wait();
     }
 }

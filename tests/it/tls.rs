@@ -432,7 +432,7 @@ fn a_stop_sends_close_notify_to_idle_peers() {
     let served = secured.serve(fine);
     let mut peer = connect(&served, secured.peer());
     ask(&mut peer, GET, "fine");
-    served.running.shutdown(Duration::from_secs(60));
+    served.running.stop(Duration::from_secs(60));
     assert_eq!(receive_all(&mut peer), "");
     served.running.wait().unwrap();
     assert_eq!(served.running.stats().total.cut, 0);

@@ -113,6 +113,6 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        self.0.shutdown(std::time::Duration::ZERO);
+        self.0.stop(std::time::Duration::ZERO);
     }
 }
