@@ -36,7 +36,7 @@ pub(crate) struct Incoming {
 }
 
 impl Incoming {
-    /// Receives a head. Before it waits, everything in the output is sent.
+    /// Receives a head. Before it waits, the write buffer is flushed.
     #[inline]
     pub(crate) fn poll_head<L: Locality>(
         &mut self,

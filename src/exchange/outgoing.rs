@@ -47,7 +47,7 @@ impl Outgoing {
     /// Begins the body, after the head that announces it was written.
     #[inline]
     pub(crate) fn begin(&mut self, framing: OutgoingFraming) {
-        debug_assert!(self.has_not_begun(), "a message has one head");
+        debug_assert!(!self.has_begun(), "a message has one head");
         self.state = match (framing.body(), framing.content_length()) {
             (Framing::Chunked, Some(length)) => State::ChunkedWithLength(length),
             (framing, _) => State::Body(framing),
@@ -56,7 +56,7 @@ impl Outgoing {
 
     /// Notes that the connection becomes a tunnel, so that no response can follow.
     pub(crate) fn begin_tunnel(&mut self) {
-        debug_assert!(self.has_not_begun(), "a message has one head");
+        debug_assert!(!self.has_begun(), "a message has one head");
         self.state = State::Body(Framing::UntilClose);
     }
 
@@ -68,8 +68,8 @@ impl Outgoing {
     }
 
     #[inline]
-    pub(crate) fn has_not_begun(&self) -> bool {
-        self.state == State::NotBegun
+    pub(crate) fn has_begun(&self) -> bool {
+        self.state != State::NotBegun
     }
 
     /// Whether content that is written is dropped: there is no body, as for HEAD.
@@ -91,7 +91,8 @@ impl Outgoing {
         }
     }
 
-    /// Notes that a write has failed. All later writes fail too, since bytes that follow a gap would pass for the whole.
+    /// Notes that a write has failed. All later writes fail too, since bytes that follow a gap would pass for the
+    /// whole.
     #[cold]
     pub(crate) fn fail(&mut self, kind: io::ErrorKind) {
         if !self.is_over() {
@@ -104,7 +105,7 @@ impl Outgoing {
         (self.source, self.file) = (None, None);
     }
 
-    /// Sends some bytes from the front of `data`, or copies them to the output, and returns how many.
+    /// Sends some bytes from the front of `data`, or copies them to the write buffer, and returns how many.
     pub(crate) fn poll_write<L: Locality>(
         &mut self,
         cx: &mut Context<'_>,
@@ -143,20 +144,20 @@ impl Outgoing {
         Poll::Ready(Ok(count))
     }
 
-    /// Copies all of `data` to the output, if it should wait there for more. Returns whether it did.
+    /// Copies all of `data` to the write buffer, if it should wait there for more. Returns whether it did.
     #[inline]
     pub(crate) fn try_buffer<L: Locality>(&mut self, conn: &mut Conn<L>, data: &[u8]) -> bool {
-        let output = conn.write_buffer();
+        let buffer = conn.write_buffer();
         match &mut self.state {
-            _ if !fits_buffer(output, data) => return false,
+            _ if !fits_buffer(buffer, data) => return false,
             State::Body(Framing::Chunked) if !data.is_empty() => {
-                chunked::encode(output.bytes(), data);
+                chunked::encode(buffer.bytes(), data);
             }
             State::Body(Framing::Length(left)) if data.len() as u64 <= *left => {
                 *left -= data.len() as u64;
-                output.bytes().extend_from_slice(data);
+                buffer.bytes().extend_from_slice(data);
             }
-            State::Body(Framing::UntilClose) => output.bytes().extend_from_slice(data),
+            State::Body(Framing::UntilClose) => buffer.bytes().extend_from_slice(data),
             State::NotBegun
             | State::Body(_)
             | State::ChunkedWithLength(_)
@@ -189,7 +190,7 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Sends the whole of `body`. A small one stays in the output, to leave with what follows.
+    /// Sends the whole of `body`. A small one stays in the write buffer, to leave with what follows.
     pub(crate) fn poll_send<L: Locality>(
         &mut self,
         cx: &mut Context<'_>,
@@ -336,8 +337,8 @@ impl Reset for Outgoing {
 /// How many bytes are read from a source at once.
 const PIECE: usize = 16 << 10;
 
-/// Up to this size, data is appended to the output, to leave with it in one write. Larger data is sent along with the
-/// output, without being copied.
+/// Up to this size, data is appended to the write buffer, to leave with it in one write. Larger data is sent along with
+/// the buffer, without being copied.
 const COPIED_MAX: usize = 16 << 10;
 
 /// How much small data is gathered before it is sent: a system call costs as much as copying this.
@@ -346,7 +347,7 @@ const BUFFERED_MAX: usize = 64 << 10;
 /// How large a chunk of larger data may be, since all of the chunk may have to be copied.
 const CHUNK_MAX: usize = 64 << 10;
 
-/// Sends all of the output.
+/// Sends the whole write buffer.
 #[inline]
 pub(crate) fn poll_flush<L: Locality>(
     cx: &mut Context<'_>,
@@ -357,13 +358,13 @@ pub(crate) fn poll_flush<L: Locality>(
         .map_err(ExchangeError::during(Phase::Write, bounds.timeouts.write))
 }
 
-/// Whether `data` is appended to the output, to leave with it.
+/// Whether `data` is appended to the write buffer, to leave with it.
 #[inline]
-fn fits_buffer(output: &WriteBuffer, data: &[u8]) -> bool {
-    data.len() <= COPIED_MAX && output.len() < BUFFERED_MAX
+fn fits_buffer(buffer: &WriteBuffer, data: &[u8]) -> bool {
+    data.len() <= COPIED_MAX && buffer.len() < BUFFERED_MAX
 }
 
-/// Sends some bytes from the front of `data` after the output, or appends them to it.
+/// Sends some bytes from the front of `data` after the write buffer, or appends them to it.
 fn poll_data<L: Locality>(
     cx: &mut Context<'_>,
     conn: &mut Conn<L>,
@@ -383,8 +384,8 @@ fn poll_data<L: Locality>(
     }
 }
 
-/// Sends some bytes from the front of `data`, which is not empty, as one whole chunk. The part that cannot be sent at once
-/// is copied to the output: a writer may never return with the rest of a chunk that has begun.
+/// Sends some bytes from the front of `data`, which is not empty, as one whole chunk. The part that cannot be sent at
+/// once is copied to the write buffer: a writer may never return with the rest of a chunk that has begun.
 fn poll_chunk<L: Locality>(
     cx: &mut Context<'_>,
     conn: &mut Conn<L>,

@@ -169,7 +169,7 @@ impl Exchange {
 
     /// Writes the head of the response to the write buffer, and begins its body.
     pub(super) fn write_head(&mut self, response: &Response, content: BodyLength, unread: UnreadBody) {
-        debug_assert!(self.outgoing.has_not_begun(), "an exchange has one final response");
+        debug_assert!(!self.outgoing.has_begun(), "an exchange has one final response");
         let Exchange { incoming, outgoing, conn, info, .. } = self;
         let (incoming, core, request_info) = (incoming.get_mut(), conn.core(), info.request_info);
         let framing = OutgoingFraming::from_response(request_info, response, content);
@@ -304,7 +304,7 @@ impl Exchange {
         let core = conn.core();
         conn.with(|conn| {
             core.count_traffic(conn);
-            if !outgoing.has_not_begun() && !outgoing.is_whole() {
+            if outgoing.has_begun() && !outgoing.is_whole() {
                 conn.transport.reset();
             }
         });

@@ -85,7 +85,7 @@ impl SharedConn {
     }
 
     /// Sends earlier responses, which must not wait for a handler that waits. The next write reports an error.
-    pub(super) fn send_earlier(&self, cx: &mut Context<'_>) {
+    pub(super) fn send_earlier_responses(&self, cx: &mut Context<'_>) {
         let _: Poll<Result<(), ExchangeError>> = self.poll_uncounted(|conn, bounds, core| {
             if !conn.has_sent_all() {
                 drop(conn.poll_flush(cx, bounds.timeouts.write));

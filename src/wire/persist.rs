@@ -55,11 +55,11 @@ pub(crate) fn persists(version: Version, option: ConnectionOption) -> bool {
 /// How long a server keeps an idle connection, if it announces that: `Keep-Alive: timeout=5` (RFC 2068 §19.7.1.1). Of
 /// several times the shortest counts, which is safe whichever is meant.
 pub(crate) fn keep_alive_timeout(headers: &Headers) -> Option<Duration> {
-    let said = headers.named(FieldName::KEEP_ALIVE).flat_map(members).filter_map(|member| {
+    let announced = headers.named(FieldName::KEEP_ALIVE).flat_map(members).filter_map(|member| {
         let (name, seconds) = member.split_at_checked("timeout=".len())?;
         name.eq_ignore_ascii_case(b"timeout=").then_some(seconds).and_then(decimal)
     });
-    said.min().map(Duration::from_secs)
+    announced.min().map(Duration::from_secs)
 }
 
 #[cfg(test)]

@@ -197,10 +197,10 @@ impl PipelineTask {
         state.register_task(cx);
         let mut now = None;
         while self.may_take(pooled) {
-            let (sent, output) = (pooled.conn.traffic().sent, pooled.conn.write_buffer());
-            let start = sent + output.len() as u64;
-            let Some(dequeued) = state.take(output.bytes(), self.has_responded) else { break };
-            let end = sent + output.len() as u64;
+            let (sent, buffer) = (pooled.conn.traffic().sent, pooled.conn.write_buffer());
+            let start = sent + buffer.len() as u64;
+            let Some(dequeued) = state.take(buffer.bytes(), self.has_responded) else { break };
+            let end = sent + buffer.len() as u64;
             let at = *now.get_or_insert_with(runtime::now);
             debug_assert!(start < end, "a request has bytes");
             self.in_flight.push_back(InFlight { dequeued, at, start, end });

@@ -93,7 +93,7 @@ impl PooledConn {
         self.exchange.progress.timings.reused
     }
 
-    /// Writes the head of the request to the output, and begins its body.
+    /// Writes the head of the request to the write buffer, and begins its body.
     pub(in crate::client) fn begin(
         &mut self,
         outgoing: OutgoingRequest<'_>,

@@ -29,7 +29,7 @@ impl<H: Handler> Connection<H> {
         let mut connection =
             Connection { per_core, idle: None, job: None, exchange_count: 0, upgraded: None };
         match connection.per_core.core.acceptor {
-            Some(_) => connection.begin(Job::Handshake(Box::new(conn))),
+            Some(_) => connection.start_job(Job::Handshake(Box::new(conn))),
             None => connection.idle = Some(conn),
         }
         connection
@@ -46,7 +46,7 @@ impl<H: Handler> Connection<H> {
         loop {
             if let Some(job) = &mut self.job {
                 let outcome = ready!(job.poll(cx));
-                if let Some(result) = self.end(outcome) {
+                if let Some(result) = self.finish_job(outcome) {
                     return Poll::Ready(result);
                 }
             }
@@ -55,7 +55,7 @@ impl<H: Handler> Connection<H> {
                 return Poll::Ready(Ok(()));
             };
             context.exchange.attach(&mut self.idle, self.exchange_count);
-            self.begin(Job::Exchanges(context));
+            self.start_job(Job::Exchanges(context));
         }
     }
 
@@ -67,7 +67,7 @@ impl<H: Handler> Connection<H> {
         self.upgraded.as_mut().map_or(Poll::Ready(()), |upgraded| upgraded.poll_dropped(cx))
     }
 
-    fn begin(&mut self, job: Job) {
+    fn start_job(&mut self, job: Job) {
         debug_assert!(self.job.is_none() && self.idle.is_none(), "a connection is either idle or busy");
         let future = self.per_core.take_job_future(|| JobFuture::new(serve::run));
         future.start((self.per_core.clone(), job));
@@ -75,7 +75,7 @@ impl<H: Handler> Connection<H> {
     }
 
     /// Returns how the connection ended, if it did.
-    fn end(&mut self, outcome: JobOutcome) -> Option<io::Result<()>> {
+    fn finish_job(&mut self, outcome: JobOutcome) -> Option<io::Result<()>> {
         debug_assert!(self.job.is_some() && self.idle.is_none(), "a busy connection has a job");
         if let Some(future) = self.job.take() {
             self.per_core.give_job_future(future);

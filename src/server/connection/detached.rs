@@ -66,7 +66,7 @@ async fn answer<H: Handler>(per_core: &PerCore<H>, ctx: &mut Context) -> Result<
         }
     };
     finalize_response(ctx, outcome)?;
-    debug_assert!(!ctx.exchange.outgoing.has_not_begun(), "a final response has begun");
+    debug_assert!(ctx.exchange.outgoing.has_begun(), "a final response has begun");
     poll_fn(|cx| poll_send(ctx, cx)).await
 }
 

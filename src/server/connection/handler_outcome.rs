@@ -41,16 +41,16 @@ pub(super) fn report_failure(ctx: &mut Context, outcome: HandlerOutcome) {
 /// Turns the response that the handler left into one that can be sent, and writes its head.
 #[inline]
 pub(super) fn finalize_response(ctx: &mut Context, outcome: HandlerOutcome) -> Result<(), Box<Refused>> {
-    match (outcome, ctx.exchange.outgoing.has_not_begun()) {
+    match (outcome, ctx.exchange.outgoing.has_begun()) {
         (HandlerOutcome::Refused(status), _) => respond_refused(ctx, status),
-        (HandlerOutcome::Returned(Ok(())), true) => check_status(ctx),
-        (HandlerOutcome::Returned(Ok(())), false) if ctx.exchange.outgoing.is_whole() => return Ok(()),
-        (HandlerOutcome::Returned(Ok(())), false) => return Err(ExchangeError::Unfinished.into()),
-        (HandlerOutcome::Returned(Err(error)), true) if error.is_connection_lost() => {
+        (HandlerOutcome::Returned(Ok(())), false) => check_status(ctx),
+        (HandlerOutcome::Returned(Ok(())), true) if ctx.exchange.outgoing.is_whole() => return Ok(()),
+        (HandlerOutcome::Returned(Ok(())), true) => return Err(ExchangeError::Unfinished.into()),
+        (HandlerOutcome::Returned(Err(error)), false) if error.is_connection_lost() => {
             return Err(Refused::unanswered(ErrorCause::Handler(error)));
         }
-        (HandlerOutcome::Returned(Err(error)), true) => set_error_response(ctx, error),
-        (HandlerOutcome::Returned(Err(error)), false) => {
+        (HandlerOutcome::Returned(Err(error)), false) => set_error_response(ctx, error),
+        (HandlerOutcome::Returned(Err(error)), true) => {
             return Err(Refused::unanswered(ErrorCause::Handler(error)));
         }
         (HandlerOutcome::Panicked, _) => {
@@ -100,7 +100,7 @@ pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (CloseMode, io::Res
     };
     let result = failed.map_or_else(|| io::Error::other("the handler failed"), ExchangeError::as_io);
     drop_all_user_values(ctx);
-    match status.filter(|_| ctx.exchange.outgoing.has_not_begun()) {
+    match status.filter(|_| !ctx.exchange.outgoing.has_begun()) {
         Some(status) => {
             // No read has refreshed the clock before a timeout, for example.
             ctx.exchange.conn.core().clock.refresh();

@@ -61,7 +61,7 @@ async fn exchanges<H: Handler>(per_core: &PerCore<H>, ctx: &mut Context) -> Resu
             return Ok(NextStep::Close(CloseMode::Now));
         }
         finalize_response(ctx, outcome)?;
-        debug_assert!(!ctx.exchange.outgoing.has_not_begun(), "a final response has begun");
+        debug_assert!(ctx.exchange.outgoing.has_begun(), "a final response has begun");
         if !ctx.exchange.copy_body(&ctx.response.body) {
             poll_fn(|cx| poll_send(ctx, cx)).await?;
         }
@@ -180,7 +180,7 @@ pub(super) fn run_handler(
         Err(_) => Poll::Ready(HandlerOutcome::Panicked),
         Ok(Poll::Ready(result)) => Poll::Ready(HandlerOutcome::Returned(result)),
         Ok(Poll::Pending) => {
-            conn.send_earlier(cx);
+            conn.send_earlier_responses(cx);
             let limit = conn.with_bounds(|bounds| bounds.timeouts.handler);
             let Some(limit) = limit else { return Poll::Pending };
             let timer = timer.get_or_insert_with(|| conn.core().deadlines.timer(Peer::default()));

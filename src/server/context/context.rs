@@ -349,7 +349,7 @@ impl Context {
     }
 
     pub(crate) fn check_unsent(&self) -> io::Result<()> {
-        if self.exchange.outgoing.has_not_begun() { Ok(()) } else { Err(InvalidResponse::Sent.into()) }
+        if self.exchange.outgoing.has_begun() { Err(InvalidResponse::Sent.into()) } else { Ok(()) }
     }
 
     /// Writes the head, and returns the writer, with the receiving side for a reader.
@@ -480,7 +480,7 @@ impl Context {
     /// or [`Context::forward`](super::Context::forward). From then on it is too late to change the response.
     #[doc(alias("headers_sent", "is_committed"))]
     pub fn has_responded(&self) -> bool {
-        !self.exchange.outgoing.has_not_begun()
+        self.exchange.outgoing.has_begun()
     }
 
     /// Returns whether the server is about to stop. If so, this response is the last one of its connection, unless its

@@ -1,7 +1,7 @@
 //! The fast path: heads as nearly all peers write them, read in one pass (RFC 9112 §2.1, §3, §5).
 //!
-//! The functions here refuse nothing. A head that is unusual, malformed or incomplete, or whose target is not a path, is
-//! left to httparse, which returns the error.
+//! The functions here refuse nothing. A head that is unusual, malformed or incomplete, or whose target is not a path,
+//! is left to httparse, which returns the error.
 
 use crate::memory::Span;
 use crate::message::{Headers, Method, NameHash, Request, Status, Version, decimal, token_len};
@@ -18,7 +18,7 @@ pub(super) fn request_line(head: &[u8], request: &mut Request) -> Option<usize> 
             rest
         }
         None => {
-            let (token, rest) = head.split_at_checked(prefix_len(head, unlike_names))?;
+            let (token, rest) = head.split_at_checked(prefix_len(head, mark_non_names))?;
             let rest = rest.strip_prefix(b" ")?;
             method.set(token).ok()?;
             // A tunnel leads to a host and a port, and never to a path (RFC 9112 §3.2.3).
@@ -63,7 +63,7 @@ pub(super) fn status_line(head: &[u8]) -> Option<StatusLine> {
     let (code, rest) = rest.split_first_chunk::<3>()?;
     let status = Status::from_received(decimal(code)?.try_into().ok()?)?;
     let reason = rest.strip_prefix(b" ")?;
-    let rest = &reason[prefix_len(reason, unlike_text)..];
+    let rest = &reason[prefix_len(reason, mark_non_text)..];
     rest.starts_with(b"\r\n").then_some(StatusLine {
         version,
         status,
@@ -101,7 +101,7 @@ pub(super) fn fields(head: &[u8], start: usize, fields_max: usize, into: &mut He
 fn split_name(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut rest = line;
     while let Some((word, behind)) = rest.split_first_chunk() {
-        if let Some(at) = first_of(unlike_names(u64::from_le_bytes(*word))) {
+        if let Some(at) = first_of(mark_non_names(u64::from_le_bytes(*word))) {
             let (name, colon) = line.split_at_checked(line.len() - rest.len() + at)?;
             match colon.strip_prefix(b": ") {
                 Some(behind) => return Some((name, behind)),
@@ -120,24 +120,24 @@ fn value_len(text: &[u8]) -> usize {
     let mut rest = text;
     while let Some((block, behind)) = rest.split_first_chunk::<16>() {
         if block.iter().fold(false, |is_odd, octet| is_odd | !matches!(octet, b' '..=b'~')) {
-            return text.len() - rest.len() + prefix_len(block, unlike_text);
+            return text.len() - rest.len() + prefix_len(block, mark_non_text);
         }
         rest = behind;
     }
-    text.len() - rest.len() + prefix_len(rest, unlike_text)
+    text.len() - rest.len() + prefix_len(rest, mark_non_text)
 }
 
-/// How many octets at the front of `text` are not marked by `odd`.
+/// How many octets at the front of `text` are not marked by `mark`.
 #[inline]
-fn prefix_len(text: &[u8], odd: impl Fn(u64) -> u64) -> usize {
+fn prefix_len(text: &[u8], mark: impl Fn(u64) -> u64) -> usize {
     let mut rest = text;
     while let Some((word, behind)) = rest.split_first_chunk() {
-        if let Some(at) = first_of(odd(u64::from_le_bytes(*word))) {
+        if let Some(at) = first_of(mark(u64::from_le_bytes(*word))) {
             return text.len() - rest.len() + at;
         }
         rest = behind;
     }
-    let is_odd = |octet: &u8| odd(u64::from(*octet)) & 0x80 != 0;
+    let is_odd = |octet: &u8| mark(u64::from(*octet)) & 0x80 != 0;
     text.len() - rest.len() + rest.iter().position(is_odd).unwrap_or(rest.len())
 }
 
@@ -150,14 +150,14 @@ fn first_of(marks: u64) -> Option<usize> {
 /// Sets the high bit of the first octet, from the lowest, that is not printable ASCII. Octets above it may be marked
 /// wrongly.
 #[inline]
-fn unlike_text(word: u64) -> u64 {
+fn mark_non_text(word: u64) -> u64 {
     // Octets below space wrap around below zero, and DEL overflows 0x7f.
     (word.wrapping_sub(EACH * b' ' as u64) | word.wrapping_add(EACH) | word) & HIGH_BITS
 }
 
-/// The same as [`unlike_text`], for octets that are neither letter nor hyphen, which are rare in names.
+/// The same as [`mark_non_text`], for octets that are neither letter nor hyphen, which are rare in names.
 #[inline]
-fn unlike_names(word: u64) -> u64 {
+fn mark_non_names(word: u64) -> u64 {
     let lower = word | (EACH * 0x20);
     let from_a = lower.wrapping_add(EACH * (0x80 - b'a') as u64);
     let beyond_z = lower.wrapping_add(EACH * (0x7f - b'z') as u64);
