@@ -15,27 +15,22 @@
 //! | POST `/sign-out` | removes the cookie, and redirects to `/` |
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use corehttp::{Context, Error, Method, Server, SetCookie, Status, shutdown_signal};
+use corehttp::{Context, Error, Server, SetCookie, Status, routes, shutdown_signal, with_state};
 
 fn main() -> corehttp::Result {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".into());
-    let sessions = Sessions::default();
-    let server = Server::bind(address).on_stop(shutdown_signal(), Duration::from_secs(10));
-    let running = server.start(move |ctx: &mut Context| answer(&sessions, ctx))?;
+    let sessions = Arc::new(Sessions::default());
+    let router = routes! {
+        GET "/" => with_state(&sessions, show),
+        POST "/sign-in" => with_state(&sessions, sign_in),
+        POST "/sign-out" => with_state(&sessions, sign_out),
+    };
+    let running = Server::bind(address).on_stop(shutdown_signal(), Duration::from_secs(10)).start(router)?;
     println!("listening on {running}");
     running.wait()
-}
-
-fn answer(sessions: &Sessions, ctx: &mut Context) -> corehttp::Result {
-    match (ctx.request.method(), ctx.request.path()) {
-        (Method::Get | Method::Head, "/") => show(sessions, ctx),
-        (Method::Post, "/sign-in") => sign_in(sessions, ctx),
-        (Method::Post, "/sign-out") => sign_out(sessions, ctx),
-        _ => Err(Status::NOT_FOUND.into()),
-    }
 }
 
 fn show(sessions: &Sessions, ctx: &mut Context) -> corehttp::Result {

@@ -13,34 +13,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use corehttp::multipart::MultipartLimits;
-use corehttp::{BodyPlan, Context, Method, Server, Status, shutdown_signal, with_plan};
+use corehttp::{BodyPlan, Context, Server, routes, shutdown_signal, with_plan, with_state};
 
 fn main() -> corehttp::Result {
     let mut args = std::env::args().skip(1);
     let dir: Arc<Path> = args.next().map_or_else(std::env::temp_dir, PathBuf::from).into();
     let address = args.next().unwrap_or_else(|| "127.0.0.1:8080".into());
     println!("files go to {}", dir.display());
-    let answer = async move |ctx: &mut Context| answer(ctx, &dir).await;
-    let server = Server::bind(address).on_stop(shutdown_signal(), Duration::from_secs(10));
-    let running = server.start(with_plan(|_| BodyPlan::Stream, answer))?;
+    let router = routes! {
+        GET "/" => |ctx: &mut Context| ctx.response.set_html(PAGE),
+        POST "/" => with_plan(|_| BodyPlan::Stream, with_state(&dir, receive)),
+    };
+    let running = Server::bind(address).on_stop(shutdown_signal(), Duration::from_secs(10)).start(router)?;
     println!("listening on {running}");
     running.wait()
 }
 
-async fn answer(ctx: &mut Context, dir: &Path) -> corehttp::Result {
-    match (ctx.request.method(), ctx.request.path()) {
-        (Method::Get | Method::Head, "/") => ctx.response.set_html(PAGE),
-        (Method::Post, "/") => {
-            let came = take_in(ctx, dir).await?;
-            ctx.response.set_text(came);
-        }
-        _ => return Err(Status::NOT_FOUND.into()),
-    }
-    Ok(())
-}
-
-/// Saves the files of a form, and returns what was in it. Nothing is kept of a form that is cut short or malformed.
-async fn take_in(ctx: &mut Context, dir: &Path) -> corehttp::Result<String> {
+/// Saves the files of a form, and answers what was in it. Nothing is kept of a form that is cut short or malformed.
+async fn receive(dir: &Path, ctx: &mut Context) -> corehttp::Result {
     let limits = MultipartLimits { part_max: 4 << 30, bytes_max: 8 << 30, ..MultipartLimits::default() };
     let (mut came, mut files, mut parts) = (String::new(), Drafts::default(), ctx.multipart_within(limits)?);
     while let Some(mut part) = parts.part().await? {
@@ -57,7 +47,8 @@ async fn take_in(ctx: &mut Context, dir: &Path) -> corehttp::Result<String> {
         }
     }
     files.keep();
-    Ok(came)
+    ctx.response.set_text(came);
+    Ok(())
 }
 
 /// Files that are removed unless they are kept, even if the handler is dropped before its end.

@@ -63,9 +63,10 @@
 //! A function that needs the request and the response at the same time destructures the context:
 //! `let Context { request, response, .. } = ctx;`.
 //!
-//! A closure captures its state: `async move |ctx: &mut Context| answer(&state, ctx).await`. State that all cores share
-//! must be [`Send`] and [`Sync`]. For state of each core, which needs no lock, use [`Server::run_per_core`]. A pool of
-//! database connections is such state, because connections belong to the runtime that opened them.
+//! A closure captures its state: `async move |ctx: &mut Context| answer(&state, ctx).await`. Several handlers share it by
+//! [`with_state`]. State that all cores share must be [`Send`] and [`Sync`]. For state of each core, which needs no lock,
+//! use [`Server::run_per_core`]. A pool of database connections is such state, because connections belong to the runtime
+//! that opened them.
 //!
 //! A handler runs on the thread of its core, inside a tokio runtime that the server makes: `main` needs none, and the
 //! handler may await anything that needs one. Tasks that a handler starts with `tokio::task::spawn_local` need not be
@@ -205,6 +206,7 @@
 //! | what went wrong, and how often | [`Server::on_error`], [`ServerHandle::stats`] |
 //! | routes, and paths with parameters | [`routes!`], [`Router`], [`Request::params`] |
 //! | middleware, access logs | [`Handler`], [`around`], [`Extensions`], [`Transform`], [`BoxHandler`] |
+//! | state that several handlers share | [`with_state`] |
 //! | bounds of a single route | [`with_limits`], [`with_timeouts`], [`with_plan`] |
 //! | sessions by cookie, with feature `session` | `session::Sessions`, `session::Session` |
 //! | requests that pages of other origins forge (CSRF) | [`CrossOriginProtection`] |
@@ -345,8 +347,8 @@ pub use server::{
     Around, AsyncHandler, BodyPlan, BodyReader, BodyWriter, BoxHandler, Context, Error, ErrorCause,
     ErrorCounts, ErrorReport, Extensions, Handler, IntoError, IntoHandler, IntoIoResult, IntoResult,
     InvalidResponse, PlainHandler, Result, Server, ServerCore, ServerCounts, ServerHandle, ServerStats,
-    Service, Transform, TransformAction, Upgraded, WithLimits, WithPlan, WithTimeouts, around, with_limits,
-    with_plan, with_timeouts,
+    Service, Transform, TransformAction, Upgraded, WithLimits, WithPlan, WithState, WithTimeouts, around,
+    with_limits, with_plan, with_state, with_timeouts,
 };
 pub use sse::{Event, EventReader, Events, InvalidEvent};
 #[cfg(feature = "tower")]

@@ -6,13 +6,14 @@ mod alloc;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use alloc::allocations;
 use corehttp::{
     BodyPlan, Client, Context, CrossOriginProtection, Handler, Headers, IntoHandler, Request, Response,
     Router, Server, Service, SetCookie, Status, Timeouts, block_on, routes, with_limits, with_plan,
-    with_timeouts,
+    with_state, with_timeouts,
 };
 use tokio::io::AsyncReadExt;
 
@@ -256,6 +257,14 @@ fn routes_of_the_program_allocate_nothing() {
     check(routes! { GET "/a/{last}" => limited() }, GET, 1, "hello, world");
     check(routes! { mount "/a" => routes! { GET "/{last}" => plain } }, GET, 1, "hello, world");
     check(routes! { GET "/a" => plain }, GET, 1, "\r\n\r\nNot Found");
+    let text: Arc<str> = "hello, world".into();
+    let state = with_state(&text, |text: &str, ctx: &mut Context| ctx.response.set_text(text));
+    let waits = with_state(&text, async |text: &str, ctx: &mut Context| {
+        tokio::task::yield_now().await;
+        ctx.response.set_text(text);
+    });
+    check(routes! { GET "/a/{last}" => state }, GET, 1, "hello, world");
+    check(routes! { GET "/a/{last}" => waits }, GET, 1, "hello, world");
 }
 
 /// An async handler in a box needs an allocation for its future.

@@ -337,7 +337,7 @@ where
 
 /// The handler that a `fn` or a plain closure is converted to.
 #[derive(Clone, Copy, Debug)]
-pub struct PlainHandler<F>(F);
+pub struct PlainHandler<F>(pub(super) F);
 
 impl<F, R> Handler for PlainHandler<F>
 where
@@ -357,7 +357,7 @@ where
 
 /// The handler that an `async fn` or an async closure is converted to.
 #[derive(Clone, Copy, Debug)]
-pub struct AsyncHandler<F>(F);
+pub struct AsyncHandler<F>(pub(super) F);
 
 impl<F, R> Handler for AsyncHandler<F>
 where

@@ -30,6 +30,7 @@ mod tower;
 
 mod handler;
 mod middleware;
+mod with_state;
 
 mod error;
 mod error_report;
@@ -51,3 +52,4 @@ pub use service::Service;
 pub use stats::{ErrorCounts, ServerCounts, ServerStats};
 pub use stop::IntoIoResult;
 pub use upgraded::Upgraded;
+pub use with_state::{WithState, with_state};
