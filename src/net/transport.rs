@@ -477,9 +477,9 @@ mod tests {
         let there = thread::spawn(move || {
             block_on(async {
                 let mut far = far.attach().unwrap();
-                let mut heard = [0; 5];
-                far.read_exact(&mut heard).await.unwrap();
-                far.write_all(&heard).await.unwrap();
+                let mut received = [0; 5];
+                far.read_exact(&mut received).await.unwrap();
+                far.write_all(&received).await.unwrap();
             });
         });
         near.write_all(b"hello").await.unwrap();

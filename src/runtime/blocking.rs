@@ -95,16 +95,16 @@ mod tests {
     #[test]
     fn work_is_finished_though_its_future_was_dropped() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let (done, heard) = mpsc::channel();
+        let (done, received) = mpsc::channel();
         runtime.block_on(async { drop(spawn_blocking(move || done.send(()))) });
-        assert_eq!(heard.recv_timeout(Duration::from_secs(10)), Ok(()));
+        assert_eq!(received.recv_timeout(Duration::from_secs(10)), Ok(()));
     }
 
     #[test]
     fn without_a_runtime_work_is_done_on_this_thread() {
-        let (done, heard) = mpsc::channel();
+        let (done, received) = mpsc::channel();
         drop(spawn_blocking(move || done.send(thread::current().id())));
-        assert_eq!(heard.try_recv(), Ok(thread::current().id()));
+        assert_eq!(received.try_recv(), Ok(thread::current().id()));
     }
 
     #[test]

@@ -240,7 +240,7 @@ fn without_a_connection_the_peer_waits_for_its_response() {
         assert_eq!(response.body.text(), Ok("done"));
         let start = Instant::now();
         check_refused(&service).await;
-        assert_eq!(start.elapsed(), Duration::ZERO, "nobody is waited for who has heard all");
+        assert_eq!(start.elapsed(), Duration::ZERO, "nobody is waited for who has received all");
     });
 }
 

@@ -416,12 +416,13 @@ mod tests {
     fn media_other_than_tcp_need_no_look_up() {
         block_on(async {
             let parrot = HostConnector { network: Network::from_dialer(Parrot), ..tcp() };
-            for (host, heard) in [("silent", "silent 80"), ("[::1]", "::1 80"), ("no name", "no name 80")] {
+            for (host, expected) in [("silent", "silent 80"), ("[::1]", "::1 80"), ("no name", "no name 80")]
+            {
                 let (transport, times) = sent(parrot.connect(host, 80, LIMITS)).await.unwrap();
                 let Transport::Boxed(mut stream) = transport else { panic!("the parrot is dialed") };
                 let mut said = String::new();
                 stream.read_to_string(&mut said).await.unwrap();
-                assert_eq!((&*said, times.resolve), (heard, Duration::ZERO));
+                assert_eq!((&*said, times.resolve), (expected, Duration::ZERO));
             }
             let listener = MemoryListener::new();
             let memory = HostConnector { network: Network::Memory(listener.connector()), ..tcp() };

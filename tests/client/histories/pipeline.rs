@@ -199,7 +199,12 @@ async fn play(steps: &[Step]) {
     assert_eq!(server.faults(), [""; 0]);
     for (at, end) in ends {
         let (step, seen) = (&steps[at], server.seen(steps[at].tag, |seen| *seen));
-        assert!(seen.begun <= 1 || step.method != "POST", "call {} was heard {} times", step.tag, seen.begun);
+        assert!(
+            seen.begun <= 1 || step.method != "POST",
+            "call {} was received {} times",
+            step.tag,
+            seen.begun
+        );
         match end {
             None => {}
             Some(Ok(response)) => check_response(step, seen, &response),
@@ -242,7 +247,7 @@ fn check_response(step: &Step, seen: Seen, response: &Response) {
 
 /// It does not hide that the server may have acted on the request, and there is a reason for it.
 fn check_error(step: &Step, seen: Seen, error: &ClientError, steps: &[Step]) {
-    assert!(error.is_sent() || seen.begun == 0, "call {} was heard: {error:?}", step.tag);
+    assert!(error.is_sent() || seen.begun == 0, "call {} was received: {error:?}", step.tag);
     let others = || steps.iter().filter(|other| other.tag != step.tag);
     let strikes: usize = others().map(|it| (0..2).filter(|turn| it.strikes(*turn)).count()).sum();
     // A request that may be repeated is, even if it was the first in line.

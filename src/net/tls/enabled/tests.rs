@@ -167,8 +167,8 @@ async fn client_certificates_are_asked_for_or_required() {
                 let told = outcome(far);
                 assert!(told.contains("is not trusted") && told.contains(expected), "{told}");
                 // In TLS 1.3 the client finds the alert with its first read.
-                let heard = near.unwrap().read_u8().await.unwrap_err();
-                assert!(heard.to_string().contains("received fatal alert"), "{heard}");
+                let received = near.unwrap().read_u8().await.unwrap_err();
+                assert!(received.to_string().contains("received fatal alert"), "{received}");
             }
         }
     }
@@ -238,9 +238,9 @@ async fn an_end_without_close_notify_is_an_error() {
             far.shutdown().await.unwrap();
         }
         drop(far);
-        let mut heard = Vec::new();
-        let end = near.read_to_end(&mut heard).await;
-        assert_eq!((heard.as_slice(), end.map_err(|error| error.kind())), (&b"hello"[..], expected));
+        let mut received = Vec::new();
+        let end = near.read_to_end(&mut received).await;
+        assert_eq!((received.as_slice(), end.map_err(|error| error.kind())), (&b"hello"[..], expected));
     }
 }
 
