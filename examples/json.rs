@@ -18,7 +18,9 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use corehttp::{Context, Error, FromText, Method, Response, Server, Status, shutdown_signal};
+use corehttp::{
+    Context, ErrorCause, ErrorReport, FromText, Method, Response, Server, Status, shutdown_signal,
+};
 use serde::{Deserialize, Serialize};
 
 #[derive(Serialize)]
@@ -43,9 +45,8 @@ fn main() -> corehttp::Result {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".into());
     let notes = Notes::default();
     let server = Server::bind(address).on_stop(shutdown_signal(), Duration::from_secs(10));
-    let running = server.start(move |ctx: &mut Context| {
-        answer(&notes, ctx).or_else(|error| explain(&mut ctx.response, &error))
-    })?;
+    let server = server.error_response(explain).on_error(|report| eprintln!("{report}"));
+    let running = server.start(move |ctx: &mut Context| answer(&notes, ctx))?;
     println!("listening on {running}");
     running.wait()
 }
@@ -90,22 +91,13 @@ fn number(id: &str) -> Result<u64, Status> {
     u64::from_text(id).ok_or(Status::NOT_FOUND)
 }
 
-/// Tells the peer what is wrong with its request. A fault of the server is only logged.
-fn explain(response: &mut Response, error: &Error) -> corehttp::Result {
-    #[derive(Serialize)]
-    struct Problem {
-        title: &'static str,
-        status: u16,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        detail: Option<String>,
-    }
-
-    let (status, cause) = (error.status(), error.cause().map(ToString::to_string));
-    if status.is_server_error() {
-        eprintln!("{error:?}");
-    }
-    let detail = cause.filter(|_| status.is_client_error());
-    response.status = status;
-    response.set_json(&Problem { title: status.reason(), status: status.as_u16(), detail })?;
-    Ok(response.headers.set("content-type", "application/problem+json")?)
+/// Explains to the peer what is wrong with its request. A fault of the server is only logged.
+fn explain(report: &ErrorReport<'_>, response: &mut Response) {
+    let problem = report.problem();
+    response.set_problem(&match &report.cause {
+        ErrorCause::Handler(error) if problem.status().is_client_error() && error.cause().is_some() => {
+            problem.with_detail(error.to_string())
+        }
+        _ => problem,
+    });
 }

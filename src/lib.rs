@@ -202,7 +202,8 @@
 //! | how much peers may send, and how long they and handlers may take | [`Limits`], [`Timeouts`] |
 //! | who the peer is, and who the client behind a proxy is | [`Context::peer_addr`], [`Context::client_ip`] |
 //! | how a handler fails, and the status that the peer gets | [`Error`] |
-//! | the content of error responses | [`Server::error_response`] |
+//! | the content of error responses | [`Server::error_response`], [`problem_details`], [`error_page`] |
+//! | problem details (RFC 9457) | [`Problem`], [`Response::set_problem`] |
 //! | what went wrong, and how often | [`Server::on_error`], [`ServerHandle::stats`] |
 //! | routes, and paths with parameters | [`routes!`], [`Router`], [`Request::params`] |
 //! | middleware, access logs | [`Handler`], [`around`], [`Extensions`], [`Transform`], [`BoxHandler`] |
@@ -330,8 +331,8 @@ pub use message::{
     BasicAuth, Body, Cookies, ExtensionMethod, FieldValue, Form, FormBuf, FormPairs, FromText, Headers,
     HeadersIter, InvalidCharset, InvalidCookie, InvalidCredentials, InvalidField, InvalidForm, InvalidMethod,
     InvalidParameters, InvalidPathParam, InvalidRequest, InvalidStatus, InvalidTarget, InvalidText,
-    InvalidValue, Method, Parameters, PathParams, RawSetCookie, Request, Response, SameSite, SetCookie,
-    Status, Target, TargetForm, Timings, Version,
+    InvalidValue, Method, Parameters, PathParams, Problem, RawSetCookie, Request, Response, SameSite,
+    SetCookie, Status, Target, TargetForm, Timings, Version, escape_html,
 };
 #[cfg(feature = "tls")]
 pub use net::tls::enabled::{
@@ -348,7 +349,7 @@ pub use server::{
     ErrorCounts, ErrorReport, Extensions, Handler, IntoError, IntoHandler, IntoIoResult, IntoResult,
     InvalidResponse, PlainHandler, Result, Server, ServerCore, ServerCounts, ServerHandle, ServerStats,
     Service, Transform, TransformAction, Upgraded, WithLimits, WithPlan, WithState, WithTimeouts, around,
-    with_limits, with_plan, with_state, with_timeouts,
+    error_page, problem_details, with_limits, with_plan, with_state, with_timeouts,
 };
 pub use sse::{Event, EventReader, Events, InvalidEvent};
 #[cfg(feature = "tower")]

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use alloc::allocations;
 use corehttp::{
-    BodyPlan, Client, Context, CrossOriginProtection, Handler, Headers, IntoHandler, Request, Response,
-    Router, Server, Service, SetCookie, Status, Timeouts, block_on, routes, with_limits, with_plan,
-    with_state, with_timeouts,
+    BodyPlan, Client, Context, CrossOriginProtection, ErrorReport, Handler, Headers, IntoHandler, Request,
+    Response, Router, Server, Service, SetCookie, Status, Timeouts, block_on, error_page, problem_details,
+    routes, with_limits, with_plan, with_state, with_timeouts,
 };
 use tokio::io::AsyncReadExt;
 
@@ -53,7 +53,17 @@ where
 
 /// Each warm exchange allocates so often.
 #[track_caller]
-fn check_each<Kind, H>(
+fn check_each<Kind, H>(each: u64, handler: H, asked: (&str, usize, &str), goes_on: impl Fn(usize) -> bool)
+where
+    H: IntoHandler<Kind>,
+    H::Handler: Send + Sync,
+{
+    check_served(Server::bind("127.0.0.1:0"), each, handler, asked, goes_on);
+}
+
+#[track_caller]
+fn check_served<Kind, H>(
+    server: Server,
     each: u64,
     handler: H,
     (batch, requests, end): (&str, usize, &str),
@@ -64,8 +74,7 @@ fn check_each<Kind, H>(
 {
     // All other timeouts are on by default.
     let timeouts = Timeouts { handler: Some(Duration::from_secs(5)), ..Timeouts::default() };
-    let server = Server::bind("127.0.0.1:0").cores(1).timeouts(timeouts);
-    let running = server.start(Told(handler.into_handler())).unwrap();
+    let running = server.cores(1).timeouts(timeouts).start(Told(handler.into_handler())).unwrap();
     let mut peer = TcpStream::connect(running.local_addr()).unwrap();
     peer.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     let warm = (0..WARM_UP).map(|_| exchange(&mut peer, batch, requests, end)).last().unwrap();
@@ -274,6 +283,24 @@ fn a_plain_route_that_was_added_allocates_nothing() {
     check(Router::new().get("/a/{last}", hello).unwrap(), GET, 1, "hello, world");
     let router = Router::new().get("/a/{last}", waits).unwrap();
     check_each(1, router, (GET, 1, "hello, world"), |exchanges| exchanges < 1000);
+}
+
+#[test]
+fn ready_made_error_responses_allocate_nothing() {
+    let fails = |_: &mut Context| -> corehttp::Result { Err(Status::NOT_FOUND.into()) };
+    for (function, accept, end) in [
+        (
+            problem_details as fn(&ErrorReport<'_>, &mut Response),
+            "*/*",
+            r#"{"title":"Not Found","status":404}"#,
+        ),
+        (problem_details, "text/plain, text/html;q=0.5", "\r\n\r\nNot Found"),
+        (error_page, "text/html, */*;q=0.8", "<h1>404 Not Found</h1>\n"),
+    ] {
+        let batch = format!("GET / HTTP/1.1\r\nhost: a\r\naccept: {accept}\r\n\r\n");
+        let server = Server::bind("127.0.0.1:0").error_response(function);
+        check_served(server, 0, fails, (&batch, 1, end), |exchanges| exchanges < 1000);
+    }
 }
 
 #[test]

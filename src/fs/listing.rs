@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::time::SystemTime;
 
 use super::disk::DirEntry;
-use crate::message::{Form, ImfDate, month_number, percent};
+use crate::message::{Form, ImfDate, escape_html, month_number, percent};
 
 /// How many entries are shown.
 pub(super) const ENTRIES_MAX: usize = 10_000;
@@ -139,7 +139,7 @@ pub(super) fn page(path: &[u8], mut entries: Vec<DirEntry>, sort: Sort) -> Strin
     let is_truncated = entries.len() > ENTRIES_MAX;
     entries.truncate(ENTRIES_MAX);
     let entries = sorted(entries, sort);
-    let (title, query) = (escape(&display(&[b"/", path].concat())), sort.query());
+    let (title, query) = (label(&[b"/", path].concat()), sort.query());
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
@@ -174,7 +174,7 @@ fn breadcrumbs(path: &[u8], query: &str) -> String {
     let up = |levels: usize| if levels == 0 { "./".to_owned() } else { "../".repeat(levels) };
     let mut breadcrumbs = format!("<a href=\"{}{query}\">/</a>", up(names.len()));
     for (index, name) in names.iter().enumerate() {
-        let (levels, name) = (names.len() - 1 - index, escape(&display(name)));
+        let (levels, name) = (names.len() - 1 - index, label(name));
         let _ = write!(breadcrumbs, "<a href=\"{}{query}\">{name}/</a>", up(levels));
     }
     breadcrumbs
@@ -195,7 +195,7 @@ fn row(DirEntry { name, size, modified }: &DirEntry, query: &str) -> String {
     let (class, slash, query) = if size.is_some() { ("", "", "") } else { (" class=\"dir\"", "/", query) };
     let size = size.map(human_size).unwrap_or_default();
     let modified = modified.map(format_minute).unwrap_or_default();
-    let (link, name) = (percent::encode_segment(name), escape(&display(name)));
+    let (link, name) = (percent::encode_segment(name), label(name));
     // After `./` nothing can be taken for a scheme or a host.
     format!(
         "<tr{class}><td><a href=\"./{link}{slash}{query}\">{name}{slash}</a></td><td>{size}</td>\
@@ -217,6 +217,11 @@ fn summary(entries: &[DirEntry], is_truncated: bool) -> String {
     )
 }
 
+/// A name in HTML.
+fn label(name: &[u8]) -> String {
+    escape_html(&display(name)).into_owned()
+}
+
 /// A name as text, in which U+FFFD stands for octets that are not UTF-8, and for controls.
 fn display(name: &[u8]) -> Cow<'_, str> {
     let text = String::from_utf8_lossy(name);
@@ -225,22 +230,6 @@ fn display(name: &[u8]) -> Cow<'_, str> {
         true => text,
         false => text.chars().map(|it| if has_form(it) { it } else { '\u{fffd}' }).collect(),
     }
-}
-
-/// Escapes text for HTML, between tags or in quotes.
-fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            other => escaped.push(other),
-        }
-    }
-    escaped
 }
 
 /// Formats a size with about three digits.

@@ -8,7 +8,9 @@ use serde_json::Deserializer;
 
 use crate::client::RequestBuilder;
 use crate::error::{Excerpt, write_escaped};
-use crate::message::{Body, ContentError, FieldName, Headers, InvalidRequest, Request, Response, Status};
+use crate::message::{
+    Body, ContentError, FieldName, Headers, InvalidRequest, Problem, Request, Response, Status,
+};
 
 impl Request {
     /// Reads the content as JSON. Fields of `T` that borrow, such as a `&str`, borrow from the content.
@@ -195,6 +197,48 @@ impl Body {
         read(self.bytes())
     }
 }
+
+impl Problem {
+    /// Sets the extension member `name` to `value`, written as JSON (RFC 9457 §3.2).
+    ///
+    /// # Errors
+    ///
+    /// Fails if `value` cannot be written, or if `name` is that of a standard member, such as `detail`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::{Context, Problem, Status};
+    ///
+    /// fn pay(_: &mut Context) -> corehttp::Result {
+    ///     let problem = Problem::new(Status::FORBIDDEN).with_detail("Not enough credit.");
+    ///     Err(problem.with_member("balance", &30)?.with_member("accounts", &["/account/12345"])?.into())
+    /// }
+    /// # let service = corehttp::Server::new().service(pay);
+    /// # let response = corehttp::block_on(service.respond(corehttp::Request::post("/pay")?))?;
+    /// # let problem = r#"{"title":"Forbidden","detail":"Not enough credit.","status":403,"balance":30,"accounts":["/account/12345"]}"#;
+    /// # assert_eq!(response.text()?, problem);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("extension", "serde"))]
+    pub fn with_member(
+        mut self,
+        name: &str,
+        value: &(impl Serialize + ?Sized),
+    ) -> Result<Problem, serde_json::Error> {
+        if STANDARD_MEMBERS.contains(&name) {
+            let reason = format!("the member {name} of a problem is no extension");
+            return Err(serde_core::ser::Error::custom(reason));
+        }
+        let value = serde_json::to_string(value)?;
+        self.members.retain(|(other, _)| **other != *name);
+        self.members.push((name.into(), value));
+        Ok(self)
+    }
+}
+
+/// The names that are not free for extension members (RFC 9457 §3.1).
+const STANDARD_MEMBERS: [&str; 5] = ["type", "title", "status", "detail", "instance"];
 
 /// Why the content of a request cannot be read as JSON.
 ///

@@ -27,11 +27,13 @@ mod form;
 mod forward;
 mod negotiation;
 mod precondition;
+mod problem;
 
 mod matched_route;
 mod path_params;
 
 mod date;
+mod escape;
 #[cfg(any(feature = "multipart", all(windows, feature = "fs")))]
 mod file_name;
 mod from_text;
@@ -51,6 +53,7 @@ pub use credentials::{BasicAuth, InvalidCredentials};
 pub(crate) use date::ImfDate;
 #[cfg(feature = "fs")]
 pub(crate) use date::month_number;
+pub use escape::escape_html;
 pub(crate) use fields::{
     CONTENT_FIELDS, FRAMING_FIELDS, FieldName, NameHash, Repeated, is_field_value, is_tchar, is_token,
     members, token_len, trim,
@@ -68,6 +71,7 @@ pub(crate) use octet_set::OctetSet;
 pub use path_params::{InvalidPathParam, PathParams};
 #[cfg(feature = "fs")]
 pub(crate) use precondition::{PreconditionResult, Validators, evaluate_preconditions};
+pub use problem::Problem;
 pub use request::Request;
 pub use response::{Response, Timings};
 pub use status::{InvalidStatus, Status};

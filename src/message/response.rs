@@ -9,7 +9,7 @@ use bytes::Bytes;
 use super::content::decode_text;
 use super::precondition::{PreconditionResult, Validators, evaluate_preconditions};
 use super::{
-    Body, CONTENT_FIELDS, FieldName, Headers, InvalidCharset, InvalidCookie, InvalidField, Request,
+    Body, CONTENT_FIELDS, FieldName, Headers, InvalidCharset, InvalidCookie, InvalidField, Problem, Request,
     SetCookie, Status,
 };
 use crate::memory::{Reset, clear_cold};
@@ -220,6 +220,23 @@ impl Response {
     /// Returns how long each phase of the exchange took; all zero if no client has received this response.
     pub fn timings(&self) -> Timings {
         self.client_timings.as_deref().copied().unwrap_or_default()
+    }
+
+    /// Makes this the response to a problem: its status, and its details in JSON (RFC 9457).
+    ///
+    /// To fail with a [`Problem`] is shorter, and sends a page to a browser.
+    pub fn set_problem(&mut self, problem: &Problem) {
+        self.status = problem.status();
+        self.set_content_type("application/problem+json");
+        self.body.clear();
+        problem.write_json(&mut self.body).expect("a body in memory takes all that is written");
+    }
+
+    /// Makes the details of a problem a page. The status stays.
+    pub(crate) fn set_problem_page(&mut self, problem: &Problem) {
+        self.set_content_type("text/html; charset=utf-8");
+        self.body.clear();
+        problem.write_html(&mut self.body).expect("a body in memory takes all that is written");
     }
 
     /// Evaluates the preconditions of `request` against the `etag` and `last-modified` of this response, in the order

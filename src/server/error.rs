@@ -8,7 +8,9 @@ use super::invalid_response::InvalidResponse;
 use crate::coding::CodingError;
 use crate::error::write_causes;
 use crate::exchange::ExchangeError;
-use crate::message::{InvalidCharset, InvalidForm, InvalidPathParam, InvalidTarget, InvalidText, Status};
+use crate::message::{
+    InvalidCharset, InvalidForm, InvalidPathParam, InvalidTarget, InvalidText, Problem, Status,
+};
 use crate::wire::WireError;
 
 /// The result of handlers and servers: by default nothing, or an [`Error`].
@@ -26,7 +28,8 @@ pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 /// - 415 for a body in an unknown coding, or of a type other than the form that the handler asks for.
 ///
 /// A [`Status`] converts too. An error of your own can choose its status: it returns a [`Status`] as its
-/// [`source`](StdError::source), which with the crate thiserror is a field `#[source] Status`. Other causes, such as a
+/// [`source`](StdError::source), which with the crate thiserror is a field `#[source] Status`; or a [`Problem`], which
+/// explains it to the peer. Other causes, such as a
 /// `Box<dyn Error + Send + Sync>`, an `anyhow::Error` or a string, convert with [`Error::other`] or [`Error::new`]. A
 /// failed request to another server is answered with 500 like any other error; a gateway answers with what
 /// [`ClientError::status`](crate::ClientError::status) returns.
@@ -162,6 +165,12 @@ impl Error {
         self.cause().is_some() && self.status().is_client_error() || self.is_connection_lost()
     }
 
+    /// The details that the handler has failed with: the cause itself, or its immediate source.
+    pub(super) fn problem(&self) -> Option<&Problem> {
+        let source = || self.cause()?.source()?.downcast_ref();
+        self.downcast_cause().or_else(source)
+    }
+
     /// The cause, if it is an `E`, also inside an [`io::Error`]: the error of a read or a write that the handler passes
     /// on.
     pub(super) fn downcast_cause<E: StdError + 'static>(&self) -> Option<&E> {
@@ -209,7 +218,7 @@ impl<E: StdError + Send + Sync + 'static> IntoError for E {}
 
 /// The status that an error itself chooses, also inside an [`io::Error`].
 fn status(error: &(dyn StdError + 'static)) -> Option<Status> {
-    let choices: [fn(&(dyn StdError + 'static)) -> Option<Status>; 11] = [
+    let choices: [fn(&(dyn StdError + 'static)) -> Option<Status>; 12] = [
         |error| status(error.downcast_ref::<io::Error>()?.get_ref()?),
         |error| Some(error.downcast_ref::<ExchangeError>()?.status().unwrap_or(CLIENT_CLOSED_REQUEST)),
         |error| error.downcast_ref::<InvalidTarget>()?.status(),
@@ -222,6 +231,7 @@ fn status(error: &(dyn StdError + 'static)) -> Option<Status> {
         |error| error.downcast_ref::<InvalidCharset>()?.status(),
         // Only the immediate source: deeper ones may be about another message than the request that is answered.
         |error| error.source()?.downcast_ref::<Status>().copied(),
+        |error| Some(error.source()?.downcast_ref::<Problem>()?.status()),
     ];
     choices.iter().find_map(|choice| choice(error))
 }

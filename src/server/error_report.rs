@@ -6,7 +6,7 @@ use std::fmt;
 use super::error::Error;
 use crate::error::write_escaped;
 use crate::exchange::ExchangeError;
-use crate::message::{Request, Status};
+use crate::message::{Problem, Request, Status};
 use crate::net::{Peer, PeerAddr, TlsError};
 
 /// A refused request or connection, or a failed exchange, as [`Server::on_error`](crate::Server::on_error) and
@@ -76,6 +76,63 @@ impl ErrorReport<'_> {
     pub(in crate::server) fn from_connection(peer: Peer, cause: ErrorCause) -> ErrorReport<'static> {
         let Peer { addr: peer, id: connection_id } = peer;
         ErrorReport { status: None, peer, connection_id, exchange_number: 0, request: None, cause }
+    }
+}
+
+impl ErrorReport<'_> {
+    /// Returns the details that the peer is told: the [`Problem`] that the handler has failed with, or else the status. The
+    /// cause is not part of them.
+    ///
+    /// # Examples
+    ///
+    /// Details that name the exchange, as the log does, and the faults of the peer:
+    ///
+    /// ```
+    /// use corehttp::{Context, Request, Server};
+    ///
+    /// let server = Server::new().error_response(|report, response| {
+    ///     let mut problem = report.problem();
+    ///     if problem.status().is_client_error() {
+    ///         problem = problem.with_detail(report.cause.to_string());
+    ///     }
+    ///     let instance = format!("urn:exchange:{}.{}", report.connection_id, report.exchange_number);
+    ///     response.set_problem(&problem.with_instance(instance));
+    /// });
+    /// let service = server.service(|ctx: &mut Context| -> corehttp::Result {
+    ///     let page: u32 = ctx.request.query().get_as("page")?.unwrap_or(1);
+    ///     Ok(ctx.response.set_text(page.to_string()))
+    /// });
+    /// # let response = corehttp::block_on(service.respond(Request::get("/?page=one")?))?;
+    /// # assert_eq!(response.status.as_u16(), 400);
+    /// # let content = response.text()?;
+    /// # assert!(content.contains("not of type u32") && content.contains("urn:exchange:1.1"), "{content}");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn problem(&self) -> Problem {
+        let status = self.status.unwrap_or(Status::INTERNAL_SERVER_ERROR);
+        match (self.cause.problem(), self.cause.explanation()) {
+            (Some(problem), _) => problem.clone().with_status(status),
+            (None, Some(explanation)) => Problem::new(status).with_detail(explanation),
+            (None, None) => Problem::new(status),
+        }
+    }
+}
+
+impl ErrorCause {
+    /// The details that the handler has failed with.
+    pub(super) fn problem(&self) -> Option<&Problem> {
+        if let ErrorCause::Handler(error) = self { error.problem() } else { None }
+    }
+
+    /// A sentence for a person, where the reason of the status is not enough.
+    fn explanation(&self) -> Option<&'static str> {
+        match self {
+            // Most such peers are browsers, whose users have typed `http` for `https`.
+            ErrorCause::Tls(TlsError::PlainText) => {
+                Some("This port speaks HTTPS, and the request came in plain HTTP.")
+            }
+            _ => None,
+        }
     }
 }
 

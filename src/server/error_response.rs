@@ -1,14 +1,14 @@
-//! [`write_error_response`]: the content of error responses, the crate's and the application's (RFC 9110 §15.5, §15.6).
+//! [`write_error_response`]: the content of error responses, the crate's and the application's (RFC 9110 §15.5, §15.6,
+//! RFC 9457).
 
 use std::io::Write;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use super::error_report::{ErrorCause, ErrorReport};
+use super::error_report::ErrorReport;
 use crate::memory::Reset;
-use crate::message::{FRAMING_FIELDS, Response, Status};
-use crate::net::TlsError;
+use crate::message::{FRAMING_FIELDS, FieldName, Problem, Response, Status};
 
 /// The function of [`Server::error_response`](super::Server::error_response).
 pub(super) type ErrorResponseFn = Arc<dyn Fn(&ErrorReport<'_>, &mut Response) + Send + Sync>;
@@ -25,7 +25,7 @@ pub(super) fn write_error_response(
     response: &mut Response,
 ) -> Result<(), Panicked> {
     let status = report.status.unwrap_or(Status::INTERNAL_SERVER_ERROR);
-    set_default(response, status, &report.cause);
+    set_default(response, status, report);
     let Some(function) = function else { return Ok(()) };
     let call = AssertUnwindSafe(|| {
         function(report, response);
@@ -38,7 +38,7 @@ pub(super) fn write_error_response(
     if !matches!(called, Ok(Ok(()))) {
         let rejected = mem::take(&mut response.body);
         has_panicked |= catch_unwind(AssertUnwindSafe(|| drop(rejected))).is_err();
-        set_default(response, status, &report.cause);
+        set_default(response, status, report);
     }
     // The status decides whether a response has content, and whether a CONNECT opens a tunnel (RFC 9112 §6.3).
     response.status = status;
@@ -51,20 +51,79 @@ pub(super) fn write_error_response(
 #[derive(Debug)]
 pub(super) struct Panicked;
 
-/// Sets a text that explains the status alone: nothing that the peer sent is reflected.
-fn set_default(response: &mut Response, status: Status, cause: &ErrorCause) {
+/// Sets the content that the peer gets without a function: nothing that the peer sent is reflected.
+fn set_default(response: &mut Response, status: Status, report: &ErrorReport<'_>) {
     response.remove_content();
     response.status = status;
-    response.set_text(explanation(cause).unwrap_or(status.reason()));
+    match report.cause.problem() {
+        Some(_) => problem_details(report, response),
+        None => set_problem_text(response, &report.problem()),
+    }
 }
 
-/// A sentence for a person, where the reason of the status is not enough.
-fn explanation(cause: &ErrorCause) -> Option<&'static str> {
-    match cause {
-        // Most such peers are browsers, whose users have typed `http` for `https`.
-        ErrorCause::Tls(TlsError::PlainText) => {
-            Some("This port speaks HTTPS, and the request came in plain HTTP.")
-        }
-        _ => None,
+/// Makes problem details (RFC 9457) the content of an error response: a function for
+/// [`Server::error_response`](crate::Server::error_response).
+///
+/// A client that prefers `text/plain` or `text/html`, by its `accept`, gets these; one without a preference, or that
+/// accepts something else, gets `application/problem+json`. The details are those of
+/// [`ErrorReport::problem`], and the response has `vary: accept`.
+///
+/// # Examples
+///
+/// ```
+/// use corehttp::{Context, Request, Server, Status, problem_details};
+///
+/// let server = Server::new().error_response(problem_details);
+/// let service = server.service(|_: &mut Context| Err(Status::NOT_FOUND.into()));
+/// let response = corehttp::block_on(service.respond(Request::get("/none")?))?;
+/// assert_eq!(response.headers.content_type(), Some("application/problem+json"));
+/// assert_eq!(response.text()?, r#"{"title":"Not Found","status":404}"#);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn problem_details(report: &ErrorReport<'_>, response: &mut Response) {
+    write_preferred(report, response, [JSON, "application/json", TEXT, HTML]);
+}
+
+/// Makes a page the content of an error response, with the details of [`ErrorReport::problem`]: a function for
+/// [`Server::error_response`](crate::Server::error_response).
+///
+/// A client that prefers `text/plain` or `application/problem+json`, by its `accept`, gets these; one without a
+/// preference, or that accepts something else, gets the page. The response has `vary: accept`.
+///
+/// # Examples
+///
+/// ```
+/// use corehttp::{Context, Request, Server, Status, error_page};
+///
+/// let server = Server::new().error_response(error_page);
+/// let service = server.service(|_: &mut Context| Err(Status::NOT_FOUND.into()));
+/// let response = corehttp::block_on(service.respond(Request::get("/none")?))?;
+/// assert!(response.text()?.contains("<h1>404 Not Found</h1>"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn error_page(report: &ErrorReport<'_>, response: &mut Response) {
+    write_preferred(report, response, [HTML, TEXT, JSON, "application/json"]);
+}
+
+const HTML: &str = "text/html";
+const JSON: &str = "application/problem+json";
+const TEXT: &str = "text/plain";
+
+/// Writes the details of a report in the form that the client prefers of those `offered`. If it accepts none, the first
+/// one is better than nothing (RFC 9110 §12.5.1).
+fn write_preferred(report: &ErrorReport<'_>, response: &mut Response, offered: [&'static str; 4]) {
+    let preferred = report.request.and_then(|request| request.preferred_type(offered));
+    let problem = report.problem();
+    match preferred.unwrap_or(offered[0]) {
+        HTML => response.set_problem_page(&problem),
+        TEXT => set_problem_text(response, &problem),
+        _ => response.set_problem(&problem),
     }
+    if !response.headers.contains_token("vary", "accept") {
+        response.headers.push(FieldName::VARY, b"accept");
+    }
+}
+
+fn set_problem_text(response: &mut Response, problem: &Problem) {
+    response.set_text(problem.detail().unwrap_or(problem.title()));
 }

@@ -40,6 +40,7 @@ mod invalid_response;
 pub use context::{BodyReader, BodyWriter, Context, Extensions, Transform, TransformAction};
 pub use error::{Error, IntoError, Result};
 pub use error_report::{ErrorCause, ErrorReport};
+pub use error_response::{error_page, problem_details};
 pub use handler::{AsyncHandler, BodyPlan, BoxHandler, Handler, IntoHandler, IntoResult, PlainHandler};
 pub use invalid_response::InvalidResponse;
 pub use launch::ServerCore;

@@ -209,24 +209,26 @@ impl Server {
         self
     }
 
-    /// Sets a function that makes the content of error responses: of all that are sent before a handler is called, or
-    /// instead of the response that it left. Default: none, and the content is the [reason](crate::Status::reason) of
-    /// the status, as text.
+    /// Sets a function that makes the content of error responses, which are sent before a handler is called, or in place
+    /// of the response that it left. The functions [`problem_details`](crate::problem_details) and
+    /// [`error_page`](crate::error_page) are ready to be used. Default: none, and the content is the
+    /// [reason](crate::Status::reason) of the status, as text, or a [`Problem`](crate::Problem) that the handler has
+    /// failed with.
     ///
     /// Error responses go to a request that is malformed, too large or too late, and to a connection that is too many;
     /// to a request that [`BodyPlan::Refuse`](crate::BodyPlan::Refuse) refuses; and to one whose handler fails with an
     /// [`Error`](crate::Error), panics, or takes too long. A response that a handler leaves with `Ok` is its own,
     /// whatever its status.
     ///
-    /// The function gets a report, whose [`status`](ErrorReport::status) and `cause` are set, and whose `request` is if
-    /// a valid head has arrived; and the response, with the status, with fields such as `allow`, `retry-after` and
-    /// those of middleware, and with the default content. It may change content and fields, or leave them. The function
-    /// must not show the cause, which may contain secrets and text of the peer, nor the request without escapes.
+    /// The function gets a report, whose [`status`](ErrorReport::status) is always set, and whose `request` is set if a
+    /// valid head has arrived; and the response, with the status, with fields such as `allow`, `retry-after` and those
+    /// of middleware, and with the default content. It may change the content and the fields. It must not show the cause,
+    /// which may contain secrets and text of the peer, nor parts of the request without escapes.
     ///
     /// Nothing that the function does breaks the connection. The status stays, because logs and middleware have seen
     /// it. Fields that frame the content are computed, and trailers are left out. A response to HEAD has the length of
-    /// the content, and not the content. Content that is a stream is not sent, but the default. If the function panics,
-    /// the default is sent, too, and [`Server::on_error`] gets a second report, of
+    /// the content, and not the content. In place of a stream, the default content is sent. It is also sent if the
+    /// function panics, and [`Server::on_error`] then gets a second report, of
     /// [`ErrorCause::Panic`](crate::ErrorCause::Panic).
     ///
     /// # Examples

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use corehttp::{
     BodyPlan, Context, Error, ErrorCause, ErrorReport, Headers, Limits, Request, Response, Server, Status,
-    Timeouts, with_plan,
+    Timeouts, routes, with_plan,
 };
 
 use crate::support::responses::{ReceivedResponse, responses};
@@ -373,4 +373,26 @@ fn the_default_content_is_there_for_a_function_that_leaves_it() {
         let [reply] = &responses(&received)[..] else { panic!("{received}") };
         assert_eq!((&*reply.body, reply.field("x-only")), (content, Some("1")));
     }
+}
+
+/// A router fails as any handler does: no route, another method, and a parameter of another type.
+#[test]
+fn a_router_is_explained_as_any_handler() {
+    let number = |ctx: &mut Context| -> corehttp::Result {
+        let number: u64 = ctx.params().get_as("number")?;
+        ctx.response.set_text(number.to_string());
+        Ok(())
+    };
+    let app = routes! { GET "/numbers/{number}" => number };
+    let custom = Wired::with(|server| server.error_response(explain), app);
+    let wire =
+        get("/numbers/1") + &get("/none") + &get("/numbers/x") + "PUT /numbers/1 HTTP/1.1\r\nhost: a\r\n\r\n";
+    let heard = custom.ask_cut(&wire, Then::Ends);
+    let heard = responses(&heard);
+    let contents: Vec<_> = heard.iter().map(|response| &*response.body).collect();
+    assert_eq!(
+        contents,
+        ["1", "404 status GET /none", "404 handler GET /numbers/x", "405 status PUT /numbers/1"]
+    );
+    assert!(heard[3].field("allow").is_some_and(|allow| allow.contains("GET")), "{heard:?}");
 }

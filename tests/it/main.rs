@@ -35,6 +35,7 @@ mod kinds;
 mod limits;
 #[cfg(feature = "multipart")]
 mod multipart;
+mod problems;
 mod refusals;
 mod request_head;
 mod router;

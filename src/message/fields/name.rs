@@ -29,6 +29,7 @@ impl<'a> FieldName<'a> {
     pub(crate) const TRAILER: FieldName<'static> = FieldName::new("trailer");
     pub(crate) const TRANSFER_ENCODING: FieldName<'static> = FieldName::new("transfer-encoding");
     pub(crate) const UPGRADE: FieldName<'static> = FieldName::new("upgrade");
+    pub(crate) const VARY: FieldName<'static> = FieldName::new("vary");
 
     #[inline]
     pub(crate) const fn new(text: &'a str) -> FieldName<'a> {
