@@ -49,6 +49,26 @@ impl fmt::Display for Excerpt<'_> {
     }
 }
 
+/// Writes the beginning of the reason that serde gives for a value that does not fit, without that value. The reason may
+/// contain names and other text of the peer.
+pub(crate) fn write_reason(f: &mut fmt::Formatter<'_>, reason: &str) -> fmt::Result {
+    write_escaped(f, reason_without_value(reason).chars().take(REASON_LEN_MAX))
+}
+
+const REASON_LEN_MAX: usize = 200;
+
+/// The reason that serde gives, without the value that was found, which may be a secret, and long.
+pub(crate) fn reason_without_value(reason: &str) -> String {
+    const KINDS: [&str; 3] = ["invalid type: ", "invalid value: ", "unknown variant "];
+    let parts = || {
+        let found = KINDS.iter().find_map(|kind| reason.strip_prefix(kind))?;
+        let value = reason.len() - found.len() + found.find(['"', '`'])?;
+        let expected = reason.rfind(", expected ").filter(|expected| *expected > value)?;
+        Some((reason[..value].trim_end(), &reason[expected..]))
+    };
+    parts().map_or_else(|| reason.to_owned(), |(kind, expected)| format!("{kind}{expected}"))
+}
+
 /// `url`, which need not be a valid URL, without userinfo, query and fragment.
 pub(crate) fn without_secrets(url: &str) -> String {
     let front = url.split(['?', '#']).next().unwrap_or_default();

@@ -78,7 +78,8 @@
 //!
 //! A query and the content of a form have the same format, so both are read as a [`Form`]: see [`Request::query`] and
 //! [`Request::form`]. Cookies are read with [`Request::cookies`] and set with [`Response::set_cookie`]. Forms and
-//! cookies are views of the request; only text with escapes is copied, because it must be decoded.
+//! cookies are views of the request; only text with escapes is copied, because it must be decoded. With the feature
+//! `form`, `Request::query_as` and `Request::form_as` read all pairs as a struct.
 //!
 //! ```
 //! use corehttp::{Context, SetCookie, Status};
@@ -242,6 +243,7 @@
 //! | the type and the language that a client prefers | [`Request::preferred_type`], [`Request::preferred_language`] | |
 //! | the coding that a client prefers | [`Request::preferred_coding`] | |
 //! | lists, weights and parameters in fields | [`Headers::members`], [`Headers::weighted`], [`Headers::parameter`], [`Parameters`] | |
+//! | forms and queries as structs, with feature `form` | `Request::query_as`, `Request::form_as`, `FormBuf::from_value` | |
 //! | forms, queries and cookies | [`Form`], [`FormBuf`], [`Cookies`], [`SetCookie`] | `forms` |
 //! | cookies that nobody else can make or read, with feature `cookies` | `CookieKey` | |
 //! | cookies that a client keeps, with feature `jar` | [`ClientBuilder::cookie_store`], `jar::Jar` | `jar` |
@@ -258,7 +260,7 @@
 //! | WebSocket, with another crate | [`Context::upgrade`] | `websocket` |
 //! | types of the crates `http` and `http-body`, with feature `http` | `HttpBody`, `Body::set_http_body`, `ConversionError` | |
 //!
-//! The features `compress`, `fs`, `json`, `multipart` and `tls` are on by default. `charset`, for text beyond UTF-8,
+//! The features `compress`, `form`, `fs`, `json`, `multipart` and `tls` are on by default. `charset`, for text beyond UTF-8,
 //! `cookies`, for signed and private ones, `http`, for the types of the crate `http`, `idna`, for URLs with hosts beyond
 //! ASCII, `jar`, `session`, `tower` and `zstd`, which adds a coding, are not.
 //!
@@ -288,6 +290,8 @@ mod server;
 mod compress;
 #[cfg(feature = "cookies")]
 mod cookies;
+#[cfg(feature = "form")]
+mod form;
 #[cfg(feature = "fs")]
 mod fs;
 mod gateway;
@@ -330,9 +334,9 @@ pub use json::{InvalidJson, JsonError};
 pub use message::{
     BasicAuth, Body, Cookies, ExtensionMethod, FieldValue, Form, FormBuf, FormPairs, FromText, Headers,
     HeadersIter, InvalidCharset, InvalidCookie, InvalidCredentials, InvalidField, InvalidForm, InvalidMethod,
-    InvalidParameters, InvalidPathParam, InvalidRequest, InvalidStatus, InvalidTarget, InvalidText,
-    InvalidValue, Method, Parameters, PathParams, Problem, RawSetCookie, Request, Response, SameSite,
-    SetCookie, Status, Target, TargetForm, Timings, Version, escape_html,
+    InvalidPairs, InvalidParameters, InvalidPathParam, InvalidRequest, InvalidStatus, InvalidTarget,
+    InvalidText, InvalidValue, Method, Parameters, PathParams, Problem, RawSetCookie, Request, Response,
+    SameSite, SetCookie, Status, Target, TargetForm, Timings, Version, escape_html,
 };
 #[cfg(feature = "tls")]
 pub use net::tls::enabled::{

@@ -20,6 +20,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("server", &["coding", "error", "exchange", "memory", "message", "net", "runtime", "wire"]),
     ("compress", &["coding", "error", "memory", "message", "runtime", "server"]),
     ("cookies", &["message"]),
+    ("form", &["client", "error", "message"]),
     ("fs", &["coding", "error", "memory", "message", "net", "runtime", "server"]),
     ("gateway", &["client", "error", "message", "runtime", "server"]),
     ("guard", &["error", "memory", "message", "runtime", "server"]),

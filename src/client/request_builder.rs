@@ -1,6 +1,5 @@
 //! [`RequestBuilder`]: a request that is made and sent in one expression.
 
-use std::convert::Infallible;
 use std::fmt;
 use std::future::IntoFuture;
 use std::pin::Pin;
@@ -78,14 +77,14 @@ impl RequestBuilder {
     /// The `.await` fails if the name or the value is not valid in a field.
     #[doc(alias = "header")]
     pub fn field(self, name: &str, value: impl FieldValue) -> RequestBuilder {
-        self.change(|request| request.headers.set(name, value))
+        self.change(|request| Ok(request.headers.set(name, value)?))
     }
 
     /// Makes `text` the content, as `text/plain` in UTF-8: see [`Request::set_text`].
     pub fn text(self, text: impl AsRef<str>) -> RequestBuilder {
         self.change(|request| {
             request.set_text(text);
-            Ok::<_, Infallible>(())
+            Ok(())
         })
     }
 
@@ -95,21 +94,21 @@ impl RequestBuilder {
     /// The `.await` fails if the content type is not valid in a field.
     #[doc(alias = "body")]
     pub fn bytes(self, content_type: &str, bytes: impl Into<Bytes>) -> RequestBuilder {
-        self.change(|request| request.set_shared(content_type, bytes))
+        self.change(|request| Ok(request.set_shared(content_type, bytes)?))
     }
 
     /// Sends a user-id and a password, with the scheme Basic: see [`Request::set_basic_auth`].
     ///
     /// The `.await` fails if the user-id contains a colon, or either contains a control character.
     pub fn basic_auth(self, user_id: &str, password: &str) -> RequestBuilder {
-        self.change(|request| request.set_basic_auth(user_id, password))
+        self.change(|request| Ok(request.set_basic_auth(user_id, password)?))
     }
 
     /// Sends a bearer token: see [`Request::set_bearer_token`].
     ///
     /// The `.await` fails if the token is empty, or contains an octet that no token has.
     pub fn bearer_auth(self, token: &str) -> RequestBuilder {
-        self.change(|request| request.set_bearer_token(token))
+        self.change(|request| Ok(request.set_bearer_token(token)?))
     }
 
     /// Sets the time limit for the whole exchange, including redirects and the body. Default: that of the client, see
@@ -135,14 +134,14 @@ impl RequestBuilder {
     }
 
     /// Changes the request, unless a step has failed before.
-    pub(crate) fn change<E>(mut self, change: impl FnOnce(&mut Request) -> Result<(), E>) -> RequestBuilder
-    where
-        InvalidRequest: From<E>,
-    {
+    pub(crate) fn change(
+        mut self,
+        change: impl FnOnce(&mut Request) -> Result<(), InvalidRequest>,
+    ) -> RequestBuilder {
         if let Ok(request) = &mut self.request
             && let Err(error) = change(request)
         {
-            let error = ClientError::from(InvalidRequest::from(error));
+            let error = ClientError::from(error);
             self.request = Err(error.with_url(request.target().as_str()));
         }
         self

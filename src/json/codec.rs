@@ -7,7 +7,7 @@ use serde_core::{Deserialize, Serialize};
 use serde_json::Deserializer;
 
 use crate::client::RequestBuilder;
-use crate::error::{Excerpt, write_escaped};
+use crate::error::{Excerpt, write_reason};
 use crate::message::{
     Body, ContentError, FieldName, Headers, InvalidRequest, Problem, Request, Response, Status,
 };
@@ -352,26 +352,9 @@ impl fmt::Display for JsonError {
         }
         let (text, (line, column)) = (self.error.to_string(), (self.error.line(), self.error.column()));
         let place = format!(" at line {line} column {column}");
-        let reason = without_value(text.strip_suffix(&*place).unwrap_or(&text));
-        // The reason may contain names and other text of the peer.
-        write_escaped(f, reason.chars().take(REASON_MAX))?;
+        write_reason(f, text.strip_suffix(&*place).unwrap_or(&text))?;
         f.write_str(&place)
     }
-}
-
-/// How many characters of a reason are written.
-const REASON_MAX: usize = 200;
-
-/// The reason without the value that was found, which may be a secret, and long.
-fn without_value(reason: &str) -> String {
-    let parts = || {
-        let found =
-            ["invalid type: ", "invalid value: "].iter().find_map(|kind| reason.strip_prefix(kind))?;
-        let value = reason.len() - found.len() + found.find(['"', '`'])?;
-        let expected = reason.rfind(", expected ").filter(|expected| *expected > value)?;
-        Some((reason[..value].trim_end(), &reason[expected..]))
-    };
-    parts().map_or_else(|| reason.to_owned(), |(kind, expected)| format!("{kind}{expected}"))
 }
 
 impl Error for JsonError {}

@@ -8,7 +8,7 @@ use std::mem;
 
 use super::percent::{self, Plus};
 use super::{FieldValue, FromText, OctetSet, Status};
-use crate::error::Excerpt;
+use crate::error::{Excerpt, write_reason};
 
 /// A view of `application/x-www-form-urlencoded` text: `name=value` pairs separated by `&`, as in a query or in the
 /// content of a form.
@@ -75,7 +75,8 @@ impl<'a> Form<'a> {
         }
     }
 
-    /// Returns the text as it was sent. A crate such as `serde_urlencoded` can turn it into a struct.
+    /// Returns the text as it was sent. `Request::query_as` and `Request::form_as` turn it into a
+    /// struct, with the feature `form`.
     #[inline]
     pub fn raw(self) -> &'a str {
         self.raw
@@ -369,6 +370,11 @@ pub enum InvalidForm {
     TooManyPairs(usize),
     /// A value is not of the requested type.
     Value(Box<InvalidValue>),
+    /// The query is not that of the requested type: a pair is missing, for example, or is no number. Only
+    /// `Request::query_as` fails with this, which needs the feature `form`.
+    Query(Box<InvalidPairs>),
+    /// The content is a form, but not that of the requested type. Only `Request::form_as` fails with this.
+    Content(Box<InvalidPairs>),
 }
 
 /// A value of a form or a cookie that is not of the requested type.
@@ -381,8 +387,18 @@ pub struct InvalidValue {
     pub expected: &'static str,
 }
 
+/// Why the pairs of a query or of a form are not those of the requested type.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct InvalidPairs {
+    /// The name of the pair that is wrong, in quotes, and cut short if it is long; `None` if one is missing.
+    pub name: Option<Box<str>>,
+    /// The reason, without the value that was found.
+    pub reason: Box<str>,
+}
+
 impl InvalidForm {
-    /// Returns the status that the peer is answered with (RFC 9110 §15.5.1, §15.5.16, §15.6.1).
+    /// Returns the status that the peer is answered with (RFC 9110 §15.5.1, §15.5.16, §15.5.21, §15.6.1).
     pub fn status(&self) -> Status {
         match self {
             InvalidForm::ContentType | InvalidForm::ContentCoding => Status::UNSUPPORTED_MEDIA_TYPE,
@@ -390,7 +406,9 @@ impl InvalidForm {
             InvalidForm::Text
             | InvalidForm::Escape(_)
             | InvalidForm::TooManyPairs(_)
-            | InvalidForm::Value(_) => Status::BAD_REQUEST,
+            | InvalidForm::Value(_)
+            | InvalidForm::Query(_) => Status::BAD_REQUEST,
+            InvalidForm::Content(_) => Status::UNPROCESSABLE_CONTENT,
         }
     }
 
@@ -418,11 +436,24 @@ impl fmt::Display for InvalidForm {
             InvalidForm::Value(value) => {
                 write!(f, "the value of {} is not of type {}", Excerpt(&value.name), value.expected)
             }
+            InvalidForm::Query(pairs) => write!(f, "the query{pairs}"),
+            InvalidForm::Content(pairs) => write!(f, "the form{pairs}"),
         }
     }
 }
 
 impl std::error::Error for InvalidForm {}
+
+impl fmt::Display for InvalidPairs {
+    /// The rest of a sentence that begins with the whole: ``at `page` is wrong: missing field``.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(name) = &self.name {
+            write!(f, " at {name}")?;
+        }
+        f.write_str(" is wrong: ")?;
+        write_reason(f, &self.reason)
+    }
+}
 
 /// The text before the first `octet`, which is ASCII, and the text after it.
 fn split_once(text: &str, octet: u8) -> (&str, &str) {

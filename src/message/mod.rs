@@ -61,7 +61,7 @@ pub(crate) use fields::{
 pub use fields::{FieldValue, Headers, HeadersIter, InvalidField, InvalidParameters, Parameters};
 #[cfg(any(feature = "multipart", all(windows, feature = "fs")))]
 pub(crate) use file_name::is_file_name;
-pub use form::{Form, FormBuf, FormPairs, InvalidForm, InvalidValue};
+pub use form::{Form, FormBuf, FormPairs, InvalidForm, InvalidPairs, InvalidValue};
 pub use from_text::FromText;
 pub(crate) use from_text::{decimal, saturating_decimal};
 pub use invalid_request::{InvalidRequest, InvalidTarget};

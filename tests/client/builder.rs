@@ -134,6 +134,23 @@ async fn the_first_step_that_fails_is_the_error() {
         &format!("{PREPARING}: the value cannot be written as JSON: key must be a string"),
     )
     .await;
+    #[cfg(feature = "form")]
+    {
+        let unfit = format!("{PREPARING}: the value cannot be written as a form");
+        let nested = [("secret", [("secret", 1)])];
+        check_refused(|client| client.get(SECRET).query(&nested), &format!("{unfit}: unsupported value"))
+            .await;
+        check_refused(
+            |client| client.post(SECRET).form("secret"),
+            &format!("{unfit}: top-level serializer supports only maps and structs"),
+        )
+        .await;
+        check_refused(
+            |client| client.request(Method::Connect, "http://a:1").query(&[("a", 1)]),
+            "http://a:1: preparing the request failed: the url is invalid: the target has no form that fits the request",
+        )
+        .await;
+    }
     let trace = "the method must not have content";
     check_refused(
         |client| client.request(Method::Trace, SECRET).text("secret"),

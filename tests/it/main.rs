@@ -54,3 +54,5 @@ mod tls;
 mod tower;
 mod traffic;
 mod turns;
+#[cfg(feature = "form")]
+mod typed_forms;

@@ -1,0 +1,224 @@
+//! Queries and forms, read and written by serde (the URL Standard, §5).
+
+use serde_core::{Deserialize, Serialize};
+use serde_html_form::Deserializer;
+
+use crate::client::RequestBuilder;
+use crate::error::{Excerpt, reason_without_value};
+use crate::message::{Form, FormBuf, InvalidForm, InvalidPairs, InvalidRequest, Request};
+
+impl Request {
+    /// Reads the query as a type of serde: a struct whose fields are the names, a map, or a list of pairs.
+    ///
+    /// A value may be a number, a `bool` (`true`, `false`, or the `on` of a checkbox), a text, or an enum without
+    /// content. Pairs that the type lacks are skipped. A field that is an `Option` may be absent, and a number or a
+    /// `bool` in it may be empty; a `Vec` takes all values of its name, and any other field must not be repeated. A text
+    /// with escapes is copied, so a field that borrows is better a `Cow` than a `&str`. Fields of a struct that is
+    /// flattened into another can only be texts.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`InvalidForm::Query`] if the query is not that of a `T`. In a handler, `?` turns that into 400.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::Context;
+    ///
+    /// #[derive(serde::Deserialize)]
+    /// struct Search {
+    ///     term: String,
+    ///     #[serde(default)]
+    ///     tag: Vec<String>,
+    ///     page: Option<u32>,
+    /// }
+    ///
+    /// fn search(ctx: &mut Context) -> corehttp::Result {
+    ///     let Search { term, tag, page } = ctx.request.query_as()?;
+    ///     ctx.response.set_text(format!("{term} {tag:?} {page:?}"));
+    ///     Ok(())
+    /// }
+    /// # let service = corehttp::Server::new().service(search);
+    /// # let ask = |url| corehttp::block_on(service.respond(corehttp::Request::get(url).unwrap())).unwrap();
+    ///
+    /// let response = ask("/?term=green+tea&tag=a&tag=b&page=2&other");
+    /// assert_eq!(response.text()?, r#"green tea ["a", "b"] Some(2)"#);
+    /// assert_eq!(ask("/?term=milk").text()?, "milk [] None");
+    /// assert_eq!(ask("/?term=milk&page=two").status, 400);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("serde", "Query"))]
+    pub fn query_as<'a, T: Deserialize<'a>>(&'a self) -> Result<T, InvalidForm> {
+        read(self.query()).map_err(InvalidForm::Query)
+    }
+
+    /// Reads the content, a form, as a type of serde, as [`Request::query_as`] reads the query.
+    ///
+    /// The body must have been received, as for [`Request::form`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Request::form`], or with [`InvalidForm::Content`] if the form is not that of a `T`. In a handler, `?` turns
+    /// that into 422.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::{Context, FormBuf, Request};
+    ///
+    /// #[derive(serde::Deserialize, serde::Serialize)]
+    /// struct SignIn {
+    ///     name: String,
+    ///     #[serde(default)]
+    ///     remember: bool,
+    /// }
+    ///
+    /// fn sign_in(ctx: &mut Context) -> corehttp::Result {
+    ///     let SignIn { name, remember } = ctx.request.form_as()?;
+    ///     ctx.response.set_text(format!("Hello, {name}! {remember}"));
+    ///     Ok(())
+    /// }
+    /// # let service = corehttp::Server::new().service(sign_in);
+    ///
+    /// let mut request = Request::post("/")?;
+    /// request.set_form(&FormBuf::from_value(&SignIn { name: "Ada".into(), remember: true })?);
+    /// # let response = corehttp::block_on(service.respond(request))?;
+    /// assert_eq!(response.text()?, "Hello, Ada! true");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias = "serde")]
+    pub fn form_as<'a, T: Deserialize<'a>>(&'a self) -> Result<T, InvalidForm> {
+        read(self.form()?).map_err(InvalidForm::Content)
+    }
+}
+
+impl FormBuf {
+    /// Creates a form of a value of serde: a struct, a map, or a list of pairs. A field that is `None` is left out, and a
+    /// list makes a pair of each of its values.
+    ///
+    /// # Errors
+    ///
+    /// Fails if `value` is none of these, or has others inside: forms do not nest.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::FormBuf;
+    ///
+    /// #[derive(serde::Serialize)]
+    /// struct Search<'a> {
+    ///     term: &'a str,
+    ///     tag: &'a [&'a str],
+    ///     page: Option<u32>,
+    /// }
+    ///
+    /// let form = FormBuf::from_value(&Search { term: "green tea", tag: &["a", "b"], page: None })?;
+    /// assert_eq!(form.as_str(), "term=green+tea&tag=a&tag=b");
+    /// assert!(FormBuf::from_value(&"milk").is_err());
+    /// # Ok::<(), corehttp::InvalidRequest>(())
+    /// ```
+    #[doc(alias = "serde")]
+    pub fn from_value(value: &(impl Serialize + ?Sized)) -> Result<FormBuf, InvalidRequest> {
+        match serde_html_form::to_string(value) {
+            Ok(text) => Ok(Form::new(&text).into()),
+            Err(error) => {
+                Err(InvalidRequest::Value(format!("the value cannot be written as a form: {error}").into()))
+            }
+        }
+    }
+}
+
+impl RequestBuilder {
+    /// Adds the pairs of `value` to the query, behind those that are there: see [`FormBuf::from_value`].
+    ///
+    /// The `.await` fails if `value` cannot be written as a query.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use corehttp::{Context, Server, MemoryListener};
+    /// use corehttp::Client;
+    ///
+    /// #[derive(serde::Serialize)]
+    /// struct Page {
+    ///     page: u32,
+    ///     size: Option<u32>,
+    /// }
+    ///
+    /// # let listener = MemoryListener::new();
+    /// # let client = Client::builder().memory(listener.connector()).build();
+    /// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| {
+    /// #     assert_eq!(ctx.request.query().raw(), "sort=name&page=2&tag=green+tea");
+    /// # })?;
+    /// # corehttp::block_on(async {
+    /// let request = client.get("http://example.com/notes?sort=name").query(&Page { page: 2, size: None });
+    /// let response = request.query(&[("tag", "green tea")]).await?.error_for_status()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })??;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn query(self, value: &(impl Serialize + ?Sized)) -> RequestBuilder {
+        self.change(|request| {
+            let added = FormBuf::from_value(value)?;
+            match (request.query().raw(), added.as_str()) {
+                (_, "") => Ok(()),
+                ("", added) => Ok(request.set_query(added)?),
+                (old, added) => Ok(request.set_query(format!("{old}&{added}"))?),
+            }
+        })
+    }
+
+    /// Makes `value`, written as a form, the content: see [`FormBuf::from_value`] and [`Request::set_form`].
+    ///
+    /// The `.await` fails if `value` cannot be written as a form.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use corehttp::{Context, Server, MemoryListener};
+    /// use corehttp::Client;
+    ///
+    /// # let listener = MemoryListener::new();
+    /// # let client = Client::builder().memory(listener.connector()).build();
+    /// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| -> corehttp::Result {
+    /// #     assert_eq!(ctx.request.form()?.get("name").as_deref(), Some("Ada"));
+    /// #     Ok(())
+    /// # })?;
+    /// # corehttp::block_on(async {
+    /// client.post("http://example.com/sign-in").form(&[("name", "Ada")]).await?.error_for_status()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })??;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn form(self, value: &(impl Serialize + ?Sized)) -> RequestBuilder {
+        self.change(|request| FormBuf::from_value(value).map(|form| request.set_form(&form)))
+    }
+}
+
+fn read<'a, T: Deserialize<'a>>(form: Form<'a>) -> Result<T, Box<InvalidPairs>> {
+    T::deserialize(deserializer(form)).map_err(|error| explain::<T>(form, &error.to_string()))
+}
+
+fn deserializer(form: Form<'_>) -> Deserializer<'_> {
+    Deserializer::from_bytes(form.raw().as_bytes())
+}
+
+/// The error of reading `form` as a `T`, with the name of the pair that is wrong.
+#[cold]
+fn explain<'a, T: Deserialize<'a>>(form: Form<'a>, reason: &str) -> Box<InvalidPairs> {
+    // Tracking the name takes time and memory, so only a form that is known to be wrong is read again with it.
+    let tracked = serde_path_to_error::deserialize::<_, T>(deserializer(form)).err();
+    let name = tracked.map(|error| error.path().to_string()).filter(|path| path != WHOLE);
+    let is_repeated = name.as_ref().is_some_and(|name| form.all(name).nth(1).is_some());
+    let reason = match reason {
+        UNSUPPORTED if is_repeated => "there are several values".into(),
+        reason => reason_without_value(reason),
+    };
+    Box::new(InvalidPairs { name: name.map(|name| Excerpt(&name).to_string().into()), reason: reason.into() })
+}
+
+/// How serde_path_to_error writes the path of the whole.
+const WHOLE: &str = ".";
+
+/// How serde_html_form describes a list where there may be one value.
+const UNSUPPORTED: &str = "unsupported value";
