@@ -15,11 +15,11 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use corehttp::{
-    Context, ErrorCause, ErrorReport, FromText, Method, Response, Server, Status, shutdown_signal,
+    Context, ErrorCause, ErrorReport, Response, Result, Server, Status, routes, shutdown_signal, with_state,
 };
 use serde::{Deserialize, Serialize};
 
@@ -36,59 +36,60 @@ struct Draft {
     text: String,
 }
 
-type Notes = Mutex<BTreeMap<u64, Note>>;
-
-/// The bound on notes, which strangers can add. The length of a note is bounded by that of a body.
-const NOTES_MAX: usize = 100;
-
-fn main() -> corehttp::Result {
+fn main() -> Result {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".into());
-    let notes = Notes::default();
+    let notes = Arc::new(Notes::default());
+    let router = routes! {
+        GET "/notes" => with_state(&notes, Notes::list),
+        POST "/notes" => with_state(&notes, Notes::add),
+        GET "/notes/{id}" => with_state(&notes, Notes::show),
+        DELETE "/notes/{id}" => with_state(&notes, Notes::remove),
+    };
     let server = Server::bind(address).on_stop(shutdown_signal(), Duration::from_secs(10));
     let server = server.error_response(explain).on_error(|report| eprintln!("{report}"));
-    let running = server.start(move |ctx: &mut Context| answer(&notes, ctx))?;
+    let running = server.start(router)?;
     println!("listening on {running}");
     running.wait()
 }
 
-fn answer(notes: &Notes, ctx: &mut Context) -> corehttp::Result {
-    let Context { request, response, .. } = ctx;
-    let mut notes = notes.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut path = request.path().splitn(3, '/').skip(1);
-    match (request.method(), path.next(), path.next()) {
-        (Method::Get | Method::Head, Some("notes"), None) => {
-            response.set_json(&notes.values().collect::<Vec<_>>())?
-        }
-        (Method::Post, Some("notes"), None) => {
-            let Draft { text } = request.json()?; // or 415, 400 or 422
-            if notes.len() >= NOTES_MAX {
-                return Err(Status::INSUFFICIENT_STORAGE.into());
-            }
-            let id = notes.last_key_value().map_or(1, |(last, _)| last + 1);
-            response.status = Status::CREATED;
-            response.headers.set("location", format!("/notes/{id}"))?;
-            response.set_json(notes.entry(id).or_insert(Note { id, text }))?;
-        }
-        (Method::Get | Method::Head, Some("notes"), Some(id)) => {
-            response.set_json(notes.get(&number(id)?).ok_or(Status::NOT_FOUND)?)?;
-        }
-        (Method::Delete, Some("notes"), Some(id)) => {
-            notes.remove(&number(id)?).ok_or(Status::NOT_FOUND)?;
-            response.status = Status::NO_CONTENT;
-        }
-        (_, Some("notes"), id) => {
-            let allowed = if id.is_some() { "GET, HEAD, DELETE" } else { "GET, HEAD, POST" };
-            response.headers.set("allow", allowed)?;
-            return Err(Status::METHOD_NOT_ALLOWED.into());
-        }
-        _ => return Err(Status::NOT_FOUND.into()),
-    }
-    Ok(())
-}
+#[derive(Default)]
+struct Notes(Mutex<BTreeMap<u64, Note>>);
 
-/// The digits of a number and nothing else: `str::parse` would take `+1` for a second name of note 1.
-fn number(id: &str) -> Result<u64, Status> {
-    u64::from_text(id).ok_or(Status::NOT_FOUND)
+impl Notes {
+    /// The bound on notes, which strangers can add. The length of a note is bounded by that of a body.
+    const MAX: usize = 100;
+
+    fn list(&self, ctx: &mut Context) -> Result {
+        Ok(ctx.response.set_json(&Vec::from_iter(self.lock().values()))?)
+    }
+
+    fn add(&self, ctx: &mut Context) -> Result {
+        let Draft { text } = ctx.request.json()?; // or 415, 400 or 422
+        let mut notes = self.lock();
+        if notes.len() >= Notes::MAX {
+            return Err(Status::INSUFFICIENT_STORAGE.into());
+        }
+        let id = notes.last_key_value().map_or(1, |(last, _)| last + 1);
+        ctx.response.status = Status::CREATED;
+        ctx.response.headers.set("location", format!("/notes/{id}"))?;
+        Ok(ctx.response.set_json(notes.entry(id).or_insert(Note { id, text }))?)
+    }
+
+    fn show(&self, ctx: &mut Context) -> Result {
+        let id = ctx.params().get_as("id")?; // or 404
+        Ok(ctx.response.set_json(self.lock().get(&id).ok_or(Status::NOT_FOUND)?)?)
+    }
+
+    fn remove(&self, ctx: &mut Context) -> Result {
+        let id = ctx.params().get_as("id")?;
+        self.lock().remove(&id).ok_or(Status::NOT_FOUND)?;
+        ctx.response.status = Status::NO_CONTENT;
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Note>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Explains to the peer what is wrong with its request. A fault of the server is only logged.
