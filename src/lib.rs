@@ -212,6 +212,7 @@
 //! | bounds of a single route | [`with_limits`], [`with_timeouts`], [`with_plan`] |
 //! | sessions by cookie, with feature `session` | `session::Sessions`, `session::Session` |
 //! | requests that pages of other origins forge (CSRF) | [`CrossOriginProtection`] |
+//! | how many requests a handler gets at once, and how many a client may send | [`ConcurrencyLimit`], [`RateLimit`] |
 //! | apps of axum, and other services of tower, with feature `tower` | `Tower`, `TowerBody` |
 //! | gateways: responses that come from another server | [`Request::forwarded_to`], [`Context::forward`], [`ClientError::status`] |
 //! | gateways that leave a prefix of the path out | [`Request::forwarded_below`] |
@@ -326,7 +327,7 @@ pub use error::TimeLimit;
 pub use exchange::{ExchangeError, Phase, Timeouts};
 #[cfg(feature = "fs")]
 pub use fs::{Etag, FileCache, Files, FilesNotFound};
-pub use guard::{CrossOriginProtection, Guarded};
+pub use guard::{ConcurrencyLimit, CrossOriginProtection, Guarded, RateLimit};
 #[cfg(feature = "http")]
 pub use http_types::{ConversionError, HttpBody};
 #[cfg(feature = "json")]

@@ -177,6 +177,11 @@ const FORM: &str = "POST /save?tag=fast&tag=safe HTTP/1.1\r\nHost: example.com\r
 fn guards_allocate_nothing() {
     let post = POST.replace("Content-Length", "Sec-Fetch-Site: same-origin\r\nContent-Length");
     check(CrossOriginProtection::new().around(echo), &post, 1, "hello, world");
+    check(corehttp::ConcurrencyLimit::new(1).around(echo), &post, 1, "hello, world");
+    let limit =
+        corehttp::RateLimit::new(u32::MAX, Duration::from_secs(1)).trust_proxies(|ip| ip.is_loopback());
+    let post = post.replace("\r\n\r\n", "\r\nX-Forwarded-For: 192.0.2.1\r\n\r\n");
+    check(limit.around(echo), &post, 1, "hello, world");
 }
 
 #[cfg(feature = "cookies")]

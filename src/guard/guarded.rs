@@ -23,7 +23,9 @@ impl<G: Guard, H: Handler> Guarded<G, H> {
 
     /// The value in the extensions of a request that this guard, and not one around or behind it, refuses by its head.
     fn refusal(&self) -> RefusedByHead {
-        RefusedByHead(ptr::from_ref(self).addr())
+        // The handler behind the guard may have the address of `self`, but not that of a guard with a size.
+        const { assert!(size_of::<G>() > 0, "guards are told apart by their addresses") };
+        RefusedByHead(ptr::from_ref(&self.guard).addr())
     }
 }
 
@@ -64,7 +66,7 @@ pub trait Guard: 'static {
     fn refuse(&self, ctx: &mut Context) -> Error;
 }
 
-/// The address of the guarded handler that refused a request by its head.
+/// The address of the guard that refused a request by its head.
 #[derive(PartialEq)]
 struct RefusedByHead(usize);
 

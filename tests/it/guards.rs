@@ -1,8 +1,17 @@
 //! Guards: which requests they refuse, and that nothing is received for these.
 
-use corehttp::{BoxHandler, Context, CrossOriginProtection, Handler, IntoHandler, Status, around};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
-use super::support::{ErrorReports, Served, status, streaming};
+use corehttp::{
+    BoxHandler, ConcurrencyLimit, Context, CrossOriginProtection, Guarded, Handler, IntoHandler, RateLimit,
+    Request, Response, Router, Server, Service, Status, Timeouts, around,
+};
+use tokio::sync::Semaphore;
+use tokio::task::yield_now;
+
+use super::support::{ErrorReports, Served, paused, status, streaming};
 
 /// The response to `post`, whose body is not there yet, from a server that protects `handler`.
 #[track_caller]
@@ -78,4 +87,214 @@ fn the_body_of_an_admitted_request_is_received_as_the_handler_plans() {
     // One guard around another.
     let twice = protection.around(protection.around(echo));
     assert!(Served::new(twice).ask(post).ends_with("\r\n\r\nbody"));
+}
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// A handler that waits for a permit of `gate`.
+fn gated(gate: &Arc<Semaphore>) -> impl Handler + Send + Sync + use<> {
+    let gate = gate.clone();
+    let waits = async move |ctx: &mut Context| {
+        gate.acquire().await.unwrap().forget();
+        ctx.response.set_text("served");
+    };
+    waits.into_handler()
+}
+
+async fn respond<H: Handler>(service: &Service<H>) -> Response {
+    service.respond(Request::get("/").unwrap()).await
+}
+
+/// Whether `response` is 503, as it should be.
+#[track_caller]
+fn is_busy(response: &Response) -> bool {
+    let is_busy = response.status == Status::SERVICE_UNAVAILABLE;
+    assert_eq!(response.headers.text("retry-after"), is_busy.then_some("1"), "{response:?}");
+    is_busy
+}
+
+#[test]
+fn requests_beyond_the_bound_are_refused_until_others_have_ended() {
+    let (gate, limit) = (Arc::new(Semaphore::new(0)), ConcurrencyLimit::new(2));
+    let [service, other] = [(); 2].map(|()| Server::new().service(limit.around(gated(&gate))));
+    let statuses = paused(async {
+        let late = async {
+            yield_now().await;
+            // Both handlers share the bound.
+            let refused = [respond(&service).await, respond(&other).await];
+            gate.add_permits(1);
+            yield_now().await;
+            yield_now().await;
+            gate.add_permits(2);
+            [is_busy(&refused[0]), is_busy(&refused[1]), is_busy(&respond(&other).await)]
+        };
+        let (one, two, late) = tokio::join!(respond(&service), respond(&other), late);
+        assert!(!is_busy(&one) && !is_busy(&two));
+        late
+    });
+    assert_eq!(statuses, [true, true, false]);
+}
+
+#[test]
+fn a_request_waits_for_others_as_long_as_it_may() {
+    let (gate, limit) = (Arc::new(Semaphore::new(0)), ConcurrencyLimit::new(1).wait(HOUR));
+    let service = Server::new().service(limit.around(gated(&gate)));
+    let opens = |after| {
+        let gate = &gate;
+        async move {
+            tokio::time::sleep(after).await;
+            gate.add_permits(2);
+        }
+    };
+    paused(async {
+        let (one, two, ()) = tokio::join!(respond(&service), respond(&service), opens(HOUR / 2));
+        assert!(!is_busy(&one) && !is_busy(&two));
+        let (one, two, ()) = tokio::join!(respond(&service), respond(&service), opens(HOUR * 2));
+        assert!(!is_busy(&one) && is_busy(&two));
+    });
+}
+
+#[test]
+fn a_permit_comes_back_however_a_handler_ends() {
+    let limit = ConcurrencyLimit::new(1);
+    let ends = limit.around(async |ctx: &mut Context| -> corehttp::Result {
+        match ctx.request.path() {
+            "/panic" => panic!("this is a test"),
+            "/fail" => Err(Status::NOT_FOUND.into()),
+            "/late" => std::future::pending().await,
+            _ => Ok(()),
+        }
+    });
+    let timeouts = Timeouts { handler: Some(Duration::from_secs(1)), ..Timeouts::default() };
+    let service = Server::new().timeouts(timeouts).service(ends);
+    paused(async {
+        for (path, expected) in [("/panic", 500), ("/fail", 404), ("/late", 503), ("/", 200)] {
+            let response = service.respond(Request::get(path).unwrap()).await;
+            assert_eq!(response.status.as_u16(), expected, "{path}");
+        }
+        // The peer of a request is gone.
+        let _ =
+            tokio::time::timeout(Duration::from_millis(1), service.respond(Request::get("/late").unwrap()))
+                .await;
+        assert_eq!(respond(&service).await.status, Status::OK);
+    });
+    let none = Server::new().service(ConcurrencyLimit::new(0).around(untouched));
+    assert!(is_busy(&paused(respond(&none))));
+}
+
+#[test]
+fn a_request_beyond_a_bound_is_refused_before_its_body_is_received() {
+    let none = || ConcurrencyLimit::new(0).around(untouched);
+    let rate = || {
+        let limit = RateLimit::new(1, HOUR);
+        paused(respond(&Server::new().service(limit.around(|_: &mut Context| {}))));
+        // Peers without an address, as those of tests are, share a bound with a Unix socket, and not with 127.0.0.1.
+        limit.trust_proxies(|_| true).around(untouched)
+    };
+    for expect in ["", "expect: 100-continue\r\n"] {
+        let (received, reports) = protected(none(), expect);
+        assert!(status(&received) == 503 && received.contains("retry-after: 1\r\n"), "{received}");
+        let (limited, _) = protected(rate(), &format!("x-forwarded-for: unknown\r\n{expect}"));
+        assert!(status(&limited) == 429 && limited.contains("retry-after: 3600\r\n"), "{limited}");
+        assert_eq!(reports, [], "a refusal is a response like any other");
+    }
+}
+
+/// The statuses of requests that a proxy passes on for these clients.
+#[track_caller]
+fn check_rate<H: Handler + Send + Sync>(guarded: H, expected: &[(&str, u16)]) {
+    let served = Served::new(guarded);
+    for (client, expected) in expected {
+        let received = served.ask(format!("GET / HTTP/1.1\r\nhost: a\r\nx-forwarded-for: {client}\r\n\r\n"));
+        assert_eq!(status(&received), *expected, "{client}");
+        assert_eq!(received.contains("retry-after: 1800\r\n"), *expected == 429, "{received}");
+    }
+}
+
+/// Two requests an hour.
+fn limited(is_proxy: fn(IpAddr) -> bool) -> Guarded<RateLimit, impl Handler + Send + Sync> {
+    RateLimit::new(2, HOUR)
+        .trust_proxies(is_proxy)
+        .around(|ctx: &mut Context| ctx.response.set_text("served"))
+}
+
+#[test]
+fn each_client_has_a_bound_of_its_own() {
+    let expected = [
+        ("192.0.2.1", 200),
+        ("192.0.2.1", 200),
+        ("192.0.2.1", 429),
+        ("192.0.2.66, 192.0.2.1", 429),
+        ("192.0.2.1:4711", 429),
+        ("::ffff:192.0.2.1", 429),
+        ("192.0.2.2", 200),
+        ("2001:db8::1", 200),
+        ("2001:db8::2", 200),
+        ("2001:db8::3", 429),
+        ("2001:db8:0:1::3", 200),
+        ("unknown", 200),
+        ("_hidden", 200),
+        ("junk", 429),
+    ];
+    check_rate(limited(|ip| ip.is_loopback()), &expected);
+    // A peer that is no proxy cannot claim to be another client.
+    check_rate(limited(|_| false), &[("192.0.2.1", 200), ("192.0.2.2", 200), ("192.0.2.3", 429)]);
+}
+
+#[test]
+fn handlers_share_a_bound_and_bounds_add_up() {
+    let limit = RateLimit::new(3, HOUR);
+    let service = |guarded| Server::new().service(guarded);
+    let none = |_: &mut Context| {};
+    let (one, other) = (service(limit.around(none)), service(limit.around(none)));
+    let strict = RateLimit::new(2, HOUR);
+    let within = Server::new().service(limit.around(strict.around(none)));
+    let mut post = Request::post("/").unwrap();
+    post.body.set_bytes("body");
+    paused(async {
+        assert_eq!(respond(&one).await.status, Status::OK);
+        assert_eq!(respond(&other).await.status, Status::OK);
+        // A request counts once, whatever on_head and handle look at.
+        assert_eq!(within.respond(post.clone()).await.status, Status::OK);
+        assert_eq!(within.respond(post).await.status, Status::TOO_MANY_REQUESTS);
+        assert_eq!(respond(&one).await.status, Status::TOO_MANY_REQUESTS);
+    });
+}
+
+#[test]
+fn of_two_guards_the_one_that_refuses_is_the_one_that_answers() {
+    let none = |_: &mut Context| {};
+    let limit = RateLimit::new(1, HOUR);
+    let served = Served::new(limit.around(CrossOriginProtection::new().around(none)));
+    let post = |fields: &str| format!("POST / HTTP/1.1\r\nhost: a\r\n{fields}content-length: 4\r\n\r\nbody");
+    // The forged request is refused by its head, and counts for the outer guard all the same.
+    assert_eq!(status(&served.ask(post(CROSS))), 403);
+    assert_eq!(status(&served.ask(post(""))), 429);
+    let served = Served::new(CrossOriginProtection::new().around(RateLimit::new(1, HOUR).around(none)));
+    assert_eq!(status(&served.ask(post(CROSS))), 403);
+    assert_eq!(status(&served.ask(post(""))), 200);
+    assert_eq!(status(&served.ask(post(""))), 429);
+}
+
+#[test]
+fn a_guard_serves_a_route_a_group_or_a_router() {
+    let none = |_: &mut Context| {};
+    let protection = CrossOriginProtection::new();
+    let group = Router::new().post("/save", none).unwrap().post("/drop", none).unwrap();
+    let routes = Router::new()
+        .post("/hook", none)
+        .and_then(|router| router.post("/limited", ConcurrencyLimit::new(0).around(untouched)))
+        .and_then(|router| router.mount("/group", protection.around(group)));
+    let served = Served::new(RateLimit::new(5, HOUR).around(routes.unwrap()));
+    for (path, expected) in [
+        ("/hook", 200),
+        ("/limited", 503),
+        ("/group/save", 403),
+        ("/group/drop", 403),
+        ("/none", 404),
+        ("/hook", 429),
+    ] {
+        let head = format!("POST {path} HTTP/1.1\r\nhost: a\r\n{CROSS}content-length: 4\r\n\r\n");
+        assert_eq!(status(&served.ask(head + "body")), expected, "{path}");
+    }
 }

@@ -1,0 +1,91 @@
+//! [`ConcurrencyLimit`]: bounds how many requests a handler has in flight.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use super::guarded::{Guard, Guarded};
+use crate::message::{FieldName, Status};
+use crate::runtime::{boxed, timeout};
+use crate::server::{Context, Error, IntoHandler};
+
+/// Bounds how many requests a handler has in flight, on all cores together.
+///
+/// Requests beyond the bound are answered with 503 and `retry-after: 1` (RFC 9110 §15.6.4, §10.2.3), at once or after
+/// they have [waited](ConcurrencyLimit::wait) for others to end. So what is behind the handler, such as a database, gets
+/// no more work than it can do, and the peers learn that.
+///
+/// A request is in flight until the handler has returned. This includes a response that the handler streams itself, with
+/// [`Context::body_writer`], but not one that is sent after the handler has returned it.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use corehttp::{ConcurrencyLimit, Context, Server};
+///
+/// async fn report(ctx: &mut Context) {
+///     ctx.response.set_text("a report that takes much memory to make");
+/// }
+///
+/// let limit = ConcurrencyLimit::new(4).wait(Duration::from_secs(2));
+/// let service = Server::new().service(limit.around(report));
+/// # let response = corehttp::block_on(service.respond(corehttp::Request::get("/")?))?;
+/// # assert_eq!(response.status.as_u16(), 200);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[doc(alias("in flight", "load shed", "throttle", "bulkhead", "503"))]
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct ConcurrencyLimit {
+    permits: Arc<Semaphore>,
+    wait: Duration,
+}
+
+impl ConcurrencyLimit {
+    /// Creates a limit of `requests_max` requests at the same time.
+    pub fn new(requests_max: usize) -> ConcurrencyLimit {
+        let permits = Semaphore::new(requests_max.min(Semaphore::MAX_PERMITS));
+        ConcurrencyLimit { permits: Arc::new(permits), wait: Duration::ZERO }
+    }
+
+    /// Sets how long a request may wait for others to end, in the order of arrival. Default: not at all.
+    ///
+    /// A request that waits keeps its connection and, unless the handler streams it, its body, so
+    /// [`Limits::connections_max`](crate::Limits::connections_max) bounds how many can wait.
+    /// [`Timeouts::handler`](crate::Timeouts::handler) includes the wait.
+    pub fn wait(mut self, limit: Duration) -> ConcurrencyLimit {
+        self.wait = limit;
+        self
+    }
+
+    /// Puts the limit around `handler`. Handlers that one limit is put around share it.
+    pub fn around<Kind, H: IntoHandler<Kind>>(&self, handler: H) -> Guarded<ConcurrencyLimit, H::Handler> {
+        Guarded::new(self.clone(), handler.into_handler())
+    }
+}
+
+impl Guard for ConcurrencyLimit {
+    type Permit<'a> = SemaphorePermit<'a>;
+
+    #[inline]
+    fn would_refuse(&self, _: &Context) -> bool {
+        self.wait.is_zero() && self.permits.available_permits() == 0
+    }
+
+    #[inline]
+    async fn admit(&self, _: &Context) -> Option<SemaphorePermit<'_>> {
+        match self.permits.try_acquire() {
+            Ok(permit) => Some(permit),
+            Err(_) if self.wait.is_zero() => None,
+            Err(_) => boxed(|| timeout(self.wait, self.permits.acquire())).await.ok()?.ok(),
+        }
+    }
+
+    #[cold]
+    fn refuse(&self, ctx: &mut Context) -> Error {
+        ctx.response.headers.put(FieldName::RETRY_AFTER, b"1");
+        Status::SERVICE_UNAVAILABLE.into()
+    }
+}

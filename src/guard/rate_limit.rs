@@ -1,0 +1,166 @@
+//! [`RateLimit`]: bounds how often each client may send a request.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::client_table::{ClientTable, Rate};
+use super::guarded::{Guard, Guarded};
+use crate::message::{FieldName, Status};
+use crate::server::{Context, Error, IntoHandler};
+
+/// Bounds how often each client may send a request, on all cores together.
+///
+/// Requests beyond the bound are answered with 429 (RFC 6585 §4), and `retry-after` is the number of seconds after which
+/// the client may send the next one. Their bodies are not received.
+///
+/// A client may send as many requests at once as in the whole interval, unless [`RateLimit::burst`] bounds them, and
+/// then one whenever its share of the interval has passed. This is the generic cell rate algorithm (GCRA), which is the
+/// same as a token bucket. Refused requests do not count.
+///
+/// # Clients
+///
+/// A client is an IPv4 address or, because providers give each customer at least that many addresses, an IPv6 network of
+/// 64 bits. Behind a proxy, all requests come from the address of the proxy, unless [`RateLimit::trust_proxies`] is set.
+/// Clients without a known address, such as those of a Unix socket, share one bound.
+///
+/// # Memory
+///
+/// The table of clients has a fixed size, about 17 bytes for each of [`RateLimit::with_clients_max`]. Clients that may
+/// send as many requests as a new one need no room. If more clients than fit send requests at the same time, some are
+/// forgotten, those with the fewest recent requests first: a client may then send more than its bound, but no client is
+/// refused because of others.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use corehttp::{Context, RateLimit, Server};
+///
+/// // At most 5 attempts at once, and 30 in a minute.
+/// let limit = RateLimit::new(30, Duration::from_secs(60)).burst(5);
+/// let sign_in = limit.around(|ctx: &mut Context| ctx.response.set_text("wrong password"));
+/// let service = Server::new().service(sign_in);
+/// # corehttp::block_on(async {
+/// for _ in 0..5 {
+///     assert_eq!(service.respond(corehttp::Request::post("/sign-in")?).await.status.as_u16(), 200);
+/// }
+/// let refused = service.respond(corehttp::Request::post("/sign-in")?).await;
+/// assert_eq!(refused.status.as_u16(), 429);
+/// assert_eq!(refused.headers.text("retry-after"), Some("2"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })??;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[doc(alias("throttle", "governor", "429", "quota", "gcra", "token bucket"))]
+#[derive(Clone)]
+#[must_use]
+pub struct RateLimit {
+    rate: Rate,
+    is_proxy: IsProxy,
+    clients: Arc<ClientTable>,
+}
+
+impl RateLimit {
+    /// Creates a bound of `requests`, at least 1, in each `interval`, for up to 65,536 clients in 1.1 MiB.
+    pub fn new(requests: u32, interval: Duration) -> RateLimit {
+        RateLimit::with_clients_max(requests, interval, 1 << 16)
+    }
+
+    /// Creates a bound as [`RateLimit::new`] does, with a table for another number of clients.
+    pub fn with_clients_max(requests: u32, interval: Duration, clients_max: usize) -> RateLimit {
+        let rate = Rate::new(requests, interval);
+        RateLimit { rate, is_proxy: Arc::new(|_| false), clients: Arc::new(ClientTable::new(clients_max)) }
+    }
+
+    /// Sets how many requests, at least 1, a client may send at once after it has sent none for a while. Default: as
+    /// many as in the whole interval.
+    pub fn burst(mut self, requests: u32) -> RateLimit {
+        self.rate = self.rate.with_burst(requests);
+        self
+    }
+
+    /// Sets a function that returns whether an address is that of a proxy of your own, so that the client behind it is
+    /// the one that counts, as [`Context::client_ip`] finds it. Default: none is.
+    pub fn trust_proxies(mut self, is_proxy: impl Fn(IpAddr) -> bool + Send + Sync + 'static) -> RateLimit {
+        self.is_proxy = Arc::new(is_proxy);
+        self
+    }
+
+    /// Puts the bound around `handler`. Requests to all handlers that one bound is put around are counted together.
+    pub fn around<Kind, H: IntoHandler<Kind>>(&self, handler: H) -> Guarded<RateLimit, H::Handler> {
+        Guarded::new(self.clone(), handler.into_handler())
+    }
+
+    /// How long the client of a request has to wait until it may send one.
+    fn wait(&self, ctx: &Context) -> Duration {
+        self.clients.wait(client(ctx.client_ip(&*self.is_proxy)), ctx.arrived_at(), self.rate)
+    }
+}
+
+impl Guard for RateLimit {
+    type Permit<'a> = ();
+
+    #[inline]
+    fn would_refuse(&self, ctx: &Context) -> bool {
+        !self.wait(ctx).is_zero()
+    }
+
+    #[inline]
+    async fn admit(&self, ctx: &Context) -> Option<()> {
+        let client = client(ctx.client_ip(&*self.is_proxy));
+        self.clients.count(client, ctx.arrived_at(), self.rate).then_some(())
+    }
+
+    #[cold]
+    fn refuse(&self, ctx: &mut Context) -> Error {
+        let wait = self.wait(ctx).as_millis().div_ceil(1000).max(1);
+        ctx.response.headers.put(FieldName::RETRY_AFTER, itoa::Buffer::new().format(wait).as_bytes());
+        Status::TOO_MANY_REQUESTS.into()
+    }
+}
+
+impl fmt::Debug for RateLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RateLimit").field("rate", &self.rate).finish_non_exhaustive()
+    }
+}
+
+type IsProxy = Arc<dyn Fn(IpAddr) -> bool + Send + Sync>;
+
+/// The number of a client in the table: an IPv6 network of 64 bits, or an IPv4 address, which is the number of a network
+/// that is reserved (`::/8`, RFC 4291 §2.4). A client without an address has the number of a multicast network.
+fn client(ip: Option<IpAddr>) -> u64 {
+    match ip.map(|ip| ip.to_canonical()) {
+        Some(IpAddr::V4(ip)) => u32::from(ip).into(),
+        Some(IpAddr::V6(ip)) => (u128::from(ip) >> 64) as u64,
+        None => u64::MAX,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_is_an_ipv4_address_or_an_ipv6_network() {
+        let same = [
+            ["192.0.2.1", "::ffff:192.0.2.1"],
+            ["2001:db8::1", "2001:db8::ffff:ffff:ffff:ffff"],
+            ["2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"],
+        ];
+        let number = |ip: &str| client(Some(ip.parse().unwrap()));
+        for [one, other] in same {
+            assert_eq!(number(one), number(other), "{one} {other}");
+        }
+        let mut different = vec![client(None)];
+        different.extend(["192.0.2.1", "192.0.2.2", "0.0.0.0", "255.255.255.255"].map(number));
+        different
+            .extend(["2001:db8::1", "2001:db8:0:1::1", "64:ff9b::c000:201", "2002:c000:201::"].map(number));
+        let count = different.len();
+        different.sort_unstable();
+        different.dedup();
+        assert_eq!(different.len(), count);
+    }
+}
