@@ -169,9 +169,9 @@
 //!   systemd). When they run out, new peers wait, and [`ErrorCounts::accept`] counts.
 //! - **Restarts.** Stop on SIGTERM, by [`shutdown_signal`]. On Linux, the next process can listen on the same port
 //!   before this one stops: see [`Server::reuse_port`], also for the setting without which a few peers are reset.
-//! - **Observing.** [`Server::on_error`] gets a report of each refused peer and each failed exchange.
-//!   [`ServerHandle::stats`] are counters, and display themselves as text for Prometheus. An access log is a
-//!   [`Handler`] around the others.
+//! - **Observing.** [`Server::on_exchange`] gets a report of each exchange when it is over, for access logs and metrics, and
+//!   [`Server::on_error`] of each refused peer and each failed exchange. [`ServerHandle::stats`] are counters, and display
+//!   themselves as text for Prometheus.
 //! - **Proxies.** Behind one, [`Context::peer_addr`] is the proxy's address, and [`Context::client_ip`] the client's.
 //!
 //! # Databases
@@ -205,6 +205,7 @@
 //! | how a handler fails, and the status that the peer gets | [`Error`] |
 //! | the content of error responses | [`Server::error_response`], [`problem_details`], [`error_page`] |
 //! | problem details (RFC 9457) | [`Problem`], [`Response::set_problem`] |
+//! | each exchange, as it ended: logs and metrics | [`Server::on_exchange`] |
 //! | what went wrong, and how often | [`Server::on_error`], [`ServerHandle::stats`] |
 //! | routes, and paths with parameters | [`routes!`], [`Router`], [`Request::params`] |
 //! | middleware, access logs | [`Handler`], [`around`], [`Extensions`], [`Transform`], [`BoxHandler`] |
@@ -350,11 +351,11 @@ pub use net::{
 pub use router::{Chain, FromHandler, HandlerSet, InvalidRoute, RouteList, Router};
 pub use runtime::{block_on, shutdown_signal};
 pub use server::{
-    Around, AsyncHandler, BodyPlan, BodyReader, BodyWriter, BoxHandler, Context, Error, ErrorCause,
-    ErrorCounts, ErrorReport, Extensions, Handler, IntoError, IntoHandler, IntoIoResult, IntoResult,
-    InvalidResponse, PlainHandler, Result, Server, ServerCore, ServerCounts, ServerHandle, ServerStats,
-    Service, Transform, TransformAction, Upgraded, WithLimits, WithPlan, WithState, WithTimeouts, around,
-    error_page, problem_details, with_limits, with_plan, with_state, with_timeouts,
+    Around, AsyncHandler, BodyPlan, BodyReader, BodyWriter, BoxHandler, Context, CutBy, Error, ErrorCause,
+    ErrorCounts, ErrorReport, ExchangeReport, Extensions, Handler, IntoError, IntoHandler, IntoIoResult,
+    IntoResult, InvalidResponse, PlainHandler, Result, Server, ServerCore, ServerCounts, ServerHandle,
+    ServerStats, Service, Transform, TransformAction, Upgraded, WithLimits, WithPlan, WithState,
+    WithTimeouts, around, error_page, problem_details, with_limits, with_plan, with_state, with_timeouts,
 };
 pub use sse::{Event, EventReader, Events, InvalidEvent};
 #[cfg(feature = "tower")]

@@ -7,6 +7,7 @@ mod alloc;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use alloc::allocations;
@@ -306,6 +307,19 @@ fn ready_made_error_responses_allocate_nothing() {
         let server = Server::bind("127.0.0.1:0").error_response(function);
         check_served(server, 0, fails, (&batch, 1, end), |exchanges| exchanges < 1000);
     }
+}
+
+#[test]
+fn reporting_exchanges_allocates_nothing() {
+    let reports: Arc<AtomicU64> = Arc::default();
+    let counted = reports.clone();
+    let count = move |report: &corehttp::ExchangeReport| {
+        assert_eq!((report.target, report.cut), ("/a/b?c=d", None));
+        counted.fetch_add(report.sent, Ordering::Relaxed);
+    };
+    let server = Server::bind("127.0.0.1:0").on_exchange(count);
+    check_served(server, 0, hello, (GET, 1, "hello, world"), |exchanges| exchanges < 1000);
+    assert!(reports.load(Ordering::Relaxed) > 1000 * 100, "each exchange was reported");
 }
 
 #[test]

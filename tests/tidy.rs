@@ -91,7 +91,7 @@ const ASYNC: &[&str] = &[
 /// Where the crate meets the system.
 const SYSTEM: &[&str] = &["src/net/", "src/runtime/"];
 
-/// The clocks: of a core, of deadlines, of dialing, of files, and of the runtime.
+/// The clocks: of a core, of deadlines, of dialing, of files, of the runtime, and of reports.
 const CLOCKS: &[&str] = &[
     "src/exchange/clock.rs",
     "src/fs/snapshot.rs",
@@ -99,6 +99,7 @@ const CLOCKS: &[&str] = &[
     "src/net/dial/",
     "src/net/timer/",
     "src/runtime/time.rs",
+    "src/server/exchange_report.rs",
 ];
 
 /// The files that are short, and why each is no part of another one. Its folder or its name stands for several.

@@ -215,9 +215,9 @@ impl<L: Locality> Conn<L> {
             if let Some(written) = self.try_kernel(&mut write) {
                 return Poll::Ready(written);
             }
-            let IoState { traffic, sent_before, progress, .. } = self.io_state();
+            let IoState { traffic, before, progress, .. } = self.io_state();
             // Bytes beyond the capacity of the system's buffer have reached the peer.
-            if !progress.goes_on((*sent_before + traffic.sent).saturating_sub(buffer_len)) {
+            if !progress.goes_on((before.sent + traffic.sent).saturating_sub(buffer_len)) {
                 return Poll::Ready(Err(ConnError::TimedOut));
             }
             self.disarm(TimerSlot::Write);
@@ -362,9 +362,18 @@ impl<L: Locality> Conn<L> {
 
     /// Takes the counts of bytes received and sent since the last call.
     pub(crate) fn take_traffic(&mut self) -> Traffic {
-        let IoState { traffic, sent_before, .. } = self.io_state();
-        *sent_before += traffic.sent;
+        let IoState { traffic, before, .. } = self.io_state();
+        before.received += traffic.received;
+        before.sent += traffic.sent;
         std::mem::take(traffic)
+    }
+
+    /// The bytes received and sent since the connection was last idle.
+    pub(crate) fn total_traffic(&self) -> Traffic {
+        let Some(IoState { traffic, before, .. }) = self.io_state.as_deref() else {
+            return Traffic::default();
+        };
+        Traffic { received: before.received + traffic.received, sent: before.sent + traffic.sent }
     }
 
     /// Splits the connection into transport and timer, when it is upgraded.

@@ -26,8 +26,8 @@ pub(crate) struct IoState {
     pub(super) is_shared: bool,
     /// The wakers of all tasks that wait, if there are several.
     pub(super) wakers: Option<Arc<WakerSet>>,
-    /// How many bytes were sent before those of `traffic`.
-    pub(super) sent_before: u64,
+    /// How many bytes were received and sent before those of `traffic`.
+    pub(super) before: Traffic,
     /// Whether the peer takes the bytes that are written.
     pub(super) progress: WriteProgress,
 }
@@ -41,21 +41,12 @@ pub(crate) struct Traffic {
 
 impl Reset for IoState {
     fn reset(&mut self) {
-        let IoState {
-            write_buffer,
-            traffic,
-            is_reset,
-            is_flushing,
-            is_shared,
-            wakers,
-            sent_before,
-            progress,
-        } = self;
+        let IoState { write_buffer, traffic, is_reset, is_flushing, is_shared, wakers, before, progress } =
+            self;
         (*is_reset, *is_flushing, *is_shared) = (false, false, false);
         clear_cold(wakers);
         write_buffer.reset();
-        *sent_before = 0;
-        *traffic = Traffic::default();
+        (*before, *traffic) = Default::default();
         *progress = WriteProgress::default();
     }
 

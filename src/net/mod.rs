@@ -36,7 +36,7 @@ pub(crate) use delegate::{delegate_stream, delegate_write};
 pub(crate) use dial::{BoxedStream, DialError, DialTimes, DnsCache, HostConnector, Network, timed};
 pub use dial::{Dialer, Resolver, SystemResolver};
 pub(crate) use file_io::{FileReader, FileSender, shrunk};
-pub(crate) use io_state::IoState;
+pub(crate) use io_state::{IoState, Traffic};
 pub(crate) use listen::{AcceptReaction, Accepted, BoundSocket, ListenOptions, Listener, classify};
 pub(crate) use memory_listener::MemoryAcceptor;
 pub use memory_listener::{MemoryConnector, MemoryListener, MemoryStream};

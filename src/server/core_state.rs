@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::error_report::ErrorReport;
 use super::error_response::ErrorResponseFn;
+use super::exchange_report::ExchangeReport;
 use super::stats::CoreStats;
 use crate::exchange::{Bounds, Clock};
 use crate::net::tls::TlsAcceptor;
@@ -15,6 +16,7 @@ use crate::net::{Conn, DeadlineTable};
 pub(super) struct CoreState {
     pub(super) bounds: Bounds,
     on_error: Option<OnError>,
+    pub(super) on_exchange: Option<OnExchange>,
     pub(super) error_response: Option<ErrorResponseFn>,
     /// Does the TLS handshakes, if connections are to be secure.
     pub(super) acceptor: Option<TlsAcceptor>,
@@ -29,9 +31,19 @@ impl CoreState {
         deadlines: Rc<DeadlineTable>,
         stats: Arc<CoreStats>,
     ) -> Rc<CoreState> {
-        let ServerSettings { bounds, name, on_error, error_response, acceptor } = settings.clone();
+        let ServerSettings { bounds, name, on_error, on_exchange, error_response, acceptor } =
+            settings.clone();
         let clock = Clock::new(name.as_deref());
-        Rc::new(CoreState { bounds, on_error, error_response, acceptor, clock, deadlines, stats })
+        Rc::new(CoreState {
+            bounds,
+            on_error,
+            on_exchange,
+            error_response,
+            acceptor,
+            clock,
+            deadlines,
+            stats,
+        })
     }
 
     /// Counts a refusal, and passes it to the application's `on_error`.
@@ -60,9 +72,13 @@ pub(super) struct ServerSettings {
     pub(super) bounds: Bounds,
     pub(super) name: Option<Arc<str>>,
     pub(super) on_error: Option<OnError>,
+    pub(super) on_exchange: Option<OnExchange>,
     pub(super) error_response: Option<ErrorResponseFn>,
     pub(super) acceptor: Option<TlsAcceptor>,
 }
 
 /// The function of [`Server::on_error`](super::Server::on_error).
 pub(super) type OnError = Arc<dyn Fn(&ErrorReport<'_>) + Send + Sync>;
+
+/// The function of [`Server::on_exchange`](super::Server::on_exchange).
+pub(super) type OnExchange = Arc<dyn Fn(&ExchangeReport<'_>) + Send + Sync>;

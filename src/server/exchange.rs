@@ -4,12 +4,14 @@ use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
 use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use super::core_state::CoreState;
 use super::error_report::{ErrorCause, ErrorReport, Refused};
+use super::exchange_report::{CutBy, Observation};
 use super::invalid_response::InvalidResponse;
 use super::shared_conn::SharedConn;
 use super::upgraded::{Upgraded, UpgradedHandle};
@@ -34,6 +36,8 @@ pub(super) struct Exchange {
     pub(super) transformed: Vec<u8>,
     /// The server's part of the connection, once that was upgraded.
     pub(super) upgraded: Option<Box<UpgradedHandle>>,
+    /// The notes for the report, if exchanges are reported.
+    observation: Option<Box<Observation>>,
     /// Lent to the connection while that is busy.
     io_state: Option<Box<IoState>>,
 }
@@ -61,6 +65,7 @@ pub(super) struct ExchangeInfo {
 impl Exchange {
     pub(super) fn new(core: Rc<CoreState>) -> Exchange {
         let info = ExchangeInfo::new(core.clock.now());
+        let observation = core.on_exchange.as_ref().map(|_| Box::default());
         Exchange {
             incoming: RefCell::default(),
             outgoing: Outgoing::default(),
@@ -68,6 +73,7 @@ impl Exchange {
             info,
             transformed: Vec::new(),
             upgraded: None,
+            observation,
             io_state: Some(Box::default()),
         }
     }
@@ -148,6 +154,7 @@ impl Exchange {
         (info.request_info, info.exchange_count) = (request_info, exchange_count);
         info.arrived = core.clock.now();
         core.stats.requests.add(1);
+        self.observe(|observation| observation.begin(Some(request)));
     }
 
     /// Receives the whole body into the request.
@@ -170,6 +177,7 @@ impl Exchange {
     /// Writes the head of the response to the write buffer, and begins its body.
     pub(super) fn write_head(&mut self, response: &Response, content: BodyLength, unread: UnreadBody) {
         debug_assert!(!self.outgoing.has_begun(), "an exchange has one final response");
+        self.observe(|observation| observation.note_response(response.status));
         let Exchange { incoming, outgoing, conn, info, .. } = self;
         let (incoming, core, request_info) = (incoming.get_mut(), conn.core(), info.request_info);
         let framing = OutgoingFraming::from_response(request_info, response, content);
@@ -275,6 +283,10 @@ impl Exchange {
         self.flush().await?;
         let mut conn = self.conn.take().ok_or(io::ErrorKind::NotConnected)?;
         self.conn.core().count_traffic(&mut conn);
+        self.observe(|observation| {
+            observation.note_response(response.status);
+            observation.traffic = conn.total_traffic();
+        });
         conn.swap_io_state(&mut self.io_state);
         let incoming = self.incoming.get_mut();
         incoming.forget_message();
@@ -341,6 +353,51 @@ impl Exchange {
         }
     }
 
+    /// Notes something for the report, if exchanges are reported.
+    #[inline]
+    pub(super) fn observe(&mut self, note: impl FnOnce(&mut Observation)) {
+        if let Some(observation) = &mut self.observation {
+            note(observation);
+        }
+    }
+
+    /// Whether exchanges are reported. Each response then leaves before the next request is looked at.
+    #[inline]
+    pub(super) fn is_observed(&self) -> bool {
+        self.observation.is_some()
+    }
+
+    /// Ends the exchange, if one has begun, and passes its report to the application's `on_exchange`. `ended` decides
+    /// whether it was cut, from what was noted.
+    pub(super) fn end(&mut self, request: &Request, ended: impl FnOnce(Option<CutBy>) -> Option<CutBy>) {
+        if self.observation.as_ref().is_some_and(|observation| observation.is_open()) {
+            self.send_exchange_report(request, ended);
+        }
+    }
+
+    #[cold]
+    fn send_exchange_report(
+        &mut self,
+        request: &Request,
+        ended: impl FnOnce(Option<CutBy>) -> Option<CutBy>,
+    ) {
+        let Peer { addr, id } = self.peer();
+        let number = self.info.exchange_count + u64::from(self.info.is_head_refused);
+        let traffic = self.conn.with(|conn| conn.total_traffic());
+        let (Some(observation), Some(on_exchange)) = (&mut self.observation, &self.conn.core().on_exchange)
+        else {
+            return;
+        };
+        observation.cut = ended(observation.cut);
+        observation.traffic = traffic.unwrap_or(observation.traffic);
+        // A panic of the application's function must end neither the connection nor the core.
+        let call =
+            AssertUnwindSafe(|| observation.end((addr, id, number), request, |report| on_exchange(report)));
+        if catch_unwind(call).is_err() {
+            observation.reset();
+        }
+    }
+
     /// The peer of the connection, even if that was upgraded.
     pub(super) fn peer(&self) -> Peer {
         let peer = self.conn.with(|conn| conn.peer());
@@ -403,7 +460,7 @@ impl Exchange {
 impl Reset for Exchange {
     #[inline]
     fn reset(&mut self) {
-        let Exchange { incoming, outgoing, conn, info, transformed, upgraded, io_state } = self;
+        let Exchange { incoming, outgoing, conn, info, transformed, upgraded, observation, io_state } = self;
         incoming.get_mut().reset();
         outgoing.reset();
         conn.reset_bounds();
@@ -414,6 +471,7 @@ impl Reset for Exchange {
         *info = ExchangeInfo::new(info.arrived);
         transformed.clear();
         clear_cold(upgraded);
+        observation.iter_mut().for_each(|observation| observation.reset());
         io_state.iter_mut().for_each(|io_state| io_state.reset());
     }
 
@@ -421,6 +479,7 @@ impl Reset for Exchange {
         self.incoming.get_mut().shrink();
         self.outgoing.shrink();
         self.transformed.shrink_to(TRANSFORMED_KEPT_MAX);
+        self.observation.iter_mut().for_each(|observation| observation.shrink());
         self.io_state.iter_mut().for_each(|io_state| io_state.shrink());
     }
 }
@@ -429,6 +488,11 @@ impl Reset for Exchange {
 const TRANSFORMED_KEPT_MAX: usize = 16 << 10;
 
 impl ExchangeInfo {
+    /// Whether the head of the current request was refused.
+    pub(super) fn is_head_refused(&self) -> bool {
+        self.is_head_refused
+    }
+
     fn new(arrived: Instant) -> ExchangeInfo {
         ExchangeInfo {
             request_info: RequestInfo::default(),

@@ -24,6 +24,7 @@ mod exchange;
 mod shared_conn;
 mod upgraded;
 
+mod client_ip;
 mod context;
 #[cfg(feature = "tower")]
 mod tower;
@@ -35,12 +36,14 @@ mod with_state;
 mod error;
 mod error_report;
 mod error_response;
+mod exchange_report;
 mod invalid_response;
 
 pub use context::{BodyReader, BodyWriter, Context, Extensions, Transform, TransformAction};
 pub use error::{Error, IntoError, Result};
 pub use error_report::{ErrorCause, ErrorReport};
 pub use error_response::{error_page, problem_details};
+pub use exchange_report::{CutBy, ExchangeReport};
 pub use handler::{AsyncHandler, BodyPlan, BoxHandler, Handler, IntoHandler, IntoResult, PlainHandler};
 pub use invalid_response::InvalidResponse;
 pub use launch::ServerCore;

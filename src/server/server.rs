@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::core_state::ServerSettings;
 use super::error::Result;
 use super::error_report::ErrorReport;
+use super::exchange_report::ExchangeReport;
 use super::handler::IntoHandler;
 use super::launch::{CORES_MAX, LaunchOptions, ServerCore, launch};
 use super::server_handle::ServerHandle;
@@ -206,6 +207,22 @@ impl Server {
     /// should return quickly.
     pub fn on_error(mut self, on_error: impl Fn(&ErrorReport<'_>) + Send + Sync + 'static) -> Server {
         self.settings.on_error = Some(Arc::new(on_error));
+        self
+    }
+
+    /// Sets a function that is called once for each exchange when it is over, answered in full or not: for access logs,
+    /// traces and metrics. Default: none, which costs nothing.
+    ///
+    /// An exchange is over when all of its response was handed to the operating system, or when it was cut; see
+    /// [`ExchangeReport::cut`]. The function is called for streams, files, upgrades (when the handler ends) and services of
+    /// tower as for other responses, and for requests that were refused before a handler. Responses to pipelined requests
+    /// then leave one by one. The function runs on the core of the exchange, so it should return quickly; a panic of it
+    /// is ignored.
+    pub fn on_exchange(
+        mut self,
+        on_exchange: impl Fn(&ExchangeReport<'_>) + Send + Sync + 'static,
+    ) -> Server {
+        self.settings.on_exchange = Some(Arc::new(on_exchange));
         self
     }
 

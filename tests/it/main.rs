@@ -19,6 +19,7 @@ mod delivery;
 mod error_responses;
 mod errors;
 mod events;
+mod exchange_reports;
 #[cfg(feature = "fs")]
 mod files;
 mod forms;

@@ -9,18 +9,22 @@ use crate::memory::Reset;
 use crate::net::{Conn, TimerSlot, Transport};
 use crate::server::Context;
 use crate::server::exchange::{CloseMode, Exchange};
+use crate::server::exchange_report::CutBy;
 use crate::server::shared_conn::SharedConn;
 
 /// Ends the connection. Any wait for the peer is bounded.
 pub(super) async fn close(ctx: &mut Context, mode: CloseMode) {
-    let Context { exchange, response, .. } = &mut *ctx;
+    let Context { exchange, request, response, .. } = &mut *ctx;
     match mode {
         CloseMode::Now => {
             exchange.conn.with(|conn| conn.transport.try_shutdown());
+            exchange.end(request, |cut| cut.or(Some(CutBy::Peer)));
         }
         CloseMode::Graceful | CloseMode::Linger => {
             let sent = poll_fn(|cx| exchange.poll_send(cx, response)).await.is_ok()
                 && poll_fn(|cx| exchange.poll_flush(cx)).await.is_ok();
+            let is_whole = sent && exchange.outgoing.is_over();
+            exchange.end(request, |cut| if is_whole { None } else { cut.or(Some(CutBy::Peer)) });
             let shut = sent && poll_fn(|cx| poll_shutdown(exchange, cx)).await.is_ok();
             if shut && (mode == CloseMode::Linger || has_unread_tls(&exchange.conn)) {
                 // Many peers may linger at once, so none of them keeps the memory of its exchange.
@@ -35,6 +39,7 @@ pub(super) async fn close(ctx: &mut Context, mode: CloseMode) {
             poll_fn(|cx| Poll::Ready(exchange.poll_flush(cx).is_ready())).await;
             // After a reset, the peer cannot mistake a part of the response for the whole.
             exchange.conn.with(|conn| conn.transport.reset());
+            exchange.end(request, |cut| cut.or(Some(CutBy::Handler)));
         }
     }
 }

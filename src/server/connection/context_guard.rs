@@ -4,6 +4,7 @@ use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
+use crate::server::exchange_report::CutBy;
 use crate::server::per_core::PerCore;
 use crate::server::{Context, ErrorCause, Handler};
 
@@ -43,6 +44,8 @@ impl<H: Handler> Drop for ContextGuard<'_, H> {
     fn drop(&mut self) {
         let Some(mut context) = self.context.take() else { return };
         context.exchange.abandon();
+        let Context { exchange, request, .. } = &mut *context;
+        exchange.end(request, |cut| cut.or(Some(CutBy::Stop)));
         if thread::panicking() {
             // For example, a handler ran out of time, and a value that it held panicked when it was dropped. A second
             // panic would abort the process, so none may escape from this function.

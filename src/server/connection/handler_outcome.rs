@@ -14,6 +14,7 @@ use crate::net::Conn;
 use crate::server::error_report::Refused;
 use crate::server::error_response::write_error_response;
 use crate::server::exchange::{CloseMode, UnreadBody};
+use crate::server::exchange_report::CutBy;
 use crate::server::per_core::PerCore;
 use crate::server::{Context, Error, ErrorCause, Handler, Result};
 
@@ -99,6 +100,13 @@ pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (CloseMode, io::Res
         _ => None,
     };
     let result = failed.map_or_else(|| io::Error::other("the handler failed"), ExchangeError::as_io);
+    let is_head_refused = ctx.exchange.info.is_head_refused();
+    ctx.exchange.observe(|observation| {
+        if is_head_refused && !observation.is_open() {
+            observation.begin(None);
+        }
+        observation.cut = Some(CutBy::from_cause(&cause));
+    });
     drop_all_user_values(ctx);
     match status.filter(|_| !ctx.exchange.outgoing.has_begun()) {
         Some(status) => {

@@ -16,6 +16,7 @@ use crate::net::{Peer, Timer, TimerSlot};
 use crate::runtime::{boxed, yield_now};
 use crate::server::error_report::Refused;
 use crate::server::exchange::{CloseMode, Exchange, NextStep};
+use crate::server::exchange_report::Observation;
 use crate::server::per_core::{Job, JobOutcome, PerCore};
 use crate::server::shared_conn::SharedConn;
 use crate::server::{BodyPlan, Context, ErrorCause, Handler, Result};
@@ -52,12 +53,14 @@ async fn exchanges<H: Handler>(per_core: &PerCore<H>, ctx: &mut Context) -> Resu
         let outcome = match action {
             RequestAction::Refuse(status) => HandlerOutcome::Refused(status),
             RequestAction::Buffer(_) | RequestAction::Call => {
+                ctx.exchange.observe(Observation::note_handler);
                 run_handler(&conn, pin!(async { per_core.handler.handle(ctx).await })).await
             }
         };
         if ctx.exchange.is_upgraded() {
             drop_user_values(ctx);
             report_failure(ctx, outcome);
+            ctx.exchange.end(&ctx.request, |cut| cut);
             return Ok(NextStep::Close(CloseMode::Now));
         }
         finalize_response(ctx, outcome)?;
@@ -70,8 +73,12 @@ async fn exchanges<H: Handler>(per_core: &PerCore<H>, ctx: &mut Context) -> Resu
             poll_fn(|cx| poll_drain(ctx, cx)).await;
         }
         let next = ctx.exchange.next_step();
-        if next != NextStep::KeepAlive || !ctx.exchange.has_input() {
+        let is_last = next != NextStep::KeepAlive || !ctx.exchange.has_input();
+        if is_last || ctx.exchange.is_observed() {
             poll_fn(|cx| ctx.exchange.poll_flush(cx)).await?;
+            ctx.exchange.end(&ctx.request, |_| None);
+        }
+        if is_last {
             return Ok(next);
         }
         unflushed += 1;

@@ -11,7 +11,6 @@ use std::time::Instant;
 
 use super::body_reader::{BodyReader, decode};
 use super::body_writer::BodyWriter;
-use super::client_ip::client_ip;
 use super::extensions::Extensions;
 use super::transform::Transform;
 use crate::coding::{CODED_CONTENT_FIELDS, DecoderChain};
@@ -19,6 +18,7 @@ use crate::exchange::{Expectation, Incoming, Timeouts};
 use crate::memory::{Reset, clear_cold};
 use crate::message::{FieldName, Headers, PathParams, Request, Response, Status, Version, is_token};
 use crate::net::PeerAddr;
+use crate::server::client_ip::client_ip;
 use crate::server::core_state::CoreState;
 use crate::server::exchange::{Exchange, UnreadBody};
 use crate::server::upgraded::Upgraded;

@@ -6,7 +6,6 @@
 
 mod context;
 
-mod client_ip;
 mod extensions;
 
 mod body_reader;

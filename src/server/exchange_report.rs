@@ -1,0 +1,232 @@
+//! [`ExchangeReport`]: an exchange that is over, as [`Server::on_exchange`](super::Server::on_exchange) sees it; and
+//! [`Observation`], which notes what the report needs while the exchange goes on.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use super::client_ip::client_ip;
+use super::error_report::ErrorCause;
+use crate::error::write_escaped;
+use crate::exchange::ExchangeError;
+use crate::memory::Reset;
+use crate::message::{Method, Request, Status};
+use crate::net::{PeerAddr, Traffic};
+
+/// An exchange that is over, with its response or without.
+///
+/// `{}` formats it as one line, without the query, which may contain secrets.
+///
+/// # Examples
+///
+/// ```
+/// use corehttp::{Context, ExchangeReport, Server};
+///
+/// fn log(exchange: &ExchangeReport) {
+///     println!("{exchange}"); // GET /a from 192.0.2.1:50000: 200, 114 bytes in 73µs
+/// }
+///
+/// let server = Server::new().on_exchange(log);
+/// # let _ = server.service(|ctx: &mut Context| ctx.response.set_text("hi"));
+/// ```
+#[non_exhaustive]
+pub struct ExchangeReport<'a> {
+    /// The method, as it was received. `None` if the head was refused.
+    pub method: Option<Method>,
+    /// The target, as it was received; empty if the head was refused. It may have a query, and any characters that a
+    /// target may have.
+    pub target: &'a str,
+    /// The request, as the handler left it: its body may be gone.
+    pub request: &'a Request,
+    /// The status of the response; `None` if its head was not even written.
+    pub status: Option<Status>,
+    /// Whether the exchange was cut: the peer has not got all of the response, or none.
+    pub cut: Option<CutBy>,
+    /// The address of the peer.
+    pub peer: PeerAddr,
+    /// The number of the connection, as in [`Context::connection_id`](crate::Context::connection_id).
+    pub connection_id: u64,
+    /// The number of the exchange on its connection, counted from 1.
+    pub exchange_number: u64,
+    /// How many bytes were received since the last exchange: the head, the body, and perhaps a part of the next request.
+    pub received: u64,
+    /// How many bytes were handed to the system, or to the TLS connection: heads, bodies and their framing.
+    pub sent: u64,
+    /// The time from the head of the request to the call of the handler, in which its body was received if the plan was
+    /// to buffer it. `None` if the handler was not called.
+    pub until_handler: Option<Duration>,
+    /// The time from the head of the request to the head of the response. `None` if there is none.
+    pub until_response: Option<Duration>,
+    /// The time from the head of the request to the end of the exchange.
+    pub duration: Duration,
+}
+
+/// The cause for which an exchange was cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum CutBy {
+    /// The peer closed or reset the connection, or the connection failed.
+    Peer,
+    /// A time limit of the server.
+    Timeout,
+    /// The end of the grace period of a stop, or the end of the task that served the connection.
+    Stop,
+    /// The handler: it failed, or left its response unfinished, after the head had been sent.
+    Handler,
+}
+
+impl CutBy {
+    /// Returns the cause as one word in lower case, for logs and labels: `peer`, `timeout`, `stop` or `handler`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            CutBy::Peer => "peer",
+            CutBy::Timeout => "timeout",
+            CutBy::Stop => "stop",
+            CutBy::Handler => "handler",
+        }
+    }
+
+    pub(super) fn from_cause(cause: &ErrorCause) -> CutBy {
+        let exchange = match cause {
+            ErrorCause::Exchange(error) => Some(error),
+            ErrorCause::Handler(error) => error.downcast_cause(),
+            _ => None,
+        };
+        match exchange {
+            Some(ExchangeError::TimedOut(..)) => CutBy::Timeout,
+            Some(ExchangeError::Length | ExchangeError::Unfinished | ExchangeError::Source(_)) | None => {
+                CutBy::Handler
+            }
+            Some(_) => CutBy::Peer,
+        }
+    }
+}
+
+impl fmt::Display for CutBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl ExchangeReport<'_> {
+    /// Returns the pattern of the route that a [`Router`](crate::Router) has matched, such as `/users/{id}`.
+    pub fn matched_pattern(&self) -> Option<&str> {
+        self.request.matched_pattern()
+    }
+
+    /// Returns the address of the client, as [`Context::client_ip`](crate::Context::client_ip) does.
+    pub fn client_ip(&self, is_proxy: impl Fn(IpAddr) -> bool) -> Option<IpAddr> {
+        client_ip(self.peer, &self.request.headers, is_proxy)
+    }
+}
+
+impl fmt::Display for ExchangeReport<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.method {
+            Some(method) => {
+                let path = self.target.split('?').next().unwrap_or_default();
+                write!(f, "{method} ")?;
+                write_escaped(f, path.chars())?;
+            }
+            None => f.write_str("a refused head")?,
+        }
+        write!(f, " from {}: ", self.peer)?;
+        match self.status {
+            Some(status) => write!(f, "{}", status.as_u16())?,
+            None => f.write_str("no response")?,
+        }
+        if let Some(cut) = self.cut {
+            write!(f, ", cut by {cut}")?;
+        }
+        write!(f, ", {} bytes in {:?}", self.sent, self.duration)
+    }
+}
+
+impl fmt::Debug for ExchangeReport<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ExchangeReport({self})")
+    }
+}
+
+/// The notes of an exchange that is to be reported. Its memory is kept for the next one.
+#[derive(Debug, Default)]
+pub(super) struct Observation {
+    /// When the head arrived. `None` if no exchange has begun since the last report.
+    arrived: Option<Instant>,
+    handler_called: Option<Instant>,
+    responded: Option<(Instant, Status)>,
+    method: Option<Method>,
+    target: String,
+    pub(super) cut: Option<CutBy>,
+    /// The traffic of the connection at the end of this exchange, and of the last one.
+    pub(super) traffic: Traffic,
+    traffic_before: Traffic,
+}
+
+impl Observation {
+    /// Notes a request, whose head has arrived, or was refused.
+    pub(super) fn begin(&mut self, request: Option<&Request>) {
+        self.arrived = Some(Instant::now());
+        if let Some(request) = request {
+            self.method = Some(request.method());
+            self.target.push_str(request.target().as_str());
+        }
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.arrived.is_some()
+    }
+
+    pub(super) fn note_handler(&mut self) {
+        self.handler_called = Some(Instant::now());
+    }
+
+    pub(super) fn note_response(&mut self, status: Status) {
+        self.responded = Some((Instant::now(), status));
+    }
+
+    /// Ends the exchange, and lends its report to `report`.
+    pub(super) fn end(
+        &mut self,
+        identity: (PeerAddr, u64, u64),
+        request: &Request,
+        report: impl FnOnce(&ExchangeReport<'_>),
+    ) {
+        let Some(arrived) = self.arrived else { return };
+        let (traffic, (peer, connection_id, exchange_number)) = (self.traffic, identity);
+        let since = |instant: Instant| instant.saturating_duration_since(arrived);
+        report(&ExchangeReport {
+            method: self.method,
+            target: &self.target,
+            request,
+            status: self.responded.map(|(_, status)| status),
+            cut: self.cut,
+            peer,
+            connection_id,
+            exchange_number,
+            received: traffic.received.saturating_sub(self.traffic_before.received),
+            sent: traffic.sent.saturating_sub(self.traffic_before.sent),
+            until_handler: self.handler_called.map(since),
+            until_response: self.responded.map(|(responded, _)| since(responded)),
+            duration: arrived.elapsed(),
+        });
+        self.reset();
+        self.traffic_before = traffic;
+    }
+}
+
+impl Reset for Observation {
+    fn reset(&mut self) {
+        self.target.clear();
+        (self.arrived, self.handler_called, self.responded) = (None, None, None);
+        (self.method, self.cut) = (None, None);
+        (self.traffic, self.traffic_before) = Default::default();
+    }
+
+    fn shrink(&mut self) {
+        self.target.shrink_to(TARGET_KEPT_MAX);
+    }
+}
+
+/// How much memory of a target is kept for the next exchange.
+const TARGET_KEPT_MAX: usize = 4 << 10;
