@@ -1,11 +1,13 @@
-//! Question: what does an axum app cost on corehttp, beside axum on hyper?
+//! Questions: what does an axum app cost on corehttp, beside axum on hyper? What does a layer cost around a handler?
 //!
 //! The same `Router`, with a plain response, one that echoes 13 bytes, and one with a path parameter, gets the same
 //! bytes over fake connections and owes the same bytes: once as a service of hyper, and once as a [`Tower`] of this
 //! crate. `corehttp` is the same without axum: a handler of this crate that routes by `match`. The distance of the
 //! middle row above it is the price of axum and of the types of the crate `http`, and its distance below `axum-hyper`
-//! is the gain of a change of servers. One op is one request, of 10,000 on a connection or of one; making the
-//! connection is in it.
+//! is the gain of a change of servers. `corehttp-timeout` is that handler with a time limit of tower-http around it,
+//! which wraps no body: the price of the types and of the hand-over. `corehttp-trace` has a trace around it, without a
+//! subscriber, which wraps the body. One op is one request, of 10,000 on a connection or of one; making the connection
+//! is in it.
 //!
 //! ```text
 //! cargo bench --features tower --bench tower
@@ -32,10 +34,13 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::Path;
 use axum::routing::{get, post};
-use corehttp::{Context, Method, Server, Status, Tower};
+use corehttp::{Context, Method, Server, Status, Tower, layer};
 use criterion::{Criterion, SamplingMode};
+use hyper::StatusCode;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
+use tower_http::timeout::TimeoutLayer;
+use tower_http::trace::TraceLayer;
 use tower_service::Service;
 
 use fake::{Cut, FakeConn};
@@ -111,6 +116,12 @@ fn respond(ctx: &mut Context) -> corehttp::Result {
 fn bench_peers(criterion: &mut Criterion, report: &mut Report, name: &str, workload: Workload, body: &str) {
     let own = Server::new().service(respond);
     let own = async |io: FakeConn| own.serve_connection(io).await.expect("corehttp serves to the end");
+    let limit = TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, Duration::from_secs(10));
+    let limited = Server::new().service(layer(limit, respond));
+    let limited =
+        async |io: FakeConn| limited.serve_connection(io).await.expect("corehttp serves to the end");
+    let traced = Server::new().service(layer(TraceLayer::new_for_http(), respond));
+    let traced = async |io: FakeConn| traced.serve_connection(io).await.expect("corehttp serves to the end");
     let tower = Server::new().service(Tower::new(app()));
     let tower = async |io: FakeConn| tower.serve_connection(io).await.expect("corehttp serves to the end");
     let (builder, app) = (hyper_builder(), app());
@@ -119,13 +130,21 @@ fn bench_peers(criterion: &mut Criterion, report: &mut Report, name: &str, workl
             service_fn(|request: hyper::Request<Incoming>| app.clone().call(request.map(Body::new)));
         builder.serve_connection(io, service).await.expect("hyper serves to the end");
     };
-    let responses = [workload.response(&own), workload.response(&tower), workload.response(&hyper)];
+    let responses = [
+        workload.response(&own),
+        workload.response(&limited),
+        workload.response(&traced),
+        workload.response(&tower),
+        workload.response(&hyper),
+    ];
     responses.iter().for_each(|response| assert_same_response(response, body));
 
     let mut group = criterion.benchmark_group(name);
     group.sampling_mode(SamplingMode::Flat).sample_size(30);
     group.warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_millis(1200));
     report.bench(&mut group, (name, "corehttp"), workload, own);
+    report.bench(&mut group, (name, "corehttp-timeout"), workload, limited);
+    report.bench(&mut group, (name, "corehttp-trace"), workload, traced);
     report.bench(&mut group, (name, "axum-corehttp"), workload, tower);
     report.bench(&mut group, (name, "axum-hyper"), workload, hyper);
     group.finish();

@@ -215,6 +215,7 @@
 //! | requests that pages of other origins forge (CSRF) | [`CrossOriginProtection`] |
 //! | how many requests a handler gets at once, and how many a client may send | [`ConcurrencyLimit`], [`RateLimit`] |
 //! | apps of axum, and other services of tower, with feature `tower` | `Tower`, `TowerBody` |
+//! | layers of tower-http around any handler, with feature `tower` | `layer` |
 //! | gateways: responses that come from another server | [`Request::forwarded_to`], [`Context::forward`], [`ClientError::status`] |
 //! | gateways that leave a prefix of the path out | [`Request::forwarded_below`] |
 //! | secure connections, with feature `tls` | `Server::tls`, `ServerTls`, `TlsIdentity`, `TlsSession` |
@@ -359,7 +360,7 @@ pub use server::{
 };
 pub use sse::{Event, EventReader, Events, InvalidEvent};
 #[cfg(feature = "tower")]
-pub use tower::{Tower, TowerBody};
+pub use tower::{HandlerFuture, HandlerService, Layered, Tower, TowerBody, layer};
 pub use wire::{Limits, WireDetail, WireError};
 
 /// Compiles the programs in the README.

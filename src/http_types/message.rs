@@ -96,8 +96,7 @@ impl TryFrom<Response> for http::Response<HttpBody> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     fn try_from(mut response: Response) -> Result<http::Response<HttpBody>, ConversionError> {
-        let body = http_body(&mut response.body, &response.trailers)?;
-        to_http_response(&response, body)
+        take_http_response(&mut response)
     }
 }
 
@@ -142,6 +141,14 @@ pub(crate) fn to_http_response<B>(
     *converted.status_mut() = response.status.into();
     *converted.headers_mut() = HeaderMap::try_from(&response.headers)?;
     Ok(converted)
+}
+
+/// Converts `response`, and takes its content.
+pub(crate) fn take_http_response(
+    response: &mut Response,
+) -> Result<http::Response<HttpBody>, ConversionError> {
+    let body = http_body(&mut response.body, &response.trailers)?;
+    to_http_response(response, body)
 }
 
 /// Takes the content of a message, for a body with these trailers.

@@ -13,6 +13,8 @@ mod conversion_error;
 pub use body::HttpBody;
 pub use conversion_error::ConversionError;
 #[cfg(feature = "tower")]
-pub(crate) use header_map::append_header_map;
+pub(crate) use frame_reader::downcast;
 #[cfg(feature = "tower")]
-pub(crate) use message::{to_http_request, to_http_response};
+pub(crate) use header_map::{append_header_map, replace_fields};
+#[cfg(feature = "tower")]
+pub(crate) use message::{take_http_response, to_http_request, to_http_response};

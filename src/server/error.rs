@@ -156,7 +156,7 @@ impl Error {
     }
 
     /// Whether the peer could not be read from or written to, so that it cannot be answered either.
-    pub(super) fn is_connection_lost(&self) -> bool {
+    pub(crate) fn is_connection_lost(&self) -> bool {
         self.downcast_cause().is_some_and(|error: &ExchangeError| error.status().is_none())
     }
 

@@ -260,17 +260,22 @@ impl Exchange {
         conn.poll(|conn, bounds| incoming.get_mut().poll_drain(cx, conn, bounds))
     }
 
+    /// Checks that the connection can be upgraded.
+    pub(super) fn check_upgrade(&mut self) -> io::Result<()> {
+        match (self.info.detached, self.incoming.get_mut().is_end_stream()) {
+            (true, _) => Err(InvalidResponse::Detached.into()),
+            (false, false) => Err(InvalidResponse::Unread.into()),
+            (false, true) => Ok(()),
+        }
+    }
+
     /// Upgrades the connection to `protocol`, or else to a tunnel, behind a response with the response's fields.
     pub(super) async fn upgrade(
         &mut self,
         response: &mut Response,
         protocol: Option<&str>,
     ) -> io::Result<Upgraded> {
-        match (self.info.detached, self.incoming.get_mut().is_end_stream()) {
-            (true, _) => return Err(InvalidResponse::Detached.into()),
-            (false, false) => return Err(InvalidResponse::Unread.into()),
-            (false, true) => {}
-        }
+        self.check_upgrade()?;
         let headers = &response.headers;
         self.write(|out| match protocol {
             Some(_) => encode::interim(out, Status::SWITCHING_PROTOCOLS, headers, protocol),

@@ -40,6 +40,8 @@ mod exchange_report;
 mod invalid_response;
 
 pub use context::{BodyReader, BodyWriter, Context, Extensions, Transform, TransformAction};
+#[cfg(feature = "tower")]
+pub(crate) use context::{HeadFilter, SentKind};
 pub use error::{Error, IntoError, Result};
 pub use error_report::{ErrorCause, ErrorReport};
 pub use error_response::{error_page, problem_details};

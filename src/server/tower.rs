@@ -1,4 +1,4 @@
-//! The facts of an exchange that a service of tower needs before its bodies are there.
+//! The facts of an exchange that services and layers of tower need.
 
 use super::Context;
 

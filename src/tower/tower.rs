@@ -130,7 +130,7 @@ where
             poll_fn(|cx| service.poll_ready(cx)).await.map_err(Error::other)?;
             service.call(request).await.map_err(Error::other)
         };
-        let response = pump.run_beside(&mut ctx.body_reader().skip_buffered(), answering).await?;
+        let response = pump.run_beside(&mut pump.reader(ctx.body_reader()), answering).await?;
         send_response(ctx, &pump, response).await
     }
 }
@@ -142,7 +142,11 @@ impl<S> fmt::Debug for Tower<S> {
 }
 
 /// Sends the `response` of a service, whose body may still read that of the request.
-async fn send_response<B>(ctx: &mut Context, pump: &BodyPump, response: http::Response<B>) -> Result
+pub(super) async fn send_response<B>(
+    ctx: &mut Context,
+    pump: &BodyPump,
+    response: http::Response<B>,
+) -> Result
 where
     B: Body<Error: Into<Box<dyn StdError + Send + Sync>>>,
 {
@@ -155,7 +159,8 @@ where
     if is_head_request || has_no_content(response.status) {
         // A service that handles HEAD states the length that the content of a GET would have, and sends none (RFC 9110
         // §9.3.2).
-        return set_length(response, exact.filter(|length| is_head_request && *length > 0));
+        let is_stated = is_head_request && !response.headers.contains("trailer");
+        return set_length(response, exact.filter(|length| is_stated && *length > 0));
     }
     let length = exact.or(response.headers.content_length());
     let mut first_frame = match poll_fn(|cx| Poll::Ready(body.as_mut().poll_frame(cx))).await {
@@ -177,7 +182,7 @@ where
         return relay(body, first_frame, ctx.body_writer().await?).await;
     }
     let (reader, out) = ctx.duplex().await?;
-    pump.run_beside(&mut reader.skip_buffered(), relay(body, first_frame, out)).await
+    pump.run_beside(&mut pump.reader(reader), relay(body, first_frame, out)).await
 }
 
 /// Whether nothing of the content is sent (RFC 9110 §15.3.5, §15.3.6, §15.4.5).

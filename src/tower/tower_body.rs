@@ -1,5 +1,6 @@
 //! [`TowerBody`]: the body of a request, as a service reads it; and [`BodyPump`], which feeds it from the connection.
 
+use std::cell::Cell;
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
@@ -82,23 +83,29 @@ impl fmt::Debug for TowerBody {
 
 /// Reads a body for a service, one frame for each that the service polls for. A service may keep its [`TowerBody`] for
 /// longer than the handler runs; the body then ends with an error.
-pub(super) struct BodyPump(Option<Arc<FrameChannel>>);
+pub(super) struct BodyPump {
+    channel: Option<Arc<FrameChannel>>,
+    /// Whether a body that was buffered from the start has been sent, as one frame.
+    has_sent_buffered: Cell<bool>,
+}
 
 impl BodyPump {
     /// Creates a pump for the request's body, of which nothing has been read, and the body that it fills.
     pub(super) fn new(ctx: &mut Context) -> (BodyPump, TowerBody) {
         let left = ctx.unread_len().filter(|_| ctx.request.trailers.is_empty());
-        let channel = match (left, ctx.request.body.bytes()) {
-            (Some(0), _) => None,
-            (_, []) => Some(Arc::default()),
-            (_, buffered) => Some(Arc::new(FrameChannel::with_first(Bytes::copy_from_slice(buffered)))),
-        };
-        (BodyPump(channel.clone()), TowerBody::new(channel, left))
+        let channel = (left != Some(0)).then(Arc::<FrameChannel>::default);
+        let pump = BodyPump { channel: channel.clone(), has_sent_buffered: Cell::new(false) };
+        (pump, TowerBody::new(channel, left))
+    }
+
+    /// Returns `body` without the part that the service already has.
+    pub(super) fn reader<'a>(&self, body: BodyReader<'a>) -> BodyReader<'a> {
+        if self.has_sent_buffered.get() { body.skip_buffered() } else { body }
     }
 
     /// Whether the service still holds the body, and so may poll for more of it.
     pub(super) fn is_body_wanted(&self) -> bool {
-        self.0.as_ref().is_some_and(|channel| Arc::strong_count(channel) > 1)
+        self.channel.as_ref().is_some_and(|channel| Arc::strong_count(channel) > 1)
     }
 
     /// Awaits `work`, and meanwhile sends the frames of `body` that it polls for. Fails once the peer is gone.
@@ -119,16 +126,17 @@ impl BodyPump {
 
     /// Sends the next frame, once the service polls for it.
     async fn send_next(&self, body: &mut BodyReader<'_>) -> Result {
-        let Some(channel) = &self.0 else { return body.peer_gone().await };
+        let Some(channel) = &self.channel else { return body.peer_gone().await };
         join_first(poll_fn(|cx| channel.poll_requested(cx).map(Ok)), body.peer_gone()).await?;
         channel.send(next_frame(body).await);
+        self.has_sent_buffered.set(true);
         Ok(())
     }
 }
 
 impl Drop for BodyPump {
     fn drop(&mut self) {
-        if let Some(channel) = &self.0 {
+        if let Some(channel) = &self.channel {
             channel.send(Some(Err(ExchangeError::Io(io::ErrorKind::NotConnected.into()))));
         }
     }
@@ -147,7 +155,7 @@ async fn next_frame(body: &mut BodyReader<'_>) -> NextFrame {
 }
 
 /// A channel for one frame, from the handler, which reads the body, to the service, which may be in another task. No
-/// frame is read before the service polls for it, except a body that was buffered from the start.
+/// frame is read before the service polls for it.
 #[derive(Default)]
 struct FrameChannel(Mutex<ChannelInner>);
 
@@ -172,12 +180,6 @@ enum State {
 type NextFrame = Option<Result<Frame<Bytes>, ExchangeError>>;
 
 impl FrameChannel {
-    /// Creates a channel that holds its first frame.
-    fn with_first(frame: Bytes) -> FrameChannel {
-        let state = State::Full(Some(Ok(Frame::data(frame))));
-        FrameChannel(Mutex::new(ChannelInner { state, ..ChannelInner::default() }))
-    }
-
     /// Requests a frame, and takes it once it was sent.
     fn poll_recv(&self, cx: &mut task::Context<'_>) -> Poll<NextFrame> {
         let mut inner = lock(&self.0);

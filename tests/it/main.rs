@@ -33,6 +33,8 @@ mod http_types;
 #[cfg(feature = "json")]
 mod json;
 mod kinds;
+#[cfg(all(feature = "compress", feature = "fs", feature = "tower"))]
+mod layers;
 mod limits;
 #[cfg(feature = "multipart")]
 mod multipart;

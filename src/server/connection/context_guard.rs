@@ -83,9 +83,10 @@ pub(super) fn drop_all_user_values(ctx: &mut Context) {
 }
 
 fn clear_user_values(ctx: &mut Context) {
-    let Context { request, response, extensions, transform, exchange } = ctx;
+    let Context { request, response, extensions, transform, head_filters, exchange } = ctx;
     extensions.clear();
     *transform = None;
+    head_filters.first = None;
     request.body.clear();
     response.body.clear();
     exchange.outgoing.drop_source();

@@ -12,16 +12,16 @@ use std::time::Instant;
 use super::body_reader::{BodyReader, decode};
 use super::body_writer::BodyWriter;
 use super::extensions::Extensions;
+use super::head_filter::{HeadFilters, SentKind};
 use super::transform::Transform;
 use crate::coding::{CODED_CONTENT_FIELDS, DecoderChain};
 use crate::exchange::{Expectation, Incoming, Timeouts};
 use crate::memory::{Reset, clear_cold};
-use crate::message::{FieldName, Headers, PathParams, Request, Response, Status, Version, is_token};
+use crate::message::{Headers, PathParams, Request, Response, Status, Version};
 use crate::net::PeerAddr;
 use crate::server::client_ip::client_ip;
 use crate::server::core_state::CoreState;
 use crate::server::exchange::{Exchange, UnreadBody};
-use crate::server::upgraded::Upgraded;
 use crate::server::{InvalidResponse, Result};
 use crate::wire::{Limits, encode};
 
@@ -104,6 +104,8 @@ pub struct Context {
     pub extensions: Extensions,
     /// Changes the response on its way to the peer, if the handler streams it. Set by middleware.
     pub transform: Option<Box<dyn Transform>>,
+    /// Change the head of a response that the handler sends itself. Set by middleware.
+    pub(crate) head_filters: HeadFilters,
     /// The connection, and both sides of the exchange on it.
     pub(in crate::server) exchange: Exchange,
 }
@@ -116,6 +118,7 @@ impl Context {
             response: Response::default(),
             extensions: Extensions::default(),
             transform: None,
+            head_filters: HeadFilters::default(),
             exchange: Exchange::new(core),
         })
     }
@@ -230,6 +233,7 @@ impl Context {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub async fn body_writer(&mut self) -> io::Result<BodyWriter<'_>> {
+        self.head_filters.pass(&mut self.response, &mut self.transform, SentKind::Stream).await?;
         let (mut writer, incoming) = self.writer(UnreadBody::Discard)?;
         writer.incoming = Some(incoming);
         Ok(writer)
@@ -256,6 +260,7 @@ impl Context {
             }
             self.exchange.incoming.get_mut().expectation = Expectation::None;
         }
+        self.head_filters.pass(&mut self.response, &mut self.transform, SentKind::Stream).await?;
         let (writer, incoming) = self.writer(UnreadBody::Keep)?;
         Ok((BodyReader::new(writer.request, incoming.get_mut(), writer.conn), writer))
     }
@@ -400,51 +405,6 @@ impl Context {
         Ok(())
     }
 
-    /// Switches to `protocol` (RFC 9110 §7.8): answers 101 with the response's fields, and hands the connection over,
-    /// for use in the handler or elsewhere on the same core.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the connection does, or with an [`InvalidResponse`] if the request does not ask to be upgraded to
-    /// `protocol`, if its body was not read, if `protocol` is malformed, or if a response has already been sent. If the
-    /// handler passes the error on with `?`, a request that does not ask for the upgrade is answered with 426 and an
-    /// `upgrade` field that names the protocol.
-    #[doc(alias = "hijack")]
-    pub async fn upgrade(&mut self, protocol: &str) -> io::Result<Upgraded> {
-        self.check_unsent()?;
-        if !protocol.splitn(2, '/').all(|part| is_token(part.as_bytes())) {
-            return Err(InvalidResponse::from_protocol(protocol).into());
-        }
-        let headers = &self.request.headers;
-        let is_requested = self.exchange.info.request_info.version == Version::Http11
-            && headers.contains_token("connection", "upgrade")
-            && headers.contains_token("upgrade", protocol);
-        if !is_requested {
-            // A response of 426 must name the protocol (RFC 9110 §15.5.22).
-            self.response.headers.put(FieldName::UPGRADE, protocol.as_bytes());
-            return Err(InvalidResponse::Upgrade(protocol.into()).into());
-        }
-        self.response.headers.remove(FieldName::UPGRADE.as_str());
-        self.exchange.upgrade(&mut self.response, Some(protocol)).await
-    }
-
-    /// Accepts a CONNECT request (RFC 9110 §9.3.6): answers 200 with the response's fields, and hands the connection
-    /// over.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the connection does, or with an [`InvalidResponse`] if the request is not a CONNECT or has content,
-    /// which a CONNECT must not have (either is answered with 400 if the error is passed on with `?`), or if a response
-    /// has already been sent.
-    pub async fn accept_tunnel(&mut self) -> io::Result<Upgraded> {
-        self.check_unsent()?;
-        // Another reader of the same bytes might take that content for the first bytes of the tunnel.
-        if !self.exchange.info.request_info.is_connect || !self.exchange.is_end_stream() {
-            return Err(InvalidResponse::Tunnel.into());
-        }
-        self.exchange.upgrade(&mut self.response, None).await
-    }
-
     /// Returns the address of the peer that connected. Behind a proxy that is the proxy's address: see
     /// [`Context::client_ip`].
     #[doc(alias("remote_addr", "ConnectInfo"))]
@@ -558,11 +518,12 @@ impl Context {
 
 impl Reset for Context {
     fn reset(&mut self) {
-        let Context { request, response, extensions, transform, exchange } = self;
+        let Context { request, response, extensions, transform, head_filters, exchange } = self;
         request.reset();
         response.reset();
         extensions.clear();
         clear_cold(transform);
+        clear_cold(&mut head_filters.first);
         exchange.reset();
     }
 

@@ -5,15 +5,19 @@
 //! context.
 
 mod context;
+mod upgrade;
 
 mod extensions;
 
 mod body_reader;
 mod body_writer;
+mod head_filter;
 mod transform;
 
 pub use body_reader::BodyReader;
 pub use body_writer::BodyWriter;
 pub use context::Context;
 pub use extensions::Extensions;
+#[cfg(feature = "tower")]
+pub(crate) use head_filter::{HeadFilter, SentKind};
 pub use transform::{Transform, TransformAction};

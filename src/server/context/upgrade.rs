@@ -1,0 +1,64 @@
+//! [`Context::upgrade`] and [`Context::accept_tunnel`]: how a handler takes the connection over (RFC 9110 §7.8, §9.3.6).
+
+use std::io;
+
+use super::context::Context;
+use super::head_filter::SentKind;
+use crate::message::{FieldName, Status, Version, is_token};
+use crate::server::InvalidResponse;
+use crate::server::upgraded::Upgraded;
+
+impl Context {
+    /// Switches to `protocol` (RFC 9110 §7.8): answers 101 with the response's fields, and hands the connection over,
+    /// for use in the handler or elsewhere on the same core.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the connection does, or with an [`InvalidResponse`] if the request does not ask to be upgraded to
+    /// `protocol`, if its body was not read, if `protocol` is malformed, or if a response has already been sent. If the
+    /// handler passes the error on with `?`, a request that does not ask for the upgrade is answered with 426 and an
+    /// `upgrade` field that names the protocol.
+    #[doc(alias = "hijack")]
+    pub async fn upgrade(&mut self, protocol: &str) -> io::Result<Upgraded> {
+        self.check_unsent()?;
+        if !protocol.splitn(2, '/').all(|part| is_token(part.as_bytes())) {
+            return Err(InvalidResponse::from_protocol(protocol).into());
+        }
+        let headers = &self.request.headers;
+        let is_requested = self.exchange.info.request_info.version == Version::Http11
+            && headers.contains_token("connection", "upgrade")
+            && headers.contains_token("upgrade", protocol);
+        if !is_requested {
+            // A response of 426 must name the protocol (RFC 9110 §15.5.22).
+            self.response.headers.put(FieldName::UPGRADE, protocol.as_bytes());
+            return Err(InvalidResponse::Upgrade(protocol.into()).into());
+        }
+        self.response.headers.remove(FieldName::UPGRADE.as_str());
+        self.hand_over(Status::SWITCHING_PROTOCOLS, Some(protocol)).await
+    }
+
+    /// Accepts a CONNECT request (RFC 9110 §9.3.6): answers 200 with the response's fields, and hands the connection
+    /// over.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the connection does, or with an [`InvalidResponse`] if the request is not a CONNECT or has content,
+    /// which a CONNECT must not have (either is answered with 400 if the error is passed on with `?`), or if a response
+    /// has already been sent.
+    pub async fn accept_tunnel(&mut self) -> io::Result<Upgraded> {
+        self.check_unsent()?;
+        // Another reader of the same bytes might take that content for the first bytes of the tunnel.
+        if !self.exchange.info.request_info.is_connect || !self.exchange.is_end_stream() {
+            return Err(InvalidResponse::Tunnel.into());
+        }
+        self.hand_over(Status::OK, None).await
+    }
+
+    /// Sends a head with this status, once middleware has seen it, and hands the connection over.
+    async fn hand_over(&mut self, status: Status, protocol: Option<&str>) -> io::Result<Upgraded> {
+        let Context { response, transform, head_filters, exchange, .. } = self;
+        exchange.check_upgrade()?;
+        head_filters.pass(response, transform, SentKind::Upgrade(status)).await?;
+        exchange.upgrade(response, protocol).await
+    }
+}

@@ -1,0 +1,196 @@
+//! [`HandlerService`]: a handler, as the layers around it see it; and [`HandlerCall`], by which they call it.
+
+use std::any::Any;
+use std::convert::Infallible;
+use std::error::Error as StdError;
+use std::fmt;
+use std::future::poll_fn;
+use std::mem;
+use std::panic::resume_unwind;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{self, Poll, Waker};
+
+use http::StatusCode;
+use http::request::Parts;
+use tower_service::Service;
+
+use super::tower_body::TowerBody;
+use crate::http_types::{HttpBody, downcast};
+use crate::memory::lock;
+use crate::message::Body;
+
+/// A handler of this crate as a service of tower: the innermost one, which the layers of [`layer`](super::layer) wrap.
+///
+/// Each call reaches the handler through the extensions of its request, so a layer keeps them. A request without them,
+/// or a second call for one request, is answered with 500.
+#[derive(Clone, Copy)]
+pub struct HandlerService {
+    _private: (),
+}
+
+impl HandlerService {
+    pub(super) fn new() -> HandlerService {
+        HandlerService { _private: () }
+    }
+}
+
+impl<B> Service<http::Request<B>> for HandlerService
+where
+    B: http_body::Body<Data: Send, Error: Into<Box<dyn StdError + Send + Sync>>> + Send + 'static,
+{
+    type Response = http::Response<HttpBody>;
+    type Error = Infallible;
+    type Future = HandlerFuture;
+
+    fn poll_ready(&mut self, _: &mut task::Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<B>) -> HandlerFuture {
+        let (mut head, body) = request.into_parts();
+        let call = head.extensions.remove::<HandlerCall>();
+        let body = match downcast::<B, TowerBody>(body) {
+            Ok(_) => RequestBody::Same,
+            Err(other) => {
+                let mut body = Body::new();
+                body.set_http_body(other);
+                RequestBody::Other(body)
+            }
+        };
+        HandlerFuture(call.filter(|call| call.begin(head, body)))
+    }
+}
+
+impl fmt::Debug for HandlerService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HandlerService").finish_non_exhaustive()
+    }
+}
+
+/// The response of a handler to one request.
+pub struct HandlerFuture(Option<HandlerCall>);
+
+impl Future for HandlerFuture {
+    type Output = Result<http::Response<HttpBody>, Infallible>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Self::Output> {
+        let Some(call) = &self.0 else {
+            let mut response = http::Response::new(HttpBody::default());
+            *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+            return Poll::Ready(Ok(response));
+        };
+        match call.poll_outcome(cx) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Ok(response)) => Poll::Ready(Ok(response)),
+            // A layer may catch it, as it would catch a panic of a service.
+            Poll::Ready(Err(panic)) => resume_unwind(panic),
+        }
+    }
+}
+
+impl fmt::Debug for HandlerFuture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HandlerFuture").finish_non_exhaustive()
+    }
+}
+
+/// The body of the request that layers pass on to the handler.
+pub(super) enum RequestBody {
+    /// That of the context, which no layer has wrapped.
+    Same,
+    Other(Body),
+}
+
+/// A response of the handler, or the panic that it ended with.
+pub(super) type CallOutcome = Result<http::Response<HttpBody>, Box<dyn Any + Send>>;
+
+/// One call of a handler through its layers. A value among the extensions of a request is shared between threads and
+/// outlives the handler, so the context stays with the handler: the request and the response are handed over.
+#[derive(Clone, Default)]
+pub(super) struct HandlerCall(Arc<Mutex<CallState>>);
+
+#[derive(Default)]
+struct CallState {
+    stage: CallStage,
+    /// The handler's task, while it awaits the request.
+    handler: Option<Waker>,
+    /// The task of the layers, while they await the response: another one, if a layer spawns its calls.
+    layers: Option<Waker>,
+}
+
+#[derive(Default)]
+enum CallStage {
+    /// The layers have not called the handler.
+    #[default]
+    Layers,
+    Requested(Box<Parts>, RequestBody),
+    /// The handler runs.
+    Handler,
+    Responded(CallOutcome),
+    /// The layers have the response.
+    Over,
+}
+
+impl HandlerCall {
+    /// Calls the handler. Returns false if it was called before.
+    fn begin(&self, head: Parts, body: RequestBody) -> bool {
+        let mut state = lock(&self.0);
+        if !matches!(state.stage, CallStage::Layers) {
+            return false;
+        }
+        state.stage = CallStage::Requested(Box::new(head), body);
+        let handler = state.handler.take();
+        drop(state);
+        handler.into_iter().for_each(Waker::wake);
+        true
+    }
+
+    /// Ready with the request, once the layers call the handler.
+    pub(super) fn poll_request(&self, cx: &mut task::Context<'_>) -> Poll<(Box<Parts>, RequestBody)> {
+        let mut state = lock(&self.0);
+        match mem::replace(&mut state.stage, CallStage::Handler) {
+            CallStage::Requested(head, body) => Poll::Ready((head, body)),
+            stage => {
+                state.stage = stage;
+                state.handler = Some(cx.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Hands the outcome of the handler to the layers, which the task of `cx` polls next.
+    pub(super) fn respond(&self, cx: &mut task::Context<'_>, outcome: CallOutcome) {
+        let mut state = lock(&self.0);
+        debug_assert!(matches!(state.stage, CallStage::Handler), "a call has one outcome");
+        state.stage = CallStage::Responded(outcome);
+        let layers = state.layers.take();
+        drop(state);
+        layers.into_iter().filter(|layers| !layers.will_wake(cx.waker())).for_each(Waker::wake);
+    }
+
+    /// Hands the outcome of the handler to the layers, which the caller awaits next.
+    pub(super) async fn hand_over(&self, outcome: CallOutcome) {
+        let mut outcome = Some(outcome);
+        poll_fn(|cx| {
+            if let Some(outcome) = outcome.take() {
+                self.respond(cx, outcome);
+            }
+            Poll::Ready(())
+        })
+        .await;
+    }
+
+    /// Ready with the outcome of the handler.
+    fn poll_outcome(&self, cx: &mut task::Context<'_>) -> Poll<CallOutcome> {
+        let mut state = lock(&self.0);
+        match mem::replace(&mut state.stage, CallStage::Over) {
+            CallStage::Responded(outcome) => Poll::Ready(outcome),
+            stage => {
+                state.stage = stage;
+                state.layers = Some(cx.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}

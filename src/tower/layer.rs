@@ -1,0 +1,409 @@
+//! [`layer`]: layers of tower around a handler.
+
+use std::any::Any;
+use std::error::Error as StdError;
+use std::fmt;
+use std::future::poll_fn;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::{Pin, pin};
+use std::task::{Poll, ready};
+
+use bytes::Bytes;
+use http::Uri;
+use http::request::Parts;
+use http_body::Body;
+use tokio::io::AsyncReadExt;
+use tower_layer::Layer;
+use tower_service::Service;
+
+use super::handler_service::{HandlerCall, HandlerService, RequestBody};
+use super::head_gate::HeadGate;
+use super::tower::send_response;
+use super::tower_body::{BodyPump, TowerBody};
+use crate::exchange::ExchangeError;
+use crate::http_types::{
+    HttpBody, downcast, replace_fields, take_http_response, to_http_request, to_http_response,
+};
+use crate::message::{self, Headers, Method, Response, Status, Target};
+use crate::runtime::select;
+use crate::server::{BodyPlan, Context, Error, Handler, IntoHandler, InvalidResponse, Result};
+
+/// Puts a layer of tower, such as those of tower-http, around a handler: a closure, `Files`, a
+/// [`Tower`](super::Tower), or any other. Several layers at once are a `tower::ServiceBuilder`.
+///
+/// ```
+/// use std::time::Duration;
+/// use corehttp::{Context, Server, layer};
+/// use tower::ServiceBuilder;
+/// use tower_http::cors::CorsLayer;
+/// use tower_http::request_id::{MakeRequestUuid, SetRequestIdLayer};
+/// use tower_http::timeout::TimeoutLayer;
+/// # use http::StatusCode;
+///
+/// let app = |ctx: &mut Context| ctx.response.set_text("Hello, World!");
+/// let layers = ServiceBuilder::new()
+///     .layer(CorsLayer::permissive())
+///     .layer(TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, Duration::from_secs(10)));
+/// # let service = Server::new().service(layer(layers.clone(), app));
+/// # let response = corehttp::block_on(service.respond(corehttp::Request::get("/")?))?;
+/// # assert_eq!(response.headers.text("access-control-allow-origin"), Some("*"));
+/// # let _ = || -> corehttp::Result {
+/// Server::bind("127.0.0.1:8080").run(layer(layers, app))
+/// # };
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Requests
+///
+/// The layers see the head of the request as the crate `http` has it, and a [`TowerBody`] that stands for the body of
+/// the context. Among the extensions is the [`PeerAddr`](crate::PeerAddr). If the layers change the method, the URI or
+/// fields, the handler finds them changed in `ctx.request`. The extensions that they add are in `ctx.extensions`, as
+/// one `http::Extensions`.
+///
+/// The plan for the body is the handler's. A request that it refuses by its head, or whose body cannot be buffered, is
+/// answered before any layer sees it. If a layer wraps the body, in order to decode or to limit it, the wrapped body is
+/// received into memory before the handler is called, up to [`Limits::body_max`](crate::Limits::body_max). So a handler
+/// that streams uploads is better off with the limits and [decoders](crate::BodyReader::decoded) of this crate.
+///
+/// # Responses
+///
+/// The layers see the head of the response before it is sent, whether the handler leaves it in `ctx.response`, streams
+/// it with [`Context::body_writer`], or upgrades the connection; the head is sent as they have changed it. If they
+/// answer in place of the handler, as after a time limit, the handler is cancelled.
+///
+/// Content that no layer wraps stays in the context, and is sent as without layers: a file by the operating system, a
+/// stream as it is written. The layers for CORS, fields, request ids, authorization and timeouts wrap nothing. Layers
+/// for traces, panics and compression do, and so does any that boxes the body: then the content passes through their
+/// body, piece by piece, without being copied if it is in memory.
+///
+/// A handler fails as it does without layers: the layers see a response with the status of its error and without
+/// content. Unless they change that, the error goes on to the server, which makes the content and calls
+/// [`Server::on_error`](crate::Server::on_error). A panic reaches the layers, one of which may catch it.
+///
+/// # What is not supported
+///
+/// - A body that waits for anything but the content, such as one that limits the rate, around a handler that streams
+///   with [`Context::body_writer`]: the stream fails at its end. Around a response in `ctx.response` it works.
+/// - Layers that call the handler more than once for a request, such as retries: the second call is answered with 500.
+/// - An error of a layer, such as that of `tower::timeout`, is no response that other layers see. It is answered like
+///   one of a handler: with 500, or with the status that it chooses. The layers of tower-http answer themselves.
+/// - Interim responses and trailers that a handler streams do not pass through the layers.
+///
+/// # Errors
+///
+/// A request that the crate `http` cannot hold is answered with 400, as by a [`Tower`](super::Tower).
+///
+/// # Examples
+///
+/// `tower_governor` limits requests by a key, which is the address of the peer here. Its own responses have the body of
+/// axum, so a layer inside of it converts that of the handler:
+///
+/// ```
+/// use std::net::IpAddr;
+///
+/// use corehttp::{Context, PeerAddr, Server, Status, layer};
+/// use tower::ServiceBuilder;
+/// use tower_governor::governor::GovernorConfigBuilder;
+/// use tower_governor::key_extractor::KeyExtractor;
+/// use tower_governor::{GovernorError, GovernorLayer};
+/// use tower_http::map_response_body::MapResponseBodyLayer;
+///
+/// #[derive(Clone)]
+/// struct Peer;
+///
+/// impl KeyExtractor for Peer {
+///     type Key = IpAddr;
+///
+///     fn extract<B>(&self, request: &http::Request<B>) -> Result<IpAddr, GovernorError> {
+///         match request.extensions().get() {
+///             Some(PeerAddr::Tcp(address)) => Ok(address.ip()),
+///             _ => Err(GovernorError::UnableToExtractKey),
+///         }
+///     }
+/// }
+///
+/// let config = GovernorConfigBuilder::default().key_extractor(Peer).per_second(60).burst_size(1).finish().unwrap();
+/// let layers = ServiceBuilder::new()
+///     .layer(GovernorLayer::new(config))
+///     .layer(MapResponseBodyLayer::new(axum::body::Body::new));
+/// let limited = layer(layers, |ctx: &mut Context| ctx.response.set_text("Hello"));
+/// let service = Server::new().service(limited);
+/// let peer = std::net::SocketAddr::from(([192, 0, 2, 1], 50_000)).into();
+/// let get = || service.respond_from(peer, corehttp::Request::get("/").unwrap());
+/// # corehttp::block_on(async {
+/// assert_eq!(get().await.status, Status::OK);
+/// assert_eq!(get().await.status, Status::TOO_MANY_REQUESTS);
+/// # })?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[doc(alias("middleware", "tower-http", "cors"))]
+pub fn layer<L, H, Kind>(layer: L, handler: H) -> Layered<L::Service, H::Handler>
+where
+    L: Layer<HandlerService>,
+    H: IntoHandler<Kind>,
+{
+    Layered { service: layer.layer(HandlerService::new()), handler: handler.into_handler() }
+}
+
+/// A handler with layers of tower around it, made by [`layer`].
+#[derive(Clone, Copy)]
+pub struct Layered<S, H> {
+    service: S,
+    handler: H,
+}
+
+impl<S, H, B> Handler for Layered<S, H>
+where
+    S: Service<http::Request<TowerBody>, Response = http::Response<B>> + Clone + 'static,
+    S::Error: Into<Box<dyn StdError + Send + Sync>>,
+    H: Handler,
+    B: Body<Error: Into<Box<dyn StdError + Send + Sync>>> + 'static,
+{
+    fn on_head(&self, ctx: &mut Context) -> BodyPlan {
+        self.handler.on_head(ctx)
+    }
+
+    async fn handle(&self, ctx: &mut Context) -> Result {
+        let call = HandlerCall::default();
+        let (pump, body) = BodyPump::new(ctx);
+        let (request, mut service) = (to_layers(ctx, &call, body)?, self.service.clone());
+        let mut answering = pin!(async move {
+            poll_fn(|cx| service.poll_ready(cx)).await.map_err(Error::other)?;
+            service.call(request).await.map_err(Error::other)
+        });
+        // The fields that middleware around the layers has set.
+        let fields = (!ctx.response.headers.is_empty()).then(|| ctx.response.headers.clone());
+        let calling = received_call(&call, ctx.limits().body_max.max(ctx.request.body.len()));
+        let called = select(async { answering.as_mut().await.map(Called::Answered) }, calling);
+        let called = pump.run_beside(&mut pump.reader(ctx.body_reader()), called).await?;
+        let (head, content) = match called {
+            Called::Answered(response) => return send_response(ctx, &pump, response).await,
+            Called::Handler(head, content) => (head, content),
+        };
+        apply_request(ctx, *head, content)?;
+        let gate = HeadGate::put(ctx, &call);
+        let outcome = run_handler(&self.handler, ctx, answering.as_mut(), &gate).await;
+        let has_begun = ctx.has_responded() || !gate.is_open();
+        gate.restore(ctx);
+        match outcome {
+            Outcome::Failed(error) => Err(error),
+            Outcome::Returned(Ok(())) if has_begun && !ctx.has_responded() => {
+                Err(Error::other("the handler has given up a response that it had begun"))
+            }
+            Outcome::Returned(result) if has_begun => result,
+            Outcome::Returned(Ok(())) => finish(ctx, &call, &pump, answering).await,
+            Outcome::Returned(Err(error)) if error.is_connection_lost() => Err(error),
+            Outcome::Returned(Err(error)) => fail(ctx, &call, &pump, answering, error).await,
+            Outcome::Panicked(panic) if has_begun => resume_unwind(panic),
+            Outcome::Panicked(panic) => {
+                call.hand_over(Err(panic)).await;
+                let response = answering.await?;
+                replace(ctx, &pump, fields, response).await
+            }
+            Outcome::Overtaken(response) => replace(ctx, &pump, fields, response).await,
+        }
+    }
+}
+
+impl<S, H> fmt::Debug for Layered<S, H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Layered").finish_non_exhaustive()
+    }
+}
+
+/// Converts the request for the layers, through which `call` goes.
+fn to_layers(ctx: &Context, call: &HandlerCall, body: TowerBody) -> Result<http::Request<TowerBody>> {
+    let converted = to_http_request(&ctx.request, body);
+    let mut request = converted.map_err(|error| Error::new(Status::BAD_REQUEST, error))?;
+    request.extensions_mut().insert(call.clone());
+    request.extensions_mut().insert(ctx.peer_addr());
+    Ok(request)
+}
+
+/// The first event of a request.
+enum Called<B> {
+    /// The layers have answered it without the handler.
+    Answered(http::Response<B>),
+    /// The layers call the handler: with this head, and with this content if they have wrapped that of the context.
+    Handler(Box<Parts>, Option<Bytes>),
+}
+
+/// Waits until the layers call the handler, and receives a body that they have wrapped, up to `most` bytes.
+async fn received_call<B>(call: &HandlerCall, most: usize) -> Result<Called<B>> {
+    let (head, body) = poll_fn(|cx| call.poll_request(cx)).await;
+    let content = match body {
+        RequestBody::Same => None,
+        RequestBody::Other(body) => Some(receive(body, most).await?),
+    };
+    Ok(Called::Handler(head, content))
+}
+
+async fn receive(body: message::Body, most: usize) -> Result<Bytes> {
+    let content = match body.into_bytes() {
+        Ok(content) => content,
+        Err(stream) => {
+            let (source, mut content) = (stream.take_source().expect("it was just set"), Vec::new());
+            let received = source.take((most as u64).saturating_add(1)).read_to_end(&mut content).await;
+            received.map_err(unreadable)?;
+            content.into()
+        }
+    };
+    match content.len() > most {
+        true => Err(ExchangeError::body_too_large(most, None).into()),
+        false => Ok(content),
+    }
+}
+
+/// The error of a body that a layer cannot decode, or finds too large: the peer has sent it.
+fn unreadable(error: io::Error) -> Error {
+    match Error::other(error) {
+        unknown if unknown.status() == Status::INTERNAL_SERVER_ERROR => {
+            Error::new(Status::BAD_REQUEST, unknown)
+        }
+        error => error,
+    }
+}
+
+/// Applies the request of the layers to that of the context, where they differ.
+fn apply_request(ctx: &mut Context, head: Parts, content: Option<Bytes>) -> Result {
+    let request = &mut ctx.request;
+    let is_same_target = is_same_target(&head.uri, request.target());
+    if !is_same_target {
+        *request.line_mut().1 = Target::try_from(&head.uri)?;
+    }
+    if !is_same_target || head.method.as_str() != request.method().as_str() {
+        // A router that has planned for the request matches it anew.
+        request.set_method(Method::try_from(&head.method)?);
+    }
+    replace_fields(&mut request.headers, &head.headers)?;
+    if let Some(content) = content {
+        request.body.set_shared(content);
+    }
+    // The address of the peer is one of them.
+    if head.extensions.len() > 1 {
+        ctx.extensions.insert(head.extensions);
+    }
+    Ok(())
+}
+
+fn is_same_target(uri: &Uri, target: &Target) -> bool {
+    match (uri.authority(), uri.path_and_query()) {
+        (None, Some(resource)) if resource.as_str() == target.as_str() => true,
+        (_, _) => Uri::try_from(target).is_ok_and(|target| target == *uri),
+    }
+}
+
+/// How the handler ended, while its layers wait for it.
+enum Outcome<B> {
+    Returned(Result),
+    Panicked(Box<dyn Any + Send>),
+    /// The layers have answered in place of the handler.
+    Overtaken(http::Response<B>),
+    /// The layers have failed.
+    Failed(Error),
+}
+
+/// Runs the handler beside the future of its layers, which may have a time limit.
+async fn run_handler<H: Handler, B>(
+    handler: &H,
+    ctx: &mut Context,
+    mut answering: Pin<&mut impl Future<Output = Result<http::Response<B>>>>,
+    gate: &HeadGate<B>,
+) -> Outcome<B> {
+    let (mut handling, mut is_answered) = (pin!(async { handler.handle(ctx).await }), false);
+    poll_fn(|cx| {
+        loop {
+            match catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(cx))) {
+                Err(panic) => return Poll::Ready(Outcome::Panicked(panic)),
+                Ok(Poll::Ready(result)) => return Poll::Ready(Outcome::Returned(result)),
+                Ok(Poll::Pending) => {}
+            }
+            if let Some(response) = gate.take_replaced() {
+                return Poll::Ready(Outcome::Overtaken(response));
+            }
+            if is_answered {
+                return Poll::Pending;
+            }
+            let answered = ready!(answering.as_mut().poll(cx)).map_err(Outcome::Failed);
+            // A handler that waits for its head goes on at once.
+            match answered.and_then(|response| gate.pass(response).map_err(Outcome::Overtaken)) {
+                Ok(()) => is_answered = true,
+                Err(outcome) => return Poll::Ready(outcome),
+            }
+        }
+    })
+    .await
+}
+
+/// Passes the response that the handler has left through the layers.
+async fn finish<B>(
+    ctx: &mut Context,
+    call: &HandlerCall,
+    pump: &BodyPump,
+    answering: Pin<&mut impl Future<Output = Result<http::Response<B>>>>,
+) -> Result
+where
+    B: Body<Error: Into<Box<dyn StdError + Send + Sync>>> + 'static,
+{
+    call.hand_over(Ok(take_http_response(&mut ctx.response)?)).await;
+    let response = answering.await?;
+    match downcast::<http::Response<B>, http::Response<HttpBody>>(response) {
+        Ok(own) => apply_response(&mut ctx.response, own),
+        Err(other) => replace(ctx, pump, None, other).await,
+    }
+}
+
+/// Applies the response of the layers, whose body none of them has wrapped.
+fn apply_response(response: &mut Response, own: http::Response<HttpBody>) -> Result {
+    let (head, body) = own.into_parts();
+    let status = head.status.as_u16();
+    response.status = Status::new(status).ok_or(InvalidResponse::Status(status))?;
+    replace_fields(&mut response.headers, &head.headers)?;
+    let (content, trailers) = body.into_parts();
+    response.body = content;
+    response.trailers.clear();
+    trailers.map_or(Ok(()), |trailers| replace_fields(&mut response.trailers, &trailers))?;
+    Ok(())
+}
+
+/// Passes the status of the handler's error through the layers. Unless they change it, the error goes on to the server.
+async fn fail<B>(
+    ctx: &mut Context,
+    call: &HandlerCall,
+    pump: &BodyPump,
+    answering: Pin<&mut impl Future<Output = Result<http::Response<B>>>>,
+    error: Error,
+) -> Result
+where
+    B: Body<Error: Into<Box<dyn StdError + Send + Sync>>> + 'static,
+{
+    ctx.response.remove_content();
+    let mut response = to_http_response(&ctx.response, HttpBody::default())?;
+    *response.status_mut() = error.status().into();
+    call.hand_over(Ok(response)).await;
+    let response = answering.await?;
+    let has_content = !response.body().is_end_stream() && response.body().size_hint().exact() != Some(0);
+    if has_content || response.status() != error.status().as_u16() {
+        return replace(ctx, pump, None, response).await;
+    }
+    replace_fields(&mut ctx.response.headers, response.headers())?;
+    Err(error)
+}
+
+/// Sends the response of the layers in place of the handler's. The `fields` that were there before the handler stay.
+async fn replace<B>(
+    ctx: &mut Context,
+    pump: &BodyPump,
+    fields: Option<Headers>,
+    response: http::Response<B>,
+) -> Result
+where
+    B: Body<Error: Into<Box<dyn StdError + Send + Sync>>>,
+{
+    ctx.response.clear();
+    if let Some(fields) = fields {
+        ctx.response.headers = fields;
+    }
+    send_response(ctx, pump, response).await
+}

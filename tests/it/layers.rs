@@ -1,0 +1,691 @@
+//! Layers of tower around handlers: the requests that handlers get, and what becomes of their responses.
+
+use std::cell::Cell;
+use std::future::pending;
+use std::io::{Read, Write};
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context as TaskContext, Poll};
+use std::time::Duration;
+
+use axum::body::Body as AxumBody;
+use bytes::Bytes;
+use corehttp::{
+    BodyPlan, Client, Context, Error, Files, Flush, Handler, Headers, HttpBody, IntoHandler, PeerAddr,
+    Request, Router, Server, Status, Tower, TowerBody, Transform, TransformAction, block_on, layer,
+    with_plan,
+};
+use http::{HeaderName, HeaderValue, StatusCode};
+use http_body::{Body, Frame};
+use http_body_util::BodyExt;
+use tokio::io::AsyncWriteExt;
+use tokio::time::sleep;
+use tower::ServiceBuilder;
+use tower::layer::layer_fn;
+use tower::layer::util::Identity;
+use tower::util::{MapRequestLayer, MapResponseLayer};
+use tower_governor::governor::GovernorConfigBuilder;
+use tower_governor::key_extractor::KeyExtractor;
+use tower_governor::{GovernorError, GovernorLayer};
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::compression::CompressionLayer;
+use tower_http::cors::CorsLayer;
+use tower_http::decompression::RequestDecompressionLayer;
+use tower_http::limit::RequestBodyLimitLayer;
+use tower_http::map_response_body::MapResponseBodyLayer;
+use tower_http::normalize_path::NormalizePathLayer;
+use tower_http::request_id::{MakeRequestId, PropagateRequestIdLayer, RequestId, SetRequestIdLayer};
+use tower_http::sensitive_headers::SetSensitiveHeadersLayer;
+use tower_http::set_header::SetResponseHeaderLayer;
+use tower_http::timeout::TimeoutLayer;
+use tower_http::trace::TraceLayer;
+use tower_http::validate_request::ValidateRequestHeaderLayer;
+
+use super::support::responses::responses;
+use super::support::wired::{Then, Wired};
+use super::support::{ErrorReports, Served, status};
+use crate::oracle::client::{Responses, final_response};
+use crate::oracle::{Next, Response};
+
+const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
+
+fn get(path: &str, fields: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nhost: a\r\n{fields}\r\n")
+}
+
+/// A handler of each kind of response, by path.
+async fn respond(ctx: &mut Context) -> corehttp::Result {
+    let large = "0123456789".repeat(5_000);
+    match ctx.request.path().to_owned().as_str() {
+        "/plain" => ctx.response.set_text("hello"),
+        "/large" => ctx.response.set_text(large),
+        "/empty" => {}
+        "/none" => ctx.response.status = Status::NO_CONTENT,
+        "/trailers" => {
+            ctx.response.headers.set("trailer", "x-sum")?;
+            ctx.response.set_text("hello");
+            ctx.response.trailers.set("x-sum", 7)?;
+        }
+        "/file" => {
+            let mut file = tempfile::tempfile()?;
+            file.write_all(large.as_bytes())?;
+            ctx.response.body.set_file(file, 10..30_010);
+        }
+        "/source" => ctx.response.body.set_stream(large.into_bytes().leak() as &[u8], None),
+        "/stream" => {
+            ctx.response.headers.set("content-type", "text/plain")?;
+            let mut out = ctx.body_writer().await?;
+            out.write_all(b"he").await?;
+            out.flush().await?;
+            out.write_all(large.as_bytes()).await?;
+            out.finish().await?;
+        }
+        "/sized" => {
+            ctx.response.headers.set("content-length", 5)?;
+            ctx.response.status = Status::ACCEPTED;
+            let mut out = ctx.body_writer().await?;
+            out.write_all(b"hello").await?;
+            out.finish().await?;
+        }
+        "/sum" => {
+            let mut sum = Headers::new();
+            sum.set("x-sum", 7)?;
+            let mut out = ctx.body_writer().await?;
+            out.write_all(b"hello").await?;
+            out.finish_with(&sum).await?;
+        }
+        "/echo" => {
+            let (mut body, mut out) = ctx.duplex().await?;
+            while let Some(chunk) = body.chunk().await? {
+                out.write_all(chunk).await?;
+            }
+            out.finish().await?;
+        }
+        "/status" => return Err(Status::GONE.into()),
+        "/cause" => return Err(Error::new(Status::CONFLICT, "there is one already")),
+        _ => return Err(Status::NOT_FOUND.into()),
+    }
+    Ok(())
+}
+
+const PATHS: [&str; 13] = [
+    "/plain",
+    "/large",
+    "/empty",
+    "/none",
+    "/trailers",
+    "/file",
+    "/source",
+    "/stream",
+    "/sized",
+    "/sum",
+    "/status",
+    "/cause",
+    "/nowhere",
+];
+
+/// The responses of `handler` to a GET and a HEAD of each path: head, content and trailers, in whatever chunks they come.
+/// Another request follows each on its connection, and is answered, too.
+fn all_responses(handler: impl Handler) -> Vec<String> {
+    let wired = Wired::new(handler);
+    let ask = |method: &str, path: &str| {
+        let wire =
+            format!("{method} {path} HTTP/1.1\r\nhost: a\r\n\r\nGET /plain HTTP/1.1\r\nhost: a\r\n\r\n");
+        let heard = wired.ask(&[wire.as_bytes()], Then::Ends);
+        let Responses { next: Next::Whole(mut response), rest, .. } =
+            final_response(heard.as_bytes(), method, false)
+        else {
+            panic!("{method} {path}: {heard}")
+        };
+        assert!(
+            rest.starts_with(b"HTTP/1.1 200 OK\r\n") && rest.ends_with(b"\r\n\r\nhello"),
+            "{method} {path}"
+        );
+        // The response to a HEAD need not say how that to a GET is framed (RFC 9110 §9.3.2).
+        let is_compared = |name: &[u8]| name != b"date" && (method == "GET" || name != b"transfer-encoding");
+        response.fields.retain(|field| is_compared(&field.name));
+        response.fields.sort_by(|one, other| one.name.cmp(&other.name));
+        let Response { status, fields, content, trailers, .. } = response;
+        format!("{method} {path}: {status} {fields:?} {:?} {trailers:?}", content.escape_ascii().to_string())
+    };
+    PATHS.iter().flat_map(|path| ["GET", "HEAD"].map(|method| ask(method, path))).collect()
+}
+
+/// Checks that a handler responds with `layered` as it does without layers.
+#[track_caller]
+fn check_same(layered: impl Handler) {
+    let plain = all_responses(respond.into_handler());
+    for (found, expected) in all_responses(layered).iter().zip(&plain) {
+        assert_eq!(found, expected);
+    }
+}
+
+#[test]
+fn responses_that_no_layer_changes_are_as_without_layers() {
+    check_same(layer(Identity::new(), respond));
+    check_same(layer(
+        TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, Duration::from_secs(9)),
+        respond,
+    ));
+    check_same(layer(SetSensitiveHeadersLayer::new([http::header::AUTHORIZATION]), respond));
+    check_same(layer(NormalizePathLayer::trim_trailing_slash(), respond));
+}
+
+#[test]
+fn responses_whose_body_a_layer_wraps_are_as_without_layers() {
+    check_same(layer(TraceLayer::new_for_http(), respond));
+    check_same(layer(CatchPanicLayer::new(), respond));
+    check_same(layer(MapResponseBodyLayer::new(AxumBody::new), respond));
+    check_same(layer(
+        ServiceBuilder::new().layer(TraceLayer::new_for_http()).layer(CatchPanicLayer::new()),
+        respond,
+    ));
+    check_same(layer(TraceLayer::new_for_http(), layer(CatchPanicLayer::new(), respond)));
+}
+
+/// A handler that describes its request, and whether it was called.
+fn described(ctx: &mut Context) {
+    let Context { request, response, extensions, .. } = ctx;
+    let extension = extensions.get::<http::Extensions>().and_then(|extensions| extensions.get::<RequestId>());
+    let id = extension.map_or("-", |id| id.header_value().to_str().unwrap());
+    let fields: Vec<_> =
+        request.headers.iter().map(|(name, value)| (name, value.escape_ascii().to_string())).collect();
+    response.set_text(format!(
+        "{} {} {fields:?} {id} {:?}",
+        request.method(),
+        request.target(),
+        request.text()
+    ));
+}
+
+/// Checks that a request is answered with this status, with one of these fields if there is one, and this content.
+#[track_caller]
+fn check(layered: impl Handler, wire: &str, expected: (u16, &str, &str)) {
+    let heard = Wired::new(layered).ask_cut(wire, Then::Ends);
+    let (head, content) = heard.split_once("\r\n\r\n").unwrap();
+    let found = (status(head), head.split("\r\n").any(|line| line == expected.1), content);
+    assert_eq!(found, (expected.0, true, expected.2), "{heard}");
+}
+
+#[derive(Clone, Copy)]
+struct SameId;
+
+impl MakeRequestId for SameId {
+    fn make_request_id<B>(&mut self, _: &http::Request<B>) -> Option<RequestId> {
+        Some(RequestId::new(HeaderValue::from_static("7")))
+    }
+}
+
+/// Files, of which a part is asked for or nothing has changed, and an app of axum.
+#[test]
+fn other_handlers_are_as_without_layers() {
+    #[track_caller]
+    fn check<H: Handler>(make: impl Fn() -> H, requests: &[&str]) {
+        let layers = || ServiceBuilder::new().layer(TraceLayer::new_for_http()).layer(CatchPanicLayer::new());
+        for request in requests {
+            let packets = [request.as_bytes()];
+            let plain = responses(&Wired::new(make()).ask(&packets, Then::Ends)).remove(0);
+            for layered in [
+                Wired::new(layer(Identity::new(), make())).ask(&packets, Then::Ends),
+                Wired::new(layer(layers(), make())).ask(&packets, Then::Ends),
+            ] {
+                let layered = responses(&layered).remove(0);
+                assert_eq!((layered.status, &layered.body), (plain.status, &plain.body), "{request}");
+            }
+        }
+    }
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("a.txt"), "0123456789".repeat(10_000)).unwrap();
+    let files = || Files::new(directory.path()).unwrap();
+    let since = get("/a.txt", "if-modified-since: Fri, 01 Jan 2100 00:00:00 GMT\r\n");
+    check(files, &[&get("/a.txt", ""), &get("/a.txt", "range: bytes=5-20\r\n"), &since, &get("/b", "")]);
+    let router = || Router::new().get("/", |ctx: &mut Context| ctx.response.set_text("hello")).unwrap();
+    check(router, &[GET, &get("/b", ""), &get("//", ""), "PUT / HTTP/1.1\r\nhost: a\r\n\r\n"]);
+    let app = || Tower::new(axum::Router::new().route("/", axum::routing::get(async || "hello")));
+    check(app, &[GET, &get("/b", "")]);
+}
+
+#[test]
+fn a_handler_is_tested_with_its_layers_without_a_connection() {
+    let service = Server::new().service(layer(TraceLayer::new_for_http(), respond));
+    for (path, expected) in [("/plain", "hello"), ("/sized", "hello"), ("/sum", "hello"), ("/status", "Gone")]
+    {
+        let response = block_on(service.respond(Request::get(path).unwrap())).unwrap();
+        assert_eq!(response.text(), Ok(expected), "{path}");
+    }
+}
+
+mod requests {
+    use super::*;
+
+    #[test]
+    fn a_handler_sees_what_the_layers_have_changed() {
+        let ids = ServiceBuilder::new().layer(SetRequestIdLayer::x_request_id(SameId));
+        let ids = ids.layer(PropagateRequestIdLayer::x_request_id());
+        let seen = "GET / [(\"host\", \"a\"), (\"x-request-id\", \"7\")] 7 Ok(\"\")";
+        check(layer(ids, described), GET, (200, "x-request-id: 7", seen));
+        let trims = NormalizePathLayer::trim_trailing_slash();
+        let seen = "GET /b?c [(\"host\", \"a\")] - Ok(\"\")";
+        check(layer(trims, described), &get("/b/?c", ""), (200, "content-length: 33", seen));
+        let rewrites = MapRequestLayer::new(|mut request: http::Request<TowerBody>| {
+            *request.method_mut() = http::Method::PUT;
+            *request.uri_mut() = "http://example.com/d".parse().unwrap();
+            request.headers_mut().remove("host");
+            request
+        });
+        let seen = "PUT http://example.com/d [] - Ok(\"\")";
+        check(layer(rewrites, described), GET, (200, "content-length: 36", seen));
+    }
+
+    #[test]
+    fn a_router_matches_the_target_of_the_layers() {
+        let show = |ctx: &mut Context| {
+            let id = ctx.request.params().get("id").unwrap_or_default().into_owned();
+            ctx.response.set_text(id);
+        };
+        let router = Router::new().get("/users/{id}", show).unwrap();
+        let trims = NormalizePathLayer::trim_trailing_slash();
+        check(layer(trims, router), &get("/users/7/", ""), (200, "content-length: 1", "7"));
+    }
+
+    #[test]
+    fn fields_that_no_layer_has_changed_keep_their_spelling_and_order() {
+        let wire = get("/", "X-B: 1\r\nx-a: 2\r\nX-A: 2\r\nX-E: \u{e9}\r\n");
+        let described = |ctx: &mut Context| {
+            let names: Vec<_> = ctx.request.headers.iter().map(|(name, _)| name.to_owned()).collect();
+            ctx.response.set_text(names.join(" "));
+        };
+        check(
+            layer(TraceLayer::new_for_http(), described),
+            &wire,
+            (200, "content-length: 20", "host X-B x-a X-A X-E"),
+        );
+    }
+
+    #[test]
+    fn a_request_that_a_layer_answers_does_not_reach_the_handler() {
+        fn never(_: &mut Context) {
+            panic!("it is called")
+        }
+        let preflight =
+            "OPTIONS / HTTP/1.1\r\nhost: a\r\norigin: http://b\r\naccess-control-request-method: PUT\r\n\r\n";
+        check(layer(CorsLayer::permissive(), never), preflight, (200, "access-control-allow-origin: *", ""));
+        #[allow(deprecated, reason = "the layer is named so")]
+        let bearer = ValidateRequestHeaderLayer::bearer("secret");
+        check(layer(bearer.clone(), never), GET, (401, "content-length: 0", ""));
+        let allowed = get("/", "authorization: Bearer secret\r\n");
+        check(layer(bearer, |_: &mut Context| ()), &allowed, (200, "content-length: 0", ""));
+        let limited = RequestBodyLimitLayer::new(3);
+        let post = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nhello";
+        check(layer(limited, never), post, (413, "content-length: 21", "length limit exceeded"));
+    }
+
+    /// Requests with a body of each framing, to a handler that buffers and to one that streams.
+    #[test]
+    fn a_body_that_no_layer_wraps_is_read_from_the_connection() {
+        let sized = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nhello";
+        let chunked = "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n";
+        let buffered = |ctx: &mut Context| ctx.response.body.set_bytes(ctx.request.bytes());
+        let streamed = async |ctx: &mut Context| -> corehttp::Result {
+            let (mut content, mut body) = (Vec::new(), ctx.body_reader());
+            while let Some(chunk) = body.chunk().await? {
+                content.extend_from_slice(chunk);
+            }
+            ctx.response.body.set_bytes(content);
+            Ok(())
+        };
+        for wire in [sized, chunked] {
+            check(layer(TraceLayer::new_for_http(), buffered), wire, (200, "content-length: 5", "hello"));
+            let streamed = with_plan(|_| BodyPlan::Stream, streamed);
+            check(layer(TraceLayer::new_for_http(), streamed), wire, (200, "content-length: 5", "hello"));
+            let echo = wire.replace(" / ", " /echo ");
+            let wired =
+                Wired::new(layer(TraceLayer::new_for_http(), with_plan(|_| BodyPlan::Stream, respond)));
+            let heard = wired.ask(&[echo.as_bytes()], Then::Waits);
+            assert_eq!(responses(&heard)[0].body, "hello");
+        }
+    }
+
+    fn zipped(content: &str) -> Vec<u8> {
+        let mut zipped = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        zipped.write_all(content.as_bytes()).unwrap();
+        zipped.finish().unwrap()
+    }
+
+    #[test]
+    fn a_body_that_a_layer_wraps_is_received_before_the_handler_is_called() {
+        let post = |fields: &str, content: &[u8]| {
+            let head =
+                format!("POST / HTTP/1.1\r\nhost: a\r\n{fields}content-length: {}\r\n\r\n", content.len());
+            [head.as_bytes(), content].concat()
+        };
+        let decoded = post("content-encoding: gzip\r\n", &zipped("hello"));
+        let corrupt = post("content-encoding: gzip\r\n", b"hello");
+        let bomb = post("content-encoding: gzip\r\n", &zipped(&"a".repeat(5_000_000)));
+        let chunked =
+            b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"
+                .to_vec();
+        let cut = b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhe".to_vec();
+        let echo = |ctx: &mut Context| ctx.response.body.set_bytes(ctx.request.bytes());
+        for plan in [BodyPlan::Buffer, BodyPlan::Stream] {
+            let plan = move |_: &Request| plan;
+            let layers = |most| ServiceBuilder::new().layer(RequestBodyLimitLayer::new(most));
+            let zips = || RequestDecompressionLayer::new();
+            let rows = [
+                (&decoded, 200, "hello"),
+                (&corrupt, 400, "Bad Request"),
+                (&bomb, 413, "Content Too Large"),
+                (&chunked, 200, "hello"),
+            ];
+            for (wire, expected, content) in rows {
+                let heard = Wired::new(layer(zips(), with_plan(plan, echo))).ask(&[wire], Then::Waits);
+                assert_eq!(
+                    (status(&heard), heard.ends_with(&format!("\r\n\r\n{content}"))),
+                    (expected, true),
+                    "{heard}"
+                );
+            }
+            for (wire, most, expected) in [(&chunked, 5, 200), (&chunked, 4, 400), (&cut, 5, 400)] {
+                let wired = Wired::new(layer(layers(most), with_plan(plan, echo)));
+                let heard = wired.ask(&[wire], Then::Ends);
+                assert_eq!(status(&heard), expected, "{most}: {heard}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_request_that_the_crate_http_cannot_hold_is_400() {
+        let roomy = corehttp::Limits { request_line_max: 1 << 20, head_max: 1 << 20, ..Default::default() };
+        let wired = Wired::with(|server| server.limits(roomy), layer(TraceLayer::new_for_http(), respond));
+        let heard = wired.ask(&[get(&format!("/{}", "a".repeat(65_535)), "").as_bytes()], Then::Ends);
+        assert_eq!(status(&heard), 400);
+    }
+}
+
+mod responses_of_layers {
+    use super::*;
+
+    #[test]
+    fn fields_are_changed_whatever_the_handler_does() {
+        let name = HeaderName::from_static("x-layer");
+        let sets = SetResponseHeaderLayer::overriding(name, HeaderValue::from_static("7"));
+        let layered = Wired::new(layer(sets, respond));
+        for path in PATHS {
+            let heard = layered.ask(&[get(path, "").as_bytes()], Then::Ends);
+            assert!(heard.split("\r\n\r\n").next().unwrap().contains("\r\nx-layer: 7"), "{path}: {heard}");
+        }
+    }
+
+    #[test]
+    fn a_status_is_changed_before_it_is_sent() {
+        let moves = MapResponseLayer::new(|mut response: http::Response<HttpBody>| {
+            *response.status_mut() = StatusCode::IM_A_TEAPOT;
+            response
+        });
+        let wired = Wired::new(layer(moves, respond));
+        for path in ["/plain", "/stream", "/sized", "/file", "/sum"] {
+            assert_eq!(status(&wired.ask(&[get(path, "").as_bytes()], Then::Ends)), 418, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_response_that_a_layer_replaces_is_sent_in_place_of_the_handlers() {
+        let replaces = MapResponseLayer::new(|response: http::Response<HttpBody>| {
+            let (head, _) = response.into_parts();
+            http::Response::from_parts(head, HttpBody::from(corehttp::Body::from("replaced")))
+        });
+        let boxes = MapResponseLayer::new(|response: http::Response<HttpBody>| {
+            let (head, _) = response.into_parts();
+            http::Response::from_parts(head, AxumBody::from("replaced"))
+        });
+        let layered: [Box<dyn Handler>; 2] =
+            [Box::new(layer(replaces, respond)), Box::new(layer(boxes, respond))];
+        for layered in layered {
+            let wired = Wired::new(layered);
+            for path in ["/plain", "/stream", "/file", "/sum", "/status", "/cause"] {
+                let heard = wired.ask(&[get(path, "").as_bytes(), GET.as_bytes()], Then::Ends);
+                assert!(
+                    heard.contains("\r\ncontent-length: 8\r\n") && heard.contains("\r\n\r\nreplaced"),
+                    "{path}: {heard}"
+                );
+                assert_eq!(heard.matches("HTTP/1.1 ").count(), 2, "{path}: {heard}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_handler_that_takes_too_long_is_cancelled() {
+        struct Note(Rc<Cell<bool>>);
+        impl Drop for Note {
+            fn drop(&mut self) {
+                self.0.set(true);
+            }
+        }
+        let dropped = Rc::new(Cell::new(false));
+        let noted = dropped.clone();
+        let slow = async move |ctx: &mut Context| -> corehttp::Result {
+            ctx.response.headers.set("x-half", "done")?;
+            let _note = Note(noted.clone());
+            sleep(Duration::from_secs(60)).await;
+            Ok(())
+        };
+        let limit = TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, Duration::from_secs(5));
+        let outer = corehttp::around(
+            async |app: &_, ctx: &mut Context| {
+                ctx.response.headers.set("x-outer", 1)?;
+                Handler::handle(app, ctx).await
+            },
+            layer(limit, slow),
+        );
+        let heard = Wired::new(outer).ask(&[GET.as_bytes(), GET.as_bytes()], Then::Ends);
+        assert_eq!(heard.matches("HTTP/1.1 408 ").count(), 2, "{heard}");
+        assert!(heard.contains("x-outer: 1") && !heard.contains("x-half") && dropped.get(), "{heard}");
+    }
+
+    #[test]
+    fn a_panic_is_caught_by_a_layer_or_by_the_server() {
+        let panics = |_: &mut Context| -> () { std::panic::resume_unwind(Box::new("in the handler")) };
+        let reports = ErrorReports::default();
+        let caught = Wired::with(|server| reports.attach(server), layer(CatchPanicLayer::new(), panics));
+        let heard = caught.ask(&[GET.as_bytes(), GET.as_bytes()], Then::Ends);
+        assert_eq!(
+            (heard.matches("HTTP/1.1 500 ").count(), heard.matches("Service panicked").count()),
+            (2, 2)
+        );
+        assert!(reports.take().is_empty());
+        let uncaught =
+            Wired::with(|server| reports.attach(server), layer(TraceLayer::new_for_http(), panics));
+        let heard = uncaught.ask(&[GET.as_bytes(), GET.as_bytes()], Then::Ends);
+        assert!(status(&heard) == 500 && heard.contains("connection: close"), "{heard}");
+        assert_eq!(reports.take().len(), 1);
+    }
+
+    #[test]
+    fn an_error_of_the_handler_is_reported_as_without_layers() {
+        let reports = ErrorReports::default();
+        let sets = SetResponseHeaderLayer::overriding(
+            HeaderName::from_static("x-layer"),
+            HeaderValue::from_static("7"),
+        );
+        let layered = ServiceBuilder::new().layer(TraceLayer::new_for_http()).layer(sets);
+        let wired = Wired::with(|server| reports.attach(server), layer(layered, respond));
+        let heard = wired.ask(&[get("/cause", "").as_bytes()], Then::Ends);
+        assert!(heard.starts_with("HTTP/1.1 409 Conflict\r\nx-layer: 7\r\n"), "{heard}");
+        assert_eq!(reports.take(), [(409, "there is one already".to_owned())]);
+    }
+
+    #[test]
+    fn an_error_of_a_layer_is_one_of_the_handler() {
+        let limit = ServiceBuilder::new().timeout(Duration::from_secs(5));
+        let slow = async |_: &mut Context| pending::<()>().await;
+        assert_eq!(status(&Wired::new(layer(limit, slow)).ask(&[GET.as_bytes()], Then::Ends)), 500);
+    }
+
+    fn unzipped(content: &[u8]) -> String {
+        let mut text = String::new();
+        flate2::read::GzDecoder::new(content).read_to_string(&mut text).unwrap();
+        text
+    }
+
+    #[test]
+    fn content_is_compressed_by_a_layer_streamed_or_not() {
+        let served = Served::new(layer(CompressionLayer::new(), respond));
+        let (client, plain) = (Client::new(), Wired::new(respond.into_handler()));
+        for path in ["/large", "/stream", "/file", "/source"] {
+            let mut request = Request::get(&format!("http://{}{path}", served.addr())).unwrap();
+            request.headers.set("accept-encoding", "gzip").unwrap();
+            let mut response = corehttp::Response::new();
+            block_on(client.send(&request, &mut response)).unwrap().unwrap();
+            assert_eq!(response.headers.text("content-encoding"), Some("gzip"), "{path}");
+            let expected = plain.ask(&[get(path, "").as_bytes()], Then::Ends);
+            assert_eq!(unzipped(response.bytes()), responses(&expected)[0].body, "{path}");
+        }
+    }
+
+    /// A body that waits for a while before each frame, if its handler does not stream.
+    #[test]
+    fn a_body_that_waits_for_more_than_the_content_is_for_responses_that_are_not_streamed() {
+        struct Slow(HttpBody, Pin<Box<tokio::time::Sleep>>);
+        impl Body for Slow {
+            type Data = Bytes;
+            type Error = std::io::Error;
+
+            fn poll_frame(
+                mut self: Pin<&mut Self>,
+                cx: &mut TaskContext<'_>,
+            ) -> Poll<Option<Result<Frame<Bytes>, std::io::Error>>> {
+                std::task::ready!(self.1.as_mut().poll(cx));
+                Pin::new(&mut self.0).poll_frame(cx)
+            }
+        }
+        let slows = MapResponseBodyLayer::new(|body| Slow(body, Box::pin(sleep(Duration::from_secs(1)))));
+        let wired = Wired::new(layer(slows, respond));
+        let heard = wired.ask(&[get("/plain", "").as_bytes()], Then::Ends);
+        assert_eq!(responses(&heard)[0].body, "hello");
+        let heard = wired.ask(&[get("/sum", "").as_bytes()], Then::Ends);
+        assert!(heard.ends_with("transfer-encoding: chunked\r\n\r\n"), "{heard}");
+    }
+
+    #[test]
+    fn an_upgrade_has_the_fields_of_the_layers_and_a_refusal_prevents_it() {
+        let upgrade = async |ctx: &mut Context| -> corehttp::Result {
+            let mut stream = ctx.upgrade("echo").await?;
+            stream.write_all(b"hello").await?;
+            Ok(())
+        };
+        let sets = SetResponseHeaderLayer::overriding(
+            HeaderName::from_static("x-layer"),
+            HeaderValue::from_static("7"),
+        );
+        let wire = get("/", "connection: upgrade\r\nupgrade: echo\r\n");
+        let heard =
+            Served::new(layer(ServiceBuilder::new().layer(TraceLayer::new_for_http()).layer(sets), upgrade))
+                .ask(&wire);
+        assert!(heard.starts_with("HTTP/1.1 101 ") && heard.contains("\r\nx-layer: 7\r\n"), "{heard}");
+        assert!(heard.ends_with("\r\n\r\nhello"), "{heard}");
+        let refuses = MapResponseLayer::new(|mut response: http::Response<HttpBody>| {
+            *response.status_mut() = StatusCode::FORBIDDEN;
+            response
+        });
+        let heard = Served::new(layer(refuses, upgrade)).ask([wire.as_bytes(), GET.as_bytes()].concat());
+        assert!(heard.starts_with("HTTP/1.1 403 ") && heard.contains("HTTP/1.1 403 "), "{heard}");
+    }
+
+    #[test]
+    fn requests_beyond_a_rate_are_refused_by_the_address_of_the_peer() {
+        #[derive(Clone)]
+        struct Peer;
+        impl KeyExtractor for Peer {
+            type Key = IpAddr;
+
+            fn extract<B>(&self, request: &http::Request<B>) -> Result<IpAddr, GovernorError> {
+                match request.extensions().get() {
+                    Some(PeerAddr::Tcp(address)) => Ok(address.ip()),
+                    _ => Err(GovernorError::UnableToExtractKey),
+                }
+            }
+        }
+        let config = GovernorConfigBuilder::default().key_extractor(Peer).burst_size(2).finish().unwrap();
+        let layers = ServiceBuilder::new()
+            .layer(GovernorLayer::new(config))
+            .layer(MapResponseBodyLayer::new(AxumBody::new));
+        let heard = Served::new(layer(layers, respond)).ask(get("/stream", "").repeat(3));
+        let statuses: Vec<_> = responses(&heard).iter().map(|response| response.status).collect();
+        assert_eq!(statuses, [200, 200, 429], "{heard}");
+    }
+
+    /// Transforms of middleware inside and outside of layers, which also wrap the body.
+    #[test]
+    fn content_passes_through_middleware_and_layers_from_the_inside_out() {
+        struct Tag(&'static str, Option<Box<dyn Transform>>);
+        impl Transform for Tag {
+            fn begin(&mut self, response: &mut corehttp::Response) -> TransformAction {
+                response.headers.append("x-tag", self.0).unwrap();
+                self.1.as_mut().map(|outer| outer.begin(response));
+                TransformAction::Apply
+            }
+
+            fn apply(&mut self, data: &[u8], flush: Flush, out: &mut Vec<u8>) -> std::io::Result<()> {
+                let data = if data.is_empty() { Vec::new() } else { [self.0.as_bytes(), data].concat() };
+                match &mut self.1 {
+                    Some(outer) => outer.apply(&data, flush, out)?,
+                    None => out.extend(data),
+                }
+                Ok(())
+            }
+        }
+        struct Tagged<H>(&'static str, H);
+        impl<H: Handler> Handler for Tagged<H> {
+            async fn handle(&self, ctx: &mut Context) -> corehttp::Result {
+                ctx.transform = Some(Box::new(Tag(self.0, ctx.transform.take())));
+                self.1.handle(ctx).await
+            }
+        }
+        let wraps = MapResponseLayer::new(|response: http::Response<HttpBody>| {
+            let tags = response.headers().get_all("x-tag").iter().count();
+            response.map(|body| {
+                body.map_frame(move |frame| {
+                    frame.map_data(|data| Bytes::from([format!("layer{tags}:").as_bytes(), &data].concat()))
+                })
+            })
+        });
+        let inner = Tagged("inner:", respond.into_handler());
+        let wired = Wired::new(Tagged("outer:", layer(wraps, inner)));
+        let heard = wired.ask(&[get("/sum", "").as_bytes()], Then::Ends);
+        let response = &responses(&heard)[0];
+        assert_eq!(response.body, "outer:layer1:inner:hello", "{heard}");
+    }
+
+    #[test]
+    fn layers_are_nested_and_shared_between_requests() {
+        let count = Arc::new(AtomicUsize::new(0));
+        let counted = count.clone();
+        let counts = MapRequestLayer::new(move |request: http::Request<TowerBody>| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            request
+        });
+        let limits = ServiceBuilder::new().concurrency_limit(1).layer(counts);
+        let served = Served::new(layer(CompressionLayer::new(), layer(limits, respond)));
+        let heard = served.ask(PATHS.map(|path| get(path, "")).concat());
+        assert_eq!((responses(&heard).len(), count.load(Ordering::Relaxed)), (PATHS.len(), PATHS.len()));
+    }
+
+    #[test]
+    fn a_second_call_for_one_request_is_answered_with_500() {
+        let twice = layer_fn(|service: corehttp::HandlerService| {
+            tower::service_fn(move |request: http::Request<TowerBody>| {
+                let mut service = service;
+                async move {
+                    let mut second = http::Request::new(HttpBody::default());
+                    *second.extensions_mut() = request.extensions().clone();
+                    let _ = tower::Service::call(&mut service, request).await?;
+                    tower::Service::call(&mut service, second).await
+                }
+            })
+        });
+        assert_eq!(status(&Wired::new(layer(twice, respond)).ask(&[GET.as_bytes()], Then::Ends)), 500);
+    }
+}
