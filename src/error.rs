@@ -218,6 +218,23 @@ mod tests {
     }
 
     #[test]
+    fn a_reason_of_serde_loses_the_value_that_was_found() {
+        for (reason, expected) in [
+            (r#"invalid type: string "secret", expected u8"#, "invalid type: string, expected u8"),
+            (r#"invalid type: string "a, expected b", expected c"#, "invalid type: string, expected c"),
+            ("invalid value: integer `300`, expected u8", "invalid value: integer, expected u8"),
+            ("unknown variant `secret`, expected `a` or `b`", "unknown variant, expected `a` or `b`"),
+            ("unknown variant, expected `a` or `b`", "unknown variant, expected `a` or `b`"),
+            // These hold no value.
+            ("invalid type: map, expected u8", "invalid type: map, expected u8"),
+            ("missing field `a`", "missing field `a`"),
+            ("", ""),
+        ] {
+            assert_eq!(reason_without_value(reason), expected);
+        }
+    }
+
+    #[test]
     fn a_limit_is_written_in_its_unit() {
         let of = |millis| TimeLimit::from(Duration::from_millis(millis)).exceeded();
         assert_eq!(
