@@ -221,6 +221,7 @@
 //! | secure connections, with feature `tls` | `Server::tls`, `ServerTls`, `TlsIdentity`, `TlsSession` |
 //! | redirects, such as from http to https | [`Response::set_redirect`], [`Request::host`] |
 //! | preconditions: 304 and 412 for clients that stored an earlier response | [`Response::check_preconditions`] |
+//! | ranges of content: 206 and 416 | [`Response::check_range`] |
 //! | other protocols | [`Context::upgrade`], [`Context::accept_tunnel`] |
 //! | testing a handler | [`Service::respond`] |
 //! | connections that you accept yourself, or in memory | [`Service::serve_connection`], [`Service::stop`], [`MemoryListener`] |
@@ -247,6 +248,7 @@
 //! | the coding that a client prefers | [`Request::preferred_coding`] | |
 //! | lists, weights and parameters in fields | [`Headers::members`], [`Headers::weighted`], [`Headers::parameter`], [`Parameters`] | |
 //! | forms and queries as structs, with feature `form` | `Request::query_as`, `Request::form_as`, `FormBuf::from_value` | |
+//! | dates, text in HTML, segments of a path | [`HttpDate`], [`escape_html`], [`Target::escape_segment`] | |
 //! | forms, queries and cookies | [`Form`], [`FormBuf`], [`Cookies`], [`SetCookie`] | `forms` |
 //! | cookies that nobody else can make or read, with feature `cookies` | `CookieKey` | |
 //! | cookies that a client keeps, with feature `jar` | [`ClientBuilder::cookie_store`], `jar::Jar` | `jar` |
@@ -336,10 +338,10 @@ pub use http_types::{ConversionError, HttpBody};
 pub use json::{InvalidJson, JsonError};
 pub use message::{
     BasicAuth, Body, Cookies, ExtensionMethod, FieldValue, Form, FormBuf, FormPairs, FromText, Headers,
-    HeadersIter, InvalidCharset, InvalidCookie, InvalidCredentials, InvalidField, InvalidForm, InvalidMethod,
-    InvalidPairs, InvalidParameters, InvalidPathParam, InvalidRequest, InvalidStatus, InvalidTarget,
-    InvalidText, InvalidValue, Method, Parameters, PathParams, Problem, RawSetCookie, Request, Response,
-    SameSite, SetCookie, Status, Target, TargetForm, Timings, Version, escape_html,
+    HeadersIter, HttpDate, InvalidCharset, InvalidCookie, InvalidCredentials, InvalidField, InvalidForm,
+    InvalidMethod, InvalidPairs, InvalidParameters, InvalidPathParam, InvalidRequest, InvalidStatus,
+    InvalidTarget, InvalidText, InvalidValue, Method, Parameters, PathParams, Problem, RawSetCookie, Request,
+    Response, SameSite, SetCookie, Status, Target, TargetForm, Timings, Version, escape_html,
 };
 #[cfg(feature = "tls")]
 pub use net::tls::enabled::{

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::message::ImfDate;
+use crate::message::HttpDate;
 use crate::wire::CommonFields;
 
 /// The time of one core. Reading the real clock costs as much as parsing a field, so the real clock is read once after each
@@ -75,7 +75,7 @@ impl Clock {
         let mut common_fields = self.common_fields.borrow_mut();
         common_fields.truncate(self.server_len);
         common_fields.extend_from_slice(b"date: ");
-        common_fields.extend_from_slice(ImfDate::new(date).as_str().as_bytes());
+        common_fields.extend_from_slice(HttpDate::new(date).as_str().as_bytes());
         common_fields.extend_from_slice(b"\r\n");
         let nanos = date.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.subsec_nanos());
         let left = Duration::from_secs(1) - Duration::from_nanos(nanos.into());

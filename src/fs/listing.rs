@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::time::SystemTime;
 
 use super::disk::DirEntry;
-use crate::message::{Form, ImfDate, escape_html, month_number, percent};
+use crate::message::{Form, HttpDate, escape_html, month_number, percent};
 
 /// How many entries are shown.
 pub(super) const ENTRIES_MAX: usize = 10_000;
@@ -248,7 +248,7 @@ fn human_size(bytes: u64) -> String {
 /// Formats a time to the minute, in UTC: `1994-11-06 08:49`. A narrow page shows the date alone. Times before 1970
 /// become its first minute.
 fn format_minute(time: SystemTime) -> String {
-    let date = ImfDate::new(time);
+    let date = HttpDate::new(time);
     // `Sun, 06 Nov 1994 08:49:37 GMT`
     let text = date.as_str();
     let (day, month, year, minute) = (&text[5..7], &text[8..11], &text[12..16], &text[17..22]);

@@ -15,7 +15,6 @@ mod snapshot;
 
 mod cache;
 
-mod range;
 mod response;
 
 #[cfg(feature = "compress")]

@@ -8,12 +8,11 @@ use std::path::Path;
 use super::cache::FileCache;
 use super::content_type::{Charset, content_type, media_type};
 use super::path_lookup::open_error;
-use super::range::{Selection, may_send_range};
 use super::resource::{Description, Representation, Resource};
 use super::snapshot::{Etag, FileContent, ReadOptions, Snapshot};
 use crate::message::{
-    Body, BodyChain, ChainLink, Headers, Method, PreconditionResult, Request, Response, Status, Validators,
-    evaluate_preconditions, multipart,
+    Body, BodyChain, ChainLink, Headers, Method, PreconditionResult, RangeSelection, Request, Response,
+    Status, Validators, evaluate_preconditions, may_send_range, multipart,
 };
 use crate::net::FileReader;
 use crate::runtime::{random_token, spawn_blocking};
@@ -136,12 +135,12 @@ impl FileResponse {
                 if resource.accepts_ranges
                     && may_send_range(fields, &chosen.etag, resource.strong_date()) =>
             {
-                match Selection::from_fields(fields, chosen.content().len()) {
-                    Selection::Whole => Self::Complete,
-                    Selection::Unsatisfiable => Self::RangeNotSatisfiable,
+                match RangeSelection::from_fields(fields, chosen.content().len()) {
+                    RangeSelection::Whole => Self::Complete,
+                    RangeSelection::Unsatisfiable => Self::RangeNotSatisfiable,
                     // `content-encoding` would apply to the parts and their heads as a whole.
-                    Selection::Ranges(ranges) if ranges.len() > 1 && chosen.is_encoded => Self::Complete,
-                    Selection::Ranges(ranges) => Self::Partial(ranges),
+                    RangeSelection::Ranges(ranges) if ranges.len() > 1 && chosen.is_encoded => Self::Complete,
+                    RangeSelection::Ranges(ranges) => Self::Partial(ranges),
                 }
             }
             (PreconditionResult::Proceed, _) => Self::Complete,

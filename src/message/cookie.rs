@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use super::date;
 use super::{
-    FieldName, FromText, Headers, ImfDate, InvalidForm, OctetSet, is_field_value, is_token,
+    FieldName, FromText, Headers, HttpDate, InvalidForm, OctetSet, is_field_value, is_token,
     saturating_decimal, trim,
 };
 use crate::error::Excerpt;
@@ -293,14 +293,14 @@ impl<'a> SetCookie<'a> {
         debug_assert_eq!(self.check(), Ok(()), "the caller has checked the cookie");
         let mut digits = itoa::Buffer::new();
         let max_age = self.max_age.map(|age| digits.format(age.as_secs()));
-        let expires = self.expires.map(ImfDate::new);
+        let expires = self.expires.map(HttpDate::new);
         let attribute = |text, value| Option::map_or(value, ["", ""], |value| [text, value]);
         let flag = |text, is_set: bool| attribute(text, is_set.then_some(""));
         let pieces = [
             [self.name, "="],
             [self.value, ""],
             attribute("; Max-Age=", max_age),
-            attribute("; Expires=", expires.as_ref().map(ImfDate::as_str)),
+            attribute("; Expires=", expires.as_ref().map(HttpDate::as_str)),
             attribute("; Domain=", self.domain),
             attribute("; Path=", self.path),
             flag("; Secure", self.secure),

@@ -1,43 +1,71 @@
-//! [`ImfDate`]: dates in fields (RFC 9110 §5.6.7) and in cookies (RFC 6265bis §5.1.1).
+//! [`HttpDate`]: dates in fields (RFC 9110 §5.6.7) and in cookies (RFC 6265bis §5.1.1).
 
+use std::fmt;
 use std::io::Write;
 use std::ops::RangeInclusive;
 use std::str;
 use std::time::{Duration, SystemTime};
 
-use httpdate::HttpDate;
-
 use super::decimal;
 
-/// A time to the second as an IMF-fixdate: `Sun, 06 Nov 1994 08:49:37 GMT`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ImfDate([u8; ImfDate::LEN]);
+/// A time to the second as fields have it, an IMF-fixdate (RFC 9110 §5.6.7): `Sun, 06 Nov 1994 08:49:37 GMT`.
+///
+/// [`Headers::set_date`](crate::Headers::set_date) and [`Headers::date`](crate::Headers::date) write and read a field that
+/// is a date. This type is for other places. Neither allocates.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::{Duration, SystemTime};
+/// use corehttp::HttpDate;
+///
+/// let time = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
+/// assert_eq!(HttpDate::new(time).as_str(), "Sun, 06 Nov 1994 08:49:37 GMT");
+/// assert_eq!(HttpDate::parse("Sunday, 06-Nov-94 08:49:37 GMT"), Some(time));
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct HttpDate([u8; HttpDate::LEN]);
 
-impl ImfDate {
+impl HttpDate {
     const LEN: usize = 29;
 
-    /// The date of `time`. A time before 1970 or after the year 9999 becomes the nearest one that can be expressed.
-    pub(crate) fn new(time: SystemTime) -> ImfDate {
+    /// Makes the date of `time`. A time before 1970 or after the year 9999 becomes the nearest one that can be expressed.
+    pub fn new(time: SystemTime) -> HttpDate {
         let since_epoch = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let representable = SystemTime::UNIX_EPOCH + since_epoch.min(LAST_SECOND);
-        let mut text = [0; ImfDate::LEN];
-        write!(&mut text[..], "{}", HttpDate::from(representable)).expect("an IMF-fixdate has 29 bytes");
+        let mut text = [0; HttpDate::LEN];
+        write!(&mut text[..], "{}", httpdate::HttpDate::from(representable))
+            .expect("an IMF-fixdate has 29 bytes");
         debug_assert!(text.is_ascii() && text.ends_with(b" GMT"), "the date fills its 29 bytes");
-        ImfDate(text)
+        HttpDate(text)
     }
 
-    pub(crate) fn as_str(&self) -> &str {
+    /// Reads a date in any of the three formats of RFC 9110 §5.6.7: an IMF-fixdate, an RFC 850 date or an asctime date.
+    /// `None` if it is none of them, or if there is no such time.
+    pub fn parse(date: impl AsRef<[u8]>) -> Option<SystemTime> {
+        httpdate::parse_http_date(str::from_utf8(date.as_ref()).ok()?).ok()
+    }
+
+    /// Returns the date as text.
+    pub fn as_str(&self) -> &str {
         str::from_utf8(&self.0).expect("an IMF-fixdate is ASCII")
+    }
+}
+
+impl fmt::Display for HttpDate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl fmt::Debug for HttpDate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HttpDate({self})")
     }
 }
 
 /// Fri, 31 Dec 9999 23:59:59 GMT
 const LAST_SECOND: Duration = Duration::from_secs(253_402_300_799);
-
-/// The time that an IMF-fixdate, an RFC 850 date or an asctime date denotes.
-pub(super) fn parse_http_date(date: &[u8]) -> Option<SystemTime> {
-    httpdate::parse_http_date(str::from_utf8(date).ok()?).ok()
-}
 
 /// The number of the month, from 1, whose English name shares its first three letters with `word`, in any case.
 pub(crate) fn month_number(word: &[u8]) -> Option<u32> {
@@ -140,8 +168,8 @@ mod tests {
 
     #[track_caller]
     fn check(date: &str, expected: Option<u64>) {
-        let seconds = parse_http_date(date.as_bytes())
-            .map(|time| time.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs());
+        let seconds =
+            HttpDate::parse(date).map(|time| time.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs());
         assert_eq!(seconds, expected, "{date:?}");
     }
 
@@ -168,7 +196,7 @@ mod tests {
         check("Wed, 31 Dec 1969 23:59:59 GMT", None);
         check("Sun, 06 Nov 1994 08:49:37 GMT, x", None);
         check("Sun, 06 Nov +994 08:49:37 GMT", None);
-        assert_eq!(parse_http_date(b"Sun, 06 Nov 1994 08:49:37 GM\xff"), None);
+        assert_eq!(HttpDate::parse(b"Sun, 06 Nov 1994 08:49:37 GM\xff"), None);
     }
 
     #[test]
@@ -186,9 +214,9 @@ mod tests {
         let epoch = SystemTime::UNIX_EPOCH;
         let year = Duration::from_secs(366 * 86_400);
         let millis = epoch + Duration::from_millis(784_111_777_999);
-        assert_eq!(ImfDate::new(millis).as_str(), "Sun, 06 Nov 1994 08:49:37 GMT");
-        assert_eq!(ImfDate::new(epoch - year).as_str(), "Thu, 01 Jan 1970 00:00:00 GMT");
-        assert_eq!(ImfDate::new(epoch + 10_000 * year).as_str(), "Fri, 31 Dec 9999 23:59:59 GMT");
+        assert_eq!(HttpDate::new(millis).as_str(), "Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(HttpDate::new(epoch - year).as_str(), "Thu, 01 Jan 1970 00:00:00 GMT");
+        assert_eq!(HttpDate::new(epoch + 10_000 * year).as_str(), "Fri, 31 Dec 9999 23:59:59 GMT");
     }
 
     /// `date` is read as `expected`, in seconds since 1970.

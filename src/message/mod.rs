@@ -28,6 +28,7 @@ mod forward;
 mod negotiation;
 mod precondition;
 mod problem;
+mod range;
 
 mod matched_route;
 mod path_params;
@@ -37,6 +38,7 @@ mod escape;
 #[cfg(any(feature = "multipart", all(windows, feature = "fs")))]
 mod file_name;
 mod from_text;
+mod head_display;
 mod octet_set;
 pub(crate) mod percent;
 
@@ -50,7 +52,7 @@ pub use cookie::{Cookies, InvalidCookie, RawSetCookie, SameSite, SetCookie};
 pub(crate) use credentials::basic_credentials;
 use credentials::is_token68;
 pub use credentials::{BasicAuth, InvalidCredentials};
-pub(crate) use date::ImfDate;
+pub use date::HttpDate;
 #[cfg(feature = "fs")]
 pub(crate) use date::month_number;
 pub use escape::escape_html;
@@ -72,6 +74,8 @@ pub use path_params::{InvalidPathParam, PathParams};
 #[cfg(feature = "fs")]
 pub(crate) use precondition::{PreconditionResult, Validators, evaluate_preconditions};
 pub use problem::Problem;
+#[cfg(feature = "fs")]
+pub(crate) use range::{RangeSelection, may_send_range};
 pub use request::Request;
 pub use response::{Response, Timings};
 pub use status::{InvalidStatus, Status};

@@ -1,6 +1,7 @@
 //! [`Response`]: a status, with headers, a body and trailers (RFC 9110 §6, §15).
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::str::Utf8Error;
 use std::time::Duration;
 
@@ -8,9 +9,10 @@ use bytes::Bytes;
 
 use super::content::decode_text;
 use super::precondition::{PreconditionResult, Validators, evaluate_preconditions};
+use super::range::{RangeSelection, may_send_range};
 use super::{
-    Body, CONTENT_FIELDS, FieldName, Headers, InvalidCharset, InvalidCookie, InvalidField, Problem, Request,
-    SetCookie, Status,
+    Body, CONTENT_FIELDS, FieldName, Headers, InvalidCharset, InvalidCookie, InvalidField, Method, Problem,
+    Request, SetCookie, Status,
 };
 use crate::memory::{Reset, clear_cold};
 
@@ -311,6 +313,70 @@ impl Response {
             }
         }
         false
+    }
+
+    /// Evaluates the `range` of `request` for content of `len` bytes, and returns the range of the content to send. Also
+    /// sets `accept-ranges` (RFC 9110 §14).
+    ///
+    /// For a part of the content, this becomes a 206 with `content-range`. If none of the requested bytes exist, it becomes a
+    /// 416, which is the whole response: then returns `None`.
+    ///
+    /// The range is that of the whole content, and the status stays, if the request is no GET or has no `range`; if its
+    /// `range` is malformed or has several ranges that are far apart; if its `if-range` is not the `etag` of this response,
+    /// so that the part that the client has would not fit, or is a date; or if the status is not 200. Set the etag before,
+    /// and call [`Response::check_preconditions`] first.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::{Context, Request, Server};
+    ///
+    /// fn video(ctx: &mut Context) -> corehttp::Result {
+    ///     let (content, Context { request, response, .. }) = (b"0123456789", ctx);
+    ///     response.headers.set("etag", "\"1\"")?;
+    ///     if let Some(range) = response.check_range(request, content.len() as u64) {
+    ///         response.set_bytes("video/mp4", &content[range.start as usize..range.end as usize])?;
+    ///     }
+    ///     Ok(())
+    /// }
+    /// # let service = Server::new().service(video);
+    /// let mut request = Request::get("/video")?;
+    /// request.headers.set("range", "bytes=2-4")?;
+    /// # let response = corehttp::block_on(service.respond(request))?;
+    /// assert_eq!((response.status.as_u16(), response.bytes()), (206, &b"234"[..]));
+    /// assert_eq!(response.headers.text("content-range"), Some("bytes 2-4/10"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("content-range", "if-range", "partial content"))]
+    #[must_use = "the range of the content is to be sent"]
+    pub fn check_range(&mut self, request: &Request, len: u64) -> Option<Range<u64>> {
+        if self.status != Status::OK {
+            return Some(0..len);
+        }
+        self.headers.put(FieldName::new("accept-ranges"), b"bytes");
+        let etag = self.headers.first(FieldName::ETAG).unwrap_or_default();
+        if request.method() != Method::Get || !may_send_range(&request.headers, etag, None) {
+            return Some(0..len);
+        }
+        let content_range = FieldName::new("content-range");
+        match RangeSelection::from_fields(&request.headers, len) {
+            RangeSelection::Whole => Some(0..len),
+            RangeSelection::Ranges(ranges) => {
+                let [range] = &*ranges else { return Some(0..len) };
+                self.status = Status::PARTIAL_CONTENT;
+                let value = format!("bytes {}-{}/{len}", range.start, range.end - 1);
+                self.headers.put(content_range, value.as_bytes());
+                Some(range.clone())
+            }
+            RangeSelection::Unsatisfiable => {
+                self.remove_content();
+                self.status = Status::RANGE_NOT_SATISFIABLE;
+                self.headers.put(content_range, format!("bytes */{len}").as_bytes());
+                // Both are meant for the content: a cache would store the refusal for as long (RFC 9111 §3).
+                self.headers.remove_each(&["cache-control", "expires"]);
+                None
+            }
+        }
     }
 
     /// Returns this response as a gateway or proxy forwards it: without the fields that the server meant for its

@@ -9,7 +9,7 @@ use super::value::{
     FieldValue, InvalidField, contains_token, invalid_name, is_field_value, members, valid_value,
 };
 use crate::memory::{Arena, Reset, Span};
-use crate::message::{ImfDate, date, decimal};
+use crate::message::{HttpDate, decimal};
 
 /// The fields of a message, in order, with their names in the case in which they were received or set.
 ///
@@ -87,7 +87,7 @@ impl Headers {
     ///
     /// Fails if the name is not a token.
     pub fn set_date(&mut self, name: &str, time: SystemTime) -> Result<(), InvalidField> {
-        self.set(name, ImfDate::new(time).as_str())
+        self.set(name, HttpDate::new(time).as_str())
     }
 
     /// Removes all lines with this name. Returns whether there was one.
@@ -170,7 +170,7 @@ impl Headers {
 
     /// Returns a date field, such as `if-modified-since`, in any of the three formats of RFC 9110 §5.6.7.
     pub fn date(&self, name: &str) -> Option<SystemTime> {
-        self.get(name).and_then(date::parse_http_date)
+        self.get(name).and_then(HttpDate::parse)
     }
 
     // A call by itself costs a short exchange 5% of its instructions, and a literal name is checked at compile time.

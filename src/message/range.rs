@@ -1,13 +1,13 @@
-//! [`Selection`]: which bytes of a representation are requested, and whether they may be sent (RFC 9110 §13.1.5, §14).
+//! [`RangeSelection`]: which bytes of a representation are requested, and whether they may be sent (RFC 9110 §13.1.5, §14).
 
 use std::ops::Range;
 use std::time::SystemTime;
 
-use crate::message::{FieldName, Headers, members, saturating_decimal};
+use super::{FieldName, Headers, members, saturating_decimal};
 
 /// The bytes that a Range field selects.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Selection {
+pub(crate) enum RangeSelection {
     /// The whole representation: there is no such field, or it is ignored.
     Whole,
     /// These ranges. None of them is empty, and no two are close to each other.
@@ -16,23 +16,23 @@ pub(super) enum Selection {
     Unsatisfiable,
 }
 
-impl Selection {
+impl RangeSelection {
     /// Evaluates the fields of a GET for `len` bytes.
     ///
     /// A field that is malformed, in another unit, or has more than [`RANGES_MAX`] ranges is ignored (RFC 9110 §14.2).
     /// So is any field where there are no bytes: Content-Range cannot express an empty representation, and 416 would
     /// deny that there is one. Ranges that overlap, or whose gap is smaller than the head of a part, are merged
     /// (§15.3.7.2); so a response is never longer than the whole representation by more than the head of one part.
-    pub(super) fn from_fields(fields: &Headers, len: u64) -> Selection {
+    pub(crate) fn from_fields(fields: &Headers, len: u64) -> RangeSelection {
         let mut lines = fields.all("range");
         match (lines.next(), lines.next()) {
-            _ if len == 0 => Selection::Whole,
-            (Some(line), None) => Selection::parse(line, len).unwrap_or(Selection::Whole),
-            _ => Selection::Whole,
+            _ if len == 0 => RangeSelection::Whole,
+            (Some(line), None) => RangeSelection::parse(line, len).unwrap_or(RangeSelection::Whole),
+            _ => RangeSelection::Whole,
         }
     }
 
-    fn parse(line: &[u8], len: u64) -> Option<Selection> {
+    fn parse(line: &[u8], len: u64) -> Option<RangeSelection> {
         let (unit, set) = line.split_at_checked(UNIT.len())?;
         if !unit.eq_ignore_ascii_case(UNIT) {
             return None;
@@ -48,8 +48,8 @@ impl Selection {
         }
         match (count, ranges.is_empty()) {
             (0, _) => None,
-            (_, true) => Some(Selection::Unsatisfiable),
-            (_, false) => Some(Selection::Ranges(ranges)),
+            (_, true) => Some(RangeSelection::Unsatisfiable),
+            (_, false) => Some(RangeSelection::Ranges(ranges)),
         }
     }
 }
@@ -113,7 +113,7 @@ fn is_near(one: &Range<u64>, other: &Range<u64>) -> bool {
 
 /// Whether a Range field is honored (RFC 9110 §13.1.5): there is no If-Range field, or it matches the representation,
 /// so that the part that the peer has is one of the same representation.
-pub(super) fn may_send_range(fields: &Headers, etag: &[u8], strong_date: Option<SystemTime>) -> bool {
+pub(crate) fn may_send_range(fields: &Headers, etag: &[u8], strong_date: Option<SystemTime>) -> bool {
     let mut lines = fields.named(IF_RANGE);
     // An entity-tag begins with its quotes or with `W/`, which is never strong.
     match (lines.next(), lines.next()) {
@@ -131,21 +131,22 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::message::{Method, Request, Response, Status};
 
     const ETAG: &str = "\"v1\"";
     const MODIFIED: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
 
     #[track_caller]
-    fn check(field: &str, len: u64, expected: Selection) {
+    fn check(field: &str, len: u64, expected: RangeSelection) {
         let mut fields = Headers::new();
         fields.set("range", field).unwrap();
-        assert_eq!(Selection::from_fields(&fields, len), expected, "{field} of {len}");
+        assert_eq!(RangeSelection::from_fields(&fields, len), expected, "{field} of {len}");
     }
 
     #[track_caller]
     fn check_ranges(field: &str, len: u64, expected: &[(u64, u64)]) {
         let ranges = expected.iter().map(|(start, end)| *start..*end).collect();
-        check(field, len, Selection::Ranges(ranges));
+        check(field, len, RangeSelection::Ranges(ranges));
     }
 
     #[test]
@@ -170,9 +171,9 @@ mod tests {
     #[test]
     fn ranges_beyond_the_end_select_nothing_rfc9110_15_5_17() {
         for field in ["bytes=10-", "bytes=10-10", "bytes=99-100", "bytes=-0", "bytes=10-,-0"] {
-            check(field, 10, Selection::Unsatisfiable);
+            check(field, 10, RangeSelection::Unsatisfiable);
         }
-        check("bytes=99999999999999999999999-", 10, Selection::Unsatisfiable);
+        check("bytes=99999999999999999999999-", 10, RangeSelection::Unsatisfiable);
     }
 
     /// A client that requests all of a file in ranges would take 416 for a failure.
@@ -180,7 +181,7 @@ mod tests {
     fn every_range_of_an_empty_file_selects_all_of_it_rfc9110_14_2() {
         for field in ["0-", "0-0", "0-99", "5-", "99999999999999999999999-", "-0", "-5", "0-,5-9", "5-2", "x"]
         {
-            check(&format!("bytes={field}"), 0, Selection::Whole);
+            check(&format!("bytes={field}"), 0, RangeSelection::Whole);
         }
     }
 
@@ -214,11 +215,11 @@ mod tests {
             "bytes=1-\u{b2}",
             "0-1",
         ];
-        bad.iter().for_each(|field| check(field, 10, Selection::Whole));
+        bad.iter().for_each(|field| check(field, 10, RangeSelection::Whole));
         let mut two = Headers::new();
         two.append("range", "bytes=0-1").unwrap();
         two.append("range", "bytes=3-4").unwrap();
-        assert_eq!(Selection::from_fields(&two, 10), Selection::Whole);
+        assert_eq!(RangeSelection::from_fields(&two, 10), RangeSelection::Whole);
     }
 
     #[test]
@@ -234,7 +235,7 @@ mod tests {
         check_ranges("bytes=1900-,0-0,-1", 2000, &[(1900, 2000), (0, 1)]);
         let same = ["0-"; RANGES_MAX].join(",");
         check_ranges(&format!("bytes={same}"), 2000, &[(0, 2000)]);
-        check(&format!("bytes={same},0-"), 2000, Selection::Whole);
+        check(&format!("bytes={same},0-"), 2000, RangeSelection::Whole);
     }
 
     fn is_sent_if(lines: &[&str], etag: &str, has_strong_date: bool) -> bool {
@@ -259,5 +260,48 @@ mod tests {
         for tag in ["W/\"v1\"", "\"v1\"", "*"] {
             assert!(!is_sent_if(&[tag], "W/\"v1\"", true), "a weak tag never matches (§8.8.3.2)");
         }
+    }
+
+    /// Of `len` bytes with the etag `"v1"`, a request gets this range, and a response with this status and field.
+    #[track_caller]
+    fn check_response(
+        (method, range, if_range): (Method, &str, Option<&str>),
+        len: u64,
+        expected: (u16, Option<&str>, Option<Range<u64>>),
+    ) {
+        let (mut request, mut response) = (Request::new(method, "/").unwrap(), Response::new());
+        request.headers.set("range", range).unwrap();
+        if_range.into_iter().for_each(|value| request.headers.set("if-range", value).unwrap());
+        response.headers.set("etag", ETAG).unwrap();
+        response.headers.set("cache-control", "max-age=60").unwrap();
+        let found = response.check_range(&request, len);
+        let found = (response.status.as_u16(), response.headers.text("content-range"), found);
+        assert_eq!(found, expected, "{method} {range:?} {if_range:?} of {len}");
+        assert_eq!(response.headers.text("accept-ranges"), Some("bytes"));
+        assert_eq!(response.headers.contains("cache-control"), expected.0 != 416);
+    }
+
+    #[test]
+    fn a_response_is_a_part_or_the_whole_or_a_refusal_rfc9110_14_2() {
+        let get = |range| (Method::Get, range, None);
+        check_response(get("bytes=2-4"), 10, (206, Some("bytes 2-4/10"), Some(2..5)));
+        check_response(get("bytes=-3"), 10, (206, Some("bytes 7-9/10"), Some(7..10)));
+        check_response(get("bytes=0-"), 10, (206, Some("bytes 0-9/10"), Some(0..10)));
+        check_response(get("bytes=0-1,4-5"), 10, (206, Some("bytes 0-5/10"), Some(0..6)));
+        check_response(get("bytes=10-"), 10, (416, Some("bytes */10"), None));
+        for whole in ["bytes=x", "items=0-1", "bytes=4-2", "bytes=0-1,8000-8001"] {
+            check_response(get(whole), 10_000, (200, None, Some(0..10_000)));
+        }
+        check_response(get("bytes=0-"), 0, (200, None, Some(0..0)));
+        check_response((Method::Head, "bytes=2-4", None), 10, (200, None, Some(0..10)));
+        check_response((Method::Post, "bytes=2-4", None), 10, (200, None, Some(0..10)));
+        check_response((Method::Get, "bytes=2-4", Some(ETAG)), 10, (206, Some("bytes 2-4/10"), Some(2..5)));
+        for other in ["\"v2\"", "W/\"v1\"", MODIFIED, ""] {
+            check_response((Method::Get, "bytes=2-4", Some(other)), 10, (200, None, Some(0..10)));
+        }
+        let mut response = Response { status: Status::CREATED, ..Response::new() };
+        let mut request = Request::get("/").unwrap();
+        request.headers.set("range", "bytes=2-4").unwrap();
+        assert_eq!((response.check_range(&request, 10), response.headers.len()), (Some(0..10), 0));
     }
 }
