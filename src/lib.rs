@@ -269,6 +269,9 @@
 //! `cookies`, for signed and private ones, `http`, for the types of the crate `http`, `idna`, for URLs with hosts beyond
 //! ASCII, `jar`, `session`, `tower` and `zstd`, which adds a coding, are not.
 //!
+//! The module `coming_from`, which the documentation has with all features, shows the idioms of axum, actix, fasthttp and
+//! reqwest beside those of this crate.
+//!
 //! Names follow [RFC 9110](https://www.rfc-editor.org/rfc/rfc9110), which defines what messages mean, and [RFC
 //! 9112](https://www.rfc-editor.org/rfc/rfc9112), which defines how HTTP/1.1 writes them.
 
@@ -364,6 +367,10 @@ pub use sse::{Event, EventReader, Events, InvalidEvent};
 #[cfg(feature = "tower")]
 pub use tower::{HandlerFuture, HandlerService, Layered, Tower, TowerBody, layer};
 pub use wire::{Limits, WireDetail, WireError};
+
+#[doc = include_str!("coming_from.md")]
+#[cfg(all(feature = "form", feature = "fs", feature = "json", feature = "session", feature = "tower"))]
+pub mod coming_from {}
 
 /// Compiles the programs in the README.
 #[cfg(doctest)]

@@ -74,9 +74,10 @@ use crate::server::{Around, BodyPlan, BoxHandler, Context, Handler, IntoHandler,
 ///
 /// # Middleware, plans, limits
 ///
-/// A route takes any handler: a closure, a handler with [`around`](crate::around),
-/// [`with_plan`](crate::with_plan), [`with_timeouts`](crate::with_timeouts) or [`with_limits`](crate::with_limits), a
-/// `Files`, a `Tower`, another router. All of these also go around a router, for all of its routes.
+/// A route takes any handler: a closure, a function [with state](crate::with_state), a `Files`, a `Tower`, another router,
+/// and each of them with [`around`](crate::around), [`with_plan`](crate::with_plan),
+/// [`with_timeouts`](crate::with_timeouts) or [`with_limits`](crate::with_limits). These four also go around a router, for
+/// all of its routes.
 #[doc(alias("ServeMux", "route"))]
 pub struct Router<S = Vec<BoxHandler>> {
     /// The name of this router in the steps of a request.

@@ -80,7 +80,7 @@ macro_rules! routes {
     }};
 }
 
-/// The methods and patterns of a [`Router`], which [`routes!`](crate::routes) checks while it is compiled.
+/// The methods and patterns of a [`Router`](crate::Router), which [`routes!`](crate::routes) checks while it is compiled.
 #[derive(Clone, Copy, Debug)]
 pub struct RouteList(&'static [(&'static str, &'static str)]);
 
