@@ -392,9 +392,9 @@ mod errors {
     use super::*;
 
     #[track_caller]
-    fn check(fail: impl Fn() -> corehttp::Result, owed: u16, text: &str) {
+    fn check(fail: impl Fn() -> corehttp::Result, expected_status: u16, text: &str) {
         let error = fail().unwrap_err();
-        assert_eq!((error.status().as_u16(), error.to_string().as_str()), (owed, text));
+        assert_eq!((error.status().as_u16(), error.to_string().as_str()), (expected_status, text));
         let error: Box<dyn StdError> = error.into();
         assert_eq!(error.to_string(), text);
     }
@@ -474,28 +474,28 @@ mod errors {
     fn an_error_of_the_exchange_gives_the_same_as_an_io_error() {
         use ExchangeError::{Incomplete, Io, Length, TimedOut};
         let of_source = || ExchangeError::Source(io::Error::other("lost"));
-        check_owed(|| Incomplete, 400);
-        check_owed(|| Io(io::ErrorKind::ConnectionReset.into()), 499);
-        check_owed(|| TimedOut(Phase::Head, LIMIT.into()), 408);
-        check_owed(|| TimedOut(Phase::Body, LIMIT.into()), 408);
-        check_owed(|| TimedOut(Phase::Write, LIMIT.into()), 499);
-        check_owed(|| TimedOut(Phase::Handler, LIMIT.into()), 503);
-        check_owed(|| WireError::BodyTooLarge.into(), 413);
-        check_owed(|| WireError::ChunkSize.into(), 400);
-        check_owed(|| WireError::TrailersTooLarge.into(), 431);
-        check_owed(|| Length, 500);
-        check_owed(of_source, 500);
+        check_status(|| Incomplete, 400);
+        check_status(|| Io(io::ErrorKind::ConnectionReset.into()), 499);
+        check_status(|| TimedOut(Phase::Head, LIMIT.into()), 408);
+        check_status(|| TimedOut(Phase::Body, LIMIT.into()), 408);
+        check_status(|| TimedOut(Phase::Write, LIMIT.into()), 499);
+        check_status(|| TimedOut(Phase::Handler, LIMIT.into()), 503);
+        check_status(|| WireError::BodyTooLarge.into(), 413);
+        check_status(|| WireError::ChunkSize.into(), 400);
+        check_status(|| WireError::TrailersTooLarge.into(), 431);
+        check_status(|| Length, 500);
+        check_status(of_source, 500);
     }
 
     #[test]
     fn an_invalid_answer_gives_its_status() {
         use InvalidResponse::{Detached, Protocol, Sent, Status, Tunnel, Unread, Upgrade};
-        let owed = [(Upgrade("own".into()), 426), (Tunnel, 400)];
+        let expected_status = [(Upgrade("own".into()), 426), (Tunnel, 400)];
         let own_fault =
             [Detached, Protocol("``".into()), Sent, Status(777), Unread].map(|response| (response, 500));
-        for (response, owed) in owed.into_iter().chain(own_fault) {
-            check(|| Err(response.clone())?, owed, &response.to_string());
-            check(|| Err(io::Error::from(response.clone()))?, owed, &response.to_string());
+        for (response, expected_status) in expected_status.into_iter().chain(own_fault) {
+            check(|| Err(response.clone())?, expected_status, &response.to_string());
+            check(|| Err(io::Error::from(response.clone()))?, expected_status, &response.to_string());
         }
         let respond = |handler| {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -509,11 +509,11 @@ mod errors {
     }
 
     #[track_caller]
-    fn check_owed(error: fn() -> ExchangeError, owed: u16) {
+    fn check_status(error: fn() -> ExchangeError, expected_status: u16) {
         let text = error().to_string();
-        check(|| Err(error())?, owed, &text);
-        check(|| Err(io::Error::from(error()))?, owed, &text);
-        check(|| Err(io::Error::other(io::Error::from(error())))?, owed, &text);
+        check(|| Err(error())?, expected_status, &text);
+        check(|| Err(io::Error::from(error()))?, expected_status, &text);
+        check(|| Err(io::Error::other(io::Error::from(error())))?, expected_status, &text);
     }
 
     #[test]

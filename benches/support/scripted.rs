@@ -14,7 +14,7 @@ impl Dialer for Script {
     type Stream = Scripted;
 
     async fn dial(&self, _: &str, _: u16) -> io::Result<Scripted> {
-        Ok(Scripted { response: self.0, owed: &[], asked: Tail::default(), waiting: None })
+        Ok(Scripted { response: self.0, unread: &[], asked: Tail::default(), waiting: None })
     }
 }
 
@@ -22,7 +22,7 @@ impl Dialer for Script {
 pub(crate) struct Scripted {
     response: &'static [u8],
     /// The part of the response that is still to be read.
-    owed: &'static [u8],
+    unread: &'static [u8],
     asked: Tail,
     waiting: Option<Waker>,
 }
@@ -36,13 +36,13 @@ impl AsyncRead for Scripted {
         cx: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.owed.is_empty() {
+        if self.unread.is_empty() {
             self.waiting = Some(cx.waker().clone());
             return Poll::Pending;
         }
-        let (here, rest) = self.owed.split_at(self.owed.len().min(into.remaining()));
+        let (here, rest) = self.unread.split_at(self.unread.len().min(into.remaining()));
         into.put_slice(here);
-        self.owed = rest;
+        self.unread = rest;
         Poll::Ready(Ok(()))
     }
 }
@@ -55,8 +55,8 @@ impl AsyncWrite for Scripted {
             self.asked[3] = *byte;
         }
         if self.asked == *b"\r\n\r\n" {
-            assert!(self.owed.is_empty(), "the client reads a response before it asks again");
-            self.owed = self.response;
+            assert!(self.unread.is_empty(), "the client reads a response before it asks again");
+            self.unread = self.response;
             self.waiting.take().into_iter().for_each(Waker::wake);
         }
         Poll::Ready(Ok(bytes.len()))

@@ -290,7 +290,7 @@ async fn a_waker_may_drop_the_other_half() {
 /// If the halves of a call are dropped after its request was sent, its response must not go to the next request.
 #[tokio::test(start_paused = true)]
 async fn an_abandoned_answer_never_goes_to_the_next_request() {
-    for patience in [0, 1, 1000].map(Duration::from_millis) {
+    for limit in [0, 1, 1000].map(Duration::from_millis) {
         for interim in ["", "HTTP/1.1 103 x\r\n\r\n"] {
             let stage = Stage::new(move |mut peer, number| async move {
                 while peer.request().await?.is_some() {
@@ -307,7 +307,7 @@ async fn an_abandoned_answer_never_goes_to_the_next_request() {
             assert!(head.is_err(), "it comes later");
             drop((writer, reader));
             assert_eq!((client.idle(), client.busy()), (0, 0));
-            sleep(patience).await;
+            sleep(limit).await;
             assert_eq!(client.get("http://a/").await.unwrap().body.bytes(), b"1");
         }
     }

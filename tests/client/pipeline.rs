@@ -142,8 +142,8 @@ async fn ask_but_one_goes(pipeline: &Pipeline, lines: &[&str], gone: Option<usiz
         let (pipeline, request) = (pipeline.clone(), request(line));
         callers.spawn(async move {
             let mut response = Response::new();
-            let patience = if Some(at) == gone { Duration::from_secs(1) } else { Duration::MAX };
-            let sent = tokio::time::timeout(patience, pipeline.send(&request, &mut response)).await;
+            let limit = if Some(at) == gone { Duration::from_secs(1) } else { Duration::MAX };
+            let sent = tokio::time::timeout(limit, pipeline.send(&request, &mut response)).await;
             (at, sent.map_or("gone".to_owned(), |sent| told(sent, &response)))
         });
     }
@@ -957,7 +957,7 @@ fn a_request_that_was_put_back_waits_in_the_queue() {
             let pipeline = client.pipeline("http://a").unwrap().build();
             let told = ask(&pipeline, &["GET /1", "GET /2", "GET /3", "GET /4"]).await;
             assert_eq!(told, ["200 a", second, "Wait TimedOut, sent", fourth]);
-            assert_eq!(pipeline.in_flight(), 1, "one response is still owed");
+            assert_eq!(pipeline.in_flight(), 1, "one response is still to come");
             assert_eq!(ask(&pipeline, &["GET /5"]).await, ["200 a"]);
             assert_eq!(server.received()[1], "GET /3, GET /5");
         });

@@ -45,11 +45,11 @@ fn ten_thousand_callers_share_512_connections_and_a_second() {
         let (start, mut callers) = (Instant::now(), JoinSet::new());
         for number in 0..10_000 {
             let client = client.clone();
-            let patience = match number % 3 {
+            let limit = match number % 3 {
                 0 => Duration::from_millis(number as u64 * 7919 % 1000),
                 _ => Duration::MAX,
             };
-            callers.spawn(async move { timeout(patience, ask(&client, "http://a", number)).await });
+            callers.spawn(async move { timeout(limit, ask(&client, "http://a", number)).await });
         }
         let (mut answered, mut late, mut gone) = (0, 0, 0);
         for end in callers.join_all().await {

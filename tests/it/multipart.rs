@@ -658,13 +658,13 @@ mod served {
             Ok(())
         };
         let served = Served::with(|server| refusals.attach(server), streaming(strict));
-        let check = |wire: String, owed: u16| {
+        let check = |wire: String, expected_status: u16| {
             let received = served.ask(&wire);
-            assert_eq!(status(&received), owed, "{wire:?}: {received}");
+            assert_eq!(status(&received), expected_status, "{wire:?}: {received}");
             let seen = refusals.take();
             assert_eq!(
                 seen.iter().map(|seen| seen.0).collect::<Vec<_>>(),
-                [owed].repeat(usize::from(owed != 200))
+                [expected_status].repeat(usize::from(expected_status != 200))
             );
         };
         let good = part("1") + "--b--\r\n";

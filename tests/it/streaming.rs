@@ -1040,14 +1040,14 @@ mod upgrade {
     fn an_upgrade_that_cannot_be_says_why() {
         #[track_caller]
         fn check(protocol: &'static str, request: &str, expected: InvalidResponse) {
-            let owed = expected.status().as_u16();
+            let expected_status = expected.status().as_u16();
             let served = Served::new(streaming(async move |ctx: &mut Context| -> corehttp::Result {
                 let error = ctx.upgrade(protocol).await.unwrap_err();
                 assert_eq!((error.kind(), reason(&error)), (io::ErrorKind::InvalidInput, expected.clone()));
                 Err(error.into())
             }));
             let received = served.ask(request);
-            assert_eq!(status(&received), owed, "{protocol:?}: {received}");
+            assert_eq!(status(&received), expected_status, "{protocol:?}: {received}");
         }
         for protocol in ["", "/", "echo/", "/echo", "a/b/c", "h2c, echo", "echo ", "e\r\nx: y", "\u{e9}"] {
             let quoted = format!("`{}`", protocol.escape_debug());

@@ -95,8 +95,8 @@ impl Options {
         let pace = self.pace();
         let server = |it: &&ServerWorkload| {
             let able = peers.iter().filter(|peer| it.lacks(**peer).is_none()).count() as u32;
-            let weighed = if it.crowd > 0 { pace.weigh() } else { Duration::ZERO };
-            (pace.row(it.connections + it.crowd, it.rate()) + weighed) * able + pace.settle
+            let weighed = if it.idle_conns > 0 { pace.weigh() } else { Duration::ZERO };
+            (pace.row(it.connections + it.idle_conns, it.rate()) + weighed) * able + pace.settle
         };
         let client = |it: &&ClientWorkload| {
             pace.row(it.job.in_flight, it.offered.into()) * askers.len() as u32 + pace.settle

@@ -13,7 +13,7 @@ pub(crate) struct ServerWorkload {
     pub(crate) work: Work,
     pub(crate) connections: usize,
     /// Connections beside them that say nothing.
-    pub(crate) crowd: usize,
+    pub(crate) idle_conns: usize,
     /// Requests per second at which latency is measured: what the slowest peer can still answer on a core.
     pub(crate) offered: u32,
 }
@@ -26,7 +26,7 @@ impl ServerWorkload {
         offered: u32,
     ) -> ServerWorkload {
         let work = Work { exchange, depth: 1, per_connection: None };
-        ServerWorkload { name, title, work, connections: 64, crowd: 0, offered }
+        ServerWorkload { name, title, work, connections: 64, idle_conns: 0, offered }
     }
 
     const fn connections(mut self, connections: usize) -> ServerWorkload {
@@ -44,8 +44,8 @@ impl ServerWorkload {
         self
     }
 
-    const fn crowd(mut self, crowd: usize) -> ServerWorkload {
-        self.crowd = crowd;
+    const fn idle_conns(mut self, idle_conns: usize) -> ServerWorkload {
+        self.idle_conns = idle_conns;
         self
     }
 
@@ -77,7 +77,7 @@ pub(crate) const SERVER: [ServerWorkload; 14] = [
     S::new("churn", "10 requests per connection", Plain, 15_000).per_connection(10),
     S::new("upload", "64 KiB of chunks up", Upload, 4_000),
     S::new("download", "64 KiB of chunks down", Download, 2_500),
-    S::new("idle", "64 busy connections beside 10,000 idle ones", Plain, 30_000).crowd(10_000),
+    S::new("idle", "64 busy connections beside 10,000 idle ones", Plain, 30_000).idle_conns(10_000),
 ];
 
 /// The work that a client is given. At the other end is the limit.

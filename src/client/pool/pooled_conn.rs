@@ -185,7 +185,7 @@ impl PooledConn {
     }
 
     /// The error of an exchange that has failed in `phase`.
-    pub(in crate::client) fn fail(&self, phase: ClientPhase, error: ExchangeError) -> ClientError {
+    pub(in crate::client) fn exchange_error(&self, phase: ClientPhase, error: ExchangeError) -> ClientError {
         match error {
             // A read also flushes what waits to be written.
             ExchangeError::TimedOut(Phase::Write, _) => self.error(ClientPhase::Send, ClientCause::TimedOut),
@@ -307,7 +307,7 @@ impl PooledConn {
         let PooledConn { conn, exchange, permit } = self;
         let bounds = &permit.pool.settings.bounds;
         let received = exchange.incoming.poll_body(cx, conn, bounds, bounds.limits.body_max, content);
-        received.map_err(|error| self.fail(ClientPhase::Receive, error))
+        received.map_err(|error| self.exchange_error(ClientPhase::Receive, error))
     }
 
     /// The bytes that the last [`PooledConn::poll_chunk`] received.
@@ -355,7 +355,7 @@ impl PooledConn {
             Reading::InChunks => &settings.streamed_bounds,
         };
         let received = exchange.incoming.poll_chunk(cx, conn, bounds);
-        received.map_err(|error| self.fail(ClientPhase::Receive, error))
+        received.map_err(|error| self.exchange_error(ClientPhase::Receive, error))
     }
 
     /// Sets up decoding of the body, if the client decodes, and removes the fields that describe the coded form.
@@ -428,7 +428,7 @@ impl PooledConn {
             let body_max = self.settings().bounds.limits.body_max;
             if content.len() > body_max {
                 return Poll::Ready(Err(
-                    self.fail(ClientPhase::Receive, ExchangeError::body_too_large(body_max, None))
+                    self.exchange_error(ClientPhase::Receive, ExchangeError::body_too_large(body_max, None))
                 ));
             }
         }

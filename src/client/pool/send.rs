@@ -101,12 +101,12 @@ impl PooledConn {
         persistence.persists &= !is_upgrade;
         // Many servers answer while they still read. But one that refuses reads no more, and neither does one that has
         // sent all of its response and closes (§9.3, §9.6).
-        let has_said_all = ConnectionOption::from_headers(&response.headers) == ConnectionOption::Close
+        let is_whole_and_last = ConnectionOption::from_headers(&response.headers) == ConnectionOption::Close
             && incoming.has_arrived();
-        let is_refused =
-            response.status.is_client_error() || response.status.is_server_error() || has_said_all;
+        let ends_upload =
+            response.status.is_client_error() || response.status.is_server_error() || is_whole_and_last;
         match progress.upload {
-            Upload::Sending if !is_refused => {}
+            Upload::Sending if !ends_upload => {}
             Upload::Sent | Upload::Failed(_) | Upload::Abandoned => {}
             Upload::Sending | Upload::SendingHead | Upload::AwaitingContinue => {
                 progress.upload = Upload::Abandoned
@@ -185,7 +185,7 @@ impl PooledConn {
         // request.
         let again = ExchangeError::from_failed_write(error.kind(), send);
         let error = std::mem::replace(error, again);
-        self.fail(ClientPhase::Send, error)
+        self.exchange_error(ClientPhase::Send, error)
     }
 
     fn phase(&self) -> ClientPhase {
@@ -243,7 +243,7 @@ impl PooledConn {
             Err(error @ ExchangeError::TimedOut(..)) if exchange.has_whole_response() => {
                 exchange.progress.upload = Upload::Failed(error);
             }
-            Err(error) => return Poll::Ready(Err(self.fail(ClientPhase::Send, error))),
+            Err(error) => return Poll::Ready(Err(self.exchange_error(ClientPhase::Send, error))),
         }
         Poll::Ready(Ok(()))
     }
@@ -262,7 +262,7 @@ impl PooledConn {
                 Poll::Ready(Ok(0)) | Poll::Pending => break,
                 // The error is reported only once, and a body that ends with the connection would seem to be complete.
                 Poll::Ready(Err(error)) if incoming.ends_with_close() => {
-                    return Poll::Ready(Err(self.fail(ClientPhase::Receive, error)));
+                    return Poll::Ready(Err(self.exchange_error(ClientPhase::Receive, error)));
                 }
                 Poll::Ready(Err(error)) => {
                     exchange.progress.upload = Upload::Failed(error);
@@ -316,7 +316,7 @@ impl PooledConn {
         }
         let PooledConn { conn, exchange, permit } = self;
         let written = exchange.outgoing.poll_write(cx, conn, data, &permit.pool.settings.bounds);
-        written.map_err(|error| self.fail(ClientPhase::Send, error))
+        written.map_err(|error| self.exchange_error(ClientPhase::Send, error))
     }
 
     /// Polls `poll`, or returns `dropped` once the server reads no more. The response that refuses the body may arrive
@@ -387,7 +387,7 @@ impl PooledConn {
         self.continue_upload();
         let PooledConn { conn, exchange, permit } = self;
         let ended = exchange.outgoing.finish(conn, trailers, &permit.pool.settings.bounds);
-        ended.map_err(|error| self.fail(ClientPhase::Send, error))
+        ended.map_err(|error| self.exchange_error(ClientPhase::Send, error))
     }
 
     /// Writes the end of the body, as [`PooledConn::end`] does, and sends all of it.
@@ -416,7 +416,7 @@ impl PooledConn {
         self.check_deadline(cx, ClientPhase::Send)?;
         let PooledConn { conn, permit, .. } = self;
         let flushed = poll_flush(cx, conn, &permit.pool.settings.bounds);
-        flushed.map_err(|error| self.fail(ClientPhase::Send, error))
+        flushed.map_err(|error| self.exchange_error(ClientPhase::Send, error))
     }
 
     /// Lets the body be sent without further waiting.

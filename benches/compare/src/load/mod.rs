@@ -6,7 +6,7 @@
 
 mod chunks;
 mod connection;
-mod crowd;
+mod idle_conns;
 mod latency;
 mod responses;
 
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use mio::{Events, Poll, Token};
 
 use connection::{Connection, Plan};
-pub(crate) use crowd::IdleConns;
+pub(crate) use idle_conns::IdleConns;
 pub(crate) use latency::{Latency, OVERTIME, Recorder};
 
 use crate::application::Exchange;

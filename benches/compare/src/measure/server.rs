@@ -114,7 +114,7 @@ impl Server {
     fn round(&mut self, workload: &ServerWorkload, pace: Pace) -> io::Result<Round> {
         let mut load = Load::open(self.address, workload.connections, workload.work)?;
         self.response = Some(load.response());
-        let crowd = self.gather(workload.crowd, pace.weigh())?;
+        let idle_conns = self.gather(workload.idle_conns, pace.weigh())?;
         // Nothing is on its way when the clocks are read: to ask for the allocations takes as long as some requests,
         // and with thousands of connections their time would be missed.
         load.run(pace.warm_up)?;
@@ -125,7 +125,7 @@ impl Server {
         let cpu = self.child.cpu_time()? - cpu;
         let allocations = self.allocations()?.zip(allocated).map(|(after, before)| after - before);
         let latency = Some(load.offer(workload.offered, pace.offer(workload.rate()))?);
-        if crowd.is_some_and(|crowd| !crowd.is_whole().unwrap_or(false)) {
+        if idle_conns.is_some_and(|idle_conns| !idle_conns.is_whole().unwrap_or(false)) {
             return Err(io::Error::other("idle connections were closed"));
         }
         let [wall, cpu, other_cpu] = [wall, cpu, other_cpu].map(|time| time.as_secs_f64());
@@ -149,13 +149,13 @@ impl Server {
         }
         // Some systems do not say what a process weighs: then there is no figure, but there are the others.
         let before = self.child.resident().ok();
-        let crowd = IdleConns::open(self.address, count)?;
+        let idle_conns = IdleConns::open(self.address, count)?;
         if self.idle_connection.is_none() {
             sleep(weigh);
             let weighed = before.zip(self.child.resident().ok());
             self.idle_connection = weighed.map(|(before, after)| after.saturating_sub(before) / count as u64);
         }
-        Ok(Some(crowd))
+        Ok(Some(idle_conns))
     }
 
     fn allocations(&mut self) -> io::Result<Option<u64>> {
