@@ -165,6 +165,10 @@
 //!   [upgraded](Context::upgrade) is the handler's, and has no time limit but [`Server::tcp_keepalive`].
 //! - **Fairness.** A single peer may hold all connections, unless [`Limits::connections_per_peer_max`] is set. Behind a
 //!   proxy it should not be, because the proxy is a single peer.
+//! - **Load.** A client may send requests as fast as they are answered, and all clients together as many as there are
+//!   connections, unless a [`RateLimit`] or a [`ConcurrencyLimit`] is around the handlers.
+//! - **Forgery.** Other sites may have browsers send requests with the cookies of this one, unless a
+//!   [`CrossOriginProtection`] is around the handlers.
 //! - **Descriptors.** Each connection takes one, and a process often starts with 1,024 (`ulimit -n`, or `LimitNOFILE=` of
 //!   systemd). When they run out, new peers wait, and [`ErrorCounts::accept`] counts.
 //! - **Restarts.** Stop on SIGTERM, by [`shutdown_signal`]. On Linux, the next process can listen on the same port
