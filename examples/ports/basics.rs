@@ -3,14 +3,12 @@
 use std::sync::Arc;
 
 use corehttp::{
-    Compress, Context, CookieKey, Error, Files, Handler, Method, Result, Server, SetCookie, Status, around,
-    routes, with_state,
+    Compress, Context, CookieKey, Error, Files, Handler, Method, Result, Server, SetCookie, Status, routes,
+    with_state,
 };
 
-use crate::log;
-
 pub fn main() -> Result {
-    Server::bind("127.0.0.1:8080").cores(2).run(app()?)
+    Server::bind("127.0.0.1:8080").cores(2).on_exchange(|report| eprintln!("{report}")).run(app()?)
 }
 
 fn app() -> Result<impl Handler + Send + Sync> {
@@ -32,7 +30,7 @@ fn app() -> Result<impl Handler + Send + Sync> {
         mount "/static" => Files::new(STATIC)?.listing(),
         any "*" => not_found,
     };
-    Ok(around(log, Compress::new(router)))
+    Ok(Compress::new(router))
 }
 
 const STATIC: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/ports/static");
@@ -50,8 +48,7 @@ fn welcome(key: &CookieKey, ctx: &mut Context) -> Result {
 }
 
 fn greet(ctx: &mut Context) -> Result {
-    let greeting = format!("Hello {}!", ctx.params().get("name")?);
-    ctx.response.set_text(greeting);
+    ctx.response.set_text(format!("Hello {}!", ctx.params().get("name")?));
     Ok(())
 }
 

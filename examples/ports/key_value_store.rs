@@ -9,11 +9,9 @@ use corehttp::{
     with_limits, with_state,
 };
 
-use crate::log;
-
 pub fn main() -> Result {
     let timeouts = Timeouts { handler: Some(Duration::from_secs(10)), ..Timeouts::default() };
-    Server::bind("127.0.0.1:3000").timeouts(timeouts).run(app())
+    Server::bind("127.0.0.1:3000").timeouts(timeouts).on_exchange(|report| eprintln!("{report}")).run(app())
 }
 
 fn app() -> impl Handler + Send + Sync {
@@ -28,7 +26,7 @@ fn app() -> impl Handler + Send + Sync {
         GET "/keys" => with_state(&store, keys),
         mount "/admin" => around(guard, admin),
     };
-    around(log, ConcurrencyLimit::new(1024).around(router))
+    ConcurrencyLimit::new(1024).around(router)
 }
 
 type Store = RwLock<BTreeMap<String, Vec<u8>>>;

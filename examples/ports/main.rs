@@ -3,7 +3,7 @@
 //!
 //! | name | after | shows |
 //! |---|---|---|
-//! | `todos` | axum, `examples/todos` | JSON, shared state, pages, a log |
+//! | `todos` | axum, `examples/todos` | JSON, shared state, pages of a list, a log |
 //! | `key_value_store` | axum, `examples/key-value-store` | limits per route, compression, a group behind a token |
 //! | `testing` | axum, `examples/testing` | tests of handlers, with and without a connection |
 //! | `csrf` | Fiber, `recipes/csrf-with-session` | passwords, sessions, forms that no other site can send, TLS |
@@ -17,7 +17,7 @@ mod key_value_store;
 mod testing;
 mod todos;
 
-use corehttp::{Context, Handler, Result};
+use corehttp::{Error, Result};
 
 fn main() -> Result {
     match std::env::args().nth(1).as_deref() {
@@ -26,17 +26,6 @@ fn main() -> Result {
         Some("key_value_store") => key_value_store::main(),
         Some("testing") => testing::main(),
         Some("todos") => todos::main(),
-        _ => {
-            Err("name one of: basics, csrf, key_value_store, testing, todos").map_err(corehttp::Error::other)
-        }
+        _ => Err(Error::other("name one of: basics, csrf, key_value_store, testing, todos")),
     }
-}
-
-/// Writes a line for each request that reaches a handler, as the loggers of the originals do.
-async fn log(app: &impl Handler, ctx: &mut Context) -> Result {
-    let request = format!("{} {}", ctx.request.method(), ctx.request.target());
-    let outcome = app.handle(ctx).await;
-    let status = outcome.as_ref().map_or_else(|error| error.status(), |()| ctx.response.status);
-    eprintln!("{request} {} in {:?}", status.as_u16(), ctx.arrived_at().elapsed());
-    outcome
 }

@@ -1,27 +1,23 @@
 //! `testing` of axum: an app, and how it is tested.
 
-use corehttp::{Context, Handler, Result, Server, around, routes};
+use corehttp::{Context, Handler, Result, Server, routes};
 use serde_json::{Value, json};
 
-use crate::log;
-
 pub fn main() -> Result {
-    Server::bind("127.0.0.1:3000").run(app())
+    Server::bind("127.0.0.1:3000").on_exchange(|report| eprintln!("{report}")).run(app())
 }
 
 fn app() -> impl Handler + Send + Sync {
-    let router = routes! {
+    routes! {
         GET "/" => |ctx: &mut Context| ctx.response.set_text("Hello, World!"),
         POST "/json" => |ctx: &mut Context| -> Result {
             let data: Value = ctx.request.json()?;
             Ok(ctx.response.set_json(&json!({"data": data}))?)
         },
         GET "/requires-connect-info" => |ctx: &mut Context| {
-            let greeting = format!("Hi {}", ctx.peer_addr());
-            ctx.response.set_text(greeting);
+            ctx.response.set_text(format!("Hi {}", ctx.peer_addr()));
         },
-    };
-    around(log, router)
+    }
 }
 
 #[cfg(test)]

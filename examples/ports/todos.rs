@@ -4,26 +4,23 @@ use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-use corehttp::{Context, Handler, Result, Server, Status, Timeouts, around, routes, with_state};
+use corehttp::{Context, Handler, Result, Server, Status, Timeouts, routes, with_state};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::log;
-
 pub fn main() -> Result {
     let timeouts = Timeouts { handler: Some(Duration::from_secs(10)), ..Timeouts::default() };
-    Server::bind("127.0.0.1:3000").timeouts(timeouts).run(app())
+    Server::bind("127.0.0.1:3000").timeouts(timeouts).on_exchange(|report| eprintln!("{report}")).run(app())
 }
 
 fn app() -> impl Handler + Send + Sync {
     let todos = Arc::new(Todos::default());
-    let router = routes! {
+    routes! {
         GET "/todos" => with_state(&todos, list),
         POST "/todos" => with_state(&todos, create),
         PATCH "/todos/{id}" => with_state(&todos, update),
         DELETE "/todos/{id}" => with_state(&todos, delete),
-    };
-    around(log, router)
+    }
 }
 
 type Todos = RwLock<HashMap<Uuid, Todo>>;
