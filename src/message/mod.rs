@@ -71,6 +71,7 @@ pub(crate) use matched_route::{MatchedRoute, Mount};
 pub use method::{ExtensionMethod, InvalidMethod, Method};
 pub(crate) use octet_set::OctetSet;
 pub use path_params::{InvalidPathParam, PathParams};
+pub(crate) use path_params::{find_octet, first_in_eight};
 #[cfg(feature = "fs")]
 pub(crate) use precondition::{PreconditionResult, Validators, evaluate_preconditions};
 pub use problem::Problem;

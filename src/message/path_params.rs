@@ -30,11 +30,9 @@ impl Request {
     /// ```
     #[inline]
     pub fn params(&self) -> PathParams<'_> {
-        PathParams {
-            pattern: self.matched_pattern().unwrap_or_default(),
-            host: self.host().unwrap_or_default(),
-            path: self.path(),
-        }
+        let pattern = self.matched_pattern().unwrap_or_default();
+        let host = if pattern.starts_with('/') { None } else { self.host() };
+        PathParams { pattern, host: host.unwrap_or_default(), path: self.path() }
     }
 
     /// Returns the pattern of the route that a [`Router`](crate::Router) has matched, such as `/users/{id}`; with
@@ -101,33 +99,90 @@ impl<'a> PathParams<'a> {
             .ok_or_else(|| InvalidPathParam::new(name, Reason::Type(type_name::<T>())))
     }
 
-    /// Returns a parameter as it was sent, not decoded.
+    /// Returns a parameter as it was sent, not decoded. If routers inside each other name two alike, this is the inner
+    /// one.
     pub fn raw(self, name: &str) -> Option<&'a str> {
-        self.iter().find(|(found, _)| *found == name).map(|(_, value)| value)
+        let (labels, segments) = (self.labels(), self.segments());
+        let last = |found, (own, value)| if own == name { Some(value) } else { found };
+        segments.fold(labels.into_iter().flatten().fold(None, last), last)
     }
 
     /// Returns all names and values, not decoded, in the order of the pattern.
     pub fn iter(self) -> impl Iterator<Item = (&'a str, &'a str)> {
-        let path_at = self.pattern.find('/').unwrap_or(self.pattern.len());
-        let (host, path) = self.pattern.split_at(path_at);
+        self.labels().into_iter().flatten().chain(self.segments())
+    }
+
+    /// The parameters of the host, if the pattern has one.
+    #[inline]
+    fn labels(self) -> Option<impl Iterator<Item = (&'a str, &'a str)>> {
+        let host = match self.host_len() {
+            0 => return None,
+            len => &self.pattern[..len],
+        };
         let labels = host.split('.').zip(self.host.split('.'));
-        let mut rest = self.path.strip_prefix('/').unwrap_or(self.path);
-        let segments = path.split('/').skip(1).map(move |segment| {
-            let value = match (segment.starts_with("{*"), rest.find('/')) {
-                (false, Some(at)) => &rest[..at],
-                (true, _) | (false, None) => rest,
-            };
-            rest = rest.get(value.len() + 1..).unwrap_or_default();
-            (segment, value)
-        });
-        labels.chain(segments).filter_map(|(part, value)| Some((param_name(part)?, value)))
+        Some(labels.filter_map(|(part, label)| Some((part.strip_prefix('{')?.strip_suffix('}')?, label))))
+    }
+
+    /// The parameters of the path.
+    #[inline]
+    fn segments(self) -> Segments<'a> {
+        Segments { pattern: &self.pattern[self.host_len()..], path: self.path }
+    }
+
+    /// The length of the host in the pattern.
+    #[inline]
+    fn host_len(self) -> usize {
+        if self.pattern.starts_with('/') { 0 } else { find_octet(self.pattern.as_bytes(), b'/') }
     }
 }
 
-/// The name of the parameter that a part of a pattern is, if it is one.
-fn param_name(part: &str) -> Option<&str> {
-    let name = part.strip_prefix('{')?.strip_suffix('}')?;
-    Some(name.strip_prefix('*').unwrap_or(name))
+/// The parameters of the path alone.
+struct Segments<'a> {
+    pattern: &'a str,
+    path: &'a str,
+}
+
+impl<'a> Iterator for Segments<'a> {
+    type Item = (&'a str, &'a str);
+
+    #[inline]
+    fn next(&mut self) -> Option<(&'a str, &'a str)> {
+        // Pattern and path are equal up to the next parameter, unless the target was replaced.
+        let at = find_octet(self.pattern.as_bytes(), b'{');
+        let name = self.pattern.get(at + 1..)?;
+        let (name, pattern) = name.split_at(find_octet(name.as_bytes(), b'}'));
+        let path = self.path.get(at..).unwrap_or_default();
+        let (name, len) = match name.strip_prefix('*') {
+            Some(name) => (name, path.len()),
+            None => (name, find_octet(path.as_bytes(), b'/')),
+        };
+        let (value, path) = path.split_at(len);
+        (self.pattern, self.path) = (pattern.strip_prefix('}').unwrap_or_default(), path);
+        Some((name, value))
+    }
+}
+
+/// Where an octet of ASCII stands in `text`; its length, if there is none. Segments are short, and `memchr` is made for
+/// long texts.
+#[inline]
+pub(crate) fn find_octet(text: &[u8], octet: u8) -> usize {
+    let mut rest = text;
+    while let Some((eight, behind)) = rest.split_first_chunk::<8>() {
+        match first_in_eight(u64::from_le_bytes(*eight), octet) {
+            8 => rest = behind,
+            at => return text.len() - rest.len() + at,
+        }
+    }
+    text.len() - rest.len() + rest.iter().position(|found| *found == octet).unwrap_or(rest.len())
+}
+
+/// Where an octet stands in eight, of which the first one is the lowest; 8, if it is not there.
+#[inline]
+pub(crate) fn first_in_eight(eight: u64, octet: u8) -> usize {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    let zero_if_found = eight ^ (ONES * u64::from(octet));
+    let found = zero_if_found.wrapping_sub(ONES) & !zero_if_found & (ONES << 7);
+    (found.trailing_zeros() / 8) as usize
 }
 
 /// A parameter of a path that cannot be read as requested. In a handler, `?` turns it into the right status: see
@@ -209,8 +264,27 @@ mod tests {
     #[test]
     fn a_target_that_was_replaced_by_another_one_is_no_panic() {
         check("/users/{id}/{*rest}", "", "/", &[("id", ""), ("rest", "")]);
+        check("/{id}/x", "", "/\u{e9}\u{e9}", &[("id", "\u{e9}\u{e9}")]);
+        check("/aa{id}/x", "", "/a\u{e9}", &[("id", "")]);
         check("/users/{id}", "", "", &[("id", "")]);
-        check("{a}.b/{c}", "", "*", &[("a", ""), ("c", "*")]);
+        check("{a}.b/{c}", "", "*", &[("a", ""), ("c", "")]);
+    }
+
+    /// Routers inside each other may give the same name twice.
+    #[test]
+    fn the_inner_one_of_two_names_is_read() {
+        let params = PathParams { pattern: "/{id}/x/{id}", host: "", path: "/outer/x/inner" };
+        assert_eq!((params.raw("id"), params.iter().count()), (Some("inner"), 2));
+    }
+
+    #[test]
+    fn an_octet_is_found_wherever_it_stands() {
+        for len in 0..40 {
+            let mut text = "\u{b0}x".repeat(len);
+            assert_eq!(find_octet(text.as_bytes(), b'/'), text.len());
+            text.push_str("//abcdefgh/");
+            assert_eq!(find_octet(text.as_bytes(), b'/'), 3 * len, "{text}");
+        }
     }
 
     #[test]

@@ -177,14 +177,20 @@ impl Request {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_url(&mut self, url: &str) -> Result<(), InvalidRequest> {
-        self.matched_route.clear();
-        self.target.set_url(url).map_err(|invalid| InvalidRequest::from_url(invalid, url))
+        let mounted_at = self.path().get(..self.matched_route.rest_at()).unwrap_or_default().to_owned();
+        let set = self.target.set_url(url);
+        match self.path().strip_prefix(&*mounted_at) {
+            Some("") => self.matched_route.clear_choices(),
+            Some(below) if below.starts_with('/') => self.matched_route.clear_choices(),
+            _ => self.matched_route.clear(),
+        }
+        set.map_err(|invalid| InvalidRequest::from_url(invalid, url))
     }
 
     /// Replaces the method. The target stays; that of a CONNECT and the `*` of OPTIONS fit no other, and a client
     /// refuses to send such a request.
     pub fn set_method(&mut self, method: Method) {
-        self.matched_route.clear();
+        self.matched_route.clear_choices();
         self.method = method;
     }
 

@@ -8,16 +8,28 @@ use crate::server::{BodyPlan, BoxHandler, Context, Handler, Result};
 /// [`routes!`](crate::routes) makes tuples, in which each handler keeps its type: a call is inlined, and its future needs
 /// no allocation. In a `Vec` they are in boxes, so that routes can be added while the program runs.
 pub trait HandlerSet: 'static {
+    /// How many handlers a set has whose type determines that.
+    const LEN: usize;
+
     /// Calls [`Handler::on_head`] of a handler.
     fn on_head(&self, index: usize, ctx: &mut Context) -> BodyPlan;
+
+    /// Calls [`Handler::handle_now`] of a handler.
+    fn handle_now(&self, index: usize, ctx: &mut Context) -> Option<Result>;
 
     /// Calls [`Handler::handle`] of a handler.
     fn handle(&self, index: usize, ctx: &mut Context) -> impl Future<Output = Result>;
 }
 
 impl<H: Handler> HandlerSet for Vec<H> {
+    const LEN: usize = usize::MAX;
+
     fn on_head(&self, index: usize, ctx: &mut Context) -> BodyPlan {
         self.get(index).map_or(BodyPlan::Stream, |handler| handler.on_head(ctx))
+    }
+
+    fn handle_now(&self, index: usize, ctx: &mut Context) -> Option<Result> {
+        self.get(index)?.handle_now(ctx)
     }
 
     async fn handle(&self, index: usize, ctx: &mut Context) -> Result {
@@ -31,12 +43,23 @@ impl<H: Handler> HandlerSet for Vec<H> {
 macro_rules! tuples {
     ($($index:tt $handler:ident),*) => {
         impl<$($handler: Handler),*> HandlerSet for ($($handler,)*) {
+            const LEN: usize = <[usize]>::len(&[$($index),*]);
+
             #[inline]
             #[allow(unused_variables, reason = "the empty tuple has no handler")]
             fn on_head(&self, index: usize, ctx: &mut Context) -> BodyPlan {
                 match index {
                     $($index => self.$index.on_head(ctx),)*
                     _ => BodyPlan::Stream,
+                }
+            }
+
+            #[inline]
+            #[allow(unused_variables, reason = "the empty tuple has no handler")]
+            fn handle_now(&self, index: usize, ctx: &mut Context) -> Option<Result> {
+                match index {
+                    $($index => self.$index.handle_now(ctx),)*
+                    _ => None,
                 }
             }
 
@@ -62,26 +85,33 @@ tuples!(0 A, 1 B, 2 C, 3 D, 4 E, 5 F);
 tuples!(0 A, 1 B, 2 C, 3 D, 4 E, 5 F, 6 G);
 tuples!(0 A, 1 B, 2 C, 3 D, 4 E, 5 F, 6 G, 7 H);
 
-/// Eight handlers, and those that follow them. [`routes!`](crate::routes) makes it of more than eight routes, since there
-/// are no tuples of any length.
+/// The handlers of two sets, one after the other. [`routes!`](crate::routes) makes a tree of it, since there are no tuples of
+/// any length.
 #[derive(Clone, Copy, Debug)]
 pub struct Chain<S, T>(pub S, pub T);
 
-/// How many handlers the front of a [`Chain`] has.
-const FRONT_LEN: usize = 8;
-
 impl<S: HandlerSet, T: HandlerSet> HandlerSet for Chain<S, T> {
+    const LEN: usize = S::LEN.saturating_add(T::LEN);
+
     #[inline]
     fn on_head(&self, index: usize, ctx: &mut Context) -> BodyPlan {
-        match index.checked_sub(FRONT_LEN) {
+        match index.checked_sub(S::LEN) {
             None => self.0.on_head(index, ctx),
             Some(index) => self.1.on_head(index, ctx),
         }
     }
 
     #[inline]
+    fn handle_now(&self, index: usize, ctx: &mut Context) -> Option<Result> {
+        match index.checked_sub(S::LEN) {
+            None => self.0.handle_now(index, ctx),
+            Some(index) => self.1.handle_now(index, ctx),
+        }
+    }
+
+    #[inline]
     async fn handle(&self, index: usize, ctx: &mut Context) -> Result {
-        match index.checked_sub(FRONT_LEN) {
+        match index.checked_sub(S::LEN) {
             None => self.0.handle(index, ctx).await,
             Some(index) => self.1.handle(index, ctx).await,
         }

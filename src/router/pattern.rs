@@ -186,6 +186,7 @@ pub(super) enum Fault {
     Octet,
     Prefix,
     Hosts,
+    Fallback,
 }
 
 impl Fault {
@@ -209,6 +210,7 @@ impl Fault {
             }
             Fault::Prefix => "a prefix ends without a `/`",
             Fault::Hosts => "a route has one host, and its prefix has another",
+            Fault::Fallback => "`*` takes the requests that match no route, with any method",
         }
     }
 }

@@ -8,7 +8,7 @@ use super::handler_set::{FromHandler, HandlerSet};
 use super::pattern::InvalidRoute;
 use super::routes::RouteList;
 use super::spelling::{Spelling, normal_form};
-use super::table::{Choice, Endpoint, Methods, RouteIndex, RouteTable};
+use super::table::{Choice, Endpoint, Found, Methods, RouteIndex, RouteTable};
 use crate::message::{Method, Request, Status};
 use crate::server::{Around, BodyPlan, BoxHandler, Context, Handler, IntoHandler, Result, around};
 
@@ -52,8 +52,8 @@ use crate::server::{Around, BodyPlan, BoxHandler, Context, Handler, IntoHandler,
 ///
 /// A pattern is a path, written as paths are sent: escaped where it must be. A segment `{name}` stands for one that is
 /// not empty, and `{*name}` at the end for the rest of the path, which may be empty. A host before the path restricts the
-/// route to it, in any case and with any port: `api.example.com/users`, or `{tenant}.example.com/` with a parameter for
-/// one label. [`Request::params`] reads the parameters.
+/// route to it, in any case, with any port, and with a dot at its end: `api.example.com/users`, or
+/// `{tenant}.example.com/` with a parameter for one label. [`Request::params`] reads the parameters.
 ///
 /// Where several patterns match, each segment from the left prefers an equal text to a parameter, and both to the rest of
 /// a path; routes with a host are tried before those without. The path decides before the method.
@@ -65,19 +65,20 @@ use crate::server::{Around, BodyPlan, BoxHandler, Context, Handler, IntoHandler,
 /// # Other spellings
 ///
 /// `/admin` can also be spelled `/%61dmin`, `//admin` or `/x/../admin`. The text of a pattern matches one spelling alone,
-/// the normal form (RFC 3986 §6.2.2): no needless escapes, no empty segments, no `.` and `..`. A path in another form is
-/// redirected (308) to the normal form, if that matches a route, except where both match the same route: `/files/a//b`
-/// and `/files/%7Ejoe` reach the handler of `/files/{*path}` as they were sent. So middleware around a route sees all
-/// requests for it, and middleware in front of the router that compares [`Request::path`] with the text of a pattern
-/// misses none. An escaped `/` is part of its segment. A trailing slash makes another path, unless
-/// [`Router::redirect_slashes`] is on.
+/// the normal form (RFC 3986 §6.2.2): no needless escapes and no missing ones, since user agents send `|` and `[` as they
+/// are; no empty segments, no `.` and `..`. A path in another form is redirected (308) to the normal form, if that matches
+/// a route, except where both match the same route: `/files/a//b` and `/files/%7Ejoe` reach the handler of
+/// `/files/{*path}` as they were sent. So middleware around a route sees all requests for it, and middleware in front of
+/// the router that compares [`Request::path`] with the text of a pattern misses none. An escaped `/` is part of its
+/// segment. A trailing slash makes another path, unless [`Router::redirect_slashes`] is on.
 ///
 /// # Middleware, plans, limits
 ///
 /// A route takes any handler: a closure, a function [with state](crate::with_state), a `Files`, a `Tower`, another router,
 /// and each of them with [`around`](crate::around), [`with_plan`](crate::with_plan),
 /// [`with_timeouts`](crate::with_timeouts) or [`with_limits`](crate::with_limits). These four also go around a router, for
-/// all of its routes.
+/// all of its routes. Routers can be called one after the other, as by middleware that tries a second one after a 404,
+/// but not inside themselves.
 #[doc(alias("ServeMux", "route"))]
 pub struct Router<S = Vec<BoxHandler>> {
     /// The name of this router in the steps of a request.
@@ -138,10 +139,10 @@ impl<S> Router<S> {
     /// Matches a request, and notes the route in it.
     #[inline]
     fn find(&self, request: &mut Request) -> Outcome<'_> {
-        request.matched_route_mut().rewind(self.id);
-        let outcome = self.outcome(request);
+        let path = path_here(request);
+        let outcome = self.outcome(request, path);
         if let Outcome::Choice(Choice::Route(route)) = outcome {
-            let mount = self.table.mount(route, path_here(request));
+            let mount = self.table.mount(route, path);
             let pattern = self.table.pattern(route);
             request.matched_route_mut().note(self.id, route as u32, pattern, mount);
         }
@@ -149,35 +150,39 @@ impl<S> Router<S> {
     }
 
     #[inline]
-    fn outcome(&self, request: &Request) -> Outcome<'_> {
-        let path = path_here(request);
-        match (Spelling::from_path(path), self.endpoint(request, path)) {
-            (Spelling::Normal, Some(endpoint)) => Outcome::Choice(endpoint.choose(request.method())),
-            (Spelling::Normal, None) => self.unmatched(request, path),
-            (spelling, endpoint) => self.respelled(request, path, spelling, endpoint),
+    fn outcome(&self, request: &Request, path: &str) -> Outcome<'_> {
+        match self.look_up(request, path) {
+            Some(Found { endpoint, is_normal: true }) => Outcome::Choice(endpoint.choose(request.method())),
+            found => self.outcome_by_spelling(request, path, found.map(|found| found.endpoint)),
         }
     }
 
     #[inline]
-    fn endpoint(&self, request: &Request, path: &str) -> Option<&Endpoint> {
+    fn look_up(&self, request: &Request, path: &str) -> Option<Found<'_>> {
         self.table.find(|| request.host(), path)
     }
 
-    /// The outcome for a path that is not in normal form, which has led to `endpoint`.
-    #[cold]
-    fn respelled(
-        &self,
+    /// The outcome for a path that may not be in normal form, and has led to `endpoint`.
+    fn outcome_by_spelling<'r>(
+        &'r self,
         request: &Request,
         path: &str,
-        spelling: Spelling,
-        endpoint: Option<&Endpoint>,
-    ) -> Outcome<'_> {
-        let Some(normal) = self.endpoint(request, &normal_form(path)) else {
-            return self.unmatched(request, path);
+        endpoint: Option<&'r Endpoint>,
+    ) -> Outcome<'r> {
+        let spelling = Spelling::from_path(path);
+        let normal = match (spelling, endpoint) {
+            (Spelling::Normal, Some(endpoint)) => return Outcome::Choice(endpoint.choose(request.method())),
+            (Spelling::Normal, None) => None,
+            (Spelling::Other | Spelling::DotSegments, _) => self.look_up(request, &normal_form(path)),
         };
-        match endpoint.is_some_and(|endpoint| ptr::eq(endpoint, normal)) && spelling == Spelling::Other {
-            true => Outcome::Choice(normal.choose(request.method())),
-            false => Outcome::Redirect(with_query(normal_form(request.path()), request)),
+        match (normal, endpoint) {
+            (None, _) => self.unmatched(request, path),
+            (Some(normal), Some(endpoint))
+                if spelling == Spelling::Other && ptr::eq(endpoint, normal.endpoint) =>
+            {
+                Outcome::Choice(normal.endpoint.choose(request.method()))
+            }
+            (Some(_), _) => Outcome::Redirect(with_query(normal_form(request.path()), request)),
         }
     }
 
@@ -186,7 +191,7 @@ impl<S> Router<S> {
     fn unmatched(&self, request: &Request, path: &str) -> Outcome<'_> {
         if self.redirects_slashes && path.starts_with('/') {
             let toggled = |path: &str| path.strip_suffix('/').map_or(format!("{path}/"), str::to_owned);
-            if self.endpoint(request, &toggled(path)).is_some() {
+            if self.look_up(request, &toggled(path)).is_some() {
                 return Outcome::Redirect(with_query(toggled(request.path()), request));
             }
         }
@@ -396,27 +401,65 @@ impl<B> Router<Vec<B>> {
     }
 }
 
+impl<S: HandlerSet> Router<S> {
+    /// The route of a request, which its plan has noted already unless the target was replaced, or middleware did not
+    /// pass the head on. Its handler is running from now on, and returns to `depth`.
+    #[inline]
+    fn enter(&self, request: &mut Request, depth: usize) -> Result<RouteIndex, Outcome<'_>> {
+        let matched = request.matched_route_mut();
+        let route = match matched.route_at(depth, self.id) {
+            Some(route) => route as RouteIndex,
+            None => {
+                matched.set_depth(depth);
+                match self.find(request) {
+                    Outcome::Choice(Choice::Route(route)) => route,
+                    outcome => return Err(outcome),
+                }
+            }
+        };
+        request.matched_route_mut().set_depth(depth + 1);
+        Ok(route)
+    }
+}
+
 impl<S: HandlerSet> Handler for Router<S> {
     #[inline]
     fn on_head(&self, ctx: &mut Context) -> BodyPlan {
-        match self.find(&mut ctx.request) {
-            Outcome::Choice(Choice::Route(route)) => self.handlers.on_head(route, ctx),
+        let depth = ctx.request.matched_route().depth_of(self.id);
+        let Ok(route) = self.enter(&mut ctx.request, depth) else {
             // The body of a request that is refused is not received.
-            _ => BodyPlan::Stream,
-        }
+            return BodyPlan::Stream;
+        };
+        let plan = self.handlers.on_head(route, ctx);
+        ctx.request.matched_route_mut().set_depth(depth);
+        plan
     }
 
     #[inline]
     async fn handle(&self, ctx: &mut Context) -> Result {
-        let route = match ctx.request.matched_route().route_of(self.id) {
-            Some(route) => route as RouteIndex,
-            // There is none after the target was replaced, or if middleware did not pass the head on.
-            None => match self.find(&mut ctx.request) {
-                Outcome::Choice(Choice::Route(route)) => route,
-                outcome => return respond(ctx, outcome),
-            },
+        let depth = ctx.request.matched_route().depth_of(self.id);
+        let route = match self.enter(&mut ctx.request, depth) {
+            Ok(route) => route,
+            Err(outcome) => return respond(ctx, outcome),
         };
-        self.handlers.handle(route, ctx).await
+        let result = match self.handlers.handle_now(route, ctx) {
+            Some(result) => result,
+            None => self.handlers.handle(route, ctx).await,
+        };
+        ctx.request.matched_route_mut().set_depth(depth);
+        result
+    }
+
+    #[inline]
+    fn handle_now(&self, ctx: &mut Context) -> Option<Result> {
+        let depth = ctx.request.matched_route().depth_of(self.id);
+        let route = match self.enter(&mut ctx.request, depth) {
+            Ok(route) => route,
+            Err(outcome) => return Some(respond(ctx, outcome)),
+        };
+        let result = self.handlers.handle_now(route, ctx);
+        ctx.request.matched_route_mut().set_depth(depth);
+        result
     }
 }
 
@@ -443,9 +486,9 @@ fn respond(ctx: &mut Context, outcome: Outcome<'_>) -> Result {
 /// The part of the path that is matched here. The prefix of a mount, without a slash, is its `/`.
 #[inline]
 fn path_here(request: &Request) -> &str {
-    match request.mounted_path() {
-        "" if request.matched_route().rest_at() > 0 => "/",
-        path => path,
+    match request.matched_route().rest_at() {
+        0 => request.path(),
+        _ => Some(request.mounted_path()).filter(|path| !path.is_empty()).unwrap_or("/"),
     }
 }
 

@@ -5,7 +5,7 @@ use super::pattern::{Fault, fault, have_one_shape};
 /// Makes a [`Router`](crate::Router) of routes that are known while the program is compiled.
 ///
 /// Each line has a method, a [pattern](crate::Router#patterns) and a handler: a function, a closure, or another
-/// [`Handler`](crate::Handler). The method is written as it is sent; `any` stands for all others, and `mount` for a
+/// [`Handler`](crate::Handler). The method is written as it is sent, in upper case; `any` stands for all others, and `mount` for a
 /// handler that gets a prefix and all paths below it, as with [`Router::mount`](crate::Router::mount). The pattern `*` takes
 /// all requests that match no other route.
 ///
@@ -66,17 +66,25 @@ use super::pattern::{Fault, fault, have_one_shape};
 /// ```
 #[macro_export]
 macro_rules! routes {
-    // Eight handlers make a tuple, and the rest follows it.
-    (@set $a:expr, $b:expr, $c:expr, $d:expr, $e:expr, $f:expr, $g:expr, $h:expr, $($rest:expr),+) => {
-        $crate::Chain($crate::routes!(@set $a, $b, $c, $d, $e, $f, $g, $h), $crate::routes!(@set $($rest),+))
+    // Eight handlers make a tuple, and the tuples a tree.
+    (@set [$($done:expr),*] $a:expr, $b:expr, $c:expr, $d:expr, $e:expr, $f:expr, $g:expr, $h:expr, $($rest:expr),+) => {
+        $crate::routes!(@set [$($done,)* $crate::routes!(@tuple $a, $b, $c, $d, $e, $f, $g, $h)] $($rest),+)
     };
-    (@set $($handler:expr),*) => {
-        ($($crate::IntoHandler::into_handler($handler),)*)
+    (@set [$($done:expr),*] $($rest:expr),*) => { $crate::routes!(@tree [] $($done,)* $crate::routes!(@tuple $($rest),*)) };
+    (@tuple $($handler:expr),*) => { ($($crate::IntoHandler::into_handler($handler),)*) };
+    (@tree [] $one:expr) => { $one };
+    (@tree [$($done:expr),*] $a:expr, $b:expr, $c:expr, $d:expr $(, $rest:expr)*) => {
+        $crate::routes!(@tree
+            [$($done,)* $crate::Chain($crate::Chain($a, $b), $crate::Chain($c, $d))] $($rest),*)
     };
+    (@tree [$($done:expr),*] $a:expr, $b:expr $(, $rest:expr)?) => {
+        $crate::routes!(@tree [] $($done,)* $crate::Chain($a, $b) $(, $rest)?)
+    };
+    (@tree [$($done:expr),*] $($rest:expr)?) => { $crate::routes!(@tree [] $($done),* $(, $rest)?) };
     ($($method:ident $pattern:literal => $handler:expr),* $(,)?) => {{
         const LIST: $crate::RouteList =
             $crate::RouteList::new(&[$((::core::stringify!($method), $pattern)),*]);
-        $crate::Router::from_list(LIST, $crate::routes!(@set $($handler),*))
+        $crate::Router::from_list(LIST, $crate::routes!(@set [] $($handler),*))
     }};
 }
 
@@ -125,16 +133,31 @@ const fn check_conflict((method, pattern): (&str, &str), (other_method, other): 
 }
 
 const fn check_pattern((method, pattern): (&str, &str)) {
+    let is_known = is_equal(method, "mount") || is_equal(method, "any");
+    if !is_known && has_lower_case(method) {
+        let text = Text::new().with("the route `").with(method).with(" ").with(pattern);
+        text.with("`: a method is written in upper case, or `any`, or `mount`").panic();
+    }
     let below = Text::new().with(pattern).with("/{*rest}");
     let fault = match (is_equal(method, "mount"), pattern.as_bytes()) {
         (true, [.., b'/']) => Some(Fault::Prefix),
         (true, _) => fault(below.as_str()),
-        (false, [b'*']) => None,
+        (false, [b'*']) if is_equal(method, "any") => None,
+        (false, [b'*']) => Some(Fault::Fallback),
         (false, _) => fault(pattern),
     };
     if let Some(fault) = fault {
         Text::new().with("the pattern `").with(pattern).with("`: ").with(fault.text()).panic();
     }
+}
+
+const fn has_lower_case(method: &str) -> bool {
+    let method = method.as_bytes();
+    let mut at = 0;
+    while at < method.len() && !method[at].is_ascii_lowercase() {
+        at += 1;
+    }
+    at < method.len()
 }
 
 const fn is_equal(one: &str, other: &str) -> bool {

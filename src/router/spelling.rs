@@ -1,8 +1,8 @@
 //! [`Spelling`]: how a path is spelled, and its normal form, by which two spellings of one path are recognized (RFC 3986
 //! §6.2.2).
 //!
-//! In the normal form, no octet is escaped that need not be, escapes are in upper case, and there are no segments `.` and
-//! `..`, and no empty ones but at the end. Empty segments count because many programs skip them.
+//! In the normal form, just those octets are escaped that must be, escapes are in upper case, and there are no segments `.`
+//! and `..`, and no empty ones but at the end. Empty segments count because many programs skip them.
 
 use crate::message::{OctetSet, percent};
 
@@ -21,7 +21,7 @@ impl Spelling {
     pub(super) fn from_path(path: &str) -> Spelling {
         let mut before = 0;
         let is_plain = path.bytes().all(|octet| {
-            let is_plain = octet != b'%' && (before != b'/' || !matches!(octet, b'/' | b'.'));
+            let is_plain = PATH.contains(octet) && (before != b'/' || !matches!(octet, b'/' | b'.'));
             before = octet;
             is_plain
         });
@@ -36,7 +36,7 @@ impl Spelling {
                 return Spelling::DotSegments;
             }
             let is_skipped = segment.is_empty() && segments.peek().is_some();
-            if is_skipped || !has_needed_escapes(segment) {
+            if is_skipped || !is_escaped_as_needed(segment) {
                 spelling = Spelling::Other;
             }
         }
@@ -91,42 +91,53 @@ fn dots(segment: &str) -> Option<Dots> {
     }
 }
 
-/// Whether each escape in a segment is one that the normal form has. A `%` without digits stands for itself, and is
-/// escaped there.
-fn has_needed_escapes(segment: &str) -> bool {
-    let text = segment.as_bytes();
-    memchr::memchr_iter(b'%', text).all(|at| match percent::decode_escape(&text[at..]) {
-        Some(octet) => {
-            let is_upper = !text[at + 1..at + 3].iter().any(u8::is_ascii_lowercase);
-            is_upper && !OctetSet::UNRESERVED.contains(octet)
-        }
-        None => false,
-    })
+/// Whether a segment has no escape and no dot at its front, and needs none.
+#[inline]
+pub(super) fn is_plain_segment(segment: &[u8]) -> bool {
+    SEGMENT.contains_all(segment) && !segment.starts_with(b".")
+}
+
+/// Whether a segment is escaped as it is in the normal form. A `%` without digits stands for itself, and is escaped there,
+/// as are the octets that user agents send though they are none of a URI: `|`, `[`, UTF-8 and others.
+fn is_escaped_as_needed(segment: &str) -> bool {
+    let mut rest = segment.as_bytes();
+    while let [octet, behind @ ..] = rest {
+        rest = match (percent::decode_escape(rest), rest) {
+            (Some(octet), [_, high, low, behind @ ..]) if is_escape_needed(octet, [*high, *low]) => behind,
+            (None, _) if SEGMENT.contains(*octet) => behind,
+            _ => return false,
+        };
+    }
+    true
+}
+
+/// Whether the normal form has the escape of `octet` with these digits.
+fn is_escape_needed(octet: u8, digits: [u8; 2]) -> bool {
+    !OctetSet::UNRESERVED.contains(octet) && !digits.iter().any(u8::is_ascii_lowercase)
 }
 
 fn push_segment(segment: &str, normal: &mut String) {
-    let mut rest = segment;
-    while let Some(at) = rest.find('%') {
-        let (before, escape) = rest.split_at(at);
-        normal.push_str(before);
-        let taken = match percent::decode_escape(escape.as_bytes()) {
-            Some(octet) if OctetSet::UNRESERVED.contains(octet) => {
-                normal.push(char::from(octet));
-                3
-            }
-            Some(_) => {
-                normal.extend(escape.chars().take(3).map(|digit| digit.to_ascii_uppercase()));
-                3
+    let mut rest = segment.as_bytes();
+    while let [octet, behind @ ..] = rest {
+        rest = match percent::decode_escape(rest) {
+            Some(octet) => {
+                percent::encode(&[octet], &OctetSet::UNRESERVED, normal);
+                &rest["%XX".len()..]
             }
             None => {
-                normal.push_str("%25");
-                1
+                percent::encode(&[*octet], &SEGMENT, normal);
+                behind
             }
         };
-        rest = &escape[taken..];
     }
-    normal.push_str(rest);
 }
+
+/// The octets of a segment that are not escaped: `pchar` (RFC 3986 §3.3).
+static SEGMENT: OctetSet = PCHAR;
+
+static PATH: OctetSet = PCHAR.with(b"/");
+
+const PCHAR: OctetSet = OctetSet::URI_PLAIN.with(b":@");
 
 #[cfg(test)]
 mod tests {
@@ -157,6 +168,11 @@ mod tests {
         check("/a%2fb", Spelling::Other, "/a%2Fb");
         check("/%2541", Spelling::Normal, "/%2541");
         check("/%2%35", Spelling::Other, "/%2525");
+        check("/a|b[c]", Spelling::Other, "/a%7Cb%5Bc%5D");
+        check("/caf\u{e9}", Spelling::Other, "/caf%C3%A9");
+        check("/\"<>^`{}", Spelling::Other, "/%22%3C%3E%5E%60%7B%7D");
+        check("/a!$&'()*+,;=:@-._~", Spelling::Normal, "/a!$&'()*+,;=:@-._~");
+        check("/a%21%3b", Spelling::Other, "/a%21%3B");
         check("/.", Spelling::DotSegments, "/");
         check("/a/.", Spelling::DotSegments, "/a/");
         check("/a/./b", Spelling::DotSegments, "/a/b");

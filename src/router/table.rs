@@ -4,7 +4,8 @@ use std::cmp::Ordering;
 use std::fmt;
 
 use super::pattern::{FALLBACK, Fault, InvalidRoute, fault};
-use crate::message::{Method, Mount};
+use super::spelling::is_plain_segment;
+use crate::message::{Method, Mount, find_octet, first_in_eight};
 
 /// The routes of a router, as a tree of path segments for each host.
 ///
@@ -48,14 +49,37 @@ pub(super) enum Methods {
 /// A place in the tree, behind the segments that lead to it.
 #[derive(Debug, Default)]
 struct Node {
-    /// The segments that may follow, sorted by [`by_length`].
-    texts: Vec<(Box<str>, NodeIndex)>,
+    /// The segments that may follow, in ascending order.
+    texts: Vec<(TextSegment, NodeIndex)>,
     /// The node behind a parameter.
     param: Option<NodeIndex>,
     /// The routes whose pattern ends here.
     end: Option<Endpoint>,
     /// The routes that match any rest.
     rest: Option<Endpoint>,
+}
+
+/// A segment that stands for itself.
+#[derive(Debug)]
+struct TextSegment {
+    /// Its first eight octets, by which most segments are told apart without a look at their texts.
+    front: u64,
+    text: Box<[u8]>,
+}
+
+/// A segment of a path that is looked up.
+#[derive(Clone, Copy)]
+struct Segment<'p> {
+    front: u64,
+    text: &'p [u8],
+}
+
+/// The routes of a path, and how it led to them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found<'t> {
+    pub(super) endpoint: &'t Endpoint,
+    /// Whether the path is known to be in normal form: its segments are those of the pattern, or plain.
+    pub(super) is_normal: bool,
 }
 
 /// The routes of one path.
@@ -79,6 +103,9 @@ pub(super) enum Choice<'t> {
 impl RouteTable {
     /// Adds a route. Routes are counted from 0.
     pub(super) fn add(&mut self, methods: Methods, pattern: &str) -> Result<(), InvalidRoute> {
+        if pattern == FALLBACK && methods != Methods::Any {
+            return Err(InvalidRoute::from_fault(pattern, Fault::Fallback));
+        }
         let paths = vec![pattern.to_owned()];
         self.add_route(Route { methods, pattern: pattern.to_owned(), prefix_len: None, paths })
     }
@@ -183,35 +210,64 @@ impl RouteTable {
     fn text_child(&mut self, node: NodeIndex, segment: &str) -> NodeIndex {
         let next = self.nodes.len();
         let texts = &mut self.nodes[node].texts;
-        match texts.binary_search_by(|(text, _)| by_length(text, segment)) {
+        let segment = Segment::first_of(segment.as_bytes());
+        match texts.binary_search_by(|(text, _)| text.compare(segment)) {
             Ok(at) => texts[at].1,
             Err(at) => {
-                texts.insert(at, (segment.into(), next));
+                texts.insert(at, (TextSegment { front: segment.front, text: segment.text.into() }, next));
                 next
             }
         }
     }
 
     /// Finds the routes of a path.
-    pub(super) fn find<'h>(&self, host: impl Fn() -> Option<&'h str>, path: &str) -> Option<&Endpoint> {
-        let path = path.strip_prefix('/')?;
-        let trees =
-            self.hosts.iter().filter(|(pattern, _)| host_matches(pattern, host().unwrap_or_default()));
-        let mut roots = trees.map(|(_, root)| *root).chain(self.any_host);
-        roots.find_map(|root| self.find_below(&self.nodes[root], path))
+    #[inline]
+    pub(super) fn find<'h>(&self, host: impl Fn() -> Option<&'h str>, path: &str) -> Option<Found<'_>> {
+        let path = path.as_bytes().strip_prefix(b"/")?;
+        let of_host = if self.hosts.is_empty() { None } else { self.find_by_host(host()?, path) };
+        of_host.or_else(|| self.find_below(&self.nodes[self.any_host?], path))
+    }
+
+    fn find_by_host(&self, host: &str, path: &[u8]) -> Option<Found<'_>> {
+        let trees = self.hosts.iter().filter(|(pattern, _)| host_matches(pattern, host));
+        trees.map(|(_, root)| &self.nodes[*root]).find_map(|root| self.find_below(root, path))
     }
 
     /// Finds the routes of the rest of a path, which lies below `node`.
-    fn find_below<'t>(&'t self, node: &'t Node, path: &str) -> Option<&'t Endpoint> {
-        let end = path.bytes().position(|octet| octet == b'/');
-        let segment = &path[..end.unwrap_or(path.len())];
-        let behind = |node: NodeIndex| match end {
-            Some(end) => self.find_below(&self.nodes[node], &path[end + 1..]),
-            None => self.nodes[node].end.as_ref(),
-        };
-        let text = node.texts.binary_search_by(|(text, _)| by_length(text, segment));
-        let equal = text.ok().and_then(|at| behind(node.texts[at].1));
-        equal.or_else(|| node.param.filter(|_| !segment.is_empty()).and_then(behind)).or(node.rest.as_ref())
+    fn find_below<'t>(&'t self, mut node: &'t Node, mut path: &[u8]) -> Option<Found<'t>> {
+        let (mut of_rest, mut is_normal) = (None, true);
+        loop {
+            let segment = Segment::first_of(path);
+            let behind = path.get(segment.text.len() + 1..);
+            of_rest = node.rest.as_ref().or(of_rest);
+            let text = node.text(segment);
+            let param = node.param.filter(|_| !segment.text.is_empty()).map(|param| &self.nodes[param]);
+            node = match (text.map(|text| &self.nodes[text]), param) {
+                (Some(text), None) => text,
+                (Some(text), Some(_)) if let Some(found) = self.find_behind(text, behind) => {
+                    return Some(Found { is_normal: is_normal && found.is_normal, ..found });
+                }
+                (_, Some(param)) => {
+                    is_normal &= is_plain_segment(segment.text);
+                    param
+                }
+                (None, None) => break,
+            };
+            match (behind, &node.end) {
+                (Some(behind), _) => path = behind,
+                (None, Some(endpoint)) => return Some(Found { endpoint, is_normal }),
+                (None, None) => break,
+            }
+        }
+        of_rest.map(|endpoint| Found { endpoint, is_normal: false })
+    }
+
+    /// Finds the routes of the rest of a path behind the slash that follows `node`, or of its end.
+    fn find_behind<'t>(&'t self, node: &'t Node, path: Option<&[u8]>) -> Option<Found<'t>> {
+        match path {
+            Some(path) => self.find_below(node, path),
+            None => node.end.as_ref().map(|endpoint| Found { endpoint, is_normal: true }),
+        }
     }
 
     /// The route of requests that match no other one.
@@ -225,12 +281,50 @@ impl RouteTable {
     }
 
     /// How much of `path`, which the route has matched, belongs to the place where the handler is mounted.
+    #[inline]
     pub(super) fn mount(&self, route: RouteIndex, path: &str) -> Option<Mount> {
         let Route { pattern, prefix_len, .. } = &self.routes[route];
-        let prefix = &pattern[..(*prefix_len)?];
+        let prefix = path_of(&pattern[..(*prefix_len)?]);
         let segments = prefix.bytes().filter(|octet| *octet == b'/').count();
         let rest_at = path.match_indices('/').nth(segments).map_or(path.len(), |(at, _)| at);
-        Some(Mount { prefix_len: prefix.len(), rest_at })
+        Some(Mount { path_len: prefix.len(), rest_at })
+    }
+}
+
+impl Node {
+    /// The node behind a segment that stands for itself.
+    #[inline]
+    fn text(&self, segment: Segment<'_>) -> Option<NodeIndex> {
+        let at = self.texts.binary_search_by(|(text, _)| text.compare(segment)).ok()?;
+        Some(self.texts[at].1)
+    }
+}
+
+impl TextSegment {
+    #[inline]
+    fn compare(&self, segment: Segment<'_>) -> Ordering {
+        match self.front.cmp(&segment.front) {
+            Ordering::Equal if segment.text.len() <= 8 => self.text.len().cmp(&segment.text.len()),
+            Ordering::Equal => (*self.text).cmp(segment.text),
+            order => order,
+        }
+    }
+}
+
+impl<'p> Segment<'p> {
+    /// The first segment of a path without its `/`.
+    #[inline]
+    fn first_of(path: &'p [u8]) -> Segment<'p> {
+        let front = match path.first_chunk::<8>() {
+            Some(eight) => u64::from_le_bytes(*eight),
+            None => path.iter().rev().fold(0, |front, octet| front << 8 | u64::from(*octet)),
+        };
+        let (front, len) = match first_in_eight(front, b'/') {
+            8 if path.len() <= 8 => (front, path.len()),
+            8 => (front, 8 + find_octet(&path[8..], b'/')),
+            at => (front & ((1 << (8 * at)) - 1), at),
+        };
+        Segment { front, text: &path[..len] }
     }
 }
 
@@ -270,13 +364,9 @@ impl Endpoint {
     }
 }
 
-/// Sorts segments so that most are told apart by their length.
-fn by_length(one: &str, other: &str) -> Ordering {
-    (one.len(), one).cmp(&(other.len(), other))
-}
-
-/// Whether a host has the labels of a pattern, in any case.
+/// Whether a host has the labels of a pattern, in any case. It may end with a dot (RFC 3986 §3.2.2).
 fn host_matches(pattern: &str, host: &str) -> bool {
+    let host = host.strip_suffix('.').unwrap_or(host);
     let (mut labels, mut parts) = (host.split('.'), pattern.split('.'));
     loop {
         match (parts.next(), labels.next()) {
@@ -292,9 +382,9 @@ fn check_prefix(prefix: &str) -> Result<(), InvalidRoute> {
     if prefix.ends_with('/') { Err(InvalidRoute::from_fault(prefix, Fault::Prefix)) } else { Ok(()) }
 }
 
-/// The path of a pattern, without its host.
+/// The path of a pattern or a prefix, without its host.
 fn path_of(pattern: &str) -> &str {
-    &pattern[pattern.find('/').unwrap_or_default()..]
+    &pattern[pattern.find('/').unwrap_or(pattern.len())..]
 }
 
 /// A pattern below a prefix. Either may have a host.

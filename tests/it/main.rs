@@ -28,6 +28,7 @@ mod guards;
 mod handlers;
 mod histories;
 mod hostile;
+mod hostile_paths;
 #[cfg(feature = "http")]
 mod http_types;
 #[cfg(feature = "json")]
@@ -41,6 +42,7 @@ mod multipart;
 mod problems;
 mod refusals;
 mod request_head;
+mod route_histories;
 mod router;
 mod runtime;
 mod service;

@@ -11,7 +11,7 @@ use corehttp::{
 use super::support::{Served, get, status};
 
 /// Answers with the name of the route, its pattern and its parameters.
-fn named(name: &'static str) -> impl Fn(&mut Context) + Clone + Send + Sync + 'static {
+pub(super) fn named(name: &'static str) -> impl Fn(&mut Context) + Clone + Send + Sync + 'static {
     move |ctx: &mut Context| {
         let Context { request, response, .. } = ctx;
         let params: Vec<String> =
@@ -22,7 +22,7 @@ fn named(name: &'static str) -> impl Fn(&mut Context) + Clone + Send + Sync + 's
 }
 
 /// Sends a request as it is written, and returns the status and the content, the location or the methods.
-fn outcome(service: &Service<impl Handler>, method: &str, host: &str, path: &str) -> String {
+pub(super) fn outcome(service: &Service<impl Handler>, method: &str, host: &str, path: &str) -> String {
     let head = format!("{method} {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
     let response = super::support::paused(async {
         let (ours, theirs) = tokio::io::duplex(1 << 16);
@@ -300,6 +300,7 @@ fn a_faulty_pattern_is_refused_where_it_is_added() {
         ("/%61", "a segment is written as it is sent, with `%XX` in upper case, and only where it is needed"),
         ("/%2f", "a segment is written as it is sent, with `%XX` in upper case, and only where it is needed"),
         ("/a?b", "a segment is written as it is sent, with `%XX` in upper case, and only where it is needed"),
+        ("*", "`*` takes the requests that match no route, with any method"),
     ] {
         let error = add(pattern).unwrap_err();
         assert_eq!(error.to_string(), format!("the pattern `{pattern}`: {fault}"));
@@ -317,12 +318,12 @@ fn a_conflict_names_both_routes() {
     let one = |pattern| Router::new().get(pattern, named("x")).unwrap();
     let text =
         |route, other| format!("the route `{route}` conflicts with `{other}`: they match the same requests");
-    for (pattern, other) in
-        [("/a", "/a"), ("/{a}", "/{b}"), ("/{a}/{*b}", "/{c}/{*d}"), ("a/{b}", "a/{c}"), ("*", "*")]
-    {
+    for (pattern, other) in [("/a", "/a"), ("/{a}", "/{b}"), ("/{a}/{*b}", "/{c}/{*d}"), ("a/{b}", "a/{c}")] {
         let found = error(one(pattern).get(other, named("x")));
         assert_eq!(found, text(format!("GET {other}"), format!("GET {pattern}")));
     }
+    let found = error(Router::new().any("*", named("x")).unwrap().any("*", named("x")));
+    assert_eq!(found, text("any *".to_owned(), "any *".to_owned()));
     let found = error(Router::new().mount("/a", named("x")).unwrap().any("/a", named("x")));
     assert_eq!(found, text("any /a".to_owned(), "any /a/{*rest}".to_owned()));
     let found = error(one("/a/b").nest("/a", one("/b")));

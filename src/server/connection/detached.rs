@@ -34,6 +34,8 @@ pub(in crate::server) async fn respond<H: Handler>(
     let mut guard = ContextGuard::new(per_core, per_core.take_context());
     let ctx = &mut *guard;
     ctx.request = request;
+    // A handler may have passed its own request on.
+    ctx.request.matched_route_mut().clear();
     ctx.exchange.begin_detached(connect(CaptureStream { written: Rc::clone(&written) }), &ctx.request);
     let mode = match answer(per_core, &mut guard).await {
         Ok(()) => CloseMode::Graceful,
