@@ -124,7 +124,7 @@ enum CallStage {
     /// The layers have not called the handler.
     #[default]
     Layers,
-    Requested(Box<Parts>, RequestBody),
+    Requested(Parts, RequestBody),
     /// The handler runs.
     Handler,
     Responded(CallOutcome),
@@ -139,7 +139,7 @@ impl HandlerCall {
         if !matches!(state.stage, CallStage::Layers) {
             return false;
         }
-        state.stage = CallStage::Requested(Box::new(head), body);
+        state.stage = CallStage::Requested(head, body);
         let handler = state.handler.take();
         drop(state);
         handler.into_iter().for_each(Waker::wake);
@@ -147,7 +147,7 @@ impl HandlerCall {
     }
 
     /// Ready with the request, once the layers call the handler.
-    pub(super) fn poll_request(&self, cx: &mut task::Context<'_>) -> Poll<(Box<Parts>, RequestBody)> {
+    pub(super) fn poll_request(&self, cx: &mut task::Context<'_>) -> Poll<(Parts, RequestBody)> {
         let mut state = lock(&self.0);
         match mem::replace(&mut state.stage, CallStage::Handler) {
             CallStage::Requested(head, body) => Poll::Ready((head, body)),

@@ -1,6 +1,6 @@
 //! [`HeadGate`]: where a handler that sends its response itself waits until its layers have seen the head.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::error::Error as StdError;
 use std::io;
 use std::mem;
@@ -22,7 +22,9 @@ pub(super) struct HeadGate<B> {
     stage: RefCell<GateStage<B>>,
     /// The filter and the transform of middleware around the layers.
     outer_filter: RefCell<Option<Box<dyn HeadFilter>>>,
-    outer_transform: OuterTransform,
+    outer_transform: RefCell<Option<Box<dyn Transform>>>,
+    /// The place of that transform while content passes through it.
+    lent_transform: OnceCell<OuterTransform>,
 }
 
 enum GateStage<B> {
@@ -53,7 +55,8 @@ impl<B> HeadGate<B> {
         let gate = Rc::new(HeadGate {
             stage: RefCell::new(GateStage::Open),
             outer_filter: RefCell::new(ctx.head_filters.first.take()),
-            outer_transform: Rc::new(RefCell::new(ctx.transform.take())),
+            outer_transform: RefCell::new(ctx.transform.take()),
+            lent_transform: OnceCell::new(),
         });
         ctx.head_filters.first = Some(Box::new(GateFilter { gate: gate.clone(), call: call.clone() }));
         gate
@@ -62,7 +65,13 @@ impl<B> HeadGate<B> {
     /// Puts back what middleware around the layers had put there.
     pub(super) fn restore(&self, ctx: &mut Context) {
         ctx.head_filters.first = self.outer_filter.take();
-        ctx.transform = self.outer_transform.take();
+        ctx.transform =
+            self.lent_transform.get().map_or_else(|| self.outer_transform.take(), |lent| lent.take());
+    }
+
+    /// Lends the transform of middleware around the layers.
+    fn lend_transform(&self) -> &OuterTransform {
+        self.lent_transform.get_or_init(|| Rc::new(RefCell::new(self.outer_transform.take())))
     }
 
     /// Hands over the response of the layers, if the handler waits for it.
@@ -152,7 +161,7 @@ where
             (Some(feed), Err(body)) => Some(Box::new(BodyTransform::new(body, feed)) as Box<dyn Transform>),
             (_, _) => None,
         };
-        Ok(LayerTransform::join(waiting.inner, body, &self.gate.outer_transform))
+        Ok(LayerTransform::join(waiting.inner, body, self.gate.lend_transform()))
     }
 }
 

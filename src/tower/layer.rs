@@ -181,7 +181,10 @@ where
             Called::Answered(response) => return send_response(ctx, &pump, response).await,
             Called::Handler(head, content) => (head, content),
         };
-        apply_request(ctx, *head, content)?;
+        if content.is_some() {
+            discard_rest(ctx).await?;
+        }
+        apply_request(ctx, head, content)?;
         let gate = HeadGate::put(ctx, &call);
         let outcome = run_handler(&self.handler, ctx, answering.as_mut(), &gate).await;
         let has_begun = ctx.has_responded() || !gate.is_open();
@@ -226,7 +229,7 @@ enum Called<B> {
     /// The layers have answered it without the handler.
     Answered(http::Response<B>),
     /// The layers call the handler: with this head, and with this content if they have wrapped that of the context.
-    Handler(Box<Parts>, Option<Bytes>),
+    Handler(Parts, Option<Bytes>),
 }
 
 /// Waits until the layers call the handler, and receives a body that they have wrapped, up to `most` bytes.
@@ -253,6 +256,17 @@ async fn receive(body: message::Body, most: usize) -> Result<Bytes> {
         true => Err(ExchangeError::body_too_large(most, None).into()),
         false => Ok(content),
     }
+}
+
+/// Discards the rest of a body that the layers have replaced, or a handler that streams would read it behind theirs.
+async fn discard_rest(ctx: &mut Context) -> Result {
+    let most = ctx.limits().drain_max;
+    let (mut left, mut body) = (most, ctx.body_reader().skip_buffered());
+    while let Some(chunk) = body.chunk().await? {
+        let rest = left.checked_sub(chunk.len());
+        left = rest.ok_or_else(|| ExchangeError::body_too_large(most, None))?;
+    }
+    Ok(())
 }
 
 /// The error of a body that a layer cannot decode, or finds too large: the peer has sent it.

@@ -397,6 +397,31 @@ mod requests {
     }
 
     #[test]
+    fn a_body_that_a_layer_replaces_is_not_read_behind_the_new_one() {
+        let read = async |ctx: &mut Context| -> corehttp::Result {
+            let (mut content, mut body) = (Vec::new(), ctx.body_reader());
+            while let Some(chunk) = body.chunk().await? {
+                content.extend_from_slice(chunk);
+            }
+            ctx.response.body.set_bytes(content);
+            Ok(())
+        };
+        let chunked =
+            "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
+        for plan in [BodyPlan::Buffer, BodyPlan::Stream] {
+            for new in ["", "other"] {
+                let replaces = MapRequestLayer::new(move |request: http::Request<TowerBody>| {
+                    request.map(|_| HttpBody::from(corehttp::Body::from(new)))
+                });
+                let wired = Wired::new(layer(replaces, with_plan(move |_| plan, read)));
+                let heard = wired.ask(&[chunked.as_bytes(), chunked.as_bytes()], Then::Ends);
+                let bodies: Vec<_> = responses(&heard).into_iter().map(|response| response.body).collect();
+                assert_eq!(bodies, [new; 2], "{plan:?}");
+            }
+        }
+    }
+
+    #[test]
     fn a_request_that_the_crate_http_cannot_hold_is_400() {
         let roomy = corehttp::Limits { request_line_max: 1 << 20, head_max: 1 << 20, ..Default::default() };
         let wired = Wired::with(|server| server.limits(roomy), layer(TraceLayer::new_for_http(), respond));
