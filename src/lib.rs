@@ -197,6 +197,8 @@
 //! timeout, if it has one. `PgPool::connect_lazy` avoids that, because it opens a connection where the first query is
 //! made.
 //!
+//! The example `api` is a service with a connection to PostgreSQL for each core, or else with an embedded SQLite.
+//!
 //! # Where to look
 //!
 //! | for servers | see |
