@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use corehttp::{
     BodyPlan, BoxHandler, Context, Handler, HandlerSet, InvalidRoute, Limits, Request, Response, Router,
-    Server, Service, Status, around, routes, with_limits, with_plan, with_timeouts,
+    Server, Service, Status, around, routes, with_limits, with_plan, with_state, with_timeouts,
 };
 
 use super::support::{Served, get, status};
@@ -479,6 +479,30 @@ fn a_local_router_holds_handlers_of_one_core() {
         (outcome(&service, "GET", "a", "/"), outcome(&service, "GET", "a", "/")),
         ("1".into(), "2".into())
     );
+}
+
+/// State of one core and of all, lent to plain and async functions, in routes of the program and in boxes.
+#[test]
+fn handlers_share_state() {
+    let count = std::rc::Rc::new(std::cell::Cell::new(1));
+    let show =
+        |count: &std::cell::Cell<u32>, ctx: &mut Context| ctx.response.set_text(count.get().to_string());
+    let double = async |count: &std::cell::Cell<u32>, _: &mut Context| -> corehttp::Result {
+        count.set(count.get() * 2);
+        Err(Status::CONFLICT.into())
+    };
+    let fixed = routes! { GET "/" => with_state(&count, show), POST "/" => with_state(&count, double) };
+    let added = Router::local().get("/", with_state(&count, show)).unwrap();
+    let added = added.post("/", with_state(&count, double)).unwrap();
+    let services = (Server::new().service(fixed), Server::new().service(added));
+    assert_eq!(outcome(&services.0, "POST", "a", "/"), "409");
+    assert_eq!(outcome(&services.1, "POST", "a", "/"), "409");
+    let seen = (outcome(&services.0, "GET", "a", "/"), outcome(&services.1, "GET", "a", "/"));
+    assert_eq!(seen, ("4".into(), "4".into()));
+    let text: std::sync::Arc<str> = "hi".into();
+    let hi = with_state(&text, |text: &str, ctx: &mut Context| ctx.response.set_text(text));
+    let boxed = Router::new().get("/", BoxHandler::new(hi)).unwrap();
+    assert_eq!(outcome(&Server::new().service(boxed), "GET", "a", "/"), "hi");
 }
 
 #[test]
