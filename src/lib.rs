@@ -211,7 +211,7 @@
 //! | how a handler fails, and the status that the peer gets | [`Error`] |
 //! | the content of error responses | [`Server::error_response`], [`problem_details`], [`error_page`] |
 //! | problem details (RFC 9457) | [`Problem`], [`Response::set_problem`] |
-//! | each exchange, as it ended: logs and metrics | [`Server::on_exchange`] |
+//! | each exchange, as it ended: logs and metrics | [`Server::on_exchange`], with feature `access-log` `AccessLog` |
 //! | what went wrong, and how often | [`Server::on_error`], [`ServerHandle::stats`] |
 //! | routes, and paths with parameters | [`routes!`], [`Router`], [`Request::params`] |
 //! | middleware, access logs | [`Handler`], [`around`], [`Extensions`], [`Transform`], [`BoxHandler`] |
@@ -300,6 +300,8 @@ mod exchange;
 mod client;
 mod server;
 
+#[cfg(feature = "access-log")]
+mod access_log;
 #[cfg(feature = "compress")]
 mod compress;
 #[cfg(feature = "cookies")]
@@ -325,6 +327,8 @@ mod sse;
 #[cfg(feature = "tower")]
 mod tower;
 
+#[cfg(feature = "access-log")]
+pub use access_log::{AccessLog, LogFormat};
 pub use client::{
     Balancer, BalancerBuilder, Call, CallReader, CallWriter, Client, ClientBuilder, ClientCause, ClientError,
     ClientPhase, ClientTimeouts, ClientUpgraded, CookieStore, Host, HostChoice, HostCounts, InvalidProxy,

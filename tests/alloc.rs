@@ -322,6 +322,16 @@ fn reporting_exchanges_allocates_nothing() {
     assert!(reports.load(Ordering::Relaxed) > 1000 * 100, "each exchange was reported");
 }
 
+#[cfg(feature = "access-log")]
+#[test]
+fn an_access_log_allocates_nothing_on_a_core() {
+    for format in [corehttp::LogFormat::Combined, corehttp::LogFormat::Json] {
+        let log = corehttp::AccessLog::from_writer(std::io::sink(), format).unwrap();
+        let server = Server::bind("127.0.0.1:0").on_exchange(log.recorder(|_| false));
+        check_served(server, 0, hello, (GET, 1, "hello, world"), |exchanges| exchanges < 1000);
+    }
+}
+
 #[test]
 fn pipelined_requests_allocate_nothing() {
     check(hello, &GET.repeat(16), 16, "hello, world");

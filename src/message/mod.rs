@@ -56,6 +56,8 @@ pub use date::HttpDate;
 #[cfg(feature = "fs")]
 pub(crate) use date::month_number;
 pub use escape::escape_html;
+#[cfg(feature = "access-log")]
+pub(crate) use escape::write_json_string;
 pub(crate) use fields::{
     CONTENT_FIELDS, FRAMING_FIELDS, FieldName, NameHash, Repeated, is_field_value, is_tchar, is_token,
     members, token_len, trim,

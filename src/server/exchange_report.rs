@@ -10,7 +10,7 @@ use super::error_report::ErrorCause;
 use crate::error::write_escaped;
 use crate::exchange::ExchangeError;
 use crate::memory::Reset;
-use crate::message::{Method, Request, Status};
+use crate::message::{Method, Request, Status, Version};
 use crate::net::{PeerAddr, Traffic};
 
 /// An exchange that is over, with its response or without.
@@ -36,6 +36,8 @@ pub struct ExchangeReport<'a> {
     /// The target, as it was received; empty if the head was refused. It may have a query, and any characters that a
     /// target may have.
     pub target: &'a str,
+    /// The version that the peer speaks.
+    pub version: Version,
     /// The request, as the handler left it: its body may be gone.
     pub request: &'a Request,
     /// The status of the response; `None` if its head was not even written.
@@ -156,6 +158,7 @@ pub(super) struct Observation {
     handler_called: Option<Instant>,
     responded: Option<(Instant, Status)>,
     method: Option<Method>,
+    version: Version,
     target: String,
     pub(super) cut: Option<CutBy>,
     /// The traffic of the connection at the end of this exchange, and of the last one.
@@ -168,7 +171,7 @@ impl Observation {
     pub(super) fn begin(&mut self, request: Option<&Request>) {
         self.arrived = Some(Instant::now());
         if let Some(request) = request {
-            self.method = Some(request.method());
+            (self.method, self.version) = (Some(request.method()), request.version());
             self.target.push_str(request.target().as_str());
         }
     }
@@ -198,6 +201,7 @@ impl Observation {
         report(&ExchangeReport {
             method: self.method,
             target: &self.target,
+            version: self.version,
             request,
             status: self.responded.map(|(_, status)| status),
             cut: self.cut,
@@ -219,7 +223,7 @@ impl Reset for Observation {
     fn reset(&mut self) {
         self.target.clear();
         (self.arrived, self.handler_called, self.responded) = (None, None, None);
-        (self.method, self.cut) = (None, None);
+        (self.method, self.version, self.cut) = Default::default();
         (self.traffic, self.traffic_before) = Default::default();
     }
 

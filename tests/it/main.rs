@@ -10,6 +10,8 @@
 mod oracle;
 mod support;
 
+#[cfg(feature = "access-log")]
+mod access_log;
 #[cfg(feature = "compress")]
 mod compress;
 mod connection;

@@ -1,0 +1,107 @@
+//! [`AccessLog`]: writes a line for each exchange.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::{self, JoinHandle};
+
+use super::format::LogFormat;
+use super::writer::{LineQueue, LogTarget};
+use crate::server::ExchangeReport;
+
+/// An access log: a line for each exchange, once it is over.
+///
+/// The cores format the lines, and a thread of the log's own writes them, at most 20 ms later. A core never waits for it,
+/// takes no lock and allocates nothing, but for lines longer than 256 bytes: if 4,096 lines wait, because a disk is slow or full, further ones are dropped,
+/// which is counted and said on standard error. Lines that wait are written before the log is dropped.
+///
+/// # Examples
+///
+/// ```no_run
+/// use corehttp::{AccessLog, Context, LogFormat, Server};
+///
+/// fn main() -> corehttp::Result {
+///     let log = AccessLog::open("/var/log/app/access.log", LogFormat::Combined)?;
+///     // After the file was renamed by logrotate, which sends a signal, call `log.reopen()`.
+///     Server::bind("127.0.0.1:8080")
+///         .on_exchange(log.recorder(|_| false))
+///         .run(|ctx: &mut Context| ctx.response.set_text("Hello, World!"))
+/// }
+/// ```
+pub struct AccessLog {
+    queue: Arc<LineQueue>,
+    format: LogFormat,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl AccessLog {
+    /// Opens a log that appends to the file at `path`, which is created if there is none.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be opened, or if there can be no further thread.
+    pub fn open(path: impl AsRef<Path>, format: LogFormat) -> io::Result<AccessLog> {
+        AccessLog::from_target(LogTarget::from_path(path.as_ref())?, format)
+    }
+
+    /// Creates a log that writes to `writer`, such as standard output.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there can be no further thread.
+    pub fn from_writer(writer: impl Write + Send + 'static, format: LogFormat) -> io::Result<AccessLog> {
+        AccessLog::from_target(LogTarget::Writer(Box::new(writer)), format)
+    }
+
+    fn from_target(target: LogTarget, format: LogFormat) -> io::Result<AccessLog> {
+        let queue = Arc::new(LineQueue::new(LINES_MAX));
+        let lines = queue.clone();
+        let thread =
+            thread::Builder::new().name("access-log".into()).spawn(move || lines.write_to(target))?;
+        Ok(AccessLog { queue, format, thread: Some(thread) })
+    }
+
+    /// Returns the function for [`Server::on_exchange`](crate::Server::on_exchange). `is_proxy` decides which peers are
+    /// proxies, whose word on the client's address is taken: see [`Context::client_ip`](crate::Context::client_ip).
+    pub fn recorder(
+        &self,
+        is_proxy: impl Fn(IpAddr) -> bool + Send + Sync + 'static,
+    ) -> impl Fn(&ExchangeReport<'_>) + Send + Sync + 'static {
+        let (queue, format) = (self.queue.clone(), self.format.clone());
+        move |report| queue.push(|line| format.write(report, report.client_ip(&is_proxy), line))
+    }
+
+    /// Opens the file again before the next line is written, since it was renamed or removed. If that fails, which is
+    /// said on standard error, the old one is written on.
+    pub fn reopen(&self) {
+        self.queue.reopens.store(true, Ordering::Release);
+    }
+
+    /// Returns how many lines were dropped, because too many waited, or because they could not be written.
+    pub fn dropped(&self) -> u64 {
+        self.queue.dropped()
+    }
+}
+
+impl Drop for AccessLog {
+    fn drop(&mut self) {
+        self.queue.ends.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            // Its panic would be that of the application's writer, which has ended the log already.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl fmt::Debug for AccessLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AccessLog").field("format", &self.format).finish_non_exhaustive()
+    }
+}
+
+/// How many lines may wait.
+const LINES_MAX: usize = 4096;

@@ -1,0 +1,153 @@
+//! Access logs: a line for each exchange, whole lines only, and none that a peer has forged.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::fs;
+use std::io::{self, Write};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+
+use corehttp::{AccessLog, Context, LogFormat, routes};
+
+use super::support::{Served, eventually, get};
+
+fn hello(ctx: &mut Context) {
+    ctx.response.set_text("hello");
+}
+
+/// The lines of a log with this format, after these bytes were sent.
+fn lines(format: LogFormat, wire: &str) -> Vec<String> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("access.log");
+    let log = AccessLog::open(&path, format).unwrap();
+    let recorder = log.recorder(|ip| ip.is_loopback());
+    let served = Served::with(|server| server.on_exchange(recorder), routes! { any "/{name}" => hello });
+    served.ask(wire);
+    drop(served);
+    drop(log);
+    fs::read_to_string(path).unwrap().lines().map(str::to_owned).collect()
+}
+
+/// A line without its time and its durations.
+fn undated(line: &str) -> String {
+    let (before, rest) = line.split_once('[').unwrap();
+    format!("{before}{}", rest.split_once("] ").unwrap().1)
+}
+
+const ODD: &str =
+    "GET /a\"%0a?q=\\ HTTP/1.1\r\nhost: a\r\nx-forwarded-for: 192.0.2.7\r\nuser-agent: a\"\tb\\\r\n\r\n";
+
+#[test]
+fn lines_have_the_common_and_the_combined_format() {
+    let wire = get("/Ada") + &get("/a/b").replace("GET", "DELETE") + ODD + "broken\r\n\r\n";
+    let common = lines(LogFormat::Common, &wire);
+    let combined = lines(LogFormat::Combined, &wire);
+    let expected = [
+        ("127.0.0.1 - - \"GET /Ada HTTP/1.1\" 200 ", " \"-\" \"-\""),
+        ("127.0.0.1 - - \"DELETE /a/b HTTP/1.1\" 404 ", " \"-\" \"-\""),
+        ("192.0.2.7 - - \"GET /a\\x22%0a?q=\\x5C HTTP/1.1\" 200 ", " \"-\" \"a\\x22\\x09b\\x5C\""),
+        ("127.0.0.1 - - \"-\" 400 ", " \"-\" \"-\""),
+    ];
+    assert_eq!((common.len(), combined.len()), (4, 4), "{common:?} {combined:?}");
+    for ((common, combined), (front, end)) in common.iter().zip(&combined).zip(expected) {
+        assert!(undated(common).starts_with(front), "{common}");
+        assert!(undated(combined).starts_with(front) && combined.ends_with(end), "{combined}");
+        assert!(common.rsplit(' ').next().unwrap().parse::<u64>().unwrap() > 100, "{common}");
+    }
+}
+
+#[cfg(feature = "json")]
+#[test]
+fn lines_of_json_are_objects() {
+    let found = lines(LogFormat::Json, &(get("/Ada?q=1") + ODD + "broken\r\n\r\n"));
+    let found: Vec<serde_json::Value> =
+        found.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let member = |at: usize, name: &str| found[at].get(name).cloned().unwrap_or_default();
+    assert_eq!(member(0, "target"), "/Ada?q=1");
+    assert_eq!(
+        (member(0, "route"), member(0, "status"), member(0, "exchange")),
+        ("/{name}".into(), 200.into(), 1.into())
+    );
+    assert_eq!((member(1, "client"), member(1, "target")), ("192.0.2.7".into(), "/a\"%0a?q=\\".into()));
+    assert_eq!((member(2, "status"), member(2, "method")), (400.into(), serde_json::Value::Null));
+    assert!(found.iter().all(|line| line["duration_us"].is_u64() && line.get("cut").is_none()));
+}
+
+#[test]
+fn a_line_of_the_applications_is_one_line() {
+    let format =
+        LogFormat::from_fn(|report, line| write!(line, "{}\r\nforged {report}", report.target).unwrap());
+    let found = lines(format, &get("/Ada"));
+    assert_eq!(found.len(), 1);
+    assert!(found[0].starts_with("/Ada  forged GET /Ada from "), "{found:?}");
+}
+
+/// A file that was rotated is left to whoever has renamed it.
+#[test]
+fn a_rotated_file_is_opened_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, old) = (folder.path().join("log"), folder.path().join("log.1"));
+    let log = AccessLog::open(&path, LogFormat::Common).unwrap();
+    let recorder = log.recorder(|_| false);
+    let served = Served::with(|server| server.on_exchange(recorder), hello);
+    let written = |path: &std::path::Path| fs::read_to_string(path).unwrap_or_default().lines().count();
+    served.ask(get("/"));
+    eventually("the line is written", || written(&path) == 1);
+    fs::rename(&path, &old).unwrap();
+    log.reopen();
+    served.ask(get("/"));
+    eventually("the line is written to the new file", || written(&path) == 1);
+    assert_eq!((written(&old), log.dropped()), (1, 0));
+}
+
+/// A writer that waits until it is let go, and counts lines.
+struct Stalled(Receiver<()>, Arc<Mutex<usize>>);
+
+impl Write for Stalled {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let _ = self.0.recv(); // an error once it is let go for good
+        *self.1.lock().unwrap() += line.iter().filter(|octet| **octet == b'\n').count();
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_writer_that_stalls_loses_lines_and_no_requests() {
+    let (release, stalled): (Sender<()>, _) = channel();
+    let written = Arc::new(Mutex::new(0));
+    let log = AccessLog::from_writer(Stalled(stalled, written.clone()), LogFormat::Common).unwrap();
+    let recorder = log.recorder(|_| false);
+    let served = Served::with(|server| server.on_exchange(recorder), hello);
+    for _ in 0..6 {
+        let received = served.ask(get("/").repeat(1000));
+        assert_eq!(received.matches("HTTP/1.1 200 OK").count(), 1000);
+    }
+    assert!(log.dropped() >= 1900, "{} lines are dropped", log.dropped());
+    let dropped = log.dropped() as usize;
+    drop((release, served));
+    drop(log);
+    assert_eq!(*written.lock().unwrap() + dropped, 6000, "each line is written or counted");
+}
+
+/// As on a full disk.
+#[test]
+fn lines_that_cannot_be_written_are_counted() {
+    struct Full;
+    impl Write for Full {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::StorageFull.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let log = AccessLog::from_writer(Full, LogFormat::Common).unwrap();
+    let recorder = log.recorder(|_| false);
+    let served = Served::with(|server| server.on_exchange(recorder), hello);
+    assert_eq!(served.ask(get("/").repeat(5)).matches("HTTP/1.1 200 OK").count(), 5);
+    eventually("all lines are counted", || log.dropped() == 5);
+}
