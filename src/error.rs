@@ -78,13 +78,14 @@ pub(crate) fn without_secrets(url: &str) -> String {
 }
 
 /// Writes text that a peer may have made, or that may quote a peer. Characters that could steer a terminal or end a line
-/// are escaped, so that the text does not pass for a line of its own. U+2028 and U+2029 end a line, but are no controls.
+/// are escaped, so that the text does not pass for a line of its own. U+2028 and U+2029 end a line, and the characters of
+/// the bidirectional algorithm change the order in which a line is shown, but none of them is a control.
 pub(crate) fn write_escaped(
     f: &mut fmt::Formatter<'_>,
     chars: impl IntoIterator<Item = char>,
 ) -> fmt::Result {
     chars.into_iter().try_for_each(|char| {
-        match char.is_control() || matches!(char, '\u{2028}' | '\u{2029}') {
+        match char.is_control() || matches!(char, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}') {
             true => write!(f, "{}", char.escape_debug()),
             false => f.write_char(char),
         }
@@ -211,6 +212,7 @@ mod tests {
     fn an_excerpt_is_short_and_in_one_line() {
         assert_eq!(Excerpt("per_page").to_string(), "`per_page`");
         assert_eq!(Excerpt("a\r\n\u{1b}[2J\u{2028}é").to_string(), r"`a\r\n\u{1b}[2J\u{2028}é`");
+        assert_eq!(Excerpt("\u{202e}\u{2066}").to_string(), r"`\u{202e}\u{2066}`");
         assert_eq!(Excerpt(&"x".repeat(64)).to_string(), format!("`{}`", "x".repeat(64)));
         assert_eq!(Excerpt(&"é".repeat(65)).to_string(), format!("`{}…`", "é".repeat(64)));
         assert_eq!(Excerpt::quote_octets(b"x\0\xff"), r"`x\x00\xff`");

@@ -15,8 +15,9 @@ use crate::server::ExchangeReport;
 /// An access log: a line for each exchange, once it is over.
 ///
 /// The cores format the lines, and a thread of the log's own writes them, at most 20 ms later. A core never waits for it,
-/// takes no lock and allocates nothing, but for lines longer than 256 bytes: if 4,096 lines wait, because a disk is slow or full, further ones are dropped,
-/// which is counted and said on standard error. Lines that wait are written before the log is dropped.
+/// takes no lock, and allocates for no line of up to 256 bytes. If 4,096 lines wait, because a disk is slow or full,
+/// further ones are dropped, which is counted, and noted on standard error. Lines that wait are written before the log is
+/// dropped.
 ///
 /// # Examples
 ///
@@ -75,7 +76,7 @@ impl AccessLog {
     }
 
     /// Opens the file again before the next line is written, since it was renamed or removed. If that fails, which is
-    /// said on standard error, the old one is written on.
+    /// noted on standard error, the log goes on in the old one.
     pub fn reopen(&self) {
         self.queue.reopens.store(true, Ordering::Release);
     }

@@ -22,8 +22,11 @@ pub enum LogFormat {
     /// without a value are left out. Times are in microseconds.
     Json,
     /// The application's: the function writes a line, without its end. Ends of lines in it become spaces.
-    Custom(Arc<dyn Fn(&ExchangeReport<'_>, &mut Vec<u8>) + Send + Sync>),
+    Custom(Arc<FormatFn>),
 }
+
+/// The function of a custom format.
+type FormatFn = dyn Fn(&ExchangeReport<'_>, &mut Vec<u8>) + Send + Sync;
 
 impl LogFormat {
     /// Makes a format of a function, which writes a line without its end.

@@ -160,6 +160,11 @@ impl Error {
         self.downcast_cause().is_some_and(|error: &ExchangeError| error.status().is_none())
     }
 
+    /// Whether the error is a response like any other, which is not reported: a bare status, or a [`Problem`] alone.
+    pub(super) fn is_response(&self) -> bool {
+        self.cause().is_none_or(|cause| cause.is::<Problem>())
+    }
+
     /// Whether the request is at fault, or its peer, and not the handler.
     pub(super) fn is_peer_fault(&self) -> bool {
         self.cause().is_some() && self.status().is_client_error() || self.is_connection_lost()

@@ -188,8 +188,9 @@ pub trait Handler: ErasedHandler + 'static {
     /// effect: a body that was meant to be streamed is buffered, and refused with 413 if it is too large for that.
     /// [`with_plan`](crate::with_plan) gives a closure a plan.
     ///
-    /// The body has not arrived yet, and nothing can be written. The fields of the request, the address of the peer and
-    /// the extensions are there; the handler finds what is changed in them.
+    /// The body has not arrived yet, and no response can be sent. The fields of the request, the address of the peer and
+    /// the extensions are there, and changes to them are there for the handler. Fields that are set in the response stay, even if
+    /// the request is refused here, or its body cannot be received.
     #[inline]
     fn on_head(&self, ctx: &mut Context) -> BodyPlan {
         let _ = ctx;
@@ -207,7 +208,7 @@ pub trait Handler: ErasedHandler + 'static {
     /// is already complete, closes it.
     ///
     /// [`Server::on_error`](crate::Server::on_error) is called for the error, unless it is a bare
-    /// [`Status`](crate::Status), which is a response like any other.
+    /// [`Status`](crate::Status) or [`Problem`](crate::Problem), which are responses like any other.
     ///
     /// # Panics
     ///

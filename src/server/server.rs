@@ -239,8 +239,8 @@ impl Server {
     ///
     /// The function gets a report, whose [`status`](ErrorReport::status) is always set, and whose `request` is set if a
     /// valid head has arrived; and the response, with the status, with fields such as `allow`, `retry-after` and those
-    /// of middleware, and with the default content. It may change the content and the fields. It must not show the cause,
-    /// which may contain secrets and text of the peer, nor parts of the request without escapes.
+    /// of middleware, and with the default content. It may change the content and the fields. The cause may contain
+    /// secrets, and text of the peer: at most the cause of a 4xx is for the peer, and nothing without escapes.
     ///
     /// Nothing that the function does breaks the connection. The status stays, because logs and middleware have seen
     /// it. Fields that frame the content are computed, and trailers are left out. A response to HEAD has the length of

@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use corehttp::{
-    BodyPlan, Context, Error, ErrorCause, ErrorReport, Headers, Limits, Request, Response, Server, Status,
-    Timeouts, routes, with_plan,
+    BodyPlan, Context, Error, ErrorCause, ErrorReport, Handler, Headers, Limits, Problem, Request, Response,
+    Server, Status, Timeouts, routes, with_plan,
 };
 
 use crate::support::responses::{ReceivedResponse, responses};
@@ -395,4 +395,48 @@ fn a_router_is_explained_as_any_handler() {
         ["1", "404 status GET /none", "404 handler GET /numbers/x", "405 status PUT /numbers/1"]
     );
     assert!(heard[3].field("allow").is_some_and(|allow| allow.contains("GET")), "{heard:?}");
+}
+
+/// A plan may set fields that each response needs, such as those of CORS.
+#[test]
+fn fields_that_a_plan_has_set_stay_in_its_refusals() {
+    struct Planned(BodyPlan);
+    impl Handler for Planned {
+        fn on_head(&self, ctx: &mut Context) -> BodyPlan {
+            ctx.response.headers.set("x-plan", 1).unwrap();
+            self.0
+        }
+
+        async fn handle(&self, _: &mut Context) -> corehttp::Result {
+            std::panic::resume_unwind(Box::new("without a trace"))
+        }
+    }
+    let post = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nhello";
+    for (plan, wire, status, stays) in [
+        (BodyPlan::Refuse(Status::FORBIDDEN), post, 403, true),
+        (BodyPlan::BufferUpTo(3), post, 413, true),
+        (
+            BodyPlan::Buffer,
+            "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\nx\r\n",
+            400,
+            true,
+        ),
+        (BodyPlan::Buffer, post, 500, false),
+    ] {
+        let received = Served::new(Planned(plan)).ask(wire);
+        assert!(received.starts_with(&format!("HTTP/1.1 {status} ")), "{received}");
+        assert_eq!(received.contains("x-plan: 1\r\n"), stays, "{received}");
+    }
+}
+
+/// A problem alone is a response like any other; one with an error behind it is reported.
+#[test]
+fn a_bare_problem_is_not_reported() {
+    let reports = ErrorReports::default();
+    let served = Served::with(
+        |server| reports.attach(server),
+        |_: &mut Context| -> corehttp::Result { Err(Problem::new(Status::FORBIDDEN).into()) },
+    );
+    assert!(served.ask(get("/")).starts_with("HTTP/1.1 403 "));
+    assert!(reports.take().is_empty());
 }

@@ -85,7 +85,9 @@ fn a_handler_fails_with_a_problem_rfc9457_3() {
     }
     let reports = ErrorReports::default();
     respond(reports.attach(Server::new()), "/full", "");
-    assert_eq!(reports.take(), [(409, "\"30\" < 50\r\n".into())]);
+    assert_eq!(reports.take(), [], "a problem alone is a response like any other");
+    respond(reports.attach(Server::new()), "/source", "");
+    assert_eq!(reports.take().len(), 1, "the error with a problem as its source is reported");
 }
 
 #[test]

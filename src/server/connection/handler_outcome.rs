@@ -112,7 +112,11 @@ pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (CloseMode, io::Res
         Some(status) => {
             // No read has refreshed the clock before a timeout, for example.
             ctx.exchange.conn.core().clock.refresh();
-            ctx.response.reset();
+            match &cause {
+                // The handler was not called, and its plan may have set fields, such as those of CORS.
+                ErrorCause::Exchange(error) if !error.is_of_handler() => {}
+                _ => ctx.response.reset(),
+            }
             ctx.exchange.stop_persisting();
             if let ErrorCause::Connections(_) = cause {
                 ctx.response.headers.put(FieldName::RETRY_AFTER, RETRY_AFTER);
@@ -142,8 +146,8 @@ pub(in crate::server) async fn reject<H: Handler>(per_core: &PerCore<H>, conn: C
     close(&mut guard, mode).await;
 }
 
-/// Makes the response to a failure, and reports the failure. A handler's bare status is a response like any other, and
-/// is not reported.
+/// Makes the response to a failure, and reports the failure. A handler's bare status or problem is a response like any
+/// other, and is not reported.
 fn respond_error(ctx: &mut Context, status: Status, cause: ErrorCause) {
     if ctx.response.body.is_unbuffered() {
         // The content that the handler has left is the application's, and may panic when it is dropped.
@@ -154,7 +158,7 @@ fn respond_error(ctx: &mut Context, status: Status, cause: ErrorCause) {
     let report = exchange.error_report(request, Some(status), cause);
     let function = exchange.conn.core().error_response.as_ref();
     let written = write_error_response(function, &report, response);
-    if !matches!(&report.cause, ErrorCause::Handler(error) if error.cause().is_none()) {
+    if !matches!(&report.cause, ErrorCause::Handler(error) if error.is_response()) {
         exchange.send_report(report);
     }
     if written.is_err() {

@@ -286,7 +286,8 @@ impl Context {
         self.exchange.flush().await
     }
 
-    /// Returns the parameters of the matched route: see [`Request::params`].
+    /// Returns the parameters of the matched route, as [`Request::params`] does. A view of one borrows the context, and one
+    /// from the request alone leaves the response free.
     pub fn params(&self) -> PathParams<'_> {
         self.request.params()
     }
