@@ -99,6 +99,12 @@ impl MatchedRoute {
         self.0.as_ref().map(|matched| &*matched.pattern).filter(|pattern| !pattern.is_empty())
     }
 
+    /// Whether the pattern was made by several routers.
+    #[inline]
+    pub(super) fn is_nested(&self) -> bool {
+        self.0.as_ref().is_some_and(|matched| matched.steps.len() > 1)
+    }
+
     /// Where the part of the path begins that a mounted handler is given.
     #[inline]
     pub(crate) fn rest_at(&self) -> usize {

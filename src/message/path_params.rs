@@ -32,7 +32,8 @@ impl Request {
     pub fn params(&self) -> PathParams<'_> {
         let pattern = self.matched_pattern().unwrap_or_default();
         let host = if pattern.starts_with('/') { None } else { self.host() };
-        PathParams { pattern, host: host.unwrap_or_default(), path: self.path() }
+        let is_nested = self.matched_route().is_nested();
+        PathParams { pattern, host: host.unwrap_or_default(), path: self.path(), is_nested }
     }
 
     /// Returns the pattern of the route that a [`Router`](crate::Router) has matched, such as `/users/{id}`; with
@@ -75,6 +76,8 @@ pub struct PathParams<'a> {
     pattern: &'a str,
     host: &'a str,
     path: &'a str,
+    /// Whether several routers have made the pattern, so that two parameters may have one name.
+    is_nested: bool,
 }
 
 impl<'a> PathParams<'a> {
@@ -102,9 +105,12 @@ impl<'a> PathParams<'a> {
     /// Returns a parameter as it was sent, not decoded. If routers inside each other name two alike, this is the inner
     /// one.
     pub fn raw(self, name: &str) -> Option<&'a str> {
-        let (labels, segments) = (self.labels(), self.segments());
-        let last = |found, (own, value)| if own == name { Some(value) } else { found };
-        segments.fold(labels.into_iter().flatten().fold(None, last), last)
+        let is_named = |(own, _): &(&str, &str)| *own == name;
+        let found = match self.is_nested || self.host_len() > 0 {
+            false => self.segments().find(is_named),
+            true => self.iter().filter(is_named).last(),
+        };
+        found.map(|(_, value)| value)
     }
 
     /// Returns all names and values, not decoded, in the order of the pattern.
@@ -240,7 +246,7 @@ mod tests {
 
     #[track_caller]
     fn check(pattern: &str, host: &str, path: &str, expected: &[(&str, &str)]) {
-        let params = PathParams { pattern, host, path };
+        let params = PathParams { pattern, host, path, is_nested: false };
         assert_eq!(params.iter().collect::<Vec<_>>(), expected, "{pattern} {host}{path}");
         for (name, value) in expected {
             assert_eq!(params.raw(name), Some(*value));
@@ -273,7 +279,8 @@ mod tests {
     /// Routers inside each other may give the same name twice.
     #[test]
     fn the_inner_one_of_two_names_is_read() {
-        let params = PathParams { pattern: "/{id}/x/{id}", host: "", path: "/outer/x/inner" };
+        let params =
+            PathParams { pattern: "/{id}/x/{id}", host: "", path: "/outer/x/inner", is_nested: true };
         assert_eq!((params.raw("id"), params.iter().count()), (Some("inner"), 2));
     }
 
@@ -289,7 +296,8 @@ mod tests {
 
     #[test]
     fn values_are_decoded_once_and_typed_strictly() {
-        let params = PathParams { pattern: "/{a}/{b}/{c}", host: "", path: "/12/%2541%20%2f/%ff" };
+        let params =
+            PathParams { pattern: "/{a}/{b}/{c}", host: "", path: "/12/%2541%20%2f/%ff", is_nested: false };
         assert_eq!((params.get_as("a"), params.get("b").as_deref()), (Ok(12_u8), Ok("%41 /")));
         for (found, status, text) in [
             (params.get("c").map(drop), Status::NOT_FOUND, "the parameter `c` of the path is not UTF-8"),
