@@ -28,6 +28,9 @@ mod callgrind;
 #[allow(dead_code, reason = "head.rs alone cuts its requests")]
 #[path = "support/fake.rs"]
 mod fake;
+#[allow(dead_code, reason = "router.rs alone adds its routes at run time")]
+#[path = "support/github_api.rs"]
+mod github_api;
 #[allow(dead_code, reason = "there is no peer here")]
 #[path = "support/handlers.rs"]
 mod handlers;
@@ -48,11 +51,13 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use corehttp::{
-    BodyPlan, Client, Context, FileCache, Files, IntoHandler, Request, Response, Server, with_plan,
+    BodyPlan, Client, Context, FileCache, Files, Handler, IntoHandler, Request, Response, Server, routes,
+    with_plan,
 };
 
 use baseline::Baseline;
 use fake::{Cut, FakeConn};
+use github_api::github_api;
 use handlers::{SERVER_NAME, respond};
 use heads::{CHROME, FIREFOX, GET};
 use scripted::Script;
@@ -81,9 +86,14 @@ fn main() -> ExitCode {
 /// The name of a row, and the function that does so many rounds of it.
 type Row = (&'static str, fn(u64));
 
-const ROWS: [Row; 10] = [
+const ROWS: [Row; 13] = [
     ("server exchange, pipelined", |rounds| serve(GET, Cut::Never, rounds, respond)),
     ("server exchange", |rounds| serve(GET, Cut::WHOLE, rounds, respond)),
+    ("routed exchange", |rounds| serve(GET, Cut::WHOLE, rounds, routed())),
+    ("routed with parameters", |rounds| serve(STARGAZERS, Cut::WHOLE, rounds, routed())),
+    ("not found", |rounds| {
+        serve_status(b"HTTP/1.1 404 Not Found\r\n", UNKNOWN, Cut::WHOLE, rounds, routed())
+    }),
     ("head parse", |rounds| serve(CHROME, Cut::Never, rounds, respond)),
     ("response head", |rounds| serve(GET, Cut::Never, rounds, set_fields)),
     ("chunked decode", |rounds| serve(chunked(), Cut::Never, rounds, expect_chunks)),
@@ -102,14 +112,57 @@ fn run(name: &str, rounds: u64) -> ExitCode {
 
 /// Has `request` answered so many times, on one connection.
 fn serve<Kind>(request: &'static str, cut: Cut, rounds: u64, handler: impl IntoHandler<Kind>) {
+    serve_status(b"HTTP/1.1 200 OK\r\n", request, cut, rounds, handler);
+}
+
+/// As [`serve`], with a response of this status.
+fn serve_status<Kind>(
+    status: &[u8],
+    request: &'static str,
+    cut: Cut,
+    rounds: u64,
+    handler: impl IntoHandler<Kind>,
+) {
     let service = Server::new().name(SERVER_NAME).service(handler);
     let serve = async |io: FakeConn| service.serve_connection(io).await.expect("it is served to the end");
     let workload = Workload { request: request.as_bytes(), cut, per_connection: rounds };
     let response = workload.response(&serve);
-    assert!(response.starts_with(b"HTTP/1.1 200 OK\r\n"), "{}", response.escape_ascii());
+    assert!(response.starts_with(status), "{}", response.escape_ascii());
     let sample = workload.run(rounds, &runtime(), &serve);
     assert_eq!(sample.written, rounds * response.len() as u64, "every request was answered in full");
 }
+
+macro_rules! routed {
+    ($($method:ident $pattern:literal,)*) => {
+        routes! { $($method $pattern => respond_by_params,)* GET "/foobar" => respond }
+    };
+}
+
+/// 101 routes, and the last of them for [`GET`].
+fn routed() -> impl Handler {
+    github_api!(routed)
+}
+
+/// Responds as [`respond`] does, with two parameters read.
+fn respond_by_params(ctx: &mut Context) -> corehttp::Result {
+    let params = ctx.request.params();
+    assert_eq!((&*params.get("owner")?, &*params.get("repo")?), ("rust-lang", "cargo"));
+    respond(ctx)
+}
+
+/// [`GET`] with another path, which is 20 bytes longer.
+const STARGAZERS: &str = "GET /repos/rust-lang/cargo/stargazers HTTP/1.1\r\n\
+    Host: google.com\r\n\
+    User-Agent: aaa/bbb/ccc/ddd/eee Firefox Chrome MSIE Opera\r\n\
+    Referer: http://example.com/aaa?bbb=ccc\r\n\
+    Cookie: foo=bar; baz=baraz; aa=aakslsdweriwereowriewroire\r\n\r\n";
+
+/// [`GET`] with a path that has no route.
+const UNKNOWN: &str = "GET /foobaz?baz HTTP/1.1\r\n\
+    Host: google.com\r\n\
+    User-Agent: aaa/bbb/ccc/ddd/eee Firefox Chrome MSIE Opera\r\n\
+    Referer: http://example.com/aaa?bbb=ccc\r\n\
+    Cookie: foo=bar; baz=baraz; aa=aakslsdweriwereowriewroire\r\n\r\n";
 
 /// Has a picture of 4 KiB asked for so many times. It is in the cache by the second time.
 fn serve_file(rounds: u64) {

@@ -2,10 +2,14 @@ module compare
 
 go 1.26
 
-require github.com/valyala/fasthttp v1.73.0
+require (
+	github.com/fasthttp/router v1.5.4
+	github.com/valyala/fasthttp v1.73.0
+)
 
 require (
 	github.com/andybalholm/brotli v1.2.2 // indirect
 	github.com/klauspost/compress v1.19.1 // indirect
+	github.com/savsgio/gotils v0.0.0-20240704082632-aef3928b8a38 // indirect
 	github.com/valyala/bytebufferpool v1.0.0 // indirect
 )
