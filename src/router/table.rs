@@ -224,7 +224,8 @@ impl RouteTable {
     #[inline]
     pub(super) fn find<'h>(&self, host: impl Fn() -> Option<&'h str>, path: &str) -> Option<Found<'_>> {
         let path = path.as_bytes().strip_prefix(b"/")?;
-        let of_host = if self.hosts.is_empty() { None } else { self.find_by_host(host()?, path) };
+        let host = if self.hosts.is_empty() { None } else { host() };
+        let of_host = host.and_then(|host| self.find_by_host(host, path));
         of_host.or_else(|| self.find_below(&self.nodes[self.any_host?], path))
     }
 

@@ -144,6 +144,9 @@ fn the_host_of_the_target_is_the_one_that_counts_rfc9112_3_2_2() {
     ] {
         assert_eq!(outcome(&service, "GET", host, path), expected, "{host} {path}");
     }
+    // A request of HTTP/1.0 need not have a host.
+    let response = corehttp::block_on(service.respond(Request::get("/whoami").unwrap())).unwrap();
+    assert_eq!(response.text(), Ok("any /whoami"));
 }
 
 #[test]
