@@ -51,19 +51,6 @@ pub(crate) fn append_header_map(headers: &mut Headers, map: &HeaderMap) -> Resul
     map.iter().try_for_each(|(name, value)| headers.append(name.as_str(), value.as_bytes()))
 }
 
-/// Replaces the fields by those of `map`, unless they are the same already, in which case they keep their spelling.
-pub(crate) fn replace_fields(headers: &mut Headers, map: &HeaderMap) -> Result<(), InvalidField> {
-    let is_same = headers.len() == map.len()
-        && headers.lines().zip(map).all(|((own_name, own_value), (name, value))| {
-            own_value == value.as_bytes() && own_name.eq_ignore_ascii_case(name.as_str().as_bytes())
-        });
-    if is_same {
-        return Ok(());
-    }
-    headers.clear();
-    append_header_map(headers, map)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

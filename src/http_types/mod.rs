@@ -15,6 +15,6 @@ pub use conversion_error::ConversionError;
 #[cfg(feature = "tower")]
 pub(crate) use frame_reader::downcast;
 #[cfg(feature = "tower")]
-pub(crate) use header_map::{append_header_map, replace_fields};
+pub(crate) use header_map::append_header_map;
 #[cfg(feature = "tower")]
 pub(crate) use message::{take_http_response, to_http_request, to_http_response};

@@ -7,12 +7,13 @@ use std::mem;
 use std::rc::Rc;
 use std::task::{self, Poll};
 
+use http::HeaderMap;
 use http_body::Body;
 
 use super::handler_service::HandlerCall;
 use super::layer_transform::{BodyTransform, Feed, LayerTransform, OuterTransform};
-use crate::http_types::{HttpBody, downcast, replace_fields, to_http_response};
-use crate::message::{Response, Status};
+use crate::http_types::{HttpBody, append_header_map, downcast, to_http_response};
+use crate::message::{Headers, InvalidField, Response, Status};
 use crate::server::{Context, HeadFilter, SentKind, Transform, TransformAction};
 
 /// Stands between a handler that streams, or upgrades, and the head of its response. The handler waits in
@@ -203,4 +204,17 @@ where
     fn into_outer(self: Box<Self>) -> Option<Box<dyn HeadFilter>> {
         self.gate.outer_filter.take()
     }
+}
+
+/// Replaces the fields by those of `map`, unless they are the same already, in which case they keep their spelling.
+pub(super) fn replace_fields(headers: &mut Headers, map: &HeaderMap) -> Result<(), InvalidField> {
+    let is_same = headers.len() == map.len()
+        && headers.lines().zip(map).all(|((own_name, own_value), (name, value))| {
+            own_value == value.as_bytes() && own_name.eq_ignore_ascii_case(name.as_str().as_bytes())
+        });
+    if is_same {
+        return Ok(());
+    }
+    headers.clear();
+    append_header_map(headers, map)
 }

@@ -18,13 +18,11 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::handler_service::{HandlerCall, HandlerService, RequestBody};
-use super::head_gate::HeadGate;
+use super::head_gate::{HeadGate, replace_fields};
 use super::tower::send_response;
 use super::tower_body::{BodyPump, TowerBody};
 use crate::exchange::ExchangeError;
-use crate::http_types::{
-    HttpBody, downcast, replace_fields, take_http_response, to_http_request, to_http_response,
-};
+use crate::http_types::{HttpBody, downcast, take_http_response, to_http_request, to_http_response};
 use crate::message::{self, Headers, Method, Response, Status, Target};
 use crate::runtime::select;
 use crate::server::{BodyPlan, Context, Error, Handler, IntoHandler, InvalidResponse, Result};

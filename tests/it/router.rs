@@ -8,7 +8,7 @@ use corehttp::{
     Server, Service, Status, around, routes, with_limits, with_plan, with_state, with_timeouts,
 };
 
-use super::support::{Served, get, status};
+use super::support::{Served, status};
 
 /// Answers with the name of the route, its pattern and its parameters.
 pub(super) fn named(name: &'static str) -> impl Fn(&mut Context) + Clone + Send + Sync + 'static {
@@ -461,7 +461,7 @@ fn files_are_mounted() {
         ("/sub/a.txt", "404"),
         ("/static/../static/sub/a.txt", "location: /static/sub/a.txt\r\n"),
     ] {
-        let received = served.ask(get(path));
+        let received = served.ask(super::support::get(path));
         assert!(received.contains(expected), "{path}: {received}");
     }
 }
