@@ -1,4 +1,4 @@
-//! An arena-backed HTTP/1.1 server and client on a per-core runtime. They allocate nothing per request.
+//! An HTTP/1.1 server and client that allocate nothing per request.
 //!
 //! A server:
 //!
@@ -214,7 +214,7 @@
 //! | each exchange, as it ended: logs and metrics | [`Server::on_exchange`], with feature `access-log` `AccessLog` |
 //! | what went wrong, and how often | [`Server::on_error`], [`ServerHandle::stats`] |
 //! | routes, and paths with parameters | [`routes!`], [`Router`], [`Request::params`] |
-//! | middleware, access logs | [`Handler`], [`around`], [`Extensions`], [`Transform`], [`BoxHandler`] |
+//! | middleware | [`Handler`], [`around`], [`Extensions`], [`Transform`], [`BoxHandler`] |
 //! | state that several handlers share | [`with_state`] |
 //! | bounds of a single route | [`with_limits`], [`with_timeouts`], [`with_plan`] |
 //! | sessions by cookie, with feature `session` | `session::Sessions`, `session::Session` |
@@ -271,7 +271,7 @@
 //! | WebSocket, with another crate | [`Context::upgrade`] | `websocket` |
 //! | types of the crates `http` and `http-body`, with feature `http` | `HttpBody`, `Body::set_http_body`, `ConversionError` | |
 //!
-//! The features `compress`, `form`, `fs`, `json`, `multipart` and `tls` are on by default. `charset`, for text beyond UTF-8,
+//! The features `access-log`, `compress`, `form`, `fs`, `json`, `multipart` and `tls` are on by default. `charset`, for text beyond UTF-8,
 //! `cookies`, for signed and private ones, `http`, for the types of the crate `http`, `idna`, for URLs with hosts beyond
 //! ASCII, `jar`, `session`, `tower` and `zstd`, which adds a coding, are not.
 //!

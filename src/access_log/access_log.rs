@@ -14,10 +14,10 @@ use crate::server::ExchangeReport;
 
 /// An access log: a line for each exchange, once it is over.
 ///
-/// The cores format the lines, and a thread of the log's own writes them, at most 20 ms later. A core never waits for it,
+/// The cores format the lines, and a thread of the log's own writes them, usually within 20 ms. A core never waits for it,
 /// takes no lock, and allocates for no line of up to 256 bytes. If 4,096 lines wait, because a disk is slow or full,
-/// further ones are dropped, which is counted, and noted on standard error. Lines that wait are written before the log is
-/// dropped.
+/// further ones are dropped, which is counted, and noted on standard error. Dropping the log writes the lines that wait;
+/// later ones are lost, so keep it until the server has stopped.
 ///
 /// # Examples
 ///
@@ -76,9 +76,9 @@ impl AccessLog {
     }
 
     /// Opens the file again before the next line is written, since it was renamed or removed. If that fails, which is
-    /// noted on standard error, the log goes on in the old one.
+    /// noted on standard error, the log goes on in the old one. Does nothing for a log made by [`AccessLog::from_writer`].
     pub fn reopen(&self) {
-        self.queue.reopens.store(true, Ordering::Release);
+        self.queue.reopen_requested.store(true, Ordering::Release);
     }
 
     /// Returns how many lines were dropped, because too many waited, or because they could not be written.
@@ -89,7 +89,7 @@ impl AccessLog {
 
 impl Drop for AccessLog {
     fn drop(&mut self) {
-        self.queue.ends.store(true, Ordering::Release);
+        self.queue.end_requested.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
             // Its panic would be that of the application's writer, which has ended the log already.

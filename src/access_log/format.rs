@@ -9,17 +9,20 @@ use std::time::SystemTime;
 use crate::message::{HttpDate, write_json_string};
 use crate::server::ExchangeReport;
 
-/// The format of an access log's lines.
+/// The format of an access log's lines. Targets and fields are cut at 2 KiB.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum LogFormat {
     /// The Common Log Format of NCSA and Apache: `192.0.2.1 - - [26/Nov/2026:03:40:01 +0000] "GET /a HTTP/1.1" 200 12`.
+    ///
+    /// The time is the end of the exchange, the last number is [`ExchangeReport::sent`], which includes the head, and an
+    /// exchange without a response has the status 499.
     Common,
     /// The same with the fields `referer` and `user-agent` behind it.
     Combined,
     /// A JSON object (RFC 8259) with the members `time`, `client`, `method`, `target`, `route`, `status`, `cut`,
     /// `received`, `sent`, `until_handler_us`, `until_response_us`, `duration_us`, `connection` and `exchange`. Members
-    /// without a value are left out. Times are in microseconds.
+    /// without a value are left out. `time` is written as in `Common`; members that end in `_us` are in microseconds.
     Json,
     /// The application's: the function writes a line, without its end. Ends of lines in it become spaces.
     Custom(Arc<FormatFn>),
@@ -29,7 +32,9 @@ pub enum LogFormat {
 type FormatFn = dyn Fn(&ExchangeReport<'_>, &mut Vec<u8>) + Send + Sync;
 
 impl LogFormat {
-    /// Makes a format of a function, which writes a line without its end.
+    /// Makes a format of a function, which writes a line without its end. It finds the client by
+    /// [`ExchangeReport::client_ip`] itself; the `is_proxy` of [`AccessLog::recorder`](super::AccessLog::recorder) has no
+    /// effect on it.
     pub fn from_fn(write: impl Fn(&ExchangeReport<'_>, &mut Vec<u8>) + Send + Sync + 'static) -> LogFormat {
         LogFormat::Custom(Arc::new(write))
     }
@@ -42,7 +47,7 @@ impl LogFormat {
             LogFormat::Combined => write_common(report, client, line).and_then(|()| {
                 for name in ["referer", "user-agent"] {
                     let value = report.request.headers.get(name).unwrap_or(b"-");
-                    write!(line, " \"{}\"", Quoted(value))?;
+                    write!(line, " \"{}\"", Quoted(&value[..value.len().min(VALUE_LEN_MAX)]))?;
                 }
                 Ok(())
             }),
@@ -82,7 +87,9 @@ fn write_common(
     // A user-id of RFC 1413, which nobody sends, and a user, whom only the application knows.
     write!(line, " - - [{}] ", ClfTime(SystemTime::now()))?;
     match report.method {
-        Some(method) => write!(line, "\"{method} {} {}\"", Quoted(report.target.as_bytes()), report.version)?,
+        Some(method) => {
+            write!(line, "\"{method} {} {}\"", Quoted(front(report.target).as_bytes()), report.version)?
+        }
         None => write!(line, "\"-\"")?,
     }
     match report.status {
@@ -105,7 +112,7 @@ fn write_json(
     }
     if let Some(method) = report.method {
         write!(line, ",\"method\":\"{method}\",\"target\":")?;
-        write_json_string(line, report.target)?;
+        write_json_string(line, front(report.target))?;
     }
     if let Some(route) = report.matched_pattern() {
         line.extend_from_slice(b",\"route\":");
@@ -132,6 +139,18 @@ fn write_json(
         micros(report.duration)
     )
 }
+
+/// The front of a text that may be long: lines that wait must not fill the memory.
+fn front(text: &str) -> &str {
+    let mut len = text.len().min(VALUE_LEN_MAX);
+    while !text.is_char_boundary(len) {
+        len -= 1;
+    }
+    &text[..len]
+}
+
+/// How many bytes of a target or of a field are logged.
+const VALUE_LEN_MAX: usize = 2 << 10;
 
 /// Text of a peer between quotes, escaped as nginx and Apache do: what is not printable ASCII, quotes and backslashes
 /// become `\xHH`.

@@ -1,4 +1,4 @@
-//! Access logs: a line for each exchange, written by a thread of its own.
+//! Floor 5: access logs, a line for each exchange, written by a thread of its own.
 
 mod access_log;
 mod format;

@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -14,8 +15,8 @@ pub(super) struct LineQueue {
     filled: ArrayQueue<Vec<u8>>,
     spare: ArrayQueue<Vec<u8>>,
     dropped: AtomicU64,
-    pub(super) reopens: AtomicBool,
-    pub(super) ends: AtomicBool,
+    pub(super) reopen_requested: AtomicBool,
+    pub(super) end_requested: AtomicBool,
 }
 
 impl LineQueue {
@@ -27,20 +28,22 @@ impl LineQueue {
             filled: ArrayQueue::new(lines_max),
             spare,
             dropped: AtomicU64::new(0),
-            reopens: AtomicBool::new(false),
-            ends: AtomicBool::new(false),
+            reopen_requested: AtomicBool::new(false),
+            end_requested: AtomicBool::new(false),
         }
     }
 
     /// Lets `write` fill a line. If there are too many already, this one is dropped.
     pub(super) fn push(&self, write: impl FnOnce(&mut Vec<u8>)) {
-        let Some(mut line) = self.spare.pop() else {
+        let Some(buffer) = self.spare.pop() else {
             self.dropped.fetch_add(1, Ordering::Relaxed);
             return;
         };
-        write(&mut line);
-        let pushed = self.filled.push(line);
+        let mut line = LentBuffer { buffer, home: &self.spare };
+        write(&mut line.buffer);
+        let pushed = self.filled.push(mem::take(&mut line.buffer));
         debug_assert!(pushed.is_ok(), "there are as many places as buffers");
+        mem::forget(line);
     }
 
     pub(super) fn dropped(&self) -> u64 {
@@ -51,8 +54,8 @@ impl LineQueue {
     pub(super) fn write_to(&self, mut target: LogTarget) {
         let mut said = (Instant::now(), 0);
         loop {
-            let ends = self.ends.load(Ordering::Acquire);
-            if self.reopens.swap(false, Ordering::Acquire)
+            let ends = self.end_requested.load(Ordering::Acquire);
+            if self.reopen_requested.swap(false, Ordering::Acquire)
                 && let Err(error) = target.reopen()
             {
                 eprintln!("the access log cannot be opened again: {error}");
@@ -95,6 +98,21 @@ impl LineQueue {
             eprintln!("{} lines of the access log were dropped", dropped - *said);
             (*said_at, *said) = (Instant::now(), dropped);
         }
+    }
+}
+
+/// A buffer that goes back if the application's function panics while it fills it.
+struct LentBuffer<'q> {
+    buffer: Vec<u8>,
+    home: &'q ArrayQueue<Vec<u8>>,
+}
+
+impl Drop for LentBuffer<'_> {
+    fn drop(&mut self) {
+        let mut buffer = mem::take(&mut self.buffer);
+        buffer.clear();
+        let kept = self.home.push(buffer);
+        debug_assert!(kept.is_ok(), "there are as many places as buffers");
     }
 }
 

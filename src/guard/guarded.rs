@@ -2,14 +2,15 @@
 
 use std::ptr;
 
-use crate::message::{FieldName, Request};
+use crate::message::{FieldName, Request, Status};
 use crate::server::{BodyPlan, Context, Error, Handler, Result};
 
 /// A handler behind a guard, which refuses some requests. Made by the method `around` of the guard.
 ///
 /// A refused request does not reach the handler, and its body is not received. The guard refuses it as a handler that
 /// fails does, so middleware outside of the guard, such as an access log, sees the refusal, and the fields that this
-/// middleware has set stay. Whatever handlers hold this one, a request cannot pass by the guard.
+/// middleware has set stay. Whatever handlers hold this one, a request cannot pass by the guard. The decision by the head
+/// reserves nothing: of requests that arrive together, more bodies may be received than requests are admitted.
 #[derive(Clone, Copy, Debug)]
 pub struct Guarded<G, H> {
     guard: G,
@@ -23,9 +24,13 @@ impl<G: Guard, H: Handler> Guarded<G, H> {
 
     /// The value in the extensions of a request that this guard, and not one around or behind it, refuses by its head.
     fn refusal(&self) -> RefusedByHead {
+        RefusedByHead(self.address())
+    }
+
+    fn address(&self) -> usize {
         // The handler behind the guard may have the address of `self`, but not that of a guard with a size.
         const { assert!(size_of::<G>() > 0, "guards are told apart by their addresses") };
-        RefusedByHead(ptr::from_ref(&self.guard).addr())
+        ptr::from_ref(&self.guard).addr()
     }
 }
 
@@ -37,7 +42,14 @@ impl<G: Guard, H: Handler> Handler for Guarded<G, H> {
             ctx.extensions.insert(self.refusal());
             return BodyPlan::Stream;
         }
-        self.handler.on_head(ctx)
+        match self.handler.on_head(ctx) {
+            // The plan of the handler refuses what this guard has not admitted yet.
+            BodyPlan::Refuse(status) => {
+                ctx.extensions.insert(RefusedBehind(self.address(), status));
+                BodyPlan::Stream
+            }
+            plan => plan,
+        }
     }
 
     #[inline]
@@ -47,7 +59,10 @@ impl<G: Guard, H: Handler> Handler for Guarded<G, H> {
         let is_refused = ctx.extensions.get::<RefusedByHead>() == Some(&self.refusal());
         let admitted = if is_refused { None } else { self.guard.admit(ctx).await };
         let Some(_permit) = admitted else { return Err(self.guard.refuse(ctx)) };
-        self.handler.handle(ctx).await
+        match ctx.extensions.get::<RefusedBehind>() {
+            Some(&RefusedBehind(guard, status)) if guard == self.address() => Err(status.into()),
+            _ => self.handler.handle(ctx).await,
+        }
     }
 }
 
@@ -69,6 +84,9 @@ pub trait Guard: 'static {
 /// The address of the guard that refused a request by its head.
 #[derive(PartialEq)]
 struct RefusedByHead(usize);
+
+/// The address of a guard, and the status with which the handler behind it refuses a request by its head.
+struct RefusedBehind(usize, Status);
 
 /// Whether there may be a body to receive, by the fields that announce one (RFC 9112 §6.3).
 #[inline]

@@ -2,8 +2,8 @@
 
 /// The routes that a request was matched to, and the pattern that they make together.
 ///
-/// Routers may be nested, with any handlers between them, so each router notes its own step. A router that plans by the
-/// head finds its step again when it handles the request, and looks its routes up once. A router sees the part of the
+/// Routers may be nested, with any handlers between them, so each router notes its own step. `Router::on_head`
+/// records a step, and `Router::handle` finds it again, so routes are looked up once. A router sees the part of the
 /// path below the routers whose handlers are running; those that have returned do not count, so that routers can also be
 /// called one after the other. The pattern of the last match remains, for logs.
 ///
@@ -36,7 +36,7 @@ impl MatchedRoute {
     #[inline]
     pub(crate) fn depth_of(&self, router: u32) -> usize {
         let Some(matched) = &self.0 else { return 0 };
-        // A handler whose future was dropped, as at the end of a time limit, has not left its router.
+        // A handler whose future was dropped, as at the end of a time limit, has not reset `depth`.
         let running = &matched.steps[..matched.depth];
         running.iter().position(|step| step.router == router).unwrap_or(matched.depth)
     }
@@ -68,10 +68,10 @@ impl MatchedRoute {
             matched.pattern.clear();
             matched.pattern.push_str(pattern);
         } else {
-            matched.set_pattern(outer.path_len, pattern);
+            matched.set_pattern(outer.pattern_len, pattern);
         }
         let mount = mount.map_or(outer, |mount| Mount {
-            path_len: outer.path_len + mount.path_len,
+            pattern_len: outer.pattern_len + mount.pattern_len,
             rest_at: outer.rest_at + mount.rest_at,
         });
         matched.steps.push(Step { router, route, mount });
@@ -87,7 +87,7 @@ impl MatchedRoute {
         }
     }
 
-    /// Forgets the choices that are still to be acted upon: the method is another one.
+    /// Drops choices of `on_head` that no `handle` has used yet: the method has changed.
     pub(super) fn clear_choices(&mut self) {
         if let Some(matched) = &mut self.0 {
             matched.steps.truncate(matched.depth);
@@ -121,22 +121,23 @@ impl Steps {
     }
 
     /// Puts the pattern of the step at the current depth behind the first octets of the paths, and its host in front.
-    fn set_pattern(&mut self, path_len: usize, pattern: &str) {
+    fn set_pattern(&mut self, pattern_len: usize, pattern: &str) {
         let (host, path) = pattern.split_at(pattern.find('/').unwrap_or(pattern.len()));
         if !host.is_empty() || self.host_step >= self.depth {
             self.pattern.replace_range(..self.host_len, host);
             (self.host_len, self.host_step) = (host.len(), self.depth);
         }
-        self.pattern.truncate(self.host_len + path_len);
+        self.pattern.truncate(self.host_len + pattern_len);
         self.pattern.push_str(path);
     }
 }
 
-/// How much of a path, and of the path of its pattern, belongs to the place where a handler is mounted.
+/// The prefix at which a handler is mounted, in the pattern and in the path of a request.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Mount {
-    /// In the pattern, without its host.
-    pub(crate) path_len: usize,
+    /// Bytes of the prefix in the pattern, without a host.
+    pub(crate) pattern_len: usize,
+    /// Where the path below the prefix begins in the path of the request.
     pub(crate) rest_at: usize,
 }
 
@@ -168,7 +169,7 @@ mod tests {
     fn nested_routers_make_one_pattern_and_can_be_matched_anew() {
         let mut matched = MatchedRoute::default();
         assert_eq!((matched.pattern(), matched.depth_of(1), matched.route_at(0, 1)), (None, 0, None));
-        let mount = Mount { path_len: "/api".len(), rest_at: 4 };
+        let mount = Mount { pattern_len: "/api".len(), rest_at: 4 };
         for _ in 0..2 {
             // The second time, the handlers of the first one have been dropped.
             assert_eq!(step(&mut matched, (1, 7), "/api/{*rest}", Some(mount)), 0);
@@ -191,7 +192,7 @@ mod tests {
     #[test]
     fn a_host_stands_in_front_of_all_paths() {
         let mut matched = MatchedRoute::default();
-        let mount = Mount { path_len: "/api".len(), rest_at: 4 };
+        let mount = Mount { pattern_len: "/api".len(), rest_at: 4 };
         step(&mut matched, (1, 0), "/api/{*rest}", Some(mount));
         step(&mut matched, (2, 0), "{tenant}.example/users", None);
         assert_eq!(matched.pattern(), Some("{tenant}.example/api/users"));

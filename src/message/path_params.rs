@@ -6,7 +6,7 @@ use std::error::Error;
 use std::fmt;
 
 use super::percent::{self, Plus};
-use super::{FromText, MatchedRoute, Request, Status};
+use super::{FromText, MatchedRoute, Request, Status, Target};
 use crate::error::Excerpt;
 
 impl Request {
@@ -39,7 +39,7 @@ impl Request {
     /// Returns the pattern of the route that a [`Router`](crate::Router) has matched, such as `/users/{id}`; with
     /// routers inside each other, the pattern of the whole path.
     ///
-    /// It is a good name for what was asked, in logs and metrics: there are as many as routes.
+    /// It is a good name for what was asked, in logs and metrics: it has few values (low cardinality).
     #[doc(alias = "MatchedPath")]
     pub fn matched_pattern(&self) -> Option<&str> {
         self.matched_route().pattern()
@@ -52,6 +52,18 @@ impl Request {
         let rest_at = self.matched_route().rest_at();
         // A handler may have replaced the target by one that is shorter.
         self.path().get(rest_at..).unwrap_or_default()
+    }
+
+    /// Replaces the target. A router is still mounted where it was, if the new path lies there.
+    pub(crate) fn replace_target<T>(&mut self, replace: impl FnOnce(&mut Target) -> T) -> T {
+        let mounted_at = self.path().get(..self.matched_route.rest_at()).unwrap_or_default().to_owned();
+        let replaced = replace(self.line_mut().1);
+        match self.path().strip_prefix(&*mounted_at) {
+            Some("") => self.matched_route.clear_choices(),
+            Some(below) if below.starts_with('/') => self.matched_route.clear_choices(),
+            _ => self.matched_route.clear(),
+        }
+        replaced
     }
 
     /// The routes that routers have matched the request to.

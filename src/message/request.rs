@@ -177,13 +177,7 @@ impl Request {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_url(&mut self, url: &str) -> Result<(), InvalidRequest> {
-        let mounted_at = self.path().get(..self.matched_route.rest_at()).unwrap_or_default().to_owned();
-        let set = self.target.set_url(url);
-        match self.path().strip_prefix(&*mounted_at) {
-            Some("") => self.matched_route.clear_choices(),
-            Some(below) if below.starts_with('/') => self.matched_route.clear_choices(),
-            _ => self.matched_route.clear(),
-        }
+        let set = self.replace_target(|target| target.set_url(url));
         set.map_err(|invalid| InvalidRequest::from_url(invalid, url))
     }
 

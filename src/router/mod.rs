@@ -1,4 +1,4 @@
-//! Routes: which handler answers which path and method.
+//! Floor 5: routes. Which handler answers which path and method.
 //!
 //! In reading order: how a pattern is written; how a path is spelled; the tree that finds a path; handlers of different
 //! types under one index; the router, and the macro that makes one.

@@ -5,7 +5,7 @@
 use std::error::Error;
 use std::fmt;
 
-/// The pattern that matches all that no other route does, even what is not a path.
+/// The pattern of all requests whose path matches no other pattern, even if it is no path.
 pub(super) const FALLBACK: &str = "*";
 
 /// The first fault of a pattern.

@@ -51,16 +51,18 @@ use crate::server::{Around, BodyPlan, BoxHandler, Context, Handler, IntoHandler,
 /// # Patterns
 ///
 /// A pattern is a path, written as paths are sent: escaped where it must be. A segment `{name}` stands for one that is
-/// not empty, and `{*name}` at the end for the rest of the path, which may be empty. A host before the path restricts the
-/// route to it, in any case, with any port, and with a dot at its end: `api.example.com/users`, or
-/// `{tenant}.example.com/` with a parameter for one label. [`Request::params`] reads the parameters.
+/// not empty, and a catch-all `{*name}` at the end for the rest of the path, which may be empty: `/files/{*path}` matches
+/// `/files/`, but not `/files`. A host before the path restricts the route to it, in any case, with any port, and with a
+/// dot at its end: `api.example.com/users`, or `{tenant}.example.com/` with a parameter for one label.
+/// [`Request::params`] reads the parameters.
 ///
 /// Where several patterns match, each segment from the left prefers an equal text to a parameter, and both to the rest of
 /// a path; routes with a host are tried before those without. The path decides before the method.
 ///
-/// The pattern `*` takes all requests that match no other route. Without it they are answered with 404, and a method
-/// without a route with 405 and `allow`. HEAD is answered by the route for GET, and OPTIONS by the router, with 204 and
-/// `allow`, unless they have routes of their own. (RFC 9110 §9.3.2, §9.3.7, §15.5.5, §15.5.6)
+/// The pattern `*` takes all requests whose path matches no other pattern; without it they are answered with 404. A path
+/// without a route for the method is answered with 405 and `allow`, even beside `*`. HEAD is answered by the route for
+/// GET, and OPTIONS by the router, with 204 and `allow`, unless they have routes of their own. (RFC 9110 §9.3.2, §9.3.7,
+/// §15.5.5, §15.5.6)
 ///
 /// # Other spellings
 ///
@@ -81,7 +83,7 @@ use crate::server::{Around, BodyPlan, BoxHandler, Context, Handler, IntoHandler,
 /// but not inside themselves.
 #[doc(alias("ServeMux", "route"))]
 pub struct Router<S = Vec<BoxHandler>> {
-    /// The name of this router in the steps of a request.
+    /// Identifies this router in the [`MatchedRoute`](crate::message::MatchedRoute) of a request.
     id: u32,
     table: RouteTable,
     handlers: S,
@@ -103,8 +105,8 @@ impl<S> Router<S> {
     ///
     /// # Panics
     ///
-    /// Panics if there is a mount whose paths are those of another route, or a method that is too long: at the start of
-    /// a program, before it serves a request.
+    /// Panics if a `mount` and an `any` route match the same paths (`mount "/a"` and `any "/a/{*rest}"`), which is not
+    /// checked at compile time, or if a method has more than 23 bytes: before the program serves a request.
     pub fn from_list(list: RouteList, handlers: S) -> Router<S> {
         let mut router = Router::with_handlers(handlers);
         for (method, pattern) in list.routes() {
@@ -139,7 +141,7 @@ impl<S> Router<S> {
     /// Matches a request, and notes the route in it.
     #[inline]
     fn find(&self, request: &mut Request) -> Outcome<'_> {
-        let path = path_here(request);
+        let path = path_below_mount(request);
         let outcome = self.outcome(request, path);
         if let Outcome::Choice(Choice::Route(route)) = outcome {
             let mount = self.table.mount(route, path);
@@ -177,11 +179,13 @@ impl<S> Router<S> {
         };
         match (normal, endpoint) {
             (None, _) => self.unmatched(request, path),
+            // Both spellings lead to one route, by a parameter or a catch-all: its handler gets the path as it was sent.
             (Some(normal), Some(endpoint))
                 if spelling == Spelling::Other && ptr::eq(endpoint, normal.endpoint) =>
             {
                 Outcome::Choice(normal.endpoint.choose(request.method()))
             }
+            // The route matches the normal form alone.
             (Some(_), _) => Outcome::Redirect(with_query(normal_form(request.path()), request)),
         }
     }
@@ -285,8 +289,8 @@ impl<B> Router<Vec<B>> {
         delete Delete,
     }
 
-    /// Adds a route for all methods that have no route with the same pattern. The pattern `*` takes all requests that
-    /// match no other route.
+    /// Adds a route for all methods that have no route with the same pattern. The pattern `*` takes all requests whose path
+    /// matches no other pattern.
     ///
     /// # Errors
     ///
@@ -402,8 +406,9 @@ impl<B> Router<Vec<B>> {
 }
 
 impl<S: HandlerSet> Router<S> {
-    /// The route of a request, which its plan has noted already unless the target was replaced, or middleware did not
-    /// pass the head on. Its handler is running from now on, and returns to `depth`.
+    /// Finds the route of a request and enters it; `depth` is the depth to return to when its handler has returned.
+    /// `on_head` has recorded the route, unless target or method were replaced since, or middleware did not call it. `Err`
+    /// is the outcome that the router answers itself.
     #[inline]
     fn enter(&self, request: &mut Request, depth: usize) -> Result<RouteIndex, Outcome<'_>> {
         let matched = request.matched_route_mut();
@@ -419,6 +424,19 @@ impl<S: HandlerSet> Router<S> {
         };
         request.matched_route_mut().set_depth(depth + 1);
         Ok(route)
+    }
+
+    /// Follows the plan of a route that was found after another one had planned for the request, or none: a guard in it
+    /// must not be passed by, and the handler must find the body that it expects.
+    #[cold]
+    async fn plan(&self, route: RouteIndex, ctx: &mut Context) -> Result {
+        match self.handlers.on_head(route, ctx) {
+            BodyPlan::Refuse(status) => return Err(status.into()),
+            BodyPlan::Buffer => ctx.buffer_body().await?,
+            BodyPlan::BufferUpTo(most) => ctx.buffer_body_up_to(most).await?,
+            _ => {}
+        }
+        Ok(())
     }
 }
 
@@ -438,10 +456,15 @@ impl<S: HandlerSet> Handler for Router<S> {
     #[inline]
     async fn handle(&self, ctx: &mut Context) -> Result {
         let depth = ctx.request.matched_route().depth_of(self.id);
+        let is_planned = ctx.request.matched_route().route_at(depth, self.id).is_some();
         let route = match self.enter(&mut ctx.request, depth) {
             Ok(route) => route,
             Err(outcome) => return respond(ctx, outcome),
         };
+        if !is_planned && let Err(refused) = Box::pin(self.plan(route, ctx)).await {
+            ctx.request.matched_route_mut().set_depth(depth);
+            return Err(refused);
+        }
         let result = match self.handlers.handle_now(route, ctx) {
             Some(result) => result,
             None => self.handlers.handle(route, ctx).await,
@@ -453,6 +476,8 @@ impl<S: HandlerSet> Handler for Router<S> {
     #[inline]
     fn handle_now(&self, ctx: &mut Context) -> Option<Result> {
         let depth = ctx.request.matched_route().depth_of(self.id);
+        // Without a route of `on_head`, there may be a body to wait for.
+        ctx.request.matched_route().route_at(depth, self.id)?;
         let route = match self.enter(&mut ctx.request, depth) {
             Ok(route) => route,
             Err(outcome) => return Some(respond(ctx, outcome)),
@@ -483,9 +508,10 @@ fn respond(ctx: &mut Context, outcome: Outcome<'_>) -> Result {
     Ok(())
 }
 
-/// The part of the path that is matched here. The prefix of a mount, without a slash, is its `/`.
+/// The part of the path that this router matches: all of it, or the part below the prefix of a mount. Exactly the prefix
+/// counts as `/`.
 #[inline]
-fn path_here(request: &Request) -> &str {
+fn path_below_mount(request: &Request) -> &str {
     match request.matched_route().rest_at() {
         0 => request.path(),
         _ => Some(request.mounted_path()).filter(|path| !path.is_empty()).unwrap_or("/"),

@@ -5,9 +5,9 @@ use super::pattern::{Fault, fault, have_one_shape};
 /// Makes a [`Router`](crate::Router) of routes that are known while the program is compiled.
 ///
 /// Each line has a method, a [pattern](crate::Router#patterns) and a handler: a function, a closure, or another
-/// [`Handler`](crate::Handler). The method is written as it is sent, in upper case; `any` stands for all others, and `mount` for a
-/// handler that gets a prefix and all paths below it, as with [`Router::mount`](crate::Router::mount). The pattern `*` takes
-/// all requests that match no other route.
+/// [`Handler`](crate::Handler). The method is written as it is sent, in upper case; `any` stands for all others, and
+/// `mount` for a handler that gets a prefix and all paths below it, as with [`Router::mount`](crate::Router::mount). The
+/// pattern `*` takes all requests whose path matches no other pattern.
 ///
 /// Each handler keeps its type: nothing is boxed, and a request costs no allocation. Malformed and conflicting patterns
 /// do not compile.

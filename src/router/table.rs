@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::fmt;
 
-use super::pattern::{FALLBACK, Fault, InvalidRoute, fault};
+use super::pattern::{FALLBACK, Fault, InvalidRoute, fault, have_one_shape};
 use super::spelling::is_plain_segment;
 use crate::message::{Method, Mount, find_octet, first_in_eight};
 
@@ -20,7 +20,7 @@ pub(super) struct RouteTable {
     hosts: Vec<(Box<str>, NodeIndex)>,
     /// The tree for all hosts, which is tried last.
     any_host: Option<NodeIndex>,
-    /// The route of requests that match no other one.
+    /// The route of requests whose path matches no other pattern.
     fallback: Option<RouteIndex>,
 }
 
@@ -190,7 +190,7 @@ impl RouteTable {
         let next = self.nodes.len();
         let known = match host {
             "" => self.any_host,
-            host => self.hosts.iter().find(|(known, _)| **known == *host).map(|(_, root)| *root),
+            host => self.hosts.iter().find(|(known, _)| have_one_shape(known, host)).map(|(_, root)| *root),
         };
         if let Some(root) = known {
             return root;
@@ -236,13 +236,15 @@ impl RouteTable {
 
     /// Finds the routes of the rest of a path, which lies below `node`.
     fn find_below<'t>(&'t self, mut node: &'t Node, mut path: &[u8]) -> Option<Found<'t>> {
-        let (mut of_rest, mut is_normal) = (None, true);
+        let (mut catch_all, mut is_normal) = (None, true);
         loop {
             let segment = Segment::first_of(path);
             let behind = path.get(segment.text.len() + 1..);
-            of_rest = node.rest.as_ref().or(of_rest);
+            // The innermost catch-all so far, for a dead end below.
+            catch_all = node.rest.as_ref().or(catch_all);
             let text = node.text(segment);
             let param = node.param.filter(|_| !segment.text.is_empty()).map(|param| &self.nodes[param]);
+            // The equal text first; the parameter only if nothing below the text matches.
             node = match (text.map(|text| &self.nodes[text]), param) {
                 (Some(text), None) => text,
                 (Some(text), Some(_)) if let Some(found) = self.find_behind(text, behind) => {
@@ -260,7 +262,7 @@ impl RouteTable {
                 (None, None) => break,
             }
         }
-        of_rest.map(|endpoint| Found { endpoint, is_normal: false })
+        catch_all.map(|endpoint| Found { endpoint, is_normal: false })
     }
 
     /// Finds the routes of the rest of a path behind the slash that follows `node`, or of its end.
@@ -271,7 +273,7 @@ impl RouteTable {
         }
     }
 
-    /// The route of requests that match no other one.
+    /// The route of requests whose path matches no other pattern.
     pub(super) fn fallback(&self) -> Option<RouteIndex> {
         self.fallback
     }
@@ -288,7 +290,7 @@ impl RouteTable {
         let prefix = path_of(&pattern[..(*prefix_len)?]);
         let segments = prefix.bytes().filter(|octet| *octet == b'/').count();
         let rest_at = path.match_indices('/').nth(segments).map_or(path.len(), |(at, _)| at);
-        Some(Mount { path_len: prefix.len(), rest_at })
+        Some(Mount { pattern_len: prefix.len(), rest_at })
     }
 }
 

@@ -399,7 +399,7 @@ impl Exchange {
         let call =
             AssertUnwindSafe(|| observation.end((addr, id, number), request, |report| on_exchange(report)));
         if catch_unwind(call).is_err() {
-            observation.reset();
+            observation.close();
         }
     }
 

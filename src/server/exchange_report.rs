@@ -36,13 +36,13 @@ pub struct ExchangeReport<'a> {
     /// The target, as it was received; empty if the head was refused. It may have a query, and any characters that a
     /// target may have.
     pub target: &'a str,
-    /// The version that the peer speaks.
+    /// The version that the peer speaks; HTTP/1.1 if the head was refused.
     pub version: Version,
-    /// The request, as the handler left it: its body may be gone.
+    /// The request, as the handler left it: its body may be gone. If the head was refused, only what was parsed of it.
     pub request: &'a Request,
     /// The status of the response; `None` if its head was not even written.
     pub status: Option<Status>,
-    /// Whether the exchange was cut: the peer has not got all of the response, or none.
+    /// The cause for which the peer got only a part of its response, or none; `None` if the exchange was not cut.
     pub cut: Option<CutBy>,
     /// The address of the peer.
     pub peer: PeerAddr,
@@ -52,7 +52,8 @@ pub struct ExchangeReport<'a> {
     pub exchange_number: u64,
     /// How many bytes were received since the last exchange: the head, the body, and perhaps a part of the next request.
     pub received: u64,
-    /// How many bytes were handed to the system, or to the TLS connection: heads, bodies and their framing.
+    /// How many bytes were handed to the system, or to the TLS connection: heads, bodies and their framing. Bytes after
+    /// an upgrade do not count.
     pub sent: u64,
     /// The time from the head of the request to the call of the handler, in which its body was received if the plan was
     /// to buffer it. `None` if the handler was not called.
@@ -214,6 +215,12 @@ impl Observation {
             until_response: self.responded.map(|(responded, _)| since(responded)),
             duration: arrived.elapsed(),
         });
+        self.close();
+    }
+
+    /// Forgets the exchange, but not the traffic of its connection.
+    pub(super) fn close(&mut self) {
+        let traffic = self.traffic;
         self.reset();
         self.traffic_before = traffic;
     }

@@ -55,7 +55,8 @@ use crate::message::Status;
 ///
 /// When the inner handler returns, its outcome is not yet a response. After an error, `ctx.response.status` is
 /// unchanged; the error itself has the status to answer with. But if the response has begun, its status has been sent,
-/// and the error cuts the response off, as when a peer leaves a stream of events. So an access log looks at all three:
+/// and the error cuts the response off, as when a peer leaves a stream of events. So a log that is middleware looks at
+/// all three. (For a log of all exchanges, there is [`Server::on_exchange`](crate::Server::on_exchange).)
 ///
 /// ```
 /// use corehttp::{BodyPlan, Context, Handler, Result};

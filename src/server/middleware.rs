@@ -7,8 +7,8 @@ use crate::exchange::Timeouts;
 use crate::message::Request;
 use crate::wire::Limits;
 
-/// Calls `middleware` in place of a handler, with that handler. Request bodies are planned by the handler, as without
-/// the middleware.
+/// Calls `middleware` in place of a handler, with that handler. Whether a body is buffered or streamed is
+/// still decided by the handler's [`Handler::on_head`].
 ///
 /// Middleware with settings or a plan of its own is a type that implements [`Handler`] and holds another handler, as
 /// shown there.
@@ -116,11 +116,12 @@ where
     }
 }
 
-/// Changes the limits of a handler's exchanges. For a single route, this is such as
+/// Changes the limits of a handler's exchanges. For a single route, for example:
 /// `with_limits(|limits| limits.body_max = 1 << 30, upload)`.
 ///
 /// The function gets the limits of the server, or those that a handler around this one has set. Only those of bodies,
-/// chunks and trailers can still count: see [`Context::set_limits`].
+/// chunks and trailers can still count: see [`Context::set_limits`]. The change is made in [`Handler::on_head`], so
+/// handlers around this one must pass that call on.
 ///
 /// # Examples
 ///
@@ -181,7 +182,8 @@ where
 /// Changes the time limits of a handler's exchanges, such as those of a single route for slow devices.
 ///
 /// The function gets the time limits of the server, or those that a handler around this one has set. See
-/// [`Context::set_timeouts`].
+/// [`Context::set_timeouts`]. The change is made in [`Handler::on_head`], so handlers around this one must pass that call
+/// on.
 ///
 /// # Examples
 ///

@@ -84,7 +84,7 @@ impl SharedConn {
         self.0.lent.borrow_mut().conn.as_mut().map(step)
     }
 
-    /// Sends earlier responses, which must not wait for a handler that waits. The next write reports an error.
+    /// Sends earlier responses of a pipeline while the handler waits. An error is left to the next write.
     pub(super) fn send_earlier_responses(&self, cx: &mut Context<'_>) {
         let _: Poll<Result<(), ExchangeError>> = self.poll_uncounted(|conn, bounds, core| {
             if !conn.has_sent_all() {

@@ -8,7 +8,8 @@ use super::handler::{AsyncHandler, Handler, IntoHandler, IntoResult, PlainHandle
 
 /// Makes a handler of a function or method of the state that several handlers share, such as those of a router.
 ///
-/// The function, plain or `async`, borrows the state before the context. `state` is cloned: an [`Arc`](std::sync::Arc)
+/// The function, plain or `async`, has two parameters: a reference to what `state` points to, and the context. `state`
+/// is a smart pointer, which is cloned: an [`Arc`](std::sync::Arc)
 /// of what all cores share, or an [`Rc`](std::rc::Rc) of what belongs to [one core](crate::Server::run_per_core).
 ///
 /// # Examples

@@ -50,7 +50,7 @@
 //! # Security
 //!
 //! - An id is 128 random bits of the operating system. One that the store does not know is never taken over, so that an
-//!   attacker cannot choose the id of a user (session fixation); [`Session::renew`] belongs into each sign-in.
+//!   attacker cannot choose the id of a user (session fixation); [`Session::renew`] belongs in each sign-in.
 //! - The cookie is `__Host-session`, `Secure`, `HttpOnly`, `SameSite=Lax`: sent over https only, to the host that has
 //!   set it and no other, and hidden from scripts. Browsers accept it on `http://localhost`, too, except Safari.
 //! - A session expires when it was not used for 30 minutes, and 12 hours after it began, unless other times are set.

@@ -35,7 +35,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// Fails if no [`Sessions`](super::Sessions) are around the handler, or if the store contains something else than a
+    /// Fails if no [`Sessions`](super::Sessions) are around the handler, or if the store contains something other than a
     /// session. In a handler, `?` turns that into 500.
     ///
     /// # Examples
@@ -131,7 +131,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// Fails if the value is not that of a `T`.
+    /// Fails if the value cannot be read as a `T`.
     pub fn get<'a, T: Deserialize<'a>>(&'a self, name: &str) -> Result<Option<T>, serde_json::Error> {
         self.values.get(name).map(T::deserialize).transpose()
     }

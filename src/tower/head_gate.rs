@@ -66,8 +66,12 @@ impl<B> HeadGate<B> {
     /// Puts back what middleware around the layers had put there.
     pub(super) fn restore(&self, ctx: &mut Context) {
         ctx.head_filters.first = self.outer_filter.take();
-        ctx.transform =
-            self.lent_transform.get().map_or_else(|| self.outer_transform.take(), |lent| lent.take());
+        ctx.transform = self.take_transform();
+    }
+
+    /// Takes the transform of middleware around the layers.
+    fn take_transform(&self) -> Option<Box<dyn Transform>> {
+        self.lent_transform.get().map_or_else(|| self.outer_transform.take(), |lent| lent.take())
     }
 
     /// Lends the transform of middleware around the layers.
@@ -185,6 +189,11 @@ where
         transform: &mut Option<Box<dyn Transform>>,
         kind: SentKind,
     ) -> Poll<io::Result<()>> {
+        if Rc::strong_count(&self.gate) == 1 {
+            // Middleware has dropped the layers with their handler, and sends a response of its own.
+            *transform = self.gate.take_transform();
+            return Poll::Ready(Ok(()));
+        }
         let stage = self.gate.stage.replace(GateStage::Passed);
         let next = match stage {
             GateStage::Open => GateStage::Waiting(self.ask(cx, response, transform, kind)?),

@@ -217,6 +217,10 @@ impl<S, H> fmt::Debug for Layered<S, H> {
 fn to_layers(ctx: &Context, call: &HandlerCall, body: TowerBody) -> Result<http::Request<TowerBody>> {
     let converted = to_http_request(&ctx.request, body);
     let mut request = converted.map_err(|error| Error::new(Status::BAD_REQUEST, error))?;
+    // Layers around these have left values for them.
+    if let Some(extensions) = ctx.extensions.get::<http::Extensions>() {
+        request.extensions_mut().extend(extensions.clone());
+    }
     request.extensions_mut().insert(call.clone());
     request.extensions_mut().insert(ctx.peer_addr());
     Ok(request)
@@ -282,7 +286,8 @@ fn apply_request(ctx: &mut Context, head: Parts, content: Option<Bytes>) -> Resu
     let request = &mut ctx.request;
     let is_same_target = is_same_target(&head.uri, request.target());
     if !is_same_target {
-        *request.line_mut().1 = Target::try_from(&head.uri)?;
+        let target = Target::try_from(&head.uri)?;
+        request.replace_target(|own| *own = target);
     }
     if !is_same_target || head.method.as_str() != request.method().as_str() {
         // A router that has planned for the request matches it anew.

@@ -124,6 +124,10 @@ where
         let (pump, body) = BodyPump::new(ctx);
         let converted = to_http_request(&ctx.request, body);
         let mut request = converted.map_err(|error| Error::new(Status::BAD_REQUEST, error))?;
+        // Layers around the service have left values for it.
+        if let Some(extensions) = ctx.extensions.get::<http::Extensions>() {
+            request.extensions_mut().extend(extensions.clone());
+        }
         request.extensions_mut().insert(ctx.peer_addr());
         let mut service = self.service.clone();
         let answering = async move {

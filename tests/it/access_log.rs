@@ -151,3 +151,13 @@ fn lines_that_cannot_be_written_are_counted() {
     assert_eq!(served.ask(get("/").repeat(5)).matches("HTTP/1.1 200 OK").count(), 5);
     eventually("all lines are counted", || log.dropped() == 5);
 }
+
+#[test]
+fn a_format_that_panics_costs_its_own_line_alone() {
+    let format = LogFormat::from_fn(|report, line| match report.target {
+        "/panics" => std::panic::resume_unwind(Box::new("without a trace")),
+        target => line.extend_from_slice(target.as_bytes()),
+    });
+    let found = lines(format, &(get("/panics").repeat(5000) + &get("/Ada")));
+    assert_eq!(found, ["/Ada"]);
+}

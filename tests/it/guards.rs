@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use corehttp::{
-    BoxHandler, ConcurrencyLimit, Context, CrossOriginProtection, Guarded, Handler, IntoHandler, RateLimit,
-    Request, Response, Router, Server, Service, Status, Timeouts, around,
+    BodyPlan, BoxHandler, ConcurrencyLimit, Context, CrossOriginProtection, Guarded, Handler, IntoHandler,
+    RateLimit, Request, Response, Router, Server, Service, Status, Timeouts, around, with_plan,
 };
 use tokio::sync::Semaphore;
 use tokio::task::yield_now;
@@ -297,4 +297,16 @@ fn a_guard_serves_a_route_a_group_or_a_router() {
         let head = format!("POST {path} HTTP/1.1\r\nhost: a\r\n{CROSS}content-length: 4\r\n\r\n");
         assert_eq!(status(&served.ask(head + "body")), expected, "{path}");
     }
+}
+
+/// A handler that refuses by its head is a handler behind the guard: its refusals count, and come after the guard's.
+#[test]
+fn refusals_of_the_plan_behind_a_guard_count() {
+    let refuses = |ctx: &mut Context| ctx.response.set_text("secret");
+    let refuses = with_plan(|_| BodyPlan::Refuse(Status::UNAUTHORIZED), refuses);
+    let served = Served::new(RateLimit::new(2, Duration::from_secs(3600)).around(refuses));
+    const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
+    let post = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 1\r\n\r\nx";
+    let statuses = [GET, post, GET, post].map(|wire| status(&served.ask(wire)));
+    assert_eq!(statuses, [401, 401, 429, 429]);
 }

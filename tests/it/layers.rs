@@ -15,7 +15,7 @@ use axum::body::Body as AxumBody;
 use bytes::Bytes;
 use corehttp::{
     BodyPlan, Client, Context, Error, Files, Flush, Handler, Headers, HttpBody, IntoHandler, PeerAddr,
-    Request, Router, Server, Status, Tower, TowerBody, Transform, TransformAction, block_on, layer,
+    Request, Router, Server, Status, Tower, TowerBody, Transform, TransformAction, around, block_on, layer,
     with_plan,
 };
 use http::{HeaderName, HeaderValue, StatusCode};
@@ -712,5 +712,92 @@ mod responses_of_layers {
             })
         });
         assert_eq!(status(&Wired::new(layer(twice, respond)).ask(&[GET.as_bytes()], Then::Ends)), 500);
+    }
+}
+
+/// Middleware may give up layers with their handler, and stream a response of its own; the next exchange on the
+/// connection is not theirs either.
+#[test]
+fn layers_that_were_given_up_hold_no_later_response() {
+    async fn hurried(app: &impl Handler, ctx: &mut Context) -> corehttp::Result {
+        if ctx.request.path() != "/other" {
+            let late = tokio::time::timeout(Duration::from_millis(5), app.handle(ctx)).await.is_err();
+            assert!(late, "the handler sleeps");
+        }
+        if ctx.request.path() == "/plain" {
+            ctx.response.set_text("late");
+            return Ok(());
+        }
+        let mut out = ctx.body_writer().await?;
+        out.write_all(b"streamed").await?;
+        Ok(out.finish().await?)
+    }
+    let sleeps = async |_: &mut Context| sleep(Duration::from_secs(3600)).await;
+    let served = Served::new(around(hurried, layer(Identity::new(), sleeps)));
+    for paths in [["/plain", "/other"], ["/streamed", "/other"], ["/plain", "/streamed"]] {
+        let received = served.ask(paths.map(|path| get(path, "")).concat());
+        assert_eq!(received.matches("HTTP/1.1 200 OK").count(), 2, "{paths:?}: {received}");
+        assert!(received.ends_with("8\r\nstreamed\r\n0\r\n\r\n"), "{paths:?}: {received}");
+    }
+}
+
+/// The values of outer layers reach the handlers of inner ones, and services.
+#[test]
+fn values_of_outer_layers_reach_inner_ones() {
+    #[derive(Clone)]
+    struct User(&'static str);
+    #[derive(Clone)]
+    struct Id(u8);
+    let add_user = || {
+        MapRequestLayer::new(|mut request: http::Request<TowerBody>| {
+            request.extensions_mut().insert(User("Ada"));
+            request
+        })
+    };
+    let add_id = || {
+        MapRequestLayer::new(|mut request: http::Request<TowerBody>| {
+            request.extensions_mut().insert(Id(7));
+            request
+        })
+    };
+    let shown = |extensions: &http::Extensions| {
+        let (user, id) = (extensions.get::<User>().unwrap().0, extensions.get::<Id>().unwrap().0);
+        format!("{user} {id}")
+    };
+    let handler = move |ctx: &mut Context| {
+        let text = shown(ctx.extensions.get::<http::Extensions>().unwrap());
+        ctx.response.set_text(text);
+    };
+    let served = Served::new(layer(add_user(), layer(add_id(), handler)));
+    assert!(served.ask(GET).ends_with("\r\n\r\nAda 7"));
+    let app = axum::Router::new().route(
+        "/",
+        axum::routing::get(async |request: axum::extract::Request| {
+            format!("{}", request.extensions().get::<User>().unwrap().0)
+        }),
+    );
+    let served = Served::new(layer(add_user(), Tower::new(app)));
+    assert!(served.ask(GET).ends_with("Ada"));
+}
+
+/// A target that a layer inside a mount replaces is matched where the router is mounted, or as a whole.
+#[test]
+fn a_layer_inside_a_mount_may_replace_the_target() {
+    let rewrite = |to: &'static str| {
+        MapRequestLayer::new(move |mut request: http::Request<TowerBody>| {
+            *request.uri_mut() = to.parse().unwrap();
+            request
+        })
+    };
+    let inner = || {
+        corehttp::routes! {
+            GET "/" => |ctx: &mut Context| ctx.response.set_text("index"),
+            GET "/x" => |ctx: &mut Context| ctx.response.set_text("x"),
+        }
+    };
+    for (to, expected) in [("/api/x", "x"), ("/x", "x"), ("/api", "index"), ("/", "index")] {
+        let router = corehttp::routes! { mount "/api" => layer(rewrite(to), inner()) };
+        let received = Served::new(router).ask(get("/api/first", ""));
+        assert!(received.ends_with(&format!("\r\n\r\n{expected}")), "{to}: {received}");
     }
 }

@@ -402,6 +402,31 @@ fn a_replaced_target_is_matched_again() {
     assert_eq!(outcome(&service, "GET", "a", "/new/8"), "new /new/{id} id=8");
 }
 
+/// A route that is found after the plan of another one is planned for: its guard is asked, its body is here.
+#[test]
+fn a_route_that_is_found_late_is_planned_late() {
+    async fn put(app: &impl Handler, ctx: &mut Context) -> corehttp::Result {
+        ctx.request.set_method(corehttp::Method::Put);
+        app.handle(ctx).await
+    }
+    let size = |ctx: &mut Context| ctx.response.set_text(ctx.request.bytes().len().to_string());
+    let router = || {
+        routes! {
+            GET "/size" => named("get"),
+            PUT "/size" => size,
+            PUT "/guarded" => with_plan(|_| BodyPlan::Refuse(Status::UNAUTHORIZED), named("secret")),
+            PUT "/small" => with_plan(|_| BodyPlan::BufferUpTo(3), size),
+        }
+    };
+    let post = |path: &str| format!("POST {path} HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nhello");
+    for served in [Served::new(around(put, router())), Served::new(BoxHandler::new(around(put, router())))] {
+        assert!(served.ask(post("/size")).ends_with("\r\n\r\n5"));
+        assert_eq!(status(&served.ask(post("/guarded"))), 401);
+        assert_eq!(status(&served.ask(post("/small"))), 413);
+        assert_eq!(status(&served.ask(post("/none"))), 404);
+    }
+}
+
 /// Middleware that does not pass the head on has the default plan; the route is found all the same.
 #[test]
 fn a_router_behind_middleware_without_a_plan_matches() {

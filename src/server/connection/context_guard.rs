@@ -61,9 +61,10 @@ impl<H: Handler> Drop for ContextGuard<'_, H> {
 /// dropped once it had been sent.)
 #[inline]
 pub(super) fn drop_user_values(ctx: &mut Context) {
-    let Context { request, response, extensions, transform, .. } = ctx;
+    let Context { request, response, extensions, transform, head_filters, .. } = ctx;
     let has_user_values = !extensions.is_empty()
         || transform.is_some()
+        || head_filters.first.is_some()
         || request.body.is_unbuffered()
         || response.body.is_unbuffered();
     if has_user_values {

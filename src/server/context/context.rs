@@ -165,14 +165,13 @@ impl Context {
     }
 
     /// Receives the rest of a body that the plan was to stream: its bytes into `ctx.request.body`, and its trailers
-    /// into `ctx.request.trailers`. A body that has already been received stays as it is.
+    /// into `ctx.request.trailers`. A body that has already been received stays as it is. See
+    /// [`Handler`](crate::Handler#guards) for a guard that decides before the body is received.
     ///
     /// # Errors
     ///
     /// Fails if the body is cut short, malformed, too slow, or larger than
     /// [`Limits::body_max`](crate::Limits::body_max).
-    ///
-    /// See [`Handler`](crate::Handler#guards) for a guard that decides before the body is received.
     pub async fn buffer_body(&mut self) -> io::Result<()> {
         self.buffer_body_up_to(self.limits().body_max).await
     }
@@ -286,8 +285,8 @@ impl Context {
         self.exchange.flush().await
     }
 
-    /// Returns the parameters of the matched route, as [`Request::params`] does. A view of one borrows the context, and one
-    /// from the request alone leaves the response free.
+    /// Returns the parameters of the matched route, as [`Request::params`] does. The result borrows the whole
+    /// context; that of `ctx.request.params()` leaves the response free.
     pub fn params(&self) -> PathParams<'_> {
         self.request.params()
     }
@@ -395,7 +394,8 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// As [`Context::decode_body`].
+    /// As [`Context::decode_body`], with `limit` for the decoded content; the body as received may have
+    /// [`Limits::body_max`](crate::Limits::body_max) bytes.
     pub async fn decode_body_up_to(&mut self, limit: usize) -> io::Result<()> {
         let decoders = DecoderChain::from_headers(&self.request.headers, limit)?;
         self.buffer_body().await?;

@@ -55,7 +55,7 @@ use crate::runtime::Budget;
 /// }
 /// ```
 ///
-/// An access log that knows how large a response is, streamed or not. Around a `Compress`, it counts the compressed
+/// Middleware that knows how large a response is, streamed or not. Around a `Compress`, it counts the compressed
 /// bytes:
 ///
 /// ```
