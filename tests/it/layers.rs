@@ -773,7 +773,7 @@ fn values_of_outer_layers_reach_inner_ones() {
     let app = axum::Router::new().route(
         "/",
         axum::routing::get(async |request: axum::extract::Request| {
-            format!("{}", request.extensions().get::<User>().unwrap().0)
+            request.extensions().get::<User>().unwrap().0.to_owned()
         }),
     );
     let served = Served::new(layer(add_user(), Tower::new(app)));
