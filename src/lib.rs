@@ -370,8 +370,8 @@ pub use server::{
     Around, AsyncHandler, BodyPlan, BodyReader, BodyWriter, BoxHandler, Context, CutBy, Error, ErrorCause,
     ErrorCounts, ErrorReport, ExchangeReport, Extensions, Handler, IntoError, IntoHandler, IntoIoResult,
     IntoResult, InvalidResponse, PlainHandler, Result, Server, ServerCore, ServerCounts, ServerHandle,
-    ServerStats, Service, Transform, TransformAction, Upgraded, WithLimits, WithPlan, WithState,
-    WithTimeouts, around, error_page, problem_details, with_limits, with_plan, with_state, with_timeouts,
+    ServerStats, Service, Transform, TransformAction, Upgraded, WithBounds, WithPlan, WithState, around,
+    error_page, problem_details, with_limits, with_plan, with_state, with_timeouts,
 };
 pub use sse::{Event, EventReader, Events, InvalidEvent};
 #[cfg(feature = "tower")]

@@ -1,4 +1,4 @@
-//! [`Around`], [`WithPlan`], [`WithLimits`] and [`WithTimeouts`]: a function around a handler; other plans and bounds.
+//! [`Around`], [`WithPlan`] and [`WithBounds`]: a function around a handler; other plans and bounds.
 
 use super::context::Context;
 use super::error::Result;
@@ -141,42 +141,20 @@ where
 /// # }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn with_limits<F, H, Kind>(change: F, handler: H) -> WithLimits<F, H::Handler>
+pub fn with_limits<F, H, Kind>(
+    change: F,
+    handler: H,
+) -> WithBounds<impl Fn(&mut Context) + 'static, H::Handler>
 where
     F: Fn(&mut Limits) + 'static,
     H: IntoHandler<Kind>,
 {
-    WithLimits { change, handler: handler.into_handler() }
-}
-
-/// A handler with other limits, made by [`with_limits`].
-#[derive(Clone, Copy, Debug)]
-pub struct WithLimits<F, H> {
-    change: F,
-    handler: H,
-}
-
-impl<F, H> Handler for WithLimits<F, H>
-where
-    F: Fn(&mut Limits) + 'static,
-    H: Handler,
-{
-    fn on_head(&self, ctx: &mut Context) -> BodyPlan {
+    let change = move |ctx: &mut Context| {
         let mut limits = ctx.limits();
-        (self.change)(&mut limits);
+        change(&mut limits);
         ctx.set_limits(limits);
-        self.handler.on_head(ctx)
-    }
-
-    #[inline]
-    fn handle(&self, ctx: &mut Context) -> impl Future<Output = Result> {
-        self.handler.handle(ctx)
-    }
-
-    #[inline]
-    fn handle_now(&self, ctx: &mut Context) -> Option<Result> {
-        self.handler.handle_now(ctx)
-    }
+    };
+    WithBounds { change, handler: handler.into_handler() }
 }
 
 /// Changes the time limits of a handler's exchanges, such as those of a single route for slow devices.
@@ -203,30 +181,36 @@ where
 /// # let response = corehttp::block_on(service.respond(corehttp::Request::get("/report").unwrap())).unwrap();
 /// # assert_eq!(response.text(), Ok("done"));
 /// ```
-pub fn with_timeouts<F, H, Kind>(change: F, handler: H) -> WithTimeouts<F, H::Handler>
+pub fn with_timeouts<F, H, Kind>(
+    change: F,
+    handler: H,
+) -> WithBounds<impl Fn(&mut Context) + 'static, H::Handler>
 where
     F: Fn(&mut Timeouts) + 'static,
     H: IntoHandler<Kind>,
 {
-    WithTimeouts { change, handler: handler.into_handler() }
+    let change = move |ctx: &mut Context| {
+        let mut timeouts = ctx.timeouts();
+        change(&mut timeouts);
+        ctx.set_timeouts(timeouts);
+    };
+    WithBounds { change, handler: handler.into_handler() }
 }
 
-/// A handler with other time limits, made by [`with_timeouts`].
+/// A handler with other bounds, made by [`with_limits`] or [`with_timeouts`].
 #[derive(Clone, Copy, Debug)]
-pub struct WithTimeouts<F, H> {
-    change: F,
+pub struct WithBounds<C, H> {
+    change: C,
     handler: H,
 }
 
-impl<F, H> Handler for WithTimeouts<F, H>
+impl<C, H> Handler for WithBounds<C, H>
 where
-    F: Fn(&mut Timeouts) + 'static,
+    C: Fn(&mut Context) + 'static,
     H: Handler,
 {
     fn on_head(&self, ctx: &mut Context) -> BodyPlan {
-        let mut timeouts = ctx.timeouts();
-        (self.change)(&mut timeouts);
-        ctx.set_timeouts(timeouts);
+        (self.change)(ctx);
         self.handler.on_head(ctx)
     }
 

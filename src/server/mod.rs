@@ -49,9 +49,7 @@ pub use exchange_report::{CutBy, ExchangeReport};
 pub use handler::{AsyncHandler, BodyPlan, BoxHandler, Handler, IntoHandler, IntoResult, PlainHandler};
 pub use invalid_response::InvalidResponse;
 pub use launch::ServerCore;
-pub use middleware::{
-    Around, WithLimits, WithPlan, WithTimeouts, around, with_limits, with_plan, with_timeouts,
-};
+pub use middleware::{Around, WithBounds, WithPlan, around, with_limits, with_plan, with_timeouts};
 pub use server::Server;
 pub use server_handle::ServerHandle;
 pub use service::Service;
