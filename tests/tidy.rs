@@ -29,7 +29,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("multipart", &["client", "error", "message", "runtime", "server", "wire"]),
     ("session", &["memory", "message", "runtime", "server"]),
     ("sse", &["error", "message", "runtime", "server"]),
-    ("router", &["error", "memory", "message", "server"]),
+    ("router", &["error", "memory", "message", "runtime", "server"]),
     ("tower", &["coding", "exchange", "http_types", "memory", "message", "net", "runtime", "server", "wire"]),
     // The public face only: it could be a crate of its own.
     ("jar", &["CookieStore", "Headers", "RawSetCookie", "Request", "SameSite", "SetCookie", "Target"]),

@@ -9,7 +9,7 @@ use crate::server::{BodyPlan, Context, Error, Handler, Result};
 ///
 /// A refused request does not reach the handler, and its body is not received. The guard refuses it as a handler that
 /// fails does, so middleware outside of the guard, such as an access log, sees the refusal, and the fields that this
-/// middleware has set stay. Whatever handlers hold this one, a request cannot pass by the guard. The decision by the head
+/// middleware has set stay. A request cannot pass by the guard, whatever handlers hold this one. The decision by the head
 /// reserves nothing: of requests that arrive together, more bodies may be received than requests are admitted.
 #[derive(Clone, Copy, Debug)]
 pub struct Guarded<G, H> {

@@ -56,7 +56,7 @@ impl OctetSet {
     }
 
     #[inline]
-    pub(crate) fn contains(&self, octet: u8) -> bool {
+    pub(crate) const fn contains(&self, octet: u8) -> bool {
         self.0[octet as usize]
     }
 

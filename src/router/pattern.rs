@@ -5,6 +5,8 @@
 use std::error::Error;
 use std::fmt;
 
+use crate::message::OctetSet;
+
 /// The pattern of all requests whose path matches no other pattern, even if it is no path.
 pub(super) const FALLBACK: &str = "*";
 
@@ -109,13 +111,15 @@ const fn host_fault(text: &[u8], start: usize, end: usize) -> Option<Fault> {
     None
 }
 
+/// `pchar` without escapes (RFC 3986 §3.3).
+const SEGMENT: OctetSet = OctetSet::URI_PLAIN.with(b":@");
+
 /// The fault of a segment that is matched as it stands: an octet that is never sent so, or another spelling of one.
 const fn segment_fault(text: &[u8], start: usize, end: usize) -> Option<Fault> {
     let mut at = start;
     while at < end {
         match text[at] {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {}
-            b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=' | b':' | b'@' => {}
+            octet if SEGMENT.contains(octet) => {}
             b'%' if at + 2 < end && is_needed_escape(text[at + 1], text[at + 2]) => at += 2,
             b'{' | b'}' => return Some(Fault::Parameter),
             _ => return Some(Fault::Octet),
@@ -128,7 +132,7 @@ const fn segment_fault(text: &[u8], start: usize, end: usize) -> Option<Fault> {
 /// Whether two digits are the escape of an octet that must be escaped, in upper case (RFC 3986 §6.2.2).
 const fn is_needed_escape(high: u8, low: u8) -> bool {
     match (upper_hex(high), upper_hex(low)) {
-        (Some(high), Some(low)) => !is_unreserved(high << 4 | low),
+        (Some(high), Some(low)) => !OctetSet::UNRESERVED.contains(high << 4 | low),
         _ => false,
     }
 }
@@ -139,10 +143,6 @@ const fn upper_hex(digit: u8) -> Option<u8> {
         b'A'..=b'F' => Some(digit - b'A' + 10),
         _ => None,
     }
-}
-
-const fn is_unreserved(octet: u8) -> bool {
-    octet.is_ascii_alphanumeric() || matches!(octet, b'-' | b'.' | b'_' | b'~')
 }
 
 /// Whether two patterns without faults match the same paths.

@@ -10,6 +10,7 @@ use super::routes::RouteList;
 use super::spelling::{Spelling, normal_form};
 use super::table::{Choice, Endpoint, Found, Methods, RouteIndex, RouteTable};
 use crate::message::{Method, Request, Status};
+use crate::runtime::boxed;
 use crate::server::{Around, BodyPlan, BoxHandler, Context, Handler, IntoHandler, Result, around};
 
 /// A handler that calls the one whose route a request matches.
@@ -406,24 +407,28 @@ impl<B> Router<Vec<B>> {
 }
 
 impl<S: HandlerSet> Router<S> {
-    /// Finds the route of a request and enters it; `depth` is the depth to return to when its handler has returned.
-    /// `on_head` has recorded the route, unless target or method were replaced since, or middleware did not call it. `Err`
-    /// is the outcome that the router answers itself.
+    /// Enters the route that `on_head` has recorded. There is none if target or method were replaced since, or if
+    /// middleware did not call it. The handler is called at the next depth, and returns to `depth`.
     #[inline]
-    fn enter(&self, request: &mut Request, depth: usize) -> Result<RouteIndex, Outcome<'_>> {
+    fn enter_recorded(&self, request: &mut Request, depth: usize) -> Option<RouteIndex> {
         let matched = request.matched_route_mut();
-        let route = match matched.route_at(depth, self.id) {
-            Some(route) => route as RouteIndex,
-            None => {
-                matched.set_depth(depth);
-                match self.find(request) {
-                    Outcome::Choice(Choice::Route(route)) => route,
-                    outcome => return Err(outcome),
-                }
+        let route = matched.route_at(depth, self.id)?;
+        matched.set_depth(depth + 1);
+        Some(route as RouteIndex)
+    }
+
+    /// Finds the route of a request, and enters it as [`Router::enter_recorded`] does. `Err` is the outcome that the
+    /// router answers itself.
+    #[inline]
+    fn enter_found(&self, request: &mut Request, depth: usize) -> Result<RouteIndex, Outcome<'_>> {
+        request.matched_route_mut().set_depth(depth);
+        match self.find(request) {
+            Outcome::Choice(Choice::Route(route)) => {
+                request.matched_route_mut().set_depth(depth + 1);
+                Ok(route)
             }
-        };
-        request.matched_route_mut().set_depth(depth + 1);
-        Ok(route)
+            outcome => Err(outcome),
+        }
     }
 
     /// Follows the plan of a route that was found after another one had planned for the request, or none: a guard in it
@@ -444,7 +449,8 @@ impl<S: HandlerSet> Handler for Router<S> {
     #[inline]
     fn on_head(&self, ctx: &mut Context) -> BodyPlan {
         let depth = ctx.request.matched_route().depth_of(self.id);
-        let Ok(route) = self.enter(&mut ctx.request, depth) else {
+        let recorded = self.enter_recorded(&mut ctx.request, depth);
+        let Some(route) = recorded.or_else(|| self.enter_found(&mut ctx.request, depth).ok()) else {
             // The body of a request that is refused is not received.
             return BodyPlan::Stream;
         };
@@ -456,15 +462,20 @@ impl<S: HandlerSet> Handler for Router<S> {
     #[inline]
     async fn handle(&self, ctx: &mut Context) -> Result {
         let depth = ctx.request.matched_route().depth_of(self.id);
-        let is_planned = ctx.request.matched_route().route_at(depth, self.id).is_some();
-        let route = match self.enter(&mut ctx.request, depth) {
-            Ok(route) => route,
-            Err(outcome) => return respond(ctx, outcome),
+        let route = match self.enter_recorded(&mut ctx.request, depth) {
+            Some(route) => route,
+            None => {
+                let route = match self.enter_found(&mut ctx.request, depth) {
+                    Ok(route) => route,
+                    Err(outcome) => return respond(ctx, outcome),
+                };
+                if let Err(refused) = boxed(|| self.plan(route, ctx)).await {
+                    ctx.request.matched_route_mut().set_depth(depth);
+                    return Err(refused);
+                }
+                route
+            }
         };
-        if !is_planned && let Err(refused) = Box::pin(self.plan(route, ctx)).await {
-            ctx.request.matched_route_mut().set_depth(depth);
-            return Err(refused);
-        }
         let result = match self.handlers.handle_now(route, ctx) {
             Some(result) => result,
             None => self.handlers.handle(route, ctx).await,
@@ -477,11 +488,7 @@ impl<S: HandlerSet> Handler for Router<S> {
     fn handle_now(&self, ctx: &mut Context) -> Option<Result> {
         let depth = ctx.request.matched_route().depth_of(self.id);
         // Without a route of `on_head`, there may be a body to wait for.
-        ctx.request.matched_route().route_at(depth, self.id)?;
-        let route = match self.enter(&mut ctx.request, depth) {
-            Ok(route) => route,
-            Err(outcome) => return Some(respond(ctx, outcome)),
-        };
+        let route = self.enter_recorded(&mut ctx.request, depth)?;
         let result = self.handlers.handle_now(route, ctx);
         ctx.request.matched_route_mut().set_depth(depth);
         result

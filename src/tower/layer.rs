@@ -19,10 +19,10 @@ use tower_service::Service;
 
 use super::handler_service::{HandlerCall, HandlerService, RequestBody};
 use super::head_gate::{HeadGate, replace_fields};
-use super::tower::send_response;
+use super::tower::{send_response, to_service_request};
 use super::tower_body::{BodyPump, TowerBody};
 use crate::exchange::ExchangeError;
-use crate::http_types::{HttpBody, downcast, take_http_response, to_http_request, to_http_response};
+use crate::http_types::{HttpBody, downcast, take_http_response, to_http_response};
 use crate::message::{self, Headers, Method, Response, Status, Target};
 use crate::runtime::select;
 use crate::server::{BodyPlan, Context, Error, Handler, IntoHandler, InvalidResponse, Result};
@@ -215,14 +215,8 @@ impl<S, H> fmt::Debug for Layered<S, H> {
 
 /// Converts the request for the layers, through which `call` goes.
 fn to_layers(ctx: &Context, call: &HandlerCall, body: TowerBody) -> Result<http::Request<TowerBody>> {
-    let converted = to_http_request(&ctx.request, body);
-    let mut request = converted.map_err(|error| Error::new(Status::BAD_REQUEST, error))?;
-    // Layers around these have left values for them.
-    if let Some(extensions) = ctx.extensions.get::<http::Extensions>() {
-        request.extensions_mut().extend(extensions.clone());
-    }
+    let mut request = to_service_request(ctx, body)?;
     request.extensions_mut().insert(call.clone());
-    request.extensions_mut().insert(ctx.peer_addr());
     Ok(request)
 }
 

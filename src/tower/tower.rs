@@ -122,13 +122,7 @@ where
             return Err(Error::new(Status::INTERNAL_SERVER_ERROR, "a part of the body was read before"));
         }
         let (pump, body) = BodyPump::new(ctx);
-        let converted = to_http_request(&ctx.request, body);
-        let mut request = converted.map_err(|error| Error::new(Status::BAD_REQUEST, error))?;
-        // Layers around the service have left values for it.
-        if let Some(extensions) = ctx.extensions.get::<http::Extensions>() {
-            request.extensions_mut().extend(extensions.clone());
-        }
-        request.extensions_mut().insert(ctx.peer_addr());
+        let request = to_service_request(ctx, body)?;
         let mut service = self.service.clone();
         let answering = async move {
             poll_fn(|cx| service.poll_ready(cx)).await.map_err(Error::other)?;
@@ -143,6 +137,17 @@ impl<S> fmt::Debug for Tower<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tower").finish_non_exhaustive()
     }
+}
+
+/// Converts the request for a service: with the values that layers around it have left, and the address of the peer.
+pub(super) fn to_service_request(ctx: &Context, body: TowerBody) -> Result<http::Request<TowerBody>> {
+    let converted = to_http_request(&ctx.request, body);
+    let mut request = converted.map_err(|error| Error::new(Status::BAD_REQUEST, error))?;
+    if let Some(extensions) = ctx.extensions.get::<http::Extensions>() {
+        request.extensions_mut().extend(extensions.clone());
+    }
+    request.extensions_mut().insert(ctx.peer_addr());
+    Ok(request)
 }
 
 /// Sends the `response` of a service, whose body may still read that of the request.
