@@ -386,21 +386,18 @@ impl Exchange {
         request: &Request,
         ended: impl FnOnce(Option<CutBy>) -> Option<CutBy>,
     ) {
-        let Peer { addr, id } = self.peer();
+        let (peer, traffic) = (self.peer(), self.conn.with(|conn| conn.total_traffic()));
         let number = self.info.exchange_count + u64::from(self.info.is_head_refused);
-        let traffic = self.conn.with(|conn| conn.total_traffic());
         let (Some(observation), Some(on_exchange)) = (&mut self.observation, &self.conn.core().on_exchange)
         else {
             return;
         };
         observation.cut = ended(observation.cut);
         observation.traffic = traffic.unwrap_or(observation.traffic);
+        let report = observation.report(peer, number, request);
         // A panic of the application's function must end neither the connection nor the core.
-        let call =
-            AssertUnwindSafe(|| observation.end((addr, id, number), request, |report| on_exchange(report)));
-        if catch_unwind(call).is_err() {
-            observation.close();
-        }
+        let _ = catch_unwind(AssertUnwindSafe(|| report.iter().for_each(|report| on_exchange(report))));
+        observation.close();
     }
 
     /// The peer of the connection, even if that was upgraded.

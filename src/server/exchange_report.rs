@@ -11,7 +11,7 @@ use crate::error::write_escaped;
 use crate::exchange::ExchangeError;
 use crate::memory::Reset;
 use crate::message::{Method, Request, Status, Version};
-use crate::net::{PeerAddr, Traffic};
+use crate::net::{Peer, PeerAddr, Traffic};
 
 /// An exchange that is over, with its response or without.
 ///
@@ -189,33 +189,31 @@ impl Observation {
         self.responded = Some((Instant::now(), status));
     }
 
-    /// Ends the exchange, and lends its report to `report`.
-    pub(super) fn end(
-        &mut self,
-        identity: (PeerAddr, u64, u64),
-        request: &Request,
-        report: impl FnOnce(&ExchangeReport<'_>),
-    ) {
-        let Some(arrived) = self.arrived else { return };
-        let (traffic, (peer, connection_id, exchange_number)) = (self.traffic, identity);
+    /// The report of the exchange, which is over. `None` if none has begun.
+    pub(super) fn report<'r>(
+        &'r self,
+        peer: Peer,
+        exchange_number: u64,
+        request: &'r Request,
+    ) -> Option<ExchangeReport<'r>> {
+        let (arrived, traffic) = (self.arrived?, self.traffic);
         let since = |instant: Instant| instant.saturating_duration_since(arrived);
-        report(&ExchangeReport {
+        Some(ExchangeReport {
             method: self.method,
             target: &self.target,
             version: self.version,
             request,
             status: self.responded.map(|(_, status)| status),
             cut: self.cut,
-            peer,
-            connection_id,
+            peer: peer.addr,
+            connection_id: peer.id,
             exchange_number,
             received: traffic.received.saturating_sub(self.traffic_before.received),
             sent: traffic.sent.saturating_sub(self.traffic_before.sent),
             until_handler: self.handler_called.map(since),
             until_response: self.responded.map(|(responded, _)| since(responded)),
             duration: arrived.elapsed(),
-        });
-        self.close();
+        })
     }
 
     /// Forgets the exchange, but not the traffic of its connection.
