@@ -136,8 +136,8 @@ const VARIANTS: &[&str] = &["/disabled.rs", "/enabled", "/tls.rs", "/tower.rs", 
 /// The types whose methods stand in two files of a folder, because one would be longer than [`FILE_LINES_MAX`].
 const LARGE: &[&str] = &["Context", "Headers", "PooledConn", "Request"];
 
-// 240 for what one exchange needs, and the rooms above it: routes, layers, sessions, bounds.
-const FILES_MAX: usize = 300;
+// 240 for what one exchange needs, and the rooms above it: routes, layers, sessions, bounds, what observes, WebSocket.
+const FILES_MAX: usize = 360;
 const MEDIAN_LINES_MIN: usize = 130;
 const FILE_LINES_MIN: usize = 60;
 const FILE_LINES_MAX: usize = 600;
