@@ -225,6 +225,7 @@
 //! | gateways: responses that come from another server | [`Request::forwarded_to`], [`Context::forward`], [`ClientError::status`] |
 //! | gateways that leave a prefix of the path out | [`Request::forwarded_below`] |
 //! | secure connections, with feature `tls` | `Server::tls`, `ServerTls`, `TlsIdentity`, `TlsSession` |
+//! | a configuration or a provider of `rustls`, on both sides | `ServerTls::from_config`, `ClientTls::from_config`, `ServerTls::provider` |
 //! | redirects, such as from http to https | [`Response::set_redirect`], [`Request::host`] |
 //! | preconditions: 304 and 412 for clients that stored an earlier response | [`Response::check_preconditions`] |
 //! | ranges of content: 206 and 416 | [`Response::check_range`] |
@@ -271,7 +272,8 @@
 //! | WebSocket, with another crate | [`Context::upgrade`] | `websocket` |
 //! | types of the crates `http` and `http-body`, with feature `http` | `HttpBody`, `Body::set_http_body`, `ConversionError` | |
 //!
-//! The features `access-log`, `compress`, `form`, `fs`, `json`, `multipart` and `tls` are on by default. `charset`, for text beyond UTF-8,
+//! The features `access-log`, `compress`, `form`, `fs`, `json`, `multipart` and `tls` are on by default. `aws-lc-rs`, for
+//! other cryptography, with post-quantum key exchange, `charset`, for text beyond UTF-8,
 //! `cookies`, for signed and private ones, `http`, for the types of the crate `http`, `idna`, for URLs with hosts beyond
 //! ASCII, `jar`, `session`, `tower` and `zstd`, which adds a coding, are not.
 //!
@@ -359,6 +361,7 @@ pub use message::{
 #[cfg(feature = "tls")]
 pub use net::tls::enabled::{
     ClientTls, DangerousClientTls, ServerTls, TlsConfigError, TlsIdentity, TlsRoots, TlsSession, TlsVersion,
+    rustls,
 };
 pub use net::{
     Address, Dialer, MemoryConnector, MemoryListener, MemoryStream, PeerAddr, Resolver, SystemResolver,

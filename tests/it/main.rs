@@ -12,6 +12,8 @@ mod support;
 
 #[cfg(feature = "access-log")]
 mod access_log;
+#[cfg(feature = "aws-lc-rs")]
+mod aws_lc;
 #[cfg(feature = "compress")]
 mod compress;
 mod connection;
@@ -57,6 +59,8 @@ mod targets;
 mod timeouts;
 #[cfg(feature = "tls")]
 mod tls;
+#[cfg(feature = "tls")]
+mod tls_config;
 #[cfg(feature = "tower")]
 mod tower;
 mod traffic;

@@ -28,13 +28,13 @@ use crate::support::certificates::{Authority, Issued, self_signed, self_signed_a
 use crate::support::{ErrorReports, Peer, Served, eventually, paused, send_first, status, undated};
 
 /// A server with one identity, its address, and the roots that its peers trust.
-struct Secured {
-    authority: Authority,
-    tls: ServerTls,
+pub struct Secured {
+    pub authority: Authority,
+    pub tls: ServerTls,
 }
 
 impl Secured {
-    fn new() -> Secured {
+    pub fn new() -> Secured {
         let authority = Authority::new("ours");
         let tls = ServerTls::new(identity(&authority.issue(&["a.example"])));
         Secured { authority, tls }
@@ -49,11 +49,11 @@ impl Secured {
     }
 
     /// The settings of a peer that trusts this server.
-    fn peer(&self) -> ClientConfig {
+    pub fn peer(&self) -> ClientConfig {
         self.peer_of(&[&TLS13, &TLS12], None)
     }
 
-    fn peer_of(
+    pub fn peer_of(
         &self,
         versions: &[&'static SupportedProtocolVersion],
         shown: Option<&Issued>,
@@ -70,7 +70,7 @@ impl Secured {
     }
 }
 
-fn identity(issued: &Issued) -> TlsIdentity {
+pub fn identity(issued: &Issued) -> TlsIdentity {
     TlsIdentity::from_pem(&issued.chain, &issued.key).unwrap()
 }
 
@@ -78,11 +78,11 @@ fn host(name: &str) -> ServerName<'static> {
     ServerName::try_from(String::from(name)).unwrap()
 }
 
-type Secure = StreamOwned<ClientConnection, TcpStream>;
+pub type Secure = StreamOwned<ClientConnection, TcpStream>;
 
 /// Connects a peer, whose first write does the handshake.
-fn connect_to(served: &Served, config: ClientConfig, name: &str) -> Secure {
-    let connection = ClientConnection::new(Arc::new(config), host(name)).unwrap();
+pub fn connect_to(served: &Served, config: impl Into<Arc<ClientConfig>>, name: &str) -> Secure {
+    let connection = ClientConnection::new(config.into(), host(name)).unwrap();
     StreamOwned::new(connection, served.connect().stream)
 }
 
@@ -115,8 +115,12 @@ fn ask(peer: &mut Secure, wire: &[u8], end: &str) -> String {
 }
 
 /// Does a handshake and one exchange: returns the body of the response, or the error.
-fn greet(served: &Served, config: ClientConfig, name: &str) -> Result<String, String> {
-    let mut peer = connect_to(served, config, name);
+pub fn greet(served: &Served, config: ClientConfig, name: &str) -> Result<String, String> {
+    exchange(&mut connect_to(served, config, name))
+}
+
+/// Does the handshake, unless it was done, and the last exchange.
+pub fn exchange(peer: &mut Secure) -> Result<String, String> {
     peer.write_all(LAST).map_err(|error| error.to_string())?;
     let mut received = String::new();
     peer.read_to_string(&mut received).map_err(|error| error.to_string())?;

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, pem};
@@ -15,8 +15,8 @@ use tokio_rustls::rustls::{self, InconsistentKeys, RootCertStore, SignatureSchem
 use webpki::EndEntityCert;
 
 use super::TlsConfigError;
-use super::session::provider;
-use crate::memory::{read_lock, write_lock};
+use super::config_cache::Replaceable;
+use super::session::Cryptography;
 
 /// The certificate authorities that one side trusts. There is always at least one.
 ///
@@ -108,6 +108,11 @@ impl TlsRoots {
         Arc::make_mut(&mut self.store).extend(others.store.roots.iter().cloned());
         self
     }
+
+    /// Whether these are a clone of `others`. The contents are not compared.
+    pub(super) fn is_same(&self, others: &TlsRoots) -> bool {
+        Arc::ptr_eq(&self.store, &others.store)
+    }
 }
 
 impl Default for TlsRoots {
@@ -185,20 +190,55 @@ impl TlsIdentity {
         TlsIdentity::new(chain.into_iter().map(CertificateDer::from).collect(), key)
     }
 
+    /// Takes a certificate and a key of [`rustls`](crate::rustls): a key that is kept in hardware, or one of another
+    /// provider, such as a key on P-521, which ring has not.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the certificate is missing or cannot be used, or if it belongs to another key.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use corehttp::TlsIdentity;
+    /// use corehttp::rustls::crypto::ring::default_provider;
+    /// use corehttp::rustls::pki_types::pem::PemObject;
+    /// use corehttp::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+    /// use corehttp::rustls::sign::CertifiedKey;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let chain = CertificateDer::pem_file_iter("/etc/tls/fullchain.pem")?.collect::<Result<_, _>>()?;
+    /// let key = PrivateKeyDer::from_pem_file("/etc/tls/privkey.pem")?;
+    /// let provider = default_provider(); // or that of another crate
+    /// let identity = TlsIdentity::from_certified_key(CertifiedKey::from_der(chain, key, &provider)?)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn from_certified_key(key: impl Into<Arc<CertifiedKey>>) -> Result<TlsIdentity, TlsConfigError> {
+        let key = key.into();
+        check_certificate(&key.cert)?;
+        match key.keys_match() {
+            // Not every key can show its public half.
+            Ok(()) | Err(rustls::Error::InconsistentKeys(InconsistentKeys::Unknown)) => {
+                Ok(TlsIdentity { key })
+            }
+            Err(error) => Err(key_error(error)),
+        }
+    }
+
     fn new(
         chain: Vec<CertificateDer<'static>>,
         key: PrivateKeyDer<'static>,
     ) -> Result<TlsIdentity, TlsConfigError> {
-        let first = chain.first().ok_or(TlsConfigError::NoCertificate)?;
-        EndEntityCert::try_from(first).map_err(|error| TlsConfigError::Certificate(error.into()))?;
-        let key = CertifiedKey::from_der(chain, key, &provider());
-        let key = key.map_err(|error| match error {
-            rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
-                TlsConfigError::Key("it belongs to another certificate".into())
-            }
-            error => TlsConfigError::Key(error.into()),
-        })?;
+        check_certificate(&chain)?;
+        let provider = Cryptography::default().provider();
+        let key = CertifiedKey::from_der(chain, key, &provider).map_err(key_error)?;
         Ok(TlsIdentity { key: Arc::new(key) })
+    }
+
+    /// Whether this is a clone of `other`. The contents are not compared.
+    pub(super) fn is_same(&self, other: &TlsIdentity) -> bool {
+        Arc::ptr_eq(&self.key, &other.key)
     }
 
     /// Returns the host names that the certificate is for, in lower case; `*.` stands for one label.
@@ -207,6 +247,21 @@ impl TlsIdentity {
         let names = certificate.iter().flat_map(|certificate| certificate.valid_dns_names());
         names.map(str::to_ascii_lowercase).collect()
     }
+}
+
+fn check_certificate(chain: &[CertificateDer<'_>]) -> Result<(), TlsConfigError> {
+    let first = chain.first().ok_or(TlsConfigError::NoCertificate)?;
+    EndEntityCert::try_from(first).map_err(|error| TlsConfigError::Certificate(error.into()))?;
+    Ok(())
+}
+
+fn key_error(error: rustls::Error) -> TlsConfigError {
+    TlsConfigError::Key(match error {
+        rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
+            "it belongs to another certificate".into()
+        }
+        error => error.into(),
+    })
 }
 
 fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsConfigError> {
@@ -229,8 +284,7 @@ impl fmt::Debug for TlsIdentity {
 
 /// The identities of a server, which can be replaced while handshakes are in progress.
 pub(super) struct CertResolver {
-    /// Locked only to be copied or replaced, and never while waiting for a peer.
-    table: RwLock<Arc<CertTable>>,
+    table: Replaceable<Arc<CertTable>>,
 }
 
 /// The identities at one time.
@@ -243,15 +297,15 @@ pub(super) struct CertTable {
 
 impl CertResolver {
     pub(super) fn new(table: CertTable) -> CertResolver {
-        CertResolver { table: RwLock::new(Arc::new(table)) }
+        CertResolver { table: Replaceable::new(Arc::new(table)) }
     }
 
     pub(super) fn set(&self, table: CertTable) {
-        *write_lock(&self.table) = Arc::new(table);
+        self.table.set(Arc::new(table));
     }
 
     pub(super) fn table(&self) -> Arc<CertTable> {
-        read_lock(&self.table).clone()
+        self.table.get()
     }
 }
 

@@ -6,13 +6,15 @@ use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use tokio_rustls::rustls::crypto::CryptoProvider;
 use tokio_rustls::rustls::pki_types::{CertificateDer, DnsName, ServerName, UnixTime};
 use tokio_rustls::rustls::sign::SingleCertAndKey;
 use tokio_rustls::rustls::{DigitallySignedStruct, Error, SignatureScheme};
 
 use super::carrier::Carrier;
-use super::session::{VERSIONS_FIT, alpn, provider, versions};
-use super::{TlsIdentity, TlsRoots, TlsStream, TlsVersion};
+use super::config_cache::{ConfigCache, Parts, Replaceable};
+use super::session::{Cryptography, VERSIONS_FIT, alpn, versions};
+use super::{TlsConfigError, TlsIdentity, TlsRoots, TlsStream, TlsVersion};
 use crate::net::UriHost;
 use crate::net::tls::TlsError;
 
@@ -20,7 +22,8 @@ use crate::net::tls::TlsError;
 ///
 /// # Certificates
 ///
-/// The crates ring and rustls-webpki verify certificates. They take X.509 v3 with the host among the subject alternative
+/// The crates ring and rustls-webpki verify certificates, unless another [provider](ClientTls::provider) or a
+/// [configuration](ClientTls::from_config) is set. They take X.509 v3 with the host among the subject alternative
 /// names, and keys and signatures of these kinds, in each certificate of the chain:
 ///
 /// | key | signs with |
@@ -31,7 +34,11 @@ use crate::net::tls::TlsError;
 ///
 /// So a host cannot prove its identity with a key on P-521, a key of Ed448, an RSA key that is for PSS only or of another
 /// size, with ECDSA and SHA-512, or with SHA-1; nor with a certificate of X.509 v1, or one that names the host in its
-/// common name only. For a server like that there is a [`Dialer`](crate::Dialer), with another TLS library.
+/// common name only. Some providers have more, and a [`Dialer`](crate::Dialer) can use another TLS library.
+///
+/// Keep a clone as a handle: [`ClientTls::replace_roots`], [`ClientTls::replace_identity`] and
+/// [`ClientTls::replace_config`] affect all clones, including those of clients. The other methods change only the value
+/// that they return.
 ///
 /// # Examples
 ///
@@ -46,13 +53,25 @@ use crate::net::tls::TlsError;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 #[must_use]
-pub struct ClientTls {
-    roots: TlsRoots,
-    identity: Option<TlsIdentity>,
+pub struct ClientTls(Source);
+
+/// Where the configuration of rustls comes from.
+#[derive(Clone, Debug)]
+enum Source {
+    Settings(Settings),
+    /// From the application.
+    Config(Replaceable<Arc<ClientConfig>>),
+}
+
+#[derive(Clone, Debug)]
+struct Settings {
+    roots: Replaceable<TlsRoots>,
+    identity: Replaceable<Option<TlsIdentity>>,
     version_min: TlsVersion,
     host_check: HostCheck,
+    cryptography: Cryptography,
 }
 
 /// Whether hosts have to prove their identity.
@@ -66,26 +85,75 @@ enum HostCheck {
 impl ClientTls {
     /// Creates settings that trust the public authorities, [`TlsRoots::from_webpki`], and show no certificate.
     pub fn new() -> ClientTls {
-        ClientTls::default()
+        ClientTls(Source::Settings(Settings {
+            roots: Replaceable::new(TlsRoots::default()),
+            identity: Replaceable::new(None),
+            version_min: TlsVersion::default(),
+            host_check: HostCheck::default(),
+            cryptography: Cryptography::default(),
+        }))
+    }
+
+    /// Takes a whole configuration of [`rustls`](crate::rustls), for what the other methods do not set: a verifier, such
+    /// as that of the platform in the crate `rustls-platform-verifier`, revocation lists, certificates of this side by a
+    /// resolver, the protocols of ALPN, cipher suites, or a key log. Nothing is added to it, so the other settings of
+    /// this value have no effect.
+    ///
+    /// Its [`alpn_protocols`](crate::rustls::ClientConfig::alpn_protocols) may contain `http/1.1`, and must not contain
+    /// `h2`, which this client does not speak.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use corehttp::rustls::crypto::ring::default_provider;
+    /// use corehttp::rustls::{ClientConfig, KeyLogFile, RootCertStore};
+    /// use corehttp::{Client, ClientTls};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let roots = RootCertStore::empty();
+    /// let mut config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+    ///     .with_safe_default_protocol_versions()?
+    ///     .with_root_certificates(roots)
+    ///     .with_no_client_auth();
+    /// config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    /// config.key_log = Arc::new(KeyLogFile::new()); // for Wireshark, by SSLKEYLOGFILE
+    /// let client = Client::builder().tls(ClientTls::from_config(config)).build();
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias = "use_preconfigured_tls")]
+    pub fn from_config(config: impl Into<Arc<ClientConfig>>) -> ClientTls {
+        ClientTls(Source::Config(Replaceable::new(config.into())))
     }
 
     /// Sets the certificate authorities that are trusted to identify hosts. Default: [`TlsRoots::from_webpki`].
     #[doc(alias = "add_root_certificate")]
-    pub fn roots(mut self, roots: TlsRoots) -> ClientTls {
-        self.roots = roots;
-        self
+    pub fn roots(self, roots: TlsRoots) -> ClientTls {
+        self.with(|settings| settings.roots = Replaceable::new(roots))
     }
 
     /// Sets the certificate that is shown to servers that ask for one. Default: none.
-    pub fn identity(mut self, identity: TlsIdentity) -> ClientTls {
-        self.identity = Some(identity);
-        self
+    pub fn identity(self, identity: TlsIdentity) -> ClientTls {
+        self.with(|settings| settings.identity = Replaceable::new(Some(identity)))
     }
 
     /// Sets the oldest version that is accepted. Default: [`TlsVersion::Tls12`].
-    pub fn version_min(mut self, version: TlsVersion) -> ClientTls {
-        self.version_min = version;
-        self
+    pub fn version_min(self, version: TlsVersion) -> ClientTls {
+        self.with(|settings| settings.version_min = version)
+    }
+
+    /// Sets the cryptography: cipher suites, key exchange, and the signatures that hosts are verified by. An identity
+    /// signs with the cryptography that it was made with: see [`TlsIdentity::from_certified_key`]. Default: that of the
+    /// crate ring.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`TlsConfigError::Provider`] if the provider has no cipher suite for TLS 1.3, or no key exchange for
+    /// one of its suites.
+    pub fn provider(self, provider: impl Into<Arc<CryptoProvider>>) -> Result<ClientTls, TlsConfigError> {
+        let cryptography = Cryptography::from_provider(provider.into())?;
+        Ok(self.with(|settings| settings.cryptography = cryptography))
     }
 
     /// **Gives up the protection of TLS.** With the settings behind this method, an attacker on the way can read and
@@ -94,23 +162,100 @@ impl ClientTls {
         DangerousClientTls { tls: self }
     }
 
+    /// Replaces the authorities that are trusted, from the next handshake on, in all clones including those of clients.
+    /// Earlier sessions are not resumed, and open connections are not affected.
+    pub fn replace_roots(&self, roots: TlsRoots) {
+        if let Source::Settings(settings) = &self.0 {
+            settings.roots.set(roots);
+        }
+    }
+
+    /// Replaces the certificate that is shown to servers that ask for one, or else shows none, from the next handshake
+    /// on, in all clones including those of clients. Earlier sessions are not resumed, and open connections are not
+    /// affected.
+    pub fn replace_identity(&self, identity: impl Into<Option<TlsIdentity>>) {
+        if let Source::Settings(settings) = &self.0 {
+            settings.identity.set(identity.into());
+        }
+    }
+
+    /// Replaces the whole configuration, from the next handshake on, in all clones including those of clients. Open
+    /// connections are not affected. Has an effect only if the first one was [given](ClientTls::from_config) by the
+    /// application, too.
+    pub fn replace_config(&self, config: impl Into<Arc<ClientConfig>>) {
+        if let Source::Config(replaceable) = &self.0 {
+            replaceable.set(config.into());
+        }
+    }
+
     /// Makes the connector with these settings.
     pub(crate) fn connector(&self) -> TlsConnector {
-        let config = ClientConfig::builder_with_provider(provider())
+        TlsConnector(match self.0.clone() {
+            Source::Config(config) => CachedSource::Config(config),
+            Source::Settings(settings) => {
+                let trust = settings.trust();
+                let cache = ConfigCache::new(settings.config(&trust), trust);
+                CachedSource::Settings(Arc::new((settings, cache)))
+            }
+        })
+    }
+
+    /// Changes the settings, if there are any.
+    fn with(mut self, change: impl FnOnce(&mut Settings)) -> ClientTls {
+        if let Source::Settings(settings) = &mut self.0 {
+            change(settings);
+        }
+        self
+    }
+}
+
+impl Default for ClientTls {
+    /// [`ClientTls::new`].
+    fn default() -> ClientTls {
+        ClientTls::new()
+    }
+}
+
+impl Settings {
+    /// The parts that can be replaced, as they are at present.
+    fn trust(&self) -> Trust {
+        Trust { roots: self.roots.get(), identity: self.identity.get() }
+    }
+
+    /// The configuration for rustls.
+    fn config(&self, trust: &Trust) -> ClientConfig {
+        let config = ClientConfig::builder_with_provider(self.cryptography.provider())
             .with_protocol_versions(versions(self.version_min))
             .expect(VERSIONS_FIT);
         let config = match self.host_check {
-            HostCheck::Verify => config.with_root_certificates(self.roots.store.clone()),
+            HostCheck::Verify => config.with_root_certificates(trust.roots.store.clone()),
             HostCheck::Skip => config.dangerous().with_custom_certificate_verifier(Arc::new(AcceptAny)),
         };
-        let mut config = match &self.identity {
+        let mut config = match &trust.identity {
             Some(identity) => {
                 config.with_client_cert_resolver(Arc::new(SingleCertAndKey::from((*identity.key).clone())))
             }
             None => config.with_no_client_auth(),
         };
         config.alpn_protocols = alpn();
-        TlsConnector::new(config)
+        config
+    }
+}
+
+/// Whom a client trusts, and which certificate it shows.
+struct Trust {
+    roots: TlsRoots,
+    identity: Option<TlsIdentity>,
+}
+
+impl Parts for Trust {
+    fn are_same(&self, others: &Trust) -> bool {
+        let has_same_identity = match (&self.identity, &others.identity) {
+            (None, None) => true,
+            (Some(mine), Some(other)) => mine.is_same(other),
+            (None, Some(_)) | (Some(_), None) => false,
+        };
+        has_same_identity && self.roots.is_same(&others.roots)
     }
 }
 
@@ -135,7 +280,7 @@ impl DangerousClientTls {
     /// is better served by [`ClientTls::roots`].
     #[doc(alias = "danger_accept_invalid_certs")]
     pub fn accept_any_certificate(self) -> ClientTls {
-        ClientTls { host_check: HostCheck::Skip, ..self.tls }
+        self.tls.with(|settings| settings.host_check = HostCheck::Skip)
     }
 }
 
@@ -228,15 +373,15 @@ impl HostName {
 
 /// Does TLS handshakes with hosts that were dialed.
 #[derive(Clone)]
-pub(crate) struct TlsConnector {
-    config: Arc<ClientConfig>,
+pub(crate) struct TlsConnector(CachedSource);
+
+#[derive(Clone)]
+enum CachedSource {
+    Settings(Arc<(Settings, ConfigCache<ClientConfig, Trust>)>),
+    Config(Replaceable<Arc<ClientConfig>>),
 }
 
 impl TlsConnector {
-    fn new(config: ClientConfig) -> TlsConnector {
-        TlsConnector { config: Arc::new(config) }
-    }
-
     /// Does a handshake over `carrier`, at whose other end `host` must be.
     ///
     /// # Errors
@@ -247,9 +392,15 @@ impl TlsConnector {
         host: HostName,
         carrier: C,
     ) -> Result<TlsStream<C>, TlsError> {
-        let connect = tokio_rustls::TlsConnector::from(self.config.clone())
-            .connect(host.0, Carrier::new(carrier))
-            .into_fallible();
+        let config = match &self.0 {
+            CachedSource::Config(config) => config.get(),
+            CachedSource::Settings(shared) => {
+                let (settings, cache) = &**shared;
+                cache.config(|| settings.trust(), |trust| settings.config(trust))
+            }
+        };
+        let connect =
+            tokio_rustls::TlsConnector::from(config).connect(host.0, Carrier::new(carrier)).into_fallible();
         let stream = connect.await.map_err(|(error, carrier)| carrier.blame(TlsError::from_io(error)))?;
         Ok(TlsStream(stream.into()))
     }

@@ -1,4 +1,4 @@
-//! [`TlsConfigError`]: why a certificate, a key or roots cannot be used.
+//! [`TlsConfigError`]: why a certificate, a key, roots or a provider cannot be used.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -9,7 +9,7 @@ use tokio_rustls::rustls::pki_types::pem;
 
 use crate::error::write_error;
 
-/// Why a certificate, a key or roots cannot be used.
+/// Why a certificate, a key, roots or a provider cannot be used.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum TlsConfigError {
@@ -27,6 +27,8 @@ pub enum TlsConfigError {
     Certificate(Box<dyn StdError + Send + Sync>),
     /// A key cannot be used, or does not belong to its certificate.
     Key(Box<dyn StdError + Send + Sync>),
+    /// A provider has not the cryptography that TLS 1.3 needs.
+    Provider(Box<dyn StdError + Send + Sync>),
     /// The platform has no certificate authorities that it trusts.
     Platform(Option<Box<dyn StdError + Send + Sync>>),
 }
@@ -68,6 +70,7 @@ impl fmt::Display for TlsConfigError {
             TlsConfigError::Key(_) => {
                 f.write_str("the private key cannot be used, or is not the certificate's")
             }
+            TlsConfigError::Provider(_) => f.write_str("the provider has no suite for TLS 1.3"),
             TlsConfigError::Platform(_) => f.write_str("the platform trusts no certificates"),
         })
     }
@@ -79,9 +82,10 @@ impl StdError for TlsConfigError {
             TlsConfigError::File(_, cause) => Some(cause),
             TlsConfigError::Content(_, cause) => Some(&**cause),
             TlsConfigError::NoCertificate | TlsConfigError::NoKey => None,
-            TlsConfigError::Pem(cause) | TlsConfigError::Certificate(cause) | TlsConfigError::Key(cause) => {
-                Some(&**cause)
-            }
+            TlsConfigError::Pem(cause)
+            | TlsConfigError::Certificate(cause)
+            | TlsConfigError::Key(cause)
+            | TlsConfigError::Provider(cause) => Some(&**cause),
             TlsConfigError::Platform(cause) => cause.as_deref().map(|cause| cause as _),
         }
     }

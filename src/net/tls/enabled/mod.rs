@@ -1,7 +1,9 @@
-//! TLS with rustls and ring: identities, trust, and the handshakes of both sides.
+//! TLS with rustls, and ring or another provider: identities, trust, and the handshakes of both sides.
 
 mod config_error;
 mod session;
+
+mod config_cache;
 
 mod certificates;
 
@@ -10,6 +12,8 @@ mod stream;
 
 mod client_tls;
 mod server_tls;
+
+pub use tokio_rustls::rustls;
 
 pub use certificates::{TlsIdentity, TlsRoots};
 pub use client_tls::{ClientTls, DangerousClientTls};

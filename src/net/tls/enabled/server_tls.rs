@@ -1,28 +1,28 @@
 //! [`ServerTls`]: how a server makes its connections secure; [`TlsAcceptor`]: does the handshakes (RFC 8446 §2).
 
-use std::fmt;
 use std::pin::Pin;
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::rustls::ServerConfig;
-use tokio_rustls::rustls::crypto::ring::Ticketer;
-use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::crypto::CryptoProvider;
 use tokio_rustls::rustls::server::danger::ClientCertVerifier;
+use tokio_rustls::rustls::server::{ServerSessionMemoryCache, WebPkiClientVerifier};
 use tokio_rustls::server::FallibleAccept;
 
 use super::carrier::Carrier;
 use super::certificates::{CertResolver, CertTable};
-use super::session::{VERSIONS_FIT, alpn, provider, versions};
+use super::config_cache::{ConfigCache, Parts, Replaceable};
+use super::session::{Cryptography, VERSIONS_FIT, alpn, versions};
 use super::{TlsConfigError, TlsIdentity, TlsRoots, TlsStream, TlsVersion};
-use crate::memory::{read_lock, write_lock};
 use crate::net::tls::TlsError;
 
 /// How a server makes its connections secure: with TLS 1.2 and 1.3, carrying HTTP/1.1.
 ///
-/// Keep a clone as a handle: [`ServerTls::replace_identities`] and [`ServerTls::replace_roots`] affect all clones, including those
-/// of running servers. The other methods change only the value that they return.
+/// Keep a clone as a handle: [`ServerTls::replace_identities`], [`ServerTls::replace_roots`] and
+/// [`ServerTls::replace_config`] affect all clones, including those of running servers. The other methods change only
+/// the value that they return.
 ///
 /// # Examples
 ///
@@ -43,44 +43,141 @@ use crate::net::tls::TlsError;
 /// ```
 #[derive(Clone, Debug)]
 #[must_use]
-pub struct ServerTls {
+pub struct ServerTls(Source);
+
+/// Where the configuration of rustls comes from.
+#[derive(Clone, Debug)]
+enum Source {
+    Settings(Settings),
+    /// From the application.
+    Config(Replaceable<Arc<ServerConfig>>),
+}
+
+#[derive(Clone, Debug)]
+struct Settings {
     resolver: Arc<CertResolver>,
     client_auth: ClientAuth,
     version_min: TlsVersion,
+    cryptography: Cryptography,
 }
 
 impl ServerTls {
     /// Creates settings that show `identity` to all peers, whichever host they ask for.
     pub fn new(identity: TlsIdentity) -> ServerTls {
         let resolver = Arc::new(CertResolver::new(CertTable::new(identity, Vec::new())));
-        ServerTls { resolver, client_auth: ClientAuth::None, version_min: TlsVersion::default() }
+        let (client_auth, version_min) = (ClientAuth::None, TlsVersion::default());
+        ServerTls(Source::Settings(Settings {
+            resolver,
+            client_auth,
+            version_min,
+            cryptography: Cryptography::default(),
+        }))
+    }
+
+    /// Takes a whole configuration of [`rustls`](crate::rustls), for what the other methods do not set: certificates by
+    /// a resolver, revocation lists, the protocols of ALPN, cipher suites, a key log, or tickets that several processes
+    /// share. Nothing is added to it, so the other settings of this value have no effect.
+    ///
+    /// Its [`alpn_protocols`](crate::rustls::ServerConfig::alpn_protocols) should contain `http/1.1`, and must not
+    /// contain `h2`, which this server does not speak. Whichever is agreed on, the connection carries HTTP/1.1, and
+    /// [`TlsSession::alpn`](super::TlsSession::alpn) holds it. Early data (RFC 8446 §2.3) could be replayed and is not
+    /// accepted, whatever the configuration.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use std::sync::Arc;
+    /// use corehttp::rustls::crypto::ring::default_provider;
+    /// use corehttp::rustls::pki_types::pem::PemObject;
+    /// use corehttp::rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
+    /// use corehttp::rustls::server::WebPkiClientVerifier;
+    /// use corehttp::rustls::{KeyLogFile, RootCertStore, ServerConfig};
+    /// use corehttp::ServerTls;
+    ///
+    /// fn config() -> Result<ServerConfig, Box<dyn std::error::Error>> {
+    ///     let provider = Arc::new(default_provider());
+    ///     let mut roots = RootCertStore::empty();
+    ///     roots.add(CertificateDer::from_pem_file("/etc/tls/clients-ca.pem")?)?;
+    ///     let revoked = CertificateRevocationListDer::from_pem_file("/etc/tls/clients.crl")?;
+    ///     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+    ///         .with_crls([revoked])
+    ///         .build()?;
+    ///     let chain = CertificateDer::pem_file_iter("/etc/tls/fullchain.pem")?.collect::<Result<_, _>>()?;
+    ///     let mut config = ServerConfig::builder_with_provider(provider)
+    ///         .with_safe_default_protocol_versions()?
+    ///         .with_client_cert_verifier(verifier)
+    ///         .with_single_cert(chain, PrivateKeyDer::from_pem_file("/etc/tls/privkey.pem")?)?;
+    ///     config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    ///     config.key_log = Arc::new(KeyLogFile::new()); // for Wireshark, by SSLKEYLOGFILE
+    ///     Ok(config)
+    /// }
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let tls = ServerTls::from_config(config()?);
+    /// // Later, with new certificates or revocation lists:
+    /// tls.replace_config(config()?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn from_config(config: impl Into<Arc<ServerConfig>>) -> ServerTls {
+        ServerTls(Source::Config(Replaceable::new(without_early_data(config.into()))))
     }
 
     /// Shows `identity` to peers that ask for a host that its certificate is for. Of several for one host, such as one
     /// with an RSA key and one with an elliptic curve key, the first that the peer can use is shown. Wildcards, such as
     /// `*.example.com`, come last.
-    pub fn and(mut self, identity: TlsIdentity) -> ServerTls {
-        self.resolver = Arc::new(CertResolver::new(self.resolver.table().and(identity)));
-        self
+    pub fn and(self, identity: TlsIdentity) -> ServerTls {
+        self.with(|settings| {
+            settings.resolver = Arc::new(CertResolver::new(settings.resolver.table().and(identity)));
+        })
     }
 
     /// Asks peers for a certificate, without requiring one. If they show one, it must lead to `roots`, and is in
     /// [`TlsSession::certificates`](super::TlsSession::certificates). Default: peers are not asked.
-    pub fn client_auth_optional(mut self, roots: TlsRoots) -> ServerTls {
-        self.client_auth = ClientAuth::Optional(SharedRoots::new(roots));
-        self
+    pub fn client_auth_optional(self, roots: TlsRoots) -> ServerTls {
+        self.with(|settings| settings.client_auth = ClientAuth::Optional(Replaceable::new(roots)))
     }
 
     /// Requires peers to show a certificate that leads to `roots`. Default: peers are not asked.
-    pub fn client_auth_required(mut self, roots: TlsRoots) -> ServerTls {
-        self.client_auth = ClientAuth::Required(SharedRoots::new(roots));
-        self
+    pub fn client_auth_required(self, roots: TlsRoots) -> ServerTls {
+        self.with(|settings| settings.client_auth = ClientAuth::Required(Replaceable::new(roots)))
     }
 
     /// Sets the oldest version that is accepted. Default: [`TlsVersion::Tls12`].
-    pub fn version_min(mut self, version: TlsVersion) -> ServerTls {
-        self.version_min = version;
-        self
+    pub fn version_min(self, version: TlsVersion) -> ServerTls {
+        self.with(|settings| settings.version_min = version)
+    }
+
+    /// Sets the cryptography: cipher suites, key exchange, and the signatures that certificates of peers are verified
+    /// with. An identity signs with the cryptography that it was made with: see [`TlsIdentity::from_certified_key`].
+    /// Default: that of the crate ring.
+    ///
+    /// With another provider, sessions are resumed from a cache of 4,096, and not by tickets.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`TlsConfigError::Provider`] if the provider has no cipher suite for TLS 1.3, or no key exchange for
+    /// one of its suites.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn secure(identity: corehttp::TlsIdentity) -> Result<(), corehttp::TlsConfigError> {
+    /// use corehttp::ServerTls;
+    /// use corehttp::rustls::crypto::CryptoProvider;
+    /// use corehttp::rustls::crypto::ring::{cipher_suite, default_provider};
+    ///
+    /// let provider = CryptoProvider {
+    ///     cipher_suites: vec![cipher_suite::TLS13_CHACHA20_POLY1305_SHA256],
+    ///     ..default_provider()
+    /// };
+    /// let tls = ServerTls::new(identity).provider(provider)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn provider(self, provider: impl Into<Arc<CryptoProvider>>) -> Result<ServerTls, TlsConfigError> {
+        let cryptography = Cryptography::from_provider(provider.into())?;
+        Ok(self.with(|settings| settings.cryptography = cryptography))
     }
 
     /// Replaces the identities, from the next handshake on, in all clones including those of running servers. The first
@@ -96,7 +193,9 @@ impl ServerTls {
     ) -> Result<(), TlsConfigError> {
         let mut identities = identities.into_iter();
         let default = identities.next().ok_or(TlsConfigError::NoCertificate)?;
-        self.resolver.set(CertTable::new(default, identities.collect()));
+        if let Source::Settings(settings) = &self.0 {
+            settings.resolver.set(CertTable::new(default, identities.collect()));
+        }
         Ok(())
     }
 
@@ -104,85 +203,107 @@ impl ServerTls {
     /// those of running servers. Earlier sessions are not resumed, and open connections are not affected. Has no effect
     /// if peers are not asked for certificates.
     pub fn replace_roots(&self, roots: TlsRoots) {
-        self.client_auth.replace(roots);
+        if let Source::Settings(settings) = &self.0 {
+            settings.client_auth.replace(roots);
+        }
+    }
+
+    /// Replaces the whole configuration, from the next handshake on, in all clones including those of running servers.
+    /// Open connections are not affected. Whether earlier sessions are resumed depends on the new configuration. Has an
+    /// effect only if the first one was [given](ServerTls::from_config) by the application, too.
+    pub fn replace_config(&self, config: impl Into<Arc<ServerConfig>>) {
+        if let Source::Config(replaceable) = &self.0 {
+            replaceable.set(without_early_data(config.into()));
+        }
     }
 
     /// Makes the acceptor with these settings.
     pub(crate) fn acceptor(&self) -> TlsAcceptor {
-        let cached = Arc::new(RwLock::new(CachedConfig::new(self, self.roots())));
-        TlsAcceptor { tls: self.clone(), cached }
+        TlsAcceptor(match self.0.clone() {
+            Source::Config(config) => CachedSource::Config(config),
+            Source::Settings(settings) => {
+                let roots = settings.client_auth.roots();
+                let cache = ConfigCache::new(settings.config(roots.as_ref()), roots);
+                CachedSource::Settings(Arc::new((settings, cache)))
+            }
+        })
     }
 
-    /// The roots that certificates of peers must lead to at present.
-    fn roots(&self) -> Option<TlsRoots> {
-        self.client_auth.roots()
+    /// Changes the settings, if there are any.
+    fn with(mut self, change: impl FnOnce(&mut Settings)) -> ServerTls {
+        if let Source::Settings(settings) = &mut self.0 {
+            change(settings);
+        }
+        self
     }
 
+    /// The configuration for rustls of these settings.
+    #[cfg(test)]
+    pub(super) fn config(&self) -> ServerConfig {
+        match &self.0 {
+            Source::Settings(settings) => settings.config(settings.client_auth.roots().as_ref()),
+            Source::Config(config) => (*config.get()).clone(),
+        }
+    }
+}
+
+/// Early data of a client can be replayed (RFC 8446 §8), and this server never reads any: it would be lost.
+fn without_early_data(mut config: Arc<ServerConfig>) -> Arc<ServerConfig> {
+    if config.max_early_data_size > 0 {
+        Arc::make_mut(&mut config).max_early_data_size = 0;
+    }
+    config
+}
+
+impl Settings {
     /// The configuration for rustls, where certificates of peers must lead to `roots`.
-    pub(super) fn config(&self, roots: Option<&TlsRoots>) -> ServerConfig {
-        let config = ServerConfig::builder_with_provider(provider())
+    fn config(&self, roots: Option<&TlsRoots>) -> ServerConfig {
+        let config = ServerConfig::builder_with_provider(self.cryptography.provider())
             .with_protocol_versions(versions(self.version_min))
             .expect(VERSIONS_FIT)
-            .with_client_cert_verifier(self.client_auth.verifier(roots));
+            .with_client_cert_verifier(self.client_auth.verifier(roots, &self.cryptography));
         let mut config = config.with_cert_resolver(self.resolver.clone());
         config.alpn_protocols = alpn();
-        // Without randomness there can be no tickets, and every handshake will fail with that error.
-        if let Ok(ticketer) = Ticketer::new() {
-            config.ticketer = ticketer;
+        match self.cryptography.ticketer() {
+            Some(ticketer) => config.ticketer = ticketer,
+            None => config.session_storage = ServerSessionMemoryCache::new(SESSIONS_MAX),
         }
         config
     }
 }
 
+/// How many sessions are kept for resumption where there are no tickets.
+const SESSIONS_MAX: usize = 4096;
+
 /// Does TLS handshakes with peers that connect.
 #[derive(Clone)]
-pub(crate) struct TlsAcceptor {
-    tls: ServerTls,
-    cached: Arc<RwLock<CachedConfig>>,
-}
+pub(crate) struct TlsAcceptor(CachedSource);
 
-/// A configuration of rustls, and the roots that it was built with.
-struct CachedConfig {
-    config: Arc<ServerConfig>,
-    roots: Option<TlsRoots>,
+#[derive(Clone)]
+enum CachedSource {
+    Settings(Arc<(Settings, ConfigCache<ServerConfig, Option<TlsRoots>>)>),
+    Config(Replaceable<Arc<ServerConfig>>),
 }
 
 impl TlsAcceptor {
     /// Begins a handshake over `carrier`.
     pub(crate) fn accept<C: AsyncRead + AsyncWrite + Unpin>(&self, carrier: C) -> Handshake<C> {
-        let accept = tokio_rustls::TlsAcceptor::from(self.config()).accept(Carrier::new(carrier));
-        Handshake(accept.into_fallible())
-    }
-
-    /// The current configuration. When the roots have changed, the configuration is built again, including its ticket
-    /// keys: a resumed session shows no certificate again, and the earlier one may lead to the old roots.
-    fn config(&self) -> Arc<ServerConfig> {
-        let roots = self.tls.roots();
-        let cached = read_lock(&self.cached);
-        if cached.has_roots(roots.as_ref()) {
-            return cached.config.clone();
-        }
-        drop(cached);
-        let mut cached = write_lock(&self.cached);
-        // The roots may have been replaced again while this thread waited for the lock.
-        let roots = self.tls.roots();
-        if !cached.has_roots(roots.as_ref()) {
-            *cached = CachedConfig::new(&self.tls, roots);
-        }
-        cached.config.clone()
+        let config = match &self.0 {
+            CachedSource::Config(config) => config.get(),
+            CachedSource::Settings(shared) => {
+                let (settings, cache) = &**shared;
+                cache.config(|| settings.client_auth.roots(), |roots| settings.config(roots.as_ref()))
+            }
+        };
+        Handshake(tokio_rustls::TlsAcceptor::from(config).accept(Carrier::new(carrier)).into_fallible())
     }
 }
 
-impl CachedConfig {
-    fn new(tls: &ServerTls, roots: Option<TlsRoots>) -> CachedConfig {
-        CachedConfig { config: Arc::new(tls.config(roots.as_ref())), roots }
-    }
-
-    /// Whether the configuration was built with a clone of these roots. The contents are not compared.
-    fn has_roots(&self, roots: Option<&TlsRoots>) -> bool {
-        match (&self.roots, roots) {
+impl Parts for Option<TlsRoots> {
+    fn are_same(&self, others: &Option<TlsRoots>) -> bool {
+        match (self, others) {
             (None, None) => true,
-            (Some(mine), Some(roots)) => Arc::ptr_eq(&mine.store, &roots.store),
+            (Some(mine), Some(others)) => mine.is_same(others),
             (None, Some(_)) | (Some(_), None) => false,
         }
     }
@@ -206,19 +327,16 @@ impl<C: AsyncRead + AsyncWrite + Unpin> Handshake<C> {
 #[derive(Clone, Debug)]
 enum ClientAuth {
     None,
-    Optional(Arc<SharedRoots>),
-    Required(Arc<SharedRoots>),
+    Optional(Replaceable<TlsRoots>),
+    Required(Replaceable<TlsRoots>),
 }
-
-/// Roots that can be replaced while handshakes are in progress.
-struct SharedRoots(RwLock<TlsRoots>);
 
 impl ClientAuth {
     /// The roots that certificates must lead to at present.
     fn roots(&self) -> Option<TlsRoots> {
         match self {
             ClientAuth::None => None,
-            ClientAuth::Optional(shared) | ClientAuth::Required(shared) => Some(shared.roots()),
+            ClientAuth::Optional(roots) | ClientAuth::Required(roots) => Some(roots.get()),
         }
     }
 
@@ -226,37 +344,20 @@ impl ClientAuth {
     fn replace(&self, roots: TlsRoots) {
         match self {
             ClientAuth::None => {}
-            ClientAuth::Optional(shared) | ClientAuth::Required(shared) => {
-                *write_lock(&shared.0) = roots;
-            }
+            ClientAuth::Optional(shared) | ClientAuth::Required(shared) => shared.set(roots),
         }
     }
 
     /// Makes the verifier of certificates that must lead to `roots`.
-    fn verifier(&self, roots: Option<&TlsRoots>) -> Arc<dyn ClientCertVerifier> {
-        let verifier =
-            |roots: &TlsRoots| WebPkiClientVerifier::builder_with_provider(roots.store.clone(), provider());
+    fn verifier(&self, roots: Option<&TlsRoots>, cryptography: &Cryptography) -> Arc<dyn ClientCertVerifier> {
+        let verifier = |roots: &TlsRoots| {
+            WebPkiClientVerifier::builder_with_provider(roots.store.clone(), cryptography.provider())
+        };
         let built = match (self, roots) {
             (ClientAuth::None, _) | (_, None) => return WebPkiClientVerifier::no_client_auth(),
             (ClientAuth::Optional(_), Some(roots)) => verifier(roots).allow_unauthenticated().build(),
             (ClientAuth::Required(_), Some(roots)) => verifier(roots).build(),
         };
         built.expect("roots are never empty, and there are no revocation lists that could be wrong")
-    }
-}
-
-impl SharedRoots {
-    fn new(roots: TlsRoots) -> Arc<SharedRoots> {
-        Arc::new(SharedRoots(RwLock::new(roots)))
-    }
-
-    fn roots(&self) -> TlsRoots {
-        read_lock(&self.0).clone()
-    }
-}
-
-impl fmt::Debug for SharedRoots {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.roots().fmt(f)
     }
 }

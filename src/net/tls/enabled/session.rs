@@ -1,11 +1,17 @@
-//! [`TlsSession`]: the result of a handshake; and the cryptography, versions and protocol that both sides offer.
+//! [`TlsSession`]: the result of a handshake; [`Cryptography`], and the versions and the protocol that both sides
+//! offer.
 
 use std::sync::Arc;
 
 use tokio_rustls::TlsStream;
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
+use tokio_rustls::rustls::server::ProducesTickets;
 use tokio_rustls::rustls::version::{TLS12, TLS13};
-use tokio_rustls::rustls::{HandshakeKind, ProtocolVersion, SupportedProtocolVersion};
+use tokio_rustls::rustls::{
+    HandshakeKind, ProtocolVersion, ServerConfig, SupportedCipherSuite, SupportedProtocolVersion,
+};
+
+use super::TlsConfigError;
 
 /// A version of TLS. Older ones are not supported (RFC 8996).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -24,6 +30,15 @@ pub enum TlsVersion {
 pub struct TlsSession {
     /// The version of TLS.
     pub version: TlsVersion,
+    /// The cipher suite, by the name of IANA, such as `TLS13_AES_256_GCM_SHA384`; empty for one that rustls has no name
+    /// for.
+    pub cipher_suite: &'static str,
+    /// The group of the key exchange, such as `X25519`. `None` if there was no exchange, as in a resumed session of TLS
+    /// 1.2.
+    pub key_exchange: Option<&'static str>,
+    /// The protocol that both sides have agreed on by ALPN (RFC 7301), such as `http/1.1`. `None` if the client has
+    /// offered none.
+    pub alpn: Option<Vec<u8>>,
     /// The host that the peer asked for, in lower case, if it did (RFC 6066 §3).
     pub server_name: Option<String>,
     /// Whether the session continues an earlier one, in which the peer was verified (RFC 8446 §2.2).
@@ -45,8 +60,13 @@ impl TlsSession {
             TlsStream::Client(_) => None,
         };
         let certificates = common.peer_certificates().unwrap_or_default();
+        let suite = common.negotiated_cipher_suite().as_ref().map(SupportedCipherSuite::suite);
+        let group = common.negotiated_key_exchange_group().map(|group| group.name());
         TlsSession {
             version,
+            cipher_suite: suite.and_then(|suite| suite.as_str()).unwrap_or_default(),
+            key_exchange: group.and_then(|group| group.as_str()),
+            alpn: common.alpn_protocol().map(<[u8]>::to_vec),
             resumed: common.handshake_kind() == Some(HandshakeKind::Resumed),
             server_name: server_name.map(str::to_owned),
             certificates: certificates.iter().map(|certificate| certificate.to_vec()).collect(),
@@ -54,10 +74,37 @@ impl TlsSession {
     }
 }
 
-/// The cryptography of each configuration. The default of rustls is that of the process, which another crate may have
-/// set.
-pub(super) fn provider() -> Arc<CryptoProvider> {
-    Arc::new(ring::default_provider())
+/// The cryptography of a configuration. The default of rustls would be that of the process, which another crate may
+/// have set.
+#[derive(Clone, Debug, Default)]
+pub(super) enum Cryptography {
+    #[default]
+    Ring,
+    /// From the application. Has suites for TLS 1.3, and a key exchange for each.
+    Other(Arc<CryptoProvider>),
+}
+
+impl Cryptography {
+    pub(super) fn from_provider(provider: Arc<CryptoProvider>) -> Result<Cryptography, TlsConfigError> {
+        let checked = ServerConfig::builder_with_provider(provider.clone()).with_protocol_versions(NEWEST);
+        checked.map_err(|error| TlsConfigError::Provider(error.into()))?;
+        Ok(Cryptography::Other(provider))
+    }
+
+    pub(super) fn provider(&self) -> Arc<CryptoProvider> {
+        match self {
+            Cryptography::Ring => Arc::new(ring::default_provider()),
+            Cryptography::Other(provider) => provider.clone(),
+        }
+    }
+
+    /// Encrypts session tickets. `None` for a provider that cannot, and without randomness, when every handshake fails.
+    pub(super) fn ticketer(&self) -> Option<Arc<dyn ProducesTickets>> {
+        match self {
+            Cryptography::Ring => ring::Ticketer::new().ok(),
+            Cryptography::Other(_) => None,
+        }
+    }
 }
 
 /// The versions from `min` on.
@@ -77,4 +124,4 @@ pub(super) fn alpn() -> Vec<Vec<u8>> {
 }
 
 /// Why a configuration with these versions and suites cannot fail.
-pub(super) const VERSIONS_FIT: &str = "ring has suites for both versions";
+pub(super) const VERSIONS_FIT: &str = "each provider has suites for TLS 1.3";

@@ -257,6 +257,9 @@ async fn sessions_are_resumed_in_the_newest_version() {
         let (mut near, mut far) = (near.unwrap(), far.unwrap());
         let expected = TlsSession {
             version: TlsVersion::Tls13,
+            cipher_suite: "TLS13_AES_256_GCM_SHA384",
+            key_exchange: Some("X25519"),
+            alpn: Some(b"http/1.1".to_vec()),
             resumed,
             server_name: Some("a.example".into()),
             certificates: vec![],
@@ -276,7 +279,7 @@ async fn a_connection_stays_quiet_under_some_tickets_but_not_under_many() {
     let server = ServerTls::new(identity(&authority.issue(&["a.example"])));
     let connector = ClientTls::new().roots(roots(&authority)).connector();
     for (tickets, is_quiet_in_runtime) in [(0, true), (2, true), (20, true), (200, false)] {
-        let ((near, far), mut config) = (duplex(1 << 24), server.config(None));
+        let ((near, far), mut config) = (duplex(1 << 24), server.config());
         config.send_tls13_tickets = tickets;
         let host = HostName::new("a.example").unwrap();
         let (near, far) = tokio::join!(
@@ -298,7 +301,7 @@ async fn a_connection_stays_quiet_under_some_tickets_but_not_under_many() {
 async fn a_connection_stays_quiet_while_records_without_content_arrive() {
     let authority = Authority::new("ours");
     let connector = ClientTls::new().roots(roots(&authority)).connector();
-    let mut config = ServerTls::new(identity(&authority.issue(&["a.example"]))).config(None);
+    let mut config = ServerTls::new(identity(&authority.issue(&["a.example"]))).config();
     config.send_tls13_tickets = 0;
     let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
     for (said, ends, is_quiet_in_kernel) in [("", false, true), ("hello", false, false), ("", true, false)] {

@@ -1,0 +1,277 @@
+//! Configurations and providers of the application: what they set, on both sides, and how they are replaced.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use corehttp::rustls::crypto::CryptoProvider;
+use corehttp::rustls::crypto::ring::{cipher_suite, default_provider, kx_group};
+use corehttp::rustls::pki_types::pem::PemObject;
+use corehttp::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use corehttp::rustls::server::{ClientHello, ResolvesServerCert};
+use corehttp::rustls::sign::{CertifiedKey, SingleCertAndKey};
+use corehttp::rustls::version::{TLS12, TLS13};
+use corehttp::rustls::{ClientConfig, KeyLog, RootCertStore, ServerConfig};
+use corehttp::{
+    Client, ClientBuilder, ClientError, ClientTls, Context, MemoryListener, Server, ServerHandle, ServerTls,
+    TlsConfigError, TlsIdentity, TlsRoots, block_on,
+};
+
+use crate::support::certificates::{Authority, Issued};
+use crate::support::{Served, eventually};
+use crate::tls::{Secured, connect_to, exchange, greet, identity};
+
+/// Answers with the session.
+fn tell(ctx: &mut Context) {
+    let tls = ctx.tls().unwrap();
+    let alpn = tls.alpn.map(|alpn| String::from_utf8(alpn).unwrap());
+    let told = (tls.cipher_suite, tls.key_exchange, alpn, tls.certificates.len());
+    ctx.response.set_text(format!("{told:?}"));
+}
+
+fn certified(issued: &Issued, provider: &CryptoProvider) -> Arc<CertifiedKey> {
+    let chain = CertificateDer::pem_slice_iter(issued.chain.as_bytes()).map(Result::unwrap).collect();
+    let key = PrivateKeyDer::from_pem_slice(issued.key.as_bytes()).unwrap();
+    Arc::new(CertifiedKey::from_der(chain, key, provider).unwrap())
+}
+
+/// One certificate for ACME's validation, and another for everyone else (RFC 8737 §3).
+#[derive(Debug)]
+struct Acme {
+    usual: Arc<CertifiedKey>,
+    challenge: Arc<CertifiedKey>,
+}
+
+impl ResolvesServerCert for Acme {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let is_challenge = hello.alpn()?.eq([b"acme-tls/1"]);
+        Some(if is_challenge { &self.challenge } else { &self.usual }.clone())
+    }
+}
+
+#[derive(Debug, Default)]
+struct Labels(Mutex<Vec<String>>);
+
+impl KeyLog for Labels {
+    fn log(&self, label: &str, _: &[u8], _: &[u8]) {
+        self.0.lock().unwrap().push(label.into());
+    }
+}
+
+fn config(provider: CryptoProvider, resolver: impl ResolvesServerCert + 'static) -> ServerConfig {
+    ServerConfig::builder_with_provider(Arc::new(provider))
+        .with_protocol_versions(&[&TLS13, &TLS12])
+        .unwrap()
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::new(resolver))
+}
+
+#[test]
+fn a_configuration_sets_certificates_alpn_suites_and_key_log() {
+    let (secured, labels) = (Secured::new(), Arc::<Labels>::default());
+    let suites = vec![cipher_suite::TLS13_CHACHA20_POLY1305_SHA256];
+    let provider =
+        CryptoProvider { cipher_suites: suites, kx_groups: vec![kx_group::SECP384R1], ..default_provider() };
+    let issue = |host: &str| certified(&secured.authority.issue(&[host]), &provider);
+    let resolver = Acme { usual: issue("a.example"), challenge: issue("b.example") };
+    let mut config = config(provider.clone(), resolver);
+    config.alpn_protocols = vec![b"http/1.1".to_vec(), b"acme-tls/1".to_vec()];
+    config.key_log = labels.clone();
+    // Settings beside a configuration have no effect.
+    let tls = ServerTls::from_config(config).and(identity(&secured.authority.issue(&["c.example"])));
+    let served = Served::with(|server| server.tls(tls), tell);
+    for (host, alpn) in [("a.example", "http/1.1"), ("b.example", "acme-tls/1")] {
+        let mut peer = secured.peer();
+        peer.alpn_protocols = vec![alpn.into()];
+        let expected = format!(r#"("TLS13_CHACHA20_POLY1305_SHA256", Some("secp384r1"), Some("{alpn}"), 0)"#);
+        assert_eq!(greet(&served, peer, host), Ok(expected));
+    }
+    let mut peer = secured.peer();
+    peer.alpn_protocols = vec!["http/1.1".into()];
+    greet(&served, peer, "c.example").unwrap_err();
+    assert!(labels.0.lock().unwrap().iter().any(|label| label == "SERVER_TRAFFIC_SECRET_0"));
+}
+
+/// Panics for one host.
+#[derive(Debug)]
+struct Fragile(Arc<CertifiedKey>);
+
+impl ResolvesServerCert for Fragile {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        assert_ne!(hello.server_name(), Some("b.example"), "this panic is part of the test");
+        Some(self.0.clone())
+    }
+}
+
+#[test]
+fn a_resolver_that_panics_costs_one_connection() {
+    let secured = Secured::new();
+    let key = certified(&secured.authority.issue(&["a.example"]), &default_provider());
+    let tls = ServerTls::from_config(config(default_provider(), Fragile(key)));
+    let served = Served::with(|server| server.cores(1).tls(tls), tell);
+    for _ in 0..3 {
+        greet(&served, secured.peer(), "b.example").unwrap_err();
+        assert!(greet(&served, secured.peer(), "a.example").is_ok());
+    }
+    eventually("no connection is left", || served.running.stats().total.open == 0);
+}
+
+#[test]
+fn a_configuration_is_replaced_while_the_server_runs() {
+    let secured = Secured::new();
+    let config = |host: &str| {
+        let key = certified(&secured.authority.issue(&[host]), &default_provider());
+        config(default_provider(), SingleCertAndKey::from(key))
+    };
+    let tls = ServerTls::from_config(config("a.example"));
+    let served = Served::with(|server| server.tls(tls.clone()), tell);
+    assert!(greet(&served, secured.peer(), "a.example").is_ok());
+    greet(&served, secured.peer(), "b.example").unwrap_err();
+    // These have no effect on it.
+    tls.replace_identities([identity(&secured.authority.issue(&["b.example"]))]).unwrap();
+    greet(&served, secured.peer(), "b.example").unwrap_err();
+    tls.replace_config(config("b.example"));
+    assert!(greet(&served, secured.peer(), "b.example").is_ok());
+    greet(&served, secured.peer(), "a.example").unwrap_err();
+}
+
+/// A request in early data would be lost, since it is not read, or done twice, since it can be replayed (RFC 8446 §8).
+#[test]
+fn early_data_is_not_accepted_rfc8446_2_3() {
+    let secured = Secured::new();
+    let key = certified(&secured.authority.issue(&["a.example"]), &default_provider());
+    let mut config = config(default_provider(), SingleCertAndKey::from(key));
+    config.max_early_data_size = 1 << 14;
+    let served = Served::with(|server| server.tls(ServerTls::from_config(config)), tell);
+    let mut peer = secured.peer_of(&[&TLS13], None);
+    peer.enable_early_data = true;
+    let peer = Arc::new(peer);
+    for _ in 0..2 {
+        let mut connection = connect_to(&served, peer.clone(), "a.example");
+        assert!(connection.conn.early_data().is_none());
+        assert!(exchange(&mut connection).is_ok());
+    }
+}
+
+#[test]
+fn a_provider_sets_the_suites_of_both_sides() {
+    let secured = Secured::new();
+    let provider = CryptoProvider {
+        cipher_suites: vec![cipher_suite::TLS13_AES_128_GCM_SHA256],
+        kx_groups: vec![kx_group::SECP256R1],
+        ..default_provider()
+    };
+    let serving = secured.tls.clone().provider(provider.clone()).unwrap();
+    let expected = r#"("TLS13_AES_128_GCM_SHA256", Some("secp256r1"), None, 0)"#;
+    let served = Served::with(|server| server.tls(serving.clone()), tell);
+    // Sessions are resumed without tickets, too.
+    let peer = secured.peer();
+    for _ in 0..2 {
+        assert_eq!(greet(&served, peer.clone(), "a.example").unwrap(), expected);
+    }
+    let plain = InMemory::new(secured.tls.clone());
+    let asking = ClientTls::new().roots(roots(&secured.authority)).provider(provider).unwrap();
+    assert!(plain.ask(&Client::builder().tls(asking)).unwrap().starts_with(r#"("TLS13_AES_128_GCM_SHA256""#));
+}
+
+#[test]
+fn a_provider_without_tls_1_3_is_refused() {
+    let secured = Secured::new();
+    let mut old = default_provider();
+    old.cipher_suites.retain(|suite| suite.tls13().is_none());
+    let lame = CryptoProvider { kx_groups: Vec::new(), ..default_provider() };
+    for provider in [old, lame] {
+        let refused = secured.tls.clone().provider(provider.clone()).unwrap_err();
+        assert!(matches!(refused, TlsConfigError::Provider(_)), "{refused:?}");
+        assert!(matches!(ClientTls::new().provider(provider), Err(TlsConfigError::Provider(_))));
+    }
+}
+
+#[test]
+fn a_certified_key_is_checked() {
+    let authority = Authority::new("ours");
+    let (one, other) = (authority.issue(&["a.example"]), authority.issue(&["a.example"]));
+    let [one, other] = [one, other].map(|issued| certified(&issued, &default_provider()));
+    assert_eq!(TlsIdentity::from_certified_key(one.clone()).unwrap().names(), ["a.example"]);
+    for (chain, expected) in [
+        (other.cert.clone(), "Key(\"it belongs to another certificate\")"),
+        (Vec::new(), "NoCertificate"),
+        (vec![vec![1, 2, 3].into()], "Certificate("),
+    ] {
+        let refused = TlsIdentity::from_certified_key(CertifiedKey::new(chain, one.key.clone())).unwrap_err();
+        assert!(format!("{refused:?}").starts_with(expected), "{refused:?}");
+    }
+}
+
+/// A server in memory, which tells the session.
+struct InMemory {
+    listener: MemoryListener,
+    running: ServerHandle,
+}
+
+impl InMemory {
+    fn new(tls: ServerTls) -> InMemory {
+        let listener = MemoryListener::new();
+        let running = Server::bind(listener.clone()).cores(1).tls(tls).start(tell).unwrap();
+        InMemory { listener, running }
+    }
+
+    /// Asks on a new connection.
+    fn ask(&self, builder: &ClientBuilder) -> Result<String, ClientError> {
+        let client = builder.clone().memory(self.listener.connector()).build();
+        block_on(async { Ok(client.get("https://a.example/").await?.text().unwrap().to_owned()) }).unwrap()
+    }
+}
+
+impl Drop for InMemory {
+    fn drop(&mut self) {
+        self.running.stop(Duration::ZERO);
+    }
+}
+
+fn roots(authority: &Authority) -> TlsRoots {
+    TlsRoots::from_pem(authority.pem()).unwrap()
+}
+
+#[test]
+fn roots_and_certificates_of_a_client_are_replaced_while_it_runs() {
+    let (secured, theirs) = (Secured::new(), Authority::new("theirs"));
+    let server = InMemory::new(secured.tls.clone().client_auth_optional(roots(&theirs)));
+    let tls = ClientTls::new().roots(roots(&theirs));
+    let client = Client::builder().tls(tls.clone());
+    server.ask(&client).unwrap_err();
+    tls.replace_roots(roots(&secured.authority));
+    assert!(server.ask(&client).unwrap().ends_with("0)"));
+    tls.replace_identity(identity(&theirs.issue(&["me"])));
+    assert!(server.ask(&client).unwrap().ends_with("1)"));
+    tls.replace_identity(None);
+    assert!(server.ask(&client).unwrap().ends_with("0)"));
+    tls.replace_roots(roots(&theirs));
+    server.ask(&client).unwrap_err();
+}
+
+#[test]
+fn a_configuration_of_a_client_is_replaced_while_it_runs() {
+    let secured = Secured::new();
+    let server = InMemory::new(secured.tls.clone());
+    let config = |alpn: &[&str]| {
+        let mut config = secured.peer();
+        config.alpn_protocols = alpn.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
+        config
+    };
+    let distrusting = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(RootCertStore::empty())
+        .with_no_client_auth();
+    let tls = ClientTls::from_config(distrusting);
+    let client = Client::builder().tls(tls.clone());
+    server.ask(&client).unwrap_err();
+    // The roots are those of the configuration.
+    tls.replace_roots(roots(&secured.authority));
+    server.ask(&client).unwrap_err();
+    for (alpn, expected) in [(&[][..], "None"), (&["http/1.1"], "Some(\"http/1.1\")")] {
+        tls.replace_config(config(alpn));
+        let told = server.ask(&client).unwrap();
+        assert!(told.contains(&format!("{expected}, 0")), "{told}");
+    }
+}
