@@ -212,6 +212,7 @@
 //! | the content of error responses | [`Server::error_response`], [`problem_details`], [`error_page`] |
 //! | problem details (RFC 9457) | [`Problem`], [`Response::set_problem`] |
 //! | each exchange, as it ended: logs and metrics | [`Server::on_exchange`], with feature `access-log` `AccessLog` |
+//! | how long exchanges take, by route and status, with feature `metrics` | `Server::metrics`, `Metrics`, `Histogram` |
 //! | what went wrong, and how often | [`Server::on_error`], [`ServerHandle::stats`] |
 //! | routes, and paths with parameters | [`routes!`], [`Router`], [`Request::params`] |
 //! | middleware | [`Handler`], [`around`], [`Extensions`], [`Transform`], [`BoxHandler`] |
@@ -275,7 +276,7 @@
 //! The features `access-log`, `compress`, `form`, `fs`, `json`, `multipart` and `tls` are on by default. `aws-lc-rs`, for
 //! other cryptography, with post-quantum key exchange, `charset`, for text beyond UTF-8,
 //! `cookies`, for signed and private ones, `http`, for the types of the crate `http`, `idna`, for URLs with hosts beyond
-//! ASCII, `jar`, `session`, `tower` and `zstd`, which adds a coding, are not.
+//! ASCII, `jar`, `metrics`, `session`, `tower` and `zstd`, which adds a coding, are not.
 //!
 //! The module `coming_from`, which the documentation has with all features, shows the idioms of axum, actix, fasthttp and
 //! reqwest beside those of this crate.
@@ -320,6 +321,8 @@ mod http_types;
 pub mod jar;
 #[cfg(feature = "json")]
 mod json;
+#[cfg(feature = "metrics")]
+mod metrics;
 #[cfg(feature = "multipart")]
 pub mod multipart;
 mod router;
@@ -358,6 +361,8 @@ pub use message::{
     InvalidTarget, InvalidText, InvalidValue, Method, Parameters, PathParams, Problem, RawSetCookie, Request,
     Response, SameSite, SetCookie, Status, Target, TargetForm, Timings, Version, escape_html,
 };
+#[cfg(feature = "metrics")]
+pub use metrics::{ClassCounts, Histogram, HistogramCounts, Metrics, MetricsSettings, RouteCounts};
 #[cfg(feature = "tls")]
 pub use net::tls::enabled::{
     ClientTls, DangerousClientTls, ServerTls, TlsConfigError, TlsIdentity, TlsRoots, TlsSession, TlsVersion,

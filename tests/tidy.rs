@@ -26,6 +26,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("gateway", &["client", "error", "message", "runtime", "server"]),
     ("guard", &["error", "memory", "message", "runtime", "server"]),
     ("json", &["client", "error", "message"]),
+    ("metrics", &["memory", "message", "server"]),
     ("multipart", &["client", "error", "message", "runtime", "server", "wire"]),
     ("session", &["memory", "message", "runtime", "server"]),
     ("sse", &["error", "message", "runtime", "server"]),

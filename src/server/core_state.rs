@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::error_report::ErrorReport;
 use super::error_response::ErrorResponseFn;
@@ -17,6 +18,9 @@ pub(super) struct CoreState {
     pub(super) bounds: Bounds,
     on_error: Option<OnError>,
     pub(super) on_exchange: Option<OnExchange>,
+    pub(super) observer: Option<Box<dyn Observer>>,
+    /// Whether the observer times the polls of connections.
+    pub(super) times_polls: bool,
     pub(super) error_response: Option<ErrorResponseFn>,
     /// Does the TLS handshakes, if connections are to be secure.
     pub(super) acceptor: Option<TlsAcceptor>,
@@ -27,17 +31,22 @@ pub(super) struct CoreState {
 
 impl CoreState {
     pub(super) fn new(
+        index: usize,
         settings: &ServerSettings,
         deadlines: Rc<DeadlineTable>,
         stats: Arc<CoreStats>,
     ) -> Rc<CoreState> {
-        let ServerSettings { bounds, name, on_error, on_exchange, error_response, acceptor } =
+        let ServerSettings { bounds, name, on_error, on_exchange, make_observer, error_response, acceptor } =
             settings.clone();
+        let observer = make_observer.map(|make| make(index, &stats));
+        let times_polls = observer.as_ref().is_some_and(|observer| observer.times_polls());
         let clock = Clock::new(name.as_deref());
         Rc::new(CoreState {
             bounds,
             on_error,
             on_exchange,
+            observer,
+            times_polls,
             error_response,
             acceptor,
             clock,
@@ -50,11 +59,17 @@ impl CoreState {
     #[cold]
     pub(super) fn report(&self, report: ErrorReport<'_>) {
         self.stats.count_error(&report.cause);
+        self.observer.iter().for_each(|observer| observer.on_error(&report));
         // A panic of the application's function, or of the cause when it is dropped, must end neither the exchange nor
         // the core.
         let _ = catch_unwind(AssertUnwindSafe(move || {
             self.on_error.iter().for_each(|on_error| on_error(&report));
         }));
+    }
+
+    /// Whether exchanges are reported.
+    pub(super) fn observes_exchanges(&self) -> bool {
+        self.on_exchange.is_some() || self.observer.is_some()
     }
 
     /// Counts the bytes that a connection has carried since the last call.
@@ -73,9 +88,28 @@ pub(super) struct ServerSettings {
     pub(super) name: Option<Arc<str>>,
     pub(super) on_error: Option<OnError>,
     pub(super) on_exchange: Option<OnExchange>,
+    pub(super) make_observer: Option<MakeObserver>,
     pub(super) error_response: Option<ErrorResponseFn>,
     pub(super) acceptor: Option<TlsAcceptor>,
 }
+
+/// Gets what happens on one core. Each core makes its own, which no other thread calls, so it counts without locks.
+pub(crate) trait Observer {
+    /// Notes an exchange that was over at `now`.
+    fn on_exchange(&self, report: &ExchangeReport<'_>, now: Instant);
+
+    /// Notes a refusal or a failure, which the core has counted.
+    fn on_error(&self, report: &ErrorReport<'_>);
+
+    /// Whether [`Observer::on_poll`] is to be called.
+    fn times_polls(&self) -> bool;
+
+    /// Notes how long the core was busy with one connection before it turned to another.
+    fn on_poll(&self, took: Duration);
+}
+
+/// Makes the observer of the core with this index, whose counters are these.
+pub(crate) type MakeObserver = Arc<dyn Fn(usize, &Arc<CoreStats>) -> Box<dyn Observer> + Send + Sync>;
 
 /// The function of [`Server::on_error`](super::Server::on_error).
 pub(super) type OnError = Arc<dyn Fn(&ErrorReport<'_>) + Send + Sync>;

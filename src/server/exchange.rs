@@ -65,7 +65,7 @@ pub(super) struct ExchangeInfo {
 impl Exchange {
     pub(super) fn new(core: Rc<CoreState>) -> Exchange {
         let info = ExchangeInfo::new(core.clock.now());
-        let observation = core.on_exchange.as_ref().map(|_| Box::default());
+        let observation = core.observes_exchanges().then(Box::default);
         Exchange {
             incoming: RefCell::default(),
             outgoing: Outgoing::default(),
@@ -388,15 +388,18 @@ impl Exchange {
     ) {
         let (peer, traffic) = (self.peer(), self.conn.with(|conn| conn.total_traffic()));
         let number = self.info.exchange_count + u64::from(self.info.is_head_refused);
-        let (Some(observation), Some(on_exchange)) = (&mut self.observation, &self.conn.core().on_exchange)
-        else {
-            return;
-        };
+        let (Some(observation), core) = (&mut self.observation, self.conn.core()) else { return };
         observation.cut = ended(observation.cut);
         observation.traffic = traffic.unwrap_or(observation.traffic);
-        let report = observation.report(peer, number, request);
-        // A panic of the application's function must end neither the connection nor the core.
-        let _ = catch_unwind(AssertUnwindSafe(|| report.iter().for_each(|report| on_exchange(report))));
+        core.clock.refresh();
+        let now = core.clock.now();
+        if let Some(report) = observation.report(now, peer, number, request) {
+            core.observer.iter().for_each(|observer| observer.on_exchange(&report, now));
+            // A panic of the application's function must end neither the connection nor the core.
+            let _ = catch_unwind(AssertUnwindSafe(|| {
+                core.on_exchange.iter().for_each(|on_exchange| on_exchange(&report));
+            }));
+        }
         observation.close();
     }
 

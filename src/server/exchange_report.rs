@@ -189,9 +189,10 @@ impl Observation {
         self.responded = Some((Instant::now(), status));
     }
 
-    /// The report of the exchange, which is over. `None` if none has begun.
+    /// The report of the exchange, which was over at `now`. `None` if none has begun.
     pub(super) fn report<'r>(
         &'r self,
+        now: Instant,
         peer: Peer,
         exchange_number: u64,
         request: &'r Request,
@@ -212,7 +213,7 @@ impl Observation {
             sent: traffic.sent.saturating_sub(self.traffic_before.sent),
             until_handler: self.handler_called.map(since),
             until_response: self.responded.map(|(responded, _)| since(responded)),
-            duration: arrived.elapsed(),
+            duration: since(now),
         })
     }
 

@@ -241,7 +241,7 @@ where
     let listeners = listeners.into_iter().map(|(bound, dispatch)| Ok((Listener::open(bound)?, dispatch)));
     let listeners = listeners.collect::<io::Result<Vec<_>>>()?;
     let limiter = ConnectionLimiter::new(totals, stats.clone(), &settings.bounds.limits);
-    let per_core = PerCore::new(handler, &settings, DeadlineTable::with_sweep(), stats);
+    let per_core = PerCore::new(core.index, handler, &settings, DeadlineTable::with_sweep(), stats);
     Ok((Rc::new(per_core), AcceptLoop { listeners, handoffs, core_senders, limiter, stop }))
 }
 

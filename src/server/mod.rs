@@ -42,6 +42,8 @@ mod invalid_response;
 pub use context::{BodyReader, BodyWriter, Context, Extensions, Transform, TransformAction};
 #[cfg(feature = "tower")]
 pub(crate) use context::{HeadFilter, SentKind};
+#[cfg(feature = "metrics")]
+pub(crate) use core_state::Observer;
 pub use error::{Error, IntoError, Result};
 pub use error_report::{ErrorCause, ErrorReport};
 pub use error_response::{error_page, problem_details};
@@ -53,6 +55,8 @@ pub use middleware::{Around, WithBounds, WithPlan, around, with_limits, with_pla
 pub use server::Server;
 pub use server_handle::ServerHandle;
 pub use service::Service;
+#[cfg(feature = "metrics")]
+pub(crate) use stats::{CoreStats, Counter};
 pub use stats::{ErrorCounts, ServerCounts, ServerStats};
 pub use stop::IntoIoResult;
 pub use upgraded::Upgraded;

@@ -26,12 +26,13 @@ pub(super) struct PerCore<H: Handler> {
 
 impl<H: Handler> PerCore<H> {
     pub(super) fn new(
+        index: usize,
         handler: H,
         settings: &ServerSettings,
         deadlines: Rc<DeadlineTable>,
         stats: Arc<CoreStats>,
     ) -> PerCore<H> {
-        let core = CoreState::new(settings, deadlines, stats);
+        let core = CoreState::new(index, settings, deadlines, stats);
         let trim_at = Cell::new(core.clock.now() + TRIM_PAUSE);
         PerCore { handler, core, contexts: FreeList::default(), job_futures: FreeList::default(), trim_at }
     }
@@ -126,7 +127,7 @@ mod tests {
     async fn the_memory_of_a_burst_is_given_back_when_idle() {
         let handler = (|_: &mut Context| {}).into_handler();
         let per_core =
-            PerCore::new(handler, &ServerSettings::default(), DeadlineTable::with_sweep(), Arc::default());
+            PerCore::new(0, handler, &ServerSettings::default(), DeadlineTable::with_sweep(), Arc::default());
         let mut context = per_core.take_context();
         context.request.body.set_bytes(vec![0; 1 << 20]);
         per_core.give_context(context);

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::core_state::ServerSettings;
+use super::core_state::{MakeObserver, ServerSettings};
 use super::error::Result;
 use super::error_report::ErrorReport;
 use super::exchange_report::ExchangeReport;
@@ -223,6 +223,13 @@ impl Server {
         on_exchange: impl Fn(&ExchangeReport<'_>) + Send + Sync + 'static,
     ) -> Server {
         self.settings.on_exchange = Some(Arc::new(on_exchange));
+        self
+    }
+
+    /// Sets what observes each core.
+    #[allow(dead_code, reason = "metrics alone observe")]
+    pub(crate) fn observe(mut self, make_observer: MakeObserver) -> Server {
+        self.settings.make_observer = Some(make_observer);
         self
     }
 

@@ -44,7 +44,7 @@ pub struct Service<H: Handler> {
 
 impl<H: Handler> Service<H> {
     pub(super) fn new(handler: H, settings: &ServerSettings) -> Service<H> {
-        let per_core = PerCore::new(handler, settings, DeadlineTable::with_sleeps(), Arc::default());
+        let per_core = PerCore::new(0, handler, settings, DeadlineTable::with_sleeps(), Arc::default());
         Service { per_core: Rc::new(per_core), connections: Rc::default() }
     }
 

@@ -199,7 +199,7 @@ impl AddAssign<&ErrorCounts> for ErrorCounts {
 /// The counters of one core. Only that core writes those of type [`Counter`], so no such write waits for another.
 #[derive(Default)]
 #[repr(align(128))]
-pub(super) struct CoreStats {
+pub(crate) struct CoreStats {
     /// One for each [`OpenGuard`]. The core that gives a connection to this one counts it, too.
     open: AtomicU64,
     pub(super) accepted: Counter,
@@ -231,7 +231,7 @@ impl CoreStats {
         self.open.load(Relaxed)
     }
 
-    fn counts(&self) -> ServerCounts {
+    pub(crate) fn counts(&self) -> ServerCounts {
         let CoreStats { open: _, accepted, cut, requests, received, sent, errors: counters } = self;
         let mut errors = ErrorCounts::default();
         zip(errors.counts_mut(), counters).for_each(|(count, counter)| *count = counter.get());
@@ -265,17 +265,17 @@ impl Drop for OpenGuard {
 }
 
 /// A number that one thread writes and any may read.
-#[derive(Default)]
-pub(super) struct Counter(AtomicU64);
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
     /// Adds, without a locked instruction: no other thread writes.
     #[inline]
-    pub(super) fn add(&self, count: u64) {
+    pub(crate) fn add(&self, count: u64) {
         self.0.store(self.0.load(Relaxed).wrapping_add(count), Relaxed);
     }
 
-    pub(super) fn get(&self) -> u64 {
+    pub(crate) fn get(&self) -> u64 {
         self.0.load(Relaxed)
     }
 }

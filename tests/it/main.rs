@@ -41,6 +41,8 @@ mod kinds;
 #[cfg(all(feature = "compress", feature = "fs", feature = "tower"))]
 mod layers;
 mod limits;
+#[cfg(feature = "metrics")]
+mod metrics;
 #[cfg(feature = "multipart")]
 mod multipart;
 mod problems;

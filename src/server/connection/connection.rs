@@ -7,6 +7,7 @@ use std::task::{self, Poll, ready};
 use super::close::poll_stop;
 use super::serve;
 use crate::net::{Conn, TimerSlot};
+use crate::server::core_state::CoreState;
 use crate::server::per_core::{Job, JobFuture, JobOutcome, PerCore};
 use crate::server::upgraded::UpgradedHandle;
 use crate::server::{Context, Handler};
@@ -61,6 +62,25 @@ impl<H: Handler> Connection<H> {
 
     /// Serves until the connection is closed, even if it was upgraded. Errors of the connection have been reported.
     pub(in crate::server) fn poll_closed(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
+        if self.per_core.core.times_polls {
+            return self.poll_timed(cx);
+        }
+        self.poll_untimed(cx)
+    }
+
+    /// Polls, and reports how long that took: all other connections of the core have waited.
+    #[cold]
+    fn poll_timed(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
+        self.per_core.core.clock.refresh();
+        let begun = self.per_core.core.clock.now();
+        let polled = self.poll_untimed(cx);
+        let CoreState { clock, observer, .. } = &*self.per_core.core;
+        clock.refresh();
+        observer.iter().for_each(|observer| observer.on_poll(clock.now().saturating_duration_since(begun)));
+        polled
+    }
+
+    fn poll_untimed(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
         if self.upgraded.is_none() {
             let _ = ready!(self.poll_serve(cx));
         }

@@ -1,0 +1,110 @@
+//! [`CoreMetrics`]: the counts of one core; and [`CoreObserver`], which writes them.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{AcqRel, Release};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use super::histogram::nanos;
+use super::route_metrics::RouteTable;
+use crate::memory::lock;
+use crate::server::{CoreStats, Counter, CutBy, ErrorReport, ExchangeReport, Observer, ServerCounts};
+
+/// The counts of one core. They outlive its server, and go on with the next one that has a core of this index.
+pub(super) struct CoreMetrics {
+    pub(super) index: usize,
+    pub(super) routes: RouteTable,
+    /// In the order of [`CUTS`].
+    pub(super) cuts: [Counter; CUTS.len()],
+    /// Exchanges that are over, without those whose head was refused.
+    ended: Counter,
+    pub(super) polls: PollMetrics,
+    times_polls: bool,
+    stats: Mutex<StatsOfCore>,
+    /// Whether a core writes.
+    is_taken: AtomicBool,
+}
+
+/// How long a core was busy with one connection before it turned to another.
+#[derive(Default)]
+pub(super) struct PollMetrics {
+    pub(super) busy_nanos: Counter,
+    /// Polls that took more than [`SLOW_POLL`].
+    pub(super) slow: Counter,
+    longest_nanos: Counter,
+}
+
+/// The counts that the server makes itself.
+#[derive(Default)]
+struct StatsOfCore {
+    /// The counts of servers that have ended.
+    before: ServerCounts,
+    now: Option<Arc<CoreStats>>,
+}
+
+impl CoreMetrics {
+    pub(super) fn new(index: usize, routes_max: usize, times_polls: bool) -> CoreMetrics {
+        CoreMetrics {
+            index,
+            routes: RouteTable::new(routes_max),
+            cuts: Default::default(),
+            ended: Counter::default(),
+            polls: PollMetrics::default(),
+            times_polls,
+            stats: Mutex::default(),
+            is_taken: AtomicBool::new(false),
+        }
+    }
+
+    /// Makes the caller the only one who writes, if there is no other.
+    pub(super) fn take(self: &Arc<CoreMetrics>, stats: &Arc<CoreStats>) -> Option<CoreObserver> {
+        if self.is_taken.swap(true, AcqRel) {
+            return None;
+        }
+        lock(&self.stats).now = Some(stats.clone());
+        Some(CoreObserver(self.clone()))
+    }
+}
+
+/// Writes the counts of one core, on its thread.
+pub(super) struct CoreObserver(Arc<CoreMetrics>);
+
+impl Observer for CoreObserver {
+    fn on_exchange(&self, report: &ExchangeReport<'_>, _: Instant) {
+        let core = &*self.0;
+        core.routes.get(report.matched_pattern()).record(report);
+        if let Some(at) = report.cut.and_then(|cut| CUTS.iter().position(|known| *known == cut)) {
+            core.cuts[at].add(1);
+        }
+        core.ended.add(u64::from(report.method.is_some()));
+    }
+
+    fn on_error(&self, _: &ErrorReport<'_>) {}
+
+    fn times_polls(&self) -> bool {
+        self.0.times_polls
+    }
+
+    fn on_poll(&self, took: Duration) {
+        let PollMetrics { busy_nanos, slow, longest_nanos } = &self.0.polls;
+        busy_nanos.add(nanos(took));
+        slow.add(u64::from(took > SLOW_POLL));
+        longest_nanos.add(nanos(took).saturating_sub(longest_nanos.get()));
+    }
+}
+
+impl Drop for CoreObserver {
+    fn drop(&mut self) {
+        let mut stats = lock(&self.0.stats);
+        if let Some(now) = stats.now.take() {
+            stats.before += &ServerCounts { open: 0, ..now.counts() };
+        }
+        self.0.is_taken.store(false, Release);
+    }
+}
+
+/// The causes for which exchanges are cut.
+pub(super) const CUTS: [CutBy; 4] = [CutBy::Peer, CutBy::Timeout, CutBy::Stop, CutBy::Handler];
+
+/// A poll that takes longer keeps other connections waiting for a time that people notice.
+const SLOW_POLL: Duration = Duration::from_millis(10);

@@ -1,0 +1,241 @@
+//! [`RouteMetrics`]: the exchanges of one route on one core; [`RouteTable`], those of all routes; and [`RouteCounts`],
+//! as they were at one moment.
+
+use std::collections::BTreeMap;
+use std::iter::zip;
+use std::ops::AddAssign;
+use std::sync::OnceLock;
+
+use super::histogram::{Histogram, HistogramCounts, nanos};
+use crate::message::Status;
+use crate::server::{Counter, ExchangeReport};
+
+/// The exchanges of one route on one core. Only that core writes.
+pub(super) struct RouteMetrics {
+    pattern: Box<str>,
+    /// In the order of [`CLASSES`]. Memory for a class is taken with its first exchange.
+    classes: [OnceLock<Box<ClassMetrics>>; CLASSES.len()],
+    received: Histogram,
+    sent: Histogram,
+}
+
+/// The times of exchanges whose responses are of one class, in nanoseconds.
+#[derive(Default)]
+struct ClassMetrics {
+    until_handler: Histogram,
+    until_response: Histogram,
+    duration: Histogram,
+}
+
+impl RouteMetrics {
+    fn new(pattern: &str) -> Box<RouteMetrics> {
+        Box::new(RouteMetrics {
+            pattern: pattern.into(),
+            classes: Default::default(),
+            received: Histogram::new(),
+            sent: Histogram::new(),
+        })
+    }
+
+    pub(super) fn record(&self, report: &ExchangeReport<'_>) {
+        let class = self.classes[class_of(report.status)].get_or_init(Box::default);
+        for (histogram, time) in [
+            (&class.until_handler, report.until_handler),
+            (&class.until_response, report.until_response),
+            (&class.duration, Some(report.duration)),
+        ] {
+            time.iter().for_each(|time| histogram.record_alone(nanos(*time)));
+        }
+        self.received.record_alone(report.received);
+        self.sent.record_alone(report.sent);
+    }
+
+    fn add_to(&self, counts: &mut RouteCounts) {
+        for (class, counts) in zip(&self.classes, &mut counts.classes) {
+            if let Some(class) = class.get() {
+                counts.until_handler += &class.until_handler.counts();
+                counts.until_response += &class.until_response.counts();
+                counts.duration += &class.duration.counts();
+            }
+        }
+        counts.received += &self.received.counts();
+        counts.sent += &self.sent.counts();
+    }
+}
+
+/// The routes of one core, found by their patterns. Their number is bounded, since a server may make routes while it
+/// runs; further ones count as [`OTHER`].
+pub(super) struct RouteTable {
+    /// Each pattern is in the first free place from that of its hash. More than half of them stay free.
+    slots: Box<[OnceLock<Box<RouteMetrics>>]>,
+    routes_max: u64,
+    count: Counter,
+}
+
+impl RouteTable {
+    pub(super) fn new(routes_max: usize) -> RouteTable {
+        let routes_max = routes_max.clamp(1, ROUTES_MAX);
+        // Two more, for requests without a route, and for those of routes beyond the bound.
+        let slots = (2 * (routes_max + 2)).next_power_of_two();
+        RouteTable {
+            slots: (0..slots).map(|_| OnceLock::new()).collect(),
+            routes_max: routes_max as u64,
+            count: Counter::default(),
+        }
+    }
+
+    /// The route with this pattern. Only the core of the table may call this.
+    pub(super) fn get(&self, pattern: Option<&str>) -> &RouteMetrics {
+        let pattern = pattern.unwrap_or(NONE);
+        let (at, found) = self.find(pattern);
+        match found {
+            Some(route) => route,
+            None if [NONE, OTHER].contains(&pattern) => {
+                self.slots[at].get_or_init(|| RouteMetrics::new(pattern))
+            }
+            None if self.count.get() == self.routes_max => self.get(Some(OTHER)),
+            None => {
+                self.count.add(1);
+                self.slots[at].get_or_init(|| RouteMetrics::new(pattern))
+            }
+        }
+    }
+
+    /// The place of a pattern, and the route that is there already.
+    fn find(&self, pattern: &str) -> (usize, Option<&RouteMetrics>) {
+        let mut at = hash(pattern) as usize % self.slots.len();
+        loop {
+            match self.slots[at].get() {
+                Some(route) if *route.pattern != *pattern => at = (at + 1) % self.slots.len(),
+                found => return (at, found.map(|route| &**route)),
+            }
+        }
+    }
+
+    /// Adds the counts of each route to those under its pattern.
+    pub(super) fn add_to(&self, routes: &mut BTreeMap<Box<str>, RouteCounts>) {
+        for route in self.slots.iter().filter_map(OnceLock::get) {
+            let counts = routes.entry(route.pattern.clone());
+            route.add_to(counts.or_insert_with_key(|pattern| RouteCounts::new(pattern)));
+        }
+    }
+}
+
+/// A hash of both ends of a pattern: routes of one server differ there, or else in length. The application chooses
+/// them, and not its peers.
+fn hash(pattern: &str) -> u64 {
+    let octets = pattern.as_bytes();
+    let ends = match (octets.first_chunk(), octets.last_chunk()) {
+        (Some(first), Some(last)) => u64::from_le_bytes(*first).rotate_left(29) ^ u64::from_le_bytes(*last),
+        _ => octets.iter().fold(0, |hash, octet| hash << 8 | u64::from(*octet)),
+    };
+    // The fractional part of the golden ratio, which spreads products over all bits.
+    (ends ^ octets.len() as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32
+}
+
+/// The pattern of requests that no router has matched. Patterns of routes have no parentheses.
+const NONE: &str = "(none)";
+/// The pattern of all routes beyond the bound.
+const OTHER: &str = "(other)";
+/// How many routes a table may have at most.
+const ROUTES_MAX: usize = 10_000;
+
+/// The exchanges of one route, as they were at one moment.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct RouteCounts {
+    /// The pattern of the route, such as `/users/{id}`; `(none)` for requests that no router has matched, and `(other)`
+    /// for those of routes beyond [`MetricsSettings::routes_max`](super::MetricsSettings::routes_max).
+    pub pattern: String,
+    /// The times of the exchanges, by the class of their status.
+    pub classes: [ClassCounts; 6],
+    /// The bytes received for each exchange, as [`ExchangeReport::received`](crate::ExchangeReport::received).
+    pub received: HistogramCounts,
+    /// The bytes sent for each exchange, as [`ExchangeReport::sent`](crate::ExchangeReport::sent).
+    pub sent: HistogramCounts,
+}
+
+/// The times of the exchanges of one route whose responses are of one class, in nanoseconds.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ClassCounts {
+    /// The class of the status: `1xx` to `5xx`, or `none` for exchanges without a response.
+    pub class: &'static str,
+    /// The times until the handler was called, of those exchanges for which it was.
+    pub until_handler: HistogramCounts,
+    /// The times until the head of the response was written.
+    pub until_response: HistogramCounts,
+    /// The times until the exchanges were over.
+    pub duration: HistogramCounts,
+}
+
+impl RouteCounts {
+    fn new(pattern: &str) -> RouteCounts {
+        RouteCounts {
+            pattern: pattern.to_owned(),
+            classes: CLASSES.map(ClassCounts::new),
+            received: HistogramCounts::default(),
+            sent: HistogramCounts::default(),
+        }
+    }
+
+    /// Returns how many exchanges there were.
+    pub fn count(&self) -> u64 {
+        self.classes.iter().map(|class| class.duration.count()).sum()
+    }
+}
+
+impl AddAssign<&ClassCounts> for ClassCounts {
+    fn add_assign(&mut self, other: &ClassCounts) {
+        self.until_handler += &other.until_handler;
+        self.until_response += &other.until_response;
+        self.duration += &other.duration;
+    }
+}
+
+impl ClassCounts {
+    fn new(class: &'static str) -> ClassCounts {
+        ClassCounts {
+            class,
+            until_handler: HistogramCounts::default(),
+            until_response: HistogramCounts::default(),
+            duration: HistogramCounts::default(),
+        }
+    }
+}
+
+/// The classes of statuses (RFC 9110 §15), and none.
+const CLASSES: [&str; 6] = ["none", "1xx", "2xx", "3xx", "4xx", "5xx"];
+
+/// The place of a status's class in [`CLASSES`]. A status beyond them, which a gateway may pass on, counts as 5xx, as it
+/// does for clients (§15).
+fn class_of(status: Option<Status>) -> usize {
+    status.map_or(0, |status| usize::from(status.as_u16() / 100).min(CLASSES.len() - 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn routes_beyond_the_bound_are_one() {
+        let table = RouteTable::new(100);
+        for round in 0..3 {
+            for number in 0..100_000 >> (8 * round) {
+                let pattern = format!("/some/path/{number}/{{id}}");
+                let expected = if number < 100 { &*pattern } else { OTHER };
+                assert_eq!(&*table.get(Some(&pattern)).pattern, expected);
+            }
+            assert_eq!(&*table.get(None).pattern, NONE);
+        }
+        assert_eq!(table.slots.iter().filter(|slot| slot.get().is_some()).count(), 102);
+    }
+
+    #[test]
+    fn each_status_has_a_class() {
+        for (status, class) in [(100, "1xx"), (299, "2xx"), (404, "4xx"), (599, "5xx"), (999, "5xx")] {
+            assert_eq!(CLASSES[class_of(Status::from_received(status))], class, "{status}");
+        }
+        assert_eq!(CLASSES[class_of(None)], "none");
+    }
+}

@@ -1,0 +1,220 @@
+//! Metrics: the sums of all classes are the totals, whatever peers, handlers and stops do.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use corehttp::{
+    BodyPlan, Context, ExchangeReport, HistogramCounts, Metrics, MetricsSettings, RouteCounts, Server,
+    Status, Timeouts, routes, with_plan,
+};
+
+use super::support::chance::{Chance, check_histories};
+use super::support::{Served, eventually, get};
+
+fn hello(ctx: &mut Context) {
+    ctx.response.set_text("hello");
+}
+
+/// The number of exchanges of a route and a class, and the sums of their times and bytes.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Sums {
+    count: u64,
+    handled: u64,
+    until_handler: u128,
+    until_response: u128,
+    duration: u128,
+}
+
+/// The sums of the reports of exchanges.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Model {
+    classes: BTreeMap<(String, &'static str), Sums>,
+    received: BTreeMap<String, (u64, u64)>,
+    sent: BTreeMap<String, (u64, u64)>,
+}
+
+impl Model {
+    fn note(&mut self, report: &ExchangeReport) {
+        let pattern = report.matched_pattern().unwrap_or("(none)").to_owned();
+        let class = match report.status.map(Status::as_u16) {
+            None => "none",
+            Some(..200) => "1xx",
+            Some(..300) => "2xx",
+            Some(..400) => "3xx",
+            Some(..500) => "4xx",
+            Some(_) => "5xx",
+        };
+        let sums = self.classes.entry((pattern.clone(), class)).or_default();
+        sums.count += 1;
+        sums.handled += u64::from(report.until_handler.is_some());
+        sums.until_handler += report.until_handler.unwrap_or_default().as_nanos();
+        sums.until_response += report.until_response.unwrap_or_default().as_nanos();
+        sums.duration += report.duration.as_nanos();
+        for (sizes, size) in [(&mut self.received, report.received), (&mut self.sent, report.sent)] {
+            let (count, sum) = sizes.entry(pattern.clone()).or_default();
+            (*count, *sum) = (*count + 1, *sum + size);
+        }
+    }
+
+    fn from_routes(routes: &[RouteCounts]) -> Model {
+        let mut model = Model::default();
+        let both = |counts: &HistogramCounts| (counts.count(), counts.sum());
+        for RouteCounts { pattern, classes, received, sent, .. } in routes {
+            for class in classes.iter().filter(|class| class.duration.count() > 0) {
+                let sums = Sums {
+                    count: class.duration.count(),
+                    handled: class.until_handler.count(),
+                    until_handler: class.until_handler.sum().into(),
+                    until_response: class.until_response.sum().into(),
+                    duration: class.duration.sum().into(),
+                };
+                let responses = if class.class == "none" { 0 } else { sums.count };
+                assert_eq!(class.until_response.count(), responses);
+                model.classes.insert((pattern.clone(), class.class), sums);
+            }
+            model.received.insert(pattern.clone(), both(received));
+            model.sent.insert(pattern.clone(), both(sent));
+        }
+        model
+    }
+
+    fn count(&self) -> u64 {
+        self.classes.values().map(|sums| sums.count).sum()
+    }
+}
+
+/// The behavior of a peer on a connection of its own.
+#[derive(Clone, Debug)]
+enum Step {
+    /// Sends requests for these paths at once, and reads all.
+    Asks(Vec<&'static str>),
+    /// Sends what is no request.
+    Broken,
+    /// Sends a part of a request, or of its body, and leaves.
+    Partly(usize),
+    /// Reads a part of the response, and resets the connection.
+    Leaves(&'static str),
+}
+
+impl Step {
+    fn draw(chance: &mut Chance) -> Step {
+        match chance.below(6) {
+            0 => Step::Broken,
+            1 => Step::Partly(1 + chance.below(PARTLY.len() - 1)),
+            2 => Step::Leaves(chance.one_of(&["/streamed", "/large"])),
+            _ => Step::Asks((0..=chance.below(4)).map(|_| chance.one_of(PATHS)).collect()),
+        }
+    }
+
+    fn play(&self, served: &Served) {
+        match self {
+            Step::Asks(paths) => drop(served.ask(paths.iter().map(|path| get(path)).collect::<String>())),
+            Step::Broken => drop(served.ask("broken\r\n\r\n")),
+            Step::Partly(len) => drop(served.ask(&PARTLY[..*len])),
+            Step::Leaves(path) => {
+                let mut peer = served.connect();
+                peer.send(get(path));
+                peer.stream.read_exact(&mut [0; 10]).unwrap();
+                peer.reset();
+            }
+        }
+    }
+}
+
+const PARTLY: &str = "POST /hello/Ada HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nhello";
+const PATHS: &[&str] = &[
+    "/hello/Ada",
+    "/hello/Bob",
+    "/none",
+    "/breaks",
+    "/panics",
+    "/fails",
+    "/sleeps",
+    "/refused",
+    "/other/1",
+    "/drops",
+];
+
+/// A value that a handler leaves behind, and that panics when it is dropped.
+struct PanicsOnDrop;
+
+impl Drop for PanicsOnDrop {
+    fn drop(&mut self) {
+        panic_quietly();
+    }
+}
+
+fn panic_quietly() {
+    std::panic::resume_unwind(Box::new("without a trace"));
+}
+
+fn serve(settings: impl FnOnce(Server) -> Server) -> Served {
+    let router = routes! {
+        any "/hello/{name}" => hello,
+        GET "/streamed" => async |ctx: &mut Context| -> corehttp::Result {
+            let mut out = ctx.body_writer().await?;
+            for _ in 0..10_000 {
+                out.write_all(&[b'x'; 10_000]).await?;
+            }
+            Ok(out.finish().await?)
+        },
+        GET "/large" => |ctx: &mut Context| ctx.response.body.set_bytes(vec![0; 20 << 20]),
+        GET "/breaks" => async |ctx: &mut Context| -> corehttp::Result {
+            let mut out = ctx.body_writer().await?;
+            out.write_all(b"half").await?;
+            out.flush().await?;
+            Err(Status::BAD_GATEWAY.into())
+        },
+        GET "/panics" => |_: &mut Context| panic_quietly(),
+        GET "/drops" => |ctx: &mut Context| drop(ctx.extensions.insert(PanicsOnDrop)),
+        GET "/fails" => |_: &mut Context| -> corehttp::Result { Err(Status::NOT_FOUND.into()) },
+        GET "/sleeps" => async |ctx: &mut Context| {
+            ctx.set_timeouts(Timeouts { handler: Some(Duration::ZERO), ..ctx.timeouts() });
+            tokio::time::sleep(Duration::from_secs(3600)).await;
+        },
+        GET "/refused" => with_plan(|_| BodyPlan::Refuse(Status::FORBIDDEN), hello),
+        GET "/other/{id}" => hello,
+    };
+    Served::with(settings, router)
+}
+
+/// Whatever happens to exchanges, each is counted once, in its class and its route.
+#[test]
+fn histograms_add_up_to_the_reports_of_a_random_history() {
+    for (routes_max, histories) in [(64, 16), (2, 4)] {
+        let settings = MetricsSettings { routes_max, times_polls: true };
+        let (metrics, model) = (Metrics::with_settings(settings), Arc::new(Mutex::new(Model::default())));
+        let noted = model.clone();
+        let served = serve(|server| {
+            server.metrics(&metrics).on_exchange(move |report| {
+                noted.lock().unwrap().note(report);
+                panic_quietly();
+            })
+        });
+        let sums = || (Model::from_routes(&metrics.routes()), model.lock().unwrap().clone());
+        let add_up = || {
+            let (found, expected) = sums();
+            // Beyond the bound, routes are counted together.
+            if routes_max == 2 { found.count() == expected.count() } else { found == expected }
+        };
+        check_histories("it metrics", (histories, 12), Step::draw, |steps| {
+            steps.iter().for_each(|step| step.play(&served));
+            eventually("all exchanges are counted", add_up);
+        });
+        // The stop cuts this one.
+        let mut stays = served.connect();
+        stays.send(get("/streamed"));
+        stays.stream.read_exact(&mut [0; 10]).unwrap();
+        let running = served.running.clone();
+        drop(served);
+        assert!(add_up(), "{:#?}", sums());
+        let (_, model) = sums();
+        let of_no_route = &model.classes[&("(none)".to_owned(), "4xx")];
+        let refused = of_no_route.count - of_no_route.handled;
+        assert_eq!(running.stats().total.requests, model.count() - refused);
+        assert_eq!(metrics.routes().len(), if routes_max == 2 { 4 } else { 11 });
+    }
+}
