@@ -14,6 +14,7 @@ pub(crate) const HELLO: &str = "Hello, world!";
 pub(crate) const SERVER_NAME: &str = "corehttp";
 
 /// The application as a handler of corehttp.
+#[inline(always)]
 pub(crate) fn respond(ctx: &mut Context) -> corehttp::Result {
     let Context { request, response, .. } = ctx;
     match request.method() {

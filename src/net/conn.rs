@@ -33,16 +33,6 @@ pub(crate) enum ConnError {
     Io(io::Error),
 }
 
-/// Polls again with the waker set's waker if the connection has a set. A macro, since a function with a closure costs
-/// an exchange 40 instructions.
-macro_rules! join_waker_set {
-    ($conn:ident.$poll:ident($cx:ident, $($argument:expr),+)) => {
-        if let Some(waker) = $conn.shared_waker($cx) {
-            return $conn.$poll(&mut Context::from_waker(&waker), $($argument),+);
-        }
-    };
-}
-
 impl<L: Locality> Conn<L> {
     pub(crate) fn new(transport: Transport<L::Boxed>, timer: L::Timer) -> Conn<L> {
         Conn { transport, timer, io_state: None }
@@ -94,7 +84,6 @@ impl<L: Locality> Conn<L> {
         room: &mut [u8],
         limit: Duration,
     ) -> Poll<Result<usize, ConnError>> {
-        join_waker_set!(self.poll_read(cx, room, limit));
         match self.transport.poll_read(cx, room) {
             Poll::Ready(Ok(0)) if self.io_state().is_reset => {
                 Poll::Ready(Err(ConnError::Io(io::ErrorKind::ConnectionReset.into())))
@@ -116,7 +105,6 @@ impl<L: Locality> Conn<L> {
         cx: &mut Context<'_>,
         limit: Duration,
     ) -> Poll<Result<(), ConnError>> {
-        join_waker_set!(self.poll_flush(cx, limit));
         while !self.write_buffer().is_empty() {
             ready!(self.poll_send(cx, &[], limit))?;
         }
@@ -147,7 +135,6 @@ impl<L: Locality> Conn<L> {
         body: &[u8],
         limit: Duration,
     ) -> Poll<Result<usize, ConnError>> {
-        join_waker_set!(self.poll_send(cx, body, limit));
         loop {
             if self.transport.has_tls_records() {
                 let _ = self.poll_write_tls(cx)?;
@@ -272,7 +259,6 @@ impl<L: Locality> Conn<L> {
         range: Range<u64>,
         limit: Duration,
     ) -> Poll<Result<u64, ConnError>> {
-        join_waker_set!(self.poll_send_file(cx, file, range, limit));
         debug_assert!(self.write_buffer().is_empty(), "a file follows the head");
         let count = match self.transport.poll_send_file(cx, file, range.clone()) {
             Poll::Ready(sent) => sent.map_err(|error| self.note_write_error(error))?,
@@ -302,7 +288,6 @@ impl<L: Locality> Conn<L> {
         cx: &mut Context<'_>,
         limit: Duration,
     ) -> Poll<Result<(), ConnError>> {
-        join_waker_set!(self.poll_shutdown(cx, limit));
         loop {
             match self.transport.poll_shutdown(cx) {
                 Poll::Ready(shut) => return Poll::Ready(shut.map_err(ConnError::Io)),
@@ -321,12 +306,6 @@ impl<L: Locality> Conn<L> {
     ) -> Poll<ConnError> {
         self.share_wakers(cx.waker());
         self.timer.poll_expired(cx, slot, limit).map(|()| ConnError::TimedOut)
-    }
-
-    /// The waker of the waker set, if there is a set, and `cx` does not have its waker already.
-    #[inline]
-    fn shared_waker(&self, cx: &Context<'_>) -> Option<Waker> {
-        self.io_state.as_ref()?.wakers.as_ref()?.register(cx.waker())
     }
 
     /// Makes a waker set once a second waker waits. The second waker has displaced the first in the socket, so both
@@ -417,6 +396,12 @@ impl Conn {
     #[inline]
     pub(crate) fn share(&mut self) {
         self.io_state().is_shared = true;
+    }
+
+    /// The waker that wakes all tasks that wait for the connection, if there are several, and `waker` is of one of them.
+    #[inline]
+    pub(crate) fn shared_waker(&self, waker: &Waker) -> Option<Waker> {
+        self.io_state.as_ref()?.wakers.as_ref()?.register(waker)
     }
 
     /// Whether the server is about to stop.

@@ -60,6 +60,8 @@ pub(super) struct ExchangeInfo {
     pub(super) arrived: Instant,
     /// Whether there is no peer: the response is for [`Service::respond`](super::Service::respond).
     pub(super) detached: bool,
+    /// Whether the exchange has bounds of its own, in place of the server's.
+    has_own_bounds: bool,
 }
 
 impl Exchange {
@@ -181,14 +183,14 @@ impl Exchange {
         let Exchange { incoming, outgoing, conn, info, .. } = self;
         let (incoming, core, request_info) = (incoming.get_mut(), conn.core(), info.request_info);
         let framing = OutgoingFraming::from_response(request_info, response, content);
-        let may_persist = conn.with_bounds(|bounds| may_persist(incoming, response, unread, bounds))
-            && framing.body() != Framing::UntilClose;
-        if incoming.expectation == Expectation::Continue {
-            incoming.expectation = Expectation::BodyEndUnknown;
-        }
         outgoing.begin(framing);
-        conn.with(|conn| {
-            info.persists &= may_persist && !conn.is_stopping();
+        conn.with_bounds(|conn, bounds| {
+            info.persists &= may_persist(incoming, response, unread, bounds)
+                && framing.body() != Framing::UntilClose
+                && !conn.is_stopping();
+            if incoming.expectation == Expectation::Continue {
+                incoming.expectation = Expectation::BodyEndUnknown;
+            }
             if info.detached {
                 return outgoing.begin_raw();
             }
@@ -211,7 +213,7 @@ impl Exchange {
 
     /// Sends all of the write buffer.
     pub(super) async fn flush(&self) -> io::Result<()> {
-        Ok(poll_fn(|cx| self.conn.poll(|conn, bounds| poll_flush(cx, conn, bounds))).await?)
+        Ok(poll_fn(|cx| self.conn.poll_shared(cx, |cx, conn, bounds| poll_flush(cx, conn, bounds))).await?)
     }
 
     /// Copies the response's body to the write buffer if it is in memory and small, as most are. Returns whether it
@@ -307,12 +309,25 @@ impl Exchange {
 
     /// Prepares for the next head on the same connection.
     pub(super) fn begin_next(&mut self) {
-        let Exchange { incoming, outgoing, conn, info, .. } = self;
+        self.reset_bounds();
+        let Exchange { incoming, outgoing, info, .. } = self;
         incoming.get_mut().forget_message();
         outgoing.reset();
-        conn.reset_bounds();
         // If the next head is refused, that response must not depend on the request before it.
         info.request_info = RequestInfo::default();
+    }
+
+    /// Changes the bounds of this exchange alone.
+    pub(super) fn change_bounds(&mut self, change: impl FnOnce(&mut Bounds)) {
+        self.info.has_own_bounds = true;
+        self.conn.change_bounds(change);
+    }
+
+    #[inline]
+    fn reset_bounds(&mut self) {
+        if mem::take(&mut self.info.has_own_bounds) {
+            self.conn.reset_bounds();
+        }
     }
 
     /// Cuts off the peer if it has received a part of a response, so that it cannot mistake that for the whole.
@@ -465,10 +480,10 @@ impl Exchange {
 impl Reset for Exchange {
     #[inline]
     fn reset(&mut self) {
+        self.reset_bounds();
         let Exchange { incoming, outgoing, conn, info, transformed, upgraded, observation, io_state } = self;
         incoming.get_mut().reset();
         outgoing.reset();
-        conn.reset_bounds();
         if let Some(mut conn) = conn.take() {
             conn.swap_io_state(io_state);
         }
@@ -508,6 +523,7 @@ impl ExchangeInfo {
             reported: None,
             arrived,
             detached: false,
+            has_own_bounds: false,
         }
     }
 }

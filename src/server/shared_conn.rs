@@ -23,32 +23,20 @@ struct SharedInner {
 }
 
 /// The parts that are lent for a poll.
-#[derive(Default)]
 struct Lent {
     /// `None` while the context waits to be used again, or once the connection was upgraded.
     conn: Option<Conn>,
-    /// Whether the exchange has bounds of its own, in place of the server's.
-    has_own_bounds: bool,
-    /// The memory for them, which is kept.
-    own_bounds: Option<Box<Bounds>>,
-}
-
-impl Lent {
-    #[inline]
-    fn bounds<'b>(has_own: bool, own: &'b Option<Box<Bounds>>, core: &'b CoreState) -> &'b Bounds {
-        match own {
-            Some(own) if has_own => own,
-            _ => &core.bounds,
-        }
-    }
+    /// The bounds of the exchange: a copy, so that reading them costs the same whether they were changed or not.
+    bounds: Bounds,
 }
 
 impl SharedConn {
     pub(super) fn new(core: Rc<CoreState>) -> SharedConn {
-        SharedConn(Rc::new(SharedInner { lent: RefCell::default(), core }))
+        let lent = Lent { conn: None, bounds: core.bounds.clone() };
+        SharedConn(Rc::new(SharedInner { lent: RefCell::new(lent), core }))
     }
 
-    /// Lends the connection to `step` for one poll, with the bounds of an exchange, and counts its traffic before a
+    /// Lends the connection to `step` for one poll, with the bounds of the exchange, and counts its traffic before a
     /// wait. Fails if the connection was upgraded.
     #[inline]
     pub(super) fn poll<T, E: From<ExchangeError>>(
@@ -64,6 +52,20 @@ impl SharedConn {
         })
     }
 
+    /// Lends the connection as [`SharedConn::poll`] does, while the handler runs. Its parts and the loop may wait with
+    /// different wakers, so the step waits with the one that it is given.
+    #[inline]
+    pub(super) fn poll_shared<T, E: From<ExchangeError>>(
+        &self,
+        cx: &mut Context<'_>,
+        step: impl FnOnce(&mut Context<'_>, &mut Conn, &Bounds) -> Poll<Result<T, E>>,
+    ) -> Poll<Result<T, E>> {
+        self.poll(|conn, bounds| {
+            let shared = conn.shared_waker(cx.waker());
+            step(&mut Context::from_waker(shared.as_ref().unwrap_or(cx.waker())), conn, bounds)
+        })
+    }
+
     /// Lends the connection as [`SharedConn::poll`] does, to a step that decides itself when its traffic is counted.
     #[inline]
     pub(super) fn poll_uncounted<T, E: From<ExchangeError>>(
@@ -71,9 +73,9 @@ impl SharedConn {
         step: impl FnOnce(&mut Conn, &Bounds, &CoreState) -> Poll<Result<T, E>>,
     ) -> Poll<Result<T, E>> {
         let SharedInner { lent, core } = &*self.0;
-        let Lent { conn, has_own_bounds, own_bounds } = &mut *lent.borrow_mut();
+        let Lent { conn, bounds } = &mut *lent.borrow_mut();
         match conn {
-            Some(conn) => step(conn, Lent::bounds(*has_own_bounds, own_bounds, core), core),
+            Some(conn) => step(conn, bounds, core),
             None => Poll::Ready(Err(not_connected().into())),
         }
     }
@@ -81,17 +83,23 @@ impl SharedConn {
     /// Lends the connection to `step`, which does not wait. `None` if the connection was upgraded.
     #[inline]
     pub(super) fn with<T>(&self, step: impl FnOnce(&mut Conn) -> T) -> Option<T> {
-        self.0.lent.borrow_mut().conn.as_mut().map(step)
+        self.with_bounds(|conn, _| step(conn))
     }
 
-    /// Sends earlier responses of a pipeline while the handler waits. An error is left to the next write.
+    /// Lends the connection as [`SharedConn::with`] does, with the bounds of the exchange.
+    #[inline]
+    pub(super) fn with_bounds<T>(&self, step: impl FnOnce(&mut Conn, &Bounds) -> T) -> Option<T> {
+        let Lent { conn, bounds } = &mut *self.0.lent.borrow_mut();
+        conn.as_mut().map(|conn| step(conn, bounds))
+    }
+
+    /// Sends earlier responses of a pipeline while the handler waits, and counts the traffic, since a response may be
+    /// streamed for days. An error is left to the next write.
     pub(super) fn send_earlier_responses(&self, cx: &mut Context<'_>) {
-        let _: Poll<Result<(), ExchangeError>> = self.poll_uncounted(|conn, bounds, core| {
+        let _: Poll<Result<(), ExchangeError>> = self.poll_shared(cx, |cx, conn, bounds| {
             if !conn.has_sent_all() {
                 drop(conn.poll_flush(cx, bounds.timeouts.write));
             }
-            // The traffic is counted during the wait, since a response may be streamed for days.
-            core.count_traffic(conn);
             Poll::Pending
         });
     }
@@ -119,19 +127,19 @@ impl SharedConn {
     }
 
     fn poll_peer_end(&self, cx: &mut Context<'_>, incoming: &mut Incoming) -> Poll<PeerEnd> {
-        let polled = self.with(|conn| {
+        let polled: Poll<Result<PeerEnd, ExchangeError>> = self.poll_shared(cx, |cx, conn, _| {
             // The deadline of a read that was abandoned must not end this wait.
             conn.disarm(TimerSlot::Read);
             while incoming.input.unread().len() <= UNREAD_MAX {
                 match ready!(incoming.poll_read_ahead(cx, conn)) {
                     Ok(1..) => {}
-                    Ok(0) => return Poll::Ready(PeerEnd::Eof),
-                    Err(_) => return Poll::Ready(PeerEnd::Failed),
+                    Ok(0) => return Poll::Ready(Ok(PeerEnd::Eof)),
+                    Err(_) => return Poll::Ready(Ok(PeerEnd::Failed)),
                 }
             }
             Poll::Pending
         });
-        polled.unwrap_or(Poll::Ready(PeerEnd::Failed))
+        polled.map(|end| end.unwrap_or(PeerEnd::Failed))
     }
 
     /// Takes the connection out of its slot, to share it.
@@ -167,27 +175,21 @@ impl SharedConn {
         &self.0.core
     }
 
-    /// Lends the bounds of the exchange.
+    /// Reads the bounds of the exchange.
     #[inline]
-    pub(super) fn with_bounds<T>(&self, read: impl FnOnce(&Bounds) -> T) -> T {
-        let Lent { has_own_bounds, own_bounds, .. } = &*self.0.lent.borrow();
-        read(Lent::bounds(*has_own_bounds, own_bounds, &self.0.core))
+    pub(super) fn bounds<T>(&self, read: impl FnOnce(&Bounds) -> T) -> T {
+        read(&self.0.lent.borrow().bounds)
     }
 
-    /// Gives the exchange bounds of its own, for `change` to set. They begin as those that it has.
+    /// Changes the bounds of the exchange, which begin as those of the server.
     pub(super) fn change_bounds(&self, change: impl FnOnce(&mut Bounds)) {
-        let Lent { has_own_bounds, own_bounds, .. } = &mut *self.0.lent.borrow_mut();
-        let own = own_bounds.get_or_insert_default();
-        if !mem::replace(has_own_bounds, true) {
-            (**own).clone_from(&self.0.core.bounds);
-        }
-        change(own);
+        change(&mut self.0.lent.borrow_mut().bounds);
     }
 
     /// Gives the exchange the bounds of the server again.
-    #[inline]
+    #[cold]
     pub(super) fn reset_bounds(&self) {
-        self.0.lent.borrow_mut().has_own_bounds = false;
+        self.0.lent.borrow_mut().bounds.clone_from(&self.0.core.bounds);
     }
 }
 

@@ -356,10 +356,8 @@ pub(crate) fn encode_size(out: &mut Vec<u8>, size: usize) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     debug_assert!(size > 0, "a chunk without data is the last one");
     let digits = (usize::BITS - size.leading_zeros()).div_ceil(4);
-    for digit in (0..digits).rev() {
-        out.push(HEX[size >> (4 * digit) & 0xf]);
-    }
-    out.extend_from_slice(b"\r\n");
+    let digits = (0..digits).rev().map(|digit| HEX[size >> (4 * digit) & 0xf]);
+    out.extend(digits.chain(*b"\r\n"));
 }
 
 /// Writes the last chunk and the trailer section, without fields that are not allowed there.

@@ -137,7 +137,7 @@ pub(super) fn decide_action<H: Handler>(
         (false, _) if exchange.is_end_stream() && !exchange.info.detached => RequestAction::Call,
         (false, BodyPlan::Stream) => RequestAction::Call,
         (false, BodyPlan::Buffer | BodyPlan::Tunnel) => {
-            RequestAction::Buffer(exchange.conn.with_bounds(|bounds| bounds.limits.body_max))
+            RequestAction::Buffer(exchange.conn.bounds(|bounds| bounds.limits.body_max))
         }
         (false, BodyPlan::BufferUpTo(body_max)) => RequestAction::Buffer(body_max),
     })
@@ -188,7 +188,7 @@ pub(super) fn run_handler(
         Ok(Poll::Ready(result)) => Poll::Ready(HandlerOutcome::Returned(result)),
         Ok(Poll::Pending) => {
             conn.send_earlier_responses(cx);
-            let limit = conn.with_bounds(|bounds| bounds.timeouts.handler);
+            let limit = conn.bounds(|bounds| bounds.timeouts.handler);
             let Some(limit) = limit else { return Poll::Pending };
             let timer = timer.get_or_insert_with(|| conn.core().deadlines.timer(Peer::default()));
             timer.poll_expired(cx, TimerSlot::Total, limit).map(|()| HandlerOutcome::TimedOut(limit))

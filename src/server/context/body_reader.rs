@@ -133,7 +133,7 @@ impl<'a> BodyReader<'a> {
         self.decoder.is_none()
             && self.request.body.is_empty()
             && !self.incoming.has_discarded()
-            && self.conn.with_bounds(|bounds| self.incoming.next_arrived_chunk(&bounds.limits))
+            && self.conn.bounds(|bounds| self.incoming.next_arrived_chunk(&bounds.limits))
     }
 
     /// Makes the next piece the current one, until the next call. Returns its length, 0 at the end.
@@ -191,7 +191,9 @@ impl<'a> BodyReader<'a> {
         let chunk = match (self.incoming.has_discarded(), self.conn.is_none()) {
             (true, _) => Poll::Ready(Err(discarded())),
             (false, true) => Poll::Ready(Ok(0)),
-            (false, false) => self.conn.poll(|conn, bounds| self.incoming.poll_chunk(cx, conn, bounds)),
+            (false, false) => {
+                self.conn.poll_shared(cx, |cx, conn, bounds| self.incoming.poll_chunk(cx, conn, bounds))
+            }
         };
         if matches!(chunk, Poll::Ready(Err(_))) {
             self.incoming.mark_body_end_unknown();

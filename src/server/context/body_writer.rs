@@ -187,7 +187,7 @@ impl<'a> BodyWriter<'a> {
             self.budget.spend(data.len());
         }
         let BodyWriter { transform, outgoing, conn, .. } = self;
-        conn.poll(|conn, bounds| match transform {
+        conn.poll_shared(cx, |cx, conn, bounds| match transform {
             Some(transform) => transform.poll_write(cx, outgoing, conn, data, bounds),
             None => outgoing.poll_write(cx, conn, data, bounds).map_err(io::Error::from),
         })
@@ -203,7 +203,7 @@ impl<'a> BodyWriter<'a> {
             ready!(self.poll_drop(cx))?;
         }
         let BodyWriter { transform, outgoing, conn, .. } = self;
-        conn.poll(|conn, bounds| {
+        conn.poll_shared(cx, |cx, conn, bounds| {
             if let Some(transform) = transform {
                 ready!(transform.poll_flush(cx, outgoing, conn, Flush::Now, bounds))?;
             }
@@ -232,7 +232,7 @@ impl<'a> BodyWriter<'a> {
     ) -> Poll<io::Result<T>> {
         let Some(incoming) = self.incoming.filter(|_| written.is_pending()) else { return written };
         self.conn
-            .poll(|conn, bounds| incoming.borrow_mut().poll_discard(cx, conn, bounds).map(Err))
+            .poll_shared(cx, |cx, conn, bounds| incoming.borrow_mut().poll_discard(cx, conn, bounds).map(Err))
             .map_err(io::Error::from)
     }
 
@@ -243,7 +243,7 @@ impl<'a> BodyWriter<'a> {
 
     fn poll_last(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         let BodyWriter { trailers, transform, outgoing, conn, .. } = self;
-        conn.poll(|conn, bounds| {
+        conn.poll_shared(cx, |cx, conn, bounds| {
             if let Some(transform) = transform {
                 ready!(transform.poll_flush(cx, outgoing, conn, Flush::End, bounds))?;
                 transform.end(trailers);

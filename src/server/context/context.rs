@@ -232,7 +232,9 @@ impl Context {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub async fn body_writer(&mut self) -> io::Result<BodyWriter<'_>> {
-        self.head_filters.pass(&mut self.response, &mut self.transform, SentKind::Stream).await?;
+        if self.head_filters.first.is_some() {
+            self.head_filters.pass(&mut self.response, &mut self.transform, SentKind::Stream).await?;
+        }
         let (mut writer, incoming) = self.writer(UnreadBody::Discard)?;
         writer.incoming = Some(incoming);
         Ok(writer)
@@ -293,24 +295,24 @@ impl Context {
 
     /// Returns the limits of this exchange: those of the server, unless they were changed.
     pub fn limits(&self) -> Limits {
-        self.exchange.conn.with_bounds(|bounds| bounds.limits)
+        self.exchange.conn.bounds(|bounds| bounds.limits)
     }
 
     /// Changes the limits of this exchange alone: the limits of bodies, chunks and trailers, from here on. See
     /// [`with_limits`](crate::with_limits).
     pub fn set_limits(&mut self, limits: Limits) {
-        self.exchange.conn.change_bounds(|bounds| bounds.limits = limits.capped());
+        self.exchange.change_bounds(|bounds| bounds.limits = limits.capped());
     }
 
     /// Returns the time limits of this exchange: those of the server, unless they were changed.
     pub fn timeouts(&self) -> Timeouts {
-        self.exchange.conn.with_bounds(|bounds| bounds.timeouts)
+        self.exchange.conn.bounds(|bounds| bounds.timeouts)
     }
 
     /// Changes the time limits of this exchange alone, from here on, but not [`Timeouts::head`] and [`Timeouts::idle`].
     /// See [`with_timeouts`](crate::with_timeouts).
     pub fn set_timeouts(&mut self, timeouts: Timeouts) {
-        self.exchange.conn.change_bounds(|bounds| bounds.timeouts = timeouts);
+        self.exchange.change_bounds(|bounds| bounds.timeouts = timeouts);
     }
 
     /// Waits until the peer has closed the connection, or its sending half, which looks the same: a peer that closes
