@@ -11,8 +11,8 @@ use super::path_lookup::open_error;
 use super::resource::{Description, Representation, Resource};
 use super::snapshot::{Etag, FileContent, ReadOptions, Snapshot};
 use crate::message::{
-    Body, BodyChain, ChainLink, Headers, Method, PreconditionResult, RangeSelection, Request, Response,
-    Status, Validators, evaluate_preconditions, may_send_range, multipart,
+    Body, BodyChain, ChainLink, FieldName, Headers, Method, PreconditionResult, RangeSelection, Request,
+    Response, Status, Validators, evaluate_preconditions, may_send_range, multipart,
 };
 use crate::net::FileReader;
 use crate::runtime::{random_token, spawn_blocking};
@@ -133,6 +133,7 @@ impl FileResponse {
             (PreconditionResult::Failed, _) => Self::PreconditionFailed,
             (PreconditionResult::Proceed, Method::Get)
                 if resource.accepts_ranges
+                    && fields.may_have(FieldName::RANGE)
                     && may_send_range(fields, &chosen.etag, resource.strong_date()) =>
             {
                 match RangeSelection::from_fields(fields, chosen.content().len()) {

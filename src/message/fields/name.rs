@@ -22,6 +22,7 @@ impl<'a> FieldName<'a> {
     pub(crate) const HOST: FieldName<'static> = FieldName::new("host");
     pub(crate) const KEEP_ALIVE: FieldName<'static> = FieldName::new("keep-alive");
     pub(crate) const MAX_FORWARDS: FieldName<'static> = FieldName::new("max-forwards");
+    pub(crate) const RANGE: FieldName<'static> = FieldName::new("range");
     pub(crate) const RETRY_AFTER: FieldName<'static> = FieldName::new("retry-after");
     pub(crate) const SERVER: FieldName<'static> = FieldName::new("server");
     pub(crate) const SET_COOKIE: FieldName<'static> = FieldName::new("set-cookie");

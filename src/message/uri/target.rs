@@ -348,8 +348,8 @@ impl Target {
     /// (RFC 9110 §4.2.3).
     #[inline]
     pub(in crate::message) fn path_for(&self, method: Method) -> &str {
-        match (self.part(self.components.path), self.components.form) {
-            ("", TargetForm::Absolute) => self.path_and_query(method)[0],
+        match self.components.form {
+            TargetForm::Absolute if self.components.path.range().is_empty() => self.path_and_query(method)[0],
             _ => self.path(),
         }
     }
