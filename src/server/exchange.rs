@@ -213,7 +213,7 @@ impl Exchange {
 
     /// Sends all of the write buffer.
     pub(super) async fn flush(&self) -> io::Result<()> {
-        Ok(poll_fn(|cx| self.conn.poll_shared(cx, |cx, conn, bounds| poll_flush(cx, conn, bounds))).await?)
+        Ok(poll_fn(|cx| self.conn.poll_shared(cx, poll_flush)).await?)
     }
 
     /// Copies the response's body to the write buffer if it is in memory and small, as most are. Returns whether it
