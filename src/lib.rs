@@ -244,6 +244,8 @@
 //! | interim responses, such as 103 | [`CallReader::informational`] |
 //! | links in a response, and other references | [`Target::join`] |
 //! | how long an exchange may take, and how long it took | [`ClientTimeouts`], [`Response::timings`] |
+//! | who has answered: address, version, certificates | [`Response::connection`], [`Response::version`] |
+//! | dials, failures, times and bytes of each host | [`Client::stats`] |
 //! | what went wrong, and what the server may have seen | [`ClientError`] |
 //! | secure connections, with feature `tls` | `ClientBuilder::tls`, `ClientTls`, `TlsRoots` |
 //! | proxies, and other ways to a host | [`Proxies`], [`Dialer`], [`Resolver`] |
@@ -335,10 +337,10 @@ mod tower;
 #[cfg(feature = "access-log")]
 pub use access_log::{AccessLog, LogFormat};
 pub use client::{
-    Balancer, BalancerBuilder, Call, CallReader, CallWriter, Client, ClientBuilder, ClientCause, ClientError,
-    ClientPhase, ClientTimeouts, ClientUpgraded, CookieStore, Host, HostChoice, HostCounts, InvalidProxy,
-    Pipeline, PipelineBuilder, Proxies, Proxy, Redirects, RequestBuilder, ResponseReader, SocksError,
-    SocksReply,
+    Balancer, BalancerBuilder, Call, CallReader, CallWriter, Client, ClientBuilder, ClientCause,
+    ClientConnection, ClientCounts, ClientError, ClientPhase, ClientStats, ClientTimeouts, ClientUpgraded,
+    CookieStore, Host, HostChoice, HostCounts, InvalidProxy, PhaseCounts, Pipeline, PipelineBuilder, Proxies,
+    Proxy, Redirects, RequestBuilder, ResponseReader, SocksError, SocksReply,
 };
 pub use coding::{Coding, CodingError, Flush};
 #[cfg(feature = "compress")]
@@ -355,11 +357,12 @@ pub use http_types::{ConversionError, HttpBody};
 #[cfg(feature = "json")]
 pub use json::{InvalidJson, JsonError};
 pub use message::{
-    BasicAuth, Body, Cookies, ExtensionMethod, FieldValue, Form, FormBuf, FormPairs, FromText, Headers,
-    HeadersIter, HttpDate, InvalidCharset, InvalidCookie, InvalidCredentials, InvalidField, InvalidForm,
-    InvalidMethod, InvalidPairs, InvalidParameters, InvalidPathParam, InvalidRequest, InvalidStatus,
-    InvalidTarget, InvalidText, InvalidValue, Method, Parameters, PathParams, Problem, RawSetCookie, Request,
-    Response, SameSite, SetCookie, Status, Target, TargetForm, Timings, Version, escape_html,
+    BasicAuth, Body, ClientInfo, Cookies, ExtensionMethod, FieldValue, Form, FormBuf, FormPairs, FromText,
+    Headers, HeadersIter, HttpDate, InvalidCharset, InvalidCookie, InvalidCredentials, InvalidField,
+    InvalidForm, InvalidMethod, InvalidPairs, InvalidParameters, InvalidPathParam, InvalidRequest,
+    InvalidStatus, InvalidTarget, InvalidText, InvalidValue, Method, Parameters, PathParams, Problem,
+    RawSetCookie, Request, Response, SameSite, SetCookie, Status, Target, TargetForm, Timings, Version,
+    escape_html,
 };
 #[cfg(feature = "metrics")]
 pub use metrics::{ClassCounts, Histogram, HistogramCounts, Metrics, MetricsSettings, RouteCounts};

@@ -20,6 +20,7 @@ use super::request_sender::RequestSender;
 use super::response_reader::ResponseReader;
 use super::route::Proxies;
 use super::settings::{ClientTimeouts, PoolBounds, Settings};
+use super::stats::ClientStats;
 use super::upgraded::ClientUpgraded;
 use crate::coding::ACCEPTED;
 use crate::exchange::Bounds;
@@ -303,6 +304,11 @@ impl Client {
         let mut busy = 0;
         self.sender.each_pool(|pool| busy += pool.busy());
         busy
+    }
+
+    /// Returns the counts of this client so far: dials, failures, times and bytes, for each host and in total.
+    pub fn stats(&self) -> ClientStats {
+        self.sender.stats()
     }
 
     /// Returns a builder for a balancer over the hosts that `urls` name.

@@ -410,48 +410,6 @@ impl From<ClientError> for io::Error {
     }
 }
 
-impl Response {
-    /// Returns this response, or an error if its status is 4xx or 5xx (RFC 9110 §15.5, §15.6).
-    ///
-    /// The error names the URL, if [`Response::url`] does, which is so for the response of a
-    /// [`RequestBuilder`](crate::RequestBuilder). A handler that passes it on with `?` answers with 500, whatever the
-    /// status was: the handler's peer is not to blame for it. `Err(response.status)?` passes the status on.
-    ///
-    /// # Errors
-    ///
-    /// Fails with [`ClientCause::Status`]. The content is then gone, so a program that needs it looks at
-    /// [`Response::status`](crate::Response::status) instead.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use corehttp::{Context, Server, MemoryListener, Status};
-    /// use corehttp::{Client, ClientCause};
-    ///
-    /// # let listener = MemoryListener::new();
-    /// # let client = Client::builder().memory(listener.connector()).build();
-    /// # let server = Server::bind(listener).cores(1).start(|ctx: &mut Context| ctx.response.status = Status::NOT_FOUND)?;
-    /// # corehttp::block_on(async {
-    /// let error = client.get("http://example.com/a").await?.error_for_status().unwrap_err();
-    /// assert_eq!(error.to_string(), "http://example.com/a: the server responded 404 Not Found");
-    /// assert!(matches!(error.cause(), ClientCause::Status(status) if *status == 404));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # })??;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn error_for_status(self) -> Result<Response, ClientError> {
-        if !(self.status.is_client_error() || self.status.is_server_error()) {
-            return Ok(self);
-        }
-        let error = ClientError::new(ClientPhase::Receive, ClientCause::Status(self.status));
-        let error = error.on_connection(false, true);
-        Err(match self.url {
-            Some(url) => error.with_url(&url),
-            None => error,
-        })
-    }
-}
-
 impl From<InvalidRequest> for ClientError {
     fn from(error: InvalidRequest) -> ClientError {
         ClientError::new(ClientPhase::Prepare, ClientCause::Request(error))

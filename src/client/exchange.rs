@@ -1,7 +1,10 @@
 //! [`ClientExchange`]: the memory of one exchange, which the next one uses again, and the state of the exchange.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use super::response::ClientConnection;
+use super::stats::{ExchangeEnd, PoolCounters};
 use crate::coding::ContentDecoder;
 use crate::exchange::{ExchangeError, Incoming, Outgoing};
 use crate::memory::Reset;
@@ -23,16 +26,40 @@ pub(super) struct ClientExchange {
     pub(super) budget: Budget,
     /// The target of the request for errors, if the caller keeps no request.
     pub(super) target: String,
+    /// The connection, during an exchange.
+    pub(super) connection: Option<Arc<ClientConnection>>,
+    /// The counters of the pool that the memory belongs to.
+    counters: Arc<PoolCounters>,
     pub(super) persistence: Persistence,
     pub(super) spec: ExchangeSpec,
     pub(super) progress: Progress,
 }
 
 impl ClientExchange {
+    pub(super) fn new(counters: Arc<PoolCounters>) -> ClientExchange {
+        let now = runtime::now();
+        ClientExchange {
+            incoming: Incoming::default(),
+            outgoing: Outgoing::default(),
+            io_state: Some(Box::new(IoState::with_totals(counters.unreturned.clone()))),
+            early: None,
+            budget: Budget::default(),
+            target: String::new(),
+            connection: None,
+            counters,
+            persistence: Persistence::new(),
+            spec: ExchangeSpec::default(),
+            progress: Progress::new(Timings::default(), now),
+        }
+    }
+
     /// Prepares for the next response on a connection with several requests in flight. Only the persistence of the
     /// connection remains.
     pub(super) fn next_response(&mut self, request_info: RequestInfo, timings: Timings) {
         debug_assert!(self.io_state.is_none(), "the connection is in use");
+        if self.progress.has_response() {
+            self.count_end(ExchangeEnd::Answered);
+        }
         self.incoming.forget_message();
         self.spec = ExchangeSpec { request_info, ..ExchangeSpec::default() };
         self.progress = Progress::new(timings, runtime::now());
@@ -43,21 +70,20 @@ impl ClientExchange {
     pub(super) fn has_whole_response(&self) -> bool {
         self.progress.has_response() && self.incoming.has_arrived()
     }
+
+    /// Counts an exchange that is over, and after which the connection is not given back.
+    pub(super) fn count_end(&self, end: ExchangeEnd) {
+        self.counters.count_end(end, &self.progress.timings);
+    }
 }
 
-impl Default for ClientExchange {
-    fn default() -> ClientExchange {
-        let now = runtime::now();
-        ClientExchange {
-            incoming: Incoming::default(),
-            outgoing: Outgoing::default(),
-            io_state: None,
-            early: None,
-            budget: Budget::default(),
-            target: String::new(),
-            persistence: Persistence::new(now),
-            spec: ExchangeSpec::default(),
-            progress: Progress::new(Timings::default(), now),
+impl Drop for ClientExchange {
+    /// An exchange that ends well gives its memory back. The memory itself is dropped with its I/O state.
+    fn drop(&mut self) {
+        if self.io_state.is_none() {
+            let is_read = self.progress.has_response() && self.incoming.is_end_stream();
+            let unnoted = if is_read { ExchangeEnd::Answered } else { ExchangeEnd::Canceled };
+            self.count_end(self.progress.end.unwrap_or(unnoted));
         }
     }
 }
@@ -71,6 +97,8 @@ impl Reset for ClientExchange {
             early,
             budget,
             target,
+            connection,
+            counters: _,
             persistence,
             spec,
             progress,
@@ -81,7 +109,8 @@ impl Reset for ClientExchange {
         early.iter_mut().for_each(|early| early.reset());
         (*budget, *spec) = Default::default();
         target.clear();
-        *persistence = Persistence::new(persistence.opened_at);
+        debug_assert!(connection.is_none(), "a connection that is given back takes its description along");
+        *persistence = Persistence::new();
         *progress = Progress::new(Timings::default(), progress.phase_start);
     }
 
@@ -99,8 +128,6 @@ const TARGET_USUAL: usize = 1 << 10;
 
 /// How long the connection may be used (RFC 9112 §9.3).
 pub(super) struct Persistence {
-    /// When it was opened.
-    pub(super) opened_at: Instant,
     /// Whether another exchange may follow, by the messages of both sides so far.
     pub(super) persists: bool,
     /// How long the server keeps an idle connection open, by its `keep-alive` field (RFC 2068 §19.7.1.1).
@@ -108,8 +135,8 @@ pub(super) struct Persistence {
 }
 
 impl Persistence {
-    fn new(opened_at: Instant) -> Persistence {
-        Persistence { opened_at, persists: true, idle: None }
+    fn new() -> Persistence {
+        Persistence { persists: true, idle: None }
     }
 
     /// Applies the head of a response. `ends_with_close`: its body ends with the connection (RFC 9112 §6.3).
@@ -149,6 +176,10 @@ pub(super) struct Progress {
     pub(super) read_size: AdaptiveReadSize,
     /// How the body of the response is decoded, if it is.
     pub(super) decoder: Option<Box<ContentDecoder>>,
+    /// The version in which the server has answered.
+    pub(super) version: Version,
+    /// How the exchange ends, if it ends otherwise than with its response or because the caller is gone.
+    pub(super) end: Option<ExchangeEnd>,
     /// The durations of the phases that are over.
     pub(super) timings: Timings,
     /// When the current phase began.
@@ -165,6 +196,8 @@ impl Progress {
             wants_interim: false,
             read_size: AdaptiveReadSize::default(),
             decoder: None,
+            version: Version::default(),
+            end: None,
             timings,
             phase_start,
         }

@@ -2,7 +2,7 @@
 //! one exchange on it.
 //!
 //! In reading order: the client; how it sends a request; connections, and the way to an origin; one exchange; what
-//! callers get; several hosts, and many requests at once; errors and settings.
+//! callers get; several hosts, and many requests at once; counts, errors and settings.
 
 mod client;
 #[cfg(feature = "tls")]
@@ -20,6 +20,7 @@ mod pool;
 mod route;
 
 mod exchange;
+mod response;
 
 mod call;
 mod host;
@@ -29,6 +30,8 @@ mod upgraded;
 
 mod balance;
 mod pipeline;
+
+mod stats;
 
 mod cause;
 mod error;
@@ -45,7 +48,9 @@ pub use host::Host;
 pub use pipeline::{Pipeline, PipelineBuilder};
 pub use redirect::Redirects;
 pub use request_builder::RequestBuilder;
+pub use response::ClientConnection;
 pub use response_reader::ResponseReader;
 pub use route::{InvalidProxy, Proxies, Proxy, SocksError, SocksReply};
 pub use settings::ClientTimeouts;
+pub use stats::{ClientCounts, ClientStats, PhaseCounts};
 pub use upgraded::ClientUpgraded;

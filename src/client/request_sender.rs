@@ -17,6 +17,7 @@ use super::redirect::{self, ExpectField, OutgoingRequest, RedirectTaint, Redirec
 use super::response_reader::ResponseReader;
 use super::route::Proxy;
 use super::settings::Settings;
+use super::stats::{ClientStats, ExchangeEnd};
 use super::upgraded::ClientUpgraded;
 use crate::exchange::Expectation;
 use crate::memory::Reset;
@@ -59,6 +60,10 @@ impl RequestSender {
 
     pub(super) fn each_pool(&self, then: impl FnMut(&Pool)) {
         self.pools.each(then);
+    }
+
+    pub(super) fn stats(&self) -> ClientStats {
+        self.pools.stats()
     }
 
     pub(super) fn settings(&self) -> &Settings {
@@ -185,7 +190,7 @@ impl RequestSender {
             let outgoing = outgoing.without_expectation();
             return boxed(|| self.resend(pooled, outgoing, response)).await;
         }
-        *response.timings_mut() = pooled.exchange.progress.timings;
+        pooled.note_in(response);
         Ok(pooled)
     }
 
@@ -252,6 +257,7 @@ impl RequestSender {
         if !stale.may_retry(outgoing.request, &error) {
             return Err(error);
         }
+        stale.exchange.progress.end = Some(ExchangeEnd::Retried);
         // The permit is for the new connection.
         stale.close();
         let ExchangeSpec { deadline, .. } = stale.exchange.spec;
@@ -358,6 +364,7 @@ impl RequestSender {
         let permit = pool.acquire(since, deadline).await?;
         let now = runtime::now();
         let queue = now.saturating_duration_since(since);
+        permit.pool.counters.count(|counts| counts.queue.count(queue));
         // A request may wait in one runtime, and go on in another.
         let checked_out = match permit.pool.is_of_current_runtime() {
             true => PooledConn::from_idle(permit, queue, now),
@@ -378,9 +385,12 @@ impl RequestSender {
     ) -> Result<PooledConn, ClientError> {
         let mut timings = Timings { queue, ..Timings::default() };
         let settings = &self.pools.settings;
-        let Pool { origin, proxy, .. } = &*permit.pool;
+        let Pool { origin, proxy, counters, .. } = &*permit.pool;
         let was_here = permit.pool.is_of_current_runtime();
-        let conn = connect(settings, origin, proxy.as_ref(), deadline, &mut timings).await?;
+        counters.count(|counts| counts.dials += 1);
+        let dialed = connect(settings, origin, proxy.as_ref(), deadline, &mut timings).await;
+        counters.count_dialed(dialed.as_ref().map(|_| &timings).map_err(ClientError::phase));
+        let conn = dialed?;
         let is_its_own = was_here && permit.pool.is_of_current_runtime();
         let mut pooled = PooledConn::new(conn, permit, timings);
         pooled.exchange.persistence.persists = is_its_own;

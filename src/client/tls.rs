@@ -1,7 +1,8 @@
-//! [`ClientBuilder::tls`]: which servers a client trusts, and which certificate it presents.
+//! TLS in a client: which servers it trusts, which certificate it presents, and the session with a server.
 
 use super::client::ClientBuilder;
-use crate::net::tls::enabled::ClientTls;
+use super::response::ClientConnection;
+use crate::net::tls::enabled::{ClientTls, TlsSession};
 
 impl ClientBuilder {
     /// Sets how connections to `https` URLs, and to proxies over TLS, are made secure. Default: TLS 1.2 and 1.3, the
@@ -9,5 +10,13 @@ impl ClientBuilder {
     pub fn tls(mut self, tls: ClientTls) -> Self {
         self.settings.tls = tls.connector();
         self
+    }
+}
+
+impl ClientConnection {
+    /// Returns the session that the handshake with the server has agreed on: its version, and the certificates of the
+    /// server. `None` if the connection is not secure.
+    pub fn tls(&self) -> Option<&TlsSession> {
+        self.tls.as_ref()
     }
 }

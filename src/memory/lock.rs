@@ -1,5 +1,7 @@
-//! [`lock`]: locks that a panic does not poison.
+//! [`lock`]: locks that a panic does not poison; [`Counter`]: a number that needs none.
 
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 // A panic under a lock poisons it for all other threads. In this crate every change under a lock leaves its value
@@ -21,4 +23,20 @@ pub(crate) fn read_lock<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
 #[inline]
 pub(crate) fn write_lock<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
     lock.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A number that one thread at a time writes, and any may read: that of its core, or the one that holds a certain lock.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds, without a locked instruction: no other thread writes.
+    #[inline]
+    pub(crate) fn add(&self, count: u64) {
+        self.0.store(self.0.load(Relaxed).wrapping_add(count), Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
 }

@@ -80,7 +80,7 @@ pub use problem::Problem;
 #[cfg(feature = "fs")]
 pub(crate) use range::{RangeSelection, may_send_range};
 pub use request::Request;
-pub use response::{Response, Timings};
+pub use response::{ClientInfo, Response, Timings};
 pub use status::{InvalidStatus, Status};
 pub(crate) use uri::{Authority, Scheme, port_number, split_port, uri_host};
 pub use uri::{Target, TargetForm};

@@ -1,8 +1,10 @@
 //! [`Response`]: a status, with headers, a body and trailers (RFC 9110 §6, §15).
 
+use std::any::Any;
 use std::borrow::Cow;
 use std::ops::Range;
 use std::str::Utf8Error;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,7 +14,7 @@ use super::precondition::{PreconditionResult, Validators, evaluate_preconditions
 use super::range::{RangeSelection, may_send_range};
 use super::{
     Body, CONTENT_FIELDS, FieldName, Headers, InvalidCharset, InvalidCookie, InvalidField, Method, Problem,
-    Request, SetCookie, Status,
+    Request, SetCookie, Status, Version,
 };
 use crate::memory::{Reset, clear_cold};
 
@@ -50,9 +52,9 @@ pub struct Response {
     /// it (see [`Target::join`](super::Target::join)). `None` if that is the URL of a [`Request`](super::Request) that
     /// the caller has, since there were no redirects.
     pub url: Option<Box<str>>,
-    /// How long each phase of the exchange took, if a client received this response: [`Response::timings`] reads it.
-    /// Boxed, because the responses of a server have none.
-    pub client_timings: Option<Box<Timings>>,
+    /// How a client has received this response: [`Response::timings`], [`Response::version`] and
+    /// [`Response::connection`] read it. Boxed, because the responses of a server have none.
+    pub client_info: Option<Box<ClientInfo>>,
 }
 
 impl Response {
@@ -221,7 +223,23 @@ impl Response {
 
     /// Returns how long each phase of the exchange took; all zero if no client has received this response.
     pub fn timings(&self) -> Timings {
-        self.client_timings.as_deref().copied().unwrap_or_default()
+        self.received_info().map(|info| info.timings).unwrap_or_default()
+    }
+
+    /// Returns the version of HTTP that the server has answered in (RFC 9110 §2.5); HTTP/1.1 if no client has received
+    /// this response.
+    pub fn version(&self) -> Version {
+        self.received_info().map(|info| info.version).unwrap_or_default()
+    }
+
+    /// The connection that this response came over, of the client's type.
+    pub(crate) fn origin_connection(&self) -> Option<&(dyn Any + Send + Sync)> {
+        self.received_info()?.connection.as_deref()
+    }
+
+    /// How a client has received this response, if one has.
+    fn received_info(&self) -> Option<&ClientInfo> {
+        self.client_info.as_deref().filter(|info| info.is_set)
     }
 
     /// Makes this the response to a problem: its status, and its details in JSON (RFC 9457).
@@ -416,9 +434,22 @@ impl Response {
         self.trailers.reset();
     }
 
-    /// The timings, to be filled in.
-    pub(crate) fn timings_mut(&mut self) -> &mut Timings {
-        self.client_timings.get_or_insert_default()
+    /// Sets how a client has received this response: how long each phase took, the version that the server speaks, and
+    /// the connection.
+    #[inline]
+    pub(crate) fn set_client_info<C: Any + Send + Sync>(
+        &mut self,
+        timings: &Timings,
+        version: Version,
+        connection: &Arc<C>,
+    ) {
+        let info = self.client_info.get_or_insert_default();
+        (info.timings, info.version, info.is_set) = (*timings, version, true);
+        // A response that is used again nearly always comes over the same connection.
+        let known = info.connection.as_ref().map_or(std::ptr::null(), |known| Arc::as_ptr(known).cast());
+        if !std::ptr::eq(known, Arc::as_ptr(connection)) {
+            info.connection = Some(connection.clone());
+        }
     }
 
     #[inline]
@@ -439,11 +470,11 @@ impl PartialEq for Response {
 
 impl Reset for Response {
     fn reset(&mut self) {
-        let Self { status, headers, body, trailers, client_timings, url } = self;
+        let Self { status, headers, body, trailers, client_info, url } = self;
         *status = Status::OK;
         clear_cold(url);
-        if let Some(timings) = client_timings {
-            **timings = Timings::default();
+        if let Some(info) = client_info {
+            info.is_set = false;
         }
         headers.reset();
         body.reset();
@@ -455,6 +486,17 @@ impl Reset for Response {
         self.body.shrink();
         self.trailers.shrink();
     }
+}
+
+/// How a client has received a response. See [`Response::client_info`].
+#[derive(Clone, Debug, Default)]
+pub struct ClientInfo {
+    timings: Timings,
+    version: Version,
+    /// Kept while the response is reset, since the next exchange most likely uses the same connection.
+    connection: Option<Arc<dyn Any + Send + Sync>>,
+    /// Whether the others are of the response, and not of an earlier one.
+    is_set: bool,
 }
 
 /// How long each phase of an exchange took. A phase that did not happen took no time.

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use super::histogram::nanos;
 use super::route_metrics::RouteTable;
-use crate::memory::lock;
-use crate::server::{CoreStats, Counter, CutBy, ErrorReport, ExchangeReport, Observer, ServerCounts};
+use crate::memory::{Counter, lock};
+use crate::server::{CoreStats, CutBy, ErrorReport, ExchangeReport, Observer, ServerCounts};
 
 /// The counts of one core. They outlive its server, and go on with the next one that has a core of this index.
 pub(super) struct CoreMetrics {

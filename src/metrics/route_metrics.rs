@@ -7,8 +7,9 @@ use std::ops::AddAssign;
 use std::sync::OnceLock;
 
 use super::histogram::{Histogram, HistogramCounts, nanos};
+use crate::memory::Counter;
 use crate::message::Status;
-use crate::server::{Counter, ExchangeReport};
+use crate::server::ExchangeReport;
 
 /// The exchanges of one route on one core. Only that core writes.
 pub(super) struct RouteMetrics {

@@ -349,10 +349,7 @@ impl<L: Locality> Conn<L> {
 
     /// The bytes received and sent since the connection was last idle.
     pub(crate) fn total_traffic(&self) -> Traffic {
-        let Some(IoState { traffic, before, .. }) = self.io_state.as_deref() else {
-            return Traffic::default();
-        };
-        Traffic { received: before.received + traffic.received, sent: before.sent + traffic.sent }
+        self.io_state.as_deref().map(IoState::total_traffic).unwrap_or_default()
     }
 
     /// Splits the connection into transport and timer, when it is upgraded.

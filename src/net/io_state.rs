@@ -6,6 +6,8 @@
 //! parts, and each part ends with another write.
 
 use std::mem;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 use std::task::{Wake, Waker};
 use std::time::Duration;
@@ -30,6 +32,31 @@ pub(crate) struct IoState {
     pub(super) before: Traffic,
     /// Whether the peer takes the bytes that are written.
     pub(super) progress: WriteProgress,
+    /// The totals that this state adds its traffic to when it is dropped. A server has none.
+    totals: Option<Arc<TrafficTotals>>,
+}
+
+impl IoState {
+    /// Creates the state of a connection whose traffic is added to `totals` if the connection is dropped while it is busy.
+    pub(crate) fn with_totals(totals: Arc<TrafficTotals>) -> IoState {
+        let mut io_state = IoState::default();
+        io_state.totals = Some(totals);
+        io_state
+    }
+
+    /// The bytes received and sent since the last reset.
+    pub(crate) fn total_traffic(&self) -> Traffic {
+        let IoState { traffic, before, .. } = self;
+        Traffic { received: before.received + traffic.received, sent: before.sent + traffic.sent }
+    }
+}
+
+impl Drop for IoState {
+    fn drop(&mut self) {
+        if let Some(totals) = &self.totals {
+            totals.add(self.total_traffic());
+        }
+    }
 }
 
 /// How many bytes went through a connection.
@@ -39,10 +66,37 @@ pub(crate) struct Traffic {
     pub(crate) sent: u64,
 }
 
+/// How many bytes went through several connections.
+#[derive(Debug, Default)]
+pub(crate) struct TrafficTotals {
+    received: AtomicU64,
+    sent: AtomicU64,
+}
+
+impl TrafficTotals {
+    fn add(&self, traffic: Traffic) {
+        self.received.fetch_add(traffic.received, Relaxed);
+        self.sent.fetch_add(traffic.sent, Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> Traffic {
+        Traffic { received: self.received.load(Relaxed), sent: self.sent.load(Relaxed) }
+    }
+}
+
 impl Reset for IoState {
     fn reset(&mut self) {
-        let IoState { write_buffer, traffic, is_reset, is_flushing, is_shared, wakers, before, progress } =
-            self;
+        let IoState {
+            write_buffer,
+            traffic,
+            is_reset,
+            is_flushing,
+            is_shared,
+            wakers,
+            before,
+            progress,
+            totals: _,
+        } = self;
         (*is_reset, *is_flushing, *is_shared) = (false, false, false);
         clear_cold(wakers);
         write_buffer.reset();

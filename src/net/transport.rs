@@ -18,7 +18,7 @@ use tokio::net::UnixStream;
 use tokio::task::unconstrained;
 
 use super::memory_listener::MemoryStream;
-use super::tls::TlsStream;
+use super::tls::{TlsSession, TlsStream};
 use super::{AnyStream, ReadBuffer, Stream, delegate_write, socket};
 
 /// The carrier of a connection's bytes, bound to the runtime that it was opened in.
@@ -268,6 +268,14 @@ impl<B: AnyStream> Transport<B> {
         match self {
             Transport::Tcp(stream) => stream.peer_addr().ok(),
             Transport::Tls(stream) => stream.carrier().peer_addr(),
+            _ => None,
+        }
+    }
+
+    /// The session of a secure connection.
+    pub(crate) fn tls_session(&self) -> Option<TlsSession> {
+        match self {
+            Transport::Tls(stream) => stream.session(),
             _ => None,
         }
     }

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::error_report::ErrorCause;
 use crate::exchange::{ExchangeError, Phase};
+use crate::memory::Counter;
 
 /// The counts of a server so far, for each core and in total.
 ///
@@ -261,22 +262,6 @@ impl Drop for OpenGuard {
     fn drop(&mut self) {
         let open = self.0.open.fetch_sub(1, Relaxed);
         debug_assert!(open > 0, "an open connection is counted until its guard is dropped");
-    }
-}
-
-/// A number that one thread writes and any may read.
-#[derive(Debug, Default)]
-pub(crate) struct Counter(AtomicU64);
-
-impl Counter {
-    /// Adds, without a locked instruction: no other thread writes.
-    #[inline]
-    pub(crate) fn add(&self, count: u64) {
-        self.0.store(self.0.load(Relaxed).wrapping_add(count), Relaxed);
-    }
-
-    pub(crate) fn get(&self) -> u64 {
-        self.0.load(Relaxed)
     }
 }
 

@@ -2,7 +2,6 @@
 
 use super::context::Context;
 use super::server::Server;
-use crate::net::Transport;
 use crate::net::tls::enabled::{ServerTls, TlsSession};
 
 impl Server {
@@ -26,10 +25,6 @@ impl Context {
     /// Returns the session that the handshake has agreed on; `None` if the connection is not secure, or was upgraded.
     /// Each call assembles the session anew.
     pub fn tls(&self) -> Option<TlsSession> {
-        let session = self.exchange.conn.with(|conn| match &conn.transport {
-            Transport::Tls(stream) => Some(stream.session()),
-            _ => None,
-        });
-        session.flatten()
+        self.exchange.conn.with(|conn| conn.transport.tls_session()).flatten()
     }
 }

@@ -9,14 +9,17 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use corehttp::{Client, ClientCause, ClientError, ClientPhase, ExchangeError, Redirects, Request, Response};
+use corehttp::{
+    Client, ClientCause, ClientCounts, ClientError, ClientPhase, ExchangeError, Redirects, Request, Response,
+};
 use tokio::io::DuplexStream;
 
 use self::reply::{Body, Fault, Reply, Then};
 use crate::chance::{Chance, check_histories};
 use crate::chunks::content;
 use crate::oracle::client::{self, Call, LIMITS};
-use crate::support::{Peer, Stage, cancelled_after, paused, settle};
+use crate::stats::check_ends;
+use crate::support::{Metered, Peer, Stage, cancelled_after, paused, settle};
 
 #[test]
 fn every_call_of_a_random_history_ends_as_it_should() {
@@ -171,7 +174,10 @@ async fn serve(
 async fn play(steps: &[Step]) {
     let (all, asked) = (Arc::new(steps.to_vec()), Arc::default());
     let stage = Stage::new(move |peer, _| serve(peer, Arc::clone(&all), Arc::clone(&asked)));
-    let client = stage.builder().redirects(Redirects::Return).timeout(Duration::from_secs(60)).build();
+    let dialer = Metered::new(stage.clone());
+    let client = Client::builder().dialer(dialer.clone()).redirects(Redirects::Return);
+    let client = client.timeout(Duration::from_secs(60)).build();
+    let mut counted = check_ends(&client);
     // Whether a connection rests that can be used again.
     let mut rests = false;
     for step in steps {
@@ -180,6 +186,8 @@ async fn play(steps: &[Step]) {
         let dialed = stage.dialed().len() - before;
         settle().await;
         assert!(client.busy() == 0 && client.idle() <= 1, "a place is lost: call {tag}");
+        let before = std::mem::replace(&mut counted, check_ends(&client));
+        check_counts(&before, &counted, end.as_ref());
         if let Some(end) = &end {
             assert_eq!(*end, End::from_step(step, rests), "call {tag}");
             check_read(step, end);
@@ -200,6 +208,26 @@ async fn play(steps: &[Step]) {
     assert_eq!(farewell.body.text().unwrap(), "farewell");
     assert_eq!(stage.dialed().len() - before, usize::from(!rests), "connections dialed for the farewell");
     assert_eq!((client.idle(), client.busy()), (1, 0));
+    let (total, (read, written)) = (check_ends(&client).clone(), dialer.traffic());
+    // A byte that was sent unasked is read, to see that there is one, and is not received.
+    assert!(total.sent == written && total.received <= read && read - total.received <= total.dials);
+}
+
+/// Checks that the call was counted as what it was.
+fn check_counts(before: &ClientCounts, after: &ClientCounts, end: Option<&End>) {
+    let grown = |count: fn(&ClientCounts) -> u64| count(after) - count(before);
+    let ended = [grown(|it| it.answered), grown(|it| it.failed), grown(|it| it.canceled)];
+    let in_phase = match end {
+        Some(End::Fails(ClientPhase::Wait, _)) => grown(|it| it.wait.failed),
+        Some(End::Fails(ClientPhase::Receive, _)) => grown(|it| it.receive.failed),
+        _ => 1,
+    };
+    assert_eq!(in_phase, 1, "it failed in another phase");
+    match end {
+        Some(End::Answered(..)) => assert_eq!(ended, [1, 0, 0]),
+        Some(End::Fails(..)) => assert_eq!(ended, [0, 1, 0]),
+        None => assert!(ended.iter().sum::<u64>() <= 1, "{ended:?}"),
+    }
 }
 
 /// Checks that the oracle reads the same of what the server said.

@@ -32,6 +32,7 @@ mod secure;
 mod servers;
 mod settings;
 mod smuggling;
+mod stats;
 mod storm;
 mod streams;
 mod time;

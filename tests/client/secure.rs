@@ -8,7 +8,7 @@ use std::time::Duration;
 use corehttp::{
     Client, ClientCause, ClientError, ClientPhase, ClientTimeouts, ClientTls, Context, Dialer,
     MemoryConnector, MemoryListener, MemoryStream, Request, Response, Server, ServerHandle, ServerTls,
-    TlsError, TlsIdentity, TlsRoots,
+    TlsError, TlsIdentity, TlsRoots, TlsVersion,
 };
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -258,6 +258,9 @@ async fn both_versions_are_spoken_and_http_1_1_agreed_on() {
             assert_eq!(response.body.text(), Ok("http/1.1"));
             let timings = response.timings();
             assert_eq!((timings.tls.is_zero(), timings.reused), (is_reused, is_reused), "{timings:?}");
+            let session = response.connection().and_then(|connection| connection.tls()).unwrap();
+            let spoken = if version.version == TLS12.version { TlsVersion::Tls12 } else { TlsVersion::Tls13 };
+            assert_eq!((session.version, session.resumed, session.certificates.len()), (spoken, false, 1));
         }
         assert_eq!(server.connections(), 1);
     }

@@ -3,7 +3,7 @@
 use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -137,6 +137,71 @@ impl Dialer for Stage {
         };
         tokio::spawn((self.serve)(Peer::new(far, self.received.clone()), number));
         Ok(near)
+    }
+}
+
+/// A [`Stage`] whose connections are metered on the side of the client.
+#[derive(Clone)]
+pub struct Metered {
+    stage: Stage,
+    traffic: Arc<[AtomicU64; 2]>,
+}
+
+impl Metered {
+    pub fn new(stage: Stage) -> Metered {
+        Metered { stage, traffic: Arc::default() }
+    }
+
+    /// How many bytes the client has read, and how many it has written.
+    pub fn traffic(&self) -> (u64, u64) {
+        let [read, written] = self.traffic.each_ref().map(|count| count.load(Ordering::Relaxed));
+        (read, written)
+    }
+}
+
+impl Dialer for Metered {
+    type Stream = MeteredStream;
+
+    async fn dial(&self, host: &str, port: u16) -> io::Result<MeteredStream> {
+        let (stream, traffic) = (self.stage.dial(host, port).await?, self.traffic.clone());
+        Ok(MeteredStream { stream, traffic })
+    }
+}
+
+/// The client's end of a connection of [`Metered`].
+pub struct MeteredStream {
+    stream: DuplexStream,
+    traffic: Arc<[AtomicU64; 2]>,
+}
+
+impl AsyncRead for MeteredStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = out.filled().len();
+        let polled = Pin::new(&mut self.stream).poll_read(cx, out);
+        self.traffic[0].fetch_add((out.filled().len() - before) as u64, Ordering::Relaxed);
+        polled
+    }
+}
+
+impl AsyncWrite for MeteredStream {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.stream).poll_write(cx, data);
+        if let Poll::Ready(Ok(count)) = &polled {
+            self.traffic[1].fetch_add(*count as u64, Ordering::Relaxed);
+        }
+        polled
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
 

@@ -125,7 +125,7 @@ impl CallExchange {
 
     /// Completes a head that has been received: its timings, cookies and decoding, and the record of a balancer.
     pub(super) fn complete_head(&mut self, response: &mut Response) -> Result<(), ClientError> {
-        *response.timings_mut() = self.pooled.exchange.progress.timings;
+        self.pooled.note_in(response);
         self.cookies.end(response);
         let decoded = self.pooled.decode(response);
         self.recorder.record(decoded.as_ref().map(|()| &*response));

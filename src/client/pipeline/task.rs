@@ -12,6 +12,7 @@ use crate::client::error::ClientError;
 use crate::client::pool::CheckoutMiss;
 use crate::client::pool::PooledConn;
 use crate::client::request_sender::RequestSender;
+use crate::client::stats::ExchangeEnd;
 use crate::exchange::ExchangeError;
 use crate::memory::Reset;
 use crate::message::{Response, Timings};
@@ -148,8 +149,8 @@ impl PipelineTask {
         match end {
             ConnEnd::Idle if self.write_state == WriteState::Failed => {}
             ConnEnd::Idle => pooled.release(),
-            ConnEnd::Closing => self.requeue_all(),
-            ConnEnd::Broken(error) => self.retry_or_fail_all(&pooled, error),
+            ConnEnd::Closing => self.requeue_all(&pooled),
+            ConnEnd::Broken(error) => self.retry_or_fail_all(&mut pooled, error),
         }
     }
 
@@ -288,7 +289,9 @@ impl PipelineTask {
         let all = runtime::now().saturating_duration_since(request.at);
         // While those before it were answered, it was waiting.
         let wait = all.saturating_sub(timings.send + timings.receive);
-        *self.response.timings_mut() = Timings { wait, ..timings };
+        pooled.exchange.progress.timings = Timings { wait, ..timings };
+        pooled.exchange.progress.end = None;
+        pooled.note_in(&mut self.response);
         self.queue.lock().respond(request.dequeued.entry, &mut self.response);
         match (pooled.exchange.persistence.persists, is_closing) {
             // The connection goes back to the pool first, which checks that the server has sent nothing more.
@@ -314,16 +317,19 @@ impl PipelineTask {
     }
 
     /// Puts everything in flight back, to be sent on the next connection: the server has processed none of it.
-    fn requeue_all(&mut self) {
+    fn requeue_all(&mut self, pooled: &PooledConn) {
+        let sent = pooled.conn.traffic().sent;
         let mut state = self.queue.lock();
         while let Some(request) = self.in_flight.pop_back() {
+            pooled.permit.pool.counters.count(|counts| counts.retries += u64::from(request.start < sent));
             state.requeue(request.dequeued.entry, false);
         }
     }
 
     /// Sends what is in flight once more, or fails it. `error` is that of the first.
-    fn retry_or_fail_all(&mut self, pooled: &PooledConn, mut error: Option<ClientError>) {
+    fn retry_or_fail_all(&mut self, pooled: &mut PooledConn, mut error: Option<ClientError>) {
         let sent = pooled.conn.traffic().sent;
+        let counters = pooled.permit.pool.counters.clone();
         let disconnect = error.as_ref().map_or(Disconnect::Broken, |error| self.disconnect_of(pooled, error));
         let mut state = self.queue.lock();
         while let Some(request) = self.in_flight.pop_back() {
@@ -334,10 +340,23 @@ impl PipelineTask {
                 Some(_) => Position::Head,
                 None => Position::Behind,
             };
-            match RetryDecision::new(position, disconnect, is_sent, request.dequeued.may_repeat) {
-                RetryDecision::Retry => state.requeue(entry, is_sent),
-                RetryDecision::Fail => {
-                    let error = first.unwrap_or_else(|| pooled.error(ClientPhase::Wait, disconnect.cause()));
+            let decision = RetryDecision::new(position, disconnect, is_sent, request.dequeued.may_repeat);
+            // The first in flight is the exchange of the connection, and is counted with it.
+            match (decision, first) {
+                (RetryDecision::Retry, Some(_)) => {
+                    pooled.exchange.progress.end = Some(ExchangeEnd::Retried);
+                    state.requeue(entry, is_sent);
+                }
+                (RetryDecision::Retry, None) => {
+                    counters.count(|counts| counts.retries += u64::from(is_sent));
+                    state.requeue(entry, is_sent);
+                }
+                (RetryDecision::Fail, Some(error)) => {
+                    state.fail(entry, error.on_connection(self.has_responded, is_sent));
+                }
+                (RetryDecision::Fail, None) => {
+                    counters.count_end(ExchangeEnd::Failed(ClientPhase::Wait), &Timings::default());
+                    let error = pooled.describe_error(ClientPhase::Wait, disconnect.cause());
                     state.fail(entry, error.on_connection(self.has_responded, is_sent));
                 }
             }
@@ -381,8 +400,8 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 /// [`ClientBuilder::age_max`](crate::ClientBuilder::age_max)).
 fn is_within_age(pooled: &PooledConn) -> bool {
     let pool = &pooled.permit.pool;
-    pool.settings.pool.age.is_none()
-        || pool.is_within_age(pooled.exchange.persistence.opened_at, runtime::now())
+    let connection = pooled.exchange.connection.as_ref().filter(|_| pool.settings.pool.age.is_some());
+    connection.is_none_or(|connection| pool.is_within_age(connection.opened_at, runtime::now()))
 }
 
 /// Whether a request is retried that was in flight when its connection broke.

@@ -1,8 +1,7 @@
-//! [`Pool`]: the connections to one origin in one runtime; [`RuntimePools`]: all pools of one runtime.
+//! [`Pool`]: the connections to one origin in one runtime.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, RwLock, Weak};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -10,14 +9,16 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use crate::client::cause::{ClientCause, ClientPhase};
 use crate::client::cookies::RequestCookies;
 use crate::client::error::ClientError;
-use crate::client::exchange::{ClientExchange, Persistence};
-use crate::client::origin::{self, Origin};
+use crate::client::exchange::ClientExchange;
+use crate::client::origin::Origin;
 use crate::client::redirect::{CREDENTIALS, OutgoingRequest, RedirectTaint};
-use crate::client::route::{InvalidProxy, Proxy};
+use crate::client::response::ClientConnection;
+use crate::client::route::Proxy;
 use crate::client::settings::Settings;
-use crate::memory::{FreeList, lock, read_lock, write_lock};
-use crate::message::{BodyLength, FieldName, Headers, Method, Request, Target, Version};
-use crate::net::{Conn, Sendable};
+use crate::client::stats::{HostRegistry, PoolCounters};
+use crate::memory::{FreeList, lock};
+use crate::message::{BodyLength, FieldName, Headers, Method, Request, Version};
+use crate::net::{Conn, IoState, Sendable};
 use crate::runtime::{self, Handle, Id, Instant, later, timeout_at};
 use crate::wire::OutgoingFraming;
 use crate::wire::encode::{self, RequestDefaults};
@@ -42,6 +43,9 @@ pub(in crate::client) struct Pool {
     /// When the server last answered in HTTP/1.0, in seconds since `created_at`, counted from 1. 0 if its last response
     /// was in HTTP/1.1.
     answered_in_1_0: AtomicU64,
+    pub(in crate::client) counters: Arc<PoolCounters>,
+    /// Keeps the counts when the pool ends.
+    registry: Arc<HostRegistry>,
     /// Whether the idle reaper of the runtime is running.
     is_reaping: Arc<AtomicBool>,
     /// Starts the idle reaper.
@@ -60,7 +64,7 @@ struct PoolState {
 /// A connection that is not in use.
 pub(in crate::client) struct IdleConn {
     pub(in crate::client) conn: Box<Conn<Sendable>>,
-    pub(in crate::client) opened_at: Instant,
+    pub(in crate::client) connection: Arc<ClientConnection>,
     idle_since: Instant,
     expires_at: Instant,
 }
@@ -83,6 +87,7 @@ impl Pool {
         runtime: Id,
         (origin, proxy): (Origin, Option<Proxy>),
         settings: Arc<Settings>,
+        registry: Arc<HostRegistry>,
         is_reaping: Arc<AtomicBool>,
         start_reaper: impl Fn() + Send + Sync + 'static,
     ) -> Pool {
@@ -97,6 +102,7 @@ impl Pool {
         }
         let (state, start_reaper) = (Mutex::default(), Box::new(start_reaper));
         let (created_at, answered_in_1_0) = (runtime::now(), AtomicU64::new(0));
+        let counters = registry.enroll(origin.key());
         Pool {
             runtime,
             origin,
@@ -108,6 +114,8 @@ impl Pool {
             settings,
             created_at,
             answered_in_1_0,
+            counters,
+            registry,
             is_reaping,
             start_reaper,
         }
@@ -229,6 +237,7 @@ impl Pool {
             Ok(Ok(permit)) if !is_late() => permit.forget(),
             _ => {
                 let most = self.settings.pool.connections_max;
+                self.counters.count(|counts| counts.queue.failed += 1);
                 let error = ClientError::new(ClientPhase::Queue, ClientCause::TimedOut);
                 return Err(error.with_subject(format!(
                     "one of the {most} connections to {}",
@@ -245,46 +254,56 @@ impl Pool {
         loop {
             // Closing a connection is a system call, so it must not happen under the lock.
             let (mut idle_conn, exchange) = self.pop()?;
-            if idle_conn.expires_at > now
-                && self.is_within_age(idle_conn.opened_at, now)
-                && idle_conn.is_still_quiet(now)
-            {
+            let has_expired =
+                idle_conn.expires_at <= now || !self.is_within_age(idle_conn.connection.opened_at, now);
+            if !has_expired && idle_conn.is_still_quiet(now) {
                 return Some((idle_conn, exchange));
             }
+            self.counters.count(|counts| counts.stale += u64::from(!has_expired));
             idle_conn.close();
         }
     }
 
     fn pop(&self) -> Option<(IdleConn, Box<ClientExchange>)> {
         let mut state = lock(&self.state);
-        Some((state.conns.pop()?, state.exchanges.take(Box::default)))
+        Some((state.conns.pop()?, self.take_from(&state)))
     }
 
     /// Takes memory for an exchange.
     pub(in crate::client) fn take_exchange(&self) -> Box<ClientExchange> {
-        lock(&self.state).exchanges.take(Box::default)
+        self.take_from(&lock(&self.state))
+    }
+
+    #[inline]
+    fn take_from(&self, state: &PoolState) -> Box<ClientExchange> {
+        state.exchanges.take(|| Box::new(ClientExchange::new(self.counters.clone())))
     }
 
     /// Takes a connection back, which is idle from `now` on.
     pub(in crate::client) fn give(
         &self,
         conn: Box<Conn<Sendable>>,
-        exchange: Box<ClientExchange>,
+        mut exchange: Box<ClientExchange>,
         now: Instant,
     ) {
         debug_assert!(exchange.io_state.is_some(), "an idle connection has no buffers");
         debug_assert!(exchange.persistence.persists, "a connection that closes does not come back");
         debug_assert!(exchange.incoming.input.is_empty(), "all that arrived has been read");
-        let Persistence { opened_at, idle, .. } = exchange.persistence;
-        let idle = self.idle_max(idle);
-        let idle_conn = IdleConn { conn, opened_at, idle_since: now, expires_at: later(now, idle) };
-        let is_good = !idle.is_zero() && self.is_within_age(opened_at, now);
+        let idle = self.idle_max(exchange.persistence.idle);
+        let connection = exchange.connection.take().expect("an exchange has a connection");
+        let is_good = !idle.is_zero() && self.is_within_age(connection.opened_at, now);
+        let idle_conn = IdleConn { conn, connection, idle_since: now, expires_at: later(now, idle) };
+        let traffic = exchange.io_state.as_deref().map(IoState::total_traffic).unwrap_or_default();
         if is_good {
             let mut state = lock(&self.state);
+            self.counters.count_returned(&exchange.progress.timings, traffic);
             state.exchanges.give(exchange);
             state.conns.push(idle_conn);
         } else {
-            lock(&self.state).exchanges.give(exchange);
+            let state = lock(&self.state);
+            self.counters.count_returned(&exchange.progress.timings, traffic);
+            state.exchanges.give(exchange);
+            drop(state);
             idle_conn.close();
         }
         // A reaper that is about to end first clears the flag, and then checks once more, under the same lock, whether
@@ -380,6 +399,7 @@ const SHORT: Duration = Duration::from_millis(1);
 impl Drop for Pool {
     fn drop(&mut self) {
         self.close_idle();
+        self.registry.retire(self.origin.key(), &self.counters);
     }
 }
 
@@ -387,200 +407,6 @@ impl Drop for PoolPermit {
     fn drop(&mut self) {
         debug_assert!(self.pool.busy() > 0, "a permit returns once");
         self.pool.permits.add_permits(1);
-    }
-}
-
-/// The pools of one runtime. A connection cannot be used in another one.
-struct RuntimePools {
-    handle: Handle,
-    settings: Arc<Settings>,
-    by_origin: Mutex<PoolMap>,
-    /// Whether the idle reaper is running. The pools share this flag, to check it cheaply.
-    is_reaping: Arc<AtomicBool>,
-}
-
-impl RuntimePools {
-    fn new(handle: Handle, settings: Arc<Settings>) -> Arc<RuntimePools> {
-        Arc::new(RuntimePools { handle, settings, by_origin: Mutex::default(), is_reaping: Arc::default() })
-    }
-
-    /// The pool of the origin with this key, if it was needed before.
-    fn find(&self, key: &str) -> Option<Arc<Pool>> {
-        lock(&self.by_origin).find(key)
-    }
-
-    /// The pool of the origin with this key.
-    ///
-    /// # Errors
-    ///
-    /// Fails if it is not the key of an origin.
-    fn pool(self: &Arc<RuntimePools>, key: &str) -> Result<Arc<Pool>, ClientError> {
-        let mut by_origin = lock(&self.by_origin);
-        if let Some(pool) = by_origin.find(key) {
-            return Ok(pool);
-        }
-        let origin = Origin::from_key(key)
-            .ok_or_else(|| ClientError::new(ClientPhase::Prepare, ClientCause::Origin))?;
-        let proxy = self.settings.proxies.proxy_for(origin.scheme, origin.host(), origin.port);
-        let unusable = |invalid: &InvalidProxy| ClientCause::Proxy(Box::new(invalid.clone()));
-        let proxy =
-            proxy.map_err(|invalid| ClientError::new(ClientPhase::Prepare, unusable(invalid)))?.cloned();
-        if by_origin.by_key.len() == by_origin.by_key.capacity() {
-            // Before the map grows, pools are dropped whose hosts could never be reached.
-            by_origin.prune();
-        }
-        let pools = Arc::downgrade(self);
-        let start_reaper = move || pools.upgrade().iter().for_each(RuntimePools::start_reaper);
-        let (settings, is_reaping) = (self.settings.clone(), self.is_reaping.clone());
-        let pool = Arc::new(Pool::new(self.handle.id(), (origin, proxy), settings, is_reaping, start_reaper));
-        by_origin.by_key.insert(key.into(), pool.clone());
-        Ok(pool)
-    }
-
-    /// Whether no pool is left.
-    fn is_empty(&self) -> bool {
-        let mut by_origin = lock(&self.by_origin);
-        by_origin.prune();
-        by_origin.by_key.is_empty()
-    }
-
-    fn each(&self, mut then: impl FnMut(&Pool)) {
-        let pools = Vec::from_iter(lock(&self.by_origin).by_key.values().cloned());
-        pools.iter().for_each(|pool| then(pool));
-    }
-
-    /// Starts the idle reaper, unless it is running. The task ends when no connection is left.
-    fn start_reaper(self: &Arc<RuntimePools>) {
-        if !self.is_reaping.swap(true, Ordering::AcqRel) {
-            let reaper = IdleReaper(Arc::downgrade(self));
-            self.handle.spawn(async move { reaper.run().await });
-        }
-    }
-
-    /// Sweeps all pools. Returns whether any of them needs another sweep.
-    fn sweep(&self) -> bool {
-        let now = runtime::now();
-        let mut is_needed = false;
-        self.each(|pool| is_needed |= pool.sweep(now));
-        lock(&self.by_origin).prune();
-        is_needed
-    }
-}
-
-#[derive(Default)]
-struct PoolMap {
-    /// By the keys of their origins.
-    by_key: HashMap<Box<str>, Arc<Pool>>,
-    /// The pool that was found last, since most clients send many requests to one host.
-    last: Option<Arc<Pool>>,
-}
-
-impl PoolMap {
-    fn find(&mut self, key: &str) -> Option<Arc<Pool>> {
-        if self.last.as_ref().is_none_or(|pool| pool.origin.key() != key) {
-            self.last = Some(self.by_key.get(key)?.clone());
-        }
-        self.last.clone()
-    }
-
-    /// Removes pools that are not in use and have no idle connection.
-    fn prune(&mut self) {
-        self.last = None;
-        self.by_key.retain(|_, pool| Arc::strong_count(pool) > 1 || pool.idle() > 0);
-    }
-}
-
-/// Closes the idle connections of a runtime that have expired. If the runtime ends first, it drops this task, and the
-/// idle connections with it: they could no longer be used, and nothing would notice that their servers have closed
-/// them.
-struct IdleReaper(Weak<RuntimePools>);
-
-impl IdleReaper {
-    async fn run(mut self) {
-        loop {
-            runtime::sleep(REAP_INTERVAL).await;
-            let Some(pools) = self.0.upgrade() else { return };
-            if pools.sweep() {
-                continue;
-            }
-            pools.is_reaping.store(false, Ordering::Release);
-            // A connection may have become idle just now, when the flag was still set.
-            let mut is_empty = true;
-            pools.each(|pool| is_empty &= pool.idle() == 0);
-            if is_empty || pools.is_reaping.swap(true, Ordering::AcqRel) {
-                self.0 = Weak::new();
-                return;
-            }
-        }
-    }
-}
-
-impl Drop for IdleReaper {
-    fn drop(&mut self) {
-        let Some(pools) = self.0.upgrade() else { return };
-        // The flag is cleared first, or a connection that becomes idle meanwhile would start no reaper.
-        pools.is_reaping.store(false, Ordering::Release);
-        pools.each(Pool::close_idle);
-    }
-}
-
-/// The time between two sweeps.
-const REAP_INTERVAL: Duration = Duration::from_secs(1);
-
-/// The pools of a client, in all runtimes.
-pub(in crate::client) struct ClientPools {
-    pub(in crate::client) settings: Arc<Settings>,
-    /// A list, since a program has few runtimes.
-    by_runtime: RwLock<Vec<(Id, Arc<RuntimePools>)>>,
-}
-
-impl ClientPools {
-    pub(in crate::client) fn new(settings: Settings) -> ClientPools {
-        ClientPools { settings: Arc::new(settings), by_runtime: RwLock::default() }
-    }
-
-    pub(in crate::client) fn each(&self, mut then: impl FnMut(&Pool)) {
-        // Connections are not dropped under the lock: the stream types of an application may use the client.
-        let all = Vec::from_iter(read_lock(&self.by_runtime).iter().map(|(_, pools)| pools.clone()));
-        all.iter().for_each(|pools| pools.each(&mut then));
-    }
-
-    /// The pool of the origin that `target` names, in this runtime.
-    pub(in crate::client) fn pool_of(&self, target: &Target) -> Result<Arc<Pool>, ClientError> {
-        self.with_current_pools(|pools| {
-            // Nearly all targets spell the origin exactly as its key, and need no normalization.
-            let known = target.origin().and_then(|key| pools.find(key));
-            known.map_or_else(|| pools.pool(&origin::key(target)?), Ok)
-        })
-    }
-
-    /// The pool of the origin with this key, in this runtime.
-    pub(in crate::client) fn pool(&self, key: &str) -> Result<Arc<Pool>, ClientError> {
-        self.with_current_pools(|pools| pools.pool(key))
-    }
-
-    fn with_current_pools<T>(
-        &self,
-        then: impl FnOnce(&Arc<RuntimePools>) -> Result<T, ClientError>,
-    ) -> Result<T, ClientError> {
-        let Some(handle) = Handle::current() else {
-            return Err(ClientError::new(ClientPhase::Prepare, ClientCause::NoRuntime));
-        };
-        let all = read_lock(&self.by_runtime);
-        let is_current = |(id, _): &&(Id, Arc<RuntimePools>)| *id == handle.id();
-        if let Some((_, pools)) = all.iter().find(is_current) {
-            return then(pools);
-        }
-        drop(all);
-        let mut all = write_lock(&self.by_runtime);
-        // Removes the pools of runtimes that have ended, or a program that makes a runtime for each request would
-        // accumulate them.
-        all.retain(|(_, pools)| !pools.is_empty());
-        let at = all.iter().position(|entry| is_current(&entry)).unwrap_or_else(|| {
-            all.push((handle.id(), RuntimePools::new(handle.clone(), self.settings.clone())));
-            all.len() - 1
-        });
-        then(&all[at].1)
     }
 }
 
@@ -627,30 +453,5 @@ mod tests {
         sleep(Duration::from_secs(20)).await;
         assert!(lock(&pool.state).exchanges.is_empty());
         assert_eq!((pool.idle(), pool.busy()), (idle_conn, 0));
-    }
-}
-
-#[cfg(test)]
-mod pools_tests {
-    use super::lock;
-    use crate::{Client, block_on};
-
-    #[test]
-    fn unreachable_hosts_and_ended_runtimes_are_forgotten() {
-        let client = Client::new();
-        for runtime in 0..20 {
-            let asked = block_on(async {
-                for host in 0..100 {
-                    client.get(&format!("http://127.0.0.1:1{host:02}/")).await.unwrap_err();
-                }
-                let all = client.sender.pools.by_runtime.read().unwrap();
-                (all.len(), all.iter().map(|(_, pools)| lock(&pools.by_origin).by_key.len()).sum::<usize>())
-            });
-            let (runtimes, pools) = asked.unwrap();
-            assert!(
-                runtimes == 1 && pools < 50,
-                "{pools} pools of {runtimes} runtimes after runtime {runtime}"
-            );
-        }
     }
 }

@@ -13,7 +13,9 @@ use crate::client::cause::{ClientCause, ClientPhase};
 use crate::client::error::ClientError;
 use crate::client::exchange::{ClientExchange, ExchangeSpec, ResponseStage, Upload};
 use crate::client::redirect::OutgoingRequest;
+use crate::client::response::ClientConnection;
 use crate::client::settings::Settings;
+use crate::client::stats::ExchangeEnd;
 use crate::coding::{CODED_CONTENT_FIELDS, CodingError, ContentDecoder, DECODED_PER_STEP, DecoderChain};
 use crate::exchange::{ExchangeError, Expectation, Phase};
 use crate::memory::Arena;
@@ -38,8 +40,11 @@ impl PooledConn {
         permit: PoolPermit,
         timings: Timings,
     ) -> PooledConn {
-        let (now, exchange) = (runtime::now(), permit.pool.take_exchange());
-        PooledConn::from_parts((conn, now), exchange, permit, timings, now)
+        let (connection, exchange) = (ClientConnection::new(&conn.transport), permit.pool.take_exchange());
+        let now = connection.opened_at;
+        let mut pooled = PooledConn::from_parts((conn, Arc::new(connection)), exchange, permit, now);
+        pooled.exchange.progress.timings = timings;
+        pooled
     }
 
     /// Returns an idle connection of `pool`, if there is one and no request waits for it. The usual case, which needs
@@ -56,21 +61,24 @@ impl PooledConn {
         queue: Duration,
         now: Instant,
     ) -> Result<PooledConn, PoolPermit> {
-        let Some((IdleConn { conn, opened_at, .. }, exchange)) = permit.pool.take_idle(now) else {
+        let Some((IdleConn { conn, connection, .. }, exchange)) = permit.pool.take_idle(now) else {
             return Err(permit);
         };
-        let timings = Timings { queue, reused: true, ..Timings::default() };
-        Ok(PooledConn::from_parts((conn, opened_at), exchange, permit, timings, now))
+        let mut pooled = PooledConn::from_parts((conn, connection), exchange, permit, now);
+        let timings = &mut pooled.exchange.progress.timings;
+        (timings.queue, timings.reused) = (queue, true);
+        Ok(pooled)
     }
 
-    /// Adds the memory of an exchange to a connection that was opened at `opened_at`.
+    /// Adds the memory of an exchange to a connection. A phase begins `now`.
+    #[inline]
     fn from_parts(
-        (mut conn, opened_at): (Box<Conn<Sendable>>, Instant),
+        (mut conn, connection): (Box<Conn<Sendable>>, Arc<ClientConnection>),
         mut exchange: Box<ClientExchange>,
         permit: PoolPermit,
-        timings: Timings,
-        phase_start: Instant,
+        now: Instant,
     ) -> PooledConn {
+        debug_assert_eq!(exchange.progress.timings, Timings::default(), "the memory was reset");
         debug_assert_eq!(exchange.progress.stage, ResponseStage::Awaited, "the memory was reset");
         debug_assert!(
             exchange.incoming.input.is_empty() && exchange.target.is_empty(),
@@ -78,8 +86,8 @@ impl PooledConn {
         );
         conn.swap_io_state(&mut exchange.io_state);
         debug_assert!(exchange.io_state.is_none(), "the buffers are with the connection");
-        exchange.persistence.opened_at = opened_at;
-        (exchange.progress.timings, exchange.progress.phase_start) = (timings, phase_start);
+        exchange.connection = Some(connection);
+        exchange.progress.phase_start = now;
         PooledConn { conn, exchange, permit }
     }
 
@@ -185,7 +193,11 @@ impl PooledConn {
     }
 
     /// The error of an exchange that has failed in `phase`.
-    pub(in crate::client) fn exchange_error(&self, phase: ClientPhase, error: ExchangeError) -> ClientError {
+    pub(in crate::client) fn exchange_error(
+        &mut self,
+        phase: ClientPhase,
+        error: ExchangeError,
+    ) -> ClientError {
         match error {
             // A read also flushes what waits to be written.
             ExchangeError::TimedOut(Phase::Write, _) => self.error(ClientPhase::Send, ClientCause::TimedOut),
@@ -196,10 +208,17 @@ impl PooledConn {
         }
     }
 
+    /// The error with which this exchange fails in `phase`.
+    #[cold]
+    pub(in crate::client) fn error(&mut self, phase: ClientPhase, cause: ClientCause) -> ClientError {
+        self.exchange.progress.end = Some(ExchangeEnd::Failed(phase));
+        self.describe_error(phase, cause)
+    }
+
     /// An error with the circumstances of this connection: whether it was reused, whether anything was sent, and its
     /// peer.
     #[cold]
-    pub(in crate::client) fn error(&self, phase: ClientPhase, cause: ClientCause) -> ClientError {
+    pub(in crate::client) fn describe_error(&self, phase: ClientPhase, cause: ClientCause) -> ClientError {
         let Pool { origin, proxy, settings, .. } = &*self.permit.pool;
         let peer = self.conn.transport.peer_addr();
         let subject = match (proxy, peer) {
@@ -250,6 +269,15 @@ impl PooledConn {
         }
     }
 
+    /// Stores in `response` how it was received so far.
+    #[inline]
+    pub(in crate::client) fn note_in(&self, response: &mut Response) {
+        let ClientExchange { connection, progress, .. } = &*self.exchange;
+        if let Some(connection) = connection {
+            response.set_client_info(&progress.timings, progress.version, connection);
+        }
+    }
+
     /// Pauses the timer of the body until the next read.
     pub(in crate::client) fn pause(&mut self) {
         self.exchange.incoming.pause(&mut self.conn);
@@ -259,6 +287,7 @@ impl PooledConn {
     pub(in crate::client) fn into_parts(self) -> (Box<Conn<Sendable>>, ReadBuffer) {
         debug_assert!(self.exchange.progress.has_response(), "a final response has been received");
         let PooledConn { mut conn, mut exchange, .. } = self;
+        exchange.count_end(ExchangeEnd::Answered);
         conn.swap_io_state(&mut exchange.io_state);
         exchange.incoming.forget_message();
         (conn, exchange.incoming.input.take_unread())
@@ -295,10 +324,14 @@ impl PooledConn {
             None => ready!(self.poll_body(cx, content))?,
         }
         let ClientExchange { incoming, progress, .. } = &mut *self.exchange;
-        std::mem::swap(&mut response.trailers, &mut incoming.trailers);
+        debug_assert!(response.trailers.is_empty(), "the response was reset");
+        if !incoming.trailers.is_empty() {
+            std::mem::swap(&mut response.trailers, &mut incoming.trailers);
+        }
         if takes_time {
             progress.timings.receive = progress.end_phase();
-            *response.timings_mut() = progress.timings;
+            self.permit.pool.counters.count(|counts| counts.receive.count(progress.timings.receive));
+            self.note_in(response);
         }
         Poll::Ready(Ok(()))
     }
@@ -435,7 +468,7 @@ impl PooledConn {
         Poll::Ready(Ok(()))
     }
 
-    fn coding_error(&self, error: CodingError) -> ClientError {
+    fn coding_error(&mut self, error: CodingError) -> ClientError {
         self.error(ClientPhase::Receive, ClientCause::Coding(error))
     }
 }

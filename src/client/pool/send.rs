@@ -69,6 +69,7 @@ impl PooledConn {
         let (version, ends_with_close) = (message.version(), exchange.incoming.ends_with_close());
         exchange.persistence.note(version, &response.headers, ends_with_close);
         permit.pool.note_version(version);
+        exchange.progress.version = version;
         Poll::Ready(Ok(()))
     }
 
@@ -340,8 +341,14 @@ impl PooledConn {
                 Poll::Ready(Ok(done)) => return Poll::Ready(Ok(done)),
                 Poll::Ready(Err(error)) => match error.into_failure() {
                     // The response may already be in the socket, unread.
-                    Ok(failure) => self.exchange.progress.upload = Upload::Failed(failure),
-                    Err(error) if self.has_finished_reading(&error) => break,
+                    Ok(failure) => {
+                        (self.exchange.progress.upload, self.exchange.progress.end) =
+                            (Upload::Failed(failure), None);
+                    }
+                    Err(error) if self.has_finished_reading(&error) => {
+                        self.exchange.progress.end = None;
+                        break;
+                    }
                     Err(error) => {
                         self.fail_upload(match error.is_timeout() {
                             true => ExchangeError::from_failed_write(

@@ -197,6 +197,11 @@ async fn play(steps: &[Step]) {
     pipeline.send(&Request::get("/farewell").unwrap(), &mut response).await.unwrap();
     assert_eq!(response.body.text().unwrap(), GOOD);
     assert_eq!(server.faults(), [""; 0]);
+    let (total, answered) =
+        (client.stats().total, ends.iter().filter(|end| matches!(end.1, Some(Ok(_)))).count());
+    let ended = total.answered + total.failed + total.canceled;
+    assert!(total.answered > answered as u64 && ended <= 1 + steps.len() as u64, "{answered}: {total:?}");
+    assert!(total.dials >= total.opened && total.busy == 0, "{total:?}");
     for (at, end) in ends {
         let (step, seen) = (&steps[at], server.seen(steps[at].tag, |seen| *seen));
         assert!(

@@ -98,8 +98,8 @@ impl<C> TlsStream<C> {
         self.0.get_ref().1.wants_write()
     }
 
-    pub(crate) fn session(&self) -> TlsSession {
-        TlsSession::from_stream(&self.0)
+    pub(crate) fn session(&self) -> Option<TlsSession> {
+        Some(TlsSession::from_stream(&self.0))
     }
 }
 

@@ -66,10 +66,7 @@ async fn meet(
 }
 
 fn session(far: &Transport) -> TlsSession {
-    match far {
-        Transport::Tls(stream) => stream.session(),
-        _ => unreachable!("the handshake has made it secure"),
-    }
+    far.tls_session().expect("the handshake has made it secure")
 }
 
 /// The error of a handshake with its cause, or `ok`.

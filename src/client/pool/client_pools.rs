@@ -1,0 +1,255 @@
+//! [`ClientPools`]: the pools of a client, in all runtimes; [`IdleReaper`]: closes their idle connections in time.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, RwLock, Weak};
+use std::time::Duration;
+
+use super::pool::Pool;
+use crate::client::cause::{ClientCause, ClientPhase};
+use crate::client::error::ClientError;
+use crate::client::origin::{self, Origin};
+use crate::client::route::InvalidProxy;
+use crate::client::settings::Settings;
+use crate::client::stats::{ClientStats, HostRegistry};
+use crate::memory::{lock, read_lock, write_lock};
+use crate::message::Target;
+use crate::runtime::{self, Handle, Id};
+
+/// The pools of a client, in all runtimes.
+pub(in crate::client) struct ClientPools {
+    pub(in crate::client) settings: Arc<Settings>,
+    registry: Arc<HostRegistry>,
+    /// A list, since a program has few runtimes.
+    by_runtime: RwLock<Vec<(Id, Arc<RuntimePools>)>>,
+}
+
+impl ClientPools {
+    pub(in crate::client) fn new(settings: Settings) -> ClientPools {
+        ClientPools { settings: Arc::new(settings), registry: Arc::default(), by_runtime: RwLock::default() }
+    }
+
+    pub(in crate::client) fn each(&self, mut then: impl FnMut(&Pool)) {
+        // Connections are not dropped under the lock: the stream types of an application may use the client.
+        let all = Vec::from_iter(read_lock(&self.by_runtime).iter().map(|(_, pools)| pools.clone()));
+        all.iter().for_each(|pools| pools.each(&mut then));
+    }
+
+    /// The counts so far, with those of the connections that are open now.
+    pub(in crate::client) fn stats(&self) -> ClientStats {
+        let mut stats = self.registry.stats();
+        self.each(|pool| {
+            let counts = stats.hosts.get_mut(pool.origin.key()).unwrap_or(&mut stats.other);
+            counts.idle += pool.idle() as u64;
+            counts.busy += pool.busy() as u64;
+        });
+        stats.sum_up()
+    }
+
+    /// The pool of the origin that `target` names, in this runtime.
+    pub(in crate::client) fn pool_of(&self, target: &Target) -> Result<Arc<Pool>, ClientError> {
+        self.with_current_pools(|pools| {
+            // Nearly all targets spell the origin exactly as its key, and need no normalization.
+            let known = target.origin().and_then(|key| pools.find(key));
+            known.map_or_else(|| pools.pool(&origin::key(target)?), Ok)
+        })
+    }
+
+    /// The pool of the origin with this key, in this runtime.
+    pub(in crate::client) fn pool(&self, key: &str) -> Result<Arc<Pool>, ClientError> {
+        self.with_current_pools(|pools| pools.pool(key))
+    }
+
+    fn with_current_pools<T>(
+        &self,
+        then: impl FnOnce(&Arc<RuntimePools>) -> Result<T, ClientError>,
+    ) -> Result<T, ClientError> {
+        let Some(handle) = Handle::current() else {
+            return Err(ClientError::new(ClientPhase::Prepare, ClientCause::NoRuntime));
+        };
+        let all = read_lock(&self.by_runtime);
+        let is_current = |(id, _): &&(Id, Arc<RuntimePools>)| *id == handle.id();
+        if let Some((_, pools)) = all.iter().find(is_current) {
+            return then(pools);
+        }
+        drop(all);
+        let mut all = write_lock(&self.by_runtime);
+        // Removes the pools of runtimes that have ended, or a program that makes a runtime for each request would
+        // accumulate them.
+        all.retain(|(_, pools)| !pools.is_empty());
+        let at = all.iter().position(|entry| is_current(&entry)).unwrap_or_else(|| {
+            all.push((
+                handle.id(),
+                RuntimePools::new(handle.clone(), self.settings.clone(), self.registry.clone()),
+            ));
+            all.len() - 1
+        });
+        then(&all[at].1)
+    }
+}
+
+/// The pools of one runtime. A connection cannot be used in another one.
+struct RuntimePools {
+    handle: Handle,
+    settings: Arc<Settings>,
+    registry: Arc<HostRegistry>,
+    by_origin: Mutex<PoolMap>,
+    /// Whether the idle reaper is running. The pools share this flag, to check it cheaply.
+    is_reaping: Arc<AtomicBool>,
+}
+
+impl RuntimePools {
+    fn new(handle: Handle, settings: Arc<Settings>, registry: Arc<HostRegistry>) -> Arc<RuntimePools> {
+        let (by_origin, is_reaping) = Default::default();
+        Arc::new(RuntimePools { handle, settings, registry, by_origin, is_reaping })
+    }
+
+    /// The pool of the origin with this key, if it was needed before.
+    fn find(&self, key: &str) -> Option<Arc<Pool>> {
+        lock(&self.by_origin).find(key)
+    }
+
+    /// The pool of the origin with this key.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it is not the key of an origin.
+    fn pool(self: &Arc<RuntimePools>, key: &str) -> Result<Arc<Pool>, ClientError> {
+        let mut by_origin = lock(&self.by_origin);
+        if let Some(pool) = by_origin.find(key) {
+            return Ok(pool);
+        }
+        let origin = Origin::from_key(key)
+            .ok_or_else(|| ClientError::new(ClientPhase::Prepare, ClientCause::Origin))?;
+        let proxy = self.settings.proxies.proxy_for(origin.scheme, origin.host(), origin.port);
+        let unusable = |invalid: &InvalidProxy| ClientCause::Proxy(Box::new(invalid.clone()));
+        let proxy =
+            proxy.map_err(|invalid| ClientError::new(ClientPhase::Prepare, unusable(invalid)))?.cloned();
+        if by_origin.by_key.len() == by_origin.by_key.capacity() {
+            // Before the map grows, pools are dropped whose hosts could never be reached.
+            by_origin.prune();
+        }
+        let pools = Arc::downgrade(self);
+        let start_reaper = move || pools.upgrade().iter().for_each(RuntimePools::start_reaper);
+        let (settings, registry, is_reaping) =
+            (self.settings.clone(), self.registry.clone(), self.is_reaping.clone());
+        let pool = Pool::new(self.handle.id(), (origin, proxy), settings, registry, is_reaping, start_reaper);
+        let pool = Arc::new(pool);
+        by_origin.by_key.insert(key.into(), pool.clone());
+        Ok(pool)
+    }
+
+    /// Whether no pool is left.
+    fn is_empty(&self) -> bool {
+        let mut by_origin = lock(&self.by_origin);
+        by_origin.prune();
+        by_origin.by_key.is_empty()
+    }
+
+    fn each(&self, mut then: impl FnMut(&Pool)) {
+        let pools = Vec::from_iter(lock(&self.by_origin).by_key.values().cloned());
+        pools.iter().for_each(|pool| then(pool));
+    }
+
+    /// Starts the idle reaper, unless it is running. The task ends when no connection is left.
+    fn start_reaper(self: &Arc<RuntimePools>) {
+        if !self.is_reaping.swap(true, Ordering::AcqRel) {
+            let reaper = IdleReaper(Arc::downgrade(self));
+            self.handle.spawn(async move { reaper.run().await });
+        }
+    }
+
+    /// Sweeps all pools. Returns whether any of them needs another sweep.
+    fn sweep(&self) -> bool {
+        let now = runtime::now();
+        let mut is_needed = false;
+        self.each(|pool| is_needed |= pool.sweep(now));
+        lock(&self.by_origin).prune();
+        is_needed
+    }
+}
+
+#[derive(Default)]
+struct PoolMap {
+    /// By the keys of their origins.
+    by_key: HashMap<Box<str>, Arc<Pool>>,
+    /// The pool that was found last, since most clients send many requests to one host.
+    last: Option<Arc<Pool>>,
+}
+
+impl PoolMap {
+    fn find(&mut self, key: &str) -> Option<Arc<Pool>> {
+        if self.last.as_ref().is_none_or(|pool| pool.origin.key() != key) {
+            self.last = Some(self.by_key.get(key)?.clone());
+        }
+        self.last.clone()
+    }
+
+    /// Removes pools that are not in use and have no idle connection.
+    fn prune(&mut self) {
+        self.last = None;
+        self.by_key.retain(|_, pool| Arc::strong_count(pool) > 1 || pool.idle() > 0);
+    }
+}
+
+/// Closes the idle connections of a runtime that have expired. If the runtime ends first, it drops this task, and the
+/// idle connections with it: they could no longer be used, and nothing would notice that their servers have closed
+/// them.
+struct IdleReaper(Weak<RuntimePools>);
+
+impl IdleReaper {
+    async fn run(mut self) {
+        loop {
+            runtime::sleep(REAP_INTERVAL).await;
+            let Some(pools) = self.0.upgrade() else { return };
+            if pools.sweep() {
+                continue;
+            }
+            pools.is_reaping.store(false, Ordering::Release);
+            // A connection may have become idle just now, when the flag was still set.
+            let mut is_empty = true;
+            pools.each(|pool| is_empty &= pool.idle() == 0);
+            if is_empty || pools.is_reaping.swap(true, Ordering::AcqRel) {
+                self.0 = Weak::new();
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for IdleReaper {
+    fn drop(&mut self) {
+        let Some(pools) = self.0.upgrade() else { return };
+        // The flag is cleared first, or a connection that becomes idle meanwhile would start no reaper.
+        pools.is_reaping.store(false, Ordering::Release);
+        pools.each(Pool::close_idle);
+    }
+}
+
+/// The time between two sweeps.
+const REAP_INTERVAL: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::lock;
+    use crate::{Client, block_on};
+
+    #[test]
+    fn unreachable_hosts_and_ended_runtimes_are_forgotten() {
+        let client = Client::new();
+        for runtime in 0..20 {
+            let asked = block_on(async {
+                for host in 0..100 {
+                    client.get(&format!("http://127.0.0.1:1{host:02}/")).await.unwrap_err();
+                }
+                let all = client.sender.pools.by_runtime.read().unwrap();
+                (all.len(), all.iter().map(|(_, pools)| lock(&pools.by_origin).by_key.len()).sum::<usize>())
+            });
+            let (runtimes, pools) = asked.unwrap();
+            assert!(
+                runtimes == 1 && pools < 50,
+                "{pools} pools of {runtimes} runtimes after runtime {runtime}"
+            );
+        }
+    }
+}
