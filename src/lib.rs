@@ -212,7 +212,8 @@
 //! | the content of error responses | [`Server::error_response`], [`problem_details`], [`error_page`] |
 //! | problem details (RFC 9457) | [`Problem`], [`Response::set_problem`] |
 //! | each exchange, as it ended: logs and metrics | [`Server::on_exchange`], with feature `access-log` `AccessLog` |
-//! | how long exchanges take, by route and status, with feature `metrics` | `Server::metrics`, `Metrics`, `Histogram` |
+//! | how long exchanges take, by route and status, with feature `metrics` | `Server::metrics`, `Metrics`, `MetricsText` |
+//! | counters and histograms of the application, with feature `metrics` | `Metrics::collect`, `Histogram` |
 //! | what went wrong, and how often | [`Server::on_error`], [`ServerHandle::stats`] |
 //! | routes, and paths with parameters | [`routes!`], [`Router`], [`Request::params`] |
 //! | middleware | [`Handler`], [`around`], [`Extensions`], [`Transform`], [`BoxHandler`] |
@@ -365,7 +366,10 @@ pub use message::{
     escape_html,
 };
 #[cfg(feature = "metrics")]
-pub use metrics::{ClassCounts, Histogram, HistogramCounts, Metrics, MetricsSettings, RouteCounts};
+pub use metrics::{
+    ClassCounts, Histogram, HistogramCounts, MetricSamples, Metrics, MetricsFormat, MetricsSettings,
+    MetricsText, MetricsWriter, RouteCounts,
+};
 #[cfg(feature = "tls")]
 pub use net::tls::enabled::{
     ClientTls, DangerousClientTls, ServerTls, TlsConfigError, TlsIdentity, TlsRoots, TlsSession, TlsVersion,

@@ -332,6 +332,21 @@ fn an_access_log_allocates_nothing_on_a_core() {
     }
 }
 
+/// A log, histograms and timed polls, all at once.
+#[cfg(all(feature = "access-log", feature = "metrics"))]
+#[test]
+fn seeing_each_exchange_allocates_nothing_on_a_core() {
+    let log = corehttp::AccessLog::from_writer(std::io::sink(), corehttp::LogFormat::Combined).unwrap();
+    let settings = corehttp::MetricsSettings { times_polls: true, ..Default::default() };
+    let metrics = corehttp::Metrics::with_settings(settings);
+    let server = Server::bind("127.0.0.1:0").on_exchange(log.recorder(|_| false)).metrics(&metrics);
+    let router = routes! { GET "/a/{name}" => hello };
+    check_served(server, 0, router, (GET, 1, "hello, world"), |exchanges| exchanges < 1000);
+    let routes = metrics.routes();
+    assert_eq!((&*routes[0].pattern, routes.len()), ("/a/{name}", 1));
+    assert!(routes[0].count() > 1000);
+}
+
 #[test]
 fn pipelined_requests_allocate_nothing() {
     check(hello, &GET.repeat(16), 16, "hello, world");

@@ -1,5 +1,7 @@
 //! [`CoreMetrics`]: the counts of one core; and [`CoreObserver`], which writes them.
 
+use std::iter::zip;
+use std::ops::AddAssign;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Release};
 use std::sync::{Arc, Mutex};
@@ -56,6 +58,24 @@ impl CoreMetrics {
         }
     }
 
+    /// The counts at this moment.
+    pub(super) fn counts(&self) -> CoreCounts {
+        // The exchanges that are over are counted first, since each has begun before.
+        let ended = self.ended.get();
+        let stats = lock(&self.stats);
+        let mut server = stats.before.clone();
+        stats.now.iter().for_each(|now| server += &now.counts());
+        CoreCounts {
+            exchanges_open: server.requests.saturating_sub(ended),
+            server,
+            cuts: self.cuts.each_ref().map(Counter::get),
+            times_polls: self.times_polls,
+            busy: Duration::from_nanos(self.polls.busy_nanos.get()),
+            polls_slow: self.polls.slow.get(),
+            poll_longest: Duration::from_nanos(self.polls.longest_nanos.get()),
+        }
+    }
+
     /// Makes the caller the only one who writes, if there is no other.
     pub(super) fn take(self: &Arc<CoreMetrics>, stats: &Arc<CoreStats>) -> Option<CoreObserver> {
         if self.is_taken.swap(true, AcqRel) {
@@ -100,6 +120,35 @@ impl Drop for CoreObserver {
             stats.before += &ServerCounts { open: 0, ..now.counts() };
         }
         self.0.is_taken.store(false, Release);
+    }
+}
+
+/// The counts of one core, or of several with the same index, as they were at one moment.
+#[derive(Clone, Debug, Default)]
+pub(super) struct CoreCounts {
+    /// The counts that the servers have made.
+    pub(super) server: ServerCounts,
+    /// Exchanges that have begun and are not over.
+    pub(super) exchanges_open: u64,
+    /// In the order of [`CUTS`].
+    pub(super) cuts: [u64; CUTS.len()],
+    pub(super) times_polls: bool,
+    /// The time in polls of connections, if polls are timed.
+    pub(super) busy: Duration,
+    pub(super) polls_slow: u64,
+    pub(super) poll_longest: Duration,
+}
+
+impl AddAssign<&CoreCounts> for CoreCounts {
+    fn add_assign(&mut self, other: &CoreCounts) {
+        let CoreCounts { server, exchanges_open, cuts, times_polls, busy, polls_slow, poll_longest } = other;
+        self.server += server;
+        self.exchanges_open += exchanges_open;
+        zip(&mut self.cuts, cuts).for_each(|(count, other)| *count += other);
+        self.times_polls |= times_polls;
+        self.busy += *busy;
+        self.polls_slow += polls_slow;
+        self.poll_longest = self.poll_longest.max(*poll_longest);
     }
 }
 

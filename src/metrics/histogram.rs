@@ -105,6 +105,12 @@ impl HistogramCounts {
         let (first, last) = bucket_range(bucket);
         Some(first + (last - first) / 2)
     }
+
+    /// Returns how many values were at most `power`, a power of two from 64 to 2^42.
+    pub(super) fn at_most(&self, power: u64) -> u64 {
+        debug_assert!(power.is_power_of_two() && (2 * SUB_BUCKETS..=VALUE_MAX).contains(&power));
+        self.buckets.iter().take(bucket_of(power) + 1).sum()
+    }
 }
 
 impl AddAssign<&HistogramCounts> for HistogramCounts {
@@ -205,6 +211,10 @@ mod tests {
                 found.abs_diff(exact) as f64 <= (exact as f64 * 0.0157).max(1.0),
                 "{percent}%: {found}, {exact}"
             );
+        }
+        for power in (6..42).map(|exponent| 1 << exponent) {
+            let exact = values.iter().filter(|value| **value <= power).count();
+            assert_eq!(counts.at_most(power), exact as u64, "{power}");
         }
         let mut twice = HistogramCounts::default();
         assert_eq!((twice.percentile(0.5), twice.count()), (None, 0));

@@ -2,9 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 
-use super::core_metrics::CoreMetrics;
+use super::core_metrics::{CoreCounts, CoreMetrics};
+use super::exposition::{write_cores, write_routes};
+use super::metrics_writer::{MetricsFormat, MetricsWriter};
+use super::process::ProcessInfo;
 use super::route_metrics::RouteCounts;
 use crate::memory::lock;
 use crate::server::{CoreStats, Observer, Server};
@@ -38,7 +42,11 @@ pub struct Metrics {
 struct MetricsInner {
     settings: MetricsSettings,
     cores: Mutex<Vec<Arc<CoreMetrics>>>,
+    collectors: Mutex<Vec<Collector>>,
 }
+
+/// Writes metrics of the application.
+type Collector = Arc<dyn Fn(&mut MetricsWriter) + Send + Sync>;
 
 /// The settings of [`Metrics`].
 ///
@@ -67,7 +75,9 @@ impl Metrics {
 
     /// Creates metrics with these settings.
     pub fn with_settings(settings: MetricsSettings) -> Metrics {
-        Metrics { inner: Arc::new(MetricsInner { settings, cores: Mutex::default() }) }
+        Metrics {
+            inner: Arc::new(MetricsInner { settings, cores: Mutex::default(), collectors: Mutex::default() }),
+        }
     }
 
     /// Returns the exchanges so far, for each route that had any, in the order of their patterns.
@@ -77,8 +87,60 @@ impl Metrics {
         routes.into_values().collect()
     }
 
-    /// The counts of each core. Several may have the same index.
-    pub(super) fn cores(&self) -> Vec<Arc<CoreMetrics>> {
+    /// Returns all metrics as text: of the routes, of the cores, of the process (on Linux), and of the functions of
+    /// [`Metrics::collect`].
+    pub fn to_text(&self, format: MetricsFormat) -> String {
+        let mut writer = MetricsWriter::new(format);
+        write_routes(&mut writer, &self.routes());
+        write_cores(&mut writer, &self.core_counts());
+        ProcessInfo::read().write(&mut writer);
+        // The functions are called without a lock, since they may add others.
+        let collectors = lock(&self.inner.collectors).clone();
+        for collector in collectors {
+            let _ = catch_unwind(AssertUnwindSafe(|| collector(&mut writer)));
+        }
+        writer.finish()
+    }
+
+    /// Adds a function that writes metrics of the application whenever the metrics are read: counters and gauges that it
+    /// keeps itself or that another crate does, and values of a [`Histogram`](crate::Histogram). A panic of the function
+    /// is ignored.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicU64, Ordering};
+    /// use corehttp::{Histogram, Metrics, MetricsFormat, MetricsWriter};
+    ///
+    /// let (orders, queries) = (Arc::new(AtomicU64::new(0)), Arc::new(Histogram::new()));
+    /// let metrics = Metrics::new();
+    /// let (counted, timed) = (orders.clone(), queries.clone());
+    /// metrics.collect(move |writer: &mut MetricsWriter| {
+    ///     let count = counted.load(Ordering::Relaxed) as f64;
+    ///     writer.counter("shop_orders_total", "Orders taken.").value(&[("kind", "book")], count);
+    ///     writer.histogram("shop_query_seconds", "Queries.", 1e-9).counts(&[], &timed.counts());
+    /// });
+    ///
+    /// orders.fetch_add(1, Ordering::Relaxed);
+    /// queries.record_duration(std::time::Duration::from_millis(3));
+    /// let text = metrics.to_text(MetricsFormat::Prometheus);
+    /// assert!(text.contains("shop_orders_total{kind=\"book\"} 1\n"));
+    /// assert!(text.contains("shop_query_seconds_bucket{le=\"0.004194304\"} 1\n"));
+    /// ```
+    #[doc(alias("register", "counter", "gauge"))]
+    pub fn collect(&self, collector: impl Fn(&mut MetricsWriter) + Send + Sync + 'static) {
+        lock(&self.inner.collectors).push(Arc::new(collector));
+    }
+
+    /// The counts of each core, by its index.
+    pub(super) fn core_counts(&self) -> BTreeMap<usize, CoreCounts> {
+        let mut counts = BTreeMap::<usize, CoreCounts>::new();
+        self.cores().iter().for_each(|core| *counts.entry(core.index).or_default() += &core.counts());
+        counts
+    }
+
+    fn cores(&self) -> Vec<Arc<CoreMetrics>> {
         lock(&self.inner.cores).clone()
     }
 

@@ -1,10 +1,18 @@
 //! Floor 5: what a server does, counted on each core without locks, and shown to programs and people.
 
+mod metrics;
+
 mod core_metrics;
 mod histogram;
-mod metrics;
 mod route_metrics;
+
+mod exposition;
+mod metrics_text;
+mod metrics_writer;
+mod process;
 
 pub use histogram::{Histogram, HistogramCounts};
 pub use metrics::{Metrics, MetricsSettings};
+pub use metrics_text::MetricsText;
+pub use metrics_writer::{MetricSamples, MetricsFormat, MetricsWriter};
 pub use route_metrics::{ClassCounts, RouteCounts};

@@ -56,7 +56,7 @@ pub use server::Server;
 pub use server_handle::ServerHandle;
 pub use service::Service;
 #[cfg(feature = "metrics")]
-pub(crate) use stats::CoreStats;
+pub(crate) use stats::{CoreStats, SERVER_METRICS};
 pub use stats::{ErrorCounts, ServerCounts, ServerStats};
 pub use stop::IntoIoResult;
 pub use upgraded::Upgraded;

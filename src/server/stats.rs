@@ -152,7 +152,7 @@ impl ErrorCounts {
     }
 
     /// All counts, with the names of their kinds.
-    fn by_kind(&self) -> impl Iterator<Item = (&'static str, u64)> {
+    pub(crate) fn by_kind(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let counts = self.clone().counts_mut().map(|count| *count);
         zip(KINDS, counts)
     }
@@ -269,7 +269,7 @@ impl fmt::Display for ServerStats {
     /// Writes the counts of each core in the text format of Prometheus. Its content type is
     /// `text/plain; version=0.0.4`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (name, kind, help, count) in METRICS {
+        for (name, kind, help, count) in SERVER_METRICS {
             writeln!(f, "# HELP corehttp_{name} {help}\n# TYPE corehttp_{name} {kind}")?;
             for (number, core) in self.cores.iter().enumerate() {
                 writeln!(f, "corehttp_{name}{{core=\"{number}\"}} {}", count(core))?;
@@ -286,9 +286,9 @@ impl fmt::Display for ServerStats {
 }
 
 /// The name of a metric, its type, what it means, and what it counts of a core.
-type Metric = (&'static str, &'static str, &'static str, fn(&ServerCounts) -> u64);
+pub(crate) type Metric = (&'static str, &'static str, &'static str, fn(&ServerCounts) -> u64);
 
-const METRICS: [Metric; 6] = [
+pub(crate) const SERVER_METRICS: [Metric; 6] = [
     ("connections_open", "gauge", "Connections open now.", |core| core.open),
     ("connections_accepted_total", "counter", "Connections accepted.", |core| core.accepted),
     ("connections_cut_total", "counter", "Connections cut by a stop.", |core| core.cut),

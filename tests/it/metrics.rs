@@ -2,13 +2,15 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::io::Read;
+use std::str::FromStr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use corehttp::{
-    BodyPlan, Context, ExchangeReport, HistogramCounts, Metrics, MetricsSettings, RouteCounts, Server,
-    Status, Timeouts, routes, with_plan,
+    BodyPlan, Context, ExchangeReport, HistogramCounts, Metrics, MetricsFormat, MetricsSettings, RouteCounts,
+    Server, Status, Timeouts, routes, with_plan,
 };
 
 use super::support::chance::{Chance, check_histories};
@@ -32,6 +34,7 @@ struct Sums {
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Model {
     classes: BTreeMap<(String, &'static str), Sums>,
+    cuts: BTreeMap<&'static str, u64>,
     received: BTreeMap<String, (u64, u64)>,
     sent: BTreeMap<String, (u64, u64)>,
 }
@@ -49,6 +52,7 @@ impl Model {
         };
         let sums = self.classes.entry((pattern.clone(), class)).or_default();
         sums.count += 1;
+        report.cut.iter().for_each(|cut| *self.cuts.entry(cut.as_str()).or_default() += 1);
         sums.handled += u64::from(report.until_handler.is_some());
         sums.until_handler += report.until_handler.unwrap_or_default().as_nanos();
         sums.until_response += report.until_response.unwrap_or_default().as_nanos();
@@ -59,10 +63,10 @@ impl Model {
         }
     }
 
-    fn from_routes(routes: &[RouteCounts]) -> Model {
+    fn from_metrics(metrics: &Metrics) -> Model {
         let mut model = Model::default();
         let both = |counts: &HistogramCounts| (counts.count(), counts.sum());
-        for RouteCounts { pattern, classes, received, sent, .. } in routes {
+        for RouteCounts { pattern, classes, received, sent, .. } in metrics.routes() {
             for class in classes.iter().filter(|class| class.duration.count() > 0) {
                 let sums = Sums {
                     count: class.duration.count(),
@@ -75,8 +79,13 @@ impl Model {
                 assert_eq!(class.until_response.count(), responses);
                 model.classes.insert((pattern.clone(), class.class), sums);
             }
-            model.received.insert(pattern.clone(), both(received));
-            model.sent.insert(pattern.clone(), both(sent));
+            model.received.insert(pattern.clone(), both(&received));
+            model.sent.insert(pattern.clone(), both(&sent));
+        }
+        let text = metrics.to_text(MetricsFormat::Prometheus);
+        for by in ["peer", "timeout", "stop", "handler"] {
+            let cuts = sample(&text, &format!("corehttp_exchanges_cut_total{{core=\"0\",by=\"{by}\"}}"));
+            model.cuts.extend((cuts > 0).then_some((by, cuts)));
         }
         model
     }
@@ -84,6 +93,14 @@ impl Model {
     fn count(&self) -> u64 {
         self.classes.values().map(|sums| sums.count).sum()
     }
+}
+
+/// The value of a sample in a text.
+#[track_caller]
+fn sample<T: FromStr<Err: Debug>>(text: &str, name: &str) -> T {
+    let line =
+        text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_else(|| panic!("{name}: {text}"));
+    line.trim().parse().unwrap()
 }
 
 /// The behavior of a peer on a connection of its own.
@@ -194,7 +211,7 @@ fn histograms_add_up_to_the_reports_of_a_random_history() {
                 panic_quietly();
             })
         });
-        let sums = || (Model::from_routes(&metrics.routes()), model.lock().unwrap().clone());
+        let sums = || (Model::from_metrics(&metrics), model.lock().unwrap().clone());
         let add_up = || {
             let (found, expected) = sums();
             // Beyond the bound, routes are counted together.
@@ -212,9 +229,55 @@ fn histograms_add_up_to_the_reports_of_a_random_history() {
         drop(served);
         assert!(add_up(), "{:#?}", sums());
         let (_, model) = sums();
+        assert_eq!(model.cuts["stop"], 1);
+        let text = metrics.to_text(MetricsFormat::Prometheus);
+        assert_eq!(sample::<u64>(&text, "corehttp_exchanges_open{core=\"0\"}"), 0);
+        assert_eq!(sample::<u64>(&text, "corehttp_connections_open{core=\"0\"}"), 0);
         let of_no_route = &model.classes[&("(none)".to_owned(), "4xx")];
         let refused = of_no_route.count - of_no_route.handled;
         assert_eq!(running.stats().total.requests, model.count() - refused);
+        assert_eq!(sample::<u64>(&text, "corehttp_requests_total{core=\"0\"}"), model.count() - refused);
         assert_eq!(metrics.routes().len(), if routes_max == 2 { 4 } else { 11 });
     }
+}
+
+/// Millions of distinct targets, methods and hosts are one route.
+#[test]
+fn peers_make_no_routes() {
+    let metrics = Metrics::new();
+    let served = Served::with(|server| server.metrics(&metrics), routes! { any "/{*rest}" => hello });
+    for number in 0..100 {
+        let wire = format!("M{number} /{number}?{number} HTTP/1.1\r\nhost: host{number}\r\n\r\n").repeat(10);
+        served.ask(wire);
+    }
+    drop(served);
+    let routes = metrics.routes();
+    assert_eq!((routes.len(), routes[0].count()), (1, 1000), "{routes:?}");
+}
+
+/// A server that follows another one goes on with its counts.
+#[test]
+fn servers_that_share_metrics_are_counted_together() {
+    let metrics = Metrics::new();
+    for round in 1..=3 {
+        let servers = [(); 2].map(|()| Served::with(|server| server.metrics(&metrics), hello));
+        servers.iter().for_each(|served| drop(served.ask(get("/") + &get("/"))));
+        drop(servers);
+        let text = metrics.to_text(MetricsFormat::OpenMetrics);
+        assert_eq!(sample::<u64>(&text, "corehttp_requests_total{core=\"0\"}"), 4 * round);
+        assert_eq!(sample::<u64>(&text, "corehttp_connections_accepted_total{core=\"0\"}"), 2 * round);
+        assert_eq!(metrics.routes()[0].count(), 4 * round);
+    }
+}
+
+#[test]
+fn a_handler_that_blocks_shows() {
+    let metrics = Metrics::with_settings(MetricsSettings { times_polls: true, ..Default::default() });
+    let sleeps = |_: &mut Context| std::thread::sleep(Duration::from_millis(12));
+    let served = Served::with(|server| server.metrics(&metrics), sleeps);
+    served.ask(get("/"));
+    drop(served);
+    let text = metrics.to_text(MetricsFormat::Prometheus);
+    assert!(sample::<u64>(&text, "corehttp_polls_slow_total{core=\"0\"}") >= 1);
+    assert!(sample::<f64>(&text, "corehttp_poll_longest_seconds{core=\"0\"}") >= 0.012);
 }

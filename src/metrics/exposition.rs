@@ -1,0 +1,95 @@
+//! The metrics of the crate, as text: of each route, and of each core.
+
+use std::collections::BTreeMap;
+use std::iter::zip;
+
+use super::core_metrics::{CUTS, CoreCounts};
+use super::histogram::HistogramCounts;
+use super::metrics_writer::MetricsWriter;
+use super::route_metrics::{ClassCounts, RouteCounts};
+use crate::server::SERVER_METRICS;
+
+/// Writes the times and the sizes of the exchanges of each route.
+pub(super) fn write_routes(writer: &mut MetricsWriter, routes: &[RouteCounts]) {
+    for (name, help, times) in TIMES {
+        let mut samples = writer.histogram(name, help, 1e-9);
+        for route in routes {
+            for class in route.classes.iter().filter(|class| times(class).count() > 0) {
+                samples.counts(&[("route", &route.pattern), ("status", class.class)], times(class));
+            }
+        }
+    }
+    for (name, help, sizes) in SIZES {
+        let mut samples = writer.histogram(name, help, 1.0);
+        routes.iter().for_each(|route| samples.counts(&[("route", &route.pattern)], sizes(route)));
+    }
+}
+
+/// The name of a histogram, its meaning, and the counts of it.
+type Histograms<T> = (&'static str, &'static str, fn(&T) -> &HistogramCounts);
+
+const TIMES: [Histograms<ClassCounts>; 3] = [
+    ("corehttp_exchange_seconds", "Time from the head of a request to the end of its exchange.", |class| {
+        &class.duration
+    }),
+    (
+        "corehttp_exchange_until_response_seconds",
+        "Time from the head of a request to the head of its response.",
+        |class| &class.until_response,
+    ),
+    (
+        "corehttp_exchange_until_handler_seconds",
+        "Time from the head of a request to the call of the handler.",
+        |class| &class.until_handler,
+    ),
+];
+
+const SIZES: [Histograms<RouteCounts>; 2] = [
+    ("corehttp_exchange_received_bytes", "Bytes received for an exchange.", |route| &route.received),
+    ("corehttp_exchange_sent_bytes", "Bytes sent for an exchange.", |route| &route.sent),
+];
+
+/// Writes the counts of each core. The names of the first ones are as [`ServerStats`](crate::ServerStats) displays them.
+pub(super) fn write_cores(writer: &mut MetricsWriter, cores: &BTreeMap<usize, CoreCounts>) {
+    let cores: Vec<(String, &CoreCounts)> =
+        cores.iter().map(|(index, core)| (index.to_string(), core)).collect();
+    for (name, kind, help, count) in SERVER_METRICS {
+        let name = format!("corehttp_{name}");
+        let mut samples = match kind {
+            "gauge" => writer.gauge(&name, help),
+            _ => writer.counter(&name, help),
+        };
+        for (label, core) in &cores {
+            samples.value(&[("core", label)], count(&core.server) as f64);
+        }
+    }
+    let mut errors = writer.counter("corehttp_errors_total", "What went wrong.");
+    for (label, core) in &cores {
+        for (kind, count) in core.server.errors.by_kind() {
+            errors.value(&[("core", label), ("kind", kind)], count as f64);
+        }
+    }
+    let mut cuts = writer.counter("corehttp_exchanges_cut_total", "Exchanges that were cut, by the cause.");
+    for (label, core) in &cores {
+        for (by, count) in zip(CUTS, core.cuts) {
+            cuts.value(&[("core", label), ("by", by.as_str())], count as f64);
+        }
+    }
+    let mut open = writer.gauge("corehttp_exchanges_open", "Exchanges that have begun and are not over.");
+    cores.iter().for_each(|(label, core)| open.value(&[("core", label)], core.exchanges_open as f64));
+    write_polls(writer, cores.into_iter().filter(|(_, core)| core.times_polls).collect());
+}
+
+fn write_polls(writer: &mut MetricsWriter, cores: Vec<(String, &CoreCounts)>) {
+    if cores.is_empty() {
+        return;
+    }
+    let mut busy = writer.counter("corehttp_busy_seconds_total", "Time in which a core served connections.");
+    cores.iter().for_each(|(label, core)| busy.value(&[("core", label)], core.busy.as_secs_f64()));
+    let help = "How often one connection has kept a core busy for more than 10 ms.";
+    let mut slow = writer.counter("corehttp_polls_slow_total", help);
+    cores.iter().for_each(|(label, core)| slow.value(&[("core", label)], core.polls_slow as f64));
+    let help = "The longest time for which one connection has kept a core busy.";
+    let mut longest = writer.gauge("corehttp_poll_longest_seconds", help);
+    cores.iter().for_each(|(label, core)| longest.value(&[("core", label)], core.poll_longest.as_secs_f64()));
+}

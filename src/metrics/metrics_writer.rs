@@ -1,0 +1,304 @@
+//! [`MetricsWriter`]: writes metrics as text, in the formats of Prometheus and OpenMetrics.
+
+use std::collections::BTreeSet;
+use std::fmt::{self, Write};
+
+use super::histogram::HistogramCounts;
+
+/// The text formats of metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum MetricsFormat {
+    /// The text format of Prometheus, version 0.0.4.
+    Prometheus,
+    /// OpenMetrics, version 1.0.0.
+    OpenMetrics,
+}
+
+impl MetricsFormat {
+    /// Returns the media type, with its parameters.
+    pub fn content_type(self) -> &'static str {
+        match self {
+            MetricsFormat::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
+            MetricsFormat::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        }
+    }
+}
+
+/// Writes metrics as text, for functions of [`Metrics::collect`](super::Metrics::collect).
+///
+/// Characters that a name cannot have are written as `_`. A metric whose name was written before is left out, because a
+/// reader would refuse the whole text.
+pub struct MetricsWriter {
+    out: String,
+    format: MetricsFormat,
+    written: BTreeSet<String>,
+}
+
+impl MetricsWriter {
+    pub(super) fn new(format: MetricsFormat) -> MetricsWriter {
+        MetricsWriter { out: String::new(), format, written: BTreeSet::new() }
+    }
+
+    /// Begins a counter, which only grows. Its name ends in `_total`, which is added if it is missing.
+    pub fn counter(&mut self, name: &str, help: &str) -> MetricSamples<'_> {
+        self.begin(name.strip_suffix("_total").unwrap_or(name), Kind::Counter, help)
+    }
+
+    /// Begins a gauge, which goes up and down.
+    pub fn gauge(&mut self, name: &str, help: &str) -> MetricSamples<'_> {
+        self.begin(name, Kind::Gauge, help)
+    }
+
+    /// Begins a histogram. The values that were recorded are multiplied by `unit`, which is 1e-9 for times in
+    /// nanoseconds, whose name ends in `_seconds`; and 1 for bytes.
+    ///
+    /// The bounds of the buckets are powers of two: with a unit below 1, each one from 2^14 to 2^36, which are 16 µs and
+    /// 69 s; else every second one from 2^6 to 2^30, which are 64 bytes and 1 GiB.
+    pub fn histogram(&mut self, name: &str, help: &str, unit: f64) -> MetricSamples<'_> {
+        self.begin(name, Kind::Histogram { unit }, help)
+    }
+
+    fn begin(&mut self, name: &str, kind: Kind, help: &str) -> MetricSamples<'_> {
+        let name: String = Name(name).to_string();
+        let is_new = self.written.insert(name.clone());
+        let mut samples = MetricSamples { writer: is_new.then_some(self), name, kind };
+        samples.write_head(help);
+        samples
+    }
+
+    /// The text, which is complete.
+    pub(super) fn finish(mut self) -> String {
+        if self.format == MetricsFormat::OpenMetrics {
+            self.out.push_str("# EOF\n");
+        }
+        self.out
+    }
+}
+
+impl fmt::Debug for MetricsWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MetricsWriter").field("format", &self.format).finish_non_exhaustive()
+    }
+}
+
+/// Writes the samples of one metric. Made by the methods of [`MetricsWriter`].
+pub struct MetricSamples<'w> {
+    /// `None` if the samples are left out.
+    writer: Option<&'w mut MetricsWriter>,
+    name: String,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Counter,
+    Gauge,
+    Histogram { unit: f64 },
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram { .. } => "histogram",
+        }
+    }
+}
+
+/// The name and the value of each label of a sample.
+type Labels<'a> = &'a [(&'a str, &'a str)];
+
+impl MetricSamples<'_> {
+    /// Writes a sample of a counter or a gauge, with the name and the value of each of its labels. Each sample of a
+    /// metric needs other labels. A histogram takes none.
+    pub fn value(&mut self, labels: Labels<'_>, value: f64) {
+        match self.kind {
+            Kind::Counter => self.write("_total", labels, None, value),
+            Kind::Gauge => self.write("", labels, None, value),
+            Kind::Histogram { .. } => {}
+        }
+    }
+
+    /// Writes the buckets, the sum and the count of a histogram. A counter and a gauge take none.
+    pub fn counts(&mut self, labels: Labels<'_>, counts: &HistogramCounts) {
+        if let Kind::Histogram { unit } = self.kind {
+            let bounds = if unit < 1.0 { TIME_BOUNDS } else { SIZE_BOUNDS };
+            for exponent in (bounds.first..=bounds.last).step_by(bounds.step) {
+                let bound = 1 << exponent;
+                self.write("_bucket", labels, Some(bound as f64 * unit), counts.at_most(bound) as f64);
+            }
+            let count = counts.count() as f64;
+            self.write("_bucket", labels, Some(f64::INFINITY), count);
+            self.write("_sum", labels, None, counts.sum() as f64 * unit);
+            self.write("_count", labels, None, count);
+        }
+    }
+
+    fn write_head(&mut self, help: &str) {
+        let (name, kind) = (&self.name, self.kind);
+        let Some(MetricsWriter { out, format, .. }) = &mut self.writer else { return };
+        let suffix = match (*format, kind) {
+            // In OpenMetrics a counter has the suffix in its samples alone.
+            (MetricsFormat::Prometheus, Kind::Counter) => "_total",
+            _ => "",
+        };
+        // A string takes all that is written to it.
+        let _ = writeln!(out, "# TYPE {name}{suffix} {}", kind.name());
+        let unit = ["seconds", "bytes"].into_iter().find(|unit| name.ends_with(&format!("_{unit}")));
+        if let (MetricsFormat::OpenMetrics, Some(unit)) = (*format, unit) {
+            let _ = writeln!(out, "# UNIT {name} {unit}");
+        }
+        // Prometheus refuses an escape of a quote outside of quotes, OpenMetrics a quote without one.
+        let quote = if *format == MetricsFormat::OpenMetrics { "\\\"" } else { "\"" };
+        let _ = writeln!(out, "# HELP {name}{suffix} {}", Escaped { text: help, quote });
+    }
+
+    fn write(&mut self, suffix: &str, labels: Labels<'_>, bound: Option<f64>, value: f64) {
+        let name = &self.name;
+        let Some(MetricsWriter { out, format, .. }) = &mut self.writer else { return };
+        let _ = write!(out, "{name}{suffix}");
+        let mut separator = '{';
+        for (label, text) in labels {
+            let _ = write!(out, "{separator}{}=\"{}\"", Name(label), Escaped { text, quote: "\\\"" });
+            separator = ',';
+        }
+        if let Some(bound) = bound {
+            let _ = write!(out, "{separator}le=\"{}\"", Number(bound, *format));
+            separator = ',';
+        }
+        let end = if separator == ',' { "}" } else { "" };
+        let _ = writeln!(out, "{end} {}", Number(value, MetricsFormat::Prometheus));
+    }
+}
+
+impl fmt::Debug for MetricSamples<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MetricSamples").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// The exponents of the bounds of a histogram's buckets.
+struct Bounds {
+    first: u32,
+    last: u32,
+    step: usize,
+}
+
+/// From 16 µs to 69 s in nanoseconds.
+const TIME_BOUNDS: Bounds = Bounds { first: 14, last: 36, step: 1 };
+/// From 64 bytes to 1 GiB.
+const SIZE_BOUNDS: Bounds = Bounds { first: 6, last: 30, step: 2 };
+
+/// A name of a metric or a label, whose other characters become `_`.
+struct Name<'a>(&'a str);
+
+impl fmt::Display for Name<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.starts_with(|first: char| first.is_ascii_digit()) || self.0.is_empty() {
+            f.write_char('_')?;
+        }
+        self.0.chars().try_for_each(|character| {
+            f.write_char(if character.is_ascii_alphanumeric() { character } else { '_' })
+        })
+    }
+}
+
+/// Text in a label or a help line, which ends at no quote and in no other line.
+struct Escaped<'a> {
+    text: &'a str,
+    /// How a quote is written.
+    quote: &'a str,
+}
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.text.chars().try_for_each(|character| match character {
+            '\\' => f.write_str("\\\\"),
+            '"' => f.write_str(self.quote),
+            '\n' => f.write_str("\\n"),
+            character => f.write_char(character),
+        })
+    }
+}
+
+/// A number as both formats have it. OpenMetrics wants a point in each bound.
+struct Number(f64, MetricsFormat);
+
+impl fmt::Display for Number {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Number(f64::INFINITY, _) => f.write_str("+Inf"),
+            Number(f64::NEG_INFINITY, _) => f.write_str("-Inf"),
+            Number(number, MetricsFormat::OpenMetrics) if number.fract() == 0.0 => write!(f, "{number}.0"),
+            Number(number, _) => number.fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::histogram::Histogram;
+    use super::*;
+
+    #[track_caller]
+    fn check(format: MetricsFormat, write: impl Fn(&mut MetricsWriter), expected: &str) {
+        let mut writer = MetricsWriter::new(format);
+        write(&mut writer);
+        assert_eq!(writer.finish(), expected);
+    }
+
+    #[test]
+    fn text_of_the_application_breaks_no_line() {
+        let write = |writer: &mut MetricsWriter| {
+            let help = "\"Quoted\"\\\nand more";
+            writer.counter("7 days_total", help).value(&[("a-b", "\"\\\n}é")], 3.0);
+            writer.gauge("_7_days", "The same name.").value(&[], 1.0);
+            writer.gauge("odd", "Odd.").value(&[], f64::NEG_INFINITY);
+            writer.gauge("", "None.").value(&[], f64::NAN);
+            writer.gauge("empty", "Without a sample.");
+        };
+        let prometheus = "# TYPE _7_days_total counter\n\
+            # HELP _7_days_total \"Quoted\"\\\\\\nand more\n\
+            _7_days_total{a_b=\"\\\"\\\\\\n}é\"} 3\n\
+            # TYPE odd gauge\n# HELP odd Odd.\nodd -Inf\n\
+            # TYPE _ gauge\n# HELP _ None.\n_ NaN\n\
+            # TYPE empty gauge\n# HELP empty Without a sample.\n";
+        let open_metrics = prometheus
+            .replace(" _7_days_total counter", " _7_days counter")
+            .replace("_7_days_total \"Quoted\"", "_7_days \\\"Quoted\\\"");
+        check(MetricsFormat::Prometheus, write, prometheus);
+        check(MetricsFormat::OpenMetrics, write, &(open_metrics + "# EOF\n"));
+    }
+
+    #[test]
+    fn buckets_are_cumulative_and_their_bounds_exact() {
+        let histogram = Histogram::new();
+        [0, 64, 65, 256, 257, 1 << 30, 1 << 31, u64::MAX].into_iter().for_each(|size| histogram.record(size));
+        let times = Histogram::new();
+        [1 << 14, (1 << 14) + 1, 1 << 36, 1 << 37].into_iter().for_each(|time| times.record(time));
+        let mut writer = MetricsWriter::new(MetricsFormat::OpenMetrics);
+        writer.histogram("a_bytes", "A.", 1.0).counts(&[("b", "c")], &histogram.counts());
+        writer.histogram("d_seconds", "D.", 1e-9).counts(&[], &times.counts());
+        let text = writer.finish();
+        for line in [
+            "# UNIT a_bytes bytes",
+            "a_bytes_bucket{b=\"c\",le=\"64.0\"} 2",
+            "a_bytes_bucket{b=\"c\",le=\"256.0\"} 4",
+            "a_bytes_bucket{b=\"c\",le=\"1024.0\"} 5",
+            "a_bytes_bucket{b=\"c\",le=\"1073741824.0\"} 6",
+            "a_bytes_bucket{b=\"c\",le=\"+Inf\"} 8",
+            "a_bytes_count{b=\"c\"} 8",
+            "# UNIT d_seconds seconds",
+            "d_seconds_bucket{le=\"0.000016384\"} 1",
+            "d_seconds_bucket{le=\"0.000032768\"} 2",
+            "d_seconds_bucket{le=\"68.719476736\"} 3",
+            "d_seconds_bucket{le=\"+Inf\"} 4",
+            "d_seconds_sum 206.158462977",
+        ] {
+            assert!(text.lines().any(|found| found.starts_with(line)), "{line}\n{text}");
+        }
+        assert_eq!(text.lines().filter(|line| line.contains("_bucket")).count(), 14 + 24);
+    }
+}

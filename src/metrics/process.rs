@@ -1,0 +1,66 @@
+//! [`ProcessInfo`]: what the system knows of this process.
+
+use std::fs;
+
+use super::metrics_writer::MetricsWriter;
+
+/// The memory, the time and the descriptors that the process has taken. Linux alone tells them by files.
+pub(super) struct ProcessInfo {
+    pub(super) resident_bytes: Option<u64>,
+    pub(super) cpu_seconds: Option<f64>,
+    pub(super) open_fds: Option<u64>,
+}
+
+impl ProcessInfo {
+    pub(super) fn read() -> ProcessInfo {
+        ProcessInfo {
+            resident_bytes: fs::read_to_string("/proc/self/status").ok().and_then(|status| resident(&status)),
+            cpu_seconds: fs::read_to_string("/proc/self/stat").ok().and_then(|stat| cpu_seconds(&stat)),
+            // The directory that is read here takes a descriptor, too.
+            open_fds: fs::read_dir("/proc/self/fd").ok().map(|fds| (fds.count() as u64).saturating_sub(1)),
+        }
+    }
+
+    /// Writes the metrics that all clients of Prometheus have.
+    pub(super) fn write(&self, writer: &mut MetricsWriter) {
+        if let Some(bytes) = self.resident_bytes {
+            let help = "Resident memory of the process.";
+            writer.gauge("process_resident_memory_bytes", help).value(&[], bytes as f64);
+        }
+        if let Some(seconds) = self.cpu_seconds {
+            let help = "CPU time of the process, for itself and in the system.";
+            writer.counter("process_cpu_seconds_total", help).value(&[], seconds);
+        }
+        if let Some(fds) = self.open_fds {
+            writer.gauge("process_open_fds", "Open file descriptors.").value(&[], fds as f64);
+        }
+    }
+}
+
+/// The line is `VmRSS:     1234 kB`.
+fn resident(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kilobytes.checked_mul(1024)
+}
+
+/// The 14th and the 15th field, in ticks of 10 ms on all architectures. The second field, the name, is in parentheses and
+/// may have any characters.
+fn cpu_seconds(stat: &str) -> Option<f64> {
+    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
+    let ticks = fields.next()?.parse::<f64>().ok()? + fields.next()?.parse::<f64>().ok()?;
+    Some(ticks / 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_files_of_linux_are_read() {
+        assert_eq!(resident("Name:\ta\nVmRSS:\t    2 kB\nRssAnon:\t 1 kB\n"), Some(2048));
+        assert_eq!((resident("VmRSS:"), resident("")), (None, None));
+        let stat = "7 (a) b) S 1 7 7 0 -1 4194560 1 0 0 0 250 50 0 0 20 0 1 0 99";
+        assert_eq!((cpu_seconds(stat), cpu_seconds("7 (a) S 1")), (Some(3.0), None));
+    }
+}
