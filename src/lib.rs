@@ -273,13 +273,14 @@
 //! | compressed responses that a client receives | [`ClientBuilder::decode`] | |
 //! | server-sent events of a server | [`Context::events`], [`Events`], [`Event`] | `events` |
 //! | server-sent events that a client receives | [`EventReader`] | |
-//! | WebSocket, with another crate | [`Context::upgrade`] | `websocket` |
+//! | WebSocket, with feature `websocket` | `Context::websocket`, `Client::websocket`, `WebSocket`, `WebSocketSettings` | `websocket` |
+//! | one message for many WebSockets, on all cores | `Broadcast` | `websocket` |
 //! | types of the crates `http` and `http-body`, with feature `http` | `HttpBody`, `Body::set_http_body`, `ConversionError` | |
 //!
 //! The features `access-log`, `compress`, `form`, `fs`, `json`, `multipart` and `tls` are on by default. `aws-lc-rs`, for
 //! other cryptography, with post-quantum key exchange, `charset`, for text beyond UTF-8,
 //! `cookies`, for signed and private ones, `http`, for the types of the crate `http`, `idna`, for URLs with hosts beyond
-//! ASCII, `jar`, `metrics`, `session`, `tower` and `zstd`, which adds a coding, are not.
+//! ASCII, `jar`, `metrics`, `session`, `tower`, `websocket` and `zstd`, which adds a coding, are not.
 //!
 //! The module `coming_from`, which the documentation has with all features, shows the idioms of axum, actix, fasthttp and
 //! reqwest beside those of this crate.
@@ -334,6 +335,8 @@ pub mod session;
 mod sse;
 #[cfg(feature = "tower")]
 mod tower;
+#[cfg(feature = "websocket")]
+mod websocket;
 
 #[cfg(feature = "access-log")]
 pub use access_log::{AccessLog, LogFormat};
@@ -391,6 +394,12 @@ pub use server::{
 pub use sse::{Event, EventReader, Events, InvalidEvent};
 #[cfg(feature = "tower")]
 pub use tower::{HandlerFuture, HandlerService, Layered, Tower, TowerBody, layer};
+#[cfg(feature = "websocket")]
+pub use websocket::{
+    Broadcast, BroadcastMember, ClientEnd, ClientWebSocket, CloseCode, CloseReason, Deflate, Endpoint,
+    HandshakeError, Message, MessageKind, Origins, Part, ProtocolError, ServerEnd, SlowMember, WebSocket,
+    WebSocketError, WebSocketReader, WebSocketRequest, WebSocketSettings, WebSocketWriter,
+};
 pub use wire::{Limits, WireDetail, WireError};
 
 #[doc = include_str!("coming_from.md")]

@@ -30,6 +30,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("multipart", &["client", "error", "message", "runtime", "server", "wire"]),
     ("session", &["memory", "message", "runtime", "server"]),
     ("sse", &["error", "message", "runtime", "server"]),
+    ("websocket", &["client", "error", "exchange", "memory", "message", "net", "server"]),
     ("router", &["error", "memory", "message", "runtime", "server"]),
     ("tower", &["coding", "exchange", "http_types", "memory", "message", "net", "runtime", "server", "wire"]),
     // The public face only: it could be a crate of its own.
@@ -91,6 +92,7 @@ const ASYNC: &[&str] = &[
     "src/session/",
     "src/sse/",
     "src/tower/",
+    "src/websocket/",
 ];
 
 /// Where the crate meets the system.
@@ -115,6 +117,7 @@ const SHORT: &[(&str, &str)] = &[
     ("/without_zstd.rs", "one of a pair, with a feature and without it"),
     ("/linux.rs", "one system of several"),
     ("/tls.rs", "only there with a feature"),
+    ("/websocket.rs", "only there with a feature"),
     ("src/coding/encode.rs", "only there with a feature"),
     ("src/message/file_name.rs", "only there with a feature"),
     ("src/runtime/random.rs", "only there with a feature"),
@@ -126,6 +129,8 @@ const SHORT: &[(&str, &str)] = &[
     ("src/runtime/time.rs", "a leaf that many import, and a clock"),
     ("src/runtime/shutdown_signal.rs", "a leaf, with a platform's signals"),
     ("src/server/stop.rs", "a leaf that many import"),
+    ("src/websocket/close_code.rs", "a leaf that many import"),
+    ("src/websocket/endpoint.rs", "a leaf that many import"),
 ];
 
 /// The words that a sentence does not begin with, because they stand for a noun that the reader has to guess.

@@ -9,6 +9,8 @@ mod client;
 mod tls;
 #[cfg(feature = "tower")]
 mod tower;
+#[cfg(feature = "websocket")]
+mod websocket;
 
 mod cookies;
 mod redirect;
@@ -54,3 +56,5 @@ pub use route::{InvalidProxy, Proxies, Proxy, SocksError, SocksReply};
 pub use settings::ClientTimeouts;
 pub use stats::{ClientCounts, ClientStats, PhaseCounts};
 pub use upgraded::ClientUpgraded;
+#[cfg(feature = "websocket")]
+pub(crate) use websocket::{not_prepared, switch_protocols};

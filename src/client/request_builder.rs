@@ -127,10 +127,15 @@ impl RequestBuilder {
     /// Fails if a step has failed before, such as one with a malformed URL, or if no response arrives: see
     /// [`ClientError`]. A status of 4xx or 5xx is no error, unless [`Response::error_for_status`] makes it one.
     pub async fn send(self) -> Result<Response, ClientError> {
-        let (request, mut response) = (self.request?, Response::new());
-        self.sender.send_whole(None, &request, &mut response).await?;
+        let ((sender, request), mut response) = (self.into_parts()?, Response::new());
+        sender.send_whole(None, &request, &mut response).await?;
         response.url.get_or_insert_with(|| request.target().as_str().into());
         Ok(response)
+    }
+
+    /// The request, unless a step has failed, and what sends it.
+    pub(super) fn into_parts(self) -> Result<(RequestSender, Request), ClientError> {
+        Ok((self.sender, self.request?))
     }
 
     /// Changes the request, unless a step has failed before.

@@ -318,21 +318,31 @@ impl RequestSender {
         Ok(Call::new(CallExchange::new(pooled, early, Headers::new(), cookies.into_owned())))
     }
 
-    /// Sends `request`, which has an `upgrade` field. A response that refuses the upgrade is received whole, for the
-    /// reason in its body.
+    /// Sends `request`, which has an `upgrade` field, and hands the connection over.
     pub(super) async fn send_upgrade(
         &self,
         pool: Option<Arc<Pool>>,
         request: &Request,
         response: &mut Response,
     ) -> Result<ClientUpgraded, ClientError> {
+        self.switch(pool, request, response).await.map(ClientUpgraded::new)
+    }
+
+    /// Sends `request`, which has an `upgrade` field. A response that refuses the upgrade is received whole, for the
+    /// reason in its body.
+    pub(super) async fn switch(
+        &self,
+        pool: Option<Arc<Pool>>,
+        request: &Request,
+        response: &mut Response,
+    ) -> Result<PooledConn, ClientError> {
         let deadline = self.deadline();
         let answered = self.send_one(pool, OutgoingRequest::new(request), response, deadline).await;
         let mut pooled = answered.map_err(|error| self.describe(error, request, deadline))?;
         if response.status == Status::SWITCHING_PROTOCOLS
             && is_requested_upgrade(&response.headers, &request.headers)
         {
-            return Ok(ClientUpgraded::new(pooled));
+            return Ok(pooled);
         }
         let refused =
             pooled.error(ClientPhase::Wait, ClientCause::Upgrade).with_url(request.target().as_str());

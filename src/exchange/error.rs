@@ -50,6 +50,10 @@ pub enum Phase {
     Write,
     /// The handler.
     Handler,
+    /// Anything at all, even a pong, from the peer of a WebSocket.
+    Silence,
+    /// The close frame of the peer of a WebSocket.
+    Close,
 }
 
 impl ExchangeError {
@@ -115,7 +119,9 @@ impl ExchangeError {
             ExchangeError::PeerClosed | ExchangeError::Io(_) => None,
             ExchangeError::TimedOut(Phase::Head | Phase::Body, _) => Some(Status::REQUEST_TIMEOUT),
             ExchangeError::TimedOut(Phase::Handler, _) => Some(Status::SERVICE_UNAVAILABLE),
-            ExchangeError::TimedOut(Phase::Handshake | Phase::Write, _) => None,
+            ExchangeError::TimedOut(Phase::Handshake | Phase::Write | Phase::Silence | Phase::Close, _) => {
+                None
+            }
             ExchangeError::Wire(error, _) => Some(error.status()),
             ExchangeError::Length | ExchangeError::Unfinished | ExchangeError::Source(_) => {
                 Some(Status::INTERNAL_SERVER_ERROR)
@@ -150,6 +156,8 @@ impl fmt::Display for Phase {
             Phase::Body => "the body",
             Phase::Write => "the wait for the peer to read",
             Phase::Handler => "the handler",
+            Phase::Silence => "the silence of the peer",
+            Phase::Close => "the wait for the peer to close",
         })
     }
 }

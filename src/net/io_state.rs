@@ -178,12 +178,12 @@ const BURST: u64 = 256 << 10;
 /// But a handler may poll its parts with wakers of their own, as `FuturesUnordered` does, while the server sends the
 /// bytes that it has written. Then all but the last to poll would wait for ever.
 #[derive(Default)]
-pub(super) struct WakerSet(Mutex<Vec<Waker>>);
+pub(crate) struct WakerSet(Mutex<Vec<Waker>>);
 
 impl WakerSet {
     /// Adds `waker`, and returns the waker of the set, to wait with instead; `None` if `waker` is that one.
     #[cold]
-    pub(super) fn register(self: &Arc<WakerSet>, waker: &Waker) -> Option<Waker> {
+    pub(crate) fn register(self: &Arc<WakerSet>, waker: &Waker) -> Option<Waker> {
         let all = Waker::from(self.clone());
         // `will_wake` compares vtables as well, and a program may contain several for one type.
         if waker.data() == all.data() {
@@ -208,8 +208,13 @@ impl WakerSet {
 
 impl Wake for WakerSet {
     fn wake(self: Arc<WakerSet>) {
-        let waiting = mem::take(&mut *lock(&self.0));
-        waiting.into_iter().for_each(Waker::wake);
+        let mut waiting = mem::take(&mut *lock(&self.0));
+        waiting.drain(..).for_each(Waker::wake);
+        // The memory is kept, unless a task has registered again meanwhile.
+        let mut again = lock(&self.0);
+        if again.is_empty() {
+            *again = waiting;
+        }
     }
 }
 

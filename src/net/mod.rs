@@ -31,11 +31,15 @@ mod file_io;
 pub(crate) use address::Peer;
 pub use address::{Address, PeerAddr};
 pub(crate) use buffers::{ReadBuffer, WriteBuffer};
+#[cfg(feature = "websocket")]
+pub(crate) use conn::Local;
 pub(crate) use conn::{Conn, ConnError, Locality, Sendable};
 pub(crate) use delegate::{delegate_stream, delegate_write};
 pub(crate) use dial::{BoxedStream, DialError, DialTimes, DnsCache, HostConnector, Network, timed};
 pub use dial::{Dialer, Resolver, SystemResolver};
 pub(crate) use file_io::{FileReader, FileSender, shrunk};
+#[cfg(feature = "websocket")]
+pub(crate) use io_state::WakerSet;
 pub(crate) use io_state::{IoState, Traffic, TrafficTotals};
 pub(crate) use listen::{AcceptReaction, Accepted, BoundSocket, ListenOptions, Listener, classify};
 pub(crate) use memory_listener::MemoryAcceptor;

@@ -18,7 +18,7 @@ use super::upgraded::{Upgraded, UpgradedHandle};
 use crate::exchange::{Bounds, ExchangeError, Expectation, HeadOutcome, Incoming, Outgoing, poll_flush};
 use crate::memory::{Reset, clear_cold};
 use crate::message::{Body, BodyLength, Method, Request, Response, Status, Version};
-use crate::net::{Conn, IoState, Peer};
+use crate::net::{Conn, IoState, Peer, ReadBuffer};
 use crate::wire::{ConnectionOption, Framing, OutgoingFraming, RequestInfo, encode, persists};
 
 /// One exchange on a connection: its receiving and its sending side, the connection, and the facts that its response
@@ -277,6 +277,19 @@ impl Exchange {
         response: &mut Response,
         protocol: Option<&str>,
     ) -> io::Result<Upgraded> {
+        let (conn, early) = self.switch(response, protocol).await?;
+        let (upgraded, handle) = Upgraded::new(conn, early);
+        self.upgraded = Some(Box::new(handle));
+        Ok(upgraded)
+    }
+
+    /// Sends the head that switches to another protocol, and takes the connection out, with the bytes that have arrived
+    /// behind the request. The caller sets the handle of the upgraded connection.
+    pub(super) async fn switch(
+        &mut self,
+        response: &mut Response,
+        protocol: Option<&str>,
+    ) -> io::Result<(Conn, ReadBuffer)> {
         self.check_upgrade()?;
         let headers = &response.headers;
         self.write(|out| match protocol {
@@ -297,9 +310,7 @@ impl Exchange {
         conn.swap_io_state(&mut self.io_state);
         let incoming = self.incoming.get_mut();
         incoming.forget_message();
-        let (upgraded, handle) = Upgraded::new(conn, incoming.input.take_unread());
-        self.upgraded = Some(Box::new(handle));
-        Ok(upgraded)
+        Ok((conn, incoming.input.take_unread()))
     }
 
     /// Makes this response the last one of its connection.

@@ -26,10 +26,10 @@ pub struct Upgraded {
 
 impl Upgraded {
     pub(super) fn new(conn: Conn, early: ReadBuffer) -> (Upgraded, UpgradedHandle) {
+        let peer = conn.peer();
         let (transport, timer) = conn.into_parts();
-        let (sender, dropped) = oneshot::channel();
-        let upgraded = Upgraded { stream: Rewind::new(transport, early), _dropped: sender };
-        (upgraded, UpgradedHandle { dropped, timer })
+        let (sender, handle) = UpgradedHandle::new(peer, Some(timer));
+        (Upgraded { stream: Rewind::new(transport, early), _dropped: sender }, handle)
     }
 }
 
@@ -44,13 +44,24 @@ impl fmt::Debug for Upgraded {
 /// The server's part of a connection that was upgraded: it still counts as one of its core's.
 pub(super) struct UpgradedHandle {
     dropped: oneshot::Receiver<Infallible>,
-    timer: TableTimer,
+    peer: Peer,
+    /// The entry by which a stop waits for the connection, unless that has kept it.
+    _timer: Option<TableTimer>,
 }
 
 impl UpgradedHandle {
+    /// A handle, and the sender that the owner of the connection drops behind it.
+    pub(super) fn new(
+        peer: Peer,
+        timer: Option<TableTimer>,
+    ) -> (oneshot::Sender<Infallible>, UpgradedHandle) {
+        let (sender, dropped) = oneshot::channel();
+        (sender, UpgradedHandle { dropped, peer, _timer: timer })
+    }
+
     /// The peer of the connection.
     pub(super) fn peer(&self) -> Peer {
-        self.timer.peer()
+        self.peer
     }
 
     /// Ready when the [`Upgraded`] has been dropped.

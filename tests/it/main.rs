@@ -69,3 +69,5 @@ mod traffic;
 mod turns;
 #[cfg(feature = "form")]
 mod typed_forms;
+#[cfg(feature = "websocket")]
+mod websocket;

@@ -6,6 +6,8 @@
 
 mod context;
 mod upgrade;
+#[cfg(feature = "websocket")]
+mod websocket;
 
 mod extensions;
 

@@ -20,6 +20,12 @@ impl Context {
     /// `upgrade` field that names the protocol.
     #[doc(alias = "hijack")]
     pub async fn upgrade(&mut self, protocol: &str) -> io::Result<Upgraded> {
+        self.check_upgrade_to(protocol)?;
+        self.hand_over(Status::SWITCHING_PROTOCOLS, Some(protocol)).await
+    }
+
+    /// Checks that the request asks to be upgraded to `protocol`.
+    pub(crate) fn check_upgrade_to(&mut self, protocol: &str) -> io::Result<()> {
         self.check_unsent()?;
         if !protocol.splitn(2, '/').all(|part| is_token(part.as_bytes())) {
             return Err(InvalidResponse::from_protocol(protocol).into());
@@ -34,7 +40,7 @@ impl Context {
             return Err(InvalidResponse::Upgrade(protocol.into()).into());
         }
         self.response.headers.remove(FieldName::UPGRADE.as_str());
-        self.hand_over(Status::SWITCHING_PROTOCOLS, Some(protocol)).await
+        Ok(())
     }
 
     /// Accepts a CONNECT request (RFC 9110 §9.3.6): answers 200 with the response's fields, and hands the connection

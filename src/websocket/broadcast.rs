@@ -1,0 +1,146 @@
+//! [`Broadcast`]: one message for many WebSockets, on all cores.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::broadcast::{Receiver, Sender};
+
+use super::close_code::CloseCode;
+use super::error::WebSocketError;
+use super::message::Message;
+use super::shared_message::SharedMessage;
+use super::writer::WebSocketWriter;
+
+/// A channel for many WebSockets of a server, on all of its cores. A message is encoded once, and compressed once; all
+/// members share its bytes, and each core writes them to its own members.
+///
+/// The channel keeps the last messages. A member that is further behind has lost some, and then it is skipped or
+/// closed, as chosen.
+///
+/// # Examples
+///
+/// A chat, with a state that all cores share:
+///
+/// ```
+/// use std::io;
+/// use corehttp::{Broadcast, Context, SlowMember, WebSocket, WebSocketReader, WebSocketSettings};
+///
+/// async fn chat(ctx: &mut Context, room: &Broadcast) -> corehttp::Result {
+///     let mut socket = ctx.websocket(&WebSocketSettings::default()).await?;
+///     let WebSocket { reader, writer, .. } = &mut socket;
+///     let mut member = room.join(SlowMember::Skip);
+///     tokio::select! {
+///         done = pass_on(reader, room) => done?,
+///         done = member.forward(writer) => done?,
+///     }
+///     Ok(())
+/// }
+///
+/// async fn pass_on(reader: &mut WebSocketReader, room: &Broadcast) -> io::Result<()> {
+///     while let Some(message) = reader.receive().await? {
+///         room.send(message);
+///     }
+///     Ok(())
+/// }
+///
+/// let room = Broadcast::new(64);
+/// let server = corehttp::Server::bind("127.0.0.1:8080");
+/// # let _ = || -> corehttp::Result {
+/// server.run(async move |ctx: &mut Context| chat(ctx, &room).await)
+/// # };
+/// ```
+#[derive(Clone)]
+pub struct Broadcast {
+    sender: Sender<Arc<SharedMessage>>,
+}
+
+impl Broadcast {
+    /// Creates a channel that keeps the last `capacity` messages, rounded up to a power of two, for members that are
+    /// behind.
+    ///
+    /// # Panics
+    ///
+    /// Panics if `capacity` is zero.
+    pub fn new(capacity: usize) -> Broadcast {
+        Broadcast { sender: Sender::new(capacity) }
+    }
+
+    /// Sends a message to all members. Does not wait. Returns how many members there are.
+    pub fn send<'m>(&self, message: impl Into<Message<'m>>) -> usize {
+        self.sender.send(Arc::new(SharedMessage::new(message.into()))).unwrap_or(0)
+    }
+
+    /// Adds a member, which gets the messages that are sent from now on. `slow` is what happens to it if it does not
+    /// keep up.
+    pub fn join(&self, slow: SlowMember) -> BroadcastMember {
+        BroadcastMember { receiver: self.sender.subscribe(), slow }
+    }
+
+    /// Returns how many members there are.
+    pub fn members(&self) -> usize {
+        self.sender.receiver_count()
+    }
+}
+
+impl fmt::Debug for Broadcast {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Broadcast").field("members", &self.members()).finish_non_exhaustive()
+    }
+}
+
+/// The treatment of a member of a broadcast that does not keep up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum SlowMember {
+    /// The messages that it has lost are skipped, and the next ones are sent.
+    Skip,
+    /// It is closed with code 1013, so that it connects anew.
+    Close,
+}
+
+/// A member of a [`Broadcast`]. Made by [`Broadcast::join`].
+pub struct BroadcastMember {
+    receiver: Receiver<Arc<SharedMessage>>,
+    slow: SlowMember,
+}
+
+impl BroadcastMember {
+    /// Sends the messages of the broadcast through `writer`, until all clones of the broadcast are dropped. Messages
+    /// that are there together leave in one write. If the future is dropped, each message is sent as a whole or not at
+    /// all.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`WebSocketWriter::send`] does; and with [`WebSocketError::Lagged`] if the member has lost messages and
+    /// is closed for that.
+    pub async fn forward(&mut self, writer: &mut WebSocketWriter) -> io::Result<()> {
+        loop {
+            match self.receiver.recv().await {
+                Ok(message) => self.send(&message, writer).await?,
+                Err(RecvError::Lagged(_)) if self.slow == SlowMember::Skip => {}
+                Err(RecvError::Lagged(lost)) => {
+                    writer.close(CloseCode::TRY_AGAIN_LATER, "").await?;
+                    return Err(WebSocketError::Lagged(lost).into());
+                }
+                Err(RecvError::Closed) => return Ok(()),
+            }
+        }
+    }
+
+    /// Sends a message, and those that are there behind it.
+    async fn send(&mut self, message: &SharedMessage, writer: &mut WebSocketWriter) -> io::Result<()> {
+        writer.feed_shared(message).await?;
+        while let Ok(message) = self.receiver.try_recv() {
+            writer.feed_shared(&message).await?;
+        }
+        writer.flush().await
+    }
+}
+
+impl fmt::Debug for BroadcastMember {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BroadcastMember").field("slow", &self.slow).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,151 @@
+//! [`WebSocketRequest`]: opens a WebSocket at a client (RFC 6455 §4.1).
+
+use std::fmt;
+use std::future::IntoFuture;
+use std::pin::Pin;
+use std::time::Duration;
+
+use super::deflate::{EXTENSIONS, offer, read_answer};
+use super::handshake::{KEY, PROTOCOL, VERSION, VERSION_VALUE, check_response, new_key};
+use super::settings::WebSocketSettings;
+use super::websocket::{Agreement, ClientWebSocket, WebSocket};
+use crate::client::{Client, ClientError, RequestBuilder, not_prepared, switch_protocols};
+use crate::message::{FieldValue, Response};
+
+/// A request that opens a WebSocket, made by [`Client::websocket`].
+///
+/// `.await` sends it, and returns the open WebSocket.
+#[must_use = "a WebSocket is opened by `.await` or `open`"]
+pub struct WebSocketRequest {
+    builder: RequestBuilder,
+    settings: WebSocketSettings,
+}
+
+impl Client {
+    /// Opens a WebSocket (RFC 6455 §4.1) at a URL with the scheme `ws` or `wss`. `http` and `https` mean the same.
+    ///
+    /// The connection is opened as for any other request: through the proxies of the client, by TLS for `wss`, with its
+    /// default fields and cookies, and within its time limits. Most HTTP proxies pass a WebSocket on by `wss` only.
+    /// Redirects are not followed.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use corehttp::{Context, Server, MemoryListener, WebSocket};
+    /// use corehttp::{Client, CloseCode, Message, WebSocketSettings};
+    ///
+    /// # let listener = MemoryListener::new();
+    /// # let connector = listener.connector();
+    /// # let server = Server::bind(listener).cores(1).start(async |ctx: &mut Context| -> corehttp::Result {
+    /// #     assert_eq!(ctx.request.bearer_token(), Ok(Some("t0k3n")));
+    /// #     let mut socket = ctx.websocket(&WebSocketSettings::default()).await?;
+    /// #     let WebSocket { reader, writer, .. } = &mut socket;
+    /// #     while let Some(message) = reader.receive().await? { writer.send(message).await?; }
+    /// #     Ok(())
+    /// # })?;
+    /// # corehttp::block_on(async {
+    /// let client = Client::new();
+    /// # let client = Client::builder().memory(connector).build();
+    /// let mut socket = client.websocket("ws://example.com/echo").bearer_auth("t0k3n").await?;
+    /// socket.send("hello").await?;
+    /// assert_eq!(socket.receive().await?, Some(Message::Text("hello")));
+    /// socket.close(CloseCode::NORMAL, "").await?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })??;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn websocket(&self, url: &str) -> WebSocketRequest {
+        let split = url.split_once(':');
+        let url = match split {
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("ws") => format!("http:{rest}"),
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("wss") => format!("https:{rest}"),
+            _ => url.to_owned(),
+        };
+        WebSocketRequest { builder: self.get(&url), settings: WebSocketSettings::default() }
+    }
+}
+
+impl WebSocketRequest {
+    /// Sets the bounds, the subprotocols that are offered, and whether messages are compressed.
+    pub fn settings(self, settings: &WebSocketSettings) -> WebSocketRequest {
+        WebSocketRequest { settings: settings.clone(), ..self }
+    }
+
+    /// Sets a field: see [`RequestBuilder::field`]. A server may expect an `origin`, for example.
+    #[doc(alias = "header")]
+    pub fn field(self, name: &str, value: impl FieldValue) -> WebSocketRequest {
+        WebSocketRequest { builder: self.builder.field(name, value), ..self }
+    }
+
+    /// Sends a user-id and a password: see [`RequestBuilder::basic_auth`].
+    pub fn basic_auth(self, user_id: &str, password: &str) -> WebSocketRequest {
+        WebSocketRequest { builder: self.builder.basic_auth(user_id, password), ..self }
+    }
+
+    /// Sends a bearer token: see [`RequestBuilder::bearer_auth`].
+    pub fn bearer_auth(self, token: &str) -> WebSocketRequest {
+        WebSocketRequest { builder: self.builder.bearer_auth(token), ..self }
+    }
+
+    /// Sets the time limit for opening the WebSocket. Default: that of the client.
+    pub fn timeout(self, total: impl Into<Option<Duration>>) -> WebSocketRequest {
+        WebSocketRequest { builder: self.builder.timeout(total), ..self }
+    }
+
+    /// Opens the WebSocket. `.await` does the same.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Client::upgrade`] does, with [`ClientCause::Upgrade`](crate::ClientCause::Upgrade) also for a
+    /// response of 101 that does not open a WebSocket as it was asked for.
+    pub async fn open(self) -> Result<ClientWebSocket, ClientError> {
+        let mut response = Response::new();
+        self.open_into(&mut response).await
+    }
+
+    /// Opens the WebSocket as [`WebSocketRequest::open`] does. The head of the response is in `response`; if it refuses
+    /// the WebSocket, also its body, which usually has the reason.
+    ///
+    /// # Errors
+    ///
+    /// As [`WebSocketRequest::open`].
+    pub async fn open_into(self, response: &mut Response) -> Result<ClientWebSocket, ClientError> {
+        let WebSocketRequest { builder, settings } = self;
+        let key = new_key().map_err(not_prepared)?;
+        let mut builder =
+            builder.field("upgrade", "websocket").field(VERSION, VERSION_VALUE).field(KEY, &*key);
+        if !settings.protocols.is_empty() {
+            builder = builder.field(PROTOCOL, settings.protocols.join(", "));
+        }
+        if let Some(deflate) = settings.deflate {
+            builder = builder.field(EXTENSIONS, offer(deflate));
+        }
+        let mut agreement = Agreement::default();
+        let check = |response: &Response| {
+            let headers = &response.headers;
+            let protocol = check_response(headers, key.as_bytes(), &settings.protocols)?;
+            let deflate = read_answer(headers, settings.deflate)
+                .map_err(|_| "it accepted an extension that was not offered")?;
+            agreement = Agreement { protocol: protocol.map(Into::into), deflate };
+            Ok(())
+        };
+        let (conn, early) = switch_protocols(builder, response, check).await?;
+        Ok(WebSocket::new(*conn, &early, &settings, agreement, None))
+    }
+}
+
+impl IntoFuture for WebSocketRequest {
+    type Output = Result<ClientWebSocket, ClientError>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    /// Opens the WebSocket: see [`WebSocketRequest::open`].
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.open())
+    }
+}
+
+impl fmt::Debug for WebSocketRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WebSocketRequest").field("request", &self.builder).finish_non_exhaustive()
+    }
+}

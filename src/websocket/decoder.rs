@@ -1,0 +1,341 @@
+//! [`Decoder`]: messages and control frames of the bytes that have arrived (RFC 6455 §5.4 to §5.6, RFC 7692 §7.2.2).
+
+use super::close::CloseReason;
+use super::deflate::{DeflateParams, Inflater};
+use super::error::{ProtocolError, WebSocketError};
+use super::frame::{FrameHeader, Mask, OpCode, Role};
+use super::input::Input;
+use super::message::MessageKind;
+use super::settings::SocketBounds;
+use super::utf8::Utf8Check;
+
+/// Reads frames, in whatever pieces they come.
+pub(super) struct Decoder {
+    role: Role,
+    deflate: Option<DeflateParams>,
+    bounds: SocketBounds,
+    /// The frame of a message whose payload is being read.
+    frame: Option<OpenFrame>,
+    message: Option<OpenMessage>,
+    /// Present while a message is decompressed, or if the next one may refer to the last.
+    inflater: Option<Box<Inflater>>,
+    /// Whether the message, or the part, that is read is that of the inflater.
+    is_inflated: bool,
+}
+
+/// A frame whose payload is being read.
+struct OpenFrame {
+    left: u64,
+    is_final: bool,
+    mask: Option<Mask>,
+    /// How much of the payload that is not read yet has lost its mask already.
+    unmasked: usize,
+}
+
+/// A message that is being read.
+struct OpenMessage {
+    kind: MessageKind,
+    is_compressed: bool,
+    /// Whether some of it was handed out as a part.
+    is_in_parts: bool,
+    /// Whether its last frame was read, and only what decompresses to more is left.
+    is_finishing: bool,
+    frames: u32,
+    /// How long the payloads of its frames are, as far as is known.
+    len: usize,
+    utf8: Utf8Check,
+}
+
+/// How messages are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reading {
+    Whole,
+    Parts,
+}
+
+/// The outcome of reading on.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Nothing yet: more bytes are needed.
+    More,
+    /// A message. The last piece of a text has not been checked.
+    Message(MessageKind),
+    /// A part of a message.
+    Part {
+        kind: MessageKind,
+        is_last: bool,
+    },
+    /// A ping. So many bytes of the input are its payload, and are to be skipped.
+    Ping(usize),
+    Pong,
+    Close(CloseReason),
+}
+
+impl Decoder {
+    pub(super) fn new(role: Role, bounds: SocketBounds, deflate: Option<DeflateParams>) -> Decoder {
+        Decoder { role, deflate, bounds, frame: None, message: None, inflater: None, is_inflated: false }
+    }
+
+    /// The bytes of the message, or of the part, that was read last.
+    #[inline]
+    pub(super) fn content<'c>(&'c self, input: &'c Input) -> &'c [u8] {
+        match &self.inflater {
+            Some(inflater) if self.is_inflated => inflater.out.as_slice(),
+            _ => input.message(),
+        }
+    }
+
+    /// Whether the message that is being read was begun in parts.
+    #[inline]
+    pub(super) fn is_in_parts(&self) -> bool {
+        self.message.as_ref().is_some_and(|message| message.is_in_parts)
+    }
+
+    /// Forgets the message or the part that was handed out. A message that was not handed out stays.
+    #[inline]
+    pub(super) fn clear_content(&mut self, input: &mut Input) {
+        if self.message.as_ref().is_some_and(|message| !message.is_in_parts) {
+            return;
+        }
+        input.clear_message();
+        if self.is_inflated {
+            self.clear_inflated();
+        }
+    }
+
+    #[cold]
+    fn clear_inflated(&mut self) {
+        self.is_inflated = self.message.is_some();
+        match &mut self.inflater {
+            Some(inflater) if self.message.is_some() => inflater.out.clear(),
+            Some(inflater) if self.deflate.is_some_and(|deflate| deflate.keeps_peers) => inflater.begin(),
+            _ => self.inflater.take().into_iter().for_each(Inflater::give),
+        }
+    }
+
+    /// Reads on, up to the next message, part, or control frame.
+    ///
+    /// # Errors
+    ///
+    /// Fails as soon as what is here cannot be the beginning of anything valid, or exceeds a bound.
+    #[inline]
+    pub(super) fn step(&mut self, input: &mut Input, reading: Reading) -> Result<Step, WebSocketError> {
+        loop {
+            if self.frame.is_some() || self.message.as_ref().is_some_and(|message| message.is_finishing) {
+                match self.read_payload(input, reading)? {
+                    Some(step) => return Ok(step),
+                    None => continue,
+                }
+            }
+            let Some((header, len)) = FrameHeader::parse(input.raw(), self.role, self.deflate.is_some())?
+            else {
+                return Ok(Step::More);
+            };
+            if header.opcode.is_control() {
+                return read_control(header, len, input);
+            }
+            input.skip(len);
+            self.begin_frame(header, reading)?;
+        }
+    }
+
+    /// Begins a frame of a message.
+    fn begin_frame(&mut self, header: FrameHeader, reading: Reading) -> Result<(), WebSocketError> {
+        let kind = match header.opcode {
+            OpCode::Text => Some(MessageKind::Text),
+            OpCode::Binary => Some(MessageKind::Binary),
+            _ => None,
+        };
+        let message = match (kind, &mut self.message) {
+            (None, None) => return Err(ProtocolError::Continuation.into()),
+            (Some(_), Some(_)) => return Err(ProtocolError::Interleaved.into()),
+            (None, Some(message)) => message,
+            (Some(kind), open @ None) => open.insert(OpenMessage {
+                kind,
+                is_compressed: header.is_compressed,
+                is_in_parts: reading == Reading::Parts,
+                is_finishing: false,
+                frames: 0,
+                len: 0,
+                utf8: Utf8Check::default(),
+            }),
+        };
+        if message.is_compressed && self.inflater.is_none() {
+            self.inflater = Some(Inflater::take());
+        }
+        self.is_inflated = message.is_compressed;
+        if reading == Reading::Whole {
+            message.admit(header.len, &self.bounds)?;
+        }
+        let FrameHeader { is_final, mask, len, .. } = header;
+        self.frame = Some(OpenFrame { left: len, is_final, mask, unmasked: 0 });
+        Ok(())
+    }
+
+    /// Reads what is here of a payload. `None` if another frame is to follow at once.
+    fn read_payload(&mut self, input: &mut Input, reading: Reading) -> Result<Option<Step>, WebSocketError> {
+        let Some(message) = &mut self.message else {
+            debug_assert!(false, "a frame belongs to a message");
+            return Ok(Some(Step::More));
+        };
+        let most = match reading {
+            Reading::Whole => self.bounds.message_max.saturating_add(1),
+            Reading::Parts => PART_MAX,
+        };
+        if let Some(frame) = &mut self.frame {
+            let is_last = match (&mut self.inflater, message.is_compressed) {
+                (Some(inflater), true) => frame.inflate(input, inflater, message, most)?,
+                _ => frame.read(input, message, reading)?,
+            };
+            let is_over = frame.left == 0;
+            if is_over {
+                self.frame = None;
+                message.is_finishing = is_last;
+            }
+        }
+        if message.is_finishing && message.finish(self.inflater.as_deref_mut(), most)? {
+            let (kind, utf8) = (message.kind, message.utf8);
+            self.message = None;
+            return match reading {
+                Reading::Whole => self.check_inflated(kind),
+                Reading::Parts if kind == MessageKind::Text && !utf8.is_whole() => Err(WebSocketError::Text),
+                Reading::Parts => Ok(Some(Step::Part { kind, is_last: true })),
+            };
+        }
+        match reading {
+            Reading::Whole => {
+                let kind = message.kind;
+                self.check_inflated(kind)?;
+            }
+            Reading::Parts if !self.content(input).is_empty() => {
+                let message = self.message.as_mut().map(|message| {
+                    message.is_in_parts = true;
+                    Step::Part { kind: message.kind, is_last: false }
+                });
+                return Ok(message);
+            }
+            Reading::Parts => {}
+        }
+        let goes_on = self.frame.is_none() && input.has_raw();
+        Ok(if goes_on { None } else { Some(Step::More) })
+    }
+
+    /// Checks how much a message has become. Returns the step of a whole one.
+    fn check_inflated(&self, kind: MessageKind) -> Result<Option<Step>, WebSocketError> {
+        let max = self.bounds.message_max;
+        match &self.inflater {
+            Some(inflater) if self.is_inflated && inflater.out.len() > max => {
+                Err(WebSocketError::MessageTooLarge(max))
+            }
+            _ => Ok(Some(Step::Message(kind))),
+        }
+    }
+}
+
+impl OpenMessage {
+    /// Admits another frame of `len` bytes, within the bounds of a message that is kept in memory.
+    fn admit(&mut self, len: u64, bounds: &SocketBounds) -> Result<(), WebSocketError> {
+        self.frames += 1;
+        if self.frames > bounds.fragments_max {
+            return Err(WebSocketError::TooManyFragments(bounds.fragments_max));
+        }
+        let len = usize::try_from(len).ok().filter(|len| *len <= bounds.frame_max);
+        let len = len.ok_or(WebSocketError::FrameTooLarge(bounds.frame_max))?;
+        // A compressed message that is not smaller than its content is larger than it by a few bytes at most, so a
+        // sender that compresses everything exceeds the bound a little early.
+        self.len = self.len.saturating_add(len);
+        if self.len > bounds.message_max {
+            return Err(WebSocketError::MessageTooLarge(bounds.message_max));
+        }
+        Ok(())
+    }
+
+    /// Decompresses what the last frame left out. Returns whether the message is whole.
+    fn finish(&mut self, inflater: Option<&mut Inflater>, most: usize) -> Result<bool, WebSocketError> {
+        let Some(inflater) = inflater.filter(|_| self.is_compressed) else { return Ok(true) };
+        let before = inflater.out.len();
+        let is_whole = inflater.finish(most)?;
+        self.check_text(&inflater.out.as_slice()[before..])?;
+        // A message that exceeds its bound is refused, whole or not.
+        Ok(is_whole || inflater.out.len() == most && most != PART_MAX)
+    }
+
+    fn check_text(&mut self, piece: &[u8]) -> Result<(), WebSocketError> {
+        match self.kind {
+            MessageKind::Text => self.utf8.feed(piece).map_err(|_| WebSocketError::Text),
+            MessageKind::Binary => Ok(()),
+        }
+    }
+}
+
+impl OpenFrame {
+    /// Appends what is here of the payload to the message. Returns whether that is the end of the message.
+    #[inline]
+    fn read(
+        &mut self,
+        input: &mut Input,
+        message: &mut OpenMessage,
+        reading: Reading,
+    ) -> Result<bool, WebSocketError> {
+        let count = self.unmask(input);
+        (self.left, self.unmasked) = (self.left - count as u64, 0);
+        let is_last = self.is_final && self.left == 0;
+        let piece = input.append_raw(count);
+        // A whole text is checked once more when it becomes a `str`, so that check is left to do the rest.
+        if !(is_last && reading == Reading::Whole) {
+            message.check_text(piece)?;
+        }
+        Ok(is_last)
+    }
+
+    /// Decompresses what is here of the payload, to `most` bytes at most. Returns whether that is the end of the
+    /// message.
+    fn inflate(
+        &mut self,
+        input: &mut Input,
+        inflater: &mut Inflater,
+        message: &mut OpenMessage,
+        most: usize,
+    ) -> Result<bool, WebSocketError> {
+        let (count, before) = (self.unmask(input), inflater.out.len());
+        let read = inflater.feed(&input.raw()[..count], most)?;
+        input.skip(read);
+        (self.left, self.unmasked) = (self.left - read as u64, count - read);
+        message.check_text(&inflater.out.as_slice()[before..])?;
+        Ok(self.is_final && self.left == 0)
+    }
+
+    /// Removes the mask of what is here of the payload. Returns how much that is.
+    #[inline]
+    fn unmask(&mut self, input: &mut Input) -> usize {
+        let raw = input.raw();
+        let count = usize::try_from(self.left).unwrap_or(usize::MAX).min(raw.len());
+        if let Some(mask) = &mut self.mask {
+            mask.apply(&mut raw[self.unmasked..count]);
+        }
+        count
+    }
+}
+
+/// Reads a control frame, once it is here as a whole.
+fn read_control(header: FrameHeader, len: usize, input: &mut Input) -> Result<Step, WebSocketError> {
+    let count = header.len as usize;
+    if input.raw().len() < len + count {
+        return Ok(Step::More);
+    }
+    input.skip(len);
+    let payload = &mut input.raw()[..count];
+    if let Some(mut mask) = header.mask {
+        mask.apply(payload);
+    }
+    let step = match header.opcode {
+        OpCode::Ping => return Ok(Step::Ping(count)),
+        OpCode::Close => Step::Close(CloseReason::parse(payload)?),
+        _ => Step::Pong,
+    };
+    input.skip(count);
+    Ok(step)
+}
+
+/// How large a part of a compressed message becomes.
+const PART_MAX: usize = 64 << 10;

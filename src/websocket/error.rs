@@ -1,0 +1,176 @@
+//! [`WebSocketError`]: why a WebSocket failed; [`ProtocolError`]: how the peer broke RFC 6455.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+
+use super::close_code::CloseCode;
+use crate::error::write_error;
+use crate::message::Status;
+
+/// Why a WebSocket failed, or something cannot be sent over it.
+///
+/// The error is inside the [`io::Error`] of the methods of a [`WebSocket`](crate::WebSocket). Errors of the connection
+/// are there as an [`ExchangeError`](crate::ExchangeError), such as a peer that is silent for too long.
+///
+/// # Examples
+///
+/// ```
+/// use std::io;
+/// use corehttp::WebSocketError;
+///
+/// fn was_too_large(error: &io::Error) -> bool {
+///     let reason = error.get_ref().and_then(|error| error.downcast_ref());
+///     matches!(reason, Some(WebSocketError::MessageTooLarge(_)))
+/// }
+/// # assert!(!was_too_large(&io::ErrorKind::TimedOut.into()));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum WebSocketError {
+    /// The peer broke RFC 6455.
+    Protocol(ProtocolError),
+    /// A text, or the reason of a close frame, is not UTF-8 (RFC 6455 §8.1).
+    Text,
+    /// A compressed message is corrupt (RFC 7692 §7.2.2).
+    Compressed,
+    /// A message has more bytes than [`WebSocketSettings::message_max`](crate::WebSocketSettings::message_max).
+    MessageTooLarge(usize),
+    /// A frame has more bytes than [`WebSocketSettings::frame_max`](crate::WebSocketSettings::frame_max).
+    FrameTooLarge(usize),
+    /// A message has more frames than [`WebSocketSettings::fragments_max`](crate::WebSocketSettings::fragments_max).
+    TooManyFragments(u32),
+    /// More control frames came in a second than
+    /// [`WebSocketSettings::control_rate_max`](crate::WebSocketSettings::control_rate_max).
+    TooManyControls(u32),
+    /// Nothing can be sent behind a close frame.
+    Closed,
+    /// A message cannot be sent between the parts of another one.
+    Interleaved,
+    /// The payload of a control frame, or the reason of a close frame, is too long to be sent (RFC 6455 §5.5).
+    LongPayload,
+    /// This code must not be sent in a close frame (RFC 6455 §7.4).
+    Code(CloseCode),
+    /// A member of a broadcast has not kept up, and so many messages were lost to it.
+    Lagged(u64),
+}
+
+/// How a peer broke RFC 6455.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ProtocolError {
+    /// A reserved bit is set without an extension that defines it (§5.2).
+    ReservedBits,
+    /// This opcode is reserved (§5.2).
+    OpCode(u8),
+    /// A length has a longer form than it needs, or exceeds 63 bits (§5.2).
+    Length,
+    /// A frame of a client is not masked (§5.1).
+    Unmasked,
+    /// A frame of a server is masked (§5.1).
+    Masked,
+    /// A control frame is fragmented (§5.5).
+    FragmentedControl,
+    /// A control frame is longer than 125 bytes (§5.5).
+    LongControl,
+    /// A continuation has no message that it goes on with (§5.4).
+    Continuation,
+    /// A message begins inside another one (§5.4).
+    Interleaved,
+    /// A close frame has a payload of one byte (§5.5.1).
+    ClosePayload,
+    /// This code must not be in a close frame (§7.4).
+    CloseCode(u16),
+}
+
+impl WebSocketError {
+    /// Returns the code with which the peer is told (RFC 6455 §7.4.1).
+    pub(super) fn close_code(&self) -> Option<CloseCode> {
+        Some(match self {
+            WebSocketError::Protocol(_) => CloseCode::PROTOCOL_ERROR,
+            WebSocketError::Text | WebSocketError::Compressed => CloseCode::INVALID_DATA,
+            WebSocketError::MessageTooLarge(_) | WebSocketError::FrameTooLarge(_) => CloseCode::TOO_LARGE,
+            WebSocketError::TooManyFragments(_) | WebSocketError::TooManyControls(_) => CloseCode::POLICY,
+            WebSocketError::Lagged(_) => CloseCode::TRY_AGAIN_LATER,
+            WebSocketError::Closed
+            | WebSocketError::Interleaved
+            | WebSocketError::LongPayload
+            | WebSocketError::Code(_) => return None,
+        })
+    }
+
+    fn kind(&self) -> io::ErrorKind {
+        match self {
+            WebSocketError::Closed => io::ErrorKind::BrokenPipe,
+            WebSocketError::Lagged(_) => io::ErrorKind::TimedOut,
+            WebSocketError::Interleaved | WebSocketError::LongPayload | WebSocketError::Code(_) => {
+                io::ErrorKind::InvalidInput
+            }
+            _ => io::ErrorKind::InvalidData,
+        }
+    }
+}
+
+impl fmt::Display for WebSocketError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_error(f, self, |f| match self {
+            WebSocketError::Protocol(error) => error.fmt(f),
+            WebSocketError::Text => f.write_str("a text is not UTF-8"),
+            WebSocketError::Compressed => f.write_str("a compressed message is corrupt"),
+            WebSocketError::MessageTooLarge(max) => write!(f, "a message exceeds {max} bytes"),
+            WebSocketError::FrameTooLarge(max) => write!(f, "a frame exceeds {max} bytes"),
+            WebSocketError::TooManyFragments(max) => write!(f, "a message has more than {max} frames"),
+            WebSocketError::TooManyControls(max) => {
+                write!(f, "more than {max} control frames came in a second")
+            }
+            WebSocketError::Closed => f.write_str("the WebSocket is closed"),
+            WebSocketError::Interleaved => {
+                f.write_str("a message cannot be sent between the parts of another one")
+            }
+            WebSocketError::LongPayload => f.write_str("the payload of a control frame exceeds 125 bytes"),
+            WebSocketError::Code(code) => write!(f, "the code {code} must not be sent"),
+            WebSocketError::Lagged(lost) => {
+                write!(f, "the peer has not kept up with a broadcast, and has lost {lost} messages")
+            }
+        })
+    }
+}
+
+impl fmt::Display for ProtocolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ProtocolError::ReservedBits => "a reserved bit of a frame is set",
+            ProtocolError::OpCode(opcode) => return write!(f, "the opcode {opcode:#x} is reserved"),
+            ProtocolError::Length => "the length of a frame is malformed",
+            ProtocolError::Unmasked => "a frame of a client is not masked",
+            ProtocolError::Masked => "a frame of a server is masked",
+            ProtocolError::FragmentedControl => "a control frame is fragmented",
+            ProtocolError::LongControl => "a control frame exceeds 125 bytes",
+            ProtocolError::Continuation => "a continuation has no message",
+            ProtocolError::Interleaved => "a message begins inside another one",
+            ProtocolError::ClosePayload => "a close frame has a payload of one byte",
+            ProtocolError::CloseCode(code) => return write!(f, "the code {code} is reserved"),
+        })
+    }
+}
+
+impl Error for WebSocketError {
+    /// The status that the error has in the counts of a server: 400 if the peer is at fault.
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.close_code().map(|_| &Status::BAD_REQUEST as &(dyn Error + 'static))
+    }
+}
+
+impl Error for ProtocolError {}
+
+impl From<ProtocolError> for WebSocketError {
+    fn from(error: ProtocolError) -> WebSocketError {
+        WebSocketError::Protocol(error)
+    }
+}
+
+impl From<WebSocketError> for io::Error {
+    fn from(error: WebSocketError) -> io::Error {
+        io::Error::new(error.kind(), error)
+    }
+}

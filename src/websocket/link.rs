@@ -1,0 +1,383 @@
+//! [`Link`]: the connection of a WebSocket, which its reader and its writer share.
+
+use std::convert::Infallible;
+use std::io;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker, ready};
+
+use tokio::sync::oneshot;
+
+use super::close::close_payload;
+use super::close_code::CloseCode;
+use super::encoder::Encoder;
+use super::endpoint::private::Sealed;
+use super::error::WebSocketError;
+use super::frame::OpCode;
+use super::input::Input;
+use super::message::{Message, Part};
+use super::settings::SocketBounds;
+use crate::exchange::{ExchangeError, Phase};
+use crate::memory::{LocalCache, Reset};
+use crate::net::{Conn, ConnError, IoState, TimerSlot, Transport, WakerSet};
+
+/// The connection, and what is known without a lock.
+pub(super) struct Shared<E: Sealed> {
+    pub(super) link: Mutex<Link<E>>,
+    /// Whether bytes that have arrived wait to be received. Messages are held back then, because the reader flushes
+    /// them before it waits.
+    pub(super) is_corked: AtomicBool,
+}
+
+/// The connection of a WebSocket, and what is sent over it.
+pub(super) struct Link<E: Sealed> {
+    conn: Conn<E::Locality>,
+    pub(super) bounds: SocketBounds,
+    pub(super) encoder: Encoder,
+    /// Whether a close frame was sent, behind which nothing is sent.
+    is_close_sent: bool,
+    is_over: bool,
+    /// Whether a ping was sent that nothing has followed.
+    is_pinged: bool,
+    /// A pong that waits until the peer reads. A newer one takes its place (§5.5.3).
+    late_pong: Option<Box<[u8]>>,
+    /// The waker of the last poll, and those of all polls once there is more than one.
+    waker: Option<Waker>,
+    wakers: Option<Arc<WakerSet>>,
+    /// Dropped last, since the connection must be closed before its server no longer counts it.
+    guard: Option<oneshot::Sender<Infallible>>,
+}
+
+impl<E: Sealed> Link<E> {
+    pub(super) fn new(
+        conn: Conn<E::Locality>,
+        bounds: SocketBounds,
+        encoder: Encoder,
+        guard: Option<oneshot::Sender<Infallible>>,
+    ) -> Link<E> {
+        Link {
+            conn,
+            bounds,
+            encoder,
+            is_close_sent: false,
+            is_over: false,
+            is_pinged: false,
+            late_pong: None,
+            waker: None,
+            wakers: None,
+            guard,
+        }
+    }
+
+    /// Milliseconds since some fixed moment.
+    pub(super) fn now(&self) -> u64 {
+        self.conn.now()
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    pub(super) fn is_close_sent(&self) -> bool {
+        self.is_close_sent
+    }
+
+    /// How many bytes wait to be written.
+    fn waiting(&mut self) -> usize {
+        if self.conn.has_sent_all() { 0 } else { self.conn.write_buffer().len() }
+    }
+
+    fn check_open(&self) -> io::Result<()> {
+        if self.is_close_sent || self.is_over { Err(WebSocketError::Closed.into()) } else { Ok(()) }
+    }
+
+    /// Appends to what waits to be written.
+    fn write<T>(
+        &mut self,
+        encode: impl FnOnce(&mut Encoder, &mut Vec<u8>) -> io::Result<T>,
+    ) -> io::Result<T> {
+        self.borrow_memory();
+        encode(&mut self.encoder, self.conn.write_buffer().bytes())
+    }
+
+    /// Appends a part of a message to what waits to be written.
+    pub(super) fn write_part(&mut self, part: Part<'_>) -> io::Result<()> {
+        self.check_open()?;
+        self.write(|encoder, out| encoder.part(part, out))
+    }
+
+    /// Appends a frame of a whole message, which was encoded before.
+    pub(super) fn write_frame(&mut self, cx: &mut Context<'_>, frame: &[u8]) -> io::Result<()> {
+        self.check_open()?;
+        self.encoder.check_whole()?;
+        if frame.len() >= COPIED_MAX {
+            return self.write_payload(cx, frame);
+        }
+        self.write(|_, out| {
+            out.extend_from_slice(frame);
+            Ok(())
+        })
+    }
+
+    /// Appends a message to what waits to be written. The payload of a long one is handed to the system without a copy,
+    /// as far as that takes it at once.
+    #[inline]
+    pub(super) fn write_message(&mut self, cx: &mut Context<'_>, message: Message<'_>) -> io::Result<()> {
+        self.check_open()?;
+        if message.as_bytes().len() >= COPIED_MAX
+            && self.write(|encoder, out| encoder.head_alone(message, out))?
+        {
+            return self.write_payload(cx, message.as_bytes());
+        }
+        self.write(|encoder, out| encoder.message(message, out))
+    }
+
+    #[cold]
+    fn write_payload(&mut self, cx: &mut Context<'_>, mut payload: &[u8]) -> io::Result<()> {
+        self.borrow_memory();
+        while !payload.is_empty() {
+            let limit = self.bounds.write;
+            match self.with_waker(cx, |link, cx| link.conn.poll_send(cx, payload, limit)) {
+                Poll::Ready(Ok(count)) => payload = &payload[count..],
+                Poll::Ready(Err(error)) => return Err(self.fail(error, Phase::Write)),
+                // Nothing else may come between, not even a pong.
+                Poll::Pending => {
+                    self.conn.write_buffer().bytes().extend_from_slice(payload);
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends a ping or a pong.
+    pub(super) fn write_control(&mut self, opcode: OpCode, payload: &[u8]) -> io::Result<()> {
+        self.check_open()?;
+        self.write(|encoder, out| encoder.control(opcode, payload, out))
+    }
+
+    /// Answers a ping. A peer that sends pings and reads nothing gets the answer to the last of them once it reads.
+    pub(super) fn write_pong(&mut self, payload: &[u8]) -> io::Result<()> {
+        if self.is_close_sent {
+            return Ok(());
+        }
+        if self.waiting() > self.bounds.waiting_max {
+            self.late_pong = Some(payload.into());
+            return Ok(());
+        }
+        self.late_pong = None;
+        self.write(|encoder, out| encoder.control(OpCode::Pong, payload, out))
+    }
+
+    /// Appends a close frame, unless one was sent. [`CloseCode::NONE`] is a frame without a code.
+    pub(super) fn write_close(&mut self, code: CloseCode, reason: &str) -> io::Result<()> {
+        if self.is_close_sent || self.is_over {
+            return Ok(());
+        }
+        match code {
+            CloseCode::NONE => self.write(|encoder, out| encoder.control(OpCode::Close, &[], out))?,
+            code => {
+                let payload = close_payload(code, reason)?;
+                self.write(|encoder, out| encoder.control(OpCode::Close, payload.as_bytes(), out))?;
+            }
+        }
+        self.is_close_sent = true;
+        Ok(())
+    }
+
+    /// Sends what waits to be written, if it is more than `waiting_max` bytes.
+    pub(super) fn poll_send(&mut self, cx: &mut Context<'_>, waiting_max: usize) -> Poll<io::Result<()>> {
+        if self.waiting() <= waiting_max && (waiting_max > 0 || self.conn.has_sent_all()) {
+            return Poll::Ready(Ok(()));
+        }
+        let polled = self.with_waker(cx, Link::poll_flush);
+        self.return_memory();
+        polled
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.is_over {
+            return Poll::Ready(Err(WebSocketError::Closed.into()));
+        }
+        loop {
+            if !self.conn.has_sent_all() {
+                let flushed = ready!(self.conn.poll_flush(cx, self.bounds.write));
+                flushed.map_err(|error| self.fail(error, Phase::Write))?;
+            }
+            match self.late_pong.take() {
+                Some(payload) => self.write_pong(&payload)?,
+                None => return Poll::Ready(Ok(())),
+            }
+        }
+    }
+
+    /// Reads more bytes into `input`, and sends what waits to be written meanwhile. Returns 0 at the end.
+    pub(super) fn poll_fill(&mut self, cx: &mut Context<'_>, input: &mut Input) -> Poll<io::Result<usize>> {
+        self.borrow_memory();
+        let polled = self.with_waker(cx, |link, cx| link.poll_fill_once(cx, input));
+        self.return_memory();
+        polled
+    }
+
+    fn poll_fill_once(&mut self, cx: &mut Context<'_>, input: &mut Input) -> Poll<io::Result<usize>> {
+        loop {
+            if self.is_over {
+                return Poll::Ready(Err(WebSocketError::Closed.into()));
+            }
+            if E::is_stopping(&self.conn) {
+                self.write_close(CloseCode::AWAY, "")?;
+            }
+            if self.is_close_sent {
+                self.poll_close_expired(cx)?;
+            }
+            if let Poll::Ready(flushed) = self.poll_flush(cx) {
+                flushed?;
+            }
+            match self.conn.poll_read(cx, input.room(), self.bounds.silence) {
+                Poll::Ready(Ok(count)) => {
+                    self.conn.disarm(TimerSlot::Read);
+                    self.is_pinged = false;
+                    input.filled(count);
+                    return Poll::Ready(Ok(count));
+                }
+                Poll::Ready(Err(ConnError::TimedOut)) if !self.is_pinged && !self.is_close_sent => {
+                    self.conn.disarm(TimerSlot::Read);
+                    self.is_pinged = true;
+                    self.write(|encoder, out| encoder.control(OpCode::Ping, &[], out))?;
+                }
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(self.fail(error, Phase::Silence))),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+
+    /// Fails once the close has taken too long.
+    fn poll_close_expired(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        match self.conn.poll_expired(cx, TimerSlot::Total, self.bounds.close) {
+            Poll::Ready(error) => Err(self.fail(error, Phase::Close)),
+            Poll::Pending => Ok(()),
+        }
+    }
+
+    /// Sends what waits to be written, and closes the sending half.
+    pub(super) fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.with_waker(cx, |link, cx| {
+            link.poll_close_expired(cx)?;
+            ready!(link.poll_flush(cx))?;
+            let shut = ready!(link.conn.poll_shutdown(cx, link.bounds.close));
+            Poll::Ready(shut.map_err(|error| link.fail(error, Phase::Close)))
+        })
+    }
+
+    /// Reads and discards what the peer still sends, until it closes, too: to close before that would cause a reset,
+    /// which could take the close frame away before the peer has read it.
+    pub(super) fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.with_waker(cx, |link, cx| {
+            let mut room = [0; DISCARDED_AT_ONCE];
+            loop {
+                if link.poll_close_expired(cx).is_err() {
+                    return Poll::Ready(());
+                }
+                match ready!(link.conn.poll_read(cx, &mut room, link.bounds.close)) {
+                    Ok(1..) => {}
+                    Ok(0) | Err(_) => return Poll::Ready(()),
+                }
+            }
+        })
+    }
+
+    /// Closes the connection, which both halves then find closed.
+    pub(super) fn close_now(&mut self) {
+        self.is_over = true;
+        self.conn.transport.try_shutdown();
+        self.conn.transport = Transport::Closed;
+        self.late_pong = None;
+        self.drop_io_state();
+        self.guard = None;
+    }
+
+    /// The error of a connection that has failed in this phase, which is closed.
+    #[cold]
+    fn fail(&mut self, error: ConnError, phase: Phase) -> io::Error {
+        let limit = match phase {
+            Phase::Silence => self.bounds.silence,
+            Phase::Close => self.bounds.close,
+            _ => self.bounds.write,
+        };
+        self.conn.transport.reset();
+        self.close_now();
+        ExchangeError::during(phase, limit)(error).into()
+    }
+
+    /// Polls with the waker of `cx`, or with one that wakes all tasks that use this connection: a socket keeps one
+    /// waker only, and the reader and the writer may be in different tasks.
+    #[inline]
+    fn with_waker<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        poll: impl FnOnce(&mut Link<E>, &mut Context<'_>) -> T,
+    ) -> T {
+        if !self.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) || self.wakers.is_some() {
+            let all = self.share_waker(cx);
+            if let Some(all) = all {
+                return poll(self, &mut Context::from_waker(&all));
+            }
+        }
+        poll(self, cx)
+    }
+
+    /// Notes another waker. Returns that of all, if there is more than one.
+    fn share_waker(&mut self, cx: &Context<'_>) -> Option<Waker> {
+        let Some(first) = &self.waker else {
+            self.waker = Some(cx.waker().clone());
+            return None;
+        };
+        let wakers = self.wakers.get_or_insert_with(|| {
+            let wakers: Arc<WakerSet> = Arc::default();
+            // The first task may wait with its own waker, which the socket is about to forget.
+            wakers.register(first);
+            wakers
+        });
+        wakers.register(cx.waker())
+    }
+
+    /// Takes a write buffer from the thread's cache, if there is none.
+    #[inline]
+    fn borrow_memory(&mut self) {
+        let mut io_state = None;
+        self.conn.swap_io_state(&mut io_state);
+        let cached = || IO_STATES.try_with(|cache| cache.take(|_| true)).ok().flatten();
+        let mut io_state = io_state.or_else(cached).or_else(|| Some(Box::default()));
+        self.conn.swap_io_state(&mut io_state);
+    }
+
+    /// Gives the write buffer back, once all of it was sent.
+    #[inline]
+    fn return_memory(&mut self) {
+        if self.conn.has_sent_all() {
+            self.drop_io_state();
+        }
+    }
+
+    fn drop_io_state(&mut self) {
+        let mut io_state = None;
+        self.conn.swap_io_state(&mut io_state);
+        if let Some(mut io_state) = io_state {
+            io_state.reset();
+            io_state.shrink();
+            // On a thread that is ending, the cache is gone.
+            let _ = IO_STATES.try_with(|cache| cache.give(io_state));
+        }
+    }
+}
+
+thread_local! {
+    /// The write buffers, which sockets have only while bytes wait in them.
+    static IO_STATES: LocalCache<Box<IoState>> = const { LocalCache::new() };
+}
+
+/// The payload of a longer message is not copied to the write buffer.
+const COPIED_MAX: usize = 16 << 10;
+
+/// How many unwanted bytes are read at once.
+const DISCARDED_AT_ONCE: usize = 8 << 10;

@@ -1,0 +1,49 @@
+//! Floor 5: WebSocket (RFC 6455), at servers and at clients, with permessage-deflate (RFC 7692).
+//!
+//! In reading order: frames and what they consist of, which are pure functions on bytes; messages, read and written;
+//! settings; the connection; what handlers and clients use; and how a WebSocket is opened.
+
+mod close_code;
+mod error;
+
+mod frame;
+mod utf8;
+
+mod close;
+mod message;
+
+mod settings;
+
+mod deflate;
+mod input;
+
+mod decoder;
+mod encoder;
+
+mod endpoint;
+mod link;
+mod shared_message;
+
+mod reader;
+mod websocket;
+mod writer;
+
+mod broadcast;
+
+mod handshake;
+
+mod client;
+mod server;
+
+pub use broadcast::{Broadcast, BroadcastMember, SlowMember};
+pub use client::WebSocketRequest;
+pub use close::CloseReason;
+pub use close_code::CloseCode;
+pub use endpoint::{ClientEnd, Endpoint, ServerEnd};
+pub use error::{ProtocolError, WebSocketError};
+pub use handshake::HandshakeError;
+pub use message::{Message, MessageKind, Part};
+pub use reader::WebSocketReader;
+pub use settings::{Deflate, Origins, WebSocketSettings};
+pub use websocket::{ClientWebSocket, WebSocket};
+pub use writer::WebSocketWriter;

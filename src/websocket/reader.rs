@@ -1,0 +1,300 @@
+//! [`WebSocketReader`]: receives messages.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::task::{Context, Poll, ready};
+
+use super::close::CloseReason;
+use super::decoder::{Decoder, Reading, Step};
+use super::endpoint::{Endpoint, ServerEnd};
+use super::error::WebSocketError;
+use super::input::Input;
+use super::link::Shared;
+use super::message::{Message, MessageKind, Part};
+use crate::exchange::ExchangeError;
+use crate::memory::lock;
+
+/// The half of a [`WebSocket`](crate::WebSocket) that receives messages. It also answers pings, sends pings to a peer
+/// that is silent, and takes part in the close: a WebSocket that is not received from does none of that.
+pub struct WebSocketReader<E: Endpoint = ServerEnd> {
+    shared: Arc<Shared<E>>,
+    input: Input,
+    decoder: Decoder,
+    controls: ControlRate,
+    reason: Option<Box<CloseReason>>,
+    ending: Option<Box<Ending>>,
+}
+
+/// The end of a WebSocket that is being closed.
+struct Ending {
+    step: EndStep,
+    /// The error that it ends with, which is returned once.
+    error: Option<WebSocketError>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum EndStep {
+    /// The last frames are sent, and the sending half is closed.
+    Finish,
+    /// Bytes that the peer still sends are discarded.
+    Linger,
+    Over,
+}
+
+impl<E: Endpoint> WebSocketReader<E> {
+    pub(super) fn new(shared: Arc<Shared<E>>, early: &[u8], decoder: Decoder) -> WebSocketReader<E> {
+        let rate_max = lock(&shared.link).bounds.control_rate_max;
+        WebSocketReader {
+            shared,
+            input: Input::from_bytes(early),
+            decoder,
+            controls: ControlRate::new(rate_max),
+            reason: None,
+            ending: None,
+        }
+    }
+
+    /// Waits for the next message, which stays until the next call. `None` once the WebSocket is closed, by either end;
+    /// see [`WebSocketReader::close_reason`]. If the future is dropped, nothing is lost.
+    ///
+    /// Messages that wait to be sent are sent before this method waits. While it waits, it answers pings, and sends
+    /// pings itself. When the server stops, it closes with code 1001, and returns what the peer still sends until that
+    /// has closed, too.
+    ///
+    /// If some of the message was received in parts, the rest of those is skipped.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the connection does, if the peer is silent or takes nothing for too long, with
+    /// [`ExchangeError::PeerClosed`](crate::ExchangeError::PeerClosed) if the connection ends without a close frame,
+    /// which is code 1006 (RFC 6455 §7.1.5); and with a [`WebSocketError`] if the peer breaks RFC 6455 or exceeds a
+    /// bound. The peer is then told by a close frame, and the connection is closed. Later calls return `None`.
+    pub async fn receive(&mut self) -> io::Result<Option<Message<'_>>> {
+        let kind = poll_fn(|cx| self.poll_message(cx)).await?;
+        let WebSocketReader { shared, input, decoder, ending, .. } = self;
+        let content = decoder.content(input);
+        match kind {
+            None => Ok(None),
+            Some(MessageKind::Binary) => Ok(Some(Message::Binary(content))),
+            Some(MessageKind::Text) => match std::str::from_utf8(content) {
+                Ok(text) => Ok(Some(Message::Text(text))),
+                Err(_) => {
+                    begin_end(shared, ending, Some(WebSocketError::Text));
+                    poll_fn(|cx| poll_end(shared, ending, cx)).await?;
+                    Ok(None)
+                }
+            },
+        }
+    }
+
+    /// Waits for the next part of a message, which stays until the next call: as much as is here. So a message of any
+    /// size is received in constant memory. `None` once the WebSocket is closed.
+    ///
+    /// # Errors
+    ///
+    /// As [`WebSocketReader::receive`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::{Context, WebSocket, WebSocketSettings};
+    ///
+    /// async fn measure(ctx: &mut Context) -> corehttp::Result {
+    ///     let mut socket = ctx.websocket(&WebSocketSettings::default()).await?;
+    ///     let WebSocket { reader, writer, .. } = &mut socket;
+    ///     let mut len = 0;
+    ///     while let Some(part) = reader.receive_part().await? {
+    ///         len += part.bytes.len();
+    ///         if part.is_last {
+    ///             writer.send(&format!("{len} bytes")).await?;
+    ///             len = 0;
+    ///         }
+    ///     }
+    ///     Ok(())
+    /// }
+    /// # let _ = corehttp::Server::new().service(measure);
+    /// ```
+    pub async fn receive_part(&mut self) -> io::Result<Option<Part<'_>>> {
+        let step = poll_fn(|cx| {
+            self.decoder.clear_content(&mut self.input);
+            self.poll_step(cx, Reading::Parts)
+        });
+        Ok(match step.await? {
+            Some((kind, is_last)) => Some(Part { kind, bytes: self.decoder.content(&self.input), is_last }),
+            None => None,
+        })
+    }
+
+    /// Returns the content of the close frame that the peer has sent; `None` if it has sent none.
+    pub fn close_reason(&self) -> Option<&CloseReason> {
+        self.reason.as_deref()
+    }
+
+    /// Ready with the kind of the next message, which is then in the decoder.
+    #[inline]
+    fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<MessageKind>>> {
+        loop {
+            self.decoder.clear_content(&mut self.input);
+            if !self.decoder.is_in_parts() {
+                let read = ready!(self.poll_step(cx, Reading::Whole))?;
+                return Poll::Ready(Ok(read.map(|(kind, _)| kind)));
+            }
+            if ready!(self.poll_step(cx, Reading::Parts))?.is_none() {
+                return Poll::Ready(Ok(None));
+            }
+        }
+    }
+
+    /// Ready with the kind of the next message or part, and whether it is the last one.
+    #[inline]
+    fn poll_step(
+        &mut self,
+        cx: &mut Context<'_>,
+        reading: Reading,
+    ) -> Poll<io::Result<Option<(MessageKind, bool)>>> {
+        while self.ending.is_none() {
+            let processed = match self.decoder.step(&mut self.input, reading) {
+                Ok(Step::Message(kind)) => return self.hand_out(kind, true),
+                Ok(Step::Part { kind, is_last }) => return self.hand_out(kind, is_last),
+                Ok(Step::More) => Ok(ready!(self.poll_fill(cx))?),
+                Ok(control) => self.process_control(control)?,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = processed {
+                begin_end(&self.shared, &mut self.ending, Some(error));
+            }
+        }
+        ready!(poll_end(&self.shared, &mut self.ending, cx))?;
+        Poll::Ready(Ok(None))
+    }
+
+    #[inline]
+    fn hand_out(&self, kind: MessageKind, is_last: bool) -> Poll<io::Result<Option<(MessageKind, bool)>>> {
+        self.shared.is_corked.store(self.input.has_raw(), Relaxed);
+        Poll::Ready(Ok(Some((kind, is_last))))
+    }
+
+    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.shared.is_corked.store(false, Relaxed);
+        self.input.borrow_memory();
+        let polled = lock(&self.shared.link).poll_fill(cx, &mut self.input);
+        self.input.return_memory();
+        let count = ready!(polled).inspect_err(|_| self.ending = Some(Box::new(Ending::OVER)))?;
+        if count == 0 {
+            lock(&self.shared.link).close_now();
+            self.ending = Some(Box::new(Ending::OVER));
+            return Poll::Ready(Err(ExchangeError::PeerClosed.into()));
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Processes a control frame.
+    fn process_control(&mut self, step: Step) -> io::Result<Result<(), WebSocketError>> {
+        let mut link = lock(&self.shared.link);
+        if let Err(error) = self.controls.admit(link.now()) {
+            return Ok(Err(error));
+        }
+        match step {
+            Step::Ping(len) => {
+                link.write_pong(&self.input.raw()[..len])?;
+                self.input.skip(len);
+            }
+            Step::Close(reason) => {
+                link.write_close(reason.code, "")?;
+                drop(link);
+                self.reason = Some(Box::new(reason));
+                begin_end(&self.shared, &mut self.ending, None);
+            }
+            Step::Pong | Step::More | Step::Message(_) | Step::Part { .. } => {}
+        }
+        Ok(Ok(()))
+    }
+}
+
+impl Ending {
+    const OVER: Ending = Ending { step: EndStep::Over, error: None };
+}
+
+/// Begins the end of a WebSocket: with `error`, of which the peer is told, or after a close frame of the peer.
+#[cold]
+fn begin_end<E: Endpoint>(
+    shared: &Shared<E>,
+    ending: &mut Option<Box<Ending>>,
+    error: Option<WebSocketError>,
+) {
+    let code = error.as_ref().and_then(WebSocketError::close_code);
+    if let Some(code) = code {
+        // If no mask can be made, the connection just ends.
+        let _ = lock(&shared.link).write_close(code, "");
+    }
+    *ending = Some(Box::new(Ending { step: EndStep::Finish, error }));
+}
+
+/// Ready once the WebSocket is over, with the error that it ended with, which is returned once.
+#[cold]
+fn poll_end<E: Endpoint>(
+    shared: &Shared<E>,
+    ending: &mut Option<Box<Ending>>,
+    cx: &mut Context<'_>,
+) -> Poll<io::Result<()>> {
+    let Some(ending) = ending else { return Poll::Ready(Ok(())) };
+    let mut link = lock(&shared.link);
+    if ending.step == EndStep::Finish {
+        let is_finished = ready!(link.poll_finish(cx)).is_ok();
+        // After a close frame, a peer sends nothing more; after an error, it may still be sending.
+        let may_receive = is_finished && ending.error.is_some();
+        ending.step = if may_receive { EndStep::Linger } else { EndStep::Over };
+    }
+    if ending.step == EndStep::Linger {
+        ready!(link.poll_linger(cx));
+        ending.step = EndStep::Over;
+    }
+    link.close_now();
+    Poll::Ready(ending.error.take().map_or(Ok(()), |error| Err(error.into())))
+}
+
+/// How many control frames come. Each of them costs a little, and an answer.
+struct ControlRate {
+    rate_max: u32,
+    /// How many may still come, in thousandths.
+    allowance: u64,
+    /// When that was computed, in milliseconds.
+    at: u64,
+}
+
+impl ControlRate {
+    fn new(rate_max: u32) -> ControlRate {
+        ControlRate { rate_max, allowance: ControlRate::burst(rate_max), at: 0 }
+    }
+
+    fn burst(rate_max: u32) -> u64 {
+        u64::from(rate_max) * 10 * 1000
+    }
+
+    fn admit(&mut self, now: u64) -> Result<(), WebSocketError> {
+        let gained = now.saturating_sub(self.at).saturating_mul(self.rate_max.into());
+        self.allowance = self.allowance.saturating_add(gained).min(ControlRate::burst(self.rate_max));
+        self.at = now;
+        match self.allowance.checked_sub(1000) {
+            Some(left) => self.allowance = left,
+            None => return Err(WebSocketError::TooManyControls(self.rate_max)),
+        }
+        Ok(())
+    }
+}
+
+impl<E: Endpoint> Drop for WebSocketReader<E> {
+    fn drop(&mut self) {
+        self.input.clear_message();
+        self.input.return_memory();
+    }
+}
+
+impl<E: Endpoint> fmt::Debug for WebSocketReader<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WebSocketReader").field("reason", &self.reason).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,86 @@
+//! [`Context::websocket`]: opens a WebSocket at a server (RFC 6455 §4.2).
+
+use std::io;
+
+use super::deflate::{EXTENSIONS, accept_offer};
+use super::handshake::{
+    ACCEPT, HandshakeError, PROTOCOL, VERSION, VERSION_VALUE, check_request, choose_protocol,
+};
+use super::settings::WebSocketSettings;
+use super::websocket::{Agreement, WebSocket};
+use crate::message::FieldName;
+use crate::server::Context;
+
+impl Context {
+    /// Opens a WebSocket (RFC 6455 §4.2): checks the request and the origin of the page, answers 101 with the
+    /// response's fields, and hands the connection over. Frames that have come with the request are received first.
+    ///
+    /// The WebSocket may be used in the handler, or in a task of the same core. While it is open, it counts as one of
+    /// the server's connections. A server that stops closes it with code 1001, within the grace, while it is
+    /// [received](crate::WebSocketReader::receive) from.
+    ///
+    /// A router sends the requests for a WebSocket to a handler for GET.
+    ///
+    /// # Errors
+    ///
+    /// Fails with a [`HandshakeError`] or an [`InvalidResponse`](crate::InvalidResponse) if the request does not ask
+    /// for a WebSocket properly. If the handler passes the error on with `?`, the peer is answered with the status that
+    /// it stands for: 426 if it does not ask for the upgrade or for version 13, 403 if a page of another origin asks,
+    /// 400 for a malformed key. Fails if the connection does.
+    ///
+    /// # Examples
+    ///
+    /// Settings that all WebSockets of a handler share:
+    ///
+    /// ```
+    /// use corehttp::{Context, Deflate, Server, WebSocket, WebSocketSettings};
+    ///
+    /// async fn shout(ctx: &mut Context, settings: &WebSocketSettings) -> corehttp::Result {
+    ///     let mut socket = ctx.websocket(settings).await?;
+    ///     let WebSocket { reader, writer, .. } = &mut socket;
+    ///     while let Some(message) = reader.receive().await? {
+    ///         let text = message.text().unwrap_or("what?").to_uppercase();
+    ///         writer.send(&text).await?;
+    ///     }
+    ///     Ok(())
+    /// }
+    ///
+    /// let deflate = Some(Deflate::default());
+    /// let settings = WebSocketSettings { deflate, ..WebSocketSettings::default() };
+    /// let server = Server::bind("127.0.0.1:8080");
+    /// # let _ = || -> corehttp::Result {
+    /// server.run(async move |ctx: &mut Context| shout(ctx, &settings).await)
+    /// # };
+    /// ```
+    pub async fn websocket(&mut self, settings: &WebSocketSettings) -> io::Result<WebSocket> {
+        self.check_upgrade_to(PROTOCOL_NAME)?;
+        let checked = check_request(&self.request, &settings.origins);
+        let Context { request, response, .. } = self;
+        let accept = checked.inspect_err(|error| {
+            if *error == HandshakeError::Version {
+                // The version that would be accepted (§4.4), and the protocol, which a 426 must name.
+                response.headers.put(FieldName::new(VERSION), VERSION_VALUE.as_bytes());
+                response.headers.put(FieldName::UPGRADE, PROTOCOL_NAME.as_bytes());
+            }
+        })?;
+        let protocol = choose_protocol(&request.headers, &settings.protocols);
+        let offer = settings.deflate.and_then(|deflate| accept_offer(&request.headers, deflate));
+        let mut set = |name: &str, value: &[u8]| response.headers.set(name, value).map_err(io::Error::other);
+        set(ACCEPT, &accept)?;
+        if let Some(protocol) = protocol {
+            set(PROTOCOL, protocol.as_bytes())?;
+        }
+        let deflate = match offer {
+            Some((params, answer)) => {
+                set(EXTENSIONS, answer.as_bytes())?;
+                Some(params)
+            }
+            None => None,
+        };
+        let agreement = Agreement { protocol: protocol.map(Into::into), deflate };
+        let (conn, early, guard) = self.switch_to(PROTOCOL_NAME).await?;
+        Ok(WebSocket::new(conn, &early, settings, agreement, Some(guard)))
+    }
+}
+
+const PROTOCOL_NAME: &str = "websocket";

@@ -1,0 +1,144 @@
+//! [`WebSocketSettings`]: the bounds of a WebSocket, and what is negotiated when it is opened.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+/// The bounds of a WebSocket, and what is negotiated when it is opened. The time limits of a server are checked four
+/// times a second.
+///
+/// All fields are public, and stay so; there may be more of them in a later release. A literal that ends in
+/// `..WebSocketSettings::default()`, and a pattern that ends in `..`, work with both.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use corehttp::WebSocketSettings;
+///
+/// let settings = WebSocketSettings {
+///     message_max: 64 << 10,
+///     silence: Duration::from_secs(60),
+///     protocols: vec!["chat.v2".into(), "chat.v1".into()],
+///     ..WebSocketSettings::default()
+/// };
+/// # assert_eq!(settings.frame_max, 1 << 20);
+/// ```
+#[derive(Clone, Debug)]
+pub struct WebSocketSettings {
+    /// How many bytes a message may have, after it was decompressed. Then: code 1009. Default: 1 MiB. A message that is
+    /// received [in parts](crate::WebSocketReader::receive_part) may be of any size.
+    pub message_max: usize,
+    /// How many bytes a frame of a message may have on the wire. Then: code 1009. Default: 1 MiB. Does not apply to a
+    /// message that is received in parts.
+    pub frame_max: usize,
+    /// How many frames a message may have. Then: code 1008. Default: 4096. Does not apply to a message that is received
+    /// in parts.
+    pub fragments_max: u32,
+    /// How many bytes may wait to be written before a sender waits. Default: 64 KiB. A message may exceed it by its own
+    /// size.
+    pub waiting_max: usize,
+    /// How many control frames may come in a second, on average. Then: code 1008. Default: 100. A burst of ten times as
+    /// many is allowed.
+    pub control_rate_max: u32,
+    /// How long a peer may send nothing. Then it gets a ping, and as much time again to send anything, such as a pong.
+    /// Then: the connection is closed. Default: 30 s. `Duration::MAX` is no limit, and no pings.
+    pub silence: Duration,
+    /// How long the peer may take nothing of what is written to it. Then: the connection is closed. Default: 60 s.
+    pub write: Duration,
+    /// How long a close may take, from the close frame that is sent to that of the peer. Then: the connection is
+    /// closed. Default: 5 s.
+    pub close: Duration,
+    /// How messages are compressed (RFC 7692), if the peer can do that, too; `None` if they are not. Default: `None`,
+    /// because it costs time, and because a message that mixes secrets with text of others reveals them by its length.
+    pub deflate: Option<Deflate>,
+    /// The subprotocols that are spoken, in order of preference (RFC 6455 §1.9). A client offers all of them, and a
+    /// server takes the first of them that is offered. Default: none.
+    pub protocols: Vec<Cow<'static, str>>,
+    /// The origins whose pages may open a WebSocket to a server. Has no meaning for a client.
+    pub origins: Origins,
+}
+
+impl WebSocketSettings {
+    pub(super) fn bounds(&self) -> SocketBounds {
+        let WebSocketSettings { message_max, frame_max, fragments_max, control_rate_max, .. } = *self;
+        let WebSocketSettings { waiting_max, silence, write, close, .. } = *self;
+        SocketBounds {
+            message_max,
+            frame_max,
+            fragments_max,
+            waiting_max,
+            control_rate_max,
+            silence,
+            write,
+            close,
+        }
+    }
+}
+
+impl Default for WebSocketSettings {
+    fn default() -> WebSocketSettings {
+        WebSocketSettings {
+            message_max: 1 << 20,
+            frame_max: 1 << 20,
+            fragments_max: 4096,
+            waiting_max: 64 << 10,
+            control_rate_max: 100,
+            silence: Duration::from_secs(30),
+            write: Duration::from_secs(60),
+            close: Duration::from_secs(5),
+            deflate: None,
+            protocols: Vec::new(),
+            origins: Origins::Own,
+        }
+    }
+}
+
+/// The bounds of an open WebSocket.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SocketBounds {
+    pub(super) message_max: usize,
+    pub(super) frame_max: usize,
+    pub(super) fragments_max: u32,
+    pub(super) waiting_max: usize,
+    pub(super) control_rate_max: u32,
+    pub(super) silence: Duration,
+    pub(super) write: Duration,
+    pub(super) close: Duration,
+}
+
+/// The origins whose pages may open a WebSocket to a server (RFC 6455 §10.2).
+///
+/// Browsers send the origin of the page, and send cookies whatever the origin is. Other programs usually send no
+/// origin, and are always let in.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub enum Origins {
+    /// Pages from the host and port that the request is for ([`Request::authority`](crate::Request::authority)).
+    #[default]
+    Own,
+    /// These, too, each such as `https://app.example.com`, in lower case and without the default port.
+    OwnAnd(Vec<Cow<'static, str>>),
+    /// All of them. Do not take cookies for a proof of the user's will then.
+    Any,
+}
+
+/// How messages are compressed (permessage-deflate, RFC 7692).
+///
+/// All fields are public, and stay so; there may be more of them in a later release. A literal that ends in
+/// `..Deflate::default()`, and a pattern that ends in `..`, work with both.
+#[derive(Clone, Copy, Debug)]
+pub struct Deflate {
+    /// Messages of fewer bytes are sent as they are. Default: 512.
+    pub message_min: usize,
+    /// The level, from 1, which is fast, to 9, which is small. Default: 1.
+    pub level: u32,
+    /// Whether a message may refer to those before it, which makes messages that are alike smaller, but keeps up to 300
+    /// KiB for each connection, in both directions together. Default: false.
+    pub keeps_context: bool,
+}
+
+impl Default for Deflate {
+    fn default() -> Deflate {
+        Deflate { message_min: 512, level: 1, keeps_context: false }
+    }
+}

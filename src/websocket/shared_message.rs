@@ -1,0 +1,72 @@
+//! [`SharedMessage`]: a message of a server that many WebSockets send, encoded once.
+
+use std::io;
+use std::sync::OnceLock;
+use std::task::Context;
+
+use bytes::Bytes;
+
+use super::deflate::DeflateParams;
+use super::encoder::{SharedForm, encode_alone};
+use super::endpoint::private::Sealed;
+use super::link::Link;
+use super::message::{Message, MessageKind};
+use super::settings::Deflate;
+
+/// A message in the forms in which it is written.
+pub(super) struct SharedMessage {
+    kind: MessageKind,
+    /// The frame that is not compressed, and how long its head is.
+    frame: Bytes,
+    head_len: usize,
+    /// The frame that is compressed without reference to other messages, once a member needs it.
+    deflated: OnceLock<Bytes>,
+}
+
+impl SharedMessage {
+    pub(super) fn new(message: Message<'_>) -> SharedMessage {
+        let mut frame = Vec::with_capacity(message.as_bytes().len() + HEAD_MAX);
+        let encoded = encode_alone(message, None, &mut frame);
+        debug_assert!(encoded.is_ok(), "a frame without mask and compression needs nothing of the system");
+        SharedMessage {
+            kind: message.kind(),
+            head_len: frame.len() - message.as_bytes().len(),
+            frame: frame.into(),
+            deflated: OnceLock::new(),
+        }
+    }
+
+    /// Appends the message to what waits to be written, in a form that the WebSocket can read.
+    pub(super) fn write<E: Sealed>(&self, link: &mut Link<E>, cx: &mut Context<'_>) -> io::Result<()> {
+        match link.encoder.shares(self.payload().len()) {
+            SharedForm::Plain => link.write_frame(cx, &self.frame),
+            SharedForm::Deflated(deflate) => link.write_frame(cx, self.deflated(deflate)?),
+            SharedForm::Own => link.write_message(cx, self.message()),
+        }
+    }
+
+    fn payload(&self) -> &[u8] {
+        &self.frame[self.head_len..]
+    }
+
+    /// The message as it was. A text was a `str`, so only its kind has to be restored.
+    fn message(&self) -> Message<'_> {
+        match (self.kind, std::str::from_utf8(self.payload())) {
+            (MessageKind::Text, Ok(text)) => Message::Text(text),
+            _ => Message::Binary(self.payload()),
+        }
+    }
+
+    /// The frame that is compressed as `deflate` says.
+    fn deflated(&self, deflate: (DeflateParams, Deflate)) -> io::Result<&[u8]> {
+        if let Some(frame) = self.deflated.get() {
+            return Ok(frame);
+        }
+        let mut frame = Vec::new();
+        encode_alone(self.message(), Some(deflate), &mut frame)?;
+        Ok(self.deflated.get_or_init(|| frame.into()))
+    }
+}
+
+/// The head of a frame has no more bytes.
+const HEAD_MAX: usize = 14;

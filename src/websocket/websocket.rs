@@ -1,0 +1,150 @@
+//! [`WebSocket`]: an open WebSocket (RFC 6455), at a server or at a client.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::oneshot;
+
+use super::close::CloseReason;
+use super::close_code::CloseCode;
+use super::decoder::Decoder;
+use super::deflate::DeflateParams;
+use super::encoder::Encoder;
+use super::endpoint::private::Sealed;
+use super::endpoint::{ClientEnd, Endpoint, ServerEnd};
+use super::link::{Link, Shared};
+use super::message::Message;
+use super::reader::WebSocketReader;
+use super::settings::WebSocketSettings;
+use super::writer::WebSocketWriter;
+use crate::net::{Conn, ReadBuffer};
+
+/// An open WebSocket (RFC 6455): messages in both directions, over one connection.
+///
+/// Made by [`Context::websocket`](crate::Context::websocket) at a server. The client's is a [`ClientWebSocket`], made by
+/// [`Client::websocket`](crate::Client::websocket), and does the same.
+///
+/// A message that was received is a view, and stays until the next one is received. To send meanwhile, use the reader
+/// and the writer on their own: borrow them as in the example, or move them into two tasks of the core.
+///
+/// All bounds are in [`WebSocketSettings`], with defaults. An idle WebSocket holds no buffer. Dropping it closes the
+/// connection without a close frame, which the peer sees as code 1006: see [`WebSocket::close`].
+///
+/// # Examples
+///
+/// ```no_run
+/// use corehttp::{Context, Server, WebSocket, WebSocketSettings};
+///
+/// async fn echo(ctx: &mut Context) -> corehttp::Result {
+///     let mut socket = ctx.websocket(&WebSocketSettings::default()).await?;
+///     let WebSocket { reader, writer, .. } = &mut socket;
+///     while let Some(message) = reader.receive().await? {
+///         writer.send(message).await?;
+///     }
+///     Ok(())
+/// }
+///
+/// fn main() -> corehttp::Result {
+///     Server::bind("127.0.0.1:8080").run(echo)
+/// }
+/// ```
+#[non_exhaustive]
+pub struct WebSocket<E: Endpoint = ServerEnd> {
+    /// Receives messages.
+    pub reader: WebSocketReader<E>,
+    /// Sends messages.
+    pub writer: WebSocketWriter<E>,
+    /// The subprotocol that was agreed on, one of [`WebSocketSettings::protocols`].
+    pub protocol: Option<Box<str>>,
+}
+
+/// The client's end of a WebSocket, which may move between threads.
+pub type ClientWebSocket = WebSocket<ClientEnd>;
+
+/// The outcome of an opening handshake.
+#[derive(Default)]
+pub(super) struct Agreement {
+    pub(super) protocol: Option<Box<str>>,
+    pub(super) deflate: Option<DeflateParams>,
+}
+
+impl<E: Endpoint> WebSocket<E> {
+    /// A WebSocket over `conn`, on which `early` has arrived already.
+    pub(super) fn new(
+        conn: Conn<<E as Sealed>::Locality>,
+        early: &ReadBuffer,
+        settings: &WebSocketSettings,
+        agreement: Agreement,
+        guard: Option<oneshot::Sender<Infallible>>,
+    ) -> WebSocket<E> {
+        let Agreement { protocol, deflate } = agreement;
+        let bounds = settings.bounds();
+        let encoder = Encoder::new(E::ROLE, deflate.zip(settings.deflate));
+        let decoder = Decoder::new(E::ROLE, bounds, deflate);
+        let link = Mutex::new(Link::new(conn, bounds, encoder, guard));
+        let shared = Arc::new(Shared { link, is_corked: Default::default() });
+        WebSocket {
+            reader: WebSocketReader::new(shared.clone(), early.unread(), decoder),
+            writer: WebSocketWriter { shared },
+            protocol,
+        }
+    }
+
+    /// Receives a message: see [`WebSocketReader::receive`].
+    ///
+    /// # Errors
+    ///
+    /// As [`WebSocketReader::receive`].
+    pub async fn receive(&mut self) -> io::Result<Option<Message<'_>>> {
+        self.reader.receive().await
+    }
+
+    /// Sends a message: see [`WebSocketWriter::send`].
+    ///
+    /// # Errors
+    ///
+    /// As [`WebSocketWriter::send`].
+    pub async fn send(&mut self, message: impl Into<Message<'_>>) -> io::Result<()> {
+        self.writer.send(message).await
+    }
+
+    /// Closes the WebSocket with `code`, and a `reason` of up to 123 bytes (RFC 6455 §7): sends a close frame, discards
+    /// what the peer still sends, and waits for its close frame, no longer than [`WebSocketSettings::close`].
+    ///
+    /// # Errors
+    ///
+    /// Fails if the connection does, if the peer does not close in time, and with a
+    /// [`WebSocketError`](crate::WebSocketError) if the code must not be sent, the reason is too long, or the peer
+    /// breaks RFC 6455.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::{CloseCode, Context, WebSocketSettings};
+    ///
+    /// async fn greet(ctx: &mut Context) -> corehttp::Result {
+    ///     let mut socket = ctx.websocket(&WebSocketSettings::default()).await?;
+    ///     socket.send("Hello, and good bye!").await?;
+    ///     Ok(socket.close(CloseCode::NORMAL, "").await?)
+    /// }
+    /// # let _ = corehttp::Server::new().service(greet);
+    /// ```
+    pub async fn close(&mut self, code: CloseCode, reason: &str) -> io::Result<()> {
+        self.writer.close(code, reason).await?;
+        while self.reader.receive_part().await?.is_some() {}
+        Ok(())
+    }
+
+    /// Returns the content of the close frame that the peer has sent; `None` if it has sent none.
+    pub fn close_reason(&self) -> Option<&CloseReason> {
+        self.reader.close_reason()
+    }
+}
+
+impl<E: Endpoint> fmt::Debug for WebSocket<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WebSocket").field("protocol", &self.protocol).finish_non_exhaustive()
+    }
+}

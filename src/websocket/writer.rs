@@ -1,0 +1,165 @@
+//! [`WebSocketWriter`]: sends messages.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::task::{Context, Poll};
+
+use super::close_code::CloseCode;
+use super::endpoint::{Endpoint, ServerEnd};
+use super::frame::OpCode;
+use super::link::{Link, Shared};
+use super::message::{Message, Part};
+use super::shared_message::SharedMessage;
+use crate::memory::lock;
+
+/// The half of a [`WebSocket`](crate::WebSocket) that sends messages.
+pub struct WebSocketWriter<E: Endpoint = ServerEnd> {
+    pub(super) shared: Arc<Shared<E>>,
+}
+
+impl<E: Endpoint> WebSocketWriter<E> {
+    /// Sends a message: a `&str` as a text, a `&[u8]` as binary, or a [`Message`]. Waits while the peer does not take
+    /// what was sent before.
+    ///
+    /// While other messages have arrived and were not received yet, the message only waits in the buffer, so that the
+    /// answers to many messages leave in one write. They are sent before the reader waits, or when there are
+    /// [`WebSocketSettings::waiting_max`](crate::WebSocketSettings::waiting_max) bytes. Call
+    /// [`WebSocketWriter::flush`] if you wait for something else before that.
+    ///
+    /// If the future is dropped, the message is sent all the same, with the next call of the reader or the writer.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the connection does, or the peer takes nothing for too long; and with a
+    /// [`WebSocketError`](crate::WebSocketError) behind a close frame, and between the parts of another message.
+    pub async fn send(&mut self, message: impl Into<Message<'_>>) -> io::Result<()> {
+        let mut message = Some(message.into());
+        poll_fn(|cx| {
+            let mut link = lock(&self.shared.link);
+            if let Some(message) = message.take() {
+                link.write_message(cx, message)?;
+            }
+            self.poll_send(&mut link, cx)
+        })
+        .await
+    }
+
+    /// Adds a message to those that wait to be sent, without sending them, unless there are
+    /// [`WebSocketSettings::waiting_max`](crate::WebSocketSettings::waiting_max) bytes. They are sent by
+    /// [`WebSocketWriter::flush`], with the next [`WebSocketWriter::send`], or when the reader waits.
+    ///
+    /// # Errors
+    ///
+    /// As [`WebSocketWriter::send`].
+    pub async fn feed(&mut self, message: impl Into<Message<'_>>) -> io::Result<()> {
+        let mut message = Some(message.into());
+        poll_fn(|cx| {
+            let mut link = lock(&self.shared.link);
+            if let Some(message) = message.take() {
+                link.write_message(cx, message)?;
+            }
+            let waiting_max = link.bounds.waiting_max;
+            link.poll_send(cx, waiting_max)
+        })
+        .await
+    }
+
+    /// Sends a part of a message, as a frame of its own, so that the message need not be in memory as a whole. Parts are
+    /// not compressed. No other message can be sent before the last part.
+    ///
+    /// # Errors
+    ///
+    /// As [`WebSocketWriter::send`]; also if the kind is another than that of the parts before, or if a text is not
+    /// UTF-8. Nothing of the part is sent then.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::io;
+    /// use corehttp::{MessageKind, Part, WebSocketWriter};
+    ///
+    /// async fn send_rows(writer: &mut WebSocketWriter, rows: &[&str]) -> io::Result<()> {
+    ///     let part = Part { kind: MessageKind::Text, bytes: b"", is_last: false };
+    ///     for row in rows {
+    ///         writer.send_part(Part { bytes: row.as_bytes(), ..part }).await?;
+    ///     }
+    ///     writer.send_part(Part { is_last: true, ..part }).await
+    /// }
+    /// ```
+    pub async fn send_part(&mut self, part: Part<'_>) -> io::Result<()> {
+        lock(&self.shared.link).write_part(part)?;
+        poll_fn(|cx| self.poll_send(&mut lock(&self.shared.link), cx)).await
+    }
+
+    /// Sends a ping with `payload`, which the peer answers by a pong. A peer that is silent gets pings by itself, see
+    /// [`WebSocketSettings::silence`](crate::WebSocketSettings::silence).
+    ///
+    /// # Errors
+    ///
+    /// As [`WebSocketWriter::send`], or if the payload exceeds 125 bytes.
+    pub async fn ping(&mut self, payload: &[u8]) -> io::Result<()> {
+        lock(&self.shared.link).write_control(OpCode::Ping, payload)?;
+        self.flush().await
+    }
+
+    /// Sends all messages that wait.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the connection does, or the peer takes nothing for too long.
+    pub async fn flush(&mut self) -> io::Result<()> {
+        poll_fn(|cx| lock(&self.shared.link).poll_send(cx, 0)).await
+    }
+
+    /// Sends a close frame, unless one was sent already. The WebSocket is closed once the peer has answered it, which
+    /// the reader waits for: see [`WebSocket::close`](crate::WebSocket::close).
+    ///
+    /// # Errors
+    ///
+    /// As [`WebSocketWriter::flush`]; and with a [`WebSocketError`](crate::WebSocketError) if the code must not be
+    /// sent, or the reason exceeds 123 bytes.
+    pub async fn close(&mut self, code: CloseCode, reason: &str) -> io::Result<()> {
+        let is_over = {
+            let mut link = lock(&self.shared.link);
+            link.write_close(code, reason)?;
+            link.is_over()
+        };
+        if is_over { Ok(()) } else { self.flush().await }
+    }
+
+    /// Adds a message of a broadcast to those that wait to be sent.
+    pub(super) async fn feed_shared(&mut self, message: &SharedMessage) -> io::Result<()> {
+        let mut message = Some(message);
+        poll_fn(|cx| {
+            let mut link = lock(&self.shared.link);
+            if let Some(message) = message.take() {
+                message.write(&mut link, cx)?;
+            }
+            let waiting_max = link.bounds.waiting_max;
+            link.poll_send(cx, waiting_max)
+        })
+        .await
+    }
+
+    /// Returns whether nothing can be sent any more: a close frame was sent, or the connection has ended.
+    pub fn is_closed(&self) -> bool {
+        let link = lock(&self.shared.link);
+        link.is_close_sent() || link.is_over()
+    }
+
+    /// Sends what waits, unless the reader is about to do so.
+    #[inline]
+    fn poll_send(&self, link: &mut Link<E>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let waiting_max = if self.shared.is_corked.load(Relaxed) { link.bounds.waiting_max } else { 0 };
+        link.poll_send(cx, waiting_max)
+    }
+}
+
+impl<E: Endpoint> fmt::Debug for WebSocketWriter<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WebSocketWriter").finish_non_exhaustive()
+    }
+}

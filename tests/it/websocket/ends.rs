@@ -1,0 +1,290 @@
+//! The close handshake, and what ends a WebSocket without one (RFC 6455 §7).
+
+use std::time::Duration;
+
+use corehttp::{CloseCode, Context, Server, WebSocket, WebSocketError, WebSocketSettings};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+use tokio::time::{Instant, sleep};
+
+use super::support::{CLOSE, HEAD, PING, TEXT, check, check_with, close, echo, frame, shown, talk};
+use crate::support::{ErrorReports, Served, paused};
+
+#[test]
+fn a_close_frame_is_answered_by_its_code_autobahn_7() {
+    check(&frame(CLOSE, ""), &["close"]);
+    check(&close(1000, "Hello World!"), &["close 1000 \"\""]);
+    check(&close(1000, &"*".repeat(123)), &["close 1000 \"\""]);
+    check(
+        &[frame(TEXT, "a"), close(4999, ""), frame(TEXT, "b"), frame(PING, "")].concat(),
+        &["text \"a\"", "close 4999 \"\""],
+    );
+    check(&[close(1000, ""), close(1000, "")].concat(), &["close 1000 \"\""]);
+    for code in [1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 1012, 1013, 1014, 3000, 3999, 4000] {
+        check(&close(code, ""), &[&format!("close {code} \"\"")]);
+    }
+}
+
+#[test]
+fn bad_close_frames_are_refused_autobahn_7() {
+    for code in [0, 999, 1004, 1005, 1006, 1015, 1016, 1100, 2000, 2999, 5000, 65535] {
+        check(&close(code, ""), &["close 1002 \"\""]);
+    }
+    check(&frame(CLOSE, [3]), &["close 1002 \"\""]);
+    check(
+        &frame(CLOSE, [b"\x03\xe8".as_slice(), b"\xce\xba\xe1\xbd\xb9\xed\xa0\x80"].concat()),
+        &["close 1007 \"\""],
+    );
+    check(&close(1000, &"*".repeat(124)), &["close 1002 \"\""]);
+}
+
+/// The handler ends with these errors, by the reports of the server.
+#[track_caller]
+fn check_report(sent: &[u8], expected: &[&str]) {
+    let reports = ErrorReports::default();
+    let service = reports
+        .attach(Server::new())
+        .service(async |ctx: &mut Context| echo(ctx, &WebSocketSettings::default()).await);
+    paused(async { talk(&service, "", &[sent]).await });
+    let causes: Vec<String> = reports.take().into_iter().map(|(_, cause)| cause).collect();
+    assert_eq!(causes, expected);
+}
+
+#[test]
+fn ends_are_reported() {
+    check_report(&close(1000, ""), &[]);
+    check_report(&frame(TEXT, "a"), &["the peer closed before it was answered in full"]);
+    check_report(&[0xff], &["the opcode 0xf is reserved"]);
+}
+
+/// The server sends a close frame, and discards what the peer still sends until that has closed, too.
+#[test]
+fn a_server_closes_rfc6455_7_1_2() {
+    let service = Server::new().service(async |ctx: &mut Context| -> corehttp::Result {
+        let mut socket = ctx.websocket(&WebSocketSettings::default()).await?;
+        socket.send("last").await?;
+        socket.close(CloseCode(4001), "enough").await?;
+        assert_eq!(socket.close_reason().unwrap().code, CloseCode(4001));
+        let late = socket.send("late").await.unwrap_err();
+        assert!(matches!(late.get_ref().unwrap().downcast_ref(), Some(WebSocketError::Closed)));
+        assert!(socket.receive().await?.is_none() && socket.writer.is_closed());
+        Ok(())
+    });
+    paused(async {
+        let sent = [frame(TEXT, "on its way"), close(4001, "")].concat();
+        let (_, received) = talk(&service, "", &[&sent]).await;
+        assert_eq!(shown(&received), ["text \"last\"", "close 4001 \"enough\""]);
+    });
+}
+
+#[test]
+fn codes_and_reasons_that_cannot_be_sent_are_refused() {
+    let service = Server::new().service(async |ctx: &mut Context| -> corehttp::Result {
+        let mut socket = ctx.websocket(&WebSocketSettings::default()).await?;
+        for code in [CloseCode::ABNORMAL, CloseCode(1004), CloseCode(0)] {
+            assert!(socket.close(code, "").await.is_err());
+        }
+        assert!(socket.close(CloseCode::NORMAL, &"x".repeat(124)).await.is_err());
+        assert!(socket.writer.ping(&[0; 126]).await.is_err());
+        socket.send("still open").await?;
+        Ok(socket.close(CloseCode::NONE, "").await?)
+    });
+    paused(async {
+        let (_, received) = talk(&service, "", &[&frame(CLOSE, "")]).await;
+        assert_eq!(shown(&received), ["text \"still open\"", "close"]);
+    });
+}
+
+/// A peer that never closes is given up.
+#[test]
+fn a_close_has_a_time_limit() {
+    let reports = ErrorReports::default();
+    let service = reports.attach(Server::new()).service(async |ctx: &mut Context| -> corehttp::Result {
+        let mut socket = ctx.websocket(&WebSocketSettings::default()).await?;
+        Ok(socket.close(CloseCode::NORMAL, "").await?)
+    });
+    paused(async {
+        let (mut near, far) = duplex(1 << 20);
+        near.write_all(format!("{HEAD}\r\n").as_bytes()).await.unwrap();
+        let start = Instant::now();
+        let chatter = async {
+            while near.write_all(&frame(TEXT, "go on")).await.is_ok() {
+                sleep(Duration::from_millis(100)).await;
+            }
+            start.elapsed()
+        };
+        let (_, took) = tokio::join!(service.serve_connection(far), chatter);
+        assert!((5..7).contains(&took.as_secs()), "{took:?}");
+    });
+    assert_eq!(reports.take(), [(0, "the wait for the peer to close took longer than 5 s".into())]);
+}
+
+/// A peer that is silent gets a ping, and is given up if it does not answer.
+#[test]
+fn silence_has_a_time_limit() {
+    for answers in [false, true] {
+        let reports = ErrorReports::default();
+        let service = reports
+            .attach(Server::new())
+            .service(async |ctx: &mut Context| echo(ctx, &WebSocketSettings::default()).await);
+        paused(async {
+            let (mut near, far) = duplex(1 << 20);
+            near.write_all(format!("{HEAD}\r\n").as_bytes()).await.unwrap();
+            let (start, mut received) = (Instant::now(), Vec::new());
+            let talk = async {
+                while near.read_buf(&mut received).await.unwrap_or(0) > 0 {
+                    if answers && received.ends_with(&[PING, 0]) && start.elapsed().as_secs() < 100 {
+                        near.write_all(&frame(0x8a, "")).await.unwrap();
+                    }
+                }
+                start.elapsed()
+            };
+            let (_, took) = tokio::join!(service.serve_connection(far), talk);
+            let expected = if answers { 150..153 } else { 60..62 };
+            assert!(expected.contains(&took.as_secs()), "{took:?}");
+        });
+        assert_eq!(reports.take(), [(0, "the silence of the peer took longer than 30 s".into())]);
+    }
+}
+
+/// A peer that reads nothing is given up, whatever it sends.
+#[test]
+fn a_peer_that_never_reads_is_given_up() {
+    let reports = ErrorReports::default();
+    let settings = WebSocketSettings { write: Duration::from_secs(3), ..WebSocketSettings::default() };
+    let service =
+        reports.attach(Server::new()).service(async move |ctx: &mut Context| echo(ctx, &settings).await);
+    paused(async {
+        let (mut near, far) = duplex(4096);
+        near.write_all(format!("{HEAD}\r\n").as_bytes()).await.unwrap();
+        let flood = async { while near.write_all(&frame(TEXT, "x".repeat(1000))).await.is_ok() {} };
+        let _ = tokio::join!(service.serve_connection(far), flood);
+    });
+    assert_eq!(reports.take(), [(0, "the wait for the peer to read took longer than 3 s".into())]);
+}
+
+/// The connection may end anywhere.
+#[test]
+fn ends_at_every_byte_are_errors() {
+    let sent = [frame(TEXT, "hello"), frame(PING, "p"), frame(0x01, "a"), frame(0x80, "b")].concat();
+    for end in 0..sent.len() {
+        let reports = ErrorReports::default();
+        let service = reports
+            .attach(Server::new())
+            .service(async |ctx: &mut Context| echo(ctx, &WebSocketSettings::default()).await);
+        paused(async { talk(&service, "", &[&sent[..end]]).await });
+        let causes: Vec<String> = reports.take().into_iter().map(|(_, cause)| cause).collect();
+        assert_eq!(causes, ["the peer closed before it was answered in full"], "{end}");
+    }
+}
+
+/// The server closes with 1001 when it stops, and waits for the peer to close, too.
+#[test]
+fn a_stop_closes_with_1001() {
+    let served = Served::new(async |ctx: &mut Context| echo(ctx, &WebSocketSettings::default()).await);
+    let mut peer = served.connect();
+    peer.send(format!("{HEAD}\r\n"));
+    peer.receive();
+    peer.send(frame(TEXT, "a"));
+    assert_eq!(peer.receive_through("a"), "\u{fffd}\u{1}a");
+    served.running.stop(Duration::from_secs(30));
+    assert_eq!(peer.receive_through("\u{3}").len(), 5);
+    peer.send([frame(TEXT, "on its way"), close(1001, "")].concat());
+    let rest = peer.receive_all();
+    assert!(!rest.contains("Reset"), "{rest}");
+    served.running.wait().unwrap();
+}
+
+/// The halves may live in two tasks of the core.
+#[test]
+fn halves_live_in_tasks_of_their_own() {
+    let served = Served::new(async |ctx: &mut Context| -> corehttp::Result {
+        let WebSocket { mut reader, mut writer, .. } = ctx.websocket(&WebSocketSettings::default()).await?;
+        let (sender, mut receiver) = tokio::sync::mpsc::channel::<String>(4);
+        tokio::task::spawn_local(async move {
+            while let Some(text) = receiver.recv().await {
+                writer.send(&text).await.unwrap();
+            }
+            writer.close(CloseCode::NORMAL, "done").await
+        });
+        tokio::task::spawn_local(async move {
+            while let Ok(Some(message)) = reader.receive().await {
+                sender.send(message.text().unwrap().to_uppercase()).await.unwrap();
+                if message.text() == Some("end") {
+                    break;
+                }
+            }
+            drop(sender);
+            while let Ok(Some(_)) = reader.receive().await {}
+        });
+        Ok(())
+    });
+    let mut peer = served.connect();
+    peer.send(format!("{HEAD}\r\n"));
+    peer.receive();
+    for text in ["one", "two", "end"] {
+        peer.send(frame(TEXT, text));
+        peer.receive_through(&text.to_uppercase());
+    }
+    peer.receive_through("done");
+    peer.send(close(1000, ""));
+    assert_eq!(peer.receive_all(), "");
+}
+
+#[test]
+fn requests_that_open_no_websocket_are_refused() {
+    let settings = WebSocketSettings::default();
+    let refused = |request: String, expected: &str| {
+        let service =
+            Server::new().service(async |ctx: &mut Context| echo(ctx, &WebSocketSettings::default()).await);
+        paused(async {
+            let (mut near, far) = duplex(1 << 16);
+            let talk = async {
+                near.write_all(request.as_bytes()).await.unwrap();
+                near.shutdown().await.unwrap();
+                let mut received = String::new();
+                near.read_to_string(&mut received).await.unwrap();
+                received
+            };
+            let (_, received) = tokio::join!(service.serve_connection(far), talk);
+            assert!(received.starts_with(&format!("HTTP/1.1 {expected}")), "{request}\n{received}");
+            assert!(!received.contains("101 ") && !received.contains("sec-websocket-accept"), "{received}");
+            received
+        })
+    };
+    let head = format!("{HEAD}\r\n");
+    refused(head.replace("GET", "POST"), "405");
+    refused(head.replace("Upgrade: websocket\r\n", ""), "426");
+    refused(head.replace("keep-alive, Upgrade", "keep-alive"), "426");
+    refused(head.replace("HTTP/1.1", "HTTP/1.0"), "426");
+    let other = refused(head.replace("Version: 13", "Version: 8"), "426");
+    assert!(
+        other.contains("sec-websocket-version: 13\r\n") && other.contains("upgrade: websocket\r\n"),
+        "{other}"
+    );
+    refused(head.replace("Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n", ""), "400");
+    refused(head.replace("ZQ==", "Z"), "400");
+    refused(format!("{HEAD}Origin: http://evil.example\r\n\r\n"), "403");
+    check_with(&settings, "Origin: http://a\r\n", &close(1000, ""), &["close 1000 \"\""]);
+}
+
+#[test]
+fn a_subprotocol_is_agreed_on_rfc6455_1_9() {
+    let settings =
+        WebSocketSettings { protocols: vec!["v2".into(), "v1".into()], ..WebSocketSettings::default() };
+    let service = Server::new().service(async move |ctx: &mut Context| -> corehttp::Result {
+        let mut socket = ctx.websocket(&settings).await?;
+        let protocol = socket.protocol.clone();
+        socket.send(protocol.as_deref().unwrap_or("none")).await?;
+        Ok(socket.close(CloseCode::NORMAL, "").await?)
+    });
+    for (lines, expected) in [
+        ("", "none"),
+        ("Sec-WebSocket-Protocol: v3\r\n", "none"),
+        ("Sec-WebSocket-Protocol: v1, v2\r\n", "v2"),
+        ("Sec-WebSocket-Protocol: v3\r\nSec-WebSocket-Protocol: v1\r\n", "v1"),
+    ] {
+        let (head, received) = paused(async { talk(&service, lines, &[&close(1000, "")]).await });
+        assert_eq!(shown(&received)[0], format!("text {expected:?}"));
+        assert_eq!(head.contains("sec-websocket-protocol: "), expected != "none", "{head}");
+    }
+}

@@ -1,0 +1,7 @@
+//! WebSocket (RFC 6455), with permessage-deflate (RFC 7692): what peers get for what they send, however it is cut.
+
+mod bounds;
+mod compression;
+mod ends;
+mod frames;
+mod support;
