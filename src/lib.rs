@@ -228,7 +228,8 @@
 //! | gateways that leave a prefix of the path out | [`Request::forwarded_below`] |
 //! | secure connections, with feature `tls` | `Server::tls`, `ServerTls`, `TlsIdentity`, `TlsSession` |
 //! | a configuration or a provider of `rustls`, on both sides | `ServerTls::from_config`, `ClientTls::from_config`, `ServerTls::provider` |
-//! | redirects, such as from http to https | [`Response::set_redirect`], [`Request::host`] |
+//! | ports with TLS and ports without, and a redirect to https | `Server::and_bind_tls`, [`HttpsRedirect`] |
+//! | redirects | [`Response::set_redirect`] |
 //! | preconditions: 304 and 412 for clients that stored an earlier response | [`Response::check_preconditions`] |
 //! | ranges of content: 206 and 416 | [`Response::check_range`] |
 //! | other protocols | [`Context::upgrade`], [`Context::accept_tunnel`] |
@@ -355,7 +356,7 @@ pub use error::TimeLimit;
 pub use exchange::{ExchangeError, Phase, Timeouts};
 #[cfg(feature = "fs")]
 pub use fs::{Etag, FileCache, Files, FilesNotFound};
-pub use guard::{ConcurrencyLimit, CrossOriginProtection, Guarded, RateLimit};
+pub use guard::{ConcurrencyLimit, CrossOriginProtection, Guarded, HttpsRedirect, RateLimit};
 #[cfg(feature = "http")]
 pub use http_types::{ConversionError, HttpBody};
 #[cfg(feature = "json")]

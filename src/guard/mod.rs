@@ -6,6 +6,7 @@ mod guarded;
 
 mod concurrency_limit;
 mod cross_origin;
+mod https_redirect;
 mod rate_limit;
 
 mod client_table;
@@ -13,4 +14,5 @@ mod client_table;
 pub use concurrency_limit::ConcurrencyLimit;
 pub use cross_origin::CrossOriginProtection;
 pub use guarded::Guarded;
+pub use https_redirect::HttpsRedirect;
 pub use rate_limit::RateLimit;

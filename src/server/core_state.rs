@@ -22,8 +22,6 @@ pub(super) struct CoreState {
     /// Whether the observer times the polls of connections.
     pub(super) times_polls: bool,
     pub(super) error_response: Option<ErrorResponseFn>,
-    /// Does the TLS handshakes, if connections are to be secure.
-    pub(super) acceptor: Option<TlsAcceptor>,
     pub(super) clock: Clock,
     pub(super) deadlines: Rc<DeadlineTable>,
     pub(super) stats: Arc<CoreStats>,
@@ -36,8 +34,15 @@ impl CoreState {
         deadlines: Rc<DeadlineTable>,
         stats: Arc<CoreStats>,
     ) -> Rc<CoreState> {
-        let ServerSettings { bounds, name, on_error, on_exchange, make_observer, error_response, acceptor } =
-            settings.clone();
+        let ServerSettings {
+            bounds,
+            name,
+            on_error,
+            on_exchange,
+            make_observer,
+            error_response,
+            acceptor: _,
+        } = settings.clone();
         let observer = make_observer.map(|make| make(index, &stats));
         let times_polls = observer.as_ref().is_some_and(|observer| observer.times_polls());
         let clock = Clock::new(name.as_deref());
@@ -48,7 +53,6 @@ impl CoreState {
             observer,
             times_polls,
             error_response,
-            acceptor,
             clock,
             deadlines,
             stats,
@@ -90,6 +94,7 @@ pub(super) struct ServerSettings {
     pub(super) on_exchange: Option<OnExchange>,
     pub(super) make_observer: Option<MakeObserver>,
     pub(super) error_response: Option<ErrorResponseFn>,
+    /// Does the TLS handshakes on the addresses that have no acceptor of their own, if they are to be secure.
     pub(super) acceptor: Option<TlsAcceptor>,
 }
 

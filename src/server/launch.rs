@@ -8,21 +8,25 @@ use std::time::Duration;
 
 use tokio::sync::{Barrier, mpsc, watch};
 
-use super::accept::{AcceptLoop, ConnectionLimiter, CoreSender, Dispatch, Handoff, ServerTotals};
+use super::accept::{
+    AcceptLoop, ConnectionLimiter, CoreListener, CoreSender, Dispatch, Handoff, ServerTotals,
+};
 use super::core_state::ServerSettings;
 use super::error::{Error, Result};
 use super::handler::IntoHandler;
 use super::per_core::PerCore;
-use super::server_handle::ServerHandle;
+use super::server_handle::{ListenedAddress, ServerHandle};
 use super::stats::CoreStats;
 use super::stop::{Signal, Stop, grace_elapsed};
 use crate::message::{Scheme, Status};
+use crate::net::tls::TlsAcceptor;
 use crate::net::{Address, BoundSocket, DeadlineTable, ListenOptions, Listener};
 use crate::runtime::{self, Pinning};
 
 /// Where a server listens, on how many cores, and what stops it.
 pub(super) struct LaunchOptions {
-    pub(super) addresses: Vec<Address>,
+    /// Each with the acceptor that is its own, if it has one.
+    pub(super) addresses: Vec<(Address, Option<TlsAcceptor>)>,
     pub(super) cores: usize,
     pub(super) pinning: Pinning,
     pub(super) balanced: bool,
@@ -59,8 +63,7 @@ where
 {
     let (cores, addresses) = bind(&options, &settings)?;
     let stats = cores.iter().map(|core| core.stats.clone()).collect();
-    let scheme = if settings.acceptor.is_some() { Scheme::Https } else { Scheme::Http };
-    let handle = ServerHandle::new(addresses, scheme, stats);
+    let handle = ServerHandle::new(addresses, stats);
     let (mut signal, grace) = match options.on_stop {
         Some((signal, grace)) => (Some((signal, handle.clone())), grace),
         None => (None, FAILURE_GRACE),
@@ -154,7 +157,7 @@ fn give_up(handle: &ServerHandle, error: Error) -> Error {
 
 /// The parts that one core starts with.
 struct BoundCore {
-    listeners: Vec<(BoundSocket, Dispatch)>,
+    listeners: Vec<BoundListener>,
     handoffs: mpsc::UnboundedReceiver<Handoff>,
     /// The senders to all cores, held by the one that accepts for the others.
     core_senders: Vec<CoreSender>,
@@ -165,8 +168,18 @@ struct BoundCore {
     settings: ServerSettings,
 }
 
-/// Binds all addresses, and spreads the listeners over the cores.
-fn bind(options: &LaunchOptions, settings: &ServerSettings) -> Result<(Vec<BoundCore>, Vec<Address>)> {
+/// A listener of one core that does not listen yet.
+struct BoundListener {
+    bound: BoundSocket,
+    dispatch: Dispatch,
+    acceptor: Option<TlsAcceptor>,
+}
+
+/// Binds all addresses, and spreads the listeners over the cores. Returns the addresses with the schemes of their URLs.
+fn bind(
+    options: &LaunchOptions,
+    settings: &ServerSettings,
+) -> Result<(Vec<BoundCore>, Vec<ListenedAddress>)> {
     if options.addresses.is_empty() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "no address to listen on").into());
     }
@@ -188,10 +201,12 @@ fn bind(options: &LaunchOptions, settings: &ServerSettings) -> Result<(Vec<Bound
         });
     }
     let mut addresses = Vec::new();
-    for address in &options.addresses {
+    for (address, own) in &options.addresses {
+        let acceptor = own.as_ref().or(settings.acceptor.as_ref());
+        let scheme = if acceptor.is_some() { Scheme::Https } else { Scheme::Http };
         for bound in BoundSocket::bind(address, options.listen)? {
-            addresses.extend(public_address(address, &bound));
-            spread(bound, options.balanced, &mut cores)?;
+            addresses.extend(public_address(address, &bound).map(|address| (address, scheme)));
+            spread(bound, acceptor, options.balanced, &mut cores)?;
         }
     }
     cores[0].core_senders =
@@ -210,15 +225,21 @@ fn public_address(address: &Address, bound: &BoundSocket) -> Option<Address> {
 }
 
 /// Gives each core a listener of its own, or else gives the first core one that accepts for all.
-fn spread(bound: BoundSocket, balanced: bool, cores: &mut [BoundCore]) -> io::Result<()> {
+fn spread(
+    bound: BoundSocket,
+    acceptor: Option<&TlsAcceptor>,
+    balanced: bool,
+    cores: &mut [BoundCore],
+) -> io::Result<()> {
+    let listener = |bound, dispatch| BoundListener { bound, dispatch, acceptor: acceptor.cloned() };
     let mut dispatch = Dispatch::Local;
     for core in &mut cores[1..] {
         match if balanced { None } else { bound.sibling()? } {
-            Some(sibling) => core.listeners.push((sibling, Dispatch::Local)),
+            Some(sibling) => core.listeners.push(listener(sibling, Dispatch::Local)),
             None => dispatch = Dispatch::LeastLoaded,
         }
     }
-    cores[0].listeners.push((bound, dispatch));
+    cores[0].listeners.push(listener(bound, dispatch));
     Ok(())
 }
 
@@ -238,7 +259,9 @@ where
     // On a shared port, a core that listens is given peers of the server that this one takes over from. They would be
     // lost if another core failed now.
     handlers_ready.wait().await;
-    let listeners = listeners.into_iter().map(|(bound, dispatch)| Ok((Listener::open(bound)?, dispatch)));
+    let listeners = listeners.into_iter().map(|BoundListener { bound, dispatch, acceptor }| {
+        Ok(CoreListener { listener: Listener::open(bound)?, dispatch, acceptor })
+    });
     let listeners = listeners.collect::<io::Result<Vec<_>>>()?;
     let limiter = ConnectionLimiter::new(totals, stats.clone(), &settings.bounds.limits);
     let per_core = PerCore::new(core.index, handler, &settings, DeadlineTable::with_sweep(), stats);

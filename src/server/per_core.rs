@@ -12,6 +12,7 @@ use super::handler::Handler;
 use super::stats::CoreStats;
 use super::upgraded::UpgradedHandle;
 use crate::memory::{FreeList, Reset};
+use crate::net::tls::TlsAcceptor;
 use crate::net::{Conn, DeadlineTable, Ticker};
 use crate::runtime::ReusableFuture;
 
@@ -97,7 +98,7 @@ impl<H: Handler> Reset for JobFuture<H> {
 /// The work for a busy connection. Small, since it is moved several times.
 pub(super) enum Job {
     /// The TLS handshake of this connection.
-    Handshake(Box<Conn>),
+    Handshake(Box<(Conn, TlsAcceptor)>),
     /// The requests that arrive on the connection that was attached to this context.
     Exchanges(Box<Context>),
 }

@@ -46,7 +46,7 @@ use crate::wire::Limits;
 /// ```
 #[must_use]
 pub struct Server {
-    launch: LaunchOptions,
+    pub(super) launch: LaunchOptions,
     pub(super) settings: ServerSettings,
 }
 
@@ -71,7 +71,7 @@ impl Server {
 
     /// Adds another `address` to listen on. See [`Server::bind`].
     pub fn and_bind(mut self, address: impl Into<Address>) -> Server {
-        self.launch.addresses.push(address.into());
+        self.launch.addresses.push((address.into(), None));
         self
     }
 
@@ -432,7 +432,7 @@ impl Default for Server {
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Server")
-            .field("addresses", &self.launch.addresses)
+            .field("addresses", &self.launch.addresses.iter().map(|(address, _)| address).collect::<Vec<_>>())
             .field("cores", &self.launch.cores)
             .field("bounds", &self.settings.bounds)
             .finish_non_exhaustive()

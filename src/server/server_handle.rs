@@ -19,9 +19,9 @@ use crate::runtime::{self, Instant};
 
 /// A server that has started, to be inspected, stopped and waited for from any thread.
 ///
-/// `{}` formats the addresses on which it listens: as a URL for TCP, such as `http://127.0.0.1:8080`, otherwise as the
-/// address, such as `unix:/run/app.sock`. Several are separated by commas. Clones refer to the same server. Dropping
-/// all of them does not stop it.
+/// `{}` formats the addresses on which it listens: as a URL for TCP, such as `http://127.0.0.1:8080`, or `https://` where
+/// connections are secure; otherwise as the address, such as `unix:/run/app.sock`. Several are separated by commas.
+/// Clones refer to the same server. Dropping all of them does not stop it.
 ///
 /// # Examples
 ///
@@ -46,8 +46,8 @@ pub struct ServerHandle {
 
 struct HandleInner {
     addresses: Vec<Address>,
-    /// The scheme of the URLs of its TCP addresses.
-    scheme: Scheme,
+    /// The schemes of their URLs, in the same order.
+    schemes: Vec<Scheme>,
     stop: watch::Sender<Option<Stop>>,
     stats: Vec<Arc<CoreStats>>,
     threads: Mutex<Vec<Thread>>,
@@ -55,13 +55,17 @@ struct HandleInner {
     thread_ids: Mutex<Vec<ThreadId>>,
 }
 
+/// An address, and the scheme of its URL.
+pub(super) type ListenedAddress = (Address, Scheme);
+
 /// The thread of one core.
 type Thread = JoinHandle<io::Result<io::Result<()>>>;
 
 impl ServerHandle {
-    pub(super) fn new(addresses: Vec<Address>, scheme: Scheme, stats: Vec<Arc<CoreStats>>) -> ServerHandle {
+    pub(super) fn new(addresses: Vec<ListenedAddress>, stats: Vec<Arc<CoreStats>>) -> ServerHandle {
+        let (addresses, schemes) = addresses.into_iter().unzip();
         let (stop, threads, thread_ids) = (watch::Sender::new(None), Mutex::default(), Mutex::default());
-        ServerHandle { inner: Arc::new(HandleInner { addresses, scheme, stop, stats, threads, thread_ids }) }
+        ServerHandle { inner: Arc::new(HandleInner { addresses, schemes, stop, stats, threads, thread_ids }) }
     }
 
     /// Adds a core that has started.
@@ -183,8 +187,8 @@ impl Drop for StopOnDrop {
 
 impl fmt::Display for ServerHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let HandleInner { addresses, scheme, .. } = &*self.inner;
-        for (index, address) in addresses.iter().enumerate() {
+        let HandleInner { addresses, schemes, .. } = &*self.inner;
+        for (index, (address, scheme)) in addresses.iter().zip(schemes).enumerate() {
             f.write_str(if index > 0 { ", " } else { "" })?;
             match address {
                 Address::Tcp(address) => write!(f, "{}://{address}", scheme.as_str())?,

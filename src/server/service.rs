@@ -14,6 +14,7 @@ use super::core_state::ServerSettings;
 use super::handler::Handler;
 use super::per_core::PerCore;
 use crate::message::{Request, Response};
+use crate::net::tls::TlsAcceptor;
 use crate::net::{Conn, DeadlineTable, Peer, PeerAddr, Transport};
 
 /// A handler with its settings, for connections that you accept yourself, on any tokio runtime. It is not the trait
@@ -40,12 +41,14 @@ use crate::net::{Conn, DeadlineTable, Peer, PeerAddr, Transport};
 pub struct Service<H: Handler> {
     per_core: Rc<PerCore<H>>,
     connections: Rc<Cell<u64>>,
+    acceptor: Option<TlsAcceptor>,
 }
 
 impl<H: Handler> Service<H> {
     pub(super) fn new(handler: H, settings: &ServerSettings) -> Service<H> {
         let per_core = PerCore::new(0, handler, settings, DeadlineTable::with_sleeps(), Arc::default());
-        Service { per_core: Rc::new(per_core), connections: Rc::default() }
+        let (per_core, acceptor) = (Rc::new(per_core), settings.acceptor.clone());
+        Service { per_core, connections: Rc::default(), acceptor }
     }
 
     /// Serves one connection until it closes or is upgraded. Any number of connections may be served concurrently.
@@ -105,7 +108,8 @@ impl<H: Handler> Service<H> {
         io: impl AsyncRead + AsyncWrite + 'static,
     ) -> impl Future<Output = io::Result<()>> {
         // Made outside of the future, which would otherwise keep room for `io` as long as the connection lasts.
-        let mut connection = Connection::new(self.per_core.clone(), self.connect(peer, io));
+        let mut connection =
+            Connection::new(self.per_core.clone(), self.connect(peer, io), self.acceptor.clone());
         async move {
             let served = poll_fn(|cx| connection.poll_serve(cx)).await;
             self.per_core.trim_if_due();
@@ -190,7 +194,8 @@ impl<H: Handler> Service<H> {
 
 impl<H: Handler> Clone for Service<H> {
     fn clone(&self) -> Service<H> {
-        Service { per_core: self.per_core.clone(), connections: self.connections.clone() }
+        let Service { per_core, connections, acceptor } = self;
+        Service { per_core: per_core.clone(), connections: connections.clone(), acceptor: acceptor.clone() }
     }
 }
 

@@ -2,21 +2,46 @@
 
 use super::context::Context;
 use super::server::Server;
+use crate::net::Address;
 use crate::net::tls::enabled::{ServerTls, TlsSession};
 
 impl Server {
     /// Makes all connections of this server secure, including those given to
-    /// [`Service::serve_connection`](super::Service::serve_connection). Default: none are.
+    /// [`Service::serve_connection`](super::Service::serve_connection), except on addresses with
+    /// [TLS of their own](Server::and_bind_tls). Default: none are.
     ///
     /// The handshake and the first head together must arrive within [`Timeouts::head`](crate::Timeouts::head). Other
     /// connections do not wait for a handshake. Failed handshakes are reported to [`Server::on_error`], except those
     /// where the peer merely went away. A connection that is refused because there are too many is closed without a
     /// response.
     ///
-    /// To serve http on another port, start a second server in the same program. The example of
-    /// [`Request::host`](crate::Request::host) is one that redirects to https.
+    /// To listen in the clear, too, bind the secure addresses by [`Server::and_bind_tls`] instead.
     pub fn tls(mut self, tls: ServerTls) -> Server {
         self.settings.acceptor = Some(tls.acceptor());
+        self
+    }
+
+    /// Adds another `address` to listen on, where connections are secure. The others are what they are without this
+    /// call: in the clear, unless [`Server::tls`] is set or they have TLS of their own. All addresses share cores,
+    /// limits, counters and the stop. See [`Server::tls`].
+    ///
+    /// # Examples
+    ///
+    /// One server for both ports, which redirects from http to https:
+    ///
+    /// ```no_run
+    /// use corehttp::{Context, HttpsRedirect, Server, ServerTls, TlsIdentity};
+    ///
+    /// fn main() -> corehttp::Result {
+    ///     let identity = TlsIdentity::from_files("/etc/tls/fullchain.pem", "/etc/tls/privkey.pem")?;
+    ///     let app = |ctx: &mut Context| ctx.response.set_text("hello, securely");
+    ///     Server::bind("[::]:80")
+    ///         .and_bind_tls("[::]:443", ServerTls::new(identity))
+    ///         .run(HttpsRedirect::new().around(app))
+    /// }
+    /// ```
+    pub fn and_bind_tls(mut self, address: impl Into<Address>, tls: ServerTls) -> Server {
+        self.launch.addresses.push((address.into(), Some(tls.acceptor())));
         self
     }
 }

@@ -1,7 +1,7 @@
 //! Secure connections: accepted peers, exchanges, and peers that do not complete the handshake.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::pin::Pin;
 use std::sync::{Arc, mpsc};
 use std::task::{self, Poll, ready};
@@ -82,8 +82,12 @@ pub type Secure = StreamOwned<ClientConnection, TcpStream>;
 
 /// Connects a peer, whose first write does the handshake.
 pub fn connect_to(served: &Served, config: impl Into<Arc<ClientConfig>>, name: &str) -> Secure {
+    connect_at(served.addr(), config, name)
+}
+
+pub fn connect_at(address: SocketAddr, config: impl Into<Arc<ClientConfig>>, name: &str) -> Secure {
     let connection = ClientConnection::new(config.into(), host(name)).unwrap();
-    StreamOwned::new(connection, served.connect().stream)
+    StreamOwned::new(connection, Peer::new(TcpStream::connect(address).unwrap()).stream)
 }
 
 fn connect(served: &Served, config: ClientConfig) -> Secure {
@@ -128,7 +132,7 @@ pub fn exchange(peer: &mut Secure) -> Result<String, String> {
 }
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nhost: a.example\r\n\r\n";
-const LAST: &[u8] = b"GET / HTTP/1.1\r\nhost: a.example\r\nconnection: close\r\n\r\n";
+pub const LAST: &[u8] = b"GET / HTTP/1.1\r\nhost: a.example\r\nconnection: close\r\n\r\n";
 
 fn fine(ctx: &mut Context) {
     ctx.response.set_text("fine");

@@ -1,5 +1,6 @@
 //! Configurations and providers of the application: what they set, on both sides, and how they are replaced.
 
+use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,13 +13,13 @@ use corehttp::rustls::sign::{CertifiedKey, SingleCertAndKey};
 use corehttp::rustls::version::{TLS12, TLS13};
 use corehttp::rustls::{ClientConfig, KeyLog, RootCertStore, ServerConfig};
 use corehttp::{
-    Client, ClientBuilder, ClientError, ClientTls, Context, MemoryListener, Server, ServerHandle, ServerTls,
-    TlsConfigError, TlsIdentity, TlsRoots, block_on,
+    Address, Client, ClientBuilder, ClientError, ClientTls, Context, HttpsRedirect, MemoryListener, Request,
+    Server, ServerHandle, ServerTls, TlsConfigError, TlsIdentity, TlsRoots, block_on,
 };
 
 use crate::support::certificates::{Authority, Issued};
-use crate::support::{Served, eventually};
-use crate::tls::{Secured, connect_to, exchange, greet, identity};
+use crate::support::{Peer, Served, eventually, status};
+use crate::tls::{LAST, Secured, connect_at, connect_to, exchange, greet, identity};
 
 /// Answers with the session.
 fn tell(ctx: &mut Context) {
@@ -273,5 +274,81 @@ fn a_configuration_of_a_client_is_replaced_while_it_runs() {
         tls.replace_config(config(alpn));
         let told = server.ask(&client).unwrap();
         assert!(told.contains(&format!("{expected}, 0")), "{told}");
+    }
+}
+
+/// One server, with an address in the clear and two with TLS of their own.
+#[test]
+fn a_server_listens_in_the_clear_and_over_tls_at_once() {
+    for balanced in [false, true] {
+        let (ours, theirs) = (Secured::new(), Secured::new());
+        let app = |ctx: &mut Context| ctx.response.set_text("securely");
+        let running = Server::bind("127.0.0.1:0")
+            .and_bind_tls("127.0.0.1:0", ours.tls.clone())
+            .and_bind_tls("127.0.0.1:0", theirs.tls.clone())
+            .cores(2)
+            .balanced(balanced)
+            .start(HttpsRedirect::new().around(app));
+        let served = Served { running: running.unwrap() };
+        let [plain, first, second] = [0, 1, 2].map(|index| match served.running.addresses()[index] {
+            Address::Tcp(address) => address,
+            _ => unreachable!("all are TCP"),
+        });
+        let shown = format!("http://{plain}, https://{first}, https://{second}");
+        assert_eq!(served.running.to_string(), shown);
+        for _ in 0..8 {
+            let redirected = ask_plainly(plain);
+            assert!(redirected.contains("location: https://a.example/\r\n"), "{redirected}");
+            for (address, trusting, expected) in
+                [(first, &ours, true), (second, &theirs, true), (first, &theirs, false)]
+            {
+                let told = exchange(&mut connect_at(address, trusting.peer(), "a.example"));
+                assert_eq!(told.is_ok_and(|text| text == "securely"), expected);
+            }
+            // Plain HTTP on an address with TLS is answered as before.
+            assert_eq!(status(&ask_plainly(first)), 400);
+        }
+        eventually("all are closed", || served.running.stats().total.open == 0);
+        let counts = served.running.stats().total;
+        assert_eq!((counts.accepted, counts.requests, counts.errors.tls), (40, 24, 16), "{counts:?}");
+    }
+}
+
+fn ask_plainly(address: SocketAddr) -> String {
+    let mut peer = Peer::new(TcpStream::connect(address).unwrap());
+    peer.send(LAST);
+    peer.receive_all()
+}
+
+/// `Server::tls` is for the addresses without TLS of their own.
+#[test]
+fn an_address_keeps_its_own_tls() {
+    let (ours, theirs) = (Secured::new(), Secured::new());
+    let running = Server::bind("127.0.0.1:0")
+        .and_bind_tls("127.0.0.1:0", theirs.tls.clone())
+        .tls(ours.tls.clone())
+        .start(tell);
+    let served = Served { running: running.unwrap() };
+    for (index, trusting) in [(0, &ours), (1, &theirs)] {
+        let Address::Tcp(address) = served.running.addresses()[index] else { unreachable!("it is TCP") };
+        assert!(exchange(&mut connect_at(address, trusting.peer(), "a.example")).is_ok());
+    }
+}
+
+#[test]
+fn a_redirect_to_https_keeps_path_query_and_method() {
+    let app = |ctx: &mut Context| ctx.response.set_text("securely");
+    let service = |redirect: HttpsRedirect| Server::new().service(redirect.around(app));
+    for (redirect, target, host, expected) in [
+        (HttpsRedirect::new(), "/a%20b?c=%0d", "example.com", Some("https://example.com/a%20b?c=%0d")),
+        (HttpsRedirect::new(), "http://[::1]:8080/a?b", "[::1]:8080", Some("https://[::1]/a?b")),
+        (HttpsRedirect::new().port(8443), "/", "example.com:80", Some("https://example.com:8443/")),
+        (HttpsRedirect::new(), "/", "", None),
+    ] {
+        let mut request = Request::post(target).unwrap();
+        request.headers.set("host", host).unwrap();
+        let response = block_on(service(redirect).respond(request)).unwrap();
+        let status = if expected.is_some() { 308 } else { 400 };
+        assert_eq!((response.status.as_u16(), response.headers.text("location")), (status, expected));
     }
 }

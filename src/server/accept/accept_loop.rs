@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 
 use super::connection_limiter::{ConnectionLimiter, ConnectionPermit};
+use crate::net::tls::TlsAcceptor;
 use crate::net::{
     AcceptReaction, Accepted, Conn, DetachedTransport, Listener, Peer, PeerAddr, Ticker, classify,
 };
@@ -24,7 +25,7 @@ use crate::server::stop::{Stop, grace_elapsed};
 
 /// Accepts the connections of one core, from its listeners and from the core that accepts for the others.
 pub(in crate::server) struct AcceptLoop {
-    pub(in crate::server) listeners: Vec<(Listener, Dispatch)>,
+    pub(in crate::server) listeners: Vec<CoreListener>,
     /// Connections that another core has accepted for this one.
     pub(in crate::server) handoffs: mpsc::UnboundedReceiver<Handoff>,
     /// The senders to all cores, including this one, if this core accepts for all.
@@ -94,9 +95,10 @@ impl AcceptLoop {
             return Poll::Ready(Ok(NewConnection::HandedOff(handoff)));
         }
         for index in 0..self.listeners.len() {
-            let (listener, dispatch) = &self.listeners[index];
+            let CoreListener { listener, dispatch, acceptor } = &self.listeners[index];
             if let Poll::Ready(accepted) = listener.poll_accept(cx) {
-                let accepted = accepted.map(|accepted| NewConnection::Accepted(accepted, *dispatch));
+                let accepted =
+                    accepted.map(|accepted| NewConnection::Accepted(accepted, acceptor.clone(), *dispatch));
                 // The listener that had its turn is polled last, or a flood on one would starve the others.
                 self.listeners.rotate_left(index + 1);
                 return Poll::Ready(accepted);
@@ -107,38 +109,49 @@ impl AcceptLoop {
 
     fn serve_new<H: Handler>(&self, per_core: &Rc<PerCore<H>>, new: NewConnection) {
         match new {
-            NewConnection::HandedOff(Handoff { detached, peer, open }) => {
+            NewConnection::HandedOff(Handoff { detached, peer, acceptor, open }) => {
                 // A transport that cannot be used on this core is closed.
                 if let Ok(transport) = detached.attach() {
-                    self.admit(per_core, (transport, peer), open);
+                    self.admit(per_core, (transport, peer), acceptor, open);
                 }
             }
-            NewConnection::Accepted(accepted, dispatch) => {
-                if let Some(kept) = self.hand_off(accepted, dispatch) {
-                    self.admit(per_core, kept, OpenGuard::new(&per_core.core.stats));
+            NewConnection::Accepted(accepted, acceptor, dispatch) => {
+                if let Some((kept, acceptor)) = self.hand_off(accepted, acceptor, dispatch) {
+                    self.admit(per_core, kept, acceptor, OpenGuard::new(&per_core.core.stats));
                 }
             }
         }
     }
 
     /// Gives a connection to the core that has the fewest. Returns it if it is to be served here.
-    fn hand_off(&self, accepted: Accepted, dispatch: Dispatch) -> Option<Accepted> {
+    fn hand_off(
+        &self,
+        accepted: Accepted,
+        acceptor: Option<TlsAcceptor>,
+        dispatch: Dispatch,
+    ) -> Option<(Accepted, Option<TlsAcceptor>)> {
         let least = self.core_senders.iter().min_by_key(|sender| sender.load());
         match (dispatch, least) {
-            (Dispatch::LeastLoaded, Some(sender)) => sender.send(accepted),
-            (Dispatch::LeastLoaded, None) | (Dispatch::Local, _) => Some(accepted),
+            (Dispatch::LeastLoaded, Some(sender)) => sender.send(accepted, acceptor),
+            (Dispatch::LeastLoaded, None) | (Dispatch::Local, _) => Some((accepted, acceptor)),
         }
     }
 
-    fn admit<H: Handler>(&self, per_core: &Rc<PerCore<H>>, (transport, peer): Accepted, open: OpenGuard) {
+    fn admit<H: Handler>(
+        &self,
+        per_core: &Rc<PerCore<H>>,
+        (transport, peer): Accepted,
+        acceptor: Option<TlsAcceptor>,
+        open: OpenGuard,
+    ) {
         let (per_core, core) = (per_core.clone(), &per_core.core);
         let (permit, id) = ConnectionPermit::acquire(&self.limiter, peer, open);
         let conn = Conn::new(transport, core.deadlines.timer(Peer { addr: peer, id }));
         let permit = match permit {
             Ok(permit) => permit,
-            Err(rejected) => return rejected.answer(per_core, conn),
+            Err(rejected) => return rejected.answer(per_core, conn, acceptor.is_none()),
         };
-        let mut connection = Connection::new(per_core, conn);
+        let mut connection = Connection::new(per_core, conn, acceptor);
         // `poll_fn`, since the future of an async block would be larger, for each connection.
         runtime::spawn(poll_fn(move |cx| {
             let _permit = &permit;
@@ -148,10 +161,11 @@ impl AcceptLoop {
 
     /// Serves the peers that have already connected, then stops listening.
     async fn stop_listening<H: Handler>(&mut self, per_core: &Rc<PerCore<H>>) {
-        for (listener, dispatch) in std::mem::take(&mut self.listeners) {
+        for CoreListener { listener, dispatch, acceptor } in std::mem::take(&mut self.listeners) {
             let waiting = std::iter::from_fn(|| listener.accept_now()).take(WAITING_MAX);
-            waiting
-                .for_each(|accepted| self.serve_new(per_core, NewConnection::Accepted(accepted, dispatch)));
+            waiting.for_each(|accepted| {
+                self.serve_new(per_core, NewConnection::Accepted(accepted, acceptor.clone(), dispatch));
+            });
         }
         self.core_senders.clear();
         self.handoffs.close();
@@ -174,7 +188,15 @@ const WAITING_MAX: usize = 4096;
 enum NewConnection {
     /// From the core that has accepted it for this one.
     HandedOff(Handoff),
-    Accepted(Accepted, Dispatch),
+    Accepted(Accepted, Option<TlsAcceptor>, Dispatch),
+}
+
+/// A listener of one core.
+pub(in crate::server) struct CoreListener {
+    pub(in crate::server) listener: Listener,
+    pub(in crate::server) dispatch: Dispatch,
+    /// Makes its connections secure, if they are to be.
+    pub(in crate::server) acceptor: Option<TlsAcceptor>,
 }
 
 /// Which core serves the connections that a listener accepts.
@@ -204,10 +226,15 @@ impl CoreSender {
     }
 
     /// Gives a connection to the core. Returns it if the core has stopped.
-    fn send(&self, (transport, peer): Accepted) -> Option<Accepted> {
-        let handoff = Handoff { detached: transport.detach().ok()?, peer, open: OpenGuard::new(&self.stats) };
+    fn send(
+        &self,
+        (transport, peer): Accepted,
+        acceptor: Option<TlsAcceptor>,
+    ) -> Option<(Accepted, Option<TlsAcceptor>)> {
+        let (detached, open) = (transport.detach().ok()?, OpenGuard::new(&self.stats));
+        let handoff = Handoff { detached, peer, acceptor, open };
         let Err(mpsc::error::SendError(kept)) = self.handoffs.send(handoff) else { return None };
-        Some((kept.detached.attach().ok()?, kept.peer))
+        Some(((kept.detached.attach().ok()?, kept.peer), kept.acceptor))
     }
 }
 
@@ -215,5 +242,6 @@ impl CoreSender {
 pub(in crate::server) struct Handoff {
     detached: DetachedTransport,
     peer: PeerAddr,
+    acceptor: Option<TlsAcceptor>,
     open: OpenGuard,
 }

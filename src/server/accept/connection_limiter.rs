@@ -134,10 +134,10 @@ pub(super) struct RejectedConnection {
 }
 
 impl RejectedConnection {
-    /// Answers the peer, in a task of its own, so that the accept loop never waits for a peer.
-    pub(super) fn answer<H: Handler>(self, per_core: Rc<PerCore<H>>, conn: Conn) {
+    /// Answers the peer if it speaks plain HTTP, in a task of its own, so that the accept loop never waits for a peer.
+    pub(super) fn answer<H: Handler>(self, per_core: Rc<PerCore<H>>, conn: Conn, is_plain: bool) {
         let RejectedConnection { limiter, open, cause } = self;
-        if limiter.rejecting.get() == REJECTING_MAX || per_core.core.acceptor.is_some() {
+        if limiter.rejecting.get() == REJECTING_MAX || !is_plain {
             // In a flood, that many responses are not worth their cost. Nor is a handshake, without which a secure peer
             // could not read a response.
             per_core.core.report(ErrorReport::from_connection(conn.peer(), cause));

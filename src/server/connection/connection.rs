@@ -6,6 +6,7 @@ use std::task::{self, Poll, ready};
 
 use super::close::poll_stop;
 use super::serve;
+use crate::net::tls::TlsAcceptor;
 use crate::net::{Conn, TimerSlot};
 use crate::server::core_state::CoreState;
 use crate::server::per_core::{Job, JobFuture, JobOutcome, PerCore};
@@ -26,11 +27,16 @@ pub(in crate::server) struct Connection<H: Handler> {
 }
 
 impl<H: Handler> Connection<H> {
-    pub(in crate::server) fn new(per_core: Rc<PerCore<H>>, conn: Conn) -> Connection<H> {
+    /// A new connection, which `acceptor` makes secure, if there is one.
+    pub(in crate::server) fn new(
+        per_core: Rc<PerCore<H>>,
+        conn: Conn,
+        acceptor: Option<TlsAcceptor>,
+    ) -> Connection<H> {
         let mut connection =
             Connection { per_core, idle: None, job: None, exchange_count: 0, upgraded: None };
-        match connection.per_core.core.acceptor {
-            Some(_) => connection.start_job(Job::Handshake(Box::new(conn))),
+        match acceptor {
+            Some(acceptor) => connection.start_job(Job::Handshake(Box::new((conn, acceptor)))),
             None => connection.idle = Some(conn),
         }
         connection

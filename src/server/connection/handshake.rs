@@ -10,14 +10,17 @@ use super::context_guard::ContextGuard;
 use super::handler_outcome::reject;
 use crate::exchange::{ExchangeError, Phase};
 use crate::message::Status;
+use crate::net::tls::TlsAcceptor;
 use crate::net::{Conn, TimerSlot, TlsError, Transport};
 use crate::server::error_report::Refused;
 use crate::server::per_core::{JobOutcome, PerCore};
 use crate::server::{ErrorCause, ErrorReport, Handler};
 
 /// Makes a new connection secure, within the time of its first head.
-pub(super) async fn tls_handshake<H: Handler>(per_core: Rc<PerCore<H>>, mut conn: Conn) -> JobOutcome {
-    let Some(acceptor) = &per_core.core.acceptor else { return JobOutcome::Secured(Box::new(conn)) };
+pub(super) async fn tls_handshake<H: Handler>(
+    per_core: Rc<PerCore<H>>,
+    (mut conn, acceptor): (Conn, TlsAcceptor),
+) -> JobOutcome {
     let mut handshake = acceptor.accept(mem::take(&mut conn.transport));
     let limit = per_core.core.bounds.timeouts.head;
     let outcome = poll_fn(|cx| match handshake.poll(cx) {

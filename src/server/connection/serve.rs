@@ -24,7 +24,7 @@ use crate::server::{BodyPlan, Context, ErrorCause, Handler, Result};
 /// Does the job of a connection.
 pub(super) async fn run<H: Handler>((per_core, job): (Rc<PerCore<H>>, Job)) -> JobOutcome {
     let context = match job {
-        Job::Handshake(conn) => return boxed(|| tls_handshake(per_core, *conn)).await,
+        Job::Handshake(handshake) => return boxed(|| tls_handshake(per_core, *handshake)).await,
         Job::Exchanges(context) => context,
     };
     let mut guard = ContextGuard::new(&per_core, context);

@@ -18,7 +18,7 @@ use crate::coding::{CODED_CONTENT_FIELDS, DecoderChain};
 use crate::exchange::{Expectation, Incoming, Timeouts};
 use crate::memory::{Reset, clear_cold};
 use crate::message::{Headers, PathParams, Request, Response, Status, Version};
-use crate::net::PeerAddr;
+use crate::net::{PeerAddr, Transport};
 use crate::server::client_ip::client_ip;
 use crate::server::core_state::CoreState;
 use crate::server::exchange::{Exchange, UnreadBody};
@@ -419,6 +419,12 @@ impl Context {
     /// served by a [`Service`](crate::Service).
     pub fn local_addr(&self) -> Option<SocketAddr> {
         self.exchange.conn.with(|conn| conn.transport.local_addr()).flatten()
+    }
+
+    /// Returns whether the connection is over TLS. `Context::tls`, with feature `tls`, returns its session. A proxy may
+    /// have a secure connection to the client, and one in the clear to this server.
+    pub fn is_secure(&self) -> bool {
+        self.exchange.conn.with(|conn| matches!(conn.transport, Transport::Tls(_))).unwrap_or_default()
     }
 
     /// Returns the number of the connection, unique within this server. With [`Context::exchange_number`] it identifies

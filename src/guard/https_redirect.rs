@@ -1,0 +1,93 @@
+//! [`HttpsRedirect`]: sends clients that came without TLS to `https` (RFC 9110 §15.4.9).
+
+use super::guarded::{Guard, Guarded};
+use crate::message::{FieldName, Request, Status};
+use crate::server::{Context, Error, IntoHandler};
+
+/// Answers requests that came over a connection without TLS with 308 and the same URL with `https`, before a body is
+/// received.
+///
+/// A request that names no host, as HTTP/1.0 allows, is answered with 400. Clients keep the method and the body of the
+/// request. They have sent it in the clear by then, so a form is better kept from the clear by a page that is secure.
+///
+/// # Examples
+///
+/// With `Server::and_bind_tls`, one server listens on both ports.
+///
+/// ```
+/// use corehttp::{Context, HttpsRedirect, Request, Server};
+///
+/// let app = |ctx: &mut Context| ctx.response.set_text("hello, securely");
+/// let service = Server::new().service(HttpsRedirect::new().around(app));
+/// let mut request = Request::get("/a?b=c")?;
+/// request.headers.set("host", "example.com:8080")?;
+/// let response = corehttp::block_on(service.respond(request))?;
+/// assert_eq!(response.status.as_u16(), 308);
+/// assert_eq!(response.headers.text("location"), Some("https://example.com/a?b=c"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[doc(alias("hsts", "force_ssl", "redirect"))]
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub struct HttpsRedirect {
+    port: u16,
+}
+
+impl HttpsRedirect {
+    /// Creates a redirect to port 443.
+    pub fn new() -> HttpsRedirect {
+        HttpsRedirect { port: HTTPS_PORT }
+    }
+
+    /// Sets the port of the URLs. Default: 443, which URLs leave out.
+    pub fn port(mut self, port: u16) -> HttpsRedirect {
+        self.port = port;
+        self
+    }
+
+    /// Puts the redirect around `handler`, which gets the requests of secure connections.
+    pub fn around<Kind, H: IntoHandler<Kind>>(&self, handler: H) -> Guarded<HttpsRedirect, H::Handler> {
+        Guarded::new(*self, handler.into_handler())
+    }
+
+    /// The URL of the request, with `https`. This keeps the path and the query, whatever form the target has.
+    fn location(&self, request: &Request) -> Option<Request> {
+        let host = request.host()?;
+        let base = match self.port {
+            HTTPS_PORT => format!("https://{host}"),
+            port => format!("https://{host}:{port}"),
+        };
+        request.forwarded_to(&base).ok()
+    }
+}
+
+/// The port of `https` (RFC 9110 §4.2.2).
+const HTTPS_PORT: u16 = 443;
+
+impl Default for HttpsRedirect {
+    /// [`HttpsRedirect::new`].
+    fn default() -> HttpsRedirect {
+        HttpsRedirect::new()
+    }
+}
+
+impl Guard for HttpsRedirect {
+    type Permit<'a> = ();
+
+    #[inline]
+    fn would_refuse(&self, ctx: &Context) -> bool {
+        !ctx.is_secure()
+    }
+
+    #[inline]
+    async fn admit(&self, ctx: &Context) -> Option<()> {
+        ctx.is_secure().then_some(())
+    }
+
+    #[cold]
+    fn refuse(&self, ctx: &mut Context) -> Error {
+        let Some(there) = self.location(&ctx.request) else { return Status::BAD_REQUEST.into() };
+        ctx.response.headers.put(FieldName::new("location"), there.target().as_str().as_bytes());
+        Status::PERMANENT_REDIRECT.into()
+    }
+}
