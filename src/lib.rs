@@ -204,6 +204,7 @@
 //! | for servers | see |
 //! |---|---|
 //! | where to listen, on how many cores, how to stop | [`Server`], [`ServerHandle`] |
+//! | probes of load balancers, and a stop that they see in time | [`Health`], [`Server::stop_delay`] |
 //! | state of each core, without locks | [`Server::run_per_core`] |
 //! | bodies that are too large for memory | [`BodyPlan`], [`Context::body_reader`], [`Context::body_writer`], [`Context::duplex`] |
 //! | how much peers may send, and how long they and handlers may take | [`Limits`], [`Timeouts`] |
@@ -320,6 +321,7 @@ mod form;
 mod fs;
 mod gateway;
 mod guard;
+mod health;
 #[cfg(feature = "http")]
 mod http_types;
 #[cfg(feature = "jar")]
@@ -357,6 +359,7 @@ pub use exchange::{ExchangeError, Phase, Timeouts};
 #[cfg(feature = "fs")]
 pub use fs::{Etag, FileCache, Files, FilesNotFound};
 pub use guard::{ConcurrencyLimit, CrossOriginProtection, Guarded, HttpsRedirect, RateLimit};
+pub use health::Health;
 #[cfg(feature = "http")]
 pub use http_types::{ConversionError, HttpBody};
 #[cfg(feature = "json")]

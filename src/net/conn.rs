@@ -401,6 +401,11 @@ impl Conn {
         self.io_state.as_ref()?.wakers.as_ref()?.register(waker)
     }
 
+    /// Whether each response is the last one of its connection, because a stop has been ordered.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.timer.is_draining()
+    }
+
     /// Whether the server is about to stop.
     pub(crate) fn is_stopping(&self) -> bool {
         self.timer.is_stopping()

@@ -187,7 +187,7 @@ impl Exchange {
         conn.with_bounds(|conn, bounds| {
             info.persists &= may_persist(incoming, response, unread, bounds)
                 && framing.body() != Framing::UntilClose
-                && !conn.is_stopping();
+                && !conn.is_draining();
             if incoming.expectation == Expectation::Continue {
                 incoming.expectation = Expectation::BodyEndUnknown;
             }

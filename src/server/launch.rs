@@ -32,6 +32,7 @@ pub(super) struct LaunchOptions {
     pub(super) balanced: bool,
     pub(super) listen: ListenOptions,
     pub(super) on_stop: Option<(Signal, Duration)>,
+    pub(super) stop_delay: Duration,
 }
 
 impl LaunchOptions {
@@ -44,6 +45,7 @@ impl LaunchOptions {
             balanced: false,
             listen: ListenOptions::default(),
             on_stop: None,
+            stop_delay: Duration::ZERO,
         }
     }
 }
@@ -63,7 +65,7 @@ where
 {
     let (cores, addresses) = bind(&options, &settings)?;
     let stats = cores.iter().map(|core| core.stats.clone()).collect();
-    let handle = ServerHandle::new(addresses, stats);
+    let handle = ServerHandle::new(addresses, options.stop_delay, stats);
     let (mut signal, grace) = match options.on_stop {
         Some((signal, grace)) => (Some((signal, handle.clone())), grace),
         None => (None, FAILURE_GRACE),

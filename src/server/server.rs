@@ -310,6 +310,35 @@ impl Server {
         self
     }
 
+    /// Sets how long the server goes on accepting connections after a stop was ordered. Default: not at all.
+    ///
+    /// Meanwhile [`Health::ready`](crate::Health::ready) and [`Context::is_stopping`](crate::Context::is_stopping) say
+    /// so, and each response is the last one of its connection, with `connection: close`. So load balancers find out,
+    /// and send new requests elsewhere, before the first connection is refused. With Kubernetes, a delay of about twice
+    /// the period of its probes takes the place of a `preStop` hook that sleeps.
+    ///
+    /// The delay is a part of the grace period of the stop, and no longer than that: a stop with a grace of zero has
+    /// none.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    /// use corehttp::{Context, Server, shutdown_signal};
+    ///
+    /// fn main() -> corehttp::Result {
+    ///     Server::bind("[::]:8080")
+    ///         .stop_delay(Duration::from_secs(5))
+    ///         .on_stop(shutdown_signal(), Duration::from_secs(25))
+    ///         .run(|ctx: &mut Context| ctx.response.set_text("Hello, World!"))
+    /// }
+    /// ```
+    #[doc(alias("lame duck", "preStop", "drain"))]
+    pub fn stop_delay(mut self, delay: Duration) -> Server {
+        self.launch.stop_delay = delay;
+        self
+    }
+
     /// Serves until the server is stopped, with one handler for all cores. Blocks, as [`ServerHandle::wait`] does.
     ///
     /// The cores share the handler, so it must be [`Send`] and [`Sync`], but its future need not be. For a handler that

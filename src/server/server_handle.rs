@@ -49,6 +49,8 @@ struct HandleInner {
     /// The schemes of their URLs, in the same order.
     schemes: Vec<Scheme>,
     stop: watch::Sender<Option<Stop>>,
+    /// How long connections are accepted after a stop was ordered.
+    stop_delay: Duration,
     stats: Vec<Arc<CoreStats>>,
     threads: Mutex<Vec<Thread>>,
     /// The threads of the cores, which cannot wait for themselves.
@@ -62,10 +64,15 @@ pub(super) type ListenedAddress = (Address, Scheme);
 type Thread = JoinHandle<io::Result<io::Result<()>>>;
 
 impl ServerHandle {
-    pub(super) fn new(addresses: Vec<ListenedAddress>, stats: Vec<Arc<CoreStats>>) -> ServerHandle {
+    pub(super) fn new(
+        addresses: Vec<ListenedAddress>,
+        stop_delay: Duration,
+        stats: Vec<Arc<CoreStats>>,
+    ) -> ServerHandle {
         let (addresses, schemes) = addresses.into_iter().unzip();
         let (stop, threads, thread_ids) = (watch::Sender::new(None), Mutex::default(), Mutex::default());
-        ServerHandle { inner: Arc::new(HandleInner { addresses, schemes, stop, stats, threads, thread_ids }) }
+        let inner = HandleInner { addresses, schemes, stop, stop_delay, stats, threads, thread_ids };
+        ServerHandle { inner: Arc::new(inner) }
     }
 
     /// Adds a core that has started.
@@ -101,7 +108,9 @@ impl ServerHandle {
     }
 
     /// Stops the server gracefully: it accepts no more connections, closes idle ones, sends `connection: close` with
-    /// the responses on the others, and cuts what is left after `grace`.
+    /// the responses on the others, and cuts what is left after `grace`. With a
+    /// [`Server::stop_delay`](crate::Server::stop_delay), it goes on accepting connections for a while, and only sends
+    /// `connection: close` meanwhile.
     ///
     /// A new connection has a second to send its first request, and one that has just carried a response has a quarter
     /// of a second for the next. A request that arrives on a closed connection is not answered. Clients that receive
@@ -122,7 +131,8 @@ impl ServerHandle {
 
     /// Orders the server to stop, or replaces an earlier order if the new one `is_better`.
     fn order_stop(&self, grace: Duration, is_better: fn(Stop, Instant) -> bool) {
-        let cut_at = runtime::later(runtime::now(), grace);
+        let now = runtime::now();
+        let (cut_at, close_at) = (runtime::later(now, grace), runtime::later(now, self.inner.stop_delay));
         self.inner.stop.send_if_modified(|stop| {
             let is_replaced = stop.is_none_or(|stop| is_better(stop, cut_at));
             if is_replaced {
@@ -130,10 +140,16 @@ impl ServerHandle {
                     stop.is_none_or(|stop| cut_at < stop.cut_at),
                     "a later order only shortens the grace"
                 );
-                *stop = Some(Stop { cut_at });
+                let close_at = stop.map_or(close_at, |stop| stop.close_at).min(cut_at);
+                *stop = Some(Stop { close_at, cut_at });
             }
             is_replaced
         });
+    }
+
+    /// Returns whether the server is stopping, or has stopped.
+    pub fn is_stopping(&self) -> bool {
+        self.inner.stop.borrow().is_some()
     }
 
     /// Waits until all cores have stopped. Any number of threads may wait.

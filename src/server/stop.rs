@@ -33,21 +33,33 @@ impl IntoIoResult for io::Result<()> {
     }
 }
 
-/// An order to stop. Connections that are still open at `cut_at` are cut.
+/// An order to stop. A server accepts no more connections from `close_at` on, and cuts those that are still open at
+/// `cut_at`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stop {
+    pub(super) close_at: Instant,
     pub(super) cut_at: Instant,
 }
 
-/// Waits for the end of the grace, which a later call may have made shorter.
+/// Waits for the end of the time in which a server that is about to stop accepts connections.
+pub(super) async fn delay_elapsed(stop: &mut watch::Receiver<Option<Stop>>) {
+    reached(stop, |stop| stop.close_at).await;
+}
+
+/// Waits for the end of the grace.
 pub(super) async fn grace_elapsed(stop: &mut watch::Receiver<Option<Stop>>) {
+    reached(stop, |stop| stop.cut_at).await;
+}
+
+/// Waits for this moment of the order to stop, which a later order may make an earlier one.
+async fn reached(stop: &mut watch::Receiver<Option<Stop>>, moment: fn(Stop) -> Instant) {
     loop {
         let ordered = *stop.borrow_and_update();
-        let Some(Stop { cut_at }) = ordered else { return };
-        match runtime::timeout_at(cut_at, stop.changed()).await {
+        let Some(until) = ordered.map(moment) else { return };
+        match runtime::timeout_at(until, stop.changed()).await {
             Ok(Ok(())) => {}
-            // No sender is left that could make the grace shorter.
-            Ok(Err(_)) => return runtime::sleep_until(cut_at).await,
+            // No sender is left that could make it shorter.
+            Ok(Err(_)) => return runtime::sleep_until(until).await,
             Err(_) => return,
         }
     }

@@ -30,6 +30,7 @@ mod forms;
 mod framing;
 mod guards;
 mod handlers;
+mod health;
 mod histories;
 mod hostile;
 mod hostile_paths;

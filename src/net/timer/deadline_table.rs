@@ -21,6 +21,8 @@ pub(crate) struct DeadlineTable {
     /// time out its connections for that.
     now: Cell<u64>,
     entries: RefCell<Entries>,
+    /// Whether a stop has been ordered, so that each response is the last one of its connection.
+    draining: Cell<bool>,
     stopping: Cell<bool>,
     /// Notified when the first connection comes, when the last connection goes, and when the server stops.
     on_occupied: Notify,
@@ -80,6 +82,7 @@ impl DeadlineTable {
         Rc::new(DeadlineTable {
             now: Cell::new(0),
             entries: RefCell::default(),
+            draining: Cell::new(false),
             stopping: Cell::new(false),
             on_occupied: Notify::new(),
             on_emptied: Notify::new(),
@@ -123,12 +126,22 @@ impl DeadlineTable {
         }
     }
 
-    /// Wakes all connections, which then check [`DeadlineTable::is_stopping`].
+    /// Makes each response the last one of its connection from here on.
+    pub(crate) fn drain(&self) {
+        self.draining.set(true);
+    }
+
+    /// Drains, and wakes all connections, which then check [`DeadlineTable::is_stopping`].
     pub(crate) fn stop(&self) {
+        self.drain();
         self.stopping.set(true);
         self.stopped.notify_waiters();
         let all = waiting_wakers(self.entries.borrow().iter());
         all.into_iter().for_each(Waker::wake);
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.get()
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
@@ -323,6 +336,10 @@ impl TableTimer {
 
     pub(crate) fn peer(&self) -> Peer {
         self.table.entries.borrow_mut().at(self.entry).peer
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.table.is_draining()
     }
 
     pub(crate) fn is_stopping(&self) -> bool {

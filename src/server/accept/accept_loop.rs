@@ -21,7 +21,7 @@ use crate::server::handler::Handler;
 use crate::server::per_core::PerCore;
 use crate::server::server_handle::StopOnDrop;
 use crate::server::stats::{CoreStats, OpenGuard};
-use crate::server::stop::{Stop, grace_elapsed};
+use crate::server::stop::{Stop, delay_elapsed, grace_elapsed};
 
 /// Accepts the connections of one core, from its listeners and from the core that accepts for the others.
 pub(in crate::server) struct AcceptLoop {
@@ -47,13 +47,15 @@ impl AcceptLoop {
     ) -> io::Result<()> {
         let maintained = per_core.clone();
         runtime::spawn(async move { maintained.maintain(Ticker::with_system_timer()).await });
-        let mut stop = self.stop.clone();
+        let (mut stop, core) = (self.stop.clone(), per_core.core.clone());
         let stopped = async move {
-            match stop.wait_for(Option::is_some).await {
-                Ok(_) => Ok(()),
-                // Without a sender, no stop can be ordered any more.
-                Err(_) => std::future::pending().await,
+            // Without a sender, no stop can be ordered any more.
+            if stop.wait_for(Option::is_some).await.is_err() {
+                return std::future::pending().await;
             }
+            core.deadlines.drain();
+            delay_elapsed(&mut stop).await;
+            Ok(())
         };
         let accepted = runtime::select(stopped, self.accept_all(&per_core)).await;
         drop(stop_on_drop);

@@ -452,17 +452,16 @@ impl Context {
         self.exchange.outgoing.has_begun()
     }
 
-    /// Returns whether the server is about to stop. If so, this response is the last one of its connection, unless its
-    /// head was sent before.
+    /// Returns whether a stop has been ordered. If so, this response is the last one of its connection, unless its head
+    /// was sent before.
     ///
-    /// By then no new connections are accepted, so hardly any request for a health check that uses this arrives. To
-    /// send a load balancer elsewhere first, let the check fail as soon as the signal to stop arrives, and let the
-    /// future of [`Server::on_stop`](crate::Server::on_stop) complete some seconds later.
+    /// From then on, [`Health::ready`](crate::Health::ready) refuses. New connections are accepted until
+    /// [`Server::stop_delay`](crate::Server::stop_delay) is over.
     pub fn is_stopping(&self) -> bool {
-        self.exchange.conn.core().deadlines.is_stopping()
+        self.exchange.conn.core().deadlines.is_draining()
     }
 
-    /// Waits until the server is about to stop.
+    /// Waits until the server stops: until its [`stop_delay`](crate::Server::stop_delay) is over after a stop was ordered.
     ///
     /// The future does not borrow the context. So a handler that streams for long, or has an upgraded connection,
     /// can wait for it alongside everything else, and finish within the grace period.

@@ -1,0 +1,80 @@
+//! [`Check`]: whether something that the server depends on works, asked no more often than its answer is needed.
+
+use std::error::Error;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+
+use crate::error::TimeLimit;
+use crate::runtime::{self, Instant, timeout};
+
+/// The check of one dependency.
+pub(super) struct Check {
+    pub(super) name: Box<str>,
+    run: Box<dyn Fn() -> CheckFuture + Send + Sync>,
+    /// How long the check may take.
+    limit: Duration,
+    /// How long an outcome is kept.
+    keep: Duration,
+    /// The last outcome. Locked while the check runs, so that it runs only once at a time.
+    last: Mutex<Option<Outcome>>,
+}
+
+/// How a check ended.
+#[derive(Clone, Copy)]
+struct Outcome {
+    at: Instant,
+    is_good: bool,
+}
+
+type CheckFuture = Pin<Box<dyn Future<Output = Result<(), CheckError>>>>;
+
+/// The error of a check.
+pub(super) type CheckError = Box<dyn Error + Send + Sync>;
+
+impl Check {
+    pub(super) fn new<F, E>(name: &str, check: F, limit: Duration, keep: Duration) -> Check
+    where
+        F: AsyncFn() -> Result<(), E> + Send + Sync + 'static,
+        E: Into<CheckError>,
+    {
+        let check = Arc::new(check);
+        let run = move || -> CheckFuture {
+            let check = check.clone();
+            Box::pin(async move { check().await.map_err(Into::into) })
+        };
+        Check { name: name.into(), run: Box::new(run), limit, keep, last: Mutex::default() }
+    }
+
+    /// Returns whether the dependency works, by the last outcome unless that is too old. `on_change` gets an outcome that
+    /// is another than the one before: the error, or none if it works again.
+    pub(super) async fn is_good(&self, on_change: impl Fn(&str, Option<CheckError>)) -> bool {
+        let mut last = self.last.lock().await;
+        if let Some(Outcome { at, is_good }) = *last
+            && runtime::now().saturating_duration_since(at) < self.keep
+        {
+            return is_good;
+        }
+        let late = || {
+            io::Error::new(
+                io::ErrorKind::TimedOut,
+                format!("it took longer than {}", TimeLimit::from(self.limit)),
+            )
+        };
+        let error = match timeout(self.limit, (self.run)()).await {
+            Ok(outcome) => outcome.err(),
+            Err(_) => Some(late().into()),
+        };
+        let is_good = error.is_none();
+        let was_good = last.replace(Outcome { at: runtime::now(), is_good }).is_none_or(|last| last.is_good);
+        // The function of the application may take its time, and may panic.
+        drop(last);
+        if is_good != was_good {
+            on_change(&self.name, error);
+        }
+        is_good
+    }
+}

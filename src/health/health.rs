@@ -1,0 +1,196 @@
+//! [`Health`]: handlers for the probes of load balancers and orchestrators.
+
+use std::error::Error;
+use std::fmt::{self, Write};
+use std::future::poll_fn;
+use std::iter::zip;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use super::check::{Check, CheckError};
+use crate::message::{FieldName, Status};
+use crate::server::{Context, Handler, IntoHandler};
+
+/// Answers the probes of load balancers and orchestrators, such as Kubernetes: whether the server lives, and whether it
+/// is ready for requests.
+///
+/// A server is ready unless a stop has been ordered, the program has said otherwise by [`Health::set_ready`], or one of
+/// the checks fails. Checks run when a probe asks, all at once, and each runs once at a time: the other probes wait for
+/// it, and its outcome is kept for a while. So a flood of probes is none for a database behind.
+///
+/// Clones share their state, and a clone that is given a further check shares the earlier ones.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use corehttp::{Context, Health, Request, Server, Status, routes};
+///
+/// # async fn ping() -> std::io::Result<()> { Ok(()) }
+/// let health = Health::new()
+///     .check("database", async || ping().await)
+///     .on_change(|name, error| match error {
+///         Some(error) => eprintln!("{name} fails: {error}"),
+///         None => eprintln!("{name} works again"),
+///     });
+/// let router = routes! {
+///     GET "/livez" => health.live(),
+///     GET "/readyz" => health.ready(),
+///     GET "/" => |ctx: &mut Context| ctx.response.set_text("Hello"),
+/// };
+/// // Load balancers find out about a stop, and have 5 s to send requests elsewhere.
+/// let server = Server::bind("[::]:8080").stop_delay(Duration::from_secs(5));
+/// # let service = server.service(router);
+/// # corehttp::block_on(async {
+/// # let response = service.respond(Request::get("/readyz")?).await;
+/// # assert_eq!((response.status, response.text()?), (Status::OK, "ready\ndatabase: ok\n"));
+/// # health.set_ready(false);
+/// # assert_eq!(service.respond(Request::get("/readyz")?).await.status, Status::SERVICE_UNAVAILABLE);
+/// # assert_eq!(service.respond(Request::get("/livez")?).await.status, Status::OK);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })??;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[doc(alias("healthz", "readiness", "liveness", "probe"))]
+#[derive(Clone)]
+#[must_use]
+pub struct Health {
+    checks: Vec<Arc<Check>>,
+    limit: Duration,
+    keep: Duration,
+    is_ready: Arc<AtomicBool>,
+    on_change: Arc<OnChange>,
+}
+
+/// The function of [`Health::on_change`].
+type OnChange = dyn Fn(&str, Option<&(dyn Error + 'static)>) + Send + Sync;
+
+impl Health {
+    /// Creates the health of a server without dependencies.
+    pub fn new() -> Health {
+        Health {
+            checks: Vec::new(),
+            limit: Duration::from_secs(1),
+            keep: Duration::from_secs(1),
+            is_ready: Arc::new(AtomicBool::new(true)),
+            on_change: Arc::new(|_, _| ()),
+        }
+    }
+
+    /// Sets how long each check that is added after this call may take. Default: 1 s. A check that takes longer has
+    /// failed, and is dropped.
+    pub fn limit(mut self, limit: Duration) -> Health {
+        self.limit = limit;
+        self
+    }
+
+    /// Sets for how long the outcome of each check that is added after this call is kept. Default: 1 s.
+    pub fn keep(mut self, keep: Duration) -> Health {
+        self.keep = keep;
+        self
+    }
+
+    /// Adds the check of something without which the server is not ready, such as a database. Its name is shown to those
+    /// who ask, and its error is not.
+    ///
+    /// Not every dependency belongs here: if all servers share it, none of them is ready while it fails, and nothing is
+    /// left to answer.
+    pub fn check<F, E>(mut self, name: &str, check: F) -> Health
+    where
+        F: AsyncFn() -> Result<(), E> + Send + Sync + 'static,
+        E: Into<Box<dyn Error + Send + Sync>> + 'static,
+    {
+        self.checks.push(Arc::new(Check::new(name, check, self.limit, self.keep)));
+        self
+    }
+
+    /// Sets a function that is called when the outcome of a check is another than before, with its name, and with the
+    /// error unless it works again. Default: none.
+    pub fn on_change(
+        mut self,
+        on_change: impl Fn(&str, Option<&(dyn Error + 'static)>) + Send + Sync + 'static,
+    ) -> Health {
+        self.on_change = Arc::new(on_change);
+        self
+    }
+
+    /// Sets whether the server is ready as far as the program knows, such as once its caches are warm. Default: yes.
+    ///
+    /// A server that answers probes for another one, on a port of its own, is not stopped with it. Let the signal to
+    /// stop that one ([`Server::on_stop`](crate::Server::on_stop)) set this to `false` when it completes.
+    pub fn set_ready(&self, is_ready: bool) {
+        self.is_ready.store(is_ready, Ordering::Relaxed);
+    }
+
+    /// Returns the handler that answers 200: this server lives. A core that is blocked answers nothing.
+    pub fn live(&self) -> impl Handler + Send + Sync + use<> {
+        (|ctx: &mut Context| {
+            ctx.response.headers.put(FieldName::new("cache-control"), b"no-store");
+            ctx.response.set_text("alive\n");
+        })
+        .into_handler()
+    }
+
+    /// Returns the handler that answers 200 if this server is ready, and otherwise 503. The content is a line for all, and
+    /// one for each check.
+    pub fn ready(&self) -> impl Handler + Send + Sync + use<> {
+        let health = self.clone();
+        (async move |ctx: &mut Context| health.respond(ctx).await).into_handler()
+    }
+
+    async fn respond(&self, ctx: &mut Context) {
+        let (is_ready, text) = match (ctx.is_stopping(), self.is_ready.load(Ordering::Relaxed)) {
+            (true, _) => (false, "stopping\n".to_owned()),
+            (false, false) => (false, "not ready\n".to_owned()),
+            (false, true) => self.run_checks().await,
+        };
+        let response = &mut ctx.response;
+        response.headers.put(FieldName::new("cache-control"), b"no-store");
+        response.set_text(text);
+        if !is_ready {
+            response.status = Status::SERVICE_UNAVAILABLE;
+        }
+    }
+
+    /// Returns whether all checks are good, and a line about each.
+    async fn run_checks(&self) -> (bool, String) {
+        let on_change = |name: &str, error: Option<CheckError>| match error {
+            Some(error) => (self.on_change)(name, Some(&*error)),
+            None => (self.on_change)(name, None),
+        };
+        let mut running = Vec::from_iter(self.checks.iter().map(|check| Box::pin(check.is_good(on_change))));
+        let mut outcomes = vec![None; running.len()];
+        poll_fn(|cx| {
+            let pending = zip(&mut running, &mut outcomes).filter(|(_, outcome)| outcome.is_none());
+            pending.for_each(|(check, outcome)| {
+                if let Poll::Ready(is_good) = check.as_mut().poll(cx) {
+                    *outcome = Some(is_good);
+                }
+            });
+            if outcomes.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        let is_ready = outcomes.iter().all(|outcome| *outcome == Some(true));
+        let mut text = String::from(if is_ready { "ready\n" } else { "not ready\n" });
+        for (check, outcome) in zip(&self.checks, outcomes) {
+            let outcome = if outcome == Some(true) { "ok" } else { "failed" };
+            let _ = writeln!(text, "{}: {outcome}", check.name);
+        }
+        (is_ready, text)
+    }
+}
+
+impl Default for Health {
+    fn default() -> Health {
+        Health::new()
+    }
+}
+
+impl fmt::Debug for Health {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = Vec::from_iter(self.checks.iter().map(|check| &check.name));
+        f.debug_struct("Health").field("checks", &names).finish_non_exhaustive()
+    }
+}
