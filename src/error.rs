@@ -71,10 +71,12 @@ pub(crate) fn reason_without_value(reason: &str) -> String {
 
 /// `url`, which need not be a valid URL, without userinfo, query and fragment.
 pub(crate) fn without_secrets(url: &str) -> String {
-    let front = url.split(['?', '#']).next().unwrap_or_default();
-    let (scheme, rest) = front.find("://").map_or(("", front), |at| front.split_at(at + "://".len()));
+    let scheme = url.find("://").filter(|at| url[..*at].bytes().all(|octet| octet.is_ascii_alphanumeric()));
+    let (scheme, rest) = url.split_at(scheme.map_or(0, |at| at + "://".len()));
+    // A password that was not escaped may contain a `/`, a `?` or a `#`, so the last `@` of all ends it.
     let behind = rest.rsplit_once('@').map_or(rest, |(_, behind)| behind);
-    format!("{scheme}{behind}")
+    let front = behind.split(['?', '#']).next().unwrap_or_default();
+    format!("{scheme}{front}")
 }
 
 /// Writes text that a peer may have made, or that may quote a peer. Characters that could steer a terminal or end a line
@@ -199,8 +201,12 @@ mod tests {
         for (url, shown) in [
             ("http://joe:secret@a/b?secret#secret", "http://a/b"),
             ("joe:se/cr@et@a", "a"),
+            ("http://joe:se?cret@a/b", "http://a/b"),
+            ("http://joe:se#cret@a/b#c", "http://a/b"),
+            ("joe:secret?@a://b", "a://b"),
             // Text that looks like userinfo is taken for it.
             ("http://a/b@c", "http://c"),
+            ("http://a b/?to=c@d", "http://d"),
             ("a b", "a b"),
             ("", ""),
         ] {

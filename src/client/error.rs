@@ -360,7 +360,11 @@ impl fmt::Display for ClientError {
 }
 
 impl fmt::Debug for ClientError {
+    /// The same as `{:#}`, since `unwrap` and a `main` function print an error by `{:?}`. `{:#?}` lists what it holds.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !f.alternate() {
+            return write!(f, "{self:#}");
+        }
         let ErrorInner { phase, is_reused, is_sent, cause, details } = &*self.0;
         f.debug_struct("ClientError")
             .field("url", &self.url())

@@ -21,9 +21,9 @@ use crate::support::{OK, Scripted, Stage};
 fn check<T>(asked: Result<T, ClientError>, expected: &str) {
     let Err(error) = asked else { panic!("it succeeds: {expected}") };
     assert_eq!(format!("{error:#}"), expected);
+    assert_eq!(format!("{error:?}"), expected);
     let texts = [
         format!("{error}"),
-        format!("{error:?}"),
         format!("{error:#?}"),
         format!("{:#}", io::Error::from(error)),
     ];
@@ -51,6 +51,12 @@ async fn of_a_request_that_cannot_be_sent() {
     let of_url = format!("preparing the request failed: {invalid}");
     check(client.get("ftp://joe:secret@a/b?secret").await, &of_url);
     assert_eq!(client.get("ftp://a/b").await.unwrap_err().url(), None);
+    // A password that was not escaped ends the authority too early for the URL to be valid.
+    let of_authority = "preparing the request failed: the url `http://a/b` is invalid: the host or the port is missing \
+         or malformed";
+    for url in ["http://joe:secret#secret@a/b", "http://joe:secret?secret@a/b", "http://joe:secret/secret@a/b"] {
+        check(client.get(url).await, of_authority);
+    }
     for invalid_url in [
         client.host("ftp://a/b").err(),
         client.pipeline("ftp://a/b").err(),
