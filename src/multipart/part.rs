@@ -71,7 +71,9 @@ impl<'a, R: AsyncRead + Unpin> Part<'a, R> {
 }
 
 impl<R> Part<'_, R> {
-    /// Returns the name of the field, as the peer chose it (RFC 7578 §4.2). Several parts may have the same name.
+    /// Returns the name of the field, as the peer chose it (RFC 7578 §4.2). Several parts may have the same name. Octets
+    /// that are not UTF-8, such as those from a page in another charset, are U+FFFD here and in the name of the file;
+    /// [`Part::headers`] has them as they came.
     pub fn name(&self) -> &str {
         &self.parser.head.disposition.name
     }

@@ -103,7 +103,7 @@ impl Disposition {
         if !kind.eq_ignore_ascii_case(b"form-data") {
             return Err(InvalidParameters);
         }
-        let plain = |name| parameters.get(name)?.map(|value| text(&value)).transpose();
+        let plain = |name| Ok(parameters.get(name)?.map(|value| text(&value)));
         let extended = |name| parameters.get(name)?.map(|value| extended_text(&value)).transpose();
         let name = match (plain("name")?, extended("name*")?) {
             (Some(name), None) | (None, Some(name)) => name,
@@ -118,18 +118,21 @@ impl Disposition {
 }
 
 /// The text that a client spells as `value`: as browsers do, or in encoded words.
-fn text(value: &[u8]) -> Result<String, InvalidParameters> {
+fn text(value: &[u8]) -> String {
     match encoded_words(value) {
         // .NET encodes only names that need it. Encoded ASCII would be hidden from a program that does not decode, so
         // it stays as it is.
-        Some(text) if !text.is_ascii() => Ok(text),
+        Some(text) if !text.is_ascii() => text,
         _ => unescaped(value),
     }
 }
 
 /// Undoes the escapes of browsers in a name: `%22` for a quote, `%0D` and `%0A` for the end of a line (HTML,
 /// "multipart/form-data encoding algorithm"). Browsers escape nothing else, not even `%`.
-fn unescaped(mut name: &[u8]) -> Result<String, InvalidParameters> {
+///
+/// They write a name in the charset of their page, which is stated nowhere (RFC 7578 §5.1.2). Octets that are not UTF-8
+/// become U+FFFD, as in a [`Form`](crate::Form).
+fn unescaped(mut name: &[u8]) -> String {
     let mut plain = Vec::with_capacity(name.len());
     loop {
         let (octet, rest) = match name {
@@ -137,7 +140,7 @@ fn unescaped(mut name: &[u8]) -> Result<String, InvalidParameters> {
             [b'%', b'0', b'D' | b'd', rest @ ..] => (b'\r', rest),
             [b'%', b'0', b'A' | b'a', rest @ ..] => (b'\n', rest),
             [octet, rest @ ..] => (*octet, rest),
-            [] => return String::from_utf8(plain).map_err(|_| InvalidParameters),
+            [] => return String::from_utf8_lossy(&plain).into_owned(),
         };
         plain.push(octet);
         name = rest;
@@ -286,6 +289,18 @@ mod tests {
     }
 
     #[test]
+    fn octets_of_another_charset_are_replaced_rfc7578_5_1_2() {
+        for (field, name, file_name) in [
+            (&b"form-data; name=\"caf\xe9\""[..], "caf\u{fffd}", None),
+            (b"form-data; name=a; filename=\"\x94L.txt\"", "a", Some("\u{fffd}L.txt")),
+            (b"form-data; name=a; filename=\"\xc3%22\"", "a", Some("\u{fffd}\"")),
+        ] {
+            let expected = Disposition { name: name.into(), file_name: file_name.map(Into::into) };
+            assert_eq!(Disposition::parse(field), Ok(expected), "{}", field.escape_ascii());
+        }
+    }
+
+    #[test]
     fn any_other_disposition_is_refused() {
         for field in [
             &b""[..],
@@ -305,8 +320,6 @@ mod tests {
             b"form-data; name=a b",
             b"form-data; name=a, form-data; name=b",
             b"form-data; name=\"a\"; filename=\"b\\\"",
-            b"form-data; name=\"\xff\"",
-            b"form-data; name=a; filename=\"\xc3\"",
             b"form-data; name=a; name*=utf-8''a",
             b"form-data; name=a; name*=utf-8''c",
             b"form-data; name*=utf-8''a; Name*=utf-8''c",
