@@ -133,10 +133,12 @@ const fn check_conflict((method, pattern): (&str, &str), (other_method, other): 
 }
 
 const fn check_pattern((method, pattern): (&str, &str)) {
-    let is_known = is_equal(method, "mount") || is_equal(method, "any");
-    if !is_known && has_lower_case(method) {
+    let is_word = is_equal(method, "mount") || is_equal(method, "any");
+    // These would else be taken for methods of their own, which no peer sends.
+    let is_misspelled = is_equal(method, "MOUNT") || is_equal(method, "ANY");
+    if !is_word && (is_misspelled || has_lower_case(method)) {
         let text = Text::new().with("the route `").with(method).with(" ").with(pattern);
-        text.with("`: a method is written in upper case, or `any`, or `mount`").panic();
+        text.with("`: a method is written in upper case, `any` and `mount` in lower case").panic();
     }
     let below = Text::new().with(pattern).with("/{*rest}");
     let fault = match (is_equal(method, "mount"), pattern.as_bytes()) {

@@ -285,7 +285,9 @@ impl<H: Handler> Handler for Rc<H> {
     note = "a function or closure answers by `ctx.response`, as in `ctx.response.set_text(\"hello\")`, and returns `()` or \
             `corehttp::Result`; `?` or `.map_err(corehttp::Error::other)?` makes a `corehttp::Error` of other errors",
     note = "a function or closure that another handler is to hold becomes one by `IntoHandler::into_handler`, and one \
-            with a single type for all by `BoxHandler::new`"
+            with a single type for all by `BoxHandler::new`",
+    note = "a function of `with_state(&state, ..)` takes a reference to what `state`, an `Arc` or `Rc`, points to, and \
+            then the context; an app of axum becomes a handler by `Tower::new`"
 )]
 pub trait IntoHandler<Kind> {
     /// The handler that the value is converted to.

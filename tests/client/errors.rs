@@ -22,11 +22,7 @@ fn check<T>(asked: Result<T, ClientError>, expected: &str) {
     let Err(error) = asked else { panic!("it succeeds: {expected}") };
     assert_eq!(format!("{error:#}"), expected);
     assert_eq!(format!("{error:?}"), expected);
-    let texts = [
-        format!("{error}"),
-        format!("{error:#?}"),
-        format!("{:#}", io::Error::from(error)),
-    ];
+    let texts = [format!("{error}"), format!("{error:#?}"), format!("{:#}", io::Error::from(error))];
     assert!(!texts.concat().contains("secret"), "{texts:?}");
 }
 
@@ -54,7 +50,9 @@ async fn of_a_request_that_cannot_be_sent() {
     // A password that was not escaped ends the authority too early for the URL to be valid.
     let of_authority = "preparing the request failed: the url `http://a/b` is invalid: the host or the port is missing \
          or malformed";
-    for url in ["http://joe:secret#secret@a/b", "http://joe:secret?secret@a/b", "http://joe:secret/secret@a/b"] {
+    for url in
+        ["http://joe:secret#secret@a/b", "http://joe:secret?secret@a/b", "http://joe:secret/secret@a/b"]
+    {
         check(client.get(url).await, of_authority);
     }
     for invalid_url in [

@@ -13,5 +13,6 @@ fn main() {
     let _ = routes! { GET "/users/{id}" => page, POST "/users/{id}" => page, GET "/users/{name}" => page };
     let _ = routes! { GET "/number" => 7 };
     let _ = routes! { get "/users" => page };
+    let _ = routes! { ANY "/users" => page };
     let _ = routes! { GET "*" => page };
 }

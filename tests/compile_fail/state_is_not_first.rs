@@ -1,0 +1,19 @@
+//! A function with state takes the state first, and by reference.
+
+use std::sync::Arc;
+
+use corehttp::{Context, Server, with_state};
+
+fn show(ctx: &mut Context, greeting: &str) {
+    ctx.response.set_text(greeting);
+}
+
+fn keep(greeting: Arc<str>, ctx: &mut Context) {
+    ctx.response.set_text(greeting);
+}
+
+fn main() {
+    let greeting: Arc<str> = "hello".into();
+    let _ = Server::new().service(with_state(&greeting, show));
+    let _ = Server::new().service(with_state(&greeting, keep));
+}
