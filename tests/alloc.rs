@@ -669,3 +669,63 @@ fn the_future_of_a_connection_is_small_whatever_the_handler_is() {
     #[cfg(feature = "compress")]
     check(Server::new().service(corehttp::Compress::new(hello)));
 }
+
+/// A frame of a client with this payload.
+#[cfg(feature = "websocket")]
+fn masked(payload: &[u8]) -> Vec<u8> {
+    let len = payload.len() as u16;
+    let head = [&[0x82, 0xfe][..], &len.to_be_bytes(), &[0; 4]].concat();
+    [&head[..], payload].concat()
+}
+
+/// Messages of up to 16 KiB allocate nothing: one at a time, many at once, and between two tasks.
+#[cfg(feature = "websocket")]
+#[test]
+fn messages_of_a_websocket_allocate_nothing() {
+    use corehttp::{WebSocket, WebSocketSettings};
+
+    /// Tells how often its thread has allocated by the last bytes of a message.
+    fn told(message: &mut [u8]) {
+        let end = message.len() - 8;
+        message[end..].copy_from_slice(&allocations().to_be_bytes());
+    }
+
+    let echo = async |ctx: &mut Context| -> corehttp::Result {
+        let mut socket = ctx.websocket(&WebSocketSettings::default()).await?;
+        let WebSocket { reader, writer, .. } = &mut socket;
+        let mut copy = Vec::with_capacity(16 << 10);
+        while let Some(message) = reader.receive().await? {
+            copy.clear();
+            copy.extend_from_slice(message.as_bytes());
+            told(&mut copy);
+            writer.send(&copy).await?;
+        }
+        Ok(())
+    };
+    for (len, messages) in [(126, 1), (126, 16), (2000, 16), ((16 << 10) - 1, 1)] {
+        let running = Server::bind("127.0.0.1:0").cores(1).start(echo).unwrap();
+        let mut peer = TcpStream::connect(running.local_addr()).unwrap();
+        peer.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let head = "GET / HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
+                    sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+        peer.write_all(head.as_bytes()).unwrap();
+        let mut received = vec![0; 1];
+        while !received.ends_with(b"\r\n\r\n") {
+            let mut octet = [0];
+            peer.read_exact(&mut octet).unwrap();
+            received.push(octet[0]);
+        }
+        let batch = masked(&vec![7; len]).repeat(messages);
+        let mut answer = vec![0; (len + 4) * messages];
+        let mut exchange = || {
+            peer.write_all(&batch).unwrap();
+            peer.read_exact(&mut answer).unwrap();
+            u64::from_be_bytes(answer[answer.len() - 8..].try_into().unwrap())
+        };
+        let warm = (0..WARM_UP).map(|_| exchange()).last().unwrap();
+        let last = (0..200).map(|_| exchange()).last().unwrap();
+        assert_eq!(last - warm, 0, "{messages} messages of {len} bytes");
+        running.stop(Duration::ZERO);
+        running.wait().unwrap();
+    }
+}

@@ -30,8 +30,8 @@ impl ClientUpgraded {
     }
 
     /// Returns this connection, which a balancer counts as pending until it is dropped.
-    pub(super) fn with_guard(self, in_flight: InFlightGuard) -> ClientUpgraded {
-        ClientUpgraded { in_flight: Some(in_flight), ..self }
+    pub(super) fn with_guard(self, in_flight: Option<InFlightGuard>) -> ClientUpgraded {
+        ClientUpgraded { in_flight, ..self }
     }
 }
 

@@ -7,6 +7,7 @@ use std::task::{self, Poll, ready};
 
 use tokio::io::AsyncWrite;
 
+use super::tunnel::join;
 use crate::client::{Call, CallExchange, ClientError};
 use crate::message::{Headers, Response, Status};
 use crate::runtime::join_first;
@@ -23,8 +24,8 @@ impl Context {
     /// it without awaiting it, as in the example: to open a call may take as long as a response, and this method
     /// watches the peer meanwhile. To keep the body out of memory, plan to stream it
     /// ([`BodyPlan::Stream`](crate::BodyPlan::Stream)); then it can be forwarded only once, and only if none of it was
-    /// read before. Fields that are already set in `ctx.response` are added to those of the response. Upgrades are not
-    /// forwarded: the example `proxy` shows how to join two connections.
+    /// read before. Fields that are already set in `ctx.response` are added to those of the response. A WebSocket
+    /// passes by itself: both connections are joined once the server behind has agreed. Other upgrades are not forwarded.
     ///
     /// If the peer resets the connection before it has the whole response, or a write to it fails, the connection to
     /// the server behind is closed, too, so that server does not work in vain. A peer that closes its sending half
@@ -120,6 +121,9 @@ impl Context {
             std::mem::swap(&mut self.response.headers, &mut call.borrow_mut().early().headers);
             return Err(error);
         }
+        if self.response.status == Status::SWITCHING_PROTOCOLS {
+            return self.pass_upgraded(call.into_inner()).await;
+        }
         if !pump.is_body_wanted() {
             relay(&call, &connection_options, self.body_writer().await?).await?;
         } else {
@@ -130,6 +134,17 @@ impl Context {
             pump.run(&mut body).await?;
         }
         call.into_inner().release();
+        Ok(())
+    }
+}
+
+impl Context {
+    /// Answers 101, as the server behind has, and passes bytes on from then on. A WebSocket that is silent is a matter of
+    /// its two ends.
+    async fn pass_upgraded(&mut self, call: CallExchange) -> Result {
+        let (behind, linger) = (call.into_upgraded(), self.timeouts().linger);
+        let front = self.upgrade("websocket").await?;
+        join(front, behind, linger).await;
         Ok(())
     }
 }

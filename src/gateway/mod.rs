@@ -1,3 +1,4 @@
 //! Floor 5: gateways, which answer with the response of another server (RFC 9110 §3.7, §7.6).
 
 mod forward;
+mod tunnel;

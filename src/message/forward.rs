@@ -22,6 +22,9 @@ impl Request {
     /// If the peer takes trailers (`te: trailers`), so does the new request (§10.1.4), because
     /// [`Context::forward`](crate::Context::forward) passes them on.
     ///
+    /// A request that asks for WebSocket and nothing else still does so (`upgrade: websocket`), because `forward` passes
+    /// that on, too.
+    ///
     /// The `max-forwards` of OPTIONS and TRACE is decremented (RFC 9110 §7.6.2). Fields that a proxy adds about itself,
     /// such as `via`, are yours to set in the returned request.
     ///
@@ -143,10 +146,25 @@ impl Request {
         if self.version() == Version::Http11 && self.headers.contains_token("te", "trailers") {
             forwarded.headers.put(FieldName::TE, b"trailers");
         }
+        if self.headers.may_have(FieldName::UPGRADE) && self.asks_for_websocket() {
+            forwarded.headers.put(FieldName::UPGRADE, b"websocket");
+        }
         if matches!(self.method(), Method::Options | Method::Trace) {
             decrement_max_forwards(&mut forwarded.headers)?;
         }
         Ok(forwarded)
+    }
+
+    /// Whether the request asks for WebSocket and nothing else (RFC 6455 §4.1). All others are forwarded without such a
+    /// wish, which every server may ignore (RFC 9110 §7.8): in a tunnel for h2c, for example, requests would pass that
+    /// the gateway does not see.
+    fn asks_for_websocket(&self) -> bool {
+        let protocol = self.headers.single(FieldName::UPGRADE);
+        protocol.is_ok_and(|protocol| protocol.is_some_and(|name| name.eq_ignore_ascii_case(b"websocket")))
+            && self.headers.contains_token("connection", "upgrade")
+            && self.method() == Method::Get
+            && self.version() == Version::Http11
+            && self.has_no_content()
     }
 
     /// Whether the request has neither content nor fields that frame some (RFC 9112 §6.3).
@@ -209,6 +227,7 @@ mod tests {
         check(&[("b", "1"), ("connection", "x, , b"), ("connection", "C"), ("c", "2"), ("d", "3")], &["d"]);
         check(&[("keep-alive", "timeout=5"), ("Proxy-Connection", "close"), ("upgrade", "x")], &[]);
         check(&[("Proxy-Authenticate", "Basic"), ("proxy-authorization", "Basic eA==")], &[]);
+        check(&[("upgrade", "websocket"), ("sec-websocket-version", "13")], &["sec-websocket-version"]);
         check(&[("te", "gzip"), ("expect", "100-continue"), ("host", "b")], &[]);
     }
 

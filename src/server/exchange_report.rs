@@ -3,13 +3,16 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU16, AtomicU64};
 use std::time::{Duration, Instant};
 
 use super::client_ip::client_ip;
 use super::error_report::ErrorCause;
 use crate::error::write_escaped;
 use crate::exchange::ExchangeError;
-use crate::memory::Reset;
+use crate::memory::{Reset, clear_cold};
 use crate::message::{Method, Request, Status, Version};
 use crate::net::{Peer, PeerAddr, Traffic};
 
@@ -53,8 +56,15 @@ pub struct ExchangeReport<'a> {
     /// How many bytes were received since the last exchange: the head, the body, and perhaps a part of the next request.
     pub received: u64,
     /// How many bytes were handed to the system, or to the TLS connection: heads, bodies and their framing. Bytes after
-    /// an upgrade do not count.
+    /// an upgrade do not count, except those of a WebSocket, here and in `received`.
     pub sent: u64,
+    /// How many messages a WebSocket has received until its handler returned; 0 for other exchanges.
+    pub messages_received: u64,
+    /// How many messages it has sent.
+    pub messages_sent: u64,
+    /// The code with which a WebSocket was closed first, by either end, such as 1000; `None` without a close frame, and
+    /// for other exchanges.
+    pub close_code: Option<u16>,
     /// The time from the head of the request to the call of the handler, in which its body was received if the plan was
     /// to buffer it. `None` if the handler was not called.
     pub until_handler: Option<Duration>,
@@ -165,6 +175,19 @@ pub(super) struct Observation {
     /// The traffic of the connection at the end of this exchange, and of the last one.
     pub(super) traffic: Traffic,
     traffic_before: Traffic,
+    /// The counts of the WebSocket that the exchange has opened.
+    pub(super) socket: Option<Arc<SocketCounts>>,
+}
+
+/// The counts of a WebSocket, which its exchange reports. The WebSocket may live on.
+#[derive(Debug, Default)]
+pub(super) struct SocketCounts {
+    pub(super) received: AtomicU64,
+    pub(super) sent: AtomicU64,
+    pub(super) messages_received: AtomicU64,
+    pub(super) messages_sent: AtomicU64,
+    /// 0 as long as there is none.
+    pub(super) close_code: AtomicU16,
 }
 
 impl Observation {
@@ -199,6 +222,9 @@ impl Observation {
     ) -> Option<ExchangeReport<'r>> {
         let (arrived, traffic) = (self.arrived?, self.traffic);
         let since = |instant: Instant| instant.saturating_duration_since(arrived);
+        let of_socket = |count: fn(&SocketCounts) -> &AtomicU64| {
+            self.socket.as_ref().map_or(0, |socket| count(socket).load(Relaxed))
+        };
         Some(ExchangeReport {
             method: self.method,
             target: &self.target,
@@ -209,8 +235,16 @@ impl Observation {
             peer: peer.addr,
             connection_id: peer.id,
             exchange_number,
-            received: traffic.received.saturating_sub(self.traffic_before.received),
-            sent: traffic.sent.saturating_sub(self.traffic_before.sent),
+            received: traffic.received.saturating_sub(self.traffic_before.received)
+                + of_socket(|socket| &socket.received),
+            sent: traffic.sent.saturating_sub(self.traffic_before.sent) + of_socket(|socket| &socket.sent),
+            messages_received: of_socket(|socket| &socket.messages_received),
+            messages_sent: of_socket(|socket| &socket.messages_sent),
+            close_code: self
+                .socket
+                .as_ref()
+                .map(|socket| socket.close_code.load(Relaxed))
+                .filter(|code| *code > 0),
             until_handler: self.handler_called.map(since),
             until_response: self.responded.map(|(responded, _)| since(responded)),
             duration: since(now),
@@ -231,6 +265,7 @@ impl Reset for Observation {
         (self.arrived, self.handler_called, self.responded) = (None, None, None);
         (self.method, self.version, self.cut) = Default::default();
         (self.traffic, self.traffic_before) = Default::default();
+        clear_cold(&mut self.socket);
     }
 
     fn shrink(&mut self) {

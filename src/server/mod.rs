@@ -38,7 +38,11 @@ mod error_report;
 mod error_response;
 mod exchange_report;
 mod invalid_response;
+#[cfg(feature = "websocket")]
+mod socket_observer;
 
+#[cfg(feature = "websocket")]
+pub(crate) use context::SwitchedConn;
 pub use context::{BodyReader, BodyWriter, Context, Extensions, Transform, TransformAction};
 #[cfg(feature = "tower")]
 pub(crate) use context::{HeadFilter, SentKind};
@@ -55,6 +59,8 @@ pub use middleware::{Around, WithBounds, WithPlan, around, with_limits, with_pla
 pub use server::Server;
 pub use server_handle::ServerHandle;
 pub use service::Service;
+#[cfg(feature = "websocket")]
+pub(crate) use socket_observer::SocketObserver;
 #[cfg(feature = "metrics")]
 pub(crate) use stats::{CoreStats, SERVER_METRICS};
 pub use stats::{ErrorCounts, ServerCounts, ServerStats};

@@ -63,23 +63,30 @@ pub struct ServerCounts {
     pub cut: u64,
     /// Requests whose head was received and valid.
     pub requests: u64,
-    /// Bytes received, without those that TLS adds, and without those of connections that were upgraded.
+    /// Bytes received, without those that TLS adds, and without those of connections that were upgraded; but with those of
+    /// WebSockets.
     pub received: u64,
     /// Bytes sent, counted likewise.
     pub sent: u64,
+    /// Messages that WebSockets have received. One that was received in parts counts once.
+    pub messages_received: u64,
+    /// Messages that WebSockets have sent.
+    pub messages_sent: u64,
     /// Errors, by kind.
     pub errors: ErrorCounts,
 }
 
 impl AddAssign<&ServerCounts> for ServerCounts {
     fn add_assign(&mut self, other: &ServerCounts) {
-        let ServerCounts { open, accepted, cut, requests, received, sent, errors } = other;
+        let ServerCounts { open, accepted, cut, requests, received, sent, errors, .. } = other;
         self.open += open;
         self.accepted += accepted;
         self.cut += cut;
         self.requests += requests;
         self.received += received;
         self.sent += sent;
+        self.messages_received += other.messages_received;
+        self.messages_sent += other.messages_sent;
         self.errors += errors;
     }
 }
@@ -208,6 +215,8 @@ pub(crate) struct CoreStats {
     pub(super) requests: Counter,
     pub(super) received: Counter,
     pub(super) sent: Counter,
+    pub(super) messages_received: Counter,
+    pub(super) messages_sent: Counter,
     /// One for each of [`ErrorCounts::counts_mut`].
     errors: [Counter; KINDS.len()],
 }
@@ -233,7 +242,7 @@ impl CoreStats {
     }
 
     pub(crate) fn counts(&self) -> ServerCounts {
-        let CoreStats { open: _, accepted, cut, requests, received, sent, errors: counters } = self;
+        let CoreStats { open: _, accepted, cut, requests, received, sent, errors: counters, .. } = self;
         let mut errors = ErrorCounts::default();
         zip(errors.counts_mut(), counters).for_each(|(count, counter)| *count = counter.get());
         ServerCounts {
@@ -243,6 +252,8 @@ impl CoreStats {
             requests: requests.get(),
             received: received.get(),
             sent: sent.get(),
+            messages_received: self.messages_received.get(),
+            messages_sent: self.messages_sent.get(),
             errors,
         }
     }
@@ -288,13 +299,17 @@ impl fmt::Display for ServerStats {
 /// The name of a metric, its type, what it means, and what it counts of a core.
 pub(crate) type Metric = (&'static str, &'static str, &'static str, fn(&ServerCounts) -> u64);
 
-pub(crate) const SERVER_METRICS: [Metric; 6] = [
+pub(crate) const SERVER_METRICS: [Metric; 8] = [
     ("connections_open", "gauge", "Connections open now.", |core| core.open),
     ("connections_accepted_total", "counter", "Connections accepted.", |core| core.accepted),
     ("connections_cut_total", "counter", "Connections cut by a stop.", |core| core.cut),
     ("requests_total", "counter", "Requests whose head was received and valid.", |core| core.requests),
     ("received_bytes_total", "counter", "Bytes received.", |core| core.received),
     ("sent_bytes_total", "counter", "Bytes sent.", |core| core.sent),
+    ("messages_received_total", "counter", "Messages that WebSockets have received.", |core| {
+        core.messages_received
+    }),
+    ("messages_sent_total", "counter", "Messages that WebSockets have sent.", |core| core.messages_sent),
 ];
 
 #[cfg(test)]
@@ -305,7 +320,17 @@ mod tests {
     #[test]
     fn each_count_of_each_core_is_a_line() {
         let errors = ErrorCounts { accept: 8, ..ErrorCounts::default() };
-        let busy = ServerCounts { open: 1, accepted: 2, cut: 3, requests: 4, received: 5, sent: 6, errors };
+        let busy = ServerCounts {
+            open: 1,
+            accepted: 2,
+            cut: 3,
+            requests: 4,
+            received: 5,
+            sent: 6,
+            messages_received: 7,
+            messages_sent: 9,
+            errors,
+        };
         let stats = ServerStats { cores: vec![ServerCounts::default(), busy], ..ServerStats::default() };
         let text = stats.to_string();
         for line in [
@@ -319,13 +344,15 @@ mod tests {
             "corehttp_requests_total{core=\"1\"} 4",
             "corehttp_received_bytes_total{core=\"1\"} 5",
             "corehttp_sent_bytes_total{core=\"1\"} 6",
+            "corehttp_messages_received_total{core=\"1\"} 7",
+            "corehttp_messages_sent_total{core=\"1\"} 9",
             "corehttp_errors_total{core=\"0\",kind=\"accept\"} 0",
             "corehttp_errors_total{core=\"1\",kind=\"accept\"} 8",
             "corehttp_errors_total{core=\"1\",kind=\"timed_out\"} 0",
         ] {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         }
-        assert_eq!(text.lines().count(), 6 * (2 + 2) + 2 + 2 * 11);
+        assert_eq!(text.lines().count(), 8 * (2 + 2) + 2 + 2 * 11);
         assert!(text.ends_with('\n'));
     }
 }

@@ -37,7 +37,7 @@ impl Client {
     /// # let listener = MemoryListener::new();
     /// # let connector = listener.connector();
     /// # let server = Server::bind(listener).cores(1).start(async |ctx: &mut Context| -> corehttp::Result {
-    /// #     assert_eq!(ctx.request.bearer_token(), Ok(Some("t0k3n")));
+    /// #     assert_eq!(ctx.request.bearer_token(), Some("t0k3n"));
     /// #     let mut socket = ctx.websocket(&WebSocketSettings::default()).await?;
     /// #     let WebSocket { reader, writer, .. } = &mut socket;
     /// #     while let Some(message) = reader.receive().await? { writer.send(message).await?; }

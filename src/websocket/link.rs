@@ -18,8 +18,9 @@ use super::input::Input;
 use super::message::{Message, Part};
 use super::settings::SocketBounds;
 use crate::exchange::{ExchangeError, Phase};
-use crate::memory::{LocalCache, Reset};
-use crate::net::{Conn, ConnError, IoState, TimerSlot, Transport, WakerSet};
+use crate::memory::{LocalCache, Reset, lock};
+use crate::net::{Conn, ConnError, IoState, TimerSlot, Traffic, Transport, WakerSet};
+use crate::server::SocketObserver;
 
 /// The connection, and what is known without a lock.
 pub(super) struct Shared<E: Sealed> {
@@ -27,6 +28,21 @@ pub(super) struct Shared<E: Sealed> {
     /// Whether bytes that have arrived wait to be received. Messages are held back then, because the reader flushes
     /// them before it waits.
     pub(super) is_corked: AtomicBool,
+    /// Counts, at a server.
+    pub(super) observer: Option<SocketObserver>,
+}
+
+impl<E: Sealed> Shared<E> {
+    /// Lends the connection for one poll, and counts what goes over it.
+    #[inline]
+    pub(super) fn with<T>(&self, step: impl FnOnce(&mut Link<E>) -> T) -> T {
+        let mut link = lock(&self.link);
+        let done = step(&mut link);
+        if let Some(observer) = &self.observer {
+            link.count(observer);
+        }
+        done
+    }
 }
 
 /// The connection of a WebSocket, and what is sent over it.
@@ -41,6 +57,11 @@ pub(super) struct Link<E: Sealed> {
     is_pinged: bool,
     /// A pong that waits until the peer reads. A newer one takes its place (§5.5.3).
     late_pong: Option<Box<[u8]>>,
+    /// The bytes and messages that were not counted yet.
+    traffic: Traffic,
+    sent: u64,
+    /// The code of the first close frame, until it is noted.
+    close_code: Option<u16>,
     /// The waker of the last poll, and those of all polls once there is more than one.
     waker: Option<Waker>,
     wakers: Option<Arc<WakerSet>>,
@@ -63,9 +84,36 @@ impl<E: Sealed> Link<E> {
             is_over: false,
             is_pinged: false,
             late_pong: None,
+            traffic: Traffic::default(),
+            sent: 0,
+            close_code: None,
             waker: None,
             wakers: None,
             guard,
+        }
+    }
+
+    /// Counts what went over the connection since the last call.
+    #[inline]
+    fn count(&mut self, observer: &SocketObserver) {
+        self.take_traffic();
+        observer.count_traffic(std::mem::take(&mut self.traffic));
+        if self.sent > 0 {
+            observer.count_sent(std::mem::take(&mut self.sent));
+        }
+        if let Some(code) = self.close_code.take() {
+            observer.note_close(code);
+        }
+    }
+
+    /// Adds the traffic that the connection has noted.
+    #[inline]
+    fn take_traffic(&mut self) {
+        let Traffic { received, sent } = self.conn.traffic();
+        if received + sent > 0 {
+            self.conn.take_traffic();
+            self.traffic.received += received;
+            self.traffic.sent += sent;
         }
     }
 
@@ -103,13 +151,16 @@ impl<E: Sealed> Link<E> {
     /// Appends a part of a message to what waits to be written.
     pub(super) fn write_part(&mut self, part: Part<'_>) -> io::Result<()> {
         self.check_open()?;
-        self.write(|encoder, out| encoder.part(part, out))
+        self.write(|encoder, out| encoder.part(part, out))?;
+        self.sent += u64::from(part.is_last);
+        Ok(())
     }
 
     /// Appends a frame of a whole message, which was encoded before.
     pub(super) fn write_frame(&mut self, cx: &mut Context<'_>, frame: &[u8]) -> io::Result<()> {
         self.check_open()?;
         self.encoder.check_whole()?;
+        self.sent += 1;
         if frame.len() >= COPIED_MAX {
             return self.write_payload(cx, frame);
         }
@@ -124,12 +175,14 @@ impl<E: Sealed> Link<E> {
     #[inline]
     pub(super) fn write_message(&mut self, cx: &mut Context<'_>, message: Message<'_>) -> io::Result<()> {
         self.check_open()?;
-        if message.as_bytes().len() >= COPIED_MAX
-            && self.write(|encoder, out| encoder.head_alone(message, out))?
-        {
-            return self.write_payload(cx, message.as_bytes());
+        let is_head_alone = message.as_bytes().len() >= COPIED_MAX
+            && self.write(|encoder, out| encoder.head_alone(message, out))?;
+        match is_head_alone {
+            true => self.write_payload(cx, message.as_bytes())?,
+            false => self.write(|encoder, out| encoder.message(message, out))?,
         }
-        self.write(|encoder, out| encoder.message(message, out))
+        self.sent += 1;
+        Ok(())
     }
 
     #[cold]
@@ -182,6 +235,7 @@ impl<E: Sealed> Link<E> {
             }
         }
         self.is_close_sent = true;
+        self.close_code = Some(code.0);
         Ok(())
     }
 
@@ -360,6 +414,7 @@ impl<E: Sealed> Link<E> {
     }
 
     fn drop_io_state(&mut self) {
+        self.take_traffic();
         let mut io_state = None;
         self.conn.swap_io_state(&mut io_state);
         if let Some(mut io_state) = io_state {

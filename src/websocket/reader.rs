@@ -12,7 +12,7 @@ use super::decoder::{Decoder, Reading, Step};
 use super::endpoint::{Endpoint, ServerEnd};
 use super::error::WebSocketError;
 use super::input::Input;
-use super::link::Shared;
+use super::link::{Link, Shared};
 use super::message::{Message, MessageKind, Part};
 use crate::exchange::ExchangeError;
 use crate::memory::lock;
@@ -82,7 +82,7 @@ impl<E: Endpoint> WebSocketReader<E> {
             Some(MessageKind::Text) => match std::str::from_utf8(content) {
                 Ok(text) => Ok(Some(Message::Text(text))),
                 Err(_) => {
-                    begin_end(shared, ending, Some(WebSocketError::Text));
+                    begin_end(shared, ending, WebSocketError::Text);
                     poll_fn(|cx| poll_end(shared, ending, cx)).await?;
                     Ok(None)
                 }
@@ -164,7 +164,7 @@ impl<E: Endpoint> WebSocketReader<E> {
                 Err(error) => Err(error),
             };
             if let Err(error) = processed {
-                begin_end(&self.shared, &mut self.ending, Some(error));
+                begin_end(&self.shared, &mut self.ending, error);
             }
         }
         ready!(poll_end(&self.shared, &mut self.ending, cx))?;
@@ -174,17 +174,20 @@ impl<E: Endpoint> WebSocketReader<E> {
     #[inline]
     fn hand_out(&self, kind: MessageKind, is_last: bool) -> Poll<io::Result<Option<(MessageKind, bool)>>> {
         self.shared.is_corked.store(self.input.has_raw(), Relaxed);
+        if let Some(observer) = self.shared.observer.as_ref().filter(|_| is_last) {
+            observer.count_received();
+        }
         Poll::Ready(Ok(Some((kind, is_last))))
     }
 
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.shared.is_corked.store(false, Relaxed);
         self.input.borrow_memory();
-        let polled = lock(&self.shared.link).poll_fill(cx, &mut self.input);
+        let polled = self.shared.with(|link| link.poll_fill(cx, &mut self.input));
         self.input.return_memory();
         let count = ready!(polled).inspect_err(|_| self.ending = Some(Box::new(Ending::OVER)))?;
         if count == 0 {
-            lock(&self.shared.link).close_now();
+            self.shared.with(Link::close_now);
             self.ending = Some(Box::new(Ending::OVER));
             return Poll::Ready(Err(ExchangeError::PeerClosed.into()));
         }
@@ -193,24 +196,25 @@ impl<E: Endpoint> WebSocketReader<E> {
 
     /// Processes a control frame.
     fn process_control(&mut self, step: Step) -> io::Result<Result<(), WebSocketError>> {
-        let mut link = lock(&self.shared.link);
-        if let Err(error) = self.controls.admit(link.now()) {
-            return Ok(Err(error));
-        }
-        match step {
-            Step::Ping(len) => {
-                link.write_pong(&self.input.raw()[..len])?;
-                self.input.skip(len);
+        let WebSocketReader { shared, input, controls, reason, ending, .. } = self;
+        shared.with(|link| {
+            if let Err(error) = controls.admit(link.now()) {
+                return Ok(Err(error));
             }
-            Step::Close(reason) => {
-                link.write_close(reason.code, "")?;
-                drop(link);
-                self.reason = Some(Box::new(reason));
-                begin_end(&self.shared, &mut self.ending, None);
+            match step {
+                Step::Ping(len) => {
+                    link.write_pong(&input.raw()[..len])?;
+                    input.skip(len);
+                }
+                Step::Close(sent) => {
+                    link.write_close(sent.code, "")?;
+                    *reason = Some(Box::new(sent));
+                    *ending = Some(Box::new(Ending { step: EndStep::Finish, error: None }));
+                }
+                Step::Pong | Step::More | Step::Message(_) | Step::Part { .. } => {}
             }
-            Step::Pong | Step::More | Step::Message(_) | Step::Part { .. } => {}
-        }
-        Ok(Ok(()))
+            Ok(Ok(()))
+        })
     }
 }
 
@@ -218,19 +222,14 @@ impl Ending {
     const OVER: Ending = Ending { step: EndStep::Over, error: None };
 }
 
-/// Begins the end of a WebSocket: with `error`, of which the peer is told, or after a close frame of the peer.
+/// Begins the end of a WebSocket with `error`, of which the peer is told.
 #[cold]
-fn begin_end<E: Endpoint>(
-    shared: &Shared<E>,
-    ending: &mut Option<Box<Ending>>,
-    error: Option<WebSocketError>,
-) {
-    let code = error.as_ref().and_then(WebSocketError::close_code);
-    if let Some(code) = code {
+fn begin_end<E: Endpoint>(shared: &Shared<E>, ending: &mut Option<Box<Ending>>, error: WebSocketError) {
+    if let Some(code) = error.close_code() {
         // If no mask can be made, the connection just ends.
-        let _ = lock(&shared.link).write_close(code, "");
+        let _ = shared.with(|link| link.write_close(code, ""));
     }
-    *ending = Some(Box::new(Ending { step: EndStep::Finish, error }));
+    *ending = Some(Box::new(Ending { step: EndStep::Finish, error: Some(error) }));
 }
 
 /// Ready once the WebSocket is over, with the error that it ended with, which is returned once.
@@ -241,19 +240,20 @@ fn poll_end<E: Endpoint>(
     cx: &mut Context<'_>,
 ) -> Poll<io::Result<()>> {
     let Some(ending) = ending else { return Poll::Ready(Ok(())) };
-    let mut link = lock(&shared.link);
-    if ending.step == EndStep::Finish {
-        let is_finished = ready!(link.poll_finish(cx)).is_ok();
-        // After a close frame, a peer sends nothing more; after an error, it may still be sending.
-        let may_receive = is_finished && ending.error.is_some();
-        ending.step = if may_receive { EndStep::Linger } else { EndStep::Over };
-    }
-    if ending.step == EndStep::Linger {
-        ready!(link.poll_linger(cx));
-        ending.step = EndStep::Over;
-    }
-    link.close_now();
-    Poll::Ready(ending.error.take().map_or(Ok(()), |error| Err(error.into())))
+    shared.with(|link| {
+        if ending.step == EndStep::Finish {
+            let is_finished = ready!(link.poll_finish(cx)).is_ok();
+            // After a close frame, a peer sends nothing more; after an error, it may still be sending.
+            let may_receive = is_finished && ending.error.is_some();
+            ending.step = if may_receive { EndStep::Linger } else { EndStep::Over };
+        }
+        if ending.step == EndStep::Linger {
+            ready!(link.poll_linger(cx));
+            ending.step = EndStep::Over;
+        }
+        link.close_now();
+        Poll::Ready(ending.error.take().map_or(Ok(()), |error| Err(error.into())))
+    })
 }
 
 /// How many control frames come. Each of them costs a little, and an answer.

@@ -9,7 +9,7 @@ use super::handshake::{
 use super::settings::WebSocketSettings;
 use super::websocket::{Agreement, WebSocket};
 use crate::message::FieldName;
-use crate::server::Context;
+use crate::server::{Context, SwitchedConn};
 
 impl Context {
     /// Opens a WebSocket (RFC 6455 §4.2): checks the request and the origin of the page, answers 101 with the
@@ -78,8 +78,8 @@ impl Context {
             None => None,
         };
         let agreement = Agreement { protocol: protocol.map(Into::into), deflate };
-        let (conn, early, guard) = self.switch_to(PROTOCOL_NAME).await?;
-        Ok(WebSocket::new(conn, &early, settings, agreement, Some(guard)))
+        let SwitchedConn { conn, early, observer, guard } = self.switch_to(PROTOCOL_NAME).await?;
+        Ok(WebSocket::new(conn, &early, settings, agreement, Some((observer, guard))))
     }
 }
 

@@ -20,6 +20,7 @@ use super::reader::WebSocketReader;
 use super::settings::WebSocketSettings;
 use super::writer::WebSocketWriter;
 use crate::net::{Conn, ReadBuffer};
+use crate::server::SocketObserver;
 
 /// An open WebSocket (RFC 6455): messages in both directions, over one connection.
 ///
@@ -77,14 +78,15 @@ impl<E: Endpoint> WebSocket<E> {
         early: &ReadBuffer,
         settings: &WebSocketSettings,
         agreement: Agreement,
-        guard: Option<oneshot::Sender<Infallible>>,
+        server: Option<(SocketObserver, oneshot::Sender<Infallible>)>,
     ) -> WebSocket<E> {
+        let (observer, guard) = server.unzip();
         let Agreement { protocol, deflate } = agreement;
         let bounds = settings.bounds();
         let encoder = Encoder::new(E::ROLE, deflate.zip(settings.deflate));
         let decoder = Decoder::new(E::ROLE, bounds, deflate);
         let link = Mutex::new(Link::new(conn, bounds, encoder, guard));
-        let shared = Arc::new(Shared { link, is_corked: Default::default() });
+        let shared = Arc::new(Shared { link, observer, is_corked: Default::default() });
         WebSocket {
             reader: WebSocketReader::new(shared.clone(), early.unread(), decoder),
             writer: WebSocketWriter { shared },

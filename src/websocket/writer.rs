@@ -13,7 +13,6 @@ use super::frame::OpCode;
 use super::link::{Link, Shared};
 use super::message::{Message, Part};
 use super::shared_message::SharedMessage;
-use crate::memory::lock;
 
 /// The half of a [`WebSocket`](crate::WebSocket) that sends messages.
 pub struct WebSocketWriter<E: Endpoint = ServerEnd> {
@@ -38,11 +37,12 @@ impl<E: Endpoint> WebSocketWriter<E> {
     pub async fn send(&mut self, message: impl Into<Message<'_>>) -> io::Result<()> {
         let mut message = Some(message.into());
         poll_fn(|cx| {
-            let mut link = lock(&self.shared.link);
-            if let Some(message) = message.take() {
-                link.write_message(cx, message)?;
-            }
-            self.poll_send(&mut link, cx)
+            self.shared.with(|link| {
+                if let Some(message) = message.take() {
+                    link.write_message(cx, message)?;
+                }
+                self.poll_send(link, cx)
+            })
         })
         .await
     }
@@ -57,12 +57,12 @@ impl<E: Endpoint> WebSocketWriter<E> {
     pub async fn feed(&mut self, message: impl Into<Message<'_>>) -> io::Result<()> {
         let mut message = Some(message.into());
         poll_fn(|cx| {
-            let mut link = lock(&self.shared.link);
-            if let Some(message) = message.take() {
-                link.write_message(cx, message)?;
-            }
-            let waiting_max = link.bounds.waiting_max;
-            link.poll_send(cx, waiting_max)
+            self.shared.with(|link| {
+                if let Some(message) = message.take() {
+                    link.write_message(cx, message)?;
+                }
+                link.poll_send(cx, link.bounds.waiting_max)
+            })
         })
         .await
     }
@@ -90,8 +90,8 @@ impl<E: Endpoint> WebSocketWriter<E> {
     /// }
     /// ```
     pub async fn send_part(&mut self, part: Part<'_>) -> io::Result<()> {
-        lock(&self.shared.link).write_part(part)?;
-        poll_fn(|cx| self.poll_send(&mut lock(&self.shared.link), cx)).await
+        self.shared.with(|link| link.write_part(part))?;
+        poll_fn(|cx| self.shared.with(|link| self.poll_send(link, cx))).await
     }
 
     /// Sends a ping with `payload`, which the peer answers by a pong. A peer that is silent gets pings by itself, see
@@ -101,7 +101,7 @@ impl<E: Endpoint> WebSocketWriter<E> {
     ///
     /// As [`WebSocketWriter::send`], or if the payload exceeds 125 bytes.
     pub async fn ping(&mut self, payload: &[u8]) -> io::Result<()> {
-        lock(&self.shared.link).write_control(OpCode::Ping, payload)?;
+        self.shared.with(|link| link.write_control(OpCode::Ping, payload))?;
         self.flush().await
     }
 
@@ -111,7 +111,7 @@ impl<E: Endpoint> WebSocketWriter<E> {
     ///
     /// Fails if the connection does, or the peer takes nothing for too long.
     pub async fn flush(&mut self) -> io::Result<()> {
-        poll_fn(|cx| lock(&self.shared.link).poll_send(cx, 0)).await
+        poll_fn(|cx| self.shared.with(|link| link.poll_send(cx, 0))).await
     }
 
     /// Sends a close frame, unless one was sent already. The WebSocket is closed once the peer has answered it, which
@@ -122,11 +122,7 @@ impl<E: Endpoint> WebSocketWriter<E> {
     /// As [`WebSocketWriter::flush`]; and with a [`WebSocketError`](crate::WebSocketError) if the code must not be
     /// sent, or the reason exceeds 123 bytes.
     pub async fn close(&mut self, code: CloseCode, reason: &str) -> io::Result<()> {
-        let is_over = {
-            let mut link = lock(&self.shared.link);
-            link.write_close(code, reason)?;
-            link.is_over()
-        };
+        let is_over = self.shared.with(|link| link.write_close(code, reason).map(|()| link.is_over()))?;
         if is_over { Ok(()) } else { self.flush().await }
     }
 
@@ -134,20 +130,19 @@ impl<E: Endpoint> WebSocketWriter<E> {
     pub(super) async fn feed_shared(&mut self, message: &SharedMessage) -> io::Result<()> {
         let mut message = Some(message);
         poll_fn(|cx| {
-            let mut link = lock(&self.shared.link);
-            if let Some(message) = message.take() {
-                message.write(&mut link, cx)?;
-            }
-            let waiting_max = link.bounds.waiting_max;
-            link.poll_send(cx, waiting_max)
+            self.shared.with(|link| {
+                if let Some(message) = message.take() {
+                    message.write(link, cx)?;
+                }
+                link.poll_send(cx, link.bounds.waiting_max)
+            })
         })
         .await
     }
 
     /// Returns whether nothing can be sent any more: a close frame was sent, or the connection has ended.
     pub fn is_closed(&self) -> bool {
-        let link = lock(&self.shared.link);
-        link.is_close_sent() || link.is_over()
+        self.shared.with(|link| link.is_close_sent() || link.is_over())
     }
 
     /// Sends what waits, unless the reader is about to do so.

@@ -156,7 +156,7 @@ impl Balancer {
         let mut attempt = self.0.assign(request).inspect_err(|_| response.reset())?;
         loop {
             match attempt.member.host.upgrade(request, response).await {
-                Ok(tunnel) => return Ok(tunnel.with_guard(self.0.record_response(attempt, response))),
+                Ok(tunnel) => return Ok(tunnel.with_guard(Some(self.0.record_response(attempt, response)))),
                 Err(error) if matches!(error.cause(), ClientCause::Upgrade) => {
                     // The host has answered, although it refused the upgrade.
                     self.0.record_response(attempt, response);

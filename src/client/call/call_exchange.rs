@@ -12,6 +12,7 @@ use crate::client::error::ClientError;
 use crate::client::outcome_recorder::OutcomeRecorder;
 use crate::client::pool::PooledConn;
 use crate::client::response_reader::ResponseReader;
+use crate::client::upgraded::ClientUpgraded;
 use crate::exchange::ExchangeError;
 use crate::memory::Reset;
 use crate::message::{Headers, Response};
@@ -177,6 +178,11 @@ impl CallExchange {
         self.early.reset();
         self.pooled.exchange.early = Some(self.early);
         self.pooled.release();
+    }
+
+    /// Hands the connection over, on which the server has switched to another protocol.
+    pub(crate) fn into_upgraded(self) -> ClientUpgraded {
+        ClientUpgraded::new(self.pooled).with_guard(self.recorder.into_guard())
     }
 
     /// Ends the body with these trailers, and receives the head of the response into `response`.

@@ -36,6 +36,7 @@ pub(super) fn report_failure(ctx: &mut Context, outcome: HandlerOutcome) {
         HandlerOutcome::Panicked => ErrorCause::Panic,
         HandlerOutcome::TimedOut(limit) => ExchangeError::TimedOut(Phase::Handler, limit.into()).into(),
     };
+    ctx.exchange.observe(|observation| observation.cut = Some(CutBy::from_cause(&cause)));
     ctx.exchange.report(&ctx.request, None, cause);
 }
 

@@ -23,3 +23,5 @@ pub use extensions::Extensions;
 #[cfg(feature = "tower")]
 pub(crate) use head_filter::{HeadFilter, SentKind};
 pub use transform::{Transform, TransformAction};
+#[cfg(feature = "websocket")]
+pub(crate) use websocket::SwitchedConn;

@@ -2,23 +2,33 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
 use super::context::Context;
 use super::head_filter::SentKind;
-use crate::message::Status;
+use crate::message::{Headers, Status};
 use crate::net::{Conn, ReadBuffer};
+use crate::server::socket_observer::SocketObserver;
 use crate::server::upgraded::UpgradedHandle;
+
+/// A connection that a WebSocket has taken over.
+pub(crate) struct SwitchedConn {
+    pub(crate) conn: Conn,
+    /// The bytes that have arrived already.
+    pub(crate) early: ReadBuffer,
+    pub(crate) observer: SocketObserver,
+    /// Dropped behind the connection, which counts until then.
+    pub(crate) guard: oneshot::Sender<Infallible>,
+}
 
 impl Context {
     /// Switches to `protocol`, which the request asks for: sends a head of 101, once middleware has seen it, and hands
-    /// the connection over, with the bytes that have arrived already. The connection counts until the sender is
-    /// dropped.
-    pub(crate) async fn switch_to(
-        &mut self,
-        protocol: &str,
-    ) -> io::Result<(Conn, ReadBuffer, oneshot::Sender<Infallible>)> {
+    /// the connection over.
+    ///
+    /// The handler may use the connection for days, so the context keeps no memory but that of the request.
+    pub(crate) async fn switch_to(&mut self, protocol: &str) -> io::Result<SwitchedConn> {
         let Context { response, transform, head_filters, exchange, .. } = self;
         exchange.check_upgrade()?;
         let kind = SentKind::Upgrade(Status::SWITCHING_PROTOCOLS);
@@ -26,6 +36,12 @@ impl Context {
         let (conn, early) = exchange.switch(response, Some(protocol)).await?;
         let (guard, handle) = UpgradedHandle::new(conn.peer(), None);
         exchange.upgraded = Some(Box::new(handle));
-        Ok((conn, early, guard))
+        let mut reported = None;
+        exchange.observe(|observation| reported = Some(observation.socket.insert(Arc::default()).clone()));
+        let observer = SocketObserver::new(exchange.conn.core().stats.clone(), reported);
+        response.headers = Headers::new();
+        exchange.incoming.take();
+        exchange.transformed = Vec::new();
+        Ok(SwitchedConn { conn, early, observer, guard })
     }
 }

@@ -1,7 +1,11 @@
 //! WebSocket (RFC 6455), with permessage-deflate (RFC 7692): what peers get for what they send, however it is cut.
 
 mod bounds;
+mod broadcasts;
+mod clients;
 mod compression;
 mod ends;
 mod frames;
+mod gateways;
+mod reports;
 mod support;

@@ -1,0 +1,136 @@
+//! Broadcasts: one message for many WebSockets, on all cores.
+
+use std::io;
+
+use corehttp::{
+    Broadcast, Client, CloseCode, Context, Deflate, Message, SlowMember, WebSocket, WebSocketReader,
+    WebSocketSettings, block_on,
+};
+
+use super::support::{HEAD, RSV1, TEXT, frame};
+use crate::support::{ErrorReports, Served, eventually};
+
+async fn chat(ctx: &mut Context, room: &Broadcast, settings: &WebSocketSettings) -> corehttp::Result {
+    let mut socket = ctx.websocket(settings).await?;
+    let WebSocket { reader, writer, .. } = &mut socket;
+    let mut member = room.join(SlowMember::Skip);
+    tokio::select! {
+        done = pass_on(reader, room) => done?,
+        done = member.forward(writer) => done?,
+    }
+    Ok(())
+}
+
+async fn pass_on(reader: &mut WebSocketReader, room: &Broadcast) -> io::Result<()> {
+    while let Some(message) = reader.receive().await? {
+        room.send(message);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_message_reaches_all_members_on_all_cores() {
+    let (room, deflate) = (Broadcast::new(16), Some(Deflate { message_min: 100, ..Deflate::default() }));
+    let settings = WebSocketSettings { deflate, ..WebSocketSettings::default() };
+    let (shared, offered) = (room.clone(), settings.clone());
+    let served = Served::with(
+        |server| server.cores(2),
+        async move |ctx: &mut Context| chat(ctx, &shared, &settings).await,
+    );
+    let url = format!("ws://{}/", served.addr());
+    block_on(async {
+        let (client, mut members) = (Client::new(), Vec::new());
+        for at in 0..40 {
+            let request = client.websocket(&url);
+            let request = if at % 2 == 0 { request.settings(&offered) } else { request };
+            members.push(request.await.unwrap());
+        }
+        eventually("all have joined", || room.members() == 40);
+        let long = "all work and no play ".repeat(2000);
+        for text in ["short", &long] {
+            members[7].send(text).await.unwrap();
+            for member in &mut members {
+                assert_eq!(member.receive().await.unwrap(), Some(Message::Text(text)));
+            }
+        }
+        assert_eq!(room.send(b"from the server".as_slice()), 40);
+        for mut member in members {
+            assert_eq!(member.receive().await.unwrap(), Some(Message::Binary(b"from the server")));
+            member.close(CloseCode::NORMAL, "").await.unwrap();
+        }
+        eventually("all have left", || room.members() == 0);
+    })
+    .unwrap();
+}
+
+/// The bytes are the same for all members, compressed or not.
+#[test]
+fn a_message_is_encoded_once() {
+    let (room, deflate) = (Broadcast::new(16), Some(Deflate::default()));
+    let settings = WebSocketSettings { deflate, ..WebSocketSettings::default() };
+    let shared = room.clone();
+    let served = Served::new(async move |ctx: &mut Context| chat(ctx, &shared, &settings).await);
+    let mut peers = [served.connect(), served.connect(), served.connect()];
+    for (peer, lines) in peers.iter_mut().zip(["", DEFLATE, DEFLATE]) {
+        peer.send(format!("{HEAD}{lines}\r\n"));
+        peer.receive();
+    }
+    eventually("all have joined", || room.members() == 3);
+    room.send(&"x".repeat(1000));
+    let received = peers.map(|mut peer| {
+        peer.send(super::support::close(1000, ""));
+        let mut received = Vec::new();
+        std::io::Read::read_to_end(&mut peer.stream, &mut received).unwrap();
+        received
+    });
+    assert_eq!((received[0][0], received[1][0]), (TEXT, TEXT | RSV1));
+    assert!(received[1] == received[2] && received[1].len() < 40 && received[0].len() > 1000);
+}
+
+const DEFLATE: &str = "Sec-WebSocket-Extensions: permessage-deflate\r\n";
+
+/// A member that reads nothing loses messages, and is skipped or closed.
+#[test]
+fn slow_members_are_skipped_or_closed() {
+    for slow in [SlowMember::Skip, SlowMember::Close] {
+        let (room, reports) = (Broadcast::new(2), ErrorReports::default());
+        let shared = room.clone();
+        let served = Served::with(
+            |server| reports.attach(server),
+            async move |ctx: &mut Context| -> corehttp::Result {
+                let mut socket = ctx.websocket(&WebSocketSettings::default()).await?;
+                // The member waits until it has lost some.
+                let mut member = shared.join(slow);
+                socket.receive().await?;
+                tokio::select! {
+                    done = member.forward(&mut socket.writer) => Ok(done?),
+                    done = async { while socket.reader.receive().await?.is_some() {} io::Result::Ok(()) } => Ok(done?),
+                }
+            },
+        );
+        let mut peer = served.connect();
+        peer.send(format!("{HEAD}\r\n"));
+        peer.receive();
+        eventually("it has joined", || room.members() == 1);
+        (0..10).for_each(|at| assert_eq!(room.send(&format!("{at}")), 1));
+        peer.send(frame(TEXT, "go"));
+        match slow {
+            SlowMember::Skip => {
+                assert_eq!(peer.receive_through("9"), "\u{fffd}\u{1}8\u{fffd}\u{1}9");
+                peer.send(super::support::close(1000, ""));
+                peer.receive_all();
+                assert_eq!(reports.take(), []);
+            }
+            _ => {
+                let mut received = Vec::new();
+                std::io::Read::read_to_end(&mut peer.stream, &mut received).unwrap();
+                assert_eq!(received, [0x88, 2, 0x03, 0xf5]);
+                drop(served);
+                let lost = "the peer has not kept up with a broadcast, and has lost 8 messages";
+                assert_eq!(reports.take(), [(0, lost.to_owned())]);
+            }
+        }
+    }
+    // Without members, a message is sent to nobody.
+    assert_eq!(Broadcast::new(1).send("a"), 0);
+}

@@ -1,0 +1,229 @@
+//! The client's end of a WebSocket, against the server's, and against servers that break RFC 6455.
+
+use std::io;
+
+use corehttp::{
+    Client, ClientCause, ClientWebSocket, CloseCode, Context, Deflate, MemoryListener, Message, MessageKind,
+    Part, Response, Server, ServerHandle, WebSocket, WebSocketError, WebSocketSettings, block_on,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+use super::support::{BINARY, TEXT, close, echo, frame, unmasked};
+
+fn served() -> (ServerHandle, Client) {
+    let listener = MemoryListener::new();
+    let client = Client::builder().memory(listener.connector()).build();
+    let settings = WebSocketSettings {
+        protocols: vec!["v1".into()],
+        deflate: Some(Deflate { message_min: 10, keeps_context: true, ..Deflate::default() }),
+        ..WebSocketSettings::default()
+    };
+    let server = Server::bind(listener).cores(1);
+    (server.start(async move |ctx: &mut Context| echo(ctx, &settings).await).unwrap(), client)
+}
+
+#[test]
+fn a_client_sends_and_receives() {
+    let (_server, client) = served();
+    block_on(async {
+        let mut socket = client.websocket("ws://a/echo?b").await.unwrap();
+        assert_eq!(socket.protocol, None);
+        for len in [0, 1, 125, 126, 65_535, 65_536, 300_000] {
+            let (text, bytes) = ("x".repeat(len), vec![0xff; len]);
+            socket.send(&text).await.unwrap();
+            assert_eq!(socket.receive().await.unwrap(), Some(Message::Text(&text)));
+            socket.send(&bytes).await.unwrap();
+            assert_eq!(socket.receive().await.unwrap(), Some(Message::Binary(&bytes)));
+        }
+        socket.writer.ping(b"p").await.unwrap();
+        socket.close(CloseCode(4000), "bye").await.unwrap();
+        assert_eq!(socket.close_reason().unwrap().code, CloseCode(4000));
+        assert!(socket.receive().await.unwrap().is_none());
+    })
+    .unwrap();
+}
+
+/// The halves are `Send`, and may be in tasks of several threads.
+#[test]
+fn halves_of_a_client_move_between_threads() {
+    let (_server, client) = served();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let deflate = Some(Deflate { message_min: 10, ..Deflate::default() });
+        let settings =
+            WebSocketSettings { protocols: vec!["v1".into()], deflate, ..WebSocketSettings::default() };
+        let socket = client.websocket("http://a/").settings(&settings).await.unwrap();
+        assert_eq!(socket.protocol.as_deref(), Some("v1"));
+        let WebSocket { mut reader, mut writer, .. } = socket;
+        let receives = tokio::spawn(async move {
+            for at in 0..500 {
+                let message = reader.receive().await.unwrap().unwrap();
+                assert_eq!(message, Message::Text(&format!("message {at} {}", "x".repeat(at))));
+            }
+            reader
+        });
+        let sends = tokio::spawn(async move {
+            for at in 0..500 {
+                writer.feed(&format!("message {at} {}", "x".repeat(at))).await.unwrap();
+                if at % 7 == 0 {
+                    tokio::task::yield_now().await;
+                }
+            }
+            writer.flush().await.unwrap();
+            writer
+        });
+        let (mut reader, mut writer) = (receives.await.unwrap(), sends.await.unwrap());
+        writer.close(CloseCode::NORMAL, "").await.unwrap();
+        assert!(reader.receive().await.unwrap().is_none());
+    });
+}
+
+#[test]
+fn parts_need_not_be_in_memory() {
+    let (_server, client) = served();
+    block_on(async {
+        let mut socket = client.websocket("ws://a/").await.unwrap();
+        let part = Part { kind: MessageKind::Text, bytes: "\u{e9}".as_bytes(), is_last: false };
+        socket.writer.send_part(Part { bytes: &part.bytes[..1], ..part }).await.unwrap();
+        let refused = [
+            socket.send("between").await.unwrap_err(),
+            socket.writer.send_part(Part { kind: MessageKind::Binary, ..part }).await.unwrap_err(),
+            socket.writer.send_part(Part { is_last: true, bytes: b"", ..part }).await.unwrap_err(),
+            socket.writer.send_part(Part { bytes: b"x", ..part }).await.unwrap_err(),
+        ];
+        let errors = refused.map(|error| error.get_ref().unwrap().downcast_ref().cloned());
+        let [between, kind, end, text] = errors.map(|error: Option<WebSocketError>| error.unwrap());
+        assert_eq!((between, kind), (WebSocketError::Interleaved, WebSocketError::Interleaved));
+        assert_eq!((end, text), (WebSocketError::Text, WebSocketError::Text));
+        socket.writer.send_part(Part { bytes: &part.bytes[1..], is_last: true, ..part }).await.unwrap();
+        assert_eq!(socket.receive().await.unwrap(), Some(Message::Text("\u{e9}")));
+        // The rest of a message that was received in parts is skipped.
+        socket.send(&vec![7; 200_000]).await.unwrap();
+        socket.send("next").await.unwrap();
+        assert!(!socket.reader.receive_part().await.unwrap().unwrap().is_last);
+        assert_eq!(socket.receive().await.unwrap(), Some(Message::Text("next")));
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_refusal_has_its_reason() {
+    let listener = MemoryListener::new();
+    let client = Client::builder().memory(listener.connector()).build();
+    let _server =
+        Server::bind(listener).cores(1).start(|ctx: &mut Context| ctx.response.set_text("no")).unwrap();
+    block_on(async {
+        let mut response = Response::new();
+        let refused = client.websocket("wss2://a/").await.unwrap_err();
+        assert!(matches!(refused.cause(), ClientCause::Request(_)), "{refused:?}");
+        let refused = client.websocket("ws://a/").open_into(&mut response).await.unwrap_err();
+        assert!(matches!(refused.cause(), ClientCause::Upgrade), "{refused:?}");
+        assert_eq!(response.text().unwrap(), "no");
+    })
+    .unwrap();
+}
+
+/// A server that answers the handshake with `fields`, and then with `frames`. Returns what the client gets, and the
+/// frames that it has sent, without their masks.
+async fn against(
+    fields: &str,
+    frames: &[u8],
+) -> (Result<ClientWebSocket, String>, tokio::task::JoinHandle<Vec<u8>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (url, fields, frames) =
+        (format!("ws://{}/", listener.local_addr().unwrap()), fields.to_owned(), frames.to_vec());
+    let server = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(stream.read_u8().await.unwrap());
+        }
+        let head = String::from_utf8(head).unwrap();
+        let key = head.lines().find_map(|line| line.strip_prefix("sec-websocket-key: ")).unwrap();
+        let accept = accept(key);
+        let fields = fields.replace("ACCEPT", &accept);
+        let answer = format!("HTTP/1.1 101 x\r\nconnection: upgrade\r\nupgrade: websocket\r\n{fields}\r\n");
+        stream.write_all(&[answer.as_bytes(), &frames].concat()).await.unwrap();
+        let mut received = Vec::new();
+        let _ = stream.read_to_end(&mut received).await;
+        received
+    });
+    let socket = Client::new().websocket(&url).await.map_err(|error| format!("{error:#}"));
+    (socket, server)
+}
+
+/// The value that accepts a key, as the server under test computes it.
+fn accept(key: &str) -> String {
+    let head = super::support::HEAD.replace("dGhlIHNhbXBsZSBub25jZQ==", key);
+    let answer = std::thread::spawn(move || {
+        let service = super::support::service(super::support::Echo::Whole, &WebSocketSettings::default());
+        crate::support::paused(async move {
+            let (mut near, far) = tokio::io::duplex(1 << 16);
+            near.write_all(format!("{head}\r\n").as_bytes()).await.unwrap();
+            near.shutdown().await.unwrap();
+            let mut received = String::new();
+            let (_, read) = tokio::join!(service.serve_connection(far), near.read_to_string(&mut received));
+            read.unwrap();
+            received
+        })
+    });
+    let answer = answer.join().unwrap();
+    answer.lines().find_map(|line| line.strip_prefix("sec-websocket-accept: ")).unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn bad_answers_open_nothing_rfc6455_4_1() {
+    for (fields, expected) in [
+        ("", "its sec-websocket-accept does not match"),
+        ("sec-websocket-accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n", "its sec-websocket-accept does not match"),
+        ("sec-websocket-accept: ACCEPT\r\nsec-websocket-accept: ACCEPT\r\n", "its sec-websocket-accept"),
+        (
+            "sec-websocket-accept: ACCEPT\r\nsec-websocket-protocol: x\r\n",
+            "a subprotocol that was not offered",
+        ),
+        (
+            "sec-websocket-accept: ACCEPT\r\nsec-websocket-extensions: permessage-deflate\r\n",
+            "an extension that was not offered",
+        ),
+    ] {
+        let (socket, _) = against(fields, b"").await;
+        let error = socket.unwrap_err();
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+const GOOD: &str = "sec-websocket-accept: ACCEPT\r\n";
+
+/// The client receives `expected` from `frames`, which may come with the head, and answers with a close frame of `code`.
+async fn check(frames: &[u8], expected: Result<&str, io::ErrorKind>, code: u16) {
+    let (socket, server) = against(GOOD, frames).await;
+    let mut socket = socket.unwrap();
+    let received = socket.receive().await;
+    let received = received.map(|message| message.map_or("", |message| message.text().unwrap()));
+    assert_eq!(received.map_err(|error| error.kind()), expected, "{frames:02x?}");
+    drop(socket);
+    let answer = server.await.unwrap();
+    match code {
+        0 => assert!(answer.is_empty(), "{answer:02x?}"),
+        code => {
+            let masked = [answer[6] ^ answer[2], answer[7] ^ answer[3]];
+            assert_eq!(
+                (answer[0], answer[1], u16::from_be_bytes(masked)),
+                (0x88, 0x82, code),
+                "{answer:02x?}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn servers_are_read_strictly() {
+    check(&unmasked(TEXT, "with the head"), Ok("with the head"), 0).await;
+    check(&frame(TEXT, "masked"), Err(io::ErrorKind::InvalidData), 1002).await;
+    check(&unmasked(0x83, ""), Err(io::ErrorKind::InvalidData), 1002).await;
+    check(&unmasked(TEXT, b"\xff"), Err(io::ErrorKind::InvalidData), 1007).await;
+    check(&unmasked(BINARY, vec![0; 1 << 21]), Err(io::ErrorKind::InvalidData), 1009).await;
+    check(&unmasked(0x88, [3, 0xe8]), Ok(""), 1000).await;
+    check(&close(1000, ""), Err(io::ErrorKind::InvalidData), 1002).await;
+}

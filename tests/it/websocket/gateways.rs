@@ -1,0 +1,76 @@
+//! Gateways: a WebSocket passes through `Context::forward` by itself.
+
+use corehttp::{
+    BodyPlan, Client, CloseCode, Context, Message, Response, WebSocketSettings, block_on, with_plan,
+};
+
+use super::support::{HEAD, TEXT, close, echo, frame};
+use crate::support::Served;
+
+fn gateway(backend: String) -> Served {
+    let client = Client::new();
+    let pass = async move |ctx: &mut Context| -> corehttp::Result {
+        let onward = ctx.request.forwarded_to(&backend)?;
+        ctx.forward(client.open(&onward)).await
+    };
+    Served::new(with_plan(|_| BodyPlan::Stream, pass))
+}
+
+#[test]
+fn a_websocket_passes_a_gateway() {
+    let settings = WebSocketSettings { protocols: vec!["v1".into()], ..WebSocketSettings::default() };
+    let offered = settings.clone();
+    let behind = Served::new(async move |ctx: &mut Context| echo(ctx, &settings).await);
+    let front = gateway(format!("http://{}", behind.addr()));
+    block_on(async {
+        let client = Client::new();
+        let request = client.websocket(&format!("ws://{}/a", front.addr())).settings(&offered);
+        let mut socket = request.await.unwrap();
+        assert_eq!(socket.protocol.as_deref(), Some("v1"));
+        for len in [3, 100_000, 900_000] {
+            let bytes = vec![7; len];
+            socket.send(&bytes).await.unwrap();
+            assert_eq!(socket.receive().await.unwrap(), Some(Message::Binary(&bytes)));
+        }
+        socket.close(CloseCode::NORMAL, "").await.unwrap();
+    })
+    .unwrap();
+    // Frames may come with the request.
+    let mut peer = front.connect();
+    peer.send([format!("{HEAD}\r\n").as_bytes(), &frame(TEXT, "early"), &close(1000, "")].concat());
+    let received = peer.receive_all();
+    assert!(received.contains("101 ") && received.contains("\u{5}early"), "{received}");
+}
+
+#[test]
+fn a_refusal_passes_a_gateway() {
+    let behind = Served::new(|ctx: &mut Context| ctx.response.set_text("no"));
+    let front = gateway(format!("http://{}", behind.addr()));
+    block_on(async {
+        let mut response = Response::new();
+        let request = Client::new().websocket(&format!("ws://{}/a", front.addr()));
+        assert!(request.open_into(&mut response).await.is_err());
+        assert_eq!(response.text().unwrap(), "no");
+    })
+    .unwrap();
+}
+
+/// Either end may vanish.
+#[test]
+fn an_end_on_one_side_ends_the_other() {
+    let settings = WebSocketSettings::default();
+    let behind = Served::new(async move |ctx: &mut Context| echo(ctx, &settings).await);
+    let front = gateway(format!("http://{}", behind.addr()));
+    let mut peer = front.connect();
+    peer.send(format!("{HEAD}\r\n"));
+    peer.receive();
+    peer.reset();
+    crate::support::eventually("the server behind has noticed", || {
+        behind.running.stats().total.errors.incomplete == 1
+    });
+    let mut peer = front.connect();
+    peer.send(format!("{HEAD}\r\n"));
+    peer.receive();
+    drop(behind);
+    peer.receive_all();
+}

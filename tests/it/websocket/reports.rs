@@ -1,0 +1,52 @@
+//! Counts and reports of WebSockets: bytes, messages, and how each ended.
+
+use std::sync::{Arc, Mutex};
+
+use corehttp::{Context, ExchangeReport, Server, WebSocketSettings};
+
+use super::support::{Echo, HEAD, TEXT, close, echo, echo_parts, frame};
+use crate::support::{Served, eventually};
+
+/// A peer that sends `sent` is reported as `expected`: messages in and out, the code of the close frame, and by whom the
+/// exchange was cut.
+#[track_caller]
+fn check(echo_of: Echo, sent: &[u8], expected: (u64, u64, Option<u16>, Option<&str>)) {
+    type Report = (u64, u64, u64, u64, Option<u16>, Option<&'static str>);
+    let reports: Arc<Mutex<Vec<Report>>> = Arc::default();
+    let seen = reports.clone();
+    let observe = move |server: Server| {
+        server.on_exchange(move |report: &ExchangeReport| {
+            let cut = report.cut.map(|cut| cut.as_str());
+            assert_eq!(report.status.map(|status| status.as_u16()), Some(101));
+            let messages = (report.messages_received, report.messages_sent);
+            let line = (messages.0, messages.1, report.received, report.sent, report.close_code, cut);
+            seen.lock().unwrap().push(line);
+        })
+    };
+    let served = Served::with(observe, async move |ctx: &mut Context| match echo_of {
+        Echo::Whole => echo(ctx, &WebSocketSettings::default()).await,
+        Echo::Parts => echo_parts(ctx, &WebSocketSettings::default()).await,
+    });
+    let mut peer = served.connect();
+    let wire = [format!("{HEAD}\r\n").as_bytes(), sent].concat();
+    peer.send(&wire);
+    peer.end();
+    let mut answer = Vec::new();
+    std::io::Read::read_to_end(&mut peer.stream, &mut answer).unwrap();
+    eventually("it is reported", || reports.lock().unwrap().len() == 1);
+    let (messages_in, messages_out, received, sent, code, cut) = reports.lock().unwrap()[0];
+    assert_eq!((messages_in, messages_out, code, cut), expected);
+    assert_eq!((received, sent), (wire.len() as u64, answer.len() as u64));
+    let total = served.running.stats().total;
+    assert_eq!((total.messages_received, total.messages_sent), (messages_in, messages_out));
+    assert_eq!((total.received, total.sent), (received, sent));
+}
+
+#[test]
+fn bytes_and_messages_are_counted() {
+    let messages = [frame(TEXT, "a"), frame(TEXT, "b".repeat(100_000))].concat();
+    check(Echo::Whole, &[&messages[..], &close(1000, "")].concat(), (2, 2, Some(1000), None));
+    check(Echo::Parts, &[&messages[..], &close(4000, "")].concat(), (2, 2, Some(4000), None));
+    check(Echo::Whole, &messages, (2, 2, None, Some("peer")));
+    check(Echo::Whole, &[&messages[..], &[0xff]].concat(), (2, 2, Some(1002), Some("handler")));
+}
