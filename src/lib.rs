@@ -213,7 +213,7 @@
 //! | the content of error responses | [`Server::error_response`], [`problem_details`], [`error_page`] |
 //! | problem details (RFC 9457) | [`Problem`], [`Response::set_problem`] |
 //! | each exchange, as it ended: logs and metrics | [`Server::on_exchange`], with feature `access-log` `AccessLog` |
-//! | how long exchanges take, by route and status, with feature `metrics` | `Server::metrics`, `Metrics`, `MetricsText` |
+//! | how long exchanges take, by route and status, with feature `metrics` | `Server::metrics`, `Metrics`, `MetricsText`, `MetricsPage` |
 //! | counters and histograms of the application, with feature `metrics` | `Metrics::collect`, `Histogram` |
 //! | what went wrong, and how often | [`Server::on_error`], [`ServerHandle::stats`] |
 //! | routes, and paths with parameters | [`routes!`], [`Router`], [`Request::params`] |
@@ -374,8 +374,8 @@ pub use message::{
 };
 #[cfg(feature = "metrics")]
 pub use metrics::{
-    ClassCounts, Histogram, HistogramCounts, MetricSamples, Metrics, MetricsFormat, MetricsSettings,
-    MetricsText, MetricsWriter, RouteCounts,
+    ClassCounts, Histogram, HistogramCounts, MetricSamples, Metrics, MetricsFormat, MetricsPage,
+    MetricsSettings, MetricsText, MetricsWriter, RouteCounts,
 };
 #[cfg(feature = "tls")]
 pub use net::tls::enabled::{

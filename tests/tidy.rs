@@ -27,7 +27,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("guard", &["error", "memory", "message", "runtime", "server"]),
     ("health", &["error", "message", "runtime", "server"]),
     ("json", &["client", "error", "message"]),
-    ("metrics", &["memory", "message", "server"]),
+    ("metrics", &["memory", "message", "net", "runtime", "server", "sse"]),
     ("multipart", &["client", "error", "message", "runtime", "server", "wire"]),
     ("session", &["memory", "message", "runtime", "server"]),
     ("sse", &["error", "message", "runtime", "server"]),
@@ -86,6 +86,7 @@ const ASYNC: &[&str] = &[
     "src/gateway/",
     "src/guard/",
     "src/health/",
+    "src/metrics/page/",
     "src/multipart/",
     "src/net/",
     "src/router/",
@@ -110,6 +111,7 @@ const CLOCKS: &[&str] = &[
     "src/runtime/time.rs",
     "src/server/exchange_report.rs",
     "src/access_log/writer.rs",
+    "src/metrics/metrics.rs",
 ];
 
 /// The files that are short, and why each is no part of another one. Its folder or its name stands for several.

@@ -3,12 +3,14 @@
 use std::iter::zip;
 use std::ops::AddAssign;
 use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::{AcqRel, Release};
+use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::histogram::nanos;
+use super::latest_errors::LatestErrors;
 use super::route_metrics::RouteTable;
+use super::timeline::slot_number;
 use crate::memory::{Counter, lock};
 use crate::server::{CoreStats, CutBy, ErrorReport, ExchangeReport, Observer, ServerCounts};
 
@@ -21,10 +23,38 @@ pub(super) struct CoreMetrics {
     /// Exchanges that are over, without those whose head was refused.
     ended: Counter,
     pub(super) polls: PollMetrics,
+    pub(super) errors: LatestErrors,
+    recording: Arc<Recording>,
     times_polls: bool,
     stats: Mutex<StatsOfCore>,
     /// Whether a core writes.
     is_taken: AtomicBool,
+}
+
+/// Since when the cores count, and whether they also keep the last minutes, for a page.
+pub(super) struct Recording {
+    since: Instant,
+    keeps_recent: AtomicBool,
+}
+
+impl Recording {
+    pub(super) fn new(since: Instant) -> Recording {
+        Recording { since, keeps_recent: AtomicBool::new(false) }
+    }
+
+    pub(super) fn keep_recent(&self) {
+        self.keeps_recent.store(true, Relaxed);
+    }
+
+    /// How long the cores have counted.
+    pub(super) fn uptime(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.since)
+    }
+
+    /// The number of the slot at that time, if the last minutes are kept.
+    fn slot_at(&self, now: Instant) -> Option<u64> {
+        self.keeps_recent.load(Relaxed).then(|| slot_number(self.uptime(now)))
+    }
 }
 
 /// How long a core was busy with one connection before it turned to another.
@@ -45,13 +75,20 @@ struct StatsOfCore {
 }
 
 impl CoreMetrics {
-    pub(super) fn new(index: usize, routes_max: usize, times_polls: bool) -> CoreMetrics {
+    pub(super) fn new(
+        index: usize,
+        routes_max: usize,
+        times_polls: bool,
+        recording: &Arc<Recording>,
+    ) -> CoreMetrics {
         CoreMetrics {
             index,
             routes: RouteTable::new(routes_max),
             cuts: Default::default(),
             ended: Counter::default(),
             polls: PollMetrics::default(),
+            errors: LatestErrors::default(),
+            recording: recording.clone(),
             times_polls,
             stats: Mutex::default(),
             is_taken: AtomicBool::new(false),
@@ -90,16 +127,24 @@ impl CoreMetrics {
 pub(super) struct CoreObserver(Arc<CoreMetrics>);
 
 impl Observer for CoreObserver {
-    fn on_exchange(&self, report: &ExchangeReport<'_>, _: Instant) {
+    fn on_exchange(&self, report: &ExchangeReport<'_>, now: Instant) {
         let core = &*self.0;
-        core.routes.get(report.matched_pattern()).record(report);
+        let route = core.routes.get(report.matched_pattern());
+        route.record(report);
+        if let Some(slot) = core.recording.slot_at(now) {
+            route.record_recent(slot, report, now);
+        }
         if let Some(at) = report.cut.and_then(|cut| CUTS.iter().position(|known| *known == cut)) {
             core.cuts[at].add(1);
         }
         core.ended.add(u64::from(report.method.is_some()));
     }
 
-    fn on_error(&self, _: &ErrorReport<'_>) {}
+    fn on_error(&self, report: &ErrorReport<'_>, now: Instant) {
+        if self.0.recording.slot_at(now).is_some() {
+            self.0.errors.note(report, now);
+        }
+    }
 
     fn times_polls(&self) -> bool {
         self.0.times_polls

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::iter::zip;
-use std::ops::AddAssign;
+use std::ops::{AddAssign, RangeInclusive};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -102,8 +102,7 @@ impl HistogramCounts {
             below += count;
             below >= rank
         })?;
-        let (first, last) = bucket_range(bucket);
-        Some(first + (last - first) / 2)
+        Some(middle_of(bucket..=bucket))
     }
 
     /// Returns how many values were at most `power`, a power of two from 64 to 2^42.
@@ -142,10 +141,16 @@ pub(super) fn nanos(time: Duration) -> u64 {
 /// from each power of two, which is not among them, to the next, which is: so the count of values up to a power is
 /// exact, as the bounds in Prometheus's format require.
 #[inline]
-fn bucket_of(value: u64) -> usize {
+pub(super) fn bucket_of(value: u64) -> usize {
     let below = value.saturating_sub(1).min(VALUE_MAX - 1);
     let shift = (below | SUB_BUCKETS).ilog2() - SUB_BUCKETS.ilog2();
     (u64::from(shift) * SUB_BUCKETS + (below >> shift)) as usize
+}
+
+/// The value in the middle of successive buckets.
+pub(super) fn middle_of(buckets: RangeInclusive<usize>) -> u64 {
+    let (first, last) = (bucket_range(*buckets.start()).0, bucket_range(*buckets.end()).1);
+    first + (last - first) / 2
 }
 
 /// The first and the last value of a bucket.

@@ -2,14 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::iter::zip;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
-use super::core_metrics::{CoreCounts, CoreMetrics};
+use super::core_metrics::{CoreCounts, CoreMetrics, Recording};
 use super::exposition::{write_cores, write_routes};
+use super::latest_errors::LatestError;
 use super::metrics_writer::{MetricsFormat, MetricsWriter};
 use super::process::ProcessInfo;
 use super::route_metrics::RouteCounts;
+use super::slow_exchanges::SlowExchange;
+use super::timeline::{SlotSeries, slot_number};
 use crate::memory::lock;
 use crate::server::{CoreStats, Observer, Server};
 
@@ -41,6 +46,7 @@ pub struct Metrics {
 
 struct MetricsInner {
     settings: MetricsSettings,
+    recording: Arc<Recording>,
     cores: Mutex<Vec<Arc<CoreMetrics>>>,
     collectors: Mutex<Vec<Collector>>,
 }
@@ -75,9 +81,9 @@ impl Metrics {
 
     /// Creates metrics with these settings.
     pub fn with_settings(settings: MetricsSettings) -> Metrics {
-        Metrics {
-            inner: Arc::new(MetricsInner { settings, cores: Mutex::default(), collectors: Mutex::default() }),
-        }
+        let recording = Arc::new(Recording::new(Instant::now()));
+        let (cores, collectors) = (Mutex::default(), Mutex::default());
+        Metrics { inner: Arc::new(MetricsInner { settings, recording, cores, collectors }) }
     }
 
     /// Returns the exchanges so far, for each route that had any, in the order of their patterns.
@@ -140,19 +146,61 @@ impl Metrics {
         counts
     }
 
+    /// Makes the cores keep the last minutes from now on.
+    pub(super) fn keep_recent(&self) {
+        self.inner.recording.keep_recent();
+    }
+
+    /// How long the cores have counted.
+    pub(super) fn uptime(&self) -> Duration {
+        self.inner.recording.uptime(Instant::now())
+    }
+
+    /// The last minutes of each route, in the slots of `empty`.
+    pub(super) fn timelines(&self, empty: &SlotSeries) -> BTreeMap<Box<str>, SlotSeries> {
+        let mut series = BTreeMap::new();
+        self.cores().iter().for_each(|core| core.routes.add_timelines_to(&mut series, empty));
+        series
+    }
+
+    /// The slowest exchanges of each route and core in the last minutes.
+    pub(super) fn slow_exchanges(&self) -> Vec<SlowExchange> {
+        let (mut list, slot) = (Vec::new(), slot_number(self.uptime()));
+        self.cores().iter().for_each(|core| core.routes.add_slow_to(&mut list, slot));
+        list
+    }
+
+    /// The latest error of each kind.
+    pub(super) fn latest_errors(&self) -> Vec<Option<LatestError>> {
+        let mut latest = Vec::new();
+        for core in self.cores() {
+            let errors = core.errors.list();
+            latest.resize(errors.len(), None);
+            for (latest, error) in zip(&mut latest, errors) {
+                if latest.as_ref().map(|latest: &LatestError| latest.at)
+                    < error.as_ref().map(|error| error.at)
+                {
+                    *latest = error;
+                }
+            }
+        }
+        latest
+    }
+
     fn cores(&self) -> Vec<Arc<CoreMetrics>> {
         lock(&self.inner.cores).clone()
     }
 
     /// The observer of a core, which goes on with counts that no other core writes.
     fn observer(&self, index: usize, stats: &Arc<CoreStats>) -> Box<dyn Observer> {
-        let MetricsSettings { routes_max, times_polls } = &self.inner.settings;
+        let MetricsInner { settings: MetricsSettings { routes_max, times_polls }, recording, .. } =
+            &*self.inner;
         let mut cores = lock(&self.inner.cores);
         loop {
             let taken = cores.iter().filter(|core| core.index == index).find_map(|core| core.take(stats));
             match taken {
                 Some(observer) => return Box::new(observer),
-                None => cores.push(Arc::new(CoreMetrics::new(index, *routes_max, *times_polls))),
+                None => cores.push(Arc::new(CoreMetrics::new(index, *routes_max, *times_polls, recording))),
             }
         }
     }

@@ -4,15 +4,21 @@ mod metrics;
 
 mod core_metrics;
 mod histogram;
+mod latest_errors;
 mod route_metrics;
+mod slow_exchanges;
+mod timeline;
 
 mod exposition;
 mod metrics_text;
 mod metrics_writer;
 mod process;
 
+mod page;
+
 pub use histogram::{Histogram, HistogramCounts};
 pub use metrics::{Metrics, MetricsSettings};
 pub use metrics_text::MetricsText;
 pub use metrics_writer::{MetricSamples, MetricsFormat, MetricsWriter};
+pub use page::MetricsPage;
 pub use route_metrics::{ClassCounts, RouteCounts};

@@ -5,8 +5,11 @@ use std::collections::BTreeMap;
 use std::iter::zip;
 use std::ops::AddAssign;
 use std::sync::OnceLock;
+use std::time::Instant;
 
 use super::histogram::{Histogram, HistogramCounts, nanos};
+use super::slow_exchanges::{SlowExchange, SlowExchanges};
+use super::timeline::{SlotSeries, Timeline};
 use crate::memory::Counter;
 use crate::message::Status;
 use crate::server::ExchangeReport;
@@ -18,6 +21,15 @@ pub(super) struct RouteMetrics {
     classes: [OnceLock<Box<ClassMetrics>>; CLASSES.len()],
     received: Histogram,
     sent: Histogram,
+    /// The last minutes, for the page.
+    recent: OnceLock<Box<RecentExchanges>>,
+}
+
+/// The exchanges of the last minutes.
+#[derive(Default)]
+struct RecentExchanges {
+    timeline: Timeline,
+    slow: SlowExchanges,
 }
 
 /// The times of exchanges whose responses are of one class, in nanoseconds.
@@ -35,6 +47,7 @@ impl RouteMetrics {
             classes: Default::default(),
             received: Histogram::new(),
             sent: Histogram::new(),
+            recent: OnceLock::new(),
         })
     }
 
@@ -49,6 +62,16 @@ impl RouteMetrics {
         }
         self.received.record_alone(report.received);
         self.sent.record_alone(report.sent);
+    }
+
+    /// Records an exchange in the slot of this number, too.
+    pub(super) fn record_recent(&self, slot: u64, report: &ExchangeReport<'_>, now: Instant) {
+        let recent = self.recent.get_or_init(Box::default);
+        // A stream takes as long as it likes, so the time until its response counts.
+        let time = report.until_response.unwrap_or(report.duration);
+        let is_failed = report.cut.is_some() || report.status.is_none_or(Status::is_server_error);
+        recent.timeline.record(slot, nanos(time), is_failed);
+        recent.slow.offer(slot, report, now);
     }
 
     fn add_to(&self, counts: &mut RouteCounts) {
@@ -111,6 +134,22 @@ impl RouteTable {
                 found => return (at, found.map(|route| &**route)),
             }
         }
+    }
+
+    /// Adds the last minutes of each route to those under its pattern, which begin as `empty`.
+    pub(super) fn add_timelines_to(&self, series: &mut BTreeMap<Box<str>, SlotSeries>, empty: &SlotSeries) {
+        for route in self.slots.iter().filter_map(OnceLock::get) {
+            if let Some(recent) = route.recent.get() {
+                let series = series.entry(route.pattern.clone());
+                series.or_insert_with(|| empty.clone()).add(&recent.timeline);
+            }
+        }
+    }
+
+    /// Adds the slowest exchanges of each route in the minutes up to the slot of this number.
+    pub(super) fn add_slow_to(&self, list: &mut Vec<SlowExchange>, slot: u64) {
+        let recent = self.slots.iter().filter_map(OnceLock::get).filter_map(|route| route.recent.get());
+        recent.for_each(|recent| recent.slow.add_to(list, slot));
     }
 
     /// Adds the counts of each route to those under its pattern.

@@ -63,7 +63,9 @@ impl CoreState {
     #[cold]
     pub(super) fn report(&self, report: ErrorReport<'_>) {
         self.stats.count_error(&report.cause);
-        self.observer.iter().for_each(|observer| observer.on_error(&report));
+        let _ = catch_unwind(AssertUnwindSafe(|| {
+            self.observer.iter().for_each(|observer| observer.on_error(&report, self.clock.now()));
+        }));
         // A panic of the application's function, or of the cause when it is dropped, must end neither the exchange nor
         // the core.
         let _ = catch_unwind(AssertUnwindSafe(move || {
@@ -103,8 +105,8 @@ pub(crate) trait Observer {
     /// Notes an exchange that was over at `now`.
     fn on_exchange(&self, report: &ExchangeReport<'_>, now: Instant);
 
-    /// Notes a refusal or a failure, which the core has counted.
-    fn on_error(&self, report: &ErrorReport<'_>);
+    /// Notes a refusal or a failure at about `now`, which the core has counted.
+    fn on_error(&self, report: &ErrorReport<'_>, now: Instant);
 
     /// Whether [`Observer::on_poll`] is to be called.
     fn times_polls(&self) -> bool;

@@ -146,6 +146,13 @@ impl ErrorCounts {
         one
     }
 
+    /// The place of `cause`'s kind in [`ERROR_KINDS`].
+    #[allow(dead_code, reason = "metrics alone keep causes")]
+    pub(crate) fn kind_of(cause: &ErrorCause) -> usize {
+        let counts = ErrorCounts::from_cause(cause).counts_mut().map(|count| *count);
+        counts.iter().position(|count| *count > 0).expect("a cause has a kind")
+    }
+
     /// The count of this error's kind.
     fn counter_for(&mut self, error: &ExchangeError) -> &mut u64 {
         match error {
@@ -161,11 +168,11 @@ impl ErrorCounts {
     /// All counts, with the names of their kinds.
     pub(crate) fn by_kind(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let counts = self.clone().counts_mut().map(|count| *count);
-        zip(KINDS, counts)
+        zip(ERROR_KINDS, counts)
     }
 
-    /// All counts, in the order of [`KINDS`].
-    fn counts_mut(&mut self) -> [&mut u64; KINDS.len()] {
+    /// All counts, in the order of [`ERROR_KINDS`].
+    fn counts_mut(&mut self) -> [&mut u64; ERROR_KINDS.len()] {
         let ErrorCounts {
             wire,
             timed_out,
@@ -184,7 +191,7 @@ impl ErrorCounts {
 }
 
 /// The kinds of errors that are counted apart.
-const KINDS: [&str; 11] = [
+pub(crate) const ERROR_KINDS: [&str; 11] = [
     "wire",
     "timed_out",
     "incomplete",
@@ -218,7 +225,7 @@ pub(crate) struct CoreStats {
     pub(super) messages_received: Counter,
     pub(super) messages_sent: Counter,
     /// One for each of [`ErrorCounts::counts_mut`].
-    errors: [Counter; KINDS.len()],
+    errors: [Counter; ERROR_KINDS.len()],
 }
 
 impl CoreStats {

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use corehttp::{
-    BodyPlan, Context, ExchangeReport, HistogramCounts, Metrics, MetricsFormat, MetricsSettings, RouteCounts,
-    Server, Status, Timeouts, routes, with_plan,
+    BodyPlan, Context, ExchangeReport, HistogramCounts, Metrics, MetricsFormat, MetricsPage, MetricsSettings,
+    RouteCounts, Server, Status, Timeouts, routes, with_plan,
 };
 
 use super::support::chance::{Chance, check_histories};
@@ -280,4 +280,21 @@ fn a_handler_that_blocks_shows() {
     let text = metrics.to_text(MetricsFormat::Prometheus);
     assert!(sample::<u64>(&text, "corehttp_polls_slow_total{core=\"0\"}") >= 1);
     assert!(sample::<f64>(&text, "corehttp_poll_longest_seconds{core=\"0\"}") >= 0.012);
+}
+
+/// The page is told what is new, until the server stops.
+#[test]
+fn the_page_is_live_until_the_server_stops() {
+    let metrics = Metrics::new();
+    let served = Served::with(|server| server.metrics(&metrics), MetricsPage::new(&metrics));
+    served.ask(get("/"));
+    let mut page = served.connect();
+    page.send(get("/?events").replace("host: a", "host: localhost"));
+    let received = page.receive_through("\n\n");
+    assert!(received.contains("content-type: text/event-stream"), "{received}");
+    let received = page.receive_through("\n\n");
+    assert!(received.contains("data: {") && received.contains("\"pattern\":\"(none)\""), "{received}");
+    served.running.stop(Duration::from_secs(3600));
+    page.receive_all();
+    served.running.wait().unwrap();
 }

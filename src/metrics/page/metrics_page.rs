@@ -1,0 +1,210 @@
+//! [`MetricsPage`]: the handler that shows metrics to people.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::snapshot::snapshot;
+use crate::message::{Request, Status};
+use crate::metrics::metrics::Metrics;
+use crate::net::PeerAddr;
+use crate::runtime::{select, sleep};
+use crate::server::{Context, Handler, Result};
+use crate::sse::Event;
+
+/// A handler that shows metrics to people, on a page that is live: rates, percentiles of the time until the response,
+/// routes, cores, memory, the slowest exchanges of the last ten minutes, and the latest error of each kind.
+///
+/// The page and its parts share one path and differ in the query, so a route for GET is enough. The page loads nothing
+/// from elsewhere. From its creation on, each core also keeps the last ten minutes of each route, in 50 KB for each, and its
+/// slowest exchanges, for which alone it allocates.
+///
+/// The page names routes, paths and peers, so it answers only requests from this machine, and others with 403: the
+/// address of the peer is a loopback address, the host of the request is one or `localhost`, which keeps out pages of
+/// other sites whose names lead here, and no proxy has added a field. Behind a proxy on this machine that adds none,
+/// such as nginx by default, everybody seems local: give the page a port of its own there, or
+/// [decide](MetricsPage::guarded_by) otherwise.
+///
+/// # Examples
+///
+/// ```no_run
+/// use corehttp::{Context, Metrics, MetricsPage, Server};
+///
+/// fn main() -> corehttp::Result {
+///     let metrics = Metrics::new();
+///     // A browser on this machine shows http://127.0.0.1:9090/.
+///     Server::bind("127.0.0.1:9090").cores(1).start(MetricsPage::new(&metrics))?;
+///     Server::bind("[::]:8080").metrics(&metrics).run(|ctx: &mut Context| ctx.response.set_text("hi"))
+/// }
+/// ```
+#[doc(alias("dashboard", "status", "monitor"))]
+#[derive(Clone)]
+pub struct MetricsPage {
+    metrics: Metrics,
+    is_allowed: Arc<dyn Fn(&Context) -> bool + Send + Sync>,
+}
+
+impl MetricsPage {
+    /// Creates a page that shows `metrics` to this machine.
+    pub fn new(metrics: &Metrics) -> MetricsPage {
+        metrics.keep_recent();
+        MetricsPage { metrics: metrics.clone(), is_allowed: Arc::new(is_local) }
+    }
+
+    /// Sets who may see the page, in place of this machine.
+    pub fn guarded_by(
+        mut self,
+        is_allowed: impl Fn(&Context) -> bool + Send + Sync + 'static,
+    ) -> MetricsPage {
+        self.is_allowed = Arc::new(is_allowed);
+        self
+    }
+
+    /// Sends the metrics every two seconds, until the peer leaves or the server stops.
+    async fn send_events(&self, ctx: &mut Context) -> Result {
+        let mut stopping = Box::pin(ctx.stopping());
+        let (mut events, mut sent) = (ctx.events().await?, None);
+        loop {
+            let (slot, data) = snapshot(&self.metrics, sent);
+            sent = Some(slot);
+            events.send(Event::new(&data)).await?;
+            let stops = async {
+                stopping.as_mut().await;
+                true
+            };
+            let waits = async {
+                sleep(PAUSE).await;
+                false
+            };
+            if events.wait(select(stops, waits)).await? {
+                return Ok(events.finish().await?);
+            }
+        }
+    }
+}
+
+impl Handler for MetricsPage {
+    async fn handle(&self, ctx: &mut Context) -> Result {
+        if !(self.is_allowed)(ctx) {
+            return Err(Status::FORBIDDEN.into());
+        }
+        let query = ctx.request.query();
+        if query.get("events").is_some() {
+            return self.send_events(ctx).await;
+        }
+        let part = PARTS.iter().find(|(name, ..)| query.get(name).is_some());
+        let (_, content_type, content) = *part.unwrap_or(&PAGE);
+        ctx.response.set_shared(content_type, content)?;
+        for (name, value) in FIELDS {
+            ctx.response.headers.set(name, value)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for MetricsPage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MetricsPage").field("metrics", &self.metrics).finish_non_exhaustive()
+    }
+}
+
+/// Whether a request is from this machine, as far as can be known.
+fn is_local(ctx: &Context) -> bool {
+    let is_peer_local = match ctx.peer_addr() {
+        PeerAddr::Tcp(peer) => peer.ip().to_canonical().is_loopback(),
+        PeerAddr::Unix | PeerAddr::Memory => true,
+    };
+    let was_forwarded = FORWARDING.iter().any(|name| ctx.request.headers.contains(name));
+    is_peer_local && !was_forwarded && is_host_local(&ctx.request)
+}
+
+fn is_host_local(request: &Request) -> bool {
+    request.host().is_none_or(|host| {
+        let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+        host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
+    })
+}
+
+/// Fields that proxies add.
+const FORWARDING: [&str; 5] = ["forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip"];
+
+/// The page gets what it needs from its own origin, and no other page may frame it.
+const FIELDS: [(&str, &str); 4] = [
+    (
+        "content-security-policy",
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; \
+         form-action 'none'; frame-ancestors 'none'",
+    ),
+    ("cache-control", "no-store"),
+    ("x-content-type-options", "nosniff"),
+    ("referrer-policy", "no-referrer"),
+];
+
+/// The name of a part in the query, its type and its content.
+type Part = (&'static str, &'static str, &'static str);
+
+const PAGE: Part = ("", "text/html; charset=utf-8", include_str!("page.html"));
+const PARTS: [Part; 2] = [
+    ("style", "text/css; charset=utf-8", include_str!("page.css")),
+    ("script", "text/javascript; charset=utf-8", include_str!("page.js")),
+];
+
+/// How often the page is told what is new.
+const PAUSE: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use super::*;
+    use crate::server::Server;
+
+    fn status(page: MetricsPage, peer: &str, fields: &[(&str, &str)]) -> u16 {
+        let peer: SocketAddr = peer.parse().unwrap();
+        let mut request = Request::get("/?style").unwrap();
+        fields.iter().for_each(|(name, value)| request.headers.set(name, *value).unwrap());
+        let service = Server::new().service(page);
+        crate::block_on(service.respond_from(peer.into(), request)).unwrap().status.as_u16()
+    }
+
+    #[test]
+    fn only_this_machine_sees_the_page() {
+        for (expected, peer, fields) in [
+            (200, "127.0.0.1:5000", &[][..]),
+            (200, "127.8.8.8:5000", &[("host", "LocalHost:80")]),
+            (200, "[::1]:5000", &[("host", "[::1]:9090")]),
+            (200, "[::ffff:127.0.0.1]:5000", &[("host", "127.0.0.1")]),
+            (403, "192.0.2.1:5000", &[]),
+            (403, "[2001:db8::1]:5000", &[("host", "localhost")]),
+            (403, "0.0.0.0:5000", &[]),
+            // A page of another site, whose name leads here.
+            (403, "127.0.0.1:5000", &[("host", "attacker.example:9090")]),
+            (403, "127.0.0.1:5000", &[("host", "localhost.attacker.example")]),
+            (403, "127.0.0.1:5000", &[("host", "127.0.0.1.attacker.example")]),
+            (403, "127.0.0.1:5000", &[("host", "192.0.2.1")]),
+            (403, "127.0.0.1:5000", &[("x-forwarded-for", "192.0.2.1")]),
+            (403, "127.0.0.1:5000", &[("forwarded", "for=127.0.0.1")]),
+            (403, "127.0.0.1:5000", &[("via", "1.1 proxy")]),
+        ] {
+            let page = MetricsPage::new(&Metrics::new());
+            assert_eq!(status(page.clone(), peer, fields), expected, "{peer} {fields:?}");
+            assert_eq!(status(page.guarded_by(|_| true), peer, fields), 200);
+        }
+    }
+
+    #[test]
+    fn each_part_has_its_type_and_loads_nothing_from_elsewhere() {
+        let service = Server::new().service(MetricsPage::new(&Metrics::new()));
+        for (path, content_type) in
+            [("/", "text/html"), ("/?style", "text/css"), ("/?script", "text/javascript")]
+        {
+            let response = crate::block_on(service.respond(Request::get(path).unwrap())).unwrap();
+            let field = |name| response.headers.text(name).unwrap();
+            assert!(field("content-type").starts_with(content_type), "{path}");
+            assert!(field("content-security-policy").starts_with("default-src 'none'"));
+            let content = response.text().unwrap().replace("http://www.w3.org/2000/svg", "");
+            assert!(!content.contains("//www") && !content.contains("http"), "{path}");
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! [`snapshot`]: the metrics as the script of the page reads them.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::iter::zip;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use crate::metrics::core_metrics::CoreCounts;
+use crate::metrics::latest_errors::LatestError;
+use crate::metrics::metrics::Metrics;
+use crate::metrics::process::ProcessInfo;
+use crate::metrics::slow_exchanges::SlowExchange;
+use crate::metrics::timeline::{SLOT, SLOTS, SlotCounts, SlotSeries, slot_number};
+use crate::server::ServerCounts;
+
+/// The number of the current slot, and the metrics as an object of JSON. If slots up to the number `sent` were sent before,
+/// those before it are left out, since they do not change any more. Times are in microseconds, ages in seconds.
+pub(super) fn snapshot(metrics: &Metrics, sent: Option<u64>) -> (u64, String) {
+    let uptime = metrics.uptime();
+    let slot = slot_number(uptime);
+    let first = sent.unwrap_or((slot + 1).saturating_sub(SLOTS)).max(1);
+    let recent_first = (slot + 1).saturating_sub(RECENT_SLOTS).max(1);
+    let empty = SlotSeries::new(first.min(recent_first), slot);
+    let timelines = metrics.timelines(&empty);
+    let mut total = empty.clone();
+    timelines.values().for_each(|series| total += series);
+    let routes = metrics.routes().into_iter().map(|route| {
+        let series = timelines.get(route.pattern.as_str()).unwrap_or(&empty);
+        json!({
+            "pattern": route.pattern,
+            "classes": route.classes.each_ref().map(|class| class.duration.count()),
+            "recent": figures(&series.sum_since(recent_first)),
+            "slots": slots(series, first),
+        })
+    });
+    let cores = metrics.core_counts();
+    let process = ProcessInfo::read();
+    let data = json!({
+        "uptime": uptime.as_secs_f64(),
+        "slot": slot,
+        "slots": SLOTS,
+        "slotSeconds": SLOT.as_secs(),
+        "recentSeconds": uptime.as_secs_f64() - ((recent_first - 1) * SLOT.as_secs()) as f64,
+        "total": slots(&total, first),
+        "recent": figures(&total.sum_since(recent_first)),
+        "routes": routes.collect::<Value>(),
+        "cores": cores.iter().map(core).collect::<Value>(),
+        "slow": slow(metrics),
+        "errors": errors(metrics, &cores),
+        "process": {
+            "resident": process.resident_bytes,
+            "cpu": process.cpu_seconds,
+            "fds": process.open_fds,
+        },
+    });
+    (slot, data.to_string())
+}
+
+/// The slots of the last minute, the current one included.
+const RECENT_SLOTS: u64 = 6;
+
+fn slots(series: &SlotSeries, first: u64) -> Value {
+    let slots = series.since(first).map(|(number, slot)| (number.to_string(), figures(slot)));
+    Value::Object(slots.collect::<Map<_, _>>())
+}
+
+/// How many exchanges there were, how many of them failed, and within how many microseconds so many responded.
+fn figures(slot: &SlotCounts) -> Value {
+    let [half, most, nearly_all, all] =
+        [500, 900, 990, 1000].map(|share| slot.per_mille(share) as f64 / 1000.0);
+    json!([slot.count(), slot.failed, half, most, nearly_all, all])
+}
+
+fn core((index, core): (&usize, &CoreCounts)) -> Value {
+    json!({
+        "core": index,
+        "open": core.server.open,
+        "exchanges": core.exchanges_open,
+        "requests": core.server.requests,
+        "received": core.server.received,
+        "sent": core.server.sent,
+        "cut": core.cuts,
+        "timed": core.times_polls,
+        "busy": core.busy.as_secs_f64(),
+        "blocked": core.polls_slow,
+        "longest": micros(core.poll_longest),
+    })
+}
+
+fn slow(metrics: &Metrics) -> Value {
+    let mut slow: Vec<SlowExchange> = metrics.slow_exchanges();
+    slow.sort_by_key(|exchange| Reverse(exchange.duration));
+    // One slow route must not hide the others.
+    let mut shown = BTreeMap::<&str, usize>::new();
+    let few = slow.iter().filter(|exchange| {
+        let of_route = shown.entry(&exchange.pattern).or_default();
+        *of_route += 1;
+        *of_route <= SLOW_OF_ROUTE_MAX
+    });
+    let slow = few.take(SLOW_SHOWN_MAX).map(|exchange| {
+        json!({
+            "took": micros(exchange.duration),
+            "handler": exchange.until_handler.map(micros),
+            "response": exchange.until_response.map(micros),
+            "request": exchange.request,
+            "pattern": exchange.pattern,
+            "status": exchange.status.map(|status| status.as_u16()),
+            "cut": exchange.cut.map(|cut| cut.as_str()),
+            "received": exchange.received,
+            "sent": exchange.sent,
+            "peer": exchange.peer,
+            "ago": exchange.ended.elapsed().as_secs_f64(),
+        })
+    });
+    slow.collect()
+}
+
+/// How many of the slowest exchanges are shown, of all routes and of each.
+const SLOW_SHOWN_MAX: usize = 24;
+const SLOW_OF_ROUTE_MAX: usize = 3;
+
+/// The kinds of errors that there were, with the latest of each.
+fn errors(metrics: &Metrics, cores: &BTreeMap<usize, CoreCounts>) -> Value {
+    let mut total = ServerCounts::default();
+    cores.values().for_each(|core| total += &core.server);
+    let latest: Vec<Option<LatestError>> = metrics.latest_errors();
+    let kinds = zip(total.errors.by_kind(), latest).filter(|((_, count), _)| *count > 0);
+    let kinds = kinds.map(|((kind, count), latest)| {
+        json!({
+            "kind": kind,
+            "count": count,
+            "ago": latest.as_ref().map(|error| error.at.elapsed().as_secs_f64()),
+            "text": latest.map(|error| error.text),
+        })
+    });
+    kinds.collect()
+}
+
+fn micros(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{Request, Status};
+    use crate::server::{Context, Error, Server};
+
+    #[test]
+    fn what_happened_is_in_the_snapshot() {
+        let metrics = Metrics::new();
+        metrics.keep_recent();
+        let service = Server::new().metrics(&metrics).service(|ctx: &mut Context| match ctx.request.path() {
+            "/fails" => Err(Error::new(Status::BAD_GATEWAY, "\"quoted\"\u{1b} <b>")),
+            _ => Ok(()),
+        });
+        for path in ["/a", "/a", "/fails?secret=1", "/%22%3Cscript%3E'"] {
+            crate::block_on(service.respond(Request::get(path).unwrap())).unwrap();
+        }
+        let (slot, text) = snapshot(&metrics, None);
+        assert!(!text.contains("secret") && !text.contains('\u{1b}'), "{text}");
+        let data: Value = serde_json::from_str(&text).unwrap();
+        let figures = |value: &Value| (value[0].as_u64(), value[1].as_u64());
+        let route = &data["routes"][0];
+        for value in [&data["recent"], &data["total"]["1"], &route["recent"], &route["slots"]["1"]] {
+            assert_eq!(figures(value), (Some(4), Some(1)), "{text}");
+        }
+        assert_eq!((&route["pattern"], &route["classes"]), (&json!("(none)"), &json!([0, 0, 3, 0, 0, 1])));
+        assert_eq!((data["slot"].as_u64(), data["cores"][0]["requests"].as_u64()), (Some(slot), Some(4)));
+        assert_eq!(data["slow"].as_array().unwrap().len(), SLOW_OF_ROUTE_MAX);
+        let [error] = &data["errors"].as_array().unwrap()[..] else { panic!("{text}") };
+        assert_eq!((&error["kind"], &error["count"]), (&json!("handler"), &json!(1)));
+        assert!(error["text"].as_str().unwrap().contains("quoted"), "{text}");
+        // The slots before the last one that was sent are not sent again.
+        let again: Value = serde_json::from_str(&snapshot(&metrics, Some(slot)).1).unwrap();
+        assert_eq!(again["total"].as_object().unwrap().len(), 1);
+    }
+
+    /// A page that nobody asked for costs nothing.
+    #[test]
+    fn nothing_recent_is_kept_without_a_page() {
+        let metrics = Metrics::new();
+        let service = Server::new().metrics(&metrics).service(|_: &mut Context| {});
+        crate::block_on(service.respond(Request::get("/").unwrap())).unwrap();
+        let data: Value = serde_json::from_str(&snapshot(&metrics, None).1).unwrap();
+        assert_eq!((&data["recent"][0], &data["slow"]), (&json!(0), &json!([])));
+        assert_eq!(data["routes"][0]["classes"], json!([0, 0, 1, 0, 0, 0]));
+    }
+}
