@@ -6,9 +6,9 @@ use crate::memory::{Arena, Reset};
 #[derive(Default)]
 pub(crate) struct ReadBuffer {
     arena: Arena,
-    /// Whether the last read filled the whole buffer, so that there is probably more. The flag survives a reset: where
-    /// much arrived, the next message is probably large too.
-    full: bool,
+    /// The least capacity for the next read. It grows with each read that fills the whole buffer, so that there is
+    /// probably more, and survives a reset: where much arrived, the next message is probably large too.
+    least: usize,
 }
 
 impl ReadBuffer {
@@ -33,16 +33,21 @@ impl ReadBuffer {
     /// of it.
     pub(super) fn room(&mut self) -> &mut [u8] {
         self.arena.compact();
-        let least = if self.full { READ_MAX } else { READ_SIZE };
         // Unread bytes are the start of a message, for the rest of which twice as much probably suffices.
-        self.arena.spare(least.saturating_sub(self.arena.len()).max(READ_SIZE / 2))
+        let least = self.least.max(READ_SIZE).saturating_sub(self.arena.len());
+        self.arena.spare(least.max(READ_SIZE / 2))
     }
 
     /// Adds `count` bytes that were read into [`ReadBuffer::room`].
     #[inline]
     pub(super) fn filled(&mut self, count: usize) {
         self.arena.commit(count);
-        self.full = self.arena.spare(0).is_empty();
+        let is_full = self.arena.spare(0).is_empty();
+        self.least = match self.least {
+            _ if !is_full => READ_SIZE,
+            ..READ_KEPT_MAX => READ_KEPT_MAX,
+            READ_KEPT_MAX.. => READ_MAX,
+        };
     }
 
     /// Adds `bytes` that were read elsewhere.
@@ -81,16 +86,16 @@ impl ReadBuffer {
 
 /// The least capacity for a read: the heads of dozens of small requests.
 const READ_SIZE: usize = 8 << 10;
-/// The capacity for a read where much arrives: 64 KiB of content, with their head or the framing of their chunks.
-const READ_MAX: usize = 68 << 10;
+/// The capacity for a read where a lot arrives, as of an upload: a read of 512 KiB takes less time for each byte.
+const READ_MAX: usize = 512 << 10;
 /// Copying less than this is as fast as allocating memory for the next read.
 const TRADED_MIN: usize = 16 << 10;
-/// How much memory a read buffer keeps.
-const READ_KEPT_MAX: usize = READ_MAX;
+/// How much memory a read buffer keeps: 64 KiB of content, with their head or the framing of their chunks.
+const READ_KEPT_MAX: usize = 68 << 10;
 
 impl Reset for ReadBuffer {
     fn reset(&mut self) {
-        let ReadBuffer { arena, full: _ } = self;
+        let ReadBuffer { arena, least: _ } = self;
         arena.clear();
     }
 
@@ -210,9 +215,11 @@ mod tests {
     fn a_large_read_makes_the_next_ones_larger() {
         check_room(&[], READ_SIZE);
         check_room(&[100, READ_SIZE - 1], READ_SIZE);
-        check_room(&[100, READ_SIZE], READ_MAX);
-        check_room(&[READ_SIZE, READ_MAX - 1, 100], READ_MAX);
-        check_room(&[READ_SIZE, READ_MAX, READ_MAX], READ_MAX);
+        check_room(&[100, READ_SIZE], READ_KEPT_MAX);
+        check_room(&[READ_SIZE, READ_KEPT_MAX - 1, 100], READ_KEPT_MAX);
+        check_room(&[READ_SIZE, READ_KEPT_MAX], READ_MAX);
+        check_room(&[READ_SIZE, READ_KEPT_MAX, READ_MAX], READ_MAX);
+        check_room(&[READ_SIZE, READ_KEPT_MAX, READ_MAX, 100], READ_KEPT_MAX);
     }
 
     /// After `len` bytes behind a head were moved to a body with a capacity of `room`, the body has the `expected`
