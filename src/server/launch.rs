@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::{Barrier, mpsc, watch};
 
 use super::accept::{
-    AcceptLoop, ConnectionLimiter, CoreListener, CoreSender, Dispatch, Handoff, ServerTotals,
+    AcceptLoop, ConnectionLimiter, CoreListener, CoreSender, Dispatch, Handoff, NEXT_CORES, ServerTotals,
 };
 use super::core_state::ServerSettings;
 use super::error::{Error, Result};
@@ -161,7 +161,7 @@ fn give_up(handle: &ServerHandle, error: Error) -> Error {
 struct BoundCore {
     listeners: Vec<BoundListener>,
     handoffs: mpsc::UnboundedReceiver<Handoff>,
-    /// The senders to all cores, held by the one that accepts for the others.
+    /// The senders to the next cores; to all, for the one that accepts for the others.
     core_senders: Vec<CoreSender>,
     /// Holds each core until all of them have a handler.
     handlers_ready: Arc<Barrier>,
@@ -191,7 +191,7 @@ fn bind(
     for _ in 0..options.cores {
         let (sender, handoffs) = mpsc::unbounded_channel();
         let (stats, settings) = (Arc::<CoreStats>::default(), settings.clone());
-        senders.push((sender, stats.clone()));
+        senders.push(CoreSender::new(sender, stats.clone()));
         cores.push(BoundCore {
             listeners: Vec::new(),
             handoffs,
@@ -211,8 +211,11 @@ fn bind(
             spread(bound, acceptor, options.balanced, &mut cores)?;
         }
     }
-    cores[0].core_senders =
-        senders.into_iter().map(|(sender, stats)| CoreSender::new(sender, stats)).collect();
+    for (index, core) in cores.iter_mut().enumerate() {
+        let accepts_for_all = core.listeners.iter().any(|own| own.dispatch == Dispatch::LeastLoaded);
+        let count = if accepts_for_all { senders.len() } else { NEXT_CORES.min(senders.len() - 1) };
+        core.core_senders = senders.iter().cycle().skip(index + 1).take(count).cloned().collect();
+    }
     Ok((cores, addresses))
 }
 

@@ -93,8 +93,9 @@ impl Server {
     /// except where the system cannot spread them: on Unix sockets, on listeners that were already open, and outside of
     /// Linux.
     ///
-    /// The operating system spreads connections at random, so a few long-lived ones may end up on one core while
-    /// another has none. Balancing prevents that, and costs each new connection a few microseconds.
+    /// By default each core accepts for itself. The operating system spreads connections at random, so a core that has a
+    /// quarter more of them than one of the next eight gives a new one away, which takes a few microseconds. With
+    /// balancing, no core ever has more than one connection more than another when it gets a new one.
     pub fn balanced(mut self, balanced: bool) -> Server {
         self.launch.balanced = balanced;
         self

@@ -488,6 +488,25 @@ fn balanced_connections_are_spread_evenly() {
     }
 }
 
+/// The system chooses by a hash of the addresses, which has no eye for those that are open.
+#[test]
+fn a_core_that_has_clearly_more_connections_gives_new_ones_away() {
+    for _ in 0..8 {
+        let served = start(Server::bind("127.0.0.1:0").cores(2));
+        let mut peers = Vec::new();
+        for count in 1..=32 {
+            let mut peer = served.connect();
+            peer.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
+            peer.receive();
+            peers.push(peer);
+            let open = served.running.stats().cores.iter().map(|core| core.open).collect::<Vec<_>>();
+            let (least, most) = (open.iter().min().unwrap(), open.iter().max().unwrap());
+            assert_eq!(least + most, count);
+            assert!(*most <= least * 5 / 4 + 1, "{open:?}");
+        }
+    }
+}
+
 /// Closed connections of a core's own listener must not count as open, or all new ones would go to the first core.
 #[cfg(target_os = "linux")]
 #[test]

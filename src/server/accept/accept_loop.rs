@@ -28,7 +28,7 @@ pub(in crate::server) struct AcceptLoop {
     pub(in crate::server) listeners: Vec<CoreListener>,
     /// Connections that another core has accepted for this one.
     pub(in crate::server) handoffs: mpsc::UnboundedReceiver<Handoff>,
-    /// The senders to all cores, including this one, if this core accepts for all.
+    /// The senders to the next cores, or to all, the last of them this one, if this core accepts for all.
     pub(in crate::server) core_senders: Vec<CoreSender>,
     pub(in crate::server) limiter: Rc<ConnectionLimiter>,
     pub(in crate::server) stop: watch::Receiver<Option<Stop>>,
@@ -118,24 +118,28 @@ impl AcceptLoop {
                 }
             }
             NewConnection::Accepted(accepted, acceptor, dispatch) => {
-                if let Some((kept, acceptor)) = self.hand_off(accepted, acceptor, dispatch) {
-                    self.admit(per_core, kept, acceptor, OpenGuard::new(&per_core.core.stats));
+                let stats = &per_core.core.stats;
+                if let Some((kept, acceptor)) = self.hand_off(accepted, acceptor, dispatch, stats.open()) {
+                    self.admit(per_core, kept, acceptor, OpenGuard::new(stats));
                 }
             }
         }
     }
 
-    /// Gives a connection to the core that has the fewest. Returns it if it is to be served here.
+    /// Gives a connection to the core that has the fewest, if it is not to be served here, where there are `own`.
+    /// Returns it if it is.
     fn hand_off(
         &self,
         accepted: Accepted,
         acceptor: Option<TlsAcceptor>,
         dispatch: Dispatch,
+        own: u64,
     ) -> Option<(Accepted, Option<TlsAcceptor>)> {
         let least = self.core_senders.iter().min_by_key(|sender| sender.load());
         match (dispatch, least) {
             (Dispatch::LeastLoaded, Some(sender)) => sender.send(accepted, acceptor),
-            (Dispatch::LeastLoaded, None) | (Dispatch::Local, _) => Some((accepted, acceptor)),
+            (Dispatch::Local, Some(sender)) if own > sender.load() * 5 / 4 => sender.send(accepted, acceptor),
+            (Dispatch::LeastLoaded | Dispatch::Local, _) => Some((accepted, acceptor)),
         }
     }
 
@@ -204,11 +208,17 @@ pub(in crate::server) struct CoreListener {
 /// Which core serves the connections that a listener accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::server) enum Dispatch {
+    /// This core, unless one of the next cores has clearly fewer. The system spreads connections by a hash of their
+    /// addresses, so of a few one core may have nearly all.
     Local,
     LeastLoaded,
 }
 
+/// How many of the next cores are compared with one that accepts for itself.
+pub(in crate::server) const NEXT_CORES: usize = 8;
+
 /// Hands accepted connections over to one core.
+#[derive(Clone)]
 pub(in crate::server) struct CoreSender {
     handoffs: mpsc::UnboundedSender<Handoff>,
     stats: Arc<CoreStats>,
