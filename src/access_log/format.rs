@@ -1,8 +1,10 @@
 //! [`LogFormat`]: what the lines of an access log contain.
 
-use std::fmt::{self, Write as _};
+use std::cell::Cell;
+use std::fmt;
 use std::io::Write;
 use std::net::IpAddr;
+use std::str::from_utf8;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -158,11 +160,19 @@ struct Quoted<'a>(&'a [u8]);
 
 impl fmt::Display for Quoted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|&octet| match octet {
-            b'"' | b'\\' | ..b' ' | 0x7f.. => write!(f, "\\x{octet:02X}"),
-            octet => f.write_char(char::from(octet)),
-        })
+        let mut rest = self.0;
+        while let Some(at) = rest.iter().position(|octet| matches!(octet, b'"' | b'\\' | ..b' ' | 0x7f..)) {
+            write_ascii(f, &rest[..at])?;
+            write!(f, "\\x{:02X}", rest[at])?;
+            rest = &rest[at + 1..];
+        }
+        write_ascii(f, rest)
     }
+}
+
+/// Writes octets of ASCII at once.
+fn write_ascii(f: &mut fmt::Formatter<'_>, octets: &[u8]) -> fmt::Result {
+    f.write_str(from_utf8(octets).unwrap_or_default())
 }
 
 /// A time as logs of this kind have it: `26/Nov/2026:03:40:01 +0000`.
@@ -170,11 +180,21 @@ struct ClfTime(SystemTime);
 
 impl fmt::Display for ClfTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let date = HttpDate::new(self.0);
+        let second = self.0.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let date = match LAST_DATE.get() {
+            Some((of, date)) if of == second => date,
+            _ => HttpDate::new(self.0),
+        };
+        LAST_DATE.set(Some((second, date)));
         // `Sun, 06 Nov 1994 08:49:37 GMT`
         let date = date.as_str();
         write!(f, "{}/{}/{}:{} +0000", &date[5..7], &date[8..11], &date[12..16], &date[17..25])
     }
+}
+
+thread_local! {
+    /// The date of the line before and its second, since most lines of a core are of the same one.
+    static LAST_DATE: Cell<Option<(u64, HttpDate)>> = const { Cell::new(None) };
 }
 
 #[cfg(test)]

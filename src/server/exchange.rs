@@ -156,7 +156,7 @@ impl Exchange {
         (info.request_info, info.exchange_count) = (request_info, exchange_count);
         info.arrived = core.clock.now();
         core.stats.requests.add(1);
-        self.observe(|observation| observation.begin(Some(request)));
+        self.observe(|observation, now| observation.begin(now, Some(request)));
     }
 
     /// Receives the whole body into the request.
@@ -179,7 +179,7 @@ impl Exchange {
     /// Writes the head of the response to the write buffer, and begins its body.
     pub(super) fn write_head(&mut self, response: &Response, content: BodyLength, unread: UnreadBody) {
         debug_assert!(!self.outgoing.has_begun(), "an exchange has one final response");
-        self.observe(|observation| observation.note_response(response.status));
+        self.observe(|observation, _| observation.note_response(response.status));
         let Exchange { incoming, outgoing, conn, info, .. } = self;
         let (incoming, core, request_info) = (incoming.get_mut(), conn.core(), info.request_info);
         let framing = OutgoingFraming::from_response(request_info, response, content);
@@ -303,7 +303,7 @@ impl Exchange {
         self.flush().await?;
         let mut conn = self.conn.take().ok_or(io::ErrorKind::NotConnected)?;
         self.conn.core().count_traffic(&mut conn);
-        self.observe(|observation| {
+        self.observe(|observation, _| {
             observation.note_response(response.status);
             observation.traffic = conn.total_traffic();
         });
@@ -384,11 +384,20 @@ impl Exchange {
         }
     }
 
-    /// Notes something for the report, if exchanges are reported.
+    /// Notes something for the report, if exchanges are reported. `note` gets the time that the core knows, since reading
+    /// the clock costs as much as all else that is noted.
     #[inline]
-    pub(super) fn observe(&mut self, note: impl FnOnce(&mut Observation)) {
+    pub(super) fn observe(&mut self, note: impl FnOnce(&mut Observation, Instant)) {
+        if self.is_observed() {
+            self.note(note);
+        }
+    }
+
+    /// Apart from [`Exchange::observe`], so that exchanges that are not reported step over none of this.
+    #[cold]
+    fn note(&mut self, note: impl FnOnce(&mut Observation, Instant)) {
         if let Some(observation) = &mut self.observation {
-            note(observation);
+            note(observation, self.conn.core().clock.now());
         }
     }
 

@@ -66,7 +66,7 @@ pub struct ExchangeReport<'a> {
     /// for other exchanges.
     pub close_code: Option<u16>,
     /// The time from the head of the request to the call of the handler, in which its body was received if the plan was
-    /// to buffer it. `None` if the handler was not called.
+    /// to buffer it; zero if all of it had arrived together. `None` if the handler was not called.
     pub until_handler: Option<Duration>,
     /// The time from the head of the request to the head of the response. `None` if there is none.
     pub until_response: Option<Duration>,
@@ -192,8 +192,8 @@ pub(super) struct SocketCounts {
 
 impl Observation {
     /// Notes a request, whose head has arrived, or was refused.
-    pub(super) fn begin(&mut self, request: Option<&Request>) {
-        self.arrived = Some(Instant::now());
+    pub(super) fn begin(&mut self, now: Instant, request: Option<&Request>) {
+        self.arrived = Some(now);
         if let Some(request) = request {
             (self.method, self.version) = (Some(request.method()), request.version());
             self.target.push_str(request.target().as_str());
@@ -204,11 +204,12 @@ impl Observation {
         self.arrived.is_some()
     }
 
-    pub(super) fn note_handler(&mut self) {
-        self.handler_called = Some(Instant::now());
+    pub(super) fn note_handler(&mut self, now: Instant) {
+        self.handler_called = Some(now);
     }
 
     pub(super) fn note_response(&mut self, status: Status) {
+        // The handler may have taken long, and the core has not read its clock since.
         self.responded = Some((Instant::now(), status));
     }
 

@@ -36,7 +36,7 @@ pub(super) fn report_failure(ctx: &mut Context, outcome: HandlerOutcome) {
         HandlerOutcome::Panicked => ErrorCause::Panic,
         HandlerOutcome::TimedOut(limit) => ExchangeError::TimedOut(Phase::Handler, limit.into()).into(),
     };
-    ctx.exchange.observe(|observation| observation.cut = Some(CutBy::from_cause(&cause)));
+    ctx.exchange.observe(|observation, _| observation.cut = Some(CutBy::from_cause(&cause)));
     ctx.exchange.report(&ctx.request, None, cause);
 }
 
@@ -102,9 +102,9 @@ pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (CloseMode, io::Res
     };
     let result = failed.map_or_else(|| io::Error::other("the handler failed"), ExchangeError::as_io);
     let is_head_refused = ctx.exchange.info.is_head_refused();
-    ctx.exchange.observe(|observation| {
+    ctx.exchange.observe(|observation, now| {
         if is_head_refused && !observation.is_open() {
-            observation.begin(None);
+            observation.begin(now, None);
         }
         observation.cut = Some(CutBy::from_cause(&cause));
     });

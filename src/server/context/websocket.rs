@@ -37,7 +37,7 @@ impl Context {
         let (guard, handle) = UpgradedHandle::new(conn.peer(), None);
         exchange.upgraded = Some(Box::new(handle));
         let mut reported = None;
-        exchange.observe(|observation| reported = Some(observation.socket.insert(Arc::default()).clone()));
+        exchange.observe(|observation, _| reported = Some(observation.socket.insert(Arc::default()).clone()));
         let observer = SocketObserver::new(exchange.conn.core().stats.clone(), reported);
         response.headers = Headers::new();
         exchange.incoming.take();
