@@ -18,7 +18,8 @@
 //! | POST `/notes` with `{"text": "..", "tags": [..]}` | 201, that note, and where it is |
 //! | GET, PUT, DELETE `/notes/N` | that note |
 //!
-//! Errors are problem details (RFC 9457).
+//! Errors are problem details (RFC 9457). <http://127.0.0.1:8081/> shows on this machine how the service is doing, and
+//! `/metrics` there is for Prometheus.
 
 mod database;
 mod notes;
@@ -34,7 +35,8 @@ use std::time::Duration;
 
 use corehttp::session::{MemoryStore, Sessions};
 use corehttp::{
-    CrossOriginProtection, Handler, Limits, Server, Timeouts, layer, problem_details, routes, shutdown_signal,
+    CrossOriginProtection, Handler, Limits, Metrics, MetricsPage, MetricsSettings, MetricsText, Server,
+    Timeouts, layer, problem_details, routes, shutdown_signal,
 };
 use http::{HeaderValue, Method, header};
 use tower_http::cors::CorsLayer;
@@ -45,7 +47,11 @@ use sqlite::Sqlite;
 
 fn main() -> corehttp::Result {
     let address = env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".into());
-    let server = server().on_stop(shutdown_signal(), Duration::from_secs(10));
+    let metrics = Metrics::with_settings(MetricsSettings { times_polls: true, ..Default::default() });
+    let shown =
+        routes! { GET "/" => MetricsPage::new(&metrics), GET "/metrics" => MetricsText::new(&metrics) };
+    Server::bind("127.0.0.1:8081").cores(1).start(shown)?;
+    let server = server().metrics(&metrics).on_stop(shutdown_signal(), Duration::from_secs(10));
     let server = server.on_error(|report| eprintln!("{report}")).and_bind(address);
     // The sessions are in memory, for all cores: several servers would keep them in the database.
     let app = App { sessions: Sessions::new(MemoryStore::new()), origin: env::var("ALLOWED_ORIGIN").ok() };

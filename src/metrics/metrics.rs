@@ -163,6 +163,18 @@ impl Metrics {
         series
     }
 
+    /// The last minutes of each core, in the slots of `empty`.
+    pub(super) fn core_timelines(&self, empty: &SlotSeries) -> BTreeMap<usize, SlotSeries> {
+        let mut series = BTreeMap::new();
+        for core in self.cores() {
+            let mut routes = BTreeMap::new();
+            core.routes.add_timelines_to(&mut routes, empty);
+            let of_core = series.entry(core.index).or_insert_with(|| empty.clone());
+            routes.values().for_each(|route| *of_core += route);
+        }
+        series
+    }
+
     /// The slowest exchanges of each route and core in the last minutes.
     pub(super) fn slow_exchanges(&self) -> Vec<SlowExchange> {
         let (mut list, slot) = (Vec::new(), slot_number(self.uptime()));
@@ -225,5 +237,67 @@ impl Server {
     pub fn metrics(self, metrics: &Metrics) -> Server {
         let metrics = metrics.clone();
         self.observe(Arc::new(move |index, stats| metrics.observer(index, stats)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context as TaskContext, Waker};
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+    use tokio::task::yield_now;
+
+    use super::*;
+    use crate::server::{Context, Result};
+
+    /// Echoes in small pieces, with a pause before each.
+    async fn echo(ctx: &mut Context) -> Result {
+        let content = ctx.request.body.bytes().to_vec();
+        let mut out = ctx.body_writer().await?;
+        for piece in content.chunks(4) {
+            yield_now().await;
+            out.write_all(piece).await?;
+            out.flush().await?;
+        }
+        Ok(out.finish().await?)
+    }
+
+    /// The future of a connection is dropped after so many polls, between which its peer sends and reads a little.
+    async fn serve_in_part(metrics: &Metrics, polls: usize) {
+        let service = Server::new().metrics(metrics).service(echo);
+        let (mut peer, near) = duplex(64);
+        let mut serving = pin!(service.serve_connection(near));
+        let wire = b"POST /a HTTP/1.1\r\nhost: a\r\ncontent-length: 16\r\n\r\n0123456789abcdef".repeat(2);
+        let (mut unsent, mut read) = (&wire[..], [0; 64]);
+        for _ in 0..polls {
+            let mut cx = TaskContext::from_waker(Waker::noop());
+            if serving.as_mut().poll(&mut cx).is_ready() {
+                return;
+            }
+            let (sends, reads) = (peer.write(unsent), async { Ok(0) });
+            let sent = crate::runtime::select(sends, reads).await.unwrap();
+            unsent = &unsent[sent..];
+            let (reads, waits) = (peer.read(&mut read), async { Ok(0) });
+            crate::runtime::select(reads, waits).await.unwrap();
+            // A task that never waits has no budget left.
+            yield_now().await;
+        }
+    }
+
+    #[test]
+    fn exchanges_that_are_cancelled_at_any_await_are_counted_once() {
+        let metrics = Metrics::new();
+        crate::block_on(async {
+            for polls in 0..80 {
+                serve_in_part(&metrics, polls).await;
+                let core = &metrics.core_counts()[&0];
+                let count: u64 = metrics.routes().iter().map(RouteCounts::count).sum();
+                assert_eq!((core.exchanges_open, core.server.requests), (0, count), "{polls} polls");
+            }
+        })
+        .unwrap();
+        let core = &metrics.core_counts()[&0];
+        assert!(core.server.requests > 60 && core.cuts.iter().sum::<u64>() >= 5, "{core:?}");
     }
 }

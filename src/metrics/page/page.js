@@ -189,6 +189,7 @@ function cores(data) {
     const [requests, received, sent, busy] = ["requests", "received", "sent", "busy"].map((key) => rate(core, key));
     return [String(core.core), count(core.open), count(core.exchanges), requests === null ? "–" : count(requests),
       received === null ? "–" : bytes(received), sent === null ? "–" : bytes(sent),
+      ...[2, 4].map((at) => core.recent[0] ? time(core.recent[at]) : "–"),
       core.timed && busy !== null ? percent(Math.min(busy, 1)) : "–",
       core.timed ? [count(core.blocked), core.blocked ? "bad" : ""] : "not timed",
       core.timed ? time(core.longest) : "–", core.cut.map(count).join(" / ")];

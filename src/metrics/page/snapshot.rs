@@ -36,6 +36,10 @@ pub(super) fn snapshot(metrics: &Metrics, sent: Option<u64>) -> (u64, String) {
         })
     });
     let cores = metrics.core_counts();
+    let core_timelines = metrics.core_timelines(&SlotSeries::new(recent_first, slot));
+    let core_recent = |index: &usize| {
+        core_timelines.get(index).map(|series| series.sum_since(recent_first)).unwrap_or_default()
+    };
     let process = ProcessInfo::read();
     let data = json!({
         "uptime": uptime.as_secs_f64(),
@@ -46,7 +50,7 @@ pub(super) fn snapshot(metrics: &Metrics, sent: Option<u64>) -> (u64, String) {
         "total": slots(&total, first),
         "recent": figures(&total.sum_since(recent_first)),
         "routes": routes.collect::<Value>(),
-        "cores": cores.iter().map(core).collect::<Value>(),
+        "cores": cores.iter().map(|(index, counts)| core(*index, counts, &core_recent(index))).collect::<Value>(),
         "slow": slow(metrics),
         "errors": errors(metrics, &cores),
         "process": {
@@ -73,7 +77,7 @@ fn figures(slot: &SlotCounts) -> Value {
     json!([slot.count(), slot.failed, half, most, nearly_all, all])
 }
 
-fn core((index, core): (&usize, &CoreCounts)) -> Value {
+fn core(index: usize, core: &CoreCounts, recent: &SlotCounts) -> Value {
     json!({
         "core": index,
         "open": core.server.open,
@@ -81,6 +85,7 @@ fn core((index, core): (&usize, &CoreCounts)) -> Value {
         "requests": core.server.requests,
         "received": core.server.received,
         "sent": core.server.sent,
+        "recent": figures(recent),
         "cut": core.cuts,
         "timed": core.times_polls,
         "busy": core.busy.as_secs_f64(),

@@ -1,0 +1,99 @@
+//! Question: what does it cost to see each exchange, and does it allocate?
+//!
+//! One GET after another over a connection in memory, each read on its own: bare, with a function that gets a report of
+//! each exchange, with an access log to a file, with histograms by route and status, with those of the page, and with all
+//! of them. The work of the sockets is missing, so the ratios are the worst that there can be: over sockets an exchange
+//! takes about 5 us, and the differences stay as they are here.
+//!
+//! The thread of the log and a core that does nothing else share the machine here, so lines are dropped; the end of the
+//! report says how many.
+//!
+//! ```text
+//! cargo bench --features seeing --bench seeing
+//! ```
+
+#[path = "../tests/support/alloc.rs"]
+mod alloc;
+#[allow(dead_code, reason = "head.rs alone cuts its requests")]
+#[path = "support/fake.rs"]
+mod fake;
+#[allow(dead_code, reason = "corehttp is alone here")]
+#[path = "support/handlers.rs"]
+mod handlers;
+#[allow(dead_code, reason = "head.rs and regression.rs alone send what browsers send")]
+#[path = "support/heads.rs"]
+mod heads;
+#[allow(dead_code, reason = "server.rs alone counts by the connection")]
+#[path = "support/report.rs"]
+mod report;
+#[path = "support/workload.rs"]
+mod workload;
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::Duration;
+
+use corehttp::{AccessLog, ExchangeReport, LogFormat, Metrics, MetricsPage, Server, routes};
+use criterion::{Criterion, SamplingMode};
+
+use fake::{Cut, FakeConn};
+use handlers::{SERVER_NAME, respond};
+use heads::GET;
+use report::{Report, verdict};
+use workload::Workload;
+
+fn main() {
+    let mut criterion = Criterion::default().configure_from_args();
+    let mut report = Report::default();
+    let folder = tempfile::tempdir().expect("a folder for the log");
+    let log = AccessLog::open(folder.path().join("access.log"), LogFormat::Combined).expect("a log");
+    let (log, metrics) = (Arc::new(log), Metrics::new());
+    let (logs, also_logs) = (log.recorder(|_| false), log.recorder(|_| false));
+    let shown = Metrics::new();
+    let _page = MetricsPage::new(&shown);
+    let sees = |exchange: &ExchangeReport| drop(black_box(exchange.duration));
+    let rows = [
+        ("bare", Server::new()),
+        ("on_exchange", Server::new().on_exchange(sees)),
+        ("access log", Server::new().on_exchange(logs)),
+        ("histograms", Server::new().metrics(&metrics)),
+        ("histograms, page", Server::new().metrics(&shown)),
+        ("all", {
+            let both = move |exchange: &ExchangeReport| {
+                sees(exchange);
+                also_logs(exchange);
+            };
+            Server::new().on_exchange(both).metrics(&Metrics::new())
+        }),
+    ];
+    for (name, server) in rows {
+        bench(&mut criterion, &mut report, name, server);
+    }
+    criterion.final_summary();
+    if std::env::args().any(|arg| arg == "--bench") {
+        report.print();
+        println!("\n{} lines of the access log were dropped", log.dropped());
+        judge(&report);
+    }
+}
+
+fn bench(criterion: &mut Criterion, report: &mut Report, name: &str, server: Server) {
+    let service = server.name(SERVER_NAME).service(routes! { GET "/foobar" => respond });
+    let serve = async |io: FakeConn| service.serve_connection(io).await.expect("it is served to the end");
+    let workload = Workload { request: GET.as_bytes(), cut: Cut::WHOLE, per_connection: 10_000 };
+    let mut group = criterion.benchmark_group("get");
+    group.sampling_mode(SamplingMode::Flat).sample_size(30);
+    group.warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_millis(1200));
+    report.bench(&mut group, ("get", name), workload, serve);
+    group.finish();
+}
+
+fn judge(report: &Report) {
+    let time = |name: &str| report.row(&format!("get/{name}")).map(report::Row::nanoseconds);
+    if let (Some(bare), Some(all)) = (time("bare"), time("all")) {
+        verdict(all <= 1.25 * bare, &format!("all: {:.2} times the bare exchange, at most 1.25", all / bare));
+    }
+    if let Some(most) = report.rows().map(report::Row::allocations_per_request).reduce(f64::max) {
+        verdict(most < 0.001, &format!("{most:.4} allocations for a request, none"));
+    }
+}
