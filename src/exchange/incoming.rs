@@ -475,7 +475,7 @@ impl Incoming {
                 (BodyDecoder::Length(left), Some(content)) => {
                     poll_content(cx, conn, limit, left, content, &mut self.input)
                 }
-                _ => conn.poll_fill(cx, &mut self.input, limit),
+                _ => conn.poll_fill_body(cx, &mut self.input, limit),
             };
             match received {
                 Poll::Pending => {

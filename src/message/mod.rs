@@ -71,9 +71,8 @@ pub(crate) use from_text::{decimal, saturating_decimal};
 pub use invalid_request::{InvalidRequest, InvalidTarget};
 pub(crate) use matched_route::{MatchedRoute, Mount};
 pub use method::{ExtensionMethod, InvalidMethod, Method};
-pub(crate) use octet_set::OctetSet;
+pub(crate) use octet_set::{OctetSet, find_octet, first_in_eight};
 pub use path_params::{InvalidPathParam, PathParams};
-pub(crate) use path_params::{find_octet, first_in_eight};
 #[cfg(feature = "fs")]
 pub(crate) use precondition::{PreconditionResult, Validators, evaluate_preconditions};
 pub use problem::Problem;

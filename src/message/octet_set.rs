@@ -1,4 +1,4 @@
-//! [`OctetSet`]: a set of octets, as the grammars of RFC 9110 §5.6 and RFC 3986 §2 name them.
+//! [`OctetSet`]: a set of octets, as the grammars of RFC 9110 §5.6 and RFC 3986 §2 name them; and the search for one octet.
 
 /// A set of octets, looked up with a single load.
 pub(crate) struct OctetSet([bool; 256]);
@@ -83,6 +83,29 @@ impl OctetSet {
     }
 }
 
+/// Where an octet of ASCII stands in `text`; its length, if there is none. Segments are short, and `memchr` is made for
+/// long texts.
+#[inline]
+pub(crate) fn find_octet(text: &[u8], octet: u8) -> usize {
+    let mut rest = text;
+    while let Some((eight, behind)) = rest.split_first_chunk::<8>() {
+        match first_in_eight(u64::from_le_bytes(*eight), octet) {
+            8 => rest = behind,
+            at => return text.len() - rest.len() + at,
+        }
+    }
+    text.len() - rest.len() + rest.iter().position(|found| *found == octet).unwrap_or(rest.len())
+}
+
+/// Where an octet stands in eight, of which the first one is the lowest; 8, if it is not there.
+#[inline]
+pub(crate) fn first_in_eight(eight: u64, octet: u8) -> usize {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    let zero_if_found = eight ^ (ONES * u64::from(octet));
+    let found = zero_if_found.wrapping_sub(ONES) & !zero_if_found & (ONES << 7);
+    (found.trailing_zeros() / 8) as usize
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -98,5 +121,15 @@ mod tests {
         assert!(!set.contains_all(b"keep_alive") && !set.contains_all(b"keep-alive\xe9"));
         let set = set.with_obs_text();
         assert!(set.contains_all(b"keep-alive\x80\xff") && !set.contains(b'_') && !set.contains(0x7f));
+    }
+
+    #[test]
+    fn an_octet_is_found_wherever_it_stands() {
+        for len in 0..40 {
+            let mut text = "\u{b0}x".repeat(len);
+            assert_eq!(find_octet(text.as_bytes(), b'/'), text.len());
+            text.push_str("//abcdefgh/");
+            assert_eq!(find_octet(text.as_bytes(), b'/'), 3 * len, "{text}");
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::error::Error;
 use std::fmt;
 
 use super::percent::{self, Plus};
-use super::{FromText, MatchedRoute, Request, Status, Target};
+use super::{FromText, MatchedRoute, Request, Status, Target, find_octet};
 use crate::error::Excerpt;
 
 impl Request {
@@ -180,29 +180,6 @@ impl<'a> Iterator for Segments<'a> {
     }
 }
 
-/// Where an octet of ASCII stands in `text`; its length, if there is none. Segments are short, and `memchr` is made for
-/// long texts.
-#[inline]
-pub(crate) fn find_octet(text: &[u8], octet: u8) -> usize {
-    let mut rest = text;
-    while let Some((eight, behind)) = rest.split_first_chunk::<8>() {
-        match first_in_eight(u64::from_le_bytes(*eight), octet) {
-            8 => rest = behind,
-            at => return text.len() - rest.len() + at,
-        }
-    }
-    text.len() - rest.len() + rest.iter().position(|found| *found == octet).unwrap_or(rest.len())
-}
-
-/// Where an octet stands in eight, of which the first one is the lowest; 8, if it is not there.
-#[inline]
-pub(crate) fn first_in_eight(eight: u64, octet: u8) -> usize {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    let zero_if_found = eight ^ (ONES * u64::from(octet));
-    let found = zero_if_found.wrapping_sub(ONES) & !zero_if_found & (ONES << 7);
-    (found.trailing_zeros() / 8) as usize
-}
-
 /// A parameter of a path that cannot be read as requested. In a handler, `?` turns it into the right status: see
 /// [`InvalidPathParam::status`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -294,16 +271,6 @@ mod tests {
         let params =
             PathParams { pattern: "/{id}/x/{id}", host: "", path: "/outer/x/inner", is_nested: true };
         assert_eq!((params.raw("id"), params.iter().count()), (Some("inner"), 2));
-    }
-
-    #[test]
-    fn an_octet_is_found_wherever_it_stands() {
-        for len in 0..40 {
-            let mut text = "\u{b0}x".repeat(len);
-            assert_eq!(find_octet(text.as_bytes(), b'/'), text.len());
-            text.push_str("//abcdefgh/");
-            assert_eq!(find_octet(text.as_bytes(), b'/'), 3 * len, "{text}");
-        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::string::FromUtf8Error;
 
-use super::OctetSet;
+use super::{OctetSet, find_octet};
 
 /// The octet that the escape at the front of `text` denotes, if there is one.
 #[inline]
@@ -15,14 +15,16 @@ pub(crate) fn decode_escape(text: &[u8]) -> Option<u8> {
 }
 
 /// Decodes `text` once, without copying if it contains no escape. A malformed escape stands for itself.
+#[inline]
 pub(super) fn decode(text: &str, plus: Plus) -> Result<Cow<'_, str>, FromUtf8Error> {
-    let first = match plus {
-        Plus::Literal => memchr::memchr(b'%', text.as_bytes()),
-        Plus::Space => memchr::memchr2(b'%', b'+', text.as_bytes()),
+    let is_plain = match plus {
+        Plus::Literal => find_octet(text.as_bytes(), b'%') == text.len(),
+        Plus::Space => memchr::memchr2(b'%', b'+', text.as_bytes()).is_none(),
     };
-    if first.is_none() {
-        return Ok(Cow::Borrowed(text));
-    }
+    if is_plain { Ok(Cow::Borrowed(text)) } else { decode_escapes(text, plus) }
+}
+
+fn decode_escapes(text: &str, plus: Plus) -> Result<Cow<'_, str>, FromUtf8Error> {
     let mut decoded = Vec::with_capacity(text.len());
     decoded.extend(octets(text, plus));
     String::from_utf8(decoded).map(Cow::Owned)

@@ -32,13 +32,22 @@ impl ReadBuffer {
     /// The spare capacity for a socket to read into: more than usually arrives at once, so that a single read takes all
     /// of it.
     pub(super) fn room(&mut self) -> &mut [u8] {
-        self.arena.compact();
-        // Unread bytes are the start of a message, for the rest of which twice as much probably suffices.
-        let least = self.least.max(READ_SIZE).saturating_sub(self.arena.len());
-        self.arena.spare(least.max(READ_SIZE / 2))
+        self.room_of(self.least.min(READ_KEPT_MAX))
     }
 
-    /// Adds `count` bytes that were read into [`ReadBuffer::room`].
+    /// The spare capacity for a read of a body, which grows with the body.
+    pub(super) fn body_room(&mut self) -> &mut [u8] {
+        self.room_of(self.least)
+    }
+
+    #[inline]
+    fn room_of(&mut self, least: usize) -> &mut [u8] {
+        self.arena.compact();
+        // Unread bytes are the start of a message, for the rest of which twice as much probably suffices.
+        self.arena.spare(least.max(READ_SIZE).saturating_sub(self.arena.len()).max(READ_SIZE / 2))
+    }
+
+    /// Adds `count` bytes that were read into [`ReadBuffer::room`] or [`ReadBuffer::body_room`].
     #[inline]
     pub(super) fn filled(&mut self, count: usize) {
         self.arena.commit(count);
@@ -86,7 +95,7 @@ impl ReadBuffer {
 
 /// The least capacity for a read: the heads of dozens of small requests.
 const READ_SIZE: usize = 8 << 10;
-/// The capacity for a read where a lot arrives, as of an upload: a read of 512 KiB takes less time for each byte.
+/// The capacity for a read of a body of which a lot arrives: a read of 512 KiB takes less time for each byte.
 const READ_MAX: usize = 512 << 10;
 /// Copying less than this is as fast as allocating memory for the next read.
 const TRADED_MIN: usize = 16 << 10;
@@ -200,26 +209,27 @@ mod tests {
 
     /// After reads of these sizes, each of a message of its own, the next read has room for `offered` bytes.
     #[track_caller]
-    fn check_room(reads: &[usize], offered: usize) {
+    fn check_room(reads: &[usize], offered: usize, offered_to_body: usize) {
         let mut buffer = ReadBuffer::default();
         for count in reads {
-            assert!(buffer.room().len() >= *count, "{count} do not fit");
+            assert!(buffer.body_room().len() >= *count, "{count} do not fit");
             buffer.filled(*count);
             buffer.reset();
             buffer.shrink();
         }
         assert_eq!(buffer.room().len(), offered, "after {reads:?}");
+        assert_eq!(buffer.body_room().len(), offered_to_body, "for a body after {reads:?}");
     }
 
     #[test]
     fn a_large_read_makes_the_next_ones_larger() {
-        check_room(&[], READ_SIZE);
-        check_room(&[100, READ_SIZE - 1], READ_SIZE);
-        check_room(&[100, READ_SIZE], READ_KEPT_MAX);
-        check_room(&[READ_SIZE, READ_KEPT_MAX - 1, 100], READ_KEPT_MAX);
-        check_room(&[READ_SIZE, READ_KEPT_MAX], READ_MAX);
-        check_room(&[READ_SIZE, READ_KEPT_MAX, READ_MAX], READ_MAX);
-        check_room(&[READ_SIZE, READ_KEPT_MAX, READ_MAX, 100], READ_KEPT_MAX);
+        check_room(&[], READ_SIZE, READ_SIZE);
+        check_room(&[100, READ_SIZE - 1], READ_SIZE, READ_SIZE);
+        check_room(&[100, READ_SIZE], READ_KEPT_MAX, READ_KEPT_MAX);
+        check_room(&[READ_SIZE, READ_KEPT_MAX - 1, 100], READ_KEPT_MAX, READ_KEPT_MAX);
+        check_room(&[READ_SIZE, READ_KEPT_MAX], READ_KEPT_MAX, READ_MAX);
+        check_room(&[READ_SIZE, READ_KEPT_MAX, READ_MAX], READ_KEPT_MAX, READ_MAX);
+        check_room(&[READ_SIZE, READ_KEPT_MAX, READ_MAX, 100], READ_KEPT_MAX, READ_KEPT_MAX);
     }
 
     /// After `len` bytes behind a head were moved to a body with a capacity of `room`, the body has the `expected`

@@ -74,6 +74,18 @@ impl<L: Locality> Conn<L> {
         Poll::Ready(Ok(count))
     }
 
+    /// Reads as [`Conn::poll_fill`] does, into a buffer that may grow for a large body.
+    pub(crate) fn poll_fill_body(
+        &mut self,
+        cx: &mut Context<'_>,
+        input: &mut ReadBuffer,
+        limit: Duration,
+    ) -> Poll<Result<usize, ConnError>> {
+        let count = ready!(self.poll_read(cx, input.body_room(), limit))?;
+        input.filled(count);
+        Poll::Ready(Ok(count))
+    }
+
     /// Reads once into `room`. Returns 0 at the end of the stream.
     ///
     /// The time limit applies to all calls together, until [`Conn::disarm`] ends the wait.
