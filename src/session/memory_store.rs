@@ -71,9 +71,8 @@ impl SessionStore for MemoryStore {
         Ok(())
     }
 
-    async fn delete(&self, id: &SessionId) -> Result {
-        lock(&self.sessions).remove(id);
-        Ok(())
+    async fn delete(&self, id: &SessionId) -> Result<bool> {
+        Ok(lock(&self.sessions).remove(id).is_some())
     }
 }
 
@@ -172,8 +171,9 @@ mod tests {
             store.update(&id(1), Some(Bytes::from_static(b"[]")), later).await.unwrap();
             let kept = store.load(&id(1)).await.unwrap().unwrap();
             store.insert(&id(2), expiring(2)).await.unwrap();
-            store.delete(&id(1)).await.unwrap();
+            assert!(!store.delete(&id(1)).await.unwrap(), "there was room for one");
             assert_eq!((store.len(), store.load(&id(1)).await.unwrap()), (1, None));
+            assert!(store.delete(&id(2)).await.unwrap() && store.is_empty());
             kept.data
         });
         assert_eq!(kept.unwrap(), "[]");

@@ -20,13 +20,21 @@ use crate::server::{Error, Extensions, Result};
 /// A handler that streams its response, with [`Context::body_writer`](crate::Context::body_writer) for example, can change
 /// values, but neither begin nor renew nor delete a session: the head, in which the cookie would be, has been sent.
 pub struct Session {
-    /// The id of the session in the store.
-    stored: Option<SessionId>,
-    begun_at: Option<SystemTime>,
+    /// The id of the session in the store, and when it began.
+    stored: Option<(SessionId, SystemTime)>,
     values: Map<String, Value>,
     is_changed: bool,
-    /// Whether the session in the store is deleted, and the values, if there are any, get another id.
-    is_replaced: bool,
+    id: IdChange,
+}
+
+/// Whether a change keeps the id of its session.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum IdChange {
+    Kept,
+    /// The values get another id.
+    Renewed,
+    /// The session ends. Values that are set afterwards are those of another one.
+    Deleted,
 }
 
 impl Session {
@@ -78,17 +86,12 @@ impl Session {
     }
 
     fn new() -> Session {
-        Session { stored: None, begun_at: None, values: Map::new(), is_changed: false, is_replaced: false }
+        Session { stored: None, values: Map::new(), is_changed: false, id: IdChange::Kept }
     }
 
     fn from_loaded(loaded: &LoadedSession) -> Result<Session> {
         let values = serde_json::from_slice(&loaded.session.data)?;
-        Ok(Session {
-            stored: Some(loaded.id),
-            begun_at: Some(loaded.session.begun_at),
-            values,
-            ..Session::new()
-        })
+        Ok(Session { stored: Some((loaded.id, loaded.session.begun_at)), values, ..Session::new() })
     }
 
     /// Sets the value with this name.
@@ -114,15 +117,20 @@ impl Session {
     ///
     /// Each sign-in renews the session, and each change of what a user may do. Otherwise an attacker who has brought a
     /// user agent to use the attacker's session has that of the user afterwards (session fixation).
+    ///
+    /// If another request has renewed or deleted the session when the handler returns, there is nothing left to renew:
+    /// neither this request's values nor its id are kept, so that no session comes back after a sign-out.
     pub fn renew(&mut self) {
-        self.is_replaced = true;
         self.is_changed = true;
-        self.begun_at = None;
+        if self.id == IdChange::Kept {
+            self.id = IdChange::Renewed;
+        }
     }
 
     /// Deletes the session, as a sign-out does. Values that are set afterwards begin another session.
     pub fn delete(&mut self) {
-        self.renew();
+        self.is_changed = true;
+        self.id = IdChange::Deleted;
         self.values.clear();
     }
 
@@ -151,18 +159,20 @@ impl Session {
             return Ok(None);
         }
         if self.is_empty() {
-            return Ok(self.stored.map(SessionChange::Delete));
+            return Ok(self.stored.map(|(id, _)| SessionChange::Delete(id)));
         }
         let data = Bytes::from(serde_json::to_vec(&self.values)?);
         if data.len() > data_max {
             let error = format!("the session has {} bytes, and may have {data_max} at most", data.len());
             return Err(Error::other(error));
         }
-        Ok(Some(match (self.stored, self.begun_at) {
-            (Some(id), Some(begun_at)) if !self.is_replaced => {
+        Ok(Some(match (self.stored, self.id) {
+            (None, _) => SessionChange::Insert { old: None, data },
+            (Some((id, begun_at)), IdChange::Kept) => {
                 SessionChange::Update { id, data: Some(data), begun_at }
             }
-            (old, _) => SessionChange::Insert { old, data },
+            (Some((old, _)), IdChange::Renewed) => SessionChange::Renew { old, data },
+            (Some((old, _)), IdChange::Deleted) => SessionChange::Insert { old: Some(old), data },
         }))
     }
 }
@@ -176,9 +186,14 @@ impl fmt::Debug for Session {
 /// A change of a store.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum SessionChange {
-    /// Add a session with a new id, in place of another one.
+    /// Add a session with a new id, and delete another one.
     Insert {
         old: Option<SessionId>,
+        data: Bytes,
+    },
+    /// Add a session with a new id in place of another one, if that is still there.
+    Renew {
+        old: SessionId,
         data: Bytes,
     },
     /// Set when a session expires and, unless they are `None`, its values.
@@ -248,7 +263,8 @@ mod tests {
         check(stored, |session| session.set("b", "c").unwrap(), update(r#"{"a":0,"b":"c"}"#));
         check(stored, |session| assert!(!session.remove("b")), None);
         check(stored, |session| assert!(session.remove("a")), delete());
-        check(stored, Session::renew, insert(Some(id()), r#"{"a":0}"#));
+        let renew = |data: &'static str| Some(SessionChange::Renew { old: id(), data: data.into() });
+        check(stored, Session::renew, renew(r#"{"a":0}"#));
         check(stored, Session::delete, delete());
         check(None, Session::renew, None);
         check(None, Session::delete, None);
@@ -257,6 +273,12 @@ mod tests {
             session.set("b", &1).unwrap();
         };
         check(stored, begins_another, insert(Some(id()), r#"{"b":1}"#));
+        let renews_another: fn(&mut Session) = |session| {
+            session.delete();
+            session.renew();
+            session.set("b", &1).unwrap();
+        };
+        check(stored, renews_another, insert(Some(id()), r#"{"b":1}"#));
         check(None, begins_another, insert(None, r#"{"b":1}"#));
         let changes_nothing_in_the_end: fn(&mut Session) = |session| {
             session.set("a", &1).unwrap();

@@ -22,7 +22,7 @@ use crate::server::Result;
 /// | `load` | `SELECT data, begun_at, expires_at FROM sessions WHERE id = $1` |
 /// | `insert` | `INSERT INTO sessions VALUES ($1, $2, $3, $4)` |
 /// | `update` | `UPDATE sessions SET data = COALESCE($2, data), expires_at = $3 WHERE id = $1` |
-/// | `delete` | `DELETE FROM sessions WHERE id = $1` |
+/// | `delete` | `DELETE FROM sessions WHERE id = $1`, and whether that was a row |
 ///
 /// And from time to time, `DELETE FROM sessions WHERE expires_at < now()`.
 pub trait SessionStore: 'static {
@@ -41,8 +41,9 @@ pub trait SessionStore: 'static {
         expires_at: SystemTime,
     ) -> impl Future<Output = Result>;
 
-    /// Deletes the session with this id, if there is one.
-    fn delete(&self, id: &SessionId) -> impl Future<Output = Result>;
+    /// Deletes the session with this id. Returns whether there was one: of several calls for one session, only one may
+    /// find it.
+    fn delete(&self, id: &SessionId) -> impl Future<Output = Result<bool>>;
 }
 
 /// A session as a [`SessionStore`] keeps it.
@@ -74,7 +75,7 @@ impl<S: SessionStore> SessionStore for Arc<S> {
         (**self).update(id, data, expires_at)
     }
 
-    fn delete(&self, id: &SessionId) -> impl Future<Output = Result> {
+    fn delete(&self, id: &SessionId) -> impl Future<Output = Result<bool>> {
         (**self).delete(id)
     }
 }

@@ -1,8 +1,11 @@
 //! [`Sessions`]: middleware that loads and saves the session of each request.
 
+use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
 
 use super::session::{LoadedSession, Session, SessionChange, WithinSessions};
 use super::session_id::SessionId;
@@ -125,18 +128,33 @@ impl<S: SessionStore> Sessions<S> {
         }))
     }
 
+    /// Adds a session that begins now to the store, under a new id.
+    async fn insert(&self, data: Bytes, now: SystemTime) -> Result<SessionId> {
+        let (id, expires_at) = (SessionId::random()?, self.settings.expiry(now, now));
+        self.store.insert(&id, StoredSession { data, begun_at: now, expires_at }).await?;
+        Ok(id)
+    }
+
     /// Changes the store, and the cookie if need be.
     async fn apply(&self, change: SessionChange, ctx: &mut Context) -> Result {
         let (cookie, now) = (self.settings.cookie, SystemTime::now());
         match change {
             SessionChange::Insert { old, data } => {
                 check_unsent(ctx)?;
-                let (id, expires_at) = (SessionId::random()?, self.settings.expiry(now, now));
-                self.store.insert(&id, StoredSession { data, begun_at: now, expires_at }).await?;
+                let id = self.insert(data, now).await?;
                 if let Some(old) = old {
                     self.store.delete(&old).await?;
                 }
                 set_cookie(ctx, &SetCookie { value: id.as_str(), ..cookie })
+            }
+            SessionChange::Renew { old, data } => {
+                check_unsent(ctx)?;
+                let id = self.insert(data, now).await?;
+                // Of several requests that end a session, one finds it. The others bring nothing of it back.
+                match self.store.delete(&old).await? {
+                    true => set_cookie(ctx, &SetCookie { value: id.as_str(), ..cookie }),
+                    false => self.store.delete(&id).await.map(drop),
+                }
             }
             SessionChange::Update { id, data, begun_at } => {
                 // The cookie of a session that goes on must not end.
@@ -205,7 +223,30 @@ impl<S: SessionStore, H: Handler> Handler for WithSessions<S, H> {
             Ok(Some(change)) => boxed(|| self.sessions.apply(change, ctx)).await,
             unchanged => unchanged.map(drop),
         };
-        outcome.and(saved)
+        match (outcome, saved) {
+            (Err(handler), Err(store)) => Err(Error::new(store.status(), NotSaved { handler, store })),
+            (outcome, saved) => outcome.and(saved),
+        }
+    }
+}
+
+/// The store of a session failed after the handler had failed.
+#[derive(Debug)]
+struct NotSaved {
+    handler: Error,
+    store: Error,
+}
+
+impl fmt::Display for NotSaved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let NotSaved { handler, store } = self;
+        write!(f, "the handler failed ({handler:#}), and its session was not saved: {store}")
+    }
+}
+
+impl StdError for NotSaved {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.store.cause().and_then(|cause| cause.source())
     }
 }
 

@@ -50,7 +50,7 @@ impl SessionStore for NotingStore {
         self.sessions.update(id, data, expires_at).await
     }
 
-    async fn delete(&self, id: &SessionId) -> corehttp::Result {
+    async fn delete(&self, id: &SessionId) -> corehttp::Result<bool> {
         self.note("delete")?;
         self.sessions.delete(id).await
     }
@@ -284,34 +284,47 @@ fn a_store_that_fails_is_answered_as_it_says() {
     assert_eq!(agent.get("/", &["load"]).status, Status::SERVICE_UNAVAILABLE);
     agent.cookie.clear();
     assert_eq!(agent.get("/", &[]).status, Status::OK);
+    assert_eq!(agent.get("/set-and-fail", &["insert"]).status, Status::SERVICE_UNAVAILABLE);
 }
 
 #[test]
 fn a_session_that_was_deleted_meanwhile_does_not_come_back() {
-    let store = NotingStore::default();
-    let mut agent = agent(store.clone());
-    agent.get("/set", &["insert"]);
-    let cookie = agent.cookie.clone();
-    let changes_late = async move |ctx: &mut Context| -> corehttp::Result {
-        let session = Session::from_extensions(&mut ctx.extensions)?;
-        session.set("user", "Eve")?;
-        // The user signs out in another window.
-        let mut other = self::agent(store.clone());
-        other.cookie = cookie.clone();
-        let mut request = Request::get("/sign-out")?;
-        request.headers.set("cookie", cookie.as_str())?;
-        other.service.respond(request).await;
-        Ok(())
+    let sets = |session: &mut Session| session.set("user", "Eve").unwrap();
+    let renews = |session: &mut Session| session.renew();
+    let begins_another = |session: &mut Session| {
+        session.delete();
+        session.set("user", "Eve").unwrap();
     };
-    let sessions = Sessions::new(agent.store.clone());
-    let mut late = Agent {
-        service: Server::new().service(sessions.around(changes_late)),
-        store: agent.store.clone(),
-        cookie: agent.cookie.clone(),
-    };
-    late.get("/", &["load", "load", "delete", "update"]);
-    assert!(agent.store.sessions.is_empty());
-    assert_eq!(agent.get("/", &["load"]).text().unwrap(), "nobody");
+    let signed_out = ["load", "load", "delete"];
+    for (changes, calls, user) in [
+        (sets as fn(&mut Session), &["update"][..], "nobody"),
+        (renews, &["insert", "delete", "delete"], "nobody"),
+        (begins_another, &["insert", "delete"], "Eve"),
+    ] {
+        let store = NotingStore::default();
+        let mut agent = agent(store.clone());
+        agent.get("/set", &["insert"]);
+        let cookie = agent.cookie.clone();
+        let changes_late = async move |ctx: &mut Context| -> corehttp::Result {
+            changes(Session::from_extensions(&mut ctx.extensions)?);
+            // The user signs out in another window.
+            let mut request = Request::get("/sign-out")?;
+            request.headers.set("cookie", cookie.as_str())?;
+            self::agent(store.clone()).service.respond(request).await;
+            Ok(())
+        };
+        let sessions = Sessions::new(agent.store.clone());
+        let mut late = Agent {
+            service: Server::new().service(sessions.around(changes_late)),
+            store: agent.store.clone(),
+            cookie: agent.cookie.clone(),
+        };
+        let response = late.get("/", &[&signed_out, calls].concat());
+        assert_eq!(response.cookies().count(), usize::from(user == "Eve"), "{calls:?}");
+        assert_eq!(agent.store.sessions.len(), usize::from(user == "Eve"), "{calls:?}");
+        agent.cookie = late.cookie;
+        assert_eq!(agent.get("/", &["load"]).text().unwrap(), user);
+    }
 }
 
 #[test]
