@@ -23,7 +23,7 @@ use crate::message::Body;
 /// A handler of this crate as a service of tower: the innermost one, which the layers of [`layer`](super::layer) wrap.
 ///
 /// Each call reaches the handler through the extensions of its request, so a layer keeps them. A request without them,
-/// or a second call for one request, is answered with 500.
+/// a second call for one request, and one whose handler was given up are answered with 500.
 #[derive(Clone, Copy)]
 pub struct HandlerService {
     _private: (),
@@ -75,16 +75,16 @@ impl Future for HandlerFuture {
     type Output = Result<http::Response<HttpBody>, Infallible>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Self::Output> {
-        let Some(call) = &self.0 else {
-            let mut response = http::Response::new(HttpBody::default());
-            *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
-            return Poll::Ready(Ok(response));
-        };
-        match call.poll_outcome(cx) {
+        match self.0.as_ref().map_or(Poll::Ready(None), |call| call.poll_outcome(cx)) {
             Poll::Pending => Poll::Pending,
-            Poll::Ready(Ok(response)) => Poll::Ready(Ok(response)),
+            Poll::Ready(Some(Ok(response))) => Poll::Ready(Ok(response)),
             // A layer may catch it, as it would catch a panic of a service.
-            Poll::Ready(Err(panic)) => resume_unwind(panic),
+            Poll::Ready(Some(Err(panic))) => resume_unwind(panic),
+            Poll::Ready(None) => {
+                let mut response = http::Response::new(HttpBody::default());
+                *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+                Poll::Ready(Ok(response))
+            }
         }
     }
 }
@@ -130,6 +130,8 @@ enum CallStage {
     Responded(CallOutcome),
     /// The layers have the response.
     Over,
+    /// There will be no response: the exchange is over, or its handler was given up.
+    GivenUp,
 }
 
 impl HandlerCall {
@@ -181,16 +183,39 @@ impl HandlerCall {
         .await;
     }
 
-    /// Ready with the outcome of the handler.
-    fn poll_outcome(&self, cx: &mut task::Context<'_>) -> Poll<CallOutcome> {
+    /// Ready with the outcome of the handler; with `None` if it was given up.
+    fn poll_outcome(&self, cx: &mut task::Context<'_>) -> Poll<Option<CallOutcome>> {
         let mut state = lock(&self.0);
         match mem::replace(&mut state.stage, CallStage::Over) {
-            CallStage::Responded(outcome) => Poll::Ready(outcome),
+            CallStage::Responded(outcome) => Poll::Ready(Some(outcome)),
+            CallStage::GivenUp => Poll::Ready(None),
             stage => {
                 state.stage = stage;
                 state.layers = Some(cx.waker().clone());
                 Poll::Pending
             }
         }
+    }
+}
+
+/// The handler's end of a call. A task of its own that awaits the response, as that of a layer which spawns its calls,
+/// does not wait for ever when the handler is given up.
+pub(super) struct CallGuard<'a>(pub(super) &'a HandlerCall);
+
+impl Drop for CallGuard<'_> {
+    fn drop(&mut self) {
+        let HandlerCall(shared) = self.0;
+        // The layers have dropped theirs, unless they have a task of their own.
+        if Arc::strong_count(shared) == 1 {
+            return;
+        }
+        let mut state = lock(shared);
+        let is_open = !matches!(state.stage, CallStage::Responded(_) | CallStage::Over);
+        let given_up = is_open.then(|| mem::replace(&mut state.stage, CallStage::GivenUp));
+        let layers = state.layers.take();
+        drop(state);
+        // The body of a request runs code of a layer when it is dropped.
+        drop(given_up);
+        layers.into_iter().for_each(Waker::wake);
     }
 }

@@ -17,7 +17,7 @@ use tokio::io::AsyncReadExt;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::handler_service::{HandlerCall, HandlerService, RequestBody};
+use super::handler_service::{CallGuard, HandlerCall, HandlerService, RequestBody};
 use super::head_gate::{HeadGate, replace_fields};
 use super::tower::{send_response, to_service_request};
 use super::tower_body::{BodyPump, TowerBody};
@@ -164,6 +164,7 @@ where
 
     async fn handle(&self, ctx: &mut Context) -> Result {
         let call = HandlerCall::default();
+        let _guard = CallGuard(&call);
         let (pump, body) = BodyPump::new(ctx);
         let (request, mut service) = (to_layers(ctx, &call, body)?, self.service.clone());
         let mut answering = pin!(async move {

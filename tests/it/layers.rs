@@ -6,8 +6,8 @@ use std::io::{Read, Write};
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
 use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
@@ -738,6 +738,41 @@ fn layers_that_were_given_up_hold_no_later_response() {
         let received = served.ask(paths.map(|path| get(path, "")).concat());
         assert_eq!(received.matches("HTTP/1.1 200 OK").count(), 2, "{paths:?}: {received}");
         assert!(received.ends_with("8\r\nstreamed\r\n0\r\n\r\n"), "{paths:?}: {received}");
+    }
+}
+
+/// A layer may run its calls in tasks of their own, which hold what they have, such as a permit, until they end.
+#[test]
+fn a_call_of_another_task_ends_when_its_handler_is_given_up() {
+    async fn hurried(app: &impl Handler, ctx: &mut Context) -> corehttp::Result {
+        let late = tokio::time::timeout(Duration::from_millis(5), app.handle(ctx)).await.is_err();
+        assert!(late, "the handler sleeps");
+        Ok(())
+    }
+    let (ended, ends) = mpsc::channel();
+    for is_called in [true, false] {
+        let ended = ended.clone();
+        let spawns = layer_fn(move |mut service: corehttp::HandlerService| {
+            let ended = ended.clone();
+            tower::service_fn(move |request: http::Request<TowerBody>| {
+                let ended = ended.clone();
+                let call = tokio::spawn(async move {
+                    // One that calls the handler too late.
+                    if !is_called {
+                        sleep(Duration::from_millis(50)).await;
+                    }
+                    let response = tower::Service::call(&mut service, request).await;
+                    ended.send(response.as_ref().unwrap().status()).unwrap();
+                    response
+                });
+                async move { call.await.expect("the call does not panic") }
+            })
+        });
+        let sleeps = async |_: &mut Context| sleep(Duration::from_secs(3600)).await;
+        let served = Served::new(around(hurried, layer(spawns, sleeps)));
+        assert_eq!(status(&served.ask(get("/", ""))), 200);
+        let end = ends.recv_timeout(Duration::from_secs(10));
+        assert_eq!(end, Ok(StatusCode::INTERNAL_SERVER_ERROR), "called: {is_called}");
     }
 }
 
