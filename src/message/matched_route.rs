@@ -36,7 +36,7 @@ impl MatchedRoute {
     #[inline]
     pub(crate) fn depth_of(&self, router: u32) -> usize {
         let Some(matched) = &self.0 else { return 0 };
-        // A handler whose future was dropped, as at the end of a time limit, has not reset `depth`.
+        // A handler may call the router anew that has called it.
         let running = &matched.steps[..matched.depth];
         running.iter().position(|step| step.router == router).unwrap_or(matched.depth)
     }

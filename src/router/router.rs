@@ -454,14 +454,14 @@ impl<S: HandlerSet> Handler for Router<S> {
             // The body of a request that is refused is not received.
             return BodyPlan::Stream;
         };
-        let plan = self.handlers.on_head(route, ctx);
-        ctx.request.matched_route_mut().set_depth(depth);
-        plan
+        let entered = Entered { ctx, depth };
+        self.handlers.on_head(route, entered.ctx)
     }
 
     #[inline]
     async fn handle(&self, ctx: &mut Context) -> Result {
         let depth = ctx.request.matched_route().depth_of(self.id);
+        let Entered { ctx, .. } = &mut Entered { ctx, depth };
         let route = match self.enter_recorded(&mut ctx.request, depth) {
             Some(route) => route,
             None => {
@@ -469,19 +469,14 @@ impl<S: HandlerSet> Handler for Router<S> {
                     Ok(route) => route,
                     Err(outcome) => return respond(ctx, outcome),
                 };
-                if let Err(refused) = boxed(|| self.plan(route, ctx)).await {
-                    ctx.request.matched_route_mut().set_depth(depth);
-                    return Err(refused);
-                }
+                boxed(|| self.plan(route, ctx)).await?;
                 route
             }
         };
-        let result = match self.handlers.handle_now(route, ctx) {
+        match self.handlers.handle_now(route, ctx) {
             Some(result) => result,
             None => self.handlers.handle(route, ctx).await,
-        };
-        ctx.request.matched_route_mut().set_depth(depth);
-        result
+        }
     }
 
     #[inline]
@@ -489,9 +484,22 @@ impl<S: HandlerSet> Handler for Router<S> {
         let depth = ctx.request.matched_route().depth_of(self.id);
         // Without a route of `on_head`, there may be a body to wait for.
         let route = self.enter_recorded(&mut ctx.request, depth)?;
-        let result = self.handlers.handle_now(route, ctx);
-        ctx.request.matched_route_mut().set_depth(depth);
-        result
+        let entered = Entered { ctx, depth };
+        self.handlers.handle_now(route, entered.ctx)
+    }
+}
+
+/// The context of a router that was entered at `depth`. It is there again when the router is left, also if the future of
+/// its handler is dropped or panics: middleware may call another router then.
+struct Entered<'a> {
+    ctx: &'a mut Context,
+    depth: usize,
+}
+
+impl Drop for Entered<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.ctx.request.matched_route_mut().set_depth(self.depth);
     }
 }
 

@@ -387,6 +387,24 @@ fn plans_and_bounds_are_those_of_the_route() {
     assert_eq!(received.matches("HTTP/1.1 413 ").count(), 1, "{received}");
 }
 
+/// Middleware may give up a router, and call another one, which is not below the first.
+#[test]
+fn a_router_that_was_given_up_is_left() {
+    let slow = routes! { mount "/a" => async |_: &mut Context| std::future::pending::<()>().await };
+    let other = routes! { GET "/a/b" => |ctx: &mut Context| {
+        let pattern = ctx.request.matched_pattern().unwrap_or_default().to_owned();
+        ctx.response.set_text(format!("{} by {pattern}", ctx.request.mounted_path()));
+    } };
+    let first_or_other = async move |ctx: &mut Context| -> corehttp::Result {
+        let late = tokio::time::timeout(Duration::from_millis(1), slow.handle(ctx)).await.is_err();
+        assert!(late, "the handler waits");
+        other.handle(ctx).await
+    };
+    let service = Server::new().service(first_or_other);
+    let response = super::support::paused(service.respond(Request::get("/a/b").unwrap()));
+    assert_eq!(response.text().unwrap(), "/a/b by /a/b", "{response:?}");
+}
+
 /// A handler may have another target when it runs than when its plan was made.
 #[test]
 fn a_replaced_target_is_matched_again() {
