@@ -215,7 +215,6 @@
 //! | each exchange, as it ended: logs and metrics | [`Server::on_exchange`], with feature `access-log` `AccessLog` |
 //! | how long exchanges take, by route and status, with feature `metrics` | `Server::metrics`, `Metrics`, `MetricsText`, `MetricsPage` |
 //! | counters and histograms of the application, with feature `metrics` | `Metrics::collect`, `Histogram` |
-//! | spans of exchanges, and traces through several programs, with feature `tracing` | `Tracing`, `TraceContext` |
 //! | what went wrong, and how often | [`Server::on_error`], [`ServerHandle::stats`] |
 //! | routes, and paths with parameters | [`routes!`], [`Router`], [`Request::params`] |
 //! | middleware | [`Handler`], [`around`], [`Extensions`], [`Transform`], [`BoxHandler`] |
@@ -234,6 +233,7 @@
 //! | redirects | [`Response::set_redirect`] |
 //! | preconditions: 304 and 412 for clients that stored an earlier response | [`Response::check_preconditions`] |
 //! | ranges of content: 206 and 416 | [`Response::check_range`] |
+//! | content that user agents save under a name | [`Response::set_attachment`] |
 //! | other protocols | [`Context::upgrade`], [`Context::accept_tunnel`] |
 //! | testing a handler | [`Service::respond`] |
 //! | connections that you accept yourself, or in memory | [`Service::serve_connection`], [`Service::stop`], [`MemoryListener`] |
@@ -283,7 +283,7 @@
 //! The features `access-log`, `compress`, `form`, `fs`, `json`, `multipart` and `tls` are on by default. `aws-lc-rs`, for
 //! other cryptography, with post-quantum key exchange, `charset`, for text beyond UTF-8,
 //! `cookies`, for signed and private ones, `http`, for the types of the crate `http`, `idna`, for URLs with hosts beyond
-//! ASCII, `jar`, `metrics`, `session`, `tower`, `tracing`, `websocket` and `zstd`, which adds a coding, are not.
+//! ASCII, `jar`, `metrics`, `session`, `tower`, `websocket` and `zstd`, which adds a coding, are not.
 //!
 //! The module `coming_from`, which the documentation has with all features, shows the idioms of axum, actix, fasthttp and
 //! reqwest beside those of this crate.
@@ -306,9 +306,6 @@ mod coding;
 mod wire;
 
 mod exchange;
-
-#[cfg(feature = "tracing")]
-mod trace;
 
 mod client;
 mod server;
@@ -342,8 +339,6 @@ pub mod session;
 mod sse;
 #[cfg(feature = "tower")]
 mod tower;
-#[cfg(feature = "tracing")]
-mod traced;
 #[cfg(feature = "websocket")]
 mod websocket;
 
@@ -404,10 +399,6 @@ pub use server::{
 pub use sse::{Event, EventReader, Events, InvalidEvent};
 #[cfg(feature = "tower")]
 pub use tower::{HandlerFuture, HandlerService, Layered, Tower, TowerBody, layer};
-#[cfg(feature = "tracing")]
-pub use trace::{TraceContext, TracePropagator, Tracing};
-#[cfg(feature = "tracing")]
-pub use traced::Traced;
 #[cfg(feature = "websocket")]
 pub use websocket::{
     Broadcast, BroadcastMember, ClientEnd, ClientWebSocket, CloseCode, CloseReason, Deflate, Endpoint,

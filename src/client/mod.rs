@@ -9,8 +9,6 @@ mod client;
 mod tls;
 #[cfg(feature = "tower")]
 mod tower;
-#[cfg(feature = "tracing")]
-mod tracing;
 #[cfg(feature = "websocket")]
 mod websocket;
 
@@ -36,7 +34,6 @@ mod balance;
 mod pipeline;
 
 mod stats;
-mod trace;
 
 mod cause;
 mod error;

@@ -5,16 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 
 use super::error::ClientError;
-use super::trace::ClientSpan;
 use crate::message::Response;
 
-/// Counts a request of a balancer as pending, and records its outcome once, also in its span. Empty without a balancer
-/// and without a span.
+/// Counts a request of a balancer as pending, and records its outcome once. Empty without a balancer.
 #[derive(Default)]
-pub(super) struct OutcomeRecorder {
-    recording: Option<Recording>,
-    span: ClientSpan,
-}
+pub(super) struct OutcomeRecorder(Option<Recording>);
 
 struct Recording {
     /// `None` once it has been called.
@@ -30,24 +25,12 @@ impl OutcomeRecorder {
         in_flight: InFlightGuard,
         record: impl FnOnce(Result<&Response, &ClientError>) + Send + Sync + 'static,
     ) -> OutcomeRecorder {
-        let recording = Recording { record: Some(Box::new(record)), in_flight };
-        OutcomeRecorder { recording: Some(recording), span: ClientSpan::default() }
-    }
-
-    /// A recorder without a balancer.
-    pub(super) fn from_span(span: ClientSpan) -> OutcomeRecorder {
-        OutcomeRecorder { recording: None, span }
-    }
-
-    /// Adds the balancer of `other`.
-    pub(super) fn replace(&mut self, other: OutcomeRecorder) {
-        self.recording = other.recording;
+        OutcomeRecorder(Some(Recording { record: Some(Box::new(record)), in_flight }))
     }
 
     /// Records the outcome. Only the first one counts.
     pub(super) fn record(&mut self, outcome: Result<&Response, &ClientError>) {
-        self.span.end(outcome);
-        if let Some(record) = self.recording.as_mut().and_then(|recording| recording.record.take()) {
+        if let Some(record) = self.0.as_mut().and_then(|recording| recording.record.take()) {
             record(outcome);
         }
     }
@@ -67,12 +50,12 @@ impl OutcomeRecorder {
 
     /// The part that is kept until the body of the response has been read.
     pub(super) fn into_guard(self) -> Option<InFlightGuard> {
-        self.recording.map(|recording| recording.in_flight)
+        self.0.map(|recording| recording.in_flight)
     }
 
     /// Ends the count, once the body of the response has been read.
     pub(super) fn end(&mut self) {
-        self.recording = None;
+        self.0 = None;
     }
 }
 

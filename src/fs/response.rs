@@ -46,7 +46,7 @@ impl Context {
     ///
     /// async fn report(ctx: &mut Context) -> corehttp::Result {
     ///     ctx.response.headers.set("content-type", "application/pdf")?;
-    ///     ctx.response.headers.set("content-disposition", "attachment; filename=\"report.pdf\"")?;
+    ///     ctx.response.set_attachment("report.pdf");
     ///     ctx.send_file("/var/lib/reports/7f3a").await
     /// }
     /// # let _ = corehttp::Server::new().service(lost);

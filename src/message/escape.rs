@@ -1,7 +1,9 @@
-//! [`escape_html`] and [`write_json_string`]: texts inside of HTML and of JSON.
+//! [`escape_html`], [`write_json_string`] and [`attachment`]: texts inside of HTML, of JSON and of a field.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
+
+use super::{OctetSet, percent};
 
 /// Escapes `text` for HTML: between tags, or in the value of an attribute that is in quotes. Text that needs no escape
 /// is not copied.
@@ -58,6 +60,23 @@ pub(crate) fn write_json_string(out: &mut impl Write, text: &str) -> io::Result<
     out.write_all(b"\"")
 }
 
+/// The value of `content-disposition` for content that is to be saved under `name` (RFC 6266 §4).
+pub(super) fn attachment(name: &str) -> String {
+    let name = replaced(name, |char| char.is_control() || matches!(char, '/' | '\\'));
+    // Some recipients decode escapes in a quoted name, and others do not undo a `\` (RFC 6266, appendix D).
+    let plain = replaced(&name, |char| !matches!(char, ' '..='~') || matches!(char, '"' | '%'));
+    let mut value = format!("attachment; filename=\"{plain}\"");
+    if plain != name {
+        value.push_str("; filename*=UTF-8''");
+        percent::encode(name.as_bytes(), &OctetSet::UNRESERVED, &mut value);
+    }
+    value
+}
+
+fn replaced(name: &str, is_replaced: impl Fn(char) -> bool) -> String {
+    name.chars().map(|char| if is_replaced(char) { '_' } else { char }).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -76,6 +95,21 @@ mod tests {
             let mut json = Vec::new();
             write_json_string(&mut json, text).unwrap();
             assert_eq!(serde_json::from_slice::<String>(&json).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn a_name_is_sent_so_that_all_can_read_it_rfc6266_4_3() {
+        for (name, expected) in [
+            ("report 1;2.pdf", r#"filename="report 1;2.pdf""#),
+            ("", r#"filename="""#),
+            ("\u{20ac} rates", r#"filename="_ rates"; filename*=UTF-8''%E2%82%AC%20rates"#),
+            ("a\"b", r#"filename="a_b"; filename*=UTF-8''a%22b"#),
+            ("50%25", r#"filename="50_25"; filename*=UTF-8''50%2525"#),
+            ("../../etc\\a", r#"filename=".._.._etc_a""#),
+            ("a\r\nset-cookie: b\u{7f}\u{85}", r#"filename="a__set-cookie: b__""#),
+        ] {
+            assert_eq!(attachment(name), format!("attachment; {expected}"), "{name:?}");
         }
     }
 }

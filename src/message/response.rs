@@ -10,6 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::content::decode_text;
+use super::escape::attachment;
 use super::precondition::{PreconditionResult, Validators, evaluate_preconditions};
 use super::range::{RangeSelection, may_send_range};
 use super::{
@@ -191,6 +192,35 @@ impl Response {
         self.status = status;
         self.remove_content();
         Ok(())
+    }
+
+    /// Has the user agent save the content under `name`, instead of showing it: sets `content-disposition` (RFC 6266).
+    ///
+    /// A name that is not plain ASCII is sent in both ways, for all recipients. Control characters and the separators of
+    /// paths are replaced by `_`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::Context;
+    ///
+    /// async fn invoice(ctx: &mut Context) -> corehttp::Result {
+    ///     ctx.response.set_attachment("invoice 7 \u{20ac}.pdf");
+    ///     ctx.response.set_bytes("application/pdf", b"%PDF-2.0")?;
+    ///     Ok(())
+    /// }
+    /// # let service = corehttp::Server::new().service(invoice);
+    /// # let response = corehttp::block_on(service.respond(corehttp::Request::get("/")?))?;
+    /// # assert_eq!(
+    /// #     response.headers.text("content-disposition"),
+    /// #     Some(r#"attachment; filename="invoice 7 _.pdf"; filename*=UTF-8''invoice%207%20%E2%82%AC.pdf"#),
+    /// # );
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("content-disposition", "download"))]
+    pub fn set_attachment(&mut self, name: &str) {
+        let set = self.headers.set("content-disposition", attachment(name));
+        debug_assert!(set.is_ok(), "the value has no control characters");
     }
 
     /// Makes this a 304: the response that the peer has stored is still valid (RFC 9110 §15.4.5). Fields that identify

@@ -65,8 +65,9 @@ fn set_default(response: &mut Response, status: Status, report: &ErrorReport<'_>
 /// [`Server::error_response`](crate::Server::error_response).
 ///
 /// A client that prefers `text/plain` or `text/html`, by its `accept`, gets these; one without a preference, or that
-/// accepts something else, gets `application/problem+json`. The details are those of
-/// [`ErrorReport::problem`], and the response has `vary: accept`.
+/// accepts something else, gets `application/problem+json`. The details are those of [`ErrorReport::problem`], which do
+/// not show the cause: its example shows the causes that are the peer's faults, such as JSON with a field missing. The
+/// response has `vary: accept`.
 ///
 /// # Examples
 ///

@@ -12,7 +12,6 @@ use crate::client::error::ClientError;
 use crate::client::outcome_recorder::OutcomeRecorder;
 use crate::client::pool::PooledConn;
 use crate::client::response_reader::ResponseReader;
-use crate::client::trace::ClientSpan;
 use crate::client::upgraded::ClientUpgraded;
 use crate::exchange::ExchangeError;
 use crate::memory::Reset;
@@ -37,14 +36,13 @@ impl CallExchange {
         early: Box<Response>,
         trailers: Headers,
         cookies: RequestCookies<'static>,
-        span: ClientSpan,
     ) -> CallExchange {
-        CallExchange { pooled, early, trailers, cookies, recorder: OutcomeRecorder::from_span(span) }
+        CallExchange { pooled, early, trailers, cookies, recorder: OutcomeRecorder::default() }
     }
 
     /// Sets the recorder of a balancer.
     pub(super) fn set_recorder(&mut self, recorder: OutcomeRecorder) {
-        self.recorder.replace(recorder);
+        self.recorder = recorder;
     }
 
     /// Whether the server still reads the body.

@@ -65,12 +65,14 @@ impl<'a> BodyReader<'a> {
     ///
     /// ```
     /// use corehttp::{Context, Result};
+    /// use tokio::fs::File;
     ///
+    /// // To a file, of which at most 64 MiB are written; with `BodyPlan::Stream`, piece by piece.
     /// async fn save(ctx: &mut Context) -> Result {
-    ///     let (mut size, mut body) = (0, ctx.body_reader().decoded(64 << 20)?);
-    ///     while let Some(piece) = body.chunk().await? {
-    ///         size += piece.len();
-    ///     }
+    ///     let mut file = File::create_new("upload").await?;
+    ///     let mut body = ctx.body_reader().decoded(64 << 20)?;
+    ///     let size = tokio::io::copy(&mut body, &mut file).await?;
+    ///     file.sync_all().await?;
     ///     println!("{size} bytes");
     ///     Ok(())
     /// }
