@@ -209,6 +209,8 @@
 //! | bodies that are too large for memory | [`BodyPlan`], [`Context::body_reader`], [`Context::body_writer`], [`Context::duplex`] |
 //! | how much peers may send, and how long they and handlers may take | [`Limits`], [`Timeouts`] |
 //! | who the peer is, and who the client behind a proxy is | [`Context::peer_addr`], [`Context::client_ip`] |
+//! | the client behind a proxy that passes bytes on, with feature `proxy-protocol` | `Server::proxy_protocol`, `ProxyHeader` |
+//! | a connection when it opens, and state of its own | [`Server::on_connect`], [`Context::connection_state`] |
 //! | how a handler fails, and the status that the peer gets | [`Error`] |
 //! | the content of error responses | [`Server::error_response`], [`problem_details`], [`error_page`] |
 //! | problem details (RFC 9457) | [`Problem`], [`Response::set_problem`] |
@@ -281,7 +283,7 @@
 //! | types of the crates `http` and `http-body`, with feature `http` | `HttpBody`, `Body::set_http_body`, `ConversionError` | |
 //!
 //! The features `access-log`, `compress`, `form`, `fs`, `json`, `multipart` and `tls` are on by default. `aws-lc-rs`, for
-//! other cryptography, with post-quantum key exchange, `charset`, for text beyond UTF-8,
+//! other cryptography, with post-quantum key exchange, `proxy-protocol`, `charset`, for text beyond UTF-8,
 //! `cookies`, for signed and private ones, `http`, for the types of the crate `http`, `idna`, for URLs with hosts beyond
 //! ASCII, `jar`, `metrics`, `session`, `tower`, `websocket` and `zstd`, which adds a coding, are not.
 //!
@@ -392,10 +394,13 @@ pub use runtime::{block_on, shutdown_signal};
 pub use server::{
     Around, AsyncHandler, BodyPlan, BodyReader, BodyWriter, BoxHandler, Context, CutBy, Error, ErrorCause,
     ErrorCounts, ErrorReport, ExchangeReport, Extensions, Handler, IntoError, IntoHandler, IntoIoResult,
-    IntoResult, InvalidResponse, PlainHandler, Result, Server, ServerCore, ServerCounts, ServerHandle,
-    ServerStats, Service, Transform, TransformAction, Upgraded, WithBounds, WithPlan, WithState, around,
-    error_page, problem_details, with_limits, with_plan, with_state, with_timeouts,
+    IntoResult, InvalidProxyHeader, InvalidResponse, OpenedConnection, PlainHandler, Result, Server,
+    ServerCore, ServerCounts, ServerHandle, ServerStats, Service, Transform, TransformAction, Upgraded,
+    WithBounds, WithPlan, WithState, around, error_page, problem_details, with_limits, with_plan, with_state,
+    with_timeouts,
 };
+#[cfg(feature = "proxy-protocol")]
+pub use server::{ProxyHeader, ProxyProtocol, ProxyTls};
 pub use sse::{Event, EventReader, Events, InvalidEvent};
 #[cfg(feature = "tower")]
 pub use tower::{HandlerFuture, HandlerService, Layered, Tower, TowerBody, layer};

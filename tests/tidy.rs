@@ -122,6 +122,7 @@ const SHORT: &[(&str, &str)] = &[
     ("/linux.rs", "one system of several"),
     ("/tls.rs", "only there with a feature"),
     ("/websocket.rs", "only there with a feature"),
+    ("src/server/proxied.rs", "only there with a feature"),
     ("src/coding/encode.rs", "only there with a feature"),
     ("src/message/file_name.rs", "only there with a feature"),
     ("src/runtime/random.rs", "only there with a feature"),
@@ -141,7 +142,8 @@ const SHORT: &[(&str, &str)] = &[
 const GUESSED_SUBJECTS: &[&str] = &["What", "Whoever", "Nobody", "Somebody", "Those"];
 
 /// Files that stand for each other, or that a feature adds: an impl of theirs has no other place.
-const VARIANTS: &[&str] = &["/disabled.rs", "/enabled", "/tls.rs", "/tower.rs", "/compressed_store.rs"];
+const VARIANTS: &[&str] =
+    &["/disabled.rs", "/enabled", "/tls.rs", "/tower.rs", "/proxied.rs", "/compressed_store.rs"];
 
 /// The types whose methods stand in two files of a folder, because one would be longer than [`FILE_LINES_MAX`].
 const LARGE: &[&str] = &["Context", "Headers", "PooledConn", "Request"];

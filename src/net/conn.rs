@@ -1,10 +1,12 @@
 //! [`Conn`]: one transport with its write buffer and its time limits; [`Locality`]: whether it stays on one core. A
 //! connection carries bytes, and has no notion of HTTP.
 
+use std::any::Any;
 use std::fs::File;
 use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
@@ -14,7 +16,8 @@ use tokio::time::Instant;
 
 use super::io_state::{IoState, Traffic};
 use super::{
-    AnyStream, Peer, ReadBuffer, Stream, TableTimer, Timer, TimerSlot, TokioTimer, Transport, WriteBuffer,
+    AnyStream, Peer, PeerAddr, ReadBuffer, Stream, TableTimer, Timer, TimerSlot, TokioTimer, Transport,
+    WriteBuffer,
 };
 
 /// One connection.
@@ -432,6 +435,21 @@ impl Conn {
     /// For how long the wait in this slot, which may take `limit`, has gone on. See [`TableTimer::waited`].
     pub(crate) fn waited(&self, slot: TimerSlot, limit: Duration) -> Duration {
         self.timer.waited(slot, limit)
+    }
+
+    /// Replaces the address of the peer by the one that a proxy has reported.
+    pub(crate) fn set_peer_addr(&self, addr: PeerAddr) {
+        self.timer.set_peer_addr(addr);
+    }
+
+    /// The values that live as long as the connection.
+    pub(crate) fn extras(&self) -> Option<Rc<dyn Any>> {
+        self.timer.extras()
+    }
+
+    /// Sets the values that live as long as the connection.
+    pub(crate) fn set_extras(&self, extras: Rc<dyn Any>) {
+        self.timer.set_extras(extras);
     }
 
     /// The address of the peer, and the number of the connection.

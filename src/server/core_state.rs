@@ -8,10 +8,12 @@ use std::time::{Duration, Instant};
 use super::error_report::ErrorReport;
 use super::error_response::ErrorResponseFn;
 use super::exchange_report::ExchangeReport;
+use super::opening::OnConnect;
+use super::proxy_protocol::ProxyProtocol;
 use super::stats::CoreStats;
 use crate::exchange::{Bounds, Clock};
 use crate::net::tls::TlsAcceptor;
-use crate::net::{Conn, DeadlineTable};
+use crate::net::{Conn, DeadlineTable, PeerAddr};
 
 /// The state that the connections of one core share.
 pub(super) struct CoreState {
@@ -22,6 +24,8 @@ pub(super) struct CoreState {
     /// Whether the observer times the polls of connections.
     pub(super) times_polls: bool,
     pub(super) error_response: Option<ErrorResponseFn>,
+    pub(super) proxy_protocol: Option<ProxyProtocol>,
+    pub(super) on_connect: Option<OnConnect>,
     pub(super) clock: Clock,
     pub(super) deadlines: Rc<DeadlineTable>,
     pub(super) stats: Arc<CoreStats>,
@@ -42,6 +46,8 @@ impl CoreState {
             make_observer,
             error_response,
             acceptor: _,
+            proxy_protocol,
+            on_connect,
         } = settings.clone();
         let observer = make_observer.map(|make| make(index, &stats));
         let times_polls = observer.as_ref().is_some_and(|observer| observer.times_polls());
@@ -53,10 +59,19 @@ impl CoreState {
             observer,
             times_polls,
             error_response,
+            proxy_protocol,
+            on_connect,
             clock,
             deadlines,
             stats,
         })
+    }
+
+    /// Whether connections of this peer may begin with a PROXY header.
+    pub(super) fn expects_proxy_header(&self, peer: PeerAddr) -> bool {
+        let Some(proxy_protocol) = &self.proxy_protocol else { return false };
+        // A panic of the application's function must not end the core. The peer is then no source.
+        catch_unwind(AssertUnwindSafe(|| proxy_protocol.expects(peer))).unwrap_or_default()
     }
 
     /// Counts a refusal, and passes it to the application's `on_error`.
@@ -98,6 +113,8 @@ pub(super) struct ServerSettings {
     pub(super) error_response: Option<ErrorResponseFn>,
     /// Does the TLS handshakes on the addresses that have no acceptor of their own, if they are to be secure.
     pub(super) acceptor: Option<TlsAcceptor>,
+    pub(super) proxy_protocol: Option<ProxyProtocol>,
+    pub(super) on_connect: Option<OnConnect>,
 }
 
 /// Gets what happens on one core. Each core makes its own, which no other thread calls, so it counts without locks.

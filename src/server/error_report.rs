@@ -1,6 +1,7 @@
 //! [`ErrorReport`]: which exchange or connection failed or was refused, and why; and [`Refused`], one that is still to
 //! be answered.
 
+use std::error::Error as StdError;
 use std::fmt;
 
 use super::error::Error;
@@ -63,6 +64,8 @@ pub enum ErrorCause {
     Plan,
     /// The TLS handshake failed.
     Tls(TlsError),
+    /// The connection should have begun with a PROXY header.
+    ProxyHeader(InvalidProxyHeader),
     /// The server has as many connections as [`Limits::connections_max`](crate::Limits::connections_max) allows, which
     /// is this many.
     Connections(usize),
@@ -177,6 +180,7 @@ impl fmt::Display for ErrorCause {
         match self {
             ErrorCause::Exchange(error) => write!(f, "{error:#}"),
             ErrorCause::Tls(error) => write!(f, "{error:#}"),
+            ErrorCause::ProxyHeader(error) => error.fmt(f),
             ErrorCause::Handler(error) if error.is_peer_fault() => write!(f, "{error:#}"),
             ErrorCause::Handler(error) => write!(f, "the handler failed: {error:#}"),
             ErrorCause::Panic => f.write_str("the handler panicked"),
@@ -197,6 +201,33 @@ impl fmt::Display for ErrorCause {
 impl From<ExchangeError> for ErrorCause {
     fn from(error: ExchangeError) -> ErrorCause {
         ErrorCause::Exchange(error)
+    }
+}
+
+/// Why a connection that should begin with a PROXY header was closed, without a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InvalidProxyHeader {
+    /// The connection began with other bytes.
+    Missing,
+    /// The header is malformed, too long, for datagrams, or ends in the middle.
+    Malformed,
+}
+
+impl fmt::Display for InvalidProxyHeader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            InvalidProxyHeader::Missing => "the connection does not begin with a PROXY header",
+            InvalidProxyHeader::Malformed => "the PROXY header is malformed",
+        })
+    }
+}
+
+impl StdError for InvalidProxyHeader {}
+
+impl From<InvalidProxyHeader> for ErrorCause {
+    fn from(invalid: InvalidProxyHeader) -> ErrorCause {
+        ErrorCause::ProxyHeader(invalid)
     }
 }
 

@@ -13,6 +13,7 @@ use super::core_state::CoreState;
 use super::error_report::{ErrorCause, ErrorReport, Refused};
 use super::exchange_report::{CutBy, Observation};
 use super::invalid_response::InvalidResponse;
+use super::opening::Extras;
 use super::shared_conn::SharedConn;
 use super::upgraded::{Upgraded, UpgradedHandle};
 use crate::exchange::{Bounds, ExchangeError, Expectation, HeadOutcome, Incoming, Outgoing, poll_flush};
@@ -442,6 +443,11 @@ impl Exchange {
     pub(super) fn peer(&self) -> Peer {
         let peer = self.conn.with(|conn| conn.peer());
         peer.or_else(|| self.upgraded.as_ref().map(|upgraded| upgraded.peer())).unwrap_or_default()
+    }
+
+    /// The rare values of the connection, unless that was upgraded.
+    pub(super) fn extras(&self) -> Option<Rc<Extras>> {
+        self.conn.with(|conn| Extras::from_conn(conn)).flatten()
     }
 
     /// Whether the request's body has been received to its end.

@@ -8,9 +8,8 @@ use std::time::Duration;
 
 use tokio::sync::{Barrier, mpsc, watch};
 
-use super::accept::{
-    AcceptLoop, ConnectionLimiter, CoreListener, CoreSender, Dispatch, Handoff, NEXT_CORES, ServerTotals,
-};
+use super::accept::{AcceptLoop, CoreListener, CoreSender, Dispatch, Handoff, NEXT_CORES};
+use super::connection_limiter::{ConnectionLimiter, ServerTotals};
 use super::core_state::ServerSettings;
 use super::error::{Error, Result};
 use super::handler::IntoHandler;

@@ -17,6 +17,11 @@ mod per_core;
 mod stats;
 
 mod accept;
+mod connection_limiter;
+mod opening;
+#[cfg(feature = "proxy-protocol")]
+mod proxied;
+mod proxy_protocol;
 
 mod connection;
 
@@ -49,13 +54,16 @@ pub(crate) use context::{HeadFilter, SentKind};
 #[cfg(feature = "metrics")]
 pub(crate) use core_state::Observer;
 pub use error::{Error, IntoError, Result};
-pub use error_report::{ErrorCause, ErrorReport};
+pub use error_report::{ErrorCause, ErrorReport, InvalidProxyHeader};
 pub use error_response::{error_page, problem_details};
 pub use exchange_report::{CutBy, ExchangeReport};
 pub use handler::{AsyncHandler, BodyPlan, BoxHandler, Handler, IntoHandler, IntoResult, PlainHandler};
 pub use invalid_response::InvalidResponse;
 pub use launch::ServerCore;
 pub use middleware::{Around, WithBounds, WithPlan, around, with_limits, with_plan, with_timeouts};
+pub use opening::OpenedConnection;
+#[cfg(feature = "proxy-protocol")]
+pub use proxy_protocol::enabled::{ProxyHeader, ProxyProtocol, ProxyTls};
 pub use server::Server;
 pub use server_handle::ServerHandle;
 pub use service::Service;

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use super::context::Context;
 use super::core_state::{CoreState, ServerSettings};
 use super::handler::Handler;
+use super::opening::Opening;
 use super::stats::CoreStats;
 use super::upgraded::UpgradedHandle;
 use crate::memory::{FreeList, Reset};
-use crate::net::tls::TlsAcceptor;
 use crate::net::{Conn, DeadlineTable, Ticker};
 use crate::runtime::ReusableFuture;
 
@@ -97,16 +97,16 @@ impl<H: Handler> Reset for JobFuture<H> {
 
 /// The work for a busy connection. Small, since it is moved several times.
 pub(super) enum Job {
-    /// The TLS handshake of this connection.
-    Handshake(Box<(Conn, TlsAcceptor)>),
+    /// A new connection, which a PROXY header or a TLS handshake precedes.
+    Open(Box<Opening>),
     /// The requests that arrive on the connection that was attached to this context.
     Exchanges(Box<Context>),
 }
 
 /// The state of a connection after a job.
 pub(super) enum JobOutcome {
-    /// The connection is secure, and waits for its first request.
-    Secured(Box<Conn>),
+    /// The connection waits for its first request.
+    Opened(Box<Conn>),
     /// The connection waits for another request, and is to be released by this context.
     Idle(Box<Context>),
     /// The connection is closed, or was upgraded, or has failed. A failed one was answered before, if that was

@@ -10,6 +10,7 @@ use super::error_report::ErrorReport;
 use super::exchange_report::ExchangeReport;
 use super::handler::IntoHandler;
 use super::launch::{CORES_MAX, LaunchOptions, ServerCore, launch};
+use super::opening::OpenedConnection;
 use super::server_handle::ServerHandle;
 use super::service::Service;
 use super::stop::IntoIoResult;
@@ -231,6 +232,45 @@ impl Server {
     #[allow(dead_code, reason = "metrics alone observe")]
     pub(crate) fn observe(mut self, make_observer: MakeObserver) -> Server {
         self.settings.make_observer = Some(make_observer);
+        self
+    }
+
+    /// Sets a function that is called with each new connection before its first request, behind its PROXY header and its
+    /// TLS handshake. It may refuse the connection, or give it a state. Default: none, which costs nothing.
+    ///
+    /// The function runs on the core of the connection, so it should return quickly. A panic of it refuses the
+    /// connection.
+    ///
+    /// # Examples
+    ///
+    /// The requests of one connection share a count, without locks:
+    ///
+    /// ```
+    /// use std::cell::Cell;
+    /// use corehttp::{Client, Context, MemoryListener, Server};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let listener = MemoryListener::new();
+    /// # let client = Client::builder().memory(listener.connector()).build();
+    /// Server::bind(listener)
+    ///     .on_connect(|connection| connection.set_state(Cell::new(0u32)))
+    ///     .start(|ctx: &mut Context| {
+    ///         let count = ctx.connection_state::<Cell<u32>>().expect("each connection has one");
+    ///         count.set(count.get() + 1);
+    ///         ctx.response.set_text(format!("request {} of its connection", count.get()));
+    ///     })?;
+    /// # client.get("http://a/").await?;
+    /// # assert_eq!(client.get("http://a/").await?.text()?, "request 2 of its connection");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias("ConnState", "ConnContext", "on_open", "into_make_service_with_connect_info"))]
+    pub fn on_connect(
+        mut self,
+        on_connect: impl Fn(&mut OpenedConnection<'_>) + Send + Sync + 'static,
+    ) -> Server {
+        self.settings.on_connect = Some(Arc::new(on_connect));
         self
     }
 

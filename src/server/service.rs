@@ -12,6 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::connection::{Connection, respond};
 use super::core_state::ServerSettings;
 use super::handler::Handler;
+use super::opening::Opening;
 use super::per_core::PerCore;
 use crate::message::{Request, Response};
 use crate::net::tls::TlsAcceptor;
@@ -108,8 +109,10 @@ impl<H: Handler> Service<H> {
         io: impl AsyncRead + AsyncWrite + 'static,
     ) -> impl Future<Output = io::Result<()>> {
         // Made outside of the future, which would otherwise keep room for `io` as long as the connection lasts.
-        let mut connection =
-            Connection::new(self.per_core.clone(), self.connect(peer, io), self.acceptor.clone());
+        let (conn, acceptor) = (self.connect(peer, io), self.acceptor.clone());
+        let has_header = self.per_core.core.expects_proxy_header(peer);
+        let opening = Opening { conn, acceptor, has_header, limiter: None };
+        let mut connection = Connection::new(self.per_core.clone(), opening);
         async move {
             let served = poll_fn(|cx| connection.poll_serve(cx)).await;
             self.per_core.trim_if_due();

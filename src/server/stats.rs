@@ -137,6 +137,7 @@ impl ErrorCounts {
                 None if error.is_peer_fault() => &mut one.rejected,
                 None => &mut one.handler,
             },
+            ErrorCause::ProxyHeader(_) => &mut one.wire,
             ErrorCause::Panic => &mut one.panic,
             ErrorCause::Plan => &mut one.plan,
             ErrorCause::Connections(_) | ErrorCause::ConnectionsOfPeer(_) => &mut one.overload,

@@ -1,6 +1,7 @@
 //! TLS on a server: the certificates that peers see, and the session that a handler sees.
 
 use super::context::Context;
+use super::opening::OpenedConnection;
 use super::server::Server;
 use crate::net::Address;
 use crate::net::tls::enabled::{ServerTls, TlsSession};
@@ -43,6 +44,13 @@ impl Server {
     pub fn and_bind_tls(mut self, address: impl Into<Address>, tls: ServerTls) -> Server {
         self.launch.addresses.push((address.into(), Some(tls.acceptor())));
         self
+    }
+}
+
+impl OpenedConnection<'_> {
+    /// Returns the session that the handshake has agreed on; `None` if the connection is not secure.
+    pub fn tls(&self) -> Option<TlsSession> {
+        self.conn.transport.tls_session()
     }
 }
 

@@ -17,6 +17,7 @@ mod aws_lc;
 #[cfg(feature = "compress")]
 mod compress;
 mod connection;
+mod connection_life;
 #[cfg(all(feature = "compress", feature = "fs"))]
 mod copies;
 mod delivery;
@@ -47,6 +48,8 @@ mod metrics;
 #[cfg(feature = "multipart")]
 mod multipart;
 mod problems;
+#[cfg(feature = "proxy-protocol")]
+mod proxy_protocol;
 mod refusals;
 mod request_head;
 mod route_histories;

@@ -86,8 +86,12 @@ pub fn connect_to(served: &Served, config: impl Into<Arc<ClientConfig>>, name: &
 }
 
 pub fn connect_at(address: SocketAddr, config: impl Into<Arc<ClientConfig>>, name: &str) -> Secure {
+    secure(Peer::new(TcpStream::connect(address).unwrap()), config, name)
+}
+
+pub fn secure(peer: Peer, config: impl Into<Arc<ClientConfig>>, name: &str) -> Secure {
     let connection = ClientConnection::new(config.into(), host(name)).unwrap();
-    StreamOwned::new(connection, Peer::new(TcpStream::connect(address).unwrap()).stream)
+    StreamOwned::new(connection, peer.stream)
 }
 
 fn connect(served: &Served, config: ClientConfig) -> Secure {

@@ -8,6 +8,8 @@
 mod origin;
 mod program;
 mod proxies;
+#[cfg(feature = "proxy-protocol")]
+mod proxy_protocol;
 
 use std::thread;
 

@@ -29,13 +29,35 @@ pub(crate) fn nginx(server: &str) -> Option<Proxy> {
     })
 }
 
+/// Starts nginx that passes bytes on, with these directives of a server. None where it, or its module, is not installed.
+#[cfg(feature = "proxy-protocol")]
+pub(crate) fn nginx_stream(server: &str) -> Option<Proxy> {
+    let module = "/usr/lib/nginx/modules/ngx_stream_module.so";
+    if !Path::new(module).exists() {
+        eprintln!("skipped: nginx has no module for streams");
+        return None;
+    }
+    Proxy::start("nginx", &["-c"], |folder, address| {
+        format!(
+            "load_module {module}; daemon off; master_process off; error_log stderr crit; pid {}/pid; \
+             events {{}} stream {{ server {{ listen {address}; {server} }} }}",
+            folder.display()
+        )
+    })
+}
+
 /// Starts HAProxy in front of `server`. None where it is not installed.
 pub(crate) fn haproxy(server: SocketAddr) -> Option<Proxy> {
+    haproxy_for(&format!("server only {server}"))
+}
+
+/// Starts HAProxy with these lines of a section. None where it is not installed.
+pub(crate) fn haproxy_for(section: &str) -> Option<Proxy> {
     // Without times, HAProxy warns; these are the ones of its own first example.
     Proxy::start("haproxy", &["-q", "-f"], |_, address| {
         format!(
             "defaults\n mode http\n timeout connect 5s\n timeout client 50s\n timeout server 50s\n\
-             listen all\n bind {address}\n server only {server}\n"
+             listen all\n bind {address}\n {section}\n"
         )
     })
 }
@@ -62,6 +84,11 @@ impl Proxy {
             thread::sleep(Duration::from_millis(10));
         }
         Some(proxy)
+    }
+
+    #[cfg(feature = "proxy-protocol")]
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
     }
 
     pub(crate) fn url(&self) -> String {

@@ -3,6 +3,7 @@
 //! A tokio timer costs a queue operation for each request, and a wake-up of the core when it is the next to fire. A
 //! deadline in this table is one number, and a task of the core scans the table four times a second.
 
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -13,7 +14,7 @@ use tokio::time::Instant;
 
 use super::Ticker;
 use super::timer::{Deadline, Deadlines, LazySleep, SLOTS, Timer, TimerSlot, millis};
-use crate::net::Peer;
+use crate::net::{Peer, PeerAddr};
 
 /// The deadlines of one core's connections.
 pub(crate) struct DeadlineTable {
@@ -23,6 +24,9 @@ pub(crate) struct DeadlineTable {
     entries: RefCell<Entries>,
     /// Whether a stop has been ordered, so that each response is the last one of its connection.
     draining: Cell<bool>,
+    /// Values of connections, by the numbers of their entries. Empty, and without memory, until there is one: an entry
+    /// has no room for what few connections have.
+    extras: RefCell<Vec<Option<Rc<dyn Any>>>>,
     stopping: Cell<bool>,
     /// Notified when the first connection comes, when the last connection goes, and when the server stops.
     on_occupied: Notify,
@@ -83,6 +87,7 @@ impl DeadlineTable {
             now: Cell::new(0),
             entries: RefCell::default(),
             draining: Cell::new(false),
+            extras: RefCell::default(),
             stopping: Cell::new(false),
             on_occupied: Notify::new(),
             on_emptied: Notify::new(),
@@ -334,6 +339,27 @@ impl TableTimer {
         Duration::from_millis(began_now.0.saturating_sub(deadline.0))
     }
 
+    pub(crate) fn set_peer_addr(&self, addr: PeerAddr) {
+        self.table.entries.borrow_mut().at(self.entry).peer.addr = addr;
+    }
+
+    /// The values that were set last, until the timer is dropped.
+    pub(crate) fn extras(&self) -> Option<Rc<dyn Any>> {
+        self.table.extras.borrow().get(self.entry as usize)?.clone()
+    }
+
+    pub(crate) fn set_extras(&self, extras: Rc<dyn Any>) {
+        let mut all = self.table.extras.borrow_mut();
+        let index = self.entry as usize;
+        if all.len() <= index {
+            all.resize(index + 1, None);
+        }
+        let replaced = all[index].replace(extras);
+        drop(all);
+        // The drop of a value may do anything, as that of a waker.
+        drop(replaced);
+    }
+
     pub(crate) fn peer(&self) -> Peer {
         self.table.entries.borrow_mut().at(self.entry).peer
     }
@@ -355,7 +381,8 @@ impl Drop for TableTimer {
         entries.free.push(self.entry);
         let is_last = entries.len() == 0;
         drop(entries);
-        drop(left);
+        let extras = self.table.extras.borrow_mut().get_mut(self.entry as usize).and_then(Option::take);
+        drop((left, extras));
         if is_last {
             self.table.on_emptied.notify_one();
         }

@@ -9,15 +9,18 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 
-use super::connection_limiter::{ConnectionLimiter, ConnectionPermit};
+use crate::message::Status;
 use crate::net::tls::TlsAcceptor;
 use crate::net::{
     AcceptReaction, Accepted, Conn, DetachedTransport, Listener, Peer, PeerAddr, Ticker, classify,
 };
 use crate::runtime;
-use crate::server::connection::Connection;
+use crate::server::connection::{Connection, reject};
+use crate::server::connection_limiter::{ConnectionLimiter, ConnectionPermit};
 use crate::server::core_state::CoreState;
+use crate::server::error_report::{ErrorCause, ErrorReport, Refused};
 use crate::server::handler::Handler;
+use crate::server::opening::Opening;
 use crate::server::per_core::PerCore;
 use crate::server::server_handle::StopOnDrop;
 use crate::server::stats::{CoreStats, OpenGuard};
@@ -151,13 +154,20 @@ impl AcceptLoop {
         open: OpenGuard,
     ) {
         let (per_core, core) = (per_core.clone(), &per_core.core);
-        let (permit, id) = ConnectionPermit::acquire(&self.limiter, peer, open);
+        // The peer that a PROXY header names is counted in place of the proxy, once the header is there.
+        let has_header = core.expects_proxy_header(peer);
+        let counted = if has_header { None } else { Some(peer) };
+        let (permit, id) = ConnectionPermit::acquire(&self.limiter, counted, open);
         let conn = Conn::new(transport, core.deadlines.timer(Peer { addr: peer, id }));
         let permit = match permit {
             Ok(permit) => permit,
-            Err(rejected) => return rejected.answer(per_core, conn, acceptor.is_none()),
+            Err((open, cause)) => {
+                let rejected = RejectedConnection { limiter: self.limiter.clone(), open, cause };
+                return rejected.answer(per_core, conn, acceptor.is_none());
+            }
         };
-        let mut connection = Connection::new(per_core, conn, acceptor);
+        let limiter = has_header.then(|| self.limiter.clone());
+        let mut connection = Connection::new(per_core, Opening { conn, acceptor, has_header, limiter });
         // `poll_fn`, since the future of an async block would be larger, for each connection.
         runtime::spawn(poll_fn(move |cx| {
             let _permit = &permit;
@@ -257,3 +267,41 @@ pub(in crate::server) struct Handoff {
     acceptor: Option<TlsAcceptor>,
     open: OpenGuard,
 }
+
+/// A connection that was rejected, and stays open until its peer has been answered. Such a connection holds no permit,
+/// or rejected peers would keep the server full.
+struct RejectedConnection {
+    limiter: Rc<ConnectionLimiter>,
+    open: OpenGuard,
+    cause: ErrorCause,
+}
+
+impl RejectedConnection {
+    /// Answers the peer if it speaks plain HTTP, in a task of its own, so that the accept loop never waits for a peer.
+    fn answer<H: Handler>(self, per_core: Rc<PerCore<H>>, conn: Conn, is_plain: bool) {
+        let RejectedConnection { limiter, open, cause } = self;
+        if limiter.rejecting.get() == REJECTING_MAX || !is_plain {
+            // In a flood, that many responses are not worth their cost. Nor is a handshake, without which a secure peer
+            // could not read a response.
+            per_core.core.report(ErrorReport::from_connection(conn.peer(), cause));
+            return;
+        }
+        limiter.rejecting.set(limiter.rejecting.get() + 1);
+        runtime::spawn(async move {
+            let status = match cause {
+                ErrorCause::ConnectionsOfPeer(_) => Status::TOO_MANY_REQUESTS,
+                _ => Status::SERVICE_UNAVAILABLE,
+            };
+            reject(&per_core, conn, Refused::new(status, cause)).await;
+            debug_assert!(
+                (1..=REJECTING_MAX).contains(&limiter.rejecting.get()),
+                "this connection is counted"
+            );
+            limiter.rejecting.set(limiter.rejecting.get() - 1);
+            drop(open);
+        });
+    }
+}
+
+/// How many rejected connections of a core may be answered at once.
+const REJECTING_MAX: usize = 256;

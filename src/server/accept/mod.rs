@@ -2,7 +2,4 @@
 
 mod accept_loop;
 
-mod connection_limiter;
-
 pub(super) use accept_loop::{AcceptLoop, CoreListener, CoreSender, Dispatch, Handoff, NEXT_CORES};
-pub(super) use connection_limiter::{ConnectionLimiter, ServerTotals};

@@ -6,9 +6,9 @@ use std::task::{self, Poll, ready};
 
 use super::close::poll_stop;
 use super::serve;
-use crate::net::tls::TlsAcceptor;
 use crate::net::{Conn, TimerSlot};
 use crate::server::core_state::CoreState;
+use crate::server::opening::{OpenedConnection, Opening};
 use crate::server::per_core::{Job, JobFuture, JobOutcome, PerCore};
 use crate::server::upgraded::UpgradedHandle;
 use crate::server::{Context, Handler};
@@ -27,17 +27,12 @@ pub(in crate::server) struct Connection<H: Handler> {
 }
 
 impl<H: Handler> Connection<H> {
-    /// A new connection, which `acceptor` makes secure, if there is one.
-    pub(in crate::server) fn new(
-        per_core: Rc<PerCore<H>>,
-        conn: Conn,
-        acceptor: Option<TlsAcceptor>,
-    ) -> Connection<H> {
+    pub(in crate::server) fn new(per_core: Rc<PerCore<H>>, opening: Opening) -> Connection<H> {
         let mut connection =
             Connection { per_core, idle: None, job: None, exchange_count: 0, upgraded: None };
-        match acceptor {
-            Some(acceptor) => connection.start_job(Job::Handshake(Box::new((conn, acceptor)))),
-            None => connection.idle = Some(conn),
+        match opening.is_over() {
+            true => connection.idle = connection.admit(opening.conn),
+            false => connection.start_job(Job::Open(Box::new(opening))),
         }
         connection
     }
@@ -93,6 +88,11 @@ impl<H: Handler> Connection<H> {
         self.upgraded.as_mut().map_or(Poll::Ready(()), |upgraded| upgraded.poll_dropped(cx))
     }
 
+    /// Lets the connection in, unless the application refuses it.
+    fn admit(&self, conn: Conn) -> Option<Conn> {
+        OpenedConnection::admit(self.per_core.core.on_connect.as_ref(), conn)
+    }
+
     fn start_job(&mut self, job: Job) {
         debug_assert!(self.job.is_none() && self.idle.is_none(), "a connection is either idle or busy");
         let future = self.per_core.take_job_future(|| JobFuture::new(serve::run));
@@ -107,7 +107,7 @@ impl<H: Handler> Connection<H> {
             self.per_core.give_job_future(future);
         }
         match outcome {
-            JobOutcome::Secured(conn) => self.idle = Some(*conn),
+            JobOutcome::Opened(conn) => self.idle = self.admit(*conn),
             JobOutcome::Idle(mut context) => {
                 self.exchange_count = context.exchange.release(&mut self.idle);
                 self.per_core.give_context(context);

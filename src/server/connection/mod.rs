@@ -5,7 +5,7 @@
 
 mod connection;
 
-mod handshake;
+mod open;
 mod serve;
 
 mod close;

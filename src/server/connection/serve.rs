@@ -1,4 +1,4 @@
-//! [`run`]: does the job of a busy connection, which is its handshake, or the requests that have arrived.
+//! [`run`]: does the job of a busy connection, which is to open it, or the requests that have arrived.
 
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,7 +9,7 @@ use std::task::{self, Poll, ready};
 use super::close::close;
 use super::context_guard::{ContextGuard, drop_user_values};
 use super::handler_outcome::{HandlerOutcome, finalize_response, refuse, report_failure};
-use super::handshake::tls_handshake;
+use super::open::open;
 use crate::exchange::{ExchangeError, Expectation, HeadOutcome};
 use crate::message::{FieldName, Request, Status, Version};
 use crate::net::{Peer, Timer, TimerSlot};
@@ -24,7 +24,7 @@ use crate::server::{BodyPlan, Context, ErrorCause, Handler, Result};
 /// Does the job of a connection.
 pub(super) async fn run<H: Handler>((per_core, job): (Rc<PerCore<H>>, Job)) -> JobOutcome {
     let context = match job {
-        Job::Handshake(handshake) => return boxed(|| tls_handshake(per_core, *handshake)).await,
+        Job::Open(opening) => return boxed(|| open(per_core, *opening)).await,
         Job::Exchanges(context) => context,
     };
     let mut guard = ContextGuard::new(&per_core, context);

@@ -427,6 +427,12 @@ impl Context {
         self.exchange.conn.with(|conn| matches!(conn.transport, Transport::Tls(_))).unwrap_or_default()
     }
 
+    /// Returns the state that [`Server::on_connect`](crate::Server::on_connect) has given the connection, if it is of this
+    /// type. `None` once the connection was upgraded.
+    pub fn connection_state<T: 'static>(&self) -> Option<Rc<T>> {
+        self.exchange.extras()?.state.clone()?.downcast().ok()
+    }
+
     /// Returns the number of the connection, unique within this server. With [`Context::exchange_number`] it identifies
     /// the request, in logs for example; an [`ErrorReport`](crate::ErrorReport) has both, too.
     #[doc(alias = "request id")]

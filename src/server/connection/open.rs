@@ -1,4 +1,5 @@
-//! The handshake that makes a new connection secure (RFC 8446 §2).
+//! [`open`]: what precedes the first request of a connection: a PROXY header, and the handshake that makes it secure
+//! (RFC 8446 §2).
 
 use std::future::poll_fn;
 use std::mem;
@@ -12,12 +13,59 @@ use crate::exchange::{ExchangeError, Phase};
 use crate::message::Status;
 use crate::net::tls::TlsAcceptor;
 use crate::net::{Conn, TimerSlot, TlsError, Transport};
+use crate::server::connection_limiter::PeerPermit;
 use crate::server::error_report::Refused;
+use crate::server::opening::{Extras, Opening};
 use crate::server::per_core::{JobOutcome, PerCore};
 use crate::server::{ErrorCause, ErrorReport, Handler};
 
+/// Does what precedes the first request, within the time of its head.
+pub(super) async fn open<H: Handler>(per_core: Rc<PerCore<H>>, opening: Opening) -> JobOutcome {
+    let Opening { mut conn, acceptor, has_header, limiter } = opening;
+    let limit = per_core.core.bounds.timeouts.head;
+    if let (true, Some(proxy_protocol)) = (has_header, &per_core.core.proxy_protocol) {
+        let header = match proxy_protocol.receive(&mut conn, limit, poll_stop_new).await {
+            Ok(header) => header,
+            Err(cause) => {
+                let report = |cause| ErrorReport::from_connection(conn.peer(), cause);
+                cause.into_iter().for_each(|cause| per_core.core.report(report(cause)));
+                return JobOutcome::Closed(Ok(None));
+            }
+        };
+        if let Some(peer) = header.as_ref().and_then(|header| header.peer()) {
+            conn.set_peer_addr(peer);
+        }
+        let peer = limiter.as_ref().map(|limiter| PeerPermit::acquire(limiter, conn.peer().addr));
+        match peer.transpose() {
+            Ok(peer) => Extras::update(&conn, |extras| {
+                extras.proxy_header = header.map(Rc::new);
+                extras.peer_permit = peer.flatten().map(Rc::new);
+            }),
+            Err(cause) => return refuse_peer(&per_core, conn, cause, acceptor.is_none()).await,
+        }
+    }
+    match acceptor {
+        Some(acceptor) => tls_handshake(per_core, (conn, acceptor)).await,
+        None => JobOutcome::Opened(Box::new(conn)),
+    }
+}
+
+/// Closes a connection of a peer that has too many, with a response if the connection is in the clear.
+async fn refuse_peer<H: Handler>(
+    per_core: &PerCore<H>,
+    conn: Conn,
+    cause: ErrorCause,
+    is_plain: bool,
+) -> JobOutcome {
+    match is_plain {
+        true => reject(per_core, conn, Refused::new(Status::TOO_MANY_REQUESTS, cause)).await,
+        false => per_core.core.report(ErrorReport::from_connection(conn.peer(), cause)),
+    }
+    JobOutcome::Closed(Ok(None))
+}
+
 /// Makes a new connection secure, within the time of its first head.
-pub(super) async fn tls_handshake<H: Handler>(
+async fn tls_handshake<H: Handler>(
     per_core: Rc<PerCore<H>>,
     (mut conn, acceptor): (Conn, TlsAcceptor),
 ) -> JobOutcome {
@@ -36,7 +84,7 @@ pub(super) async fn tls_handshake<H: Handler>(
     match outcome {
         HandshakeOutcome::Secured(transport) => {
             conn.transport = transport;
-            JobOutcome::Secured(Box::new(conn))
+            JobOutcome::Opened(Box::new(conn))
         }
         // Such an end is not worth a report: some peers only probe the port, and browsers open spare connections that
         // they may never use.

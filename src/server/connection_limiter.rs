@@ -9,20 +9,15 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
+use super::error_report::ErrorCause;
+use super::stats::{CoreStats, OpenGuard};
 use crate::memory::lock;
-use crate::message::Status;
-use crate::net::{Conn, PeerAddr};
-use crate::runtime;
-use crate::server::connection::reject;
-use crate::server::error_report::{ErrorCause, ErrorReport, Refused};
-use crate::server::handler::Handler;
-use crate::server::per_core::PerCore;
-use crate::server::stats::{CoreStats, OpenGuard};
+use crate::net::PeerAddr;
 use crate::wire::Limits;
 
 /// The counts that all cores share.
 #[derive(Default)]
-pub(in crate::server) struct ServerTotals {
+pub(super) struct ServerTotals {
     open: AtomicU64,
     accepted: AtomicU64,
     /// Connections by peer, if they have a limit.
@@ -30,17 +25,17 @@ pub(in crate::server) struct ServerTotals {
 }
 
 /// Decides for one core which connections are let in.
-pub(in crate::server) struct ConnectionLimiter {
+pub(super) struct ConnectionLimiter {
     totals: Arc<ServerTotals>,
     stats: Arc<CoreStats>,
     connections_max: u64,
     per_peer_max: Option<usize>,
     /// How many rejected connections are still open, to be answered.
-    rejecting: Cell<usize>,
+    pub(super) rejecting: Cell<usize>,
 }
 
 impl ConnectionLimiter {
-    pub(in crate::server) fn new(
+    pub(super) fn new(
         totals: Arc<ServerTotals>,
         stats: Arc<CoreStats>,
         limits: &Limits,
@@ -54,13 +49,19 @@ impl ConnectionLimiter {
         })
     }
 
-    /// Counts a connection of `peer`, unless a limit is reached. Returns the key that the connection is counted under,
-    /// for [`ConnectionLimiter::release`].
-    fn acquire(&self, peer: PeerAddr) -> Result<Option<Box<IpAddr>>, ErrorCause> {
+    /// Counts a connection, and for its peer if that is known, unless a limit is reached. Returns the key that the
+    /// connection is counted under, for [`ConnectionLimiter::release`].
+    fn acquire(&self, peer: Option<PeerAddr>) -> Result<Option<Box<IpAddr>>, ErrorCause> {
         if self.totals.open.fetch_add(1, Relaxed) >= self.connections_max {
             self.totals.open.fetch_sub(1, Relaxed);
             return Err(ErrorCause::Connections(self.connections_max as usize));
         }
+        let Some(peer) = peer else { return Ok(None) };
+        self.acquire_peer(peer).map(|peer| peer.map(Box::new)).inspect_err(|_| self.release(None))
+    }
+
+    /// Counts a connection for its peer, if there is a limit for that.
+    fn acquire_peer(&self, peer: PeerAddr) -> Result<Option<IpAddr>, ErrorCause> {
         let (Some(max), Some(peer)) = (self.per_peer_max, peer.bucket()) else { return Ok(None) };
         let mut peers = lock(&self.totals.peers);
         let count = peers.entry(peer).or_default();
@@ -68,17 +69,20 @@ impl ConnectionLimiter {
         let is_one_too_many = *count > max;
         drop(peers);
         if is_one_too_many {
-            self.release(Some(peer));
+            self.release_peer(peer);
             return Err(ErrorCause::ConnectionsOfPeer(max));
         }
-        Ok(Some(Box::new(peer)))
+        Ok(Some(peer))
     }
 
     /// Ends the count of a connection.
     fn release(&self, peer: Option<IpAddr>) {
         let open = self.totals.open.fetch_sub(1, Relaxed);
         debug_assert!(open > 0, "a connection is counted before its count ends");
-        let Some(peer) = peer else { return };
+        peer.into_iter().for_each(|peer| self.release_peer(peer));
+    }
+
+    fn release_peer(&self, peer: IpAddr) {
         let mut peers = lock(&self.totals.peers);
         debug_assert!(
             peers.get(&peer).is_some_and(|count| *count > 0),
@@ -103,18 +107,18 @@ pub(super) struct ConnectionPermit {
 }
 
 impl ConnectionPermit {
-    /// Lets a connection in, or rejects it. Either way, the connection gets a number.
+    /// Lets a connection in, or rejects it for a cause. Either way, the connection gets a number.
     pub(super) fn acquire(
         limiter: &Rc<ConnectionLimiter>,
-        peer: PeerAddr,
+        peer: Option<PeerAddr>,
         open: OpenGuard,
-    ) -> (Result<ConnectionPermit, RejectedConnection>, u64) {
+    ) -> (Result<ConnectionPermit, (OpenGuard, ErrorCause)>, u64) {
         let id = limiter.totals.accepted.fetch_add(1, Relaxed) + 1;
         limiter.stats.accepted.add(1);
         let limiter = limiter.clone();
         match limiter.acquire(peer) {
             Ok(peer) => (Ok(ConnectionPermit { limiter, _open: open, peer }), id),
-            Err(cause) => (Err(RejectedConnection { limiter, open, cause }), id),
+            Err(cause) => (Err((open, cause)), id),
         }
     }
 }
@@ -125,43 +129,28 @@ impl Drop for ConnectionPermit {
     }
 }
 
-/// A connection that was rejected, and stays open until its peer has been answered. Such a connection holds no permit,
-/// or rejected peers would keep the server full.
-pub(super) struct RejectedConnection {
+/// The count of a peer that was known only after its connection had been let in.
+pub(super) struct PeerPermit {
     limiter: Rc<ConnectionLimiter>,
-    open: OpenGuard,
-    cause: ErrorCause,
+    peer: IpAddr,
 }
 
-impl RejectedConnection {
-    /// Answers the peer if it speaks plain HTTP, in a task of its own, so that the accept loop never waits for a peer.
-    pub(super) fn answer<H: Handler>(self, per_core: Rc<PerCore<H>>, conn: Conn, is_plain: bool) {
-        let RejectedConnection { limiter, open, cause } = self;
-        if limiter.rejecting.get() == REJECTING_MAX || !is_plain {
-            // In a flood, that many responses are not worth their cost. Nor is a handshake, without which a secure peer
-            // could not read a response.
-            per_core.core.report(ErrorReport::from_connection(conn.peer(), cause));
-            return;
-        }
-        limiter.rejecting.set(limiter.rejecting.get() + 1);
-        runtime::spawn(async move {
-            let status = match cause {
-                ErrorCause::ConnectionsOfPeer(_) => Status::TOO_MANY_REQUESTS,
-                _ => Status::SERVICE_UNAVAILABLE,
-            };
-            reject(&per_core, conn, Refused::new(status, cause)).await;
-            debug_assert!(
-                (1..=REJECTING_MAX).contains(&limiter.rejecting.get()),
-                "this connection is counted"
-            );
-            limiter.rejecting.set(limiter.rejecting.get() - 1);
-            drop(open);
-        });
+impl PeerPermit {
+    /// Counts the peer, or refuses it. `None` if there is no limit for it.
+    pub(super) fn acquire(
+        limiter: &Rc<ConnectionLimiter>,
+        peer: PeerAddr,
+    ) -> Result<Option<PeerPermit>, ErrorCause> {
+        let peer = limiter.acquire_peer(peer)?;
+        Ok(peer.map(|peer| PeerPermit { limiter: limiter.clone(), peer }))
     }
 }
 
-/// How many rejected connections of a core may be answered at once.
-const REJECTING_MAX: usize = 256;
+impl Drop for PeerPermit {
+    fn drop(&mut self) {
+        self.limiter.release_peer(self.peer);
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -174,8 +163,8 @@ mod tests {
         let limits = Limits { connections_per_peer_max: Some(1), ..Limits::default() };
         let limiter = ConnectionLimiter::new(totals.clone(), stats, &limits);
         let peer = PeerAddr::Tcp(([127, 0, 0, 1], 1).into());
-        let permit = limiter.acquire(peer).expect("there is room");
-        assert!(matches!(limiter.acquire(peer), Err(ErrorCause::ConnectionsOfPeer(1))));
+        let permit = limiter.acquire(Some(peer)).expect("there is room");
+        assert!(matches!(limiter.acquire(Some(peer)), Err(ErrorCause::ConnectionsOfPeer(1))));
         assert_eq!((totals.open.load(Relaxed), lock(&totals.peers).len()), (1, 1));
         limiter.release(permit.map(|peer| *peer));
         assert_eq!((totals.open.load(Relaxed), lock(&totals.peers).len()), (0, 0));

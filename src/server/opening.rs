@@ -1,0 +1,128 @@
+//! [`Opening`]: a new connection, and what precedes its first request; [`OpenedConnection`]: the application's view of it;
+//! [`Extras`]: the rare values of a connection.
+
+use std::any::Any;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::connection_limiter::{ConnectionLimiter, PeerPermit};
+use super::proxy_protocol::ProxyHeader;
+use crate::net::tls::TlsAcceptor;
+use crate::net::{Conn, PeerAddr};
+
+/// A new connection, and what it does before its first request.
+pub(super) struct Opening {
+    pub(super) conn: Conn,
+    /// Makes it secure.
+    pub(super) acceptor: Option<TlsAcceptor>,
+    /// Whether it may begin with a PROXY header. The peer is then counted after that, if it is counted.
+    pub(super) has_header: bool,
+    pub(super) limiter: Option<Rc<ConnectionLimiter>>,
+}
+
+impl Opening {
+    /// Whether requests may come at once.
+    pub(super) fn is_over(&self) -> bool {
+        self.acceptor.is_none() && !self.has_header
+    }
+}
+
+/// A connection before its first request: behind its PROXY header and its TLS handshake, if it has them.
+///
+/// See [`Server::on_connect`](crate::Server::on_connect).
+pub struct OpenedConnection<'c> {
+    pub(super) conn: &'c Conn,
+    state: Option<Rc<dyn Any>>,
+    is_refused: bool,
+}
+
+impl OpenedConnection<'_> {
+    /// Returns the address of the peer, as [`Context::peer_addr`](crate::Context::peer_addr) does.
+    pub fn peer_addr(&self) -> PeerAddr {
+        self.conn.peer().addr
+    }
+
+    /// Returns the number of the connection, as [`Context::connection_id`](crate::Context::connection_id) does.
+    pub fn id(&self) -> u64 {
+        self.conn.peer().id
+    }
+
+    /// Sets the state of the connection, which its handlers get by
+    /// [`Context::connection_state`](crate::Context::connection_state). It is dropped when the connection is closed.
+    /// Replaces an earlier one.
+    pub fn set_state<T: 'static>(&mut self, state: T) {
+        self.state = Some(Rc::new(state));
+    }
+
+    /// Closes the connection without a response.
+    pub fn refuse(&mut self) {
+        self.is_refused = true;
+    }
+
+    /// Lets the connection in, unless the application refuses it.
+    #[inline]
+    pub(super) fn admit(on_connect: Option<&OnConnect>, conn: Conn) -> Option<Conn> {
+        match on_connect {
+            None => Some(conn),
+            Some(on_connect) => OpenedConnection::admit_by(on_connect, conn),
+        }
+    }
+
+    fn admit_by(on_connect: &OnConnect, conn: Conn) -> Option<Conn> {
+        let mut opened = OpenedConnection { conn: &conn, state: None, is_refused: false };
+        // A panic of the application's function must not end the core. It refuses the connection.
+        let called = catch_unwind(AssertUnwindSafe(|| on_connect(&mut opened)));
+        let OpenedConnection { state, is_refused, .. } = opened;
+        if called.is_err() || is_refused {
+            let _ = catch_unwind(AssertUnwindSafe(|| drop(state)));
+            return None;
+        }
+        if state.is_some() {
+            Extras::update(&conn, |extras| extras.state = state);
+        }
+        Some(conn)
+    }
+}
+
+impl fmt::Debug for OpenedConnection<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpenedConnection")
+            .field("peer_addr", &self.peer_addr())
+            .field("id", &self.id())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The function of [`Server::on_connect`](super::Server::on_connect).
+pub(super) type OnConnect = Arc<dyn Fn(&mut OpenedConnection<'_>) + Send + Sync>;
+
+/// The rare values of a connection, which live as long as it does.
+///
+/// They are in a table beside the deadlines of the core, which has no memory until a connection has some, so that others
+/// do not pay for them.
+#[derive(Clone, Default)]
+pub(super) struct Extras {
+    /// The PROXY header that the connection began with.
+    pub(super) proxy_header: Option<Rc<ProxyHeader>>,
+    /// The count of the peer that the header named, held as long as the connection is open.
+    pub(super) peer_permit: Option<Rc<PeerPermit>>,
+    /// The state that the application has set.
+    pub(super) state: Option<Rc<dyn Any>>,
+}
+
+impl Extras {
+    /// The values of this connection.
+    pub(super) fn from_conn(conn: &Conn) -> Option<Rc<Extras>> {
+        let extras: Rc<dyn Any> = conn.extras()?;
+        extras.downcast().ok()
+    }
+
+    /// Changes the values of this connection.
+    pub(super) fn update(conn: &Conn, change: impl FnOnce(&mut Extras)) {
+        let mut extras = Extras::from_conn(conn).as_deref().cloned().unwrap_or_default();
+        change(&mut extras);
+        conn.set_extras(Rc::new(extras));
+    }
+}

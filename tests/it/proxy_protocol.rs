@@ -1,0 +1,272 @@
+//! The PROXY protocol on a server: whose header counts, what it changes, and headers that are refused.
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::time::Duration;
+
+use corehttp::{Context, Limits, ProxyHeader, ProxyProtocol, Server, Timeouts};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+use tokio::time::sleep;
+
+use crate::support::{ErrorReports, Peer, Served, eventually, paused, status};
+
+const LAST: &str = "GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
+
+/// Answers with the address of the peer, and those of the header.
+fn tell(ctx: &mut Context) {
+    let header = ctx.proxy_header();
+    let told = header.as_ref().map(|header| (header.source(), header.destination()));
+    ctx.response.set_text(format!("{} {told:?}", ctx.peer_addr()));
+}
+
+fn required() -> ProxyProtocol {
+    ProxyProtocol::required(|ip| ip.is_loopback())
+}
+
+fn optional() -> ProxyProtocol {
+    ProxyProtocol::optional(|ip| ip.is_loopback())
+}
+
+fn served(proxy_protocol: ProxyProtocol) -> (Served, ErrorReports) {
+    let reports = ErrorReports::default();
+    let served = Served::with(|server| reports.attach(server).proxy_protocol(proxy_protocol), tell);
+    (served, reports)
+}
+
+fn header(source: [u8; 4]) -> ProxyHeader {
+    ProxyHeader::new((source, 4711).into(), ([10, 0, 0, 1], 443).into())
+}
+
+/// Bytes that the server has not read turn its close into a reset.
+fn is_unanswered(received: &str) -> bool {
+    received.is_empty() || received == "<ConnectionReset>"
+}
+
+const TOLD: &str = "192.0.2.1:4711 Some((Some(192.0.2.1:4711), Some(10.0.0.1:443)))";
+
+#[test]
+fn the_address_in_the_header_takes_the_place_of_the_sockets() {
+    for policy in [required(), optional()] {
+        let (served, reports) = served(policy);
+        let header = header([192, 0, 2, 1]);
+        for header in [header.to_bytes_v1(), header.to_bytes_v2()] {
+            let mut peer = served.connect();
+            peer.send([&header[..], GET.as_bytes()].concat());
+            peer.receive_through(TOLD);
+            // The header is that of the connection.
+            peer.send(GET);
+            peer.receive_through(TOLD);
+        }
+        let mut peer = served.connect();
+        peer.send([&header.to_bytes_v2()[..], b"GET nonsense\r\n\r\n"].concat());
+        assert_eq!(status(&peer.receive_all()), 400);
+        assert_eq!(reports.take().len(), 1);
+    }
+}
+
+#[test]
+fn the_address_stands_in_reports() {
+    let (sender, seen) = std::sync::mpsc::channel();
+    let served = Served::with(
+        |server| {
+            let server = server.on_error(move |report| sender.send(report.to_string()).unwrap());
+            server.proxy_protocol(required())
+        },
+        tell,
+    );
+    let mut peer = served.connect();
+    peer.send([&header([192, 0, 2, 1]).to_bytes_v1()[..], b"nonsense\r\n\r\n"].concat());
+    peer.receive_all();
+    let report = seen.recv().unwrap();
+    assert!(report.starts_with("400 Bad Request to 192.0.2.1:4711"), "{report}");
+}
+
+/// Packets end anywhere.
+#[test]
+fn a_header_may_come_in_pieces() {
+    let header = header([192, 0, 2, 1]);
+    for header in [header.to_bytes_v1(), header.to_bytes_v2()] {
+        let wire = [&header[..], LAST.as_bytes()].concat();
+        paused(async {
+            let service = Server::new().proxy_protocol(required()).service(tell);
+            for cut in 1..=header.len() {
+                let (mut near, far) = duplex(1 << 16);
+                let from = std::net::SocketAddr::from(([127, 0, 0, 1], 1)).into();
+                let talk = async {
+                    near.write_all(&wire[..cut]).await.unwrap();
+                    sleep(Duration::from_secs(1)).await;
+                    near.write_all(&wire[cut..]).await.unwrap();
+                    let mut received = String::new();
+                    near.read_to_string(&mut received).await.unwrap();
+                    assert!(received.ends_with(TOLD), "cut at {cut}: {received}");
+                };
+                tokio::join!(service.serve_connection_from(from, far), talk).0.unwrap();
+            }
+        });
+    }
+}
+
+#[test]
+fn a_truncated_header_is_malformed_or_late() {
+    let header = header([192, 0, 2, 1]);
+    for wire in [header.to_bytes_v1(), header.to_bytes_v2()] {
+        let (served, reports) = served(required());
+        for cut in 1..wire.len() {
+            assert_eq!(served.ask(&wire[..cut]), "", "cut at {cut}");
+            assert_eq!(reports.take(), [(0, "the PROXY header is malformed".into())], "cut at {cut}");
+        }
+        // A peer that only probes the port is no error.
+        assert_eq!(served.ask(""), "");
+        assert_eq!(reports.take(), []);
+        let timeouts = Timeouts { head: Duration::from_millis(100), ..Timeouts::default() };
+        for policy in [required(), optional()] {
+            let late =
+                Served::with(|server| reports.attach(server).timeouts(timeouts).proxy_protocol(policy), tell);
+            for cut in [0, 1, 11, wire.len() - 1, wire.len()] {
+                let mut peer = late.connect();
+                peer.send(&wire[..cut]);
+                assert!(cut == wire.len() || is_unanswered(&peer.receive_all()));
+            }
+            eventually("all are closed", || late.running.stats().total.open == 0);
+            let seen = reports.take();
+            assert!(seen.iter().all(|(_, cause)| cause.contains("head")), "{seen:?}");
+        }
+    }
+}
+
+#[test]
+fn a_source_without_a_header_is_closed_without_a_response() {
+    let (served, reports) = served(required());
+    for wire in [
+        LAST,
+        "PROXY nonsense\r\n\r\n",
+        "\r\n\r\nGET / HTTP/1.1\r\n\r\n",
+        "POST / HTTP/1.1\r\nhost: a\r\n\r\n",
+    ] {
+        assert!(is_unanswered(&served.ask(wire)), "{wire}");
+        assert_eq!(reports.take().len(), 1);
+    }
+    assert_eq!(served.running.stats().total.errors.wire, 4);
+    // One that never ends is refused as soon as it is too long.
+    let mut peer = served.connect();
+    peer.send(format!("PROXY UNKNOWN {}", "x".repeat(200)));
+    assert!(is_unanswered(&peer.receive_all()));
+    let mut peer = served.connect();
+    peer.send(b"\r\n\r\n\0\r\nQUIT\n\x21\x11\xff\xff");
+    assert!(is_unanswered(&peer.receive_all()));
+    assert_eq!(reports.take().len(), 2);
+}
+
+#[test]
+fn the_header_of_another_peer_is_malformed_http() {
+    let (served, _) = served(ProxyProtocol::required(|ip| !ip.is_loopback()));
+    let header = header([192, 0, 2, 1]);
+    for header in [header.to_bytes_v1(), header.to_bytes_v2()] {
+        let refused = served.ask([&header[..], LAST.as_bytes()].concat());
+        assert_eq!(status(&refused), 400, "{refused}");
+    }
+    assert!(served.ask(LAST).contains("127.0.0.1"));
+}
+
+#[test]
+fn a_function_that_panics_names_no_source() {
+    let (served, _) = served(ProxyProtocol::required(|_| panic!("this panic is part of the test")));
+    assert!(served.ask(LAST).contains("127.0.0.1"));
+    assert_eq!(status(&served.ask([&header([1; 4]).to_bytes_v1()[..], LAST.as_bytes()].concat())), 400);
+}
+
+#[test]
+fn an_optional_header_may_be_absent() {
+    let (served, reports) = served(optional());
+    for wire in [LAST, "POST / HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: 1\r\n\r\nx"] {
+        let received = served.ask(wire);
+        assert!(received.contains("\r\n\r\n127.0.0.1:") && received.ends_with("None"), "{received}");
+        // The first byte may be that of a header, and come alone.
+        let mut peer = served.connect();
+        peer.send(&wire[..1]);
+        std::thread::sleep(Duration::from_millis(5));
+        peer.send(&wire[1..]);
+        assert!(peer.receive_all().ends_with("None"));
+    }
+    assert_eq!(reports.take(), []);
+}
+
+#[test]
+fn a_proxys_own_connection_keeps_the_sockets_address() {
+    let (served, reports) = served(required());
+    for header in [
+        "PROXY UNKNOWN\r\n",
+        "\r\n\r\n\0\r\nQUIT\n\x20\0\0\0",
+        "\r\n\r\n\0\r\nQUIT\n\x20\x11\0\x0cabcdefghijkl",
+    ] {
+        let received = served.ask(format!("{header}{LAST}"));
+        assert!(received.contains("\r\n\r\n127.0.0.1:"), "{received}");
+        assert!(received.ends_with("Some((None, None))"), "{received}");
+        // A health check may be a connection alone.
+        assert_eq!(served.ask(header), "");
+    }
+    assert_eq!(reports.take(), []);
+}
+
+#[test]
+fn connections_are_counted_by_the_address_in_the_header() {
+    let limits = Limits { connections_per_peer_max: Some(1), ..Limits::default() };
+    for policy in [required(), optional()] {
+        let served = Served::with(|server| server.limits(limits).proxy_protocol(policy), tell);
+        let open = |source: [u8; 4]| {
+            let mut peer = served.connect();
+            peer.send([&header(source).to_bytes_v2()[..], GET.as_bytes()].concat());
+            peer
+        };
+        let (mut first, mut other) = (open([192, 0, 2, 1]), open([192, 0, 2, 2]));
+        first.receive_through("))");
+        other.receive_through("))");
+        assert_eq!(status(&open([192, 0, 2, 1]).receive_all()), 429);
+        drop(first);
+        eventually("its place is free", || served.running.stats().total.open == 1);
+        open([192, 0, 2, 1]).receive_through("))");
+    }
+}
+
+#[test]
+fn a_stop_does_not_wait_for_a_header() {
+    let (served, reports) = served(required());
+    let mut peer = served.connect();
+    peer.send("PROXY TCP4");
+    eventually("it is there", || served.running.stats().total.open == 1);
+    served.running.stop(Duration::from_secs(60));
+    assert_eq!(peer.receive_all(), "");
+    served.running.wait().unwrap();
+    assert_eq!(reports.take(), []);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_header_is_read_from_a_unix_socket_on_request() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("socket");
+    let running =
+        Server::bind(path.clone()).cores(1).proxy_protocol(required().unix(true)).start(tell).unwrap();
+    let mut stream = std::os::unix::net::UnixStream::connect(&path).unwrap();
+    stream.write_all(&[&header([192, 0, 2, 1]).to_bytes_v1()[..], LAST.as_bytes()].concat()).unwrap();
+    let mut received = String::new();
+    std::io::Read::read_to_string(&mut stream, &mut received).unwrap();
+    assert!(received.ends_with(TOLD), "{received}");
+    running.stop(Duration::ZERO);
+}
+
+#[cfg(feature = "tls")]
+#[test]
+fn a_header_comes_before_tls() {
+    let secured = crate::tls::Secured::new();
+    let (tls, reports) = (secured.tls.clone(), ErrorReports::default());
+    let served = Served::with(|server| reports.attach(server).tls(tls).proxy_protocol(required()), tell);
+    let mut stream = TcpStream::connect(served.addr()).unwrap();
+    stream.write_all(&header([192, 0, 2, 1]).to_bytes_v1()).unwrap();
+    let mut peer = crate::tls::secure(Peer::new(stream), secured.peer(), "a.example");
+    assert_eq!(crate::tls::exchange(&mut peer).unwrap(), TOLD);
+    // The failure of the handshake behind it is that of the client.
+    let plain = served.ask([&header([192, 0, 2, 1]).to_bytes_v1()[..], LAST.as_bytes()].concat());
+    assert_eq!((status(&plain), reports.take().len()), (400, 1));
+}
