@@ -26,6 +26,7 @@ mod heads;
 #[allow(dead_code, reason = "server.rs alone counts by the connection")]
 #[path = "support/report.rs"]
 mod report;
+#[allow(dead_code, reason = "each response has its length, and its text is of no interest")]
 #[path = "support/workload.rs"]
 mod workload;
 
@@ -51,7 +52,9 @@ fn main() {
     let (logs, also_logs) = (log.recorder(|_| false), log.recorder(|_| false));
     let shown = Metrics::new();
     let _page = MetricsPage::new(&shown);
-    let sees = |exchange: &ExchangeReport| drop(black_box(exchange.duration));
+    let sees = |exchange: &ExchangeReport| {
+        black_box(exchange.duration);
+    };
     let rows = [
         ("bare", Server::new()),
         ("on_exchange", Server::new().on_exchange(sees)),
