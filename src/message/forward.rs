@@ -75,10 +75,10 @@ impl Request {
     ///
     /// # Errors
     ///
-    /// As [`Request::forwarded_to`]; also with [`InvalidTarget::Prefix`] if the path is not below the prefix, which
-    /// becomes 404 with `?`, and with [`InvalidTarget::Outside`], which becomes 400, if what follows the prefix has a
-    /// segment `..`, escaped or not, or begins with an empty one, as in `/v1//host/path`, which some servers read as
-    /// the name of a host.
+    /// As [`Request::forwarded_to`], and if `prefix` is neither empty nor begins with a `/`. Also with
+    /// [`InvalidTarget::Prefix`] if the path is not below the prefix, which becomes 404 with `?`, and with
+    /// [`InvalidTarget::Outside`], which becomes 400, if what follows the prefix has a segment `..`, escaped or not, or
+    /// begins with an empty one, as in `/v1//host/path`, which some servers read as the name of a host.
     ///
     /// # Examples
     ///
@@ -107,7 +107,8 @@ impl Request {
     pub fn forwarded_below(&self, prefix: &str, base: &str) -> Result<Request, InvalidTarget> {
         let resource = self.target().path_and_query(self.method()).concat();
         let (path, query) = resource.split_at(resource.find('?').unwrap_or(resource.len()));
-        if !path.starts_with('/') {
+        // No path begins with another prefix: the gateway is at fault, and not its peer.
+        if !path.starts_with('/') || !matches!(prefix.as_bytes(), [] | [b'/', ..]) {
             return Err(InvalidTarget::Form);
         }
         let rest = match path.strip_prefix(prefix.strip_suffix('/').unwrap_or(prefix)) {
@@ -365,6 +366,9 @@ mod tests {
         }
         check_below("/a/b", "/a/b/c", Ok("/c"));
         check_below("/a/b", "/a/bc", Err(InvalidTarget::Prefix));
+        for no_path in ["v1", "http://b", "?", " /v1"] {
+            check_below(no_path, "/v1/a", Err(InvalidTarget::Form));
+        }
         for all in ["", "/"] {
             check_below(all, "/a/b?c", Ok("/a/b?c"));
             check_below(all, "/", Ok("/"));

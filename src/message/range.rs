@@ -24,7 +24,7 @@ impl RangeSelection {
     /// deny that there is one. Ranges that overlap, or whose gap is smaller than the head of a part, are merged
     /// (§15.3.7.2); so a response is never longer than the whole representation by more than the head of one part.
     pub(crate) fn from_fields(fields: &Headers, len: u64) -> RangeSelection {
-        let mut lines = fields.all("range");
+        let mut lines = fields.named(FieldName::RANGE);
         match (lines.next(), lines.next()) {
             _ if len == 0 => RangeSelection::Whole,
             (Some(line), None) => RangeSelection::parse(line, len).unwrap_or(RangeSelection::Whole),

@@ -6,8 +6,8 @@ use std::fmt;
 /// A status code: a number from 100 to 599.
 ///
 /// A client also accepts the numbers from 600 to 999, because some servers send them. Such a status counts as a server
-/// error (RFC 9110 §15). Such a status is kept and can be forwarded, but cannot be made with [`Status::new`]. A
-/// response with a number below 100 is malformed.
+/// error (RFC 9110 §15), is kept and can be forwarded, but cannot be made with [`Status::new`]. A response with a number
+/// below 100 is malformed.
 ///
 /// # Examples
 ///
