@@ -217,6 +217,7 @@
 //! | each exchange, as it ended: logs and metrics | [`Server::on_exchange`], with feature `access-log` `AccessLog` |
 //! | how long exchanges take, by route and status, with feature `metrics` | `Server::metrics`, `Metrics`, `MetricsText`, `MetricsPage` |
 //! | counters and histograms of the application, with feature `metrics` | `Metrics::collect`, `Histogram` |
+//! | spans of exchanges, and traces through several programs, with feature `tracing` | `Tracing`, `TraceContext` |
 //! | what went wrong, and how often | [`Server::on_error`], [`ServerHandle::stats`] |
 //! | routes, and paths with parameters | [`routes!`], [`Router`], [`Request::params`] |
 //! | middleware | [`Handler`], [`around`], [`Extensions`], [`Transform`], [`BoxHandler`] |
@@ -285,7 +286,7 @@
 //! The features `access-log`, `compress`, `form`, `fs`, `json`, `multipart` and `tls` are on by default. `aws-lc-rs`, for
 //! other cryptography, with post-quantum key exchange, `proxy-protocol`, `charset`, for text beyond UTF-8,
 //! `cookies`, for signed and private ones, `http`, for the types of the crate `http`, `idna`, for URLs with hosts beyond
-//! ASCII, `jar`, `metrics`, `session`, `tower`, `websocket` and `zstd`, which adds a coding, are not.
+//! ASCII, `jar`, `metrics`, `session`, `tower`, `tracing`, `websocket` and `zstd`, which adds a coding, are not.
 //!
 //! The module `coming_from`, which the documentation has with all features, shows the idioms of axum, actix, fasthttp and
 //! reqwest beside those of this crate.
@@ -308,6 +309,9 @@ mod coding;
 mod wire;
 
 mod exchange;
+
+#[cfg(feature = "tracing")]
+mod trace;
 
 mod client;
 mod server;
@@ -341,6 +345,8 @@ pub mod session;
 mod sse;
 #[cfg(feature = "tower")]
 mod tower;
+#[cfg(feature = "tracing")]
+mod traced;
 #[cfg(feature = "websocket")]
 mod websocket;
 
@@ -404,6 +410,10 @@ pub use server::{ProxyHeader, ProxyProtocol, ProxyTls};
 pub use sse::{Event, EventReader, Events, InvalidEvent};
 #[cfg(feature = "tower")]
 pub use tower::{HandlerFuture, HandlerService, Layered, Tower, TowerBody, layer};
+#[cfg(feature = "tracing")]
+pub use trace::{TraceContext, TracePropagator, Tracing};
+#[cfg(feature = "tracing")]
+pub use traced::Traced;
 #[cfg(feature = "websocket")]
 pub use websocket::{
     Broadcast, BroadcastMember, ClientEnd, ClientWebSocket, CloseCode, CloseReason, Deflate, Endpoint,

@@ -16,7 +16,22 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("wire", &["error", "memory", "message"]),
     ("exchange", &["error", "memory", "message", "net", "wire"]),
     ("http_types", &["error", "memory", "message"]),
-    ("client", &["coding", "error", "exchange", "http_types", "memory", "message", "net", "runtime", "wire"]),
+    ("trace", &["message"]),
+    (
+        "client",
+        &[
+            "coding",
+            "error",
+            "exchange",
+            "http_types",
+            "memory",
+            "message",
+            "net",
+            "runtime",
+            "trace",
+            "wire",
+        ],
+    ),
     ("server", &["coding", "error", "exchange", "memory", "message", "net", "runtime", "wire"]),
     ("access_log", &["message", "server"]),
     ("compress", &["coding", "error", "memory", "message", "runtime", "server"]),
@@ -34,6 +49,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("websocket", &["client", "error", "exchange", "memory", "message", "net", "server"]),
     ("router", &["error", "memory", "message", "runtime", "server"]),
     ("tower", &["coding", "exchange", "http_types", "memory", "message", "net", "runtime", "server", "wire"]),
+    ("traced", &["message", "net", "server", "trace"]),
     // The public face only: it could be a crate of its own.
     ("jar", &["CookieStore", "Headers", "RawSetCookie", "Request", "SameSite", "SetCookie", "Target"]),
 ];
@@ -95,6 +111,7 @@ const ASYNC: &[&str] = &[
     "src/session/",
     "src/sse/",
     "src/tower/",
+    "src/traced/",
     "src/websocket/",
 ];
 
@@ -121,6 +138,7 @@ const SHORT: &[(&str, &str)] = &[
     ("/without_zstd.rs", "one of a pair, with a feature and without it"),
     ("/linux.rs", "one system of several"),
     ("/tls.rs", "only there with a feature"),
+    ("src/client/tracing.rs", "only there with a feature"),
     ("/websocket.rs", "only there with a feature"),
     ("src/server/proxied.rs", "only there with a feature"),
     ("src/coding/encode.rs", "only there with a feature"),
@@ -142,8 +160,15 @@ const SHORT: &[(&str, &str)] = &[
 const GUESSED_SUBJECTS: &[&str] = &["What", "Whoever", "Nobody", "Somebody", "Those"];
 
 /// Files that stand for each other, or that a feature adds: an impl of theirs has no other place.
-const VARIANTS: &[&str] =
-    &["/disabled.rs", "/enabled", "/tls.rs", "/tower.rs", "/proxied.rs", "/compressed_store.rs"];
+const VARIANTS: &[&str] = &[
+    "/disabled.rs",
+    "/enabled",
+    "/tls.rs",
+    "/tower.rs",
+    "/tracing.rs",
+    "/proxied.rs",
+    "/compressed_store.rs",
+];
 
 /// The types whose methods stand in two files of a folder, because one would be longer than [`FILE_LINES_MAX`].
 const LARGE: &[&str] = &["Context", "Headers", "PooledConn", "Request"];

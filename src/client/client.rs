@@ -21,6 +21,7 @@ use super::response_reader::ResponseReader;
 use super::route::Proxies;
 use super::settings::{ClientTimeouts, PoolBounds, Settings};
 use super::stats::ClientStats;
+use super::trace::ClientTracing;
 use super::upgraded::ClientUpgraded;
 use crate::coding::ACCEPTED;
 use crate::exchange::Bounds;
@@ -579,6 +580,7 @@ impl Default for ClientBuilder {
             tls: TlsConnector::default(),
             fields: Headers::new(),
             cookies: None,
+            tracing: ClientTracing::default(),
             decode_max: None,
         };
         ClientBuilder { total: None, redirects: Redirects::default(), settings }

@@ -9,6 +9,8 @@ mod client;
 mod tls;
 #[cfg(feature = "tower")]
 mod tower;
+#[cfg(feature = "tracing")]
+mod tracing;
 #[cfg(feature = "websocket")]
 mod websocket;
 
@@ -34,6 +36,7 @@ mod balance;
 mod pipeline;
 
 mod stats;
+mod trace;
 
 mod cause;
 mod error;

@@ -5,11 +5,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 
 use super::error::ClientError;
+use super::trace::ClientSpan;
 use crate::message::Response;
 
-/// Counts a request of a balancer as pending, and records its outcome once. Empty without a balancer.
+/// Counts a request of a balancer as pending, and records its outcome once, also in its span. Empty without a balancer
+/// and without a span.
 #[derive(Default)]
-pub(super) struct OutcomeRecorder(Option<Recording>);
+pub(super) struct OutcomeRecorder {
+    recording: Option<Recording>,
+    span: ClientSpan,
+}
 
 struct Recording {
     /// `None` once it has been called.
@@ -25,12 +30,24 @@ impl OutcomeRecorder {
         in_flight: InFlightGuard,
         record: impl FnOnce(Result<&Response, &ClientError>) + Send + Sync + 'static,
     ) -> OutcomeRecorder {
-        OutcomeRecorder(Some(Recording { record: Some(Box::new(record)), in_flight }))
+        let recording = Recording { record: Some(Box::new(record)), in_flight };
+        OutcomeRecorder { recording: Some(recording), span: ClientSpan::default() }
+    }
+
+    /// A recorder without a balancer.
+    pub(super) fn from_span(span: ClientSpan) -> OutcomeRecorder {
+        OutcomeRecorder { recording: None, span }
+    }
+
+    /// Adds the balancer of `other`.
+    pub(super) fn replace(&mut self, other: OutcomeRecorder) {
+        self.recording = other.recording;
     }
 
     /// Records the outcome. Only the first one counts.
     pub(super) fn record(&mut self, outcome: Result<&Response, &ClientError>) {
-        if let Some(record) = self.0.as_mut().and_then(|recording| recording.record.take()) {
+        self.span.end(outcome);
+        if let Some(record) = self.recording.as_mut().and_then(|recording| recording.record.take()) {
             record(outcome);
         }
     }
@@ -50,12 +67,12 @@ impl OutcomeRecorder {
 
     /// The part that is kept until the body of the response has been read.
     pub(super) fn into_guard(self) -> Option<InFlightGuard> {
-        self.0.map(|recording| recording.in_flight)
+        self.recording.map(|recording| recording.in_flight)
     }
 
     /// Ends the count, once the body of the response has been read.
     pub(super) fn end(&mut self) {
-        self.0 = None;
+        self.recording = None;
     }
 }
 

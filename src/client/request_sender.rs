@@ -176,21 +176,26 @@ impl RequestSender {
             return Err(ClientError::new(ClientPhase::Prepare, ClientCause::BodyConsumed));
         }
         let (pool, framing) = self.prepare(pool, outgoing, request.body.declared_length())?;
+        let span = self.pools.settings.tracing.begin(request, &pool.origin);
         let mut pooled = match PooledConn::checkout(pool, runtime::now()) {
             Ok(pooled) => pooled,
-            Err(miss) => boxed(|| self.wait_for_conn(miss, deadline)).await?,
+            Err(miss) => boxed(|| self.wait_for_conn(miss, deadline))
+                .await
+                .inspect_err(|error| span.end(Err(error)))?,
         };
+        let outgoing = outgoing.with_trace(span.fields());
         let cookies = self.begin(&mut pooled, outgoing, framing, deadline);
         if let Err(error) = poll_fn(|cx| pooled.poll_response(cx, Some(request), response)).await {
             let retry = || self.retry(pooled, error, (outgoing, framing), response, cookies.cookie());
-            pooled = boxed(retry).await?;
+            pooled = boxed(retry).await.inspect_err(|error| span.end(Err(error)))?;
         }
         cookies.end(response);
+        pooled.note_in(response);
+        span.end(Ok(response));
         if response.status == Status::EXPECTATION_FAILED && may_drop_expectation(request, framing) {
             let outgoing = outgoing.without_expectation();
             return boxed(|| self.resend(pooled, outgoing, response)).await;
         }
-        pooled.note_in(response);
         Ok(pooled)
     }
 
@@ -297,25 +302,31 @@ impl RequestSender {
             && request.trailers.is_empty();
         let outgoing = OutgoingRequest::new(request);
         let (pool, framing) = self.prepare(pool, outgoing, length)?;
+        let span = self.pools.settings.tracing.begin(request, &pool.origin);
         let mut pooled = match PooledConn::checkout(pool, runtime::now()) {
             Ok(pooled) => pooled,
-            Err(miss) => boxed(|| self.wait_for_conn(miss, deadline)).await?,
+            Err(miss) => boxed(|| self.wait_for_conn(miss, deadline))
+                .await
+                .inspect_err(|error| span.end(Err(error)))?,
         };
+        let outgoing = outgoing.with_trace(span.fields());
         let cookies = self.begin(&mut pooled, outgoing, framing, deadline);
         pooled.note_target(request.target().as_str());
         let mut early = pooled.exchange.early.take().unwrap_or_default();
         if !is_whole {
-            poll_fn(|cx| pooled.poll_flush(cx)).await?;
-            let trailers = request.trailers.clone();
-            return Ok(Call::new(CallExchange::new(pooled, early, trailers, cookies.into_owned())));
+            let flushed = poll_fn(|cx| pooled.poll_flush(cx)).await;
+            flushed.inspect_err(|error| span.end(Err(error)))?;
+            let (trailers, cookies) = (request.trailers.clone(), cookies.into_owned());
+            return Ok(Call::new(CallExchange::new(pooled, early, trailers, cookies, span)));
         }
         pooled.exchange.progress.wants_interim = true;
         if let Err(error) = poll_fn(|cx| pooled.poll_response(cx, Some(request), &mut early)).await {
             let retry = || self.retry(pooled, error, (outgoing, framing), &mut early, cookies.cookie());
-            pooled = boxed(retry).await?;
+            pooled = boxed(retry).await.inspect_err(|error| span.end(Err(error)))?;
             pooled.note_target(request.target().as_str());
         }
-        Ok(Call::new(CallExchange::new(pooled, early, Headers::new(), cookies.into_owned())))
+        let cookies = cookies.into_owned();
+        Ok(Call::new(CallExchange::new(pooled, early, Headers::new(), cookies, span)))
     }
 
     /// Sends `request`, which has an `upgrade` field, and hands the connection over.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::cause::ClientPhase;
 use super::cookies::CookieStore;
 use super::route::Proxies;
+use super::trace::ClientTracing;
 use crate::exchange::{Bounds, Timeouts};
 use crate::message::Headers;
 use crate::net::{HostConnector, TlsConnector};
@@ -26,6 +27,7 @@ pub(super) struct Settings {
     /// Default fields of requests.
     pub(super) fields: Headers,
     pub(super) cookies: Option<Arc<dyn CookieStore>>,
+    pub(super) tracing: ClientTracing,
     /// How many bytes coded content may decode to, if it is decoded.
     pub(super) decode_max: Option<usize>,
 }

@@ -74,6 +74,8 @@ pub(crate) struct RequestDefaults<'a> {
     pub(crate) headers: &'a Headers,
     /// The value of the `cookie` field, with the cookies that servers have set.
     pub(crate) cookie: Option<&'a [u8]>,
+    /// The fields that make the request part of a trace, in place of its own.
+    pub(crate) trace: Option<&'a Headers>,
 }
 
 /// Writes the head of a request. Host comes first, since it routes the request (RFC 9110 §7.2).
@@ -102,9 +104,11 @@ pub(crate) fn request(
     out.extend_from_slice(b" HTTP/1.1\r\nhost: ");
     out.extend_from_slice(headers.first(FieldName::HOST).unwrap_or(defaults.authority.as_bytes()));
     out.extend_from_slice(b"\r\n");
-    match framing.expects() {
-        true => fields_except(out, headers, &ROUTING),
-        false => fields_except(out, headers, &ROUTING_AND_EXPECT),
+    match (framing.expects(), defaults.trace) {
+        (true, None) => fields_except(out, headers, &ROUTING),
+        (false, None) => fields_except(out, headers, &ROUTING_AND_EXPECT),
+        (true, Some(trace)) => traced_fields(out, headers, &ROUTING, trace),
+        (false, Some(trace)) => traced_fields(out, headers, &ROUTING_AND_EXPECT, trace),
     }
     let is_excluded = || request.method() == Method::Trace || headers.contains("authorization");
     let url_credentials = request.target().authorization().filter(|_| !is_excluded());
@@ -198,6 +202,20 @@ fn fields_except<const N: usize>(out: &mut Vec<u8>, headers: &Headers, computed:
     match headers.as_wire() {
         Some(wire) if !may_have => out.extend_from_slice(wire),
         Some(_) | None => lines_except(out, headers, computed),
+    }
+}
+
+/// As [`fields_except`], with the fields in `trace` in place of those of their names.
+#[inline(never)]
+fn traced_fields(out: &mut Vec<u8>, headers: &Headers, computed: &[FieldName<'static>], trace: &Headers) {
+    let is_replaced = |name: &[u8]| trace.lines().any(|(own, _)| own.eq_ignore_ascii_case(name));
+    for (name, value) in headers.lines() {
+        if !is_replaced(name) && !computed.iter().any(|computed| computed.is(name)) {
+            line(out, name, value);
+        }
+    }
+    for (name, value) in trace.lines() {
+        line(out, name, value);
     }
 }
 

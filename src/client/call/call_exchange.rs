@@ -12,6 +12,7 @@ use crate::client::error::ClientError;
 use crate::client::outcome_recorder::OutcomeRecorder;
 use crate::client::pool::PooledConn;
 use crate::client::response_reader::ResponseReader;
+use crate::client::trace::ClientSpan;
 use crate::client::upgraded::ClientUpgraded;
 use crate::exchange::ExchangeError;
 use crate::memory::Reset;
@@ -36,13 +37,14 @@ impl CallExchange {
         early: Box<Response>,
         trailers: Headers,
         cookies: RequestCookies<'static>,
+        span: ClientSpan,
     ) -> CallExchange {
-        CallExchange { pooled, early, trailers, cookies, recorder: OutcomeRecorder::default() }
+        CallExchange { pooled, early, trailers, cookies, recorder: OutcomeRecorder::from_span(span) }
     }
 
     /// Sets the recorder of a balancer.
     pub(super) fn set_recorder(&mut self, recorder: OutcomeRecorder) {
-        self.recorder = recorder;
+        self.recorder.replace(recorder);
     }
 
     /// Whether the server still reads the body.

@@ -122,24 +122,28 @@ impl Pipeline {
         shared.check(request)?;
         let permit = shared.enter(deadline).await?;
         let pool = shared.pool()?;
-        let cookies = pool.cookies(OutgoingRequest::new(request));
-        let mut pending = shared.push(request, cookies.cookie(), pool, permit)?;
+        let span = shared.sender.settings().tracing.begin(request, &pool.origin);
+        let outgoing = OutgoingRequest::new(request).with_trace(span.fields());
+        let cookies = pool.cookies(outgoing);
+        let mut pending = shared.push(outgoing, cookies.cookie(), pool, permit)?;
         let received = async { poll_fn(|cx| pending.poll(cx, response)).await.map(Some) };
         let answered = match deadline {
-            None => received.await?,
+            None => received.await,
             // Its end is looked at first: a caller who polls late finds that the exchange is over.
             Some(deadline) => {
                 let over = async {
                     sleep_until(deadline).await;
                     Ok(None)
                 };
-                select(over, received).await?
+                select(over, received).await
             }
         };
+        let answered = answered.inspect_err(|error| span.end(Err(error)))?;
         if answered.is_none() {
-            return Err(pending.error(ClientCause::TimedOut));
+            return Err(pending.error(ClientCause::TimedOut)).inspect_err(|error| span.end(Err(error)));
         }
         cookies.end(response);
+        span.end(Ok(response));
         Ok(())
     }
 
@@ -153,9 +157,10 @@ impl Pipeline {
 
 impl PipelineInner {
     /// Writes the whole `request` as it is sent.
-    fn write(wire: &mut Vec<u8>, request: &Request, cookie: Option<&[u8]>, pool: &Pool) {
+    fn write(wire: &mut Vec<u8>, outgoing: OutgoingRequest<'_>, cookie: Option<&[u8]>, pool: &Pool) {
+        let OutgoingRequest { request, .. } = outgoing;
         let framing = OutgoingFraming::from_request(request.method(), request.body.declared_length(), false);
-        pool.write_head(wire, OutgoingRequest::new(request), framing, cookie);
+        pool.write_head(wire, outgoing, framing, cookie);
         wire.extend_from_slice(request.body.bytes());
     }
 
@@ -209,7 +214,7 @@ impl PipelineInner {
     /// Pushes `request` to the queue with the fewest unanswered requests.
     fn push(
         self: &Arc<PipelineInner>,
-        request: &Request,
+        outgoing: OutgoingRequest<'_>,
         cookie: Option<&[u8]>,
         pool: &Pool,
         permit: OwnedSemaphorePermit,
@@ -221,8 +226,9 @@ impl PipelineInner {
             [only] => only,
             queues => queues.iter().min_by_key(|queue| queue.unanswered()).unwrap_or(&queues[0]),
         };
-        let (pending, needs_task) = queue
-            .push(EntryMeta::new(request, permit), |wire| PipelineInner::write(wire, request, cookie, pool));
+        let (pending, needs_task) = queue.push(EntryMeta::new(outgoing.request, permit), |wire| {
+            PipelineInner::write(wire, outgoing, cookie, pool)
+        });
         if needs_task {
             handle.spawn(PipelineTask::new(self.sender.clone(), self.key.clone(), queue.clone()).run());
         }

@@ -183,7 +183,7 @@ impl Pool {
     pub(in crate::client) fn write_head(
         &self,
         out: &mut Vec<u8>,
-        OutgoingRequest { request, taint, .. }: OutgoingRequest<'_>,
+        OutgoingRequest { request, taint, trace, .. }: OutgoingRequest<'_>,
         framing: OutgoingFraming,
         cookie: Option<&[u8]>,
     ) {
@@ -200,7 +200,7 @@ impl Pool {
             out,
             request,
             framing,
-            RequestDefaults { scheme, authority, headers: defaults, cookie },
+            RequestDefaults { scheme, authority, headers: defaults, cookie, trace: trace.headers() },
         );
     }
 

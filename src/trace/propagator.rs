@@ -1,0 +1,148 @@
+//! [`Tracing`]: how the exchanges of a server or of a client become spans of the crate `tracing`; [`TracePropagator`]:
+//! another way to pass traces on.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tracing::Span;
+use tracing::field::display;
+
+use super::trace_context::TraceContext;
+use crate::message::{Headers, Method, Version};
+
+/// Makes a span of the crate `tracing` for each exchange, of a server or of a client, with the names of OpenTelemetry's
+/// semantic conventions for HTTP, and sends the context of a trace on (W3C Trace Context).
+///
+/// On a server, [`Tracing::around`] puts it around a handler, and in a client
+/// [`ClientBuilder::tracing`](crate::ClientBuilder::tracing) sets it. A request that a traced client sends from within
+/// a traced handler belongs to its trace, also through [`Context::forward`](crate::Context::forward) and a
+/// [`Pipeline`](crate::Pipeline). Within other tasks there is no current trace.
+///
+/// | field | server | client |
+/// |---|---|---|
+/// | `http.request.method` | the method, or `_OTHER` | the same |
+/// | `url.scheme`, `url.path` | of the request, without the query, which may hold secrets | `url.path` is left out |
+/// | `http.route` | [`Request::matched_pattern`](crate::Request::matched_pattern) | |
+/// | `http.response.status_code` | of the response, or of the handler's error | of the response |
+/// | `server.address`, `server.port` | of the request | of the origin |
+/// | `client.address`, `network.peer.address` | of the peer | of the server or its proxy, as `network.peer.address` |
+/// | `network.protocol.version` | of the request | of the response |
+/// | `user_agent.original` | of the request | |
+/// | `error.type` | the status if that is 5xx, `panic`, `canceled`, or `cut` | the status from 4xx on, the phase, or `canceled` |
+/// | `otel.kind`, `otel.name`, `otel.status_code` | as `tracing-opentelemetry` reads them | the same |
+/// | `trace_id`, `span_id`, `parent_id` | of the [`TraceContext`], unless there is a [`TracePropagator`] | the same |
+///
+/// A span begins with the call of the handler, or of the client. The span of a server ends when the handler returns, is
+/// dropped, or panics. That of a client ends with the head of the response, or with the [`Call`](crate::Call).
+///
+/// # Examples
+///
+/// ```
+/// use corehttp::{Client, Context, Server, Tracing};
+///
+/// let tracing = Tracing::new();
+/// let client = Client::builder().tracing(&tracing).build();
+/// let app = async move |ctx: &mut Context| -> corehttp::Result {
+///     tracing::info!("within the span of the exchange");
+///     ctx.forward(client.open(&ctx.request.forwarded_to("http://127.0.0.1:9000")?)).await
+/// };
+/// let server = Server::bind("127.0.0.1:8080");
+/// # let _ = || -> corehttp::Result {
+/// server.run(tracing.around(app))
+/// # };
+/// ```
+#[doc(alias("opentelemetry", "traceparent", "spans", "TraceLayer"))]
+#[derive(Clone, Default)]
+#[must_use]
+pub struct Tracing {
+    propagator: Option<Arc<dyn TracePropagator>>,
+}
+
+/// Reads the context of a trace from the requests that a server receives, and writes it to those that a client sends, in
+/// place of the crate's own [`TraceContext`]: for OpenTelemetry, whose layer for `tracing` keeps contexts of its own. The
+/// example `tracing` has one.
+pub trait TracePropagator: Send + Sync + 'static {
+    /// Makes `span`, which has just begun, a part of the trace that the fields of the request name.
+    fn extract(&self, span: &Span, headers: &Headers);
+
+    /// Adds the fields that make the request part of the trace of `span`, which stands for it.
+    fn inject(&self, span: &Span, headers: &mut Headers);
+}
+
+impl Tracing {
+    /// Creates spans with the crate's own propagation.
+    pub fn new() -> Tracing {
+        Tracing::default()
+    }
+
+    /// Sets another propagation of traces. Default: `traceparent` and `tracestate`, by [`TraceContext`].
+    pub fn propagator(mut self, propagator: impl TracePropagator) -> Tracing {
+        self.propagator = Some(Arc::new(propagator));
+        self
+    }
+
+    /// The context of a server's exchange, whose span has begun. A server that records nothing passes on what it got.
+    pub(crate) fn extract(&self, span: &Span, headers: &Headers) -> Option<TraceContext> {
+        if let Some(propagator) = &self.propagator {
+            propagator.extract(span, headers);
+            return None;
+        }
+        let parent = TraceContext::from_headers(headers);
+        if span.is_disabled() { parent } else { Some(note(span, parent)) }
+    }
+
+    /// The fields of a client's request, whose span has begun. `headers` are those that the request has itself. `None` if
+    /// there is nothing to add.
+    pub(crate) fn inject(&self, span: &Span, headers: &Headers) -> Option<Headers> {
+        let mut fields = Headers::new();
+        if let Some(propagator) = &self.propagator {
+            propagator.inject(span, &mut fields);
+            return Some(fields).filter(|fields| !fields.is_empty());
+        }
+        let parent = TraceContext::current().or_else(|| TraceContext::from_headers(headers));
+        let context = if span.is_disabled() { parent } else { Some(note(span, parent)) };
+        context?.set_fields(&mut fields);
+        Some(fields)
+    }
+}
+
+/// Returns the context of `span` in the trace of `parent`, or in a new one, and records it.
+fn note(span: &Span, parent: Option<TraceContext>) -> TraceContext {
+    let context = parent.as_ref().map_or_else(TraceContext::begin, TraceContext::child);
+    span.record("trace_id", display(format_args!("{:032x}", context.trace_id())));
+    span.record("span_id", display(format_args!("{:016x}", context.span_id())));
+    if let Some(parent) = parent {
+        span.record("parent_id", display(format_args!("{:016x}", parent.span_id())));
+    }
+    context
+}
+
+/// The method as spans name it: of those that are not known, there could be any number.
+pub(crate) fn method_name(method: Method) -> &'static str {
+    match method {
+        Method::Get => "GET",
+        Method::Head => "HEAD",
+        Method::Post => "POST",
+        Method::Put => "PUT",
+        Method::Delete => "DELETE",
+        Method::Connect => "CONNECT",
+        Method::Options => "OPTIONS",
+        Method::Trace => "TRACE",
+        Method::Patch => "PATCH",
+        Method::Extension(_) => "_OTHER",
+    }
+}
+
+/// The version as spans name it.
+pub(crate) fn version_number(version: Version) -> &'static str {
+    match version {
+        Version::Http10 => "1.0",
+        Version::Http11 => "1.1",
+    }
+}
+
+impl fmt::Debug for Tracing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tracing").field("has_propagator", &self.propagator.is_some()).finish()
+    }
+}
