@@ -1,5 +1,6 @@
 //! [`Traced`]: a handler whose exchanges are spans; [`ServerSpan`], one of these.
 
+use std::fmt;
 use std::future::poll_fn;
 use std::net::IpAddr;
 use std::pin::pin;
@@ -48,6 +49,8 @@ impl Tracing {
 struct ServerSpan {
     span: Span,
     context: Option<TraceContext>,
+    /// Whether the route was known by the head. A router behind other handlers may find it later.
+    has_route: bool,
     is_over: bool,
 }
 
@@ -55,14 +58,15 @@ impl ServerSpan {
     /// Begins the span of the exchange of `ctx`.
     fn begin(tracing: &Tracing, ctx: &Context) -> ServerSpan {
         let request = &ctx.request;
+        let (method, route) = (method_name(request.method()), request.matched_pattern());
         let span = info_span!(
             target: "corehttp",
             "http.server",
             otel.kind = "server",
-            otel.name = method_name(request.method()),
+            otel.name = display(SpanName { method, route }),
             otel.status_code = Empty,
-            http.request.method = method_name(request.method()),
-            http.route = Empty,
+            http.request.method = method,
+            http.route = route,
             http.response.status_code = Empty,
             url.scheme = if ctx.is_secure() { "https" } else { "http" },
             url.path = request.path(),
@@ -92,13 +96,13 @@ impl ServerSpan {
             span.record("network.peer.port", peer.port());
         }
         let context = tracing.extract(&span, &request.headers);
-        ServerSpan { span, context, is_over: false }
+        ServerSpan { span, context, has_route: route.is_some(), is_over: false }
     }
 
     /// Polls the handler within the span.
     #[inline]
     fn within<T>(&mut self, poll: impl FnOnce() -> T) -> T {
-        let ServerSpan { span, context, is_over } = self;
+        let ServerSpan { span, context, is_over, .. } = self;
         let _panic = PanicGuard { span, is_over };
         let _entered = span.enter();
         with_current(context, poll)
@@ -111,10 +115,10 @@ impl ServerSpan {
             return;
         }
         let span = &self.span;
-        if let Some(route) = ctx.request.matched_pattern() {
+        if let (false, Some(route)) = (self.has_route, ctx.request.matched_pattern()) {
             span.record("http.route", route);
-            let method = method_name(ctx.request.method());
-            span.record("otel.name", display(format_args!("{method} {route}")));
+            let (method, route) = (method_name(ctx.request.method()), Some(route));
+            span.record("otel.name", display(SpanName { method, route }));
         }
         match outcome {
             Ok(()) => record_status(span, ctx.response.status),
@@ -133,6 +137,19 @@ impl Drop for ServerSpan {
         if !self.is_over {
             record_error(&self.span, "canceled");
         }
+    }
+}
+
+/// The name of a span: the method, and the route if it is known.
+struct SpanName<'a> {
+    method: &'static str,
+    route: Option<&'a str>,
+}
+
+impl fmt::Display for SpanName<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.method)?;
+        self.route.map_or(Ok(()), |route| write!(f, " {route}"))
     }
 }
 
