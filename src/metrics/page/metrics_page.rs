@@ -5,6 +5,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
+
 use super::snapshot::snapshot;
 use crate::message::{Request, Status};
 use crate::metrics::metrics::Metrics;
@@ -17,8 +19,8 @@ use crate::sse::Event;
 /// routes, cores, memory, the slowest exchanges of the last ten minutes, and the latest error of each kind.
 ///
 /// The page and its parts share one path and differ in the query, so a route for GET is enough. The page loads nothing
-/// from elsewhere. From its creation on, each core also keeps the last ten minutes of each route, in 50 KB for each, and its
-/// slowest exchanges, for which alone it allocates.
+/// from elsewhere. Sixteen may be open at once. From its creation on, each core also keeps the last ten minutes of each
+/// route, in 50 KB for each, and its slowest exchanges, for which alone it allocates.
 ///
 /// The page names routes, paths and peers, so it answers only requests from this machine, and others with 403: the
 /// address of the peer is a loopback address, the host of the request is one or `localhost`, which keeps out pages of
@@ -43,13 +45,16 @@ use crate::sse::Event;
 pub struct MetricsPage {
     metrics: Metrics,
     is_allowed: Arc<dyn Fn(&Context) -> bool + Send + Sync>,
+    /// A permit for each page that is live.
+    viewers: Arc<Semaphore>,
 }
 
 impl MetricsPage {
     /// Creates a page that shows `metrics` to this machine.
     pub fn new(metrics: &Metrics) -> MetricsPage {
         metrics.keep_recent();
-        MetricsPage { metrics: metrics.clone(), is_allowed: Arc::new(is_local) }
+        let viewers = Arc::new(Semaphore::new(VIEWERS_MAX));
+        MetricsPage { metrics: metrics.clone(), is_allowed: Arc::new(is_local), viewers }
     }
 
     /// Sets who may see the page, in place of this machine.
@@ -63,6 +68,7 @@ impl MetricsPage {
 
     /// Sends the metrics every two seconds, until the peer leaves or the server stops.
     async fn send_events(&self, ctx: &mut Context) -> Result {
+        let Ok(_permit) = self.viewers.try_acquire() else { return Err(Status::SERVICE_UNAVAILABLE.into()) };
         let mut stopping = Box::pin(ctx.stopping());
         let (mut events, mut sent) = (ctx.events().await?, None);
         loop {
@@ -150,6 +156,9 @@ const PARTS: [Part; 2] = [
     ("script", "text/javascript; charset=utf-8", include_str!("page.js")),
 ];
 
+/// How many pages are live at once; further ones get 503, since each costs a core some time.
+const VIEWERS_MAX: usize = 16;
+
 /// How often the page is told what is new.
 const PAUSE: Duration = Duration::from_secs(2);
 
@@ -191,6 +200,16 @@ mod tests {
             assert_eq!(status(page.clone(), peer, fields), expected, "{peer} {fields:?}");
             assert_eq!(status(page.guarded_by(|_| true), peer, fields), 200);
         }
+    }
+
+    #[test]
+    fn no_more_than_sixteen_pages_are_live() {
+        let page = MetricsPage::new(&Metrics::new());
+        let permits: Vec<_> = (0..VIEWERS_MAX).map(|_| page.viewers.try_acquire().unwrap()).collect();
+        let service = Server::new().service(page.clone());
+        let respond = |path| crate::block_on(service.respond(Request::get(path).unwrap())).unwrap().status;
+        assert_eq!((respond("/?events"), respond("/")), (Status::SERVICE_UNAVAILABLE, Status::OK));
+        drop(permits);
     }
 
     #[test]
