@@ -423,7 +423,14 @@ pub use websocket::{
 pub use wire::{Limits, WireDetail, WireError};
 
 #[doc = include_str!("coming_from.md")]
-#[cfg(all(feature = "form", feature = "fs", feature = "json", feature = "session", feature = "tower"))]
+#[cfg(all(
+    feature = "form",
+    feature = "fs",
+    feature = "json",
+    feature = "session",
+    feature = "tower",
+    feature = "websocket"
+))]
 pub mod coming_from {}
 
 /// Compiles the programs in the README.

@@ -40,7 +40,7 @@ pub(super) struct Exchange {
     /// The notes for the report, if exchanges are reported.
     observation: Option<Box<Observation>>,
     /// Lent to the connection while that is busy.
-    io_state: Option<Box<IoState>>,
+    pub(super) io_state: Option<Box<IoState>>,
 }
 
 /// The facts of an exchange that are noted before the handler runs. The framing of the response and the persistence of

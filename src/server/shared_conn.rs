@@ -20,7 +20,11 @@ pub(super) struct SharedConn(Rc<SharedInner>);
 struct SharedInner {
     lent: RefCell<Lent>,
     core: Rc<CoreState>,
+    on_pause: RefCell<Option<PauseFn>>,
 }
+
+/// Called when the handler of an upgraded connection waits, which has perhaps written something.
+pub(super) type PauseFn = Box<dyn Fn(&mut Context<'_>)>;
 
 /// The parts that are lent for a poll.
 struct Lent {
@@ -33,7 +37,7 @@ struct Lent {
 impl SharedConn {
     pub(super) fn new(core: Rc<CoreState>) -> SharedConn {
         let lent = Lent { conn: None, bounds: core.bounds.clone() };
-        SharedConn(Rc::new(SharedInner { lent: RefCell::new(lent), core }))
+        SharedConn(Rc::new(SharedInner { lent: RefCell::new(lent), core, on_pause: RefCell::default() }))
     }
 
     /// Lends the connection to `step` for one poll, with the bounds of the exchange, and counts its traffic before a
@@ -72,7 +76,7 @@ impl SharedConn {
         &self,
         step: impl FnOnce(&mut Conn, &Bounds, &CoreState) -> Poll<Result<T, E>>,
     ) -> Poll<Result<T, E>> {
-        let SharedInner { lent, core } = &*self.0;
+        let SharedInner { lent, core, .. } = &*self.0;
         let Lent { conn, bounds } = &mut *lent.borrow_mut();
         match conn {
             Some(conn) => step(conn, bounds, core),
@@ -96,12 +100,25 @@ impl SharedConn {
     /// Sends earlier responses of a pipeline while the handler waits, and counts the traffic, since a response may be
     /// streamed for days. An error is left to the next write.
     pub(super) fn send_earlier_responses(&self, cx: &mut Context<'_>) {
-        let _: Poll<Result<(), ExchangeError>> = self.poll_shared(cx, |cx, conn, bounds| {
+        let polled: Poll<Result<(), ExchangeError>> = self.poll_shared(cx, |cx, conn, bounds| {
             if !conn.has_sent_all() {
                 drop(conn.poll_flush(cx, bounds.timeouts.write));
             }
             Poll::Pending
         });
+        if polled.is_ready() {
+            self.pause_upgraded(cx);
+        }
+    }
+
+    #[cold]
+    fn pause_upgraded(&self, cx: &mut Context<'_>) {
+        self.on_pause().borrow().iter().for_each(|on_pause| on_pause(cx));
+    }
+
+    /// The function that is called when the handler of an upgraded connection waits.
+    pub(super) fn on_pause(&self) -> &RefCell<Option<PauseFn>> {
+        &self.0.on_pause
     }
 
     /// Ready when the peer has closed the connection, or its sending half. Bytes that it sends meanwhile are kept.

@@ -59,8 +59,9 @@ use crate::server::{BodyPlan, BodyWriter, Context, Error, Handler, InvalidRespon
 ///
 /// # What is not supported
 ///
-/// Upgrades, and so the WebSockets of axum: a service gets the request for one like any other. A CONNECT is answered
-/// with 501.
+/// Upgrades, and so the WebSockets of axum, whose `WebSocketUpgrade` needs a type that only hyper can make: a service
+/// gets the request for one like any other. Route it to a handler before the service, which calls `Context::websocket`;
+/// the module `coming_from` shows how. A CONNECT is answered with 501.
 ///
 /// # Examples
 ///

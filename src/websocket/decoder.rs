@@ -6,14 +6,14 @@ use super::error::{ProtocolError, WebSocketError};
 use super::frame::{FrameHeader, Mask, OpCode, Role};
 use super::input::Input;
 use super::message::MessageKind;
-use super::settings::SocketBounds;
+use super::settings::MessageBounds;
 use super::utf8::Utf8Check;
 
 /// Reads frames, in whatever pieces they come.
 pub(super) struct Decoder {
     role: Role,
     deflate: Option<DeflateParams>,
-    bounds: SocketBounds,
+    bounds: MessageBounds,
     /// The frame of a message whose payload is being read.
     frame: Option<OpenFrame>,
     message: Option<OpenMessage>,
@@ -72,7 +72,7 @@ pub(super) enum Step {
 }
 
 impl Decoder {
-    pub(super) fn new(role: Role, bounds: SocketBounds, deflate: Option<DeflateParams>) -> Decoder {
+    pub(super) fn new(role: Role, bounds: MessageBounds, deflate: Option<DeflateParams>) -> Decoder {
         Decoder { role, deflate, bounds, frame: None, message: None, inflater: None, is_inflated: false }
     }
 
@@ -134,9 +134,38 @@ impl Decoder {
             if header.opcode.is_control() {
                 return read_control(header, len, input);
             }
+            if reading == Reading::Whole
+                && let Some(step) = self.read_whole(&header, len, input)
+            {
+                return Ok(step);
+            }
             input.skip(len);
             self.begin_frame(header, reading)?;
         }
+    }
+
+    /// Reads a frame that is a message by itself, is here as a whole, and within all bounds, as most are.
+    #[inline]
+    fn read_whole(&mut self, header: &FrameHeader, head_len: usize, input: &mut Input) -> Option<Step> {
+        let kind = match header.opcode {
+            OpCode::Text => MessageKind::Text,
+            OpCode::Binary => MessageKind::Binary,
+            _ => return None,
+        };
+        let MessageBounds { message_max, frame_max, fragments_max } = self.bounds;
+        let len = usize::try_from(header.len).ok().filter(|len| *len <= message_max.min(frame_max))?;
+        let is_alone =
+            header.is_final && !header.is_compressed && self.message.is_none() && fragments_max > 0;
+        if !is_alone || input.raw().len() - head_len < len {
+            return None;
+        }
+        input.skip(head_len);
+        if let Some(mut mask) = header.mask {
+            mask.apply(&mut input.raw()[..len]);
+        }
+        input.append_raw(len);
+        self.is_inflated = false;
+        Some(Step::Message(kind))
     }
 
     /// Begins a frame of a message.
@@ -234,7 +263,7 @@ impl Decoder {
 
 impl OpenMessage {
     /// Admits another frame of `len` bytes, within the bounds of a message that is kept in memory.
-    fn admit(&mut self, len: u64, bounds: &SocketBounds) -> Result<(), WebSocketError> {
+    fn admit(&mut self, len: u64, bounds: &MessageBounds) -> Result<(), WebSocketError> {
         self.frames += 1;
         if self.frames > bounds.fragments_max {
             return Err(WebSocketError::TooManyFragments(bounds.fragments_max));

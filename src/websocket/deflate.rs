@@ -167,28 +167,27 @@ pub(super) struct Deflater {
 
 impl Deflater {
     /// Takes a state from the thread's cache, or makes one.
-    pub(super) fn take(params: DeflateParams, level: u32) -> Deflater {
+    pub(super) fn take(params: DeflateParams, level: u32) -> Box<Deflater> {
         let (window_bits, level) = (params.window_bits, level.clamp(1, 9));
-        let suits = |deflater: &Deflater| deflater.window_bits == window_bits && deflater.level == level;
-        let cached = DEFLATERS.try_with(|cache| cache.take(suits)).ok().flatten();
-        let mut deflater = cached.unwrap_or_else(|| Deflater {
-            deflate: Compress::new_with_window_bits(Compression::new(level), false, window_bits),
-            window_bits,
-            level,
-            keeps_context: false,
+        let cached = DEFLATERS.try_with(|cache| {
+            cache.take(|deflater| deflater.window_bits == window_bits && deflater.level == level)
+        });
+        let cached = cached.ok().flatten();
+        let mut deflater = cached.unwrap_or_else(|| {
+            let deflate = Compress::new_with_window_bits(Compression::new(level), false, window_bits);
+            Box::new(Deflater { deflate, window_bits, level, keeps_context: false })
         });
         deflater.keeps_context = params.keeps_own;
         deflater
     }
 
     /// Gives the state back, unless the next message refers to this one.
-    pub(super) fn give(self) -> Option<Deflater> {
+    pub(super) fn give(mut self: Box<Deflater>) -> Option<Box<Deflater>> {
         if self.keeps_context {
             return Some(self);
         }
-        let mut deflater = self;
-        deflater.deflate.reset();
-        let _ = DEFLATERS.try_with(|cache| cache.give(deflater));
+        self.deflate.reset();
+        let _ = DEFLATERS.try_with(|cache| cache.give(self));
         None
     }
 
@@ -286,7 +285,7 @@ impl Inflater {
 }
 
 thread_local! {
-    static DEFLATERS: LocalCache<Deflater> = const { LocalCache::new() };
+    static DEFLATERS: LocalCache<Box<Deflater>> = const { LocalCache::new() };
     static INFLATERS: LocalCache<Box<Inflater>> = const { LocalCache::new() };
 }
 

@@ -15,7 +15,7 @@ pub(super) struct Encoder {
     role: Role,
     deflate: Option<(DeflateParams, Deflate)>,
     /// Present if the next message refers to the last.
-    deflater: Option<Deflater>,
+    deflater: Option<Box<Deflater>>,
     /// The message that is sent in parts.
     open: Option<(MessageKind, Utf8Check)>,
 }

@@ -16,7 +16,7 @@ use super::error::WebSocketError;
 use super::frame::OpCode;
 use super::input::Input;
 use super::message::{Message, Part};
-use super::settings::SocketBounds;
+use super::settings::LinkBounds;
 use crate::exchange::{ExchangeError, Phase};
 use crate::memory::{LocalCache, Reset, lock};
 use crate::net::{Conn, ConnError, IoState, TimerSlot, Traffic, Transport, WakerSet};
@@ -25,8 +25,7 @@ use crate::server::SocketObserver;
 /// The connection, and what is known without a lock.
 pub(super) struct Shared<E: Sealed> {
     pub(super) link: Mutex<Link<E>>,
-    /// Whether bytes that have arrived wait to be received. Messages are held back then, because the reader flushes
-    /// them before it waits.
+    /// Whether bytes that have arrived wait to be received. Messages of the handler are held back then, until it waits.
     pub(super) is_corked: AtomicBool,
     /// Counts, at a server.
     pub(super) observer: Option<SocketObserver>,
@@ -48,7 +47,7 @@ impl<E: Sealed> Shared<E> {
 /// The connection of a WebSocket, and what is sent over it.
 pub(super) struct Link<E: Sealed> {
     conn: Conn<E::Locality>,
-    pub(super) bounds: SocketBounds,
+    pub(super) bounds: LinkBounds,
     pub(super) encoder: Encoder,
     /// Whether a close frame was sent, behind which nothing is sent.
     is_close_sent: bool,
@@ -62,6 +61,10 @@ pub(super) struct Link<E: Sealed> {
     sent: u64,
     /// The code of the first close frame, until it is noted.
     close_code: Option<u16>,
+    /// The waker of the handler, by whose pauses what was held back is sent.
+    handler: Option<Waker>,
+    /// The error of such a write, which the next call fails with.
+    failure: Option<io::Error>,
     /// The waker of the last poll, and those of all polls once there is more than one.
     waker: Option<Waker>,
     wakers: Option<Arc<WakerSet>>,
@@ -72,7 +75,7 @@ pub(super) struct Link<E: Sealed> {
 impl<E: Sealed> Link<E> {
     pub(super) fn new(
         conn: Conn<E::Locality>,
-        bounds: SocketBounds,
+        bounds: LinkBounds,
         encoder: Encoder,
         guard: Option<oneshot::Sender<Infallible>>,
     ) -> Link<E> {
@@ -87,6 +90,8 @@ impl<E: Sealed> Link<E> {
             traffic: Traffic::default(),
             sent: 0,
             close_code: None,
+            handler: None,
+            failure: None,
             waker: None,
             wakers: None,
             guard,
@@ -97,7 +102,10 @@ impl<E: Sealed> Link<E> {
     #[inline]
     fn count(&mut self, observer: &SocketObserver) {
         self.take_traffic();
-        observer.count_traffic(std::mem::take(&mut self.traffic));
+        let Traffic { received, sent } = self.traffic;
+        if received + sent > 0 {
+            observer.count_traffic(std::mem::take(&mut self.traffic));
+        }
         if self.sent > 0 {
             observer.count_sent(std::mem::take(&mut self.sent));
         }
@@ -135,8 +143,32 @@ impl<E: Sealed> Link<E> {
         if self.conn.has_sent_all() { 0 } else { self.conn.write_buffer().len() }
     }
 
-    fn check_open(&self) -> io::Result<()> {
-        if self.is_close_sent || self.is_over { Err(WebSocketError::Closed.into()) } else { Ok(()) }
+    fn check_open(&mut self) -> io::Result<()> {
+        if self.is_close_sent || self.is_over { Err(self.closed()) } else { Ok(()) }
+    }
+
+    /// The error of a call on a WebSocket that is closed.
+    #[cold]
+    fn closed(&mut self) -> io::Error {
+        self.failure.take().unwrap_or_else(|| WebSocketError::Closed.into())
+    }
+
+    /// Sends what was held back, because the handler waits.
+    pub(super) fn pause(&mut self, cx: &mut Context<'_>) {
+        if !self.is_handler(cx) {
+            self.handler = Some(cx.waker().clone());
+        }
+        if !self.is_over
+            && let Poll::Ready(Err(error)) = self.poll_send(cx, 0)
+        {
+            self.failure = Some(error);
+        }
+    }
+
+    /// Whether the handler is polled, and no other task.
+    #[inline]
+    pub(super) fn is_handler(&self, cx: &Context<'_>) -> bool {
+        self.handler.as_ref().is_some_and(|handler| handler.will_wake(cx.waker()))
     }
 
     /// Appends to what waits to be written.
@@ -251,7 +283,7 @@ impl<E: Sealed> Link<E> {
 
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.is_over {
-            return Poll::Ready(Err(WebSocketError::Closed.into()));
+            return Poll::Ready(Err(self.closed()));
         }
         loop {
             if !self.conn.has_sent_all() {
@@ -276,7 +308,7 @@ impl<E: Sealed> Link<E> {
     fn poll_fill_once(&mut self, cx: &mut Context<'_>, input: &mut Input) -> Poll<io::Result<usize>> {
         loop {
             if self.is_over {
-                return Poll::Ready(Err(WebSocketError::Closed.into()));
+                return Poll::Ready(Err(self.closed()));
             }
             if E::is_stopping(&self.conn) {
                 self.write_close(CloseCode::AWAY, "")?;

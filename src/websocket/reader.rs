@@ -15,7 +15,6 @@ use super::input::Input;
 use super::link::{Link, Shared};
 use super::message::{Message, MessageKind, Part};
 use crate::exchange::ExchangeError;
-use crate::memory::lock;
 
 /// The half of a [`WebSocket`](crate::WebSocket) that receives messages. It also answers pings, sends pings to a peer
 /// that is silent, and takes part in the close: a WebSocket that is not received from does none of that.
@@ -45,13 +44,17 @@ enum EndStep {
 }
 
 impl<E: Endpoint> WebSocketReader<E> {
-    pub(super) fn new(shared: Arc<Shared<E>>, early: &[u8], decoder: Decoder) -> WebSocketReader<E> {
-        let rate_max = lock(&shared.link).bounds.control_rate_max;
+    pub(super) fn new(
+        shared: Arc<Shared<E>>,
+        early: &[u8],
+        decoder: Decoder,
+        control_rate_max: u32,
+    ) -> WebSocketReader<E> {
         WebSocketReader {
             shared,
             input: Input::from_bytes(early),
             decoder,
-            controls: ControlRate::new(rate_max),
+            controls: ControlRate::new(control_rate_max),
             reason: None,
             ending: None,
         }
@@ -288,6 +291,7 @@ impl ControlRate {
 
 impl<E: Endpoint> Drop for WebSocketReader<E> {
     fn drop(&mut self) {
+        self.shared.is_corked.store(false, Relaxed);
         self.input.clear_message();
         self.input.return_memory();
     }

@@ -1,6 +1,7 @@
 //! [`Context::websocket`]: opens a WebSocket at a server (RFC 6455 §4.2).
 
 use std::io;
+use std::sync::Arc;
 
 use super::deflate::{EXTENSIONS, accept_offer};
 use super::handshake::{
@@ -19,7 +20,8 @@ impl Context {
     /// the server's connections. A server that stops closes it with code 1001, within the grace, while it is
     /// [received](crate::WebSocketReader::receive) from.
     ///
-    /// A router sends the requests for a WebSocket to a handler for GET.
+    /// A router sends the requests for a WebSocket to a handler for GET. [`Timeouts::handler`](crate::Timeouts::handler),
+    /// if it is set, includes the time in which a handler uses the WebSocket.
     ///
     /// # Errors
     ///
@@ -79,7 +81,12 @@ impl Context {
         };
         let agreement = Agreement { protocol: protocol.map(Into::into), deflate };
         let SwitchedConn { conn, early, observer, guard } = self.switch_to(PROTOCOL_NAME).await?;
-        Ok(WebSocket::new(conn, &early, settings, agreement, Some((observer, guard))))
+        let socket = WebSocket::new(conn, &early, settings, agreement, Some((observer, guard)));
+        let shared = Arc::downgrade(&socket.writer.shared);
+        self.set_on_pause(move |cx| {
+            shared.upgrade().iter().for_each(|shared| shared.with(|link| link.pause(cx)));
+        });
+        Ok(socket)
     }
 }
 

@@ -59,19 +59,14 @@ pub struct WebSocketSettings {
 }
 
 impl WebSocketSettings {
-    pub(super) fn bounds(&self) -> SocketBounds {
-        let WebSocketSettings { message_max, frame_max, fragments_max, control_rate_max, .. } = *self;
+    pub(super) fn message_bounds(&self) -> MessageBounds {
+        let WebSocketSettings { message_max, frame_max, fragments_max, .. } = *self;
+        MessageBounds { message_max, frame_max, fragments_max }
+    }
+
+    pub(super) fn link_bounds(&self) -> LinkBounds {
         let WebSocketSettings { waiting_max, silence, write, close, .. } = *self;
-        SocketBounds {
-            message_max,
-            frame_max,
-            fragments_max,
-            waiting_max,
-            control_rate_max,
-            silence,
-            write,
-            close,
-        }
+        LinkBounds { waiting_max, silence, write, close }
     }
 }
 
@@ -93,14 +88,18 @@ impl Default for WebSocketSettings {
     }
 }
 
-/// The bounds of an open WebSocket.
+/// The bounds of messages that are received whole.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct SocketBounds {
+pub(super) struct MessageBounds {
     pub(super) message_max: usize,
     pub(super) frame_max: usize,
     pub(super) fragments_max: u32,
+}
+
+/// The bounds of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LinkBounds {
     pub(super) waiting_max: usize,
-    pub(super) control_rate_max: u32,
     pub(super) silence: Duration,
     pub(super) write: Duration,
     pub(super) close: Duration,

@@ -30,8 +30,11 @@ use crate::server::SocketObserver;
 /// A message that was received is a view, and stays until the next one is received. To send meanwhile, use the reader
 /// and the writer on their own: borrow them as in the example, or move them into two tasks of the core.
 ///
-/// All bounds are in [`WebSocketSettings`], with defaults. An idle WebSocket holds no buffer. Dropping it closes the
-/// connection without a close frame, which the peer sees as code 1006: see [`WebSocket::close`].
+/// All bounds are in [`WebSocketSettings`], with defaults. Dropping a WebSocket closes the connection without a close
+/// frame, which the peer sees as code 1006: see [`WebSocket::close`].
+///
+/// A silent WebSocket holds no buffer. In its handler it still holds the context and the request, 4 KiB or so; one that
+/// is moved to a task of its core (`tokio::task::spawn_local`), whose handler returns, holds less than half of that.
 ///
 /// # Examples
 ///
@@ -82,13 +85,12 @@ impl<E: Endpoint> WebSocket<E> {
     ) -> WebSocket<E> {
         let (observer, guard) = server.unzip();
         let Agreement { protocol, deflate } = agreement;
-        let bounds = settings.bounds();
         let encoder = Encoder::new(E::ROLE, deflate.zip(settings.deflate));
-        let decoder = Decoder::new(E::ROLE, bounds, deflate);
-        let link = Mutex::new(Link::new(conn, bounds, encoder, guard));
+        let decoder = Decoder::new(E::ROLE, settings.message_bounds(), deflate);
+        let link = Mutex::new(Link::new(conn, settings.link_bounds(), encoder, guard));
         let shared = Arc::new(Shared { link, observer, is_corked: Default::default() });
         WebSocket {
-            reader: WebSocketReader::new(shared.clone(), early.unread(), decoder),
+            reader: WebSocketReader::new(shared.clone(), early.unread(), decoder, settings.control_rate_max),
             writer: WebSocketWriter { shared },
             protocol,
         }

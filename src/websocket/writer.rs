@@ -23,10 +23,10 @@ impl<E: Endpoint> WebSocketWriter<E> {
     /// Sends a message: a `&str` as a text, a `&[u8]` as binary, or a [`Message`]. Waits while the peer does not take
     /// what was sent before.
     ///
-    /// While other messages have arrived and were not received yet, the message only waits in the buffer, so that the
-    /// answers to many messages leave in one write. They are sent before the reader waits, or when there are
-    /// [`WebSocketSettings::waiting_max`](crate::WebSocketSettings::waiting_max) bytes. Call
-    /// [`WebSocketWriter::flush`] if you wait for something else before that.
+    /// While other messages have arrived and were not received yet, a message of the handler waits until the handler
+    /// does, or until there are [`WebSocketSettings::waiting_max`](crate::WebSocketSettings::waiting_max) bytes, so that
+    /// the answers to many messages leave in one write. Messages of other tasks are sent at once: see
+    /// [`WebSocketWriter::feed`].
     ///
     /// If the future is dropped, the message is sent all the same, with the next call of the reader or the writer.
     ///
@@ -145,10 +145,11 @@ impl<E: Endpoint> WebSocketWriter<E> {
         self.shared.with(|link| link.is_close_sent() || link.is_over())
     }
 
-    /// Sends what waits, unless the reader is about to do so.
+    /// Sends what waits, unless the handler is about to receive more.
     #[inline]
     fn poll_send(&self, link: &mut Link<E>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let waiting_max = if self.shared.is_corked.load(Relaxed) { link.bounds.waiting_max } else { 0 };
+        let is_held_back = self.shared.is_corked.load(Relaxed) && link.is_handler(cx);
+        let waiting_max = if is_held_back { link.bounds.waiting_max } else { 0 };
         link.poll_send(cx, waiting_max)
     }
 }

@@ -10,6 +10,8 @@ mod program;
 mod proxies;
 #[cfg(feature = "proxy-protocol")]
 mod proxy_protocol;
+#[cfg(feature = "websocket")]
+mod websockets;
 
 use std::thread;
 

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 pub(crate) struct Program {
     pub(crate) file: &'static str,
     /// The commands that can run it, each with its arguments and a check that succeeds where it can.
-    runners: &'static [(&'static [&'static str], &'static [&'static str])],
+    pub(crate) runners: &'static [(&'static [&'static str], &'static [&'static str])],
 }
 
 pub(crate) const CLIENTS: &[Program] = &[

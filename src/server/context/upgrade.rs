@@ -18,6 +18,23 @@ impl Context {
     /// `protocol`, if its body was not read, if `protocol` is malformed, or if a response has already been sent. If the
     /// handler passes the error on with `?`, a request that does not ask for the upgrade is answered with 426 and an
     /// `upgrade` field that names the protocol.
+    ///
+    /// # Examples
+    ///
+    /// With the feature `websocket`, `Context::websocket` speaks WebSocket. Another crate for it, or for another protocol,
+    /// takes the connection as a stream. This is the way of tokio-tungstenite, whose read buffer has 128 KiB by default:
+    ///
+    /// ```ignore
+    /// async fn socket(ctx: &mut Context) -> corehttp::Result<WebSocketStream<Upgraded>> {
+    ///     let Context { request, response, .. } = ctx;
+    ///     // Checked here as well: the version, 13, and the origin, since pages of others send cookies, too.
+    ///     let key = request.headers.get("sec-websocket-key").ok_or(Status::BAD_REQUEST)?;
+    ///     response.headers.set("sec-websocket-accept", derive_accept_key(key))?;
+    ///     let upgraded = ctx.upgrade("websocket").await?;
+    ///     let config = WebSocketConfig::default().read_buffer_size(4 << 10).max_message_size(Some(1 << 20));
+    ///     Ok(WebSocketStream::from_raw_socket(upgraded, Role::Server, Some(config)).await)
+    /// }
+    /// ```
     #[doc(alias = "hijack")]
     pub async fn upgrade(&mut self, protocol: &str) -> io::Result<Upgraded> {
         self.check_upgrade_to(protocol)?;

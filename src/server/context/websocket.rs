@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
+use std::task;
 
 use tokio::sync::oneshot;
 
@@ -42,6 +43,12 @@ impl Context {
         response.headers = Headers::new();
         exchange.incoming.take();
         exchange.transformed = Vec::new();
+        exchange.io_state = Some(Box::default());
         Ok(SwitchedConn { conn, early, observer, guard })
+    }
+
+    /// Has `on_pause` called whenever this handler waits.
+    pub(crate) fn set_on_pause(&self, on_pause: impl Fn(&mut task::Context<'_>) + 'static) {
+        *self.exchange.conn.on_pause().borrow_mut() = Some(Box::new(on_pause));
     }
 }

@@ -6,8 +6,10 @@ use corehttp::{CloseCode, Context, Server, WebSocket, WebSocketError, WebSocketS
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio::time::{Instant, sleep};
 
-use super::support::{CLOSE, HEAD, PING, TEXT, check, check_with, close, echo, frame, shown, talk};
-use crate::support::{ErrorReports, Served, paused};
+use super::support::{
+    CLOSE, Echo, HEAD, PING, TEXT, check, check_echo, check_with, close, echo, frame, shown, talk,
+};
+use crate::support::{ErrorReports, Served, eventually, paused};
 
 #[test]
 fn a_close_frame_is_answered_by_its_code_autobahn_7() {
@@ -175,6 +177,39 @@ fn ends_at_every_byte_are_errors() {
         let causes: Vec<String> = reports.take().into_iter().map(|(_, cause)| cause).collect();
         assert_eq!(causes, ["the peer closed before it was answered in full"], "{end}");
     }
+}
+
+/// A receive that is given up has lost nothing, wherever it was.
+#[test]
+fn a_receive_can_be_given_up() {
+    let sent = [
+        frame(TEXT, "hello"),
+        frame(0x01, "\u{e9}"),
+        frame(PING, "p"),
+        frame(0x00, ""),
+        frame(0x80, "\u{e9}"),
+        close(1000, ""),
+    ];
+    let expected = ["text \"hello\"", "pong \"p\"", "text \"\u{e9}\u{e9}\"", "close 1000 \"\""];
+    check_echo(Echo::Impatient, &WebSocketSettings::default(), "", &sent.concat(), &expected);
+}
+
+/// The peer may reset the connection anywhere.
+#[test]
+fn resets_at_every_byte_leave_the_server_well() {
+    let served = Served::new(async |ctx: &mut Context| echo(ctx, &WebSocketSettings::default()).await);
+    let head = format!("{HEAD}\r\n");
+    let sent = [head.as_bytes(), &frame(TEXT, "hello"), &frame(PING, "p"), &close(1000, "")].concat();
+    for end in 0..=sent.len() {
+        let mut peer = served.connect();
+        peer.send(&sent[..end]);
+        peer.reset();
+    }
+    eventually("all are gone", || served.running.stats().total.open == 0);
+    assert_eq!(served.running.stats().total.errors.panic, 0);
+    let mut peer = served.connect();
+    peer.send(&sent);
+    assert!(peer.receive_all().contains("hello"));
 }
 
 /// The server closes with 1001 when it stops, and waits for the peer to close, too.

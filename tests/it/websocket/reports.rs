@@ -24,7 +24,7 @@ fn check(echo_of: Echo, sent: &[u8], expected: (u64, u64, Option<u16>, Option<&s
         })
     };
     let served = Served::with(observe, async move |ctx: &mut Context| match echo_of {
-        Echo::Whole => echo(ctx, &WebSocketSettings::default()).await,
+        Echo::Whole | Echo::Impatient => echo(ctx, &WebSocketSettings::default()).await,
         Echo::Parts => echo_parts(ctx, &WebSocketSettings::default()).await,
     });
     let mut peer = served.connect();

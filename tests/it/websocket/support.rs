@@ -113,11 +113,27 @@ pub async fn echo_parts(ctx: &mut Context, settings: &WebSocketSettings) -> core
     Ok(())
 }
 
+/// Sends messages back, and gives up each wait for one again and again.
+pub async fn echo_impatiently(ctx: &mut Context, settings: &WebSocketSettings) -> corehttp::Result {
+    let mut socket = ctx.websocket(settings).await?;
+    let WebSocket { reader, writer, .. } = &mut socket;
+    loop {
+        match timeout(Duration::ZERO, reader.receive()).await {
+            Ok(received) => match received? {
+                Some(message) => writer.send(message).await?,
+                None => return Ok(()),
+            },
+            Err(_) => sleep(Duration::from_micros(100)).await,
+        }
+    }
+}
+
 /// Which echo a test talks to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Echo {
     Whole,
     Parts,
+    Impatient,
 }
 
 pub fn service(echo_of: Echo, settings: &WebSocketSettings) -> Service<impl corehttp::Handler + use<>> {
@@ -125,6 +141,7 @@ pub fn service(echo_of: Echo, settings: &WebSocketSettings) -> Service<impl core
     Server::new().service(async move |ctx: &mut Context| match echo_of {
         Echo::Whole => echo(ctx, &settings).await,
         Echo::Parts => echo_parts(ctx, &settings).await,
+        Echo::Impatient => echo_impatiently(ctx, &settings).await,
     })
 }
 
