@@ -238,6 +238,7 @@
 //! | ranges of content: 206 and 416 | [`Response::check_range`] |
 //! | content that user agents save under a name | [`Response::set_attachment`] |
 //! | other protocols | [`Context::upgrade`], [`Context::accept_tunnel`] |
+//! | a connection without a response, also to close it in silence | [`Context::take_over`] |
 //! | testing a handler | [`Service::respond`] |
 //! | connections that you accept yourself, or in memory | [`Service::serve_connection`], [`Service::stop`], [`MemoryListener`] |
 //!

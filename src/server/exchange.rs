@@ -302,12 +302,15 @@ impl Exchange {
         // If the handler is cancelled from here on, the peer would take a response for bytes of the other protocol.
         self.outgoing.begin_tunnel();
         self.flush().await?;
+        self.observe(|observation, _| observation.note_response(response.status));
+        self.take_conn()
+    }
+
+    /// Takes the connection out, with the bytes that have arrived and were not read.
+    pub(super) fn take_conn(&mut self) -> io::Result<(Conn, ReadBuffer)> {
         let mut conn = self.conn.take().ok_or(io::ErrorKind::NotConnected)?;
         self.conn.core().count_traffic(&mut conn);
-        self.observe(|observation, _| {
-            observation.note_response(response.status);
-            observation.traffic = conn.total_traffic();
-        });
+        self.observe(|observation, _| observation.traffic = conn.total_traffic());
         conn.swap_io_state(&mut self.io_state);
         let incoming = self.incoming.get_mut();
         incoming.forget_message();

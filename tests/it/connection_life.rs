@@ -1,4 +1,4 @@
-//! The life of a connection: a function sees it open, refuses it or gives it a state.
+//! The life of a connection: a function sees it open, refuses it or gives it a state; a handler takes it over.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
-use corehttp::{Context, OpenedConnection};
+use corehttp::{BodyPlan, Context, CutBy, OpenedConnection, Request, Server, Status, with_plan};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::support::{Served, eventually, status};
 
@@ -113,4 +114,58 @@ fn a_connection_opens_once_it_is_secure() {
     // The handshake of a peer that speaks no TLS fails before.
     assert_eq!(status(&served.ask(LAST)), 400);
     assert_eq!(calls.load(Relaxed), 2);
+}
+
+/// Takes the connection over if the path says so, and writes what is read from it until the peer's end.
+async fn take_over(ctx: &mut Context) -> corehttp::Result {
+    match ctx.request.path() {
+        "/silent" => drop(ctx.take_over().await?),
+        "/raw" => {
+            let mut raw = ctx.take_over().await?;
+            let mut received = String::new();
+            raw.read_to_string(&mut received).await?;
+            raw.write_all(format!("<{received}>").as_bytes()).await?;
+            raw.flush().await?;
+            assert!(ctx.take_over().await.is_err(), "it was taken over");
+        }
+        _ => ctx.response.set_text("fine."),
+    }
+    Ok(())
+}
+
+#[test]
+fn a_connection_is_taken_over_without_a_response() {
+    let (sender, seen) = std::sync::mpsc::channel();
+    let served = Served::with(
+        |server| server.on_exchange(move |report| sender.send((report.status, report.cut)).unwrap()),
+        with_plan(|_| BodyPlan::Stream, take_over),
+    );
+    let silent = "POST /silent HTTP/1.1\r\nhost: a\r\n";
+    for (wire, expected) in [
+        (format!("{silent}\r\n"), ""),
+        (format!("{silent}content-length: 3\r\n\r\nabc"), ""),
+        (format!("{silent}expect: 100-continue\r\ncontent-length: 3\r\n\r\n"), ""),
+        ("GET /raw HTTP/1.1\r\nhost: a\r\n\r\nmore".into(), "<more>"),
+        ("POST /raw HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n1\r\nx".into(), "<1\r\nx>"),
+    ] {
+        let received = served.ask(&wire);
+        assert!(
+            received == expected || (expected.is_empty() && received == "<ConnectionReset>"),
+            "{received}"
+        );
+        assert_eq!(seen.recv().unwrap(), (None, Some(CutBy::Handler)), "{wire}");
+        // A response to an earlier request comes before.
+        let received = served.ask(format!("{GET}{wire}"));
+        assert!(status(&received) == 200 && received.ends_with(&format!("fine.{expected}")), "{received}");
+        assert_eq!(seen.recv().unwrap().0, Some(Status::OK));
+        assert_eq!(seen.recv().unwrap(), (None, Some(CutBy::Handler)));
+    }
+    eventually("all are closed", || served.running.stats().total.open == 0);
+}
+
+#[tokio::test]
+async fn without_a_connection_none_is_taken_over() {
+    let service = Server::new().service(take_over);
+    let response = service.respond(Request::get("/silent").unwrap()).await;
+    assert_eq!(response.status, Status::INTERNAL_SERVER_ERROR);
 }

@@ -1,4 +1,5 @@
-//! [`Context::upgrade`] and [`Context::accept_tunnel`]: how a handler takes the connection over (RFC 9110 §7.8, §9.3.6).
+//! [`Context::upgrade`], [`Context::accept_tunnel`] and [`Context::take_over`]: how a handler takes the connection over
+//! (RFC 9110 §7.8, §9.3.6).
 
 use std::io;
 
@@ -6,6 +7,7 @@ use super::context::Context;
 use super::head_filter::SentKind;
 use crate::message::{FieldName, Status, Version, is_token};
 use crate::server::InvalidResponse;
+use crate::server::exchange_report::CutBy;
 use crate::server::upgraded::Upgraded;
 
 impl Context {
@@ -75,6 +77,49 @@ impl Context {
             return Err(InvalidResponse::Tunnel.into());
         }
         self.hand_over(Status::OK, None).await
+    }
+
+    /// Takes the connection over without a response: what was not read of the request, and all that follows, is read
+    /// from it as it came. Dropped at once, it is closed in silence, as by nginx's status 444.
+    ///
+    /// Responses to earlier requests of the connection are sent before. In reports the exchange has no status, and was
+    /// [cut](crate::CutBy::Handler) by the handler.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the connection does, or with an [`InvalidResponse`] if a response has already been sent, or if there is
+    /// no connection.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::{Context, Server};
+    ///
+    /// async fn handle(ctx: &mut Context) -> corehttp::Result {
+    ///     if ctx.request.path().ends_with(".php") {
+    ///         drop(ctx.take_over().await?); // a scanner learns nothing
+    ///         return Ok(());
+    ///     }
+    ///     ctx.response.set_text("Hello, World!");
+    ///     Ok(())
+    /// }
+    /// # let _ = Server::new().service(handle);
+    /// ```
+    #[doc(alias("hijack", "444", "abort", "drop"))]
+    pub async fn take_over(&mut self) -> io::Result<Upgraded> {
+        self.check_unsent()?;
+        let exchange = &mut self.exchange;
+        if exchange.info.detached {
+            return Err(InvalidResponse::Detached.into());
+        }
+        // If the handler is cancelled from here on, the peer gets no response either.
+        exchange.outgoing.begin_tunnel();
+        exchange.flush().await?;
+        exchange.observe(|observation, _| observation.cut = Some(CutBy::Handler));
+        let (conn, early) = exchange.take_conn()?;
+        let (upgraded, handle) = Upgraded::new(conn, early);
+        exchange.upgraded = Some(Box::new(handle));
+        Ok(upgraded)
     }
 
     /// Sends a head with this status, once middleware has seen it, and hands the connection over.
