@@ -8,11 +8,11 @@ use crate::message::{Headers, Request, Response};
 
 /// Whether a client makes spans, which it does not.
 #[derive(Clone, Default)]
-pub(in crate::client) struct ClientTracing;
+pub(in crate::client) struct ClientTracing {}
 
 /// The span of an exchange.
 #[derive(Default)]
-pub(in crate::client) struct ClientSpan;
+pub(in crate::client) struct ClientSpan {}
 
 /// The fields that make a request part of a trace, of which there are none.
 #[derive(Clone, Copy, Default)]
@@ -21,7 +21,7 @@ pub(in crate::client) struct TraceFields<'a>(PhantomData<&'a ()>);
 impl ClientTracing {
     #[inline]
     pub(in crate::client) fn begin(&self, _: &Request, _: &Origin) -> ClientSpan {
-        ClientSpan
+        ClientSpan {}
     }
 }
 
