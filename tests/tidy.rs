@@ -639,8 +639,8 @@ fn files(dir: &str) -> Vec<File> {
     for entry in fs::read_dir(dir).expect("tests run where the crate is") {
         let entry = entry.expect("a folder can be read");
         let path = format!("{dir}/{}", entry.file_name().display());
-        if path.starts_with("benches/") && path.ends_with("/target") {
-            // A crate in `benches` may have built this.
+        if path.ends_with("/target") {
+            // A crate of its own, in `benches` or `tests`, may have built this.
             continue;
         }
         if entry.path().is_dir() {
