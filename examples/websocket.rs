@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use corehttp::{
-    Broadcast, Context, Deflate, Server, SlowMember, WebSocket, WebSocketReader, WebSocketSettings, routes,
-    shutdown_signal, with_state,
+    Broadcast, Context, MessageDeflate, Server, SlowMember, WebSocket, WebSocketReader, WebSocketSettings,
+    routes, shutdown_signal, with_state,
 };
 
 struct State {
@@ -22,7 +22,7 @@ struct State {
 
 fn main() -> corehttp::Result {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".into());
-    let deflate = Some(Deflate::default());
+    let deflate = Some(MessageDeflate::default());
     let settings = WebSocketSettings { message_max: 64 << 10, deflate, ..WebSocketSettings::default() };
     // All cores share the room, which keeps 64 messages for those who are behind.
     let state = Arc::new(State { settings, room: Broadcast::new(64) });

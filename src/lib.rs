@@ -216,7 +216,7 @@
 //! | problem details (RFC 9457) | [`Problem`], [`Response::set_problem`] |
 //! | each exchange, as it ended: logs and metrics | [`Server::on_exchange`], with feature `access-log` `AccessLog` |
 //! | how long exchanges take, by route and status, with feature `metrics` | `Server::metrics`, `Metrics`, `MetricsText`, `MetricsPage` |
-//! | counters and histograms of the application, with feature `metrics` | `Metrics::collect`, `Histogram` |
+//! | counters and histograms of the application, with feature `metrics` | `Metrics::add_collector`, `Histogram` |
 //! | spans of exchanges, and traces through several programs, with feature `tracing` | `Tracing`, `TraceContext` |
 //! | what went wrong, and how often | [`Server::on_error`], [`ServerHandle::stats`] |
 //! | routes, and paths with parameters | [`routes!`], [`Router`], [`Request::params`] |
@@ -284,10 +284,10 @@
 //! | one message for many WebSockets, on all cores | `Broadcast` | `websocket` |
 //! | types of the crates `http` and `http-body`, with feature `http` | `HttpBody`, `Body::set_http_body`, `ConversionError` | |
 //!
-//! The features `access-log`, `compress`, `form`, `fs`, `json`, `multipart` and `tls` are on by default. `aws-lc-rs`, for
-//! other cryptography, with post-quantum key exchange, `proxy-protocol`, `charset`, for text beyond UTF-8,
-//! `cookies`, for signed and private ones, `http`, for the types of the crate `http`, `idna`, for URLs with hosts beyond
-//! ASCII, `jar`, `metrics`, `session`, `tower`, `tracing`, `websocket` and `zstd`, which adds a coding, are not.
+//! The features `access-log`, `compress`, `form`, `fs`, `json`, `multipart` and `tls` are on by default. The others are
+//! off: `aws-lc-rs` (other cryptography, with post-quantum key exchange), `charset` (text beyond UTF-8), `cookies`
+//! (signed and private ones), `http` (types of the crate `http`), `idna` (URLs with hosts beyond ASCII), `jar`,
+//! `metrics`, `proxy-protocol`, `session`, `tower`, `tracing`, `websocket`, and `zstd` (one more coding).
 //!
 //! The module `coming_from`, which the documentation has with all features, shows the idioms of axum, actix, fasthttp and
 //! reqwest beside those of this crate.
@@ -417,9 +417,10 @@ pub use trace::{TraceContext, TracePropagator, Tracing};
 pub use traced::Traced;
 #[cfg(feature = "websocket")]
 pub use websocket::{
-    Broadcast, BroadcastMember, ClientEnd, ClientWebSocket, CloseCode, CloseReason, Deflate, Endpoint,
-    HandshakeError, Message, MessageKind, Origins, Part, ProtocolError, ServerEnd, SlowMember, WebSocket,
-    WebSocketError, WebSocketReader, WebSocketRequest, WebSocketSettings, WebSocketWriter,
+    Broadcast, BroadcastMember, ClientEnd, ClientWebSocket, CloseCode, CloseReason, Endpoint, Message,
+    MessageDeflate, MessageKind, MessagePart, Origins, ServerEnd, SlowMember, WebSocket, WebSocketError,
+    WebSocketHandshakeError, WebSocketProtocolError, WebSocketReader, WebSocketRequest, WebSocketSettings,
+    WebSocketWriter,
 };
 pub use wire::{Limits, WireDetail, WireError};
 

@@ -52,7 +52,8 @@ impl Check {
     /// Returns whether the dependency works, by the last outcome unless that is too old. `on_change` gets an outcome that
     /// is another than the one before: the error, or none if it works again.
     pub(super) async fn is_good(&self, on_change: impl Fn(&str, Option<CheckError>)) -> bool {
-        let mut last = self.last.lock().await;
+        // The core of the probe that runs the check may be blocked.
+        let Ok(mut last) = timeout(self.limit, self.last.lock()).await else { return false };
         if let Some(Outcome { at, is_good }) = *last
             && runtime::now().saturating_duration_since(at) < self.keep
         {
@@ -76,5 +77,26 @@ impl Check {
             on_change(&self.name, error);
         }
         is_good
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, poll_fn};
+    use std::pin::pin;
+    use std::task::Poll;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_probe_does_not_wait_for_a_core_that_is_blocked() {
+        let limit = Duration::from_secs(1);
+        let check = Check::new("db", async || pending::<Result<(), String>>().await, limit, limit);
+        // Nothing polls this one any more.
+        let mut blocked = pin!(check.is_good(|_, _| {}));
+        poll_fn(|cx| Poll::Ready(assert!(blocked.as_mut().poll(cx).is_pending()))).await;
+        let began = runtime::now();
+        assert!(!check.is_good(|_, _| {}).await);
+        assert!(runtime::now() - began <= limit + Duration::from_millis(1));
     }
 }

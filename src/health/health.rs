@@ -106,8 +106,9 @@ impl Health {
         self
     }
 
-    /// Sets a function that is called when the outcome of a check is another than before, with its name, and with the
-    /// error unless it works again. Default: none.
+    /// Sets a function that is called with the name of a check when its outcome is another than before: with the error
+    /// if the check fails, and with `None` if it works again. A check counts as good before its first outcome, so a
+    /// first success is not reported. Default: none.
     pub fn on_change(
         mut self,
         on_change: impl Fn(&str, Option<&(dyn Error + 'static)>) + Send + Sync + 'static,
@@ -116,10 +117,11 @@ impl Health {
         self
     }
 
-    /// Sets whether the server is ready as far as the program knows, such as once its caches are warm. Default: yes.
+    /// Sets whether the server is ready as far as the program knows, such as once its caches are warm. Default: `true`.
     ///
-    /// A server that answers probes for another one, on a port of its own, is not stopped with it. Let the signal to
-    /// stop that one ([`Server::on_stop`](crate::Server::on_stop)) set this to `false` when it completes.
+    /// Probes may be answered by a second server, on a port of its own. A stop of the first server does not stop the
+    /// second one, whose probes then still say `ready`. So let the future that is given to the first server's
+    /// [`Server::on_stop`](crate::Server::on_stop) call `set_ready(false)` before it completes.
     pub fn set_ready(&self, is_ready: bool) {
         self.is_ready.store(is_ready, Ordering::Relaxed);
     }

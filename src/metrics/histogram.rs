@@ -21,7 +21,7 @@ use std::time::Duration;
 /// (1..=1000).for_each(|value| histogram.record(value));
 /// let counts = histogram.counts();
 /// assert_eq!((counts.count(), counts.sum()), (1000, 500_500));
-/// assert!((495..=505).contains(&counts.percentile(0.5).unwrap()));
+/// assert!((495..=505).contains(&counts.quantile(0.5).unwrap()));
 /// ```
 pub struct Histogram {
     sum: AtomicU64,
@@ -91,9 +91,9 @@ impl HistogramCounts {
         self.sum
     }
 
-    /// Returns the value that a `fraction` of all values does not exceed, such as 0.99; `None` if there are no values.
-    /// Fractions are clamped to between 0 and 1.
-    pub fn percentile(&self, fraction: f64) -> Option<u64> {
+    /// Returns the value that this fraction of all values does not exceed: 0.99 for the 99th percentile, 0.5 for the
+    /// median. `None` if there are no values. A fraction below 0 counts as 0, one above 1 as 1.
+    pub fn quantile(&self, fraction: f64) -> Option<u64> {
         // The last digits of a product that is a rank must not make it the next one.
         let rank = fraction.clamp(0.0, 1.0) * self.count() as f64 * (1.0 - 1e-12);
         let rank = (rank.ceil() as u64).max(1);
@@ -125,8 +125,8 @@ impl fmt::Debug for HistogramCounts {
         f.debug_struct("HistogramCounts")
             .field("count", &self.count())
             .field("sum", &self.sum)
-            .field("median", &self.percentile(0.5))
-            .field("max", &self.percentile(1.0))
+            .field("median", &self.quantile(0.5))
+            .field("max", &self.quantile(1.0))
             .finish()
     }
 }
@@ -188,7 +188,7 @@ mod tests {
         while value < VALUE_MAX {
             let histogram = Histogram::new();
             histogram.record(value);
-            let found = histogram.counts().percentile(0.5).unwrap();
+            let found = histogram.counts().quantile(0.5).unwrap();
             assert!(found.abs_diff(value) as f64 <= value as f64 * 0.0157, "{found} for {value}");
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             value += 1 + (value >> 9) + (seed >> 40) % (1 + (value >> 9));
@@ -211,7 +211,7 @@ mod tests {
         assert_eq!((counts.count(), counts.sum()), (10_000, values.iter().sum()));
         for percent in 0..=100 {
             let exact = values[(percent * values.len()).div_ceil(100).max(1) - 1];
-            let found = counts.percentile(percent as f64 / 100.0).unwrap();
+            let found = counts.quantile(percent as f64 / 100.0).unwrap();
             assert!(
                 found.abs_diff(exact) as f64 <= (exact as f64 * 0.0157).max(1.0),
                 "{percent}%: {found}, {exact}"
@@ -222,9 +222,9 @@ mod tests {
             assert_eq!(counts.at_most(power), exact as u64, "{power}");
         }
         let mut twice = HistogramCounts::default();
-        assert_eq!((twice.percentile(0.5), twice.count()), (None, 0));
+        assert_eq!((twice.quantile(0.5), twice.count()), (None, 0));
         (0..2).for_each(|_| twice += &counts);
         assert_eq!((twice.count(), twice.sum()), (20_000, 2 * counts.sum()));
-        assert_eq!(twice.percentile(0.99), counts.percentile(0.99));
+        assert_eq!(twice.quantile(0.99), counts.quantile(0.99));
     }
 }

@@ -59,8 +59,9 @@ type Collector = Arc<dyn Fn(&mut MetricsWriter) + Send + Sync>;
 /// More settings may come, so set those that matter and take the others from [`MetricsSettings::default`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetricsSettings {
-    /// How many routes are counted apart, at least 1 and at most 10,000; the exchanges of further ones are counted
-    /// together, as `(other)`. Default: 64.
+    /// How many routes each core counts apart, at least 1 and at most 10,000; a number beyond is taken as the nearest
+    /// of them. The exchanges of further routes are counted together, as `(other)`. Default: 64. Cores may differ in the
+    /// routes that they see first, so [`Metrics::routes`] may return more.
     pub routes_max: usize,
     /// Whether each core notes how long it was busy with one connection before it turned to another, and how often that
     /// took more than 10 ms, so that a handler that blocks shows. Reads the clock twice each time. Default: no.
@@ -94,7 +95,7 @@ impl Metrics {
     }
 
     /// Returns all metrics as text: of the routes, of the cores, of the process (on Linux), and of the functions of
-    /// [`Metrics::collect`].
+    /// [`Metrics::add_collector`].
     pub fn to_text(&self, format: MetricsFormat) -> String {
         let mut writer = MetricsWriter::new(format);
         write_routes(&mut writer, &self.routes());
@@ -108,9 +109,10 @@ impl Metrics {
         writer.finish()
     }
 
-    /// Adds a function that writes metrics of the application whenever the metrics are read: counters and gauges that it
-    /// keeps itself or that another crate does, and values of a [`Histogram`](crate::Histogram). A panic of the function
-    /// is ignored.
+    /// Adds a function that writes metrics of the application. Each call of [`Metrics::to_text`], and so each request
+    /// to a [`MetricsText`](crate::MetricsText), calls the function; a [`MetricsPage`](crate::MetricsPage) does not. The
+    /// function writes counters and gauges that the application or another crate keeps, and values of a
+    /// [`Histogram`](crate::Histogram). A panic of the function is ignored; lines that were written before it stay.
     ///
     /// # Examples
     ///
@@ -122,7 +124,7 @@ impl Metrics {
     /// let (orders, queries) = (Arc::new(AtomicU64::new(0)), Arc::new(Histogram::new()));
     /// let metrics = Metrics::new();
     /// let (counted, timed) = (orders.clone(), queries.clone());
-    /// metrics.collect(move |writer: &mut MetricsWriter| {
+    /// metrics.add_collector(move |writer: &mut MetricsWriter| {
     ///     let count = counted.load(Ordering::Relaxed) as f64;
     ///     writer.counter("shop_orders_total", "Orders taken.").value(&[("kind", "book")], count);
     ///     writer.histogram("shop_query_seconds", "Queries.", 1e-9).counts(&[], &timed.counts());
@@ -135,7 +137,7 @@ impl Metrics {
     /// assert!(text.contains("shop_query_seconds_bucket{le=\"0.004194304\"} 1\n"));
     /// ```
     #[doc(alias("register", "counter", "gauge"))]
-    pub fn collect(&self, collector: impl Fn(&mut MetricsWriter) + Send + Sync + 'static) {
+    pub fn add_collector(&self, collector: impl Fn(&mut MetricsWriter) + Send + Sync + 'static) {
         lock(&self.inner.collectors).push(Arc::new(collector));
     }
 

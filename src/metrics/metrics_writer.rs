@@ -25,7 +25,7 @@ impl MetricsFormat {
     }
 }
 
-/// Writes metrics as text, for functions of [`Metrics::collect`](super::Metrics::collect).
+/// Writes metrics as text, for functions of [`Metrics::add_collector`](super::Metrics::add_collector).
 ///
 /// Characters that a name cannot have are written as `_`. A metric whose name was written before is left out, because a
 /// reader would refuse the whole text.
@@ -50,11 +50,12 @@ impl MetricsWriter {
         self.begin(name, Kind::Gauge, help)
     }
 
-    /// Begins a histogram. The values that were recorded are multiplied by `unit`, which is 1e-9 for times in
-    /// nanoseconds, whose name ends in `_seconds`; and 1 for bytes.
+    /// Begins a histogram. The values that were recorded are multiplied by `unit`: 1e-9 for times, which must be
+    /// recorded in nanoseconds and have a name that ends in `_seconds`, and 1 for sizes in bytes.
     ///
-    /// The bounds of the buckets are powers of two: with a unit below 1, each one from 2^14 to 2^36, which are 16 µs and
-    /// 69 s; else every second one from 2^6 to 2^30, which are 64 bytes and 1 GiB.
+    /// The bounds of the buckets are fixed powers of two, before the multiplication: for a unit below 1, each one from
+    /// 2^14 to 2^36, which are 16 µs and 69 s in nanoseconds; else every second one from 2^6 to 2^30, which are 64 bytes
+    /// and 1 GiB. Times in other units than nanoseconds do not fit them.
     pub fn histogram(&mut self, name: &str, help: &str, unit: f64) -> MetricSamples<'_> {
         self.begin(name, Kind::Histogram { unit }, help)
     }

@@ -187,7 +187,7 @@ pub struct RouteCounts {
     /// The pattern of the route, such as `/users/{id}`; `(none)` for requests that no router has matched, and `(other)`
     /// for those of routes beyond [`MetricsSettings::routes_max`](super::MetricsSettings::routes_max).
     pub pattern: String,
-    /// The times of the exchanges, by the class of their status.
+    /// The times of the exchanges, by the class of their status: `none` first, then `1xx` to `5xx`.
     pub classes: [ClassCounts; 6],
     /// The bytes received for each exchange, as [`ExchangeReport::received`](crate::ExchangeReport::received).
     pub received: HistogramCounts,
@@ -199,7 +199,8 @@ pub struct RouteCounts {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ClassCounts {
-    /// The class of the status: `1xx` to `5xx`, or `none` for exchanges without a response.
+    /// The class of the status: `1xx` to `5xx`, or `none` for exchanges without a response. A status from 600 on counts
+    /// as `5xx`.
     pub class: &'static str,
     /// The times until the handler was called, of those exchanges for which it was.
     pub until_handler: HistogramCounts,

@@ -64,7 +64,7 @@ pub enum ErrorCause {
     Plan,
     /// The TLS handshake failed.
     Tls(TlsError),
-    /// The connection should have begun with a PROXY header.
+    /// The PROXY header that the connection should have begun with is missing or malformed.
     ProxyHeader(InvalidProxyHeader),
     /// The server has as many connections as [`Limits::connections_max`](crate::Limits::connections_max) allows, which
     /// is this many.

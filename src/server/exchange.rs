@@ -349,6 +349,7 @@ impl Exchange {
     pub(super) fn abandon(&mut self) {
         let Exchange { outgoing, conn, .. } = self;
         let core = conn.core();
+        conn.on_pause().take();
         conn.with(|conn| {
             core.count_traffic(conn);
             if outgoing.has_begun() && !outgoing.is_whole() {

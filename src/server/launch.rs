@@ -212,8 +212,12 @@ fn bind(
     }
     for (index, core) in cores.iter_mut().enumerate() {
         let accepts_for_all = core.listeners.iter().any(|own| own.dispatch == Dispatch::LeastLoaded);
-        let count = if accepts_for_all { senders.len() } else { NEXT_CORES.min(senders.len() - 1) };
-        core.core_senders = senders.iter().cycle().skip(index + 1).take(count).cloned().collect();
+        // Among cores with as many connections the first is chosen, and to keep a connection costs nothing.
+        let (first, count) = match accepts_for_all {
+            true => (index, senders.len()),
+            false => (index + 1, NEXT_CORES.min(senders.len() - 1)),
+        };
+        core.core_senders = senders.iter().cycle().skip(first).take(count).cloned().collect();
     }
     Ok((cores, addresses))
 }

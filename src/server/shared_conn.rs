@@ -23,7 +23,7 @@ struct SharedInner {
     on_pause: RefCell<Option<PauseFn>>,
 }
 
-/// Called when the handler of an upgraded connection waits, which has perhaps written something.
+/// Called when the handler of an upgraded connection waits. Bytes that it has written may still be held back.
 pub(super) type PauseFn = Box<dyn Fn(&mut Context<'_>)>;
 
 /// The parts that are lent for a poll.

@@ -56,6 +56,10 @@ async fn reached(stop: &mut watch::Receiver<Option<Stop>>, moment: fn(Stop) -> I
     loop {
         let ordered = *stop.borrow_and_update();
         let Some(until) = ordered.map(moment) else { return };
+        // A timer would fire a millisecond later.
+        if until <= runtime::now() {
+            return;
+        }
         match runtime::timeout_at(until, stop.changed()).await {
             Ok(Ok(())) => {}
             // No sender is left that could make it shorter.

@@ -26,14 +26,17 @@ use crate::message::{Headers, Method, Version};
 /// | `http.response.status_code` | of the response, or of the handler's error | of the response |
 /// | `server.address`, `server.port` | of the request | of the origin |
 /// | `client.address`, `network.peer.address` | of the peer | of the server or its proxy, as `network.peer.address` |
+/// | `network.peer.port` | of the peer | of the server or its proxy |
+/// | `network.protocol.name` | `http` | the same |
 /// | `network.protocol.version` | of the request | of the response |
 /// | `user_agent.original` | of the request | |
-/// | `error.type` | the status if that is 5xx, `panic`, `canceled`, or `cut` | the status from 4xx on, the phase, or `canceled` |
+/// | `error.type` | a 5xx status, `panic`, `canceled`, `cut` | a 4xx or 5xx status, `timeout`, the phase, `canceled` |
 /// | `otel.kind`, `otel.name`, `otel.status_code` | as `tracing-opentelemetry` reads them | the same |
 /// | `trace_id`, `span_id`, `parent_id` | of the [`TraceContext`], unless there is a [`TracePropagator`] | the same |
 ///
 /// A span begins with the call of the handler, or of the client. The span of a server ends when the handler returns, is
-/// dropped, or panics. That of a client ends with the head of the response, or with the [`Call`](crate::Call).
+/// dropped, or panics. The span of a client ends when the head of the response is there, or the request fails or is
+/// dropped before. The span of a call that was [split](crate::Call::split) is closed only when both halves are dropped.
 ///
 /// # Examples
 ///
@@ -70,7 +73,7 @@ pub trait TracePropagator: Send + Sync + 'static {
 }
 
 impl Tracing {
-    /// Creates spans with the crate's own propagation.
+    /// Creates a setting that uses the fields `traceparent` and `tracestate`, by [`TraceContext`].
     pub fn new() -> Tracing {
         Tracing::default()
     }

@@ -50,8 +50,9 @@ impl TraceContext {
         Some(TraceContext { trace_id, span_id, flags, state: parse_state(headers) })
     }
 
-    /// Returns the context in which this task is handling an exchange; `None` outside of a handler that
-    /// [`Tracing::around`](crate::Tracing::around) was put around, and in other tasks.
+    /// Returns the context of the exchange that this task handles. `None` outside of a handler that
+    /// [`Tracing::around`](crate::Tracing::around) was put around, in tasks that the handler has spawned, and always
+    /// with a [`TracePropagator`](crate::TracePropagator), which keeps contexts of its own.
     pub fn current() -> Option<TraceContext> {
         CURRENT.with_borrow(Option::clone)
     }
@@ -66,7 +67,8 @@ impl TraceContext {
         self.span_id.get()
     }
 
-    /// Returns whether the trace is recorded, as far as its beginning knew.
+    /// Returns the flag `sampled` of the `traceparent`: whether the sender may have recorded the trace. The flag is
+    /// always set for a trace that began here.
     pub fn is_sampled(&self) -> bool {
         self.flags & SAMPLED != 0
     }

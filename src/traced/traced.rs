@@ -39,7 +39,8 @@ impl<H: Handler> Handler for Traced<H> {
 }
 
 impl Tracing {
-    /// Puts spans around `handler`, which is called within them. Bodies are buffered before.
+    /// Puts a span around each call of `handler`. A body that is received whole has arrived before the span begins; a
+    /// body that `handler` reads as a stream ([`BodyPlan`](crate::BodyPlan)) arrives within the span.
     pub fn around<Kind, H: IntoHandler<Kind>>(&self, handler: H) -> Traced<H::Handler> {
         Traced { tracing: self.clone(), handler: handler.into_handler() }
     }

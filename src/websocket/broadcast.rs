@@ -13,8 +13,10 @@ use super::message::Message;
 use super::shared_message::SharedMessage;
 use super::writer::WebSocketWriter;
 
-/// A channel for many WebSockets of a server, on all of its cores. A message is encoded once, and compressed once; all
-/// members share its bytes, and each core writes them to its own members.
+/// A channel for many WebSockets of a server, on all of its cores. A message is encoded once, and compressed once at
+/// most; all members share its bytes, and each core writes them to its own members. A message is compressed anew for
+/// members with [`MessageDeflate::keeps_context`](crate::MessageDeflate::keeps_context), and for peers that ask for a
+/// smaller window.
 ///
 /// The channel keeps the last messages. A member that is further behind has lost some, and then it is skipped or
 /// closed, as chosen.

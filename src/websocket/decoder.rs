@@ -2,7 +2,7 @@
 
 use super::close::CloseReason;
 use super::deflate::{DeflateParams, Inflater};
-use super::error::{ProtocolError, WebSocketError};
+use super::error::{WebSocketError, WebSocketProtocolError};
 use super::frame::{FrameHeader, Mask, OpCode, Role};
 use super::input::Input;
 use super::message::MessageKind;
@@ -176,8 +176,8 @@ impl Decoder {
             _ => None,
         };
         let message = match (kind, &mut self.message) {
-            (None, None) => return Err(ProtocolError::Continuation.into()),
-            (Some(_), Some(_)) => return Err(ProtocolError::Interleaved.into()),
+            (None, None) => return Err(WebSocketProtocolError::Continuation.into()),
+            (Some(_), Some(_)) => return Err(WebSocketProtocolError::Interleaved.into()),
             (None, Some(message)) => message,
             (Some(kind), open @ None) => open.insert(OpenMessage {
                 kind,

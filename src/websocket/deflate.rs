@@ -5,7 +5,7 @@ use std::fmt::Write;
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 
 use super::error::WebSocketError;
-use super::settings::Deflate;
+use super::settings::MessageDeflate;
 use crate::memory::{Arena, LocalCache};
 use crate::message::{Headers, members, trim};
 
@@ -85,7 +85,7 @@ fn window_bits(value: &[u8]) -> Option<u8> {
 
 /// Accepts the first offer of a client that can be met. Returns what it comes to, and the value of the field that
 /// accepts it (§7.1).
-pub(super) fn accept_offer(headers: &Headers, settings: Deflate) -> Option<(DeflateParams, String)> {
+pub(super) fn accept_offer(headers: &Headers, settings: MessageDeflate) -> Option<(DeflateParams, String)> {
     let mut offers = headers.all(EXTENSIONS).flat_map(members);
     offers.find_map(|offer| {
         let offer = Parameters::parse(offer)?;
@@ -114,7 +114,7 @@ pub(super) fn accept_offer(headers: &Headers, settings: Deflate) -> Option<(Defl
 }
 
 /// The offer of a client.
-pub(super) fn offer(settings: Deflate) -> &'static str {
+pub(super) fn offer(settings: MessageDeflate) -> &'static str {
     match settings.keeps_context {
         true => NAME,
         false => "permessage-deflate; server_no_context_takeover; client_no_context_takeover",
@@ -128,7 +128,7 @@ pub(super) fn offer(settings: Deflate) -> &'static str {
 /// Fails if the server has accepted something else than was offered (§7.1.2, RFC 6455 §4.1).
 pub(super) fn read_answer(
     headers: &Headers,
-    settings: Option<Deflate>,
+    settings: Option<MessageDeflate>,
 ) -> Result<Option<DeflateParams>, InvalidAnswer> {
     let mut answers = headers.all(EXTENSIONS).flat_map(members);
     let Some(answer) = answers.next() else { return Ok(None) };

@@ -6,14 +6,14 @@ use std::io;
 use super::deflate::{DeflateParams, Deflater, WINDOW_BITS_MAX};
 use super::error::WebSocketError;
 use super::frame::{CONTROL_MAX, FrameHeader, Mask, OpCode, Role};
-use super::message::{Message, MessageKind, Part};
-use super::settings::Deflate;
+use super::message::{Message, MessageKind, MessagePart};
+use super::settings::MessageDeflate;
 use super::utf8::Utf8Check;
 
 /// Writes frames.
 pub(super) struct Encoder {
     role: Role,
-    deflate: Option<(DeflateParams, Deflate)>,
+    deflate: Option<(DeflateParams, MessageDeflate)>,
     /// Present if the next message refers to the last.
     deflater: Option<Box<Deflater>>,
     /// The message that is sent in parts.
@@ -21,7 +21,7 @@ pub(super) struct Encoder {
 }
 
 impl Encoder {
-    pub(super) fn new(role: Role, deflate: Option<(DeflateParams, Deflate)>) -> Encoder {
+    pub(super) fn new(role: Role, deflate: Option<(DeflateParams, MessageDeflate)>) -> Encoder {
         Encoder { role, deflate, deflater: None, open: None }
     }
 
@@ -98,8 +98,8 @@ impl Encoder {
     /// # Errors
     ///
     /// Fails if the kind is not that of the parts before it, or if a text is not UTF-8.
-    pub(super) fn part(&mut self, part: Part<'_>, out: &mut Vec<u8>) -> io::Result<()> {
-        let Part { kind, bytes, is_last } = part;
+    pub(super) fn part(&mut self, part: MessagePart<'_>, out: &mut Vec<u8>) -> io::Result<()> {
+        let MessagePart { kind, bytes, is_last } = part;
         let (opcode, mut utf8) = match self.open {
             Some((open, utf8)) if open == kind => (OpCode::Continuation, utf8),
             Some(_) => return Err(WebSocketError::Interleaved.into()),
@@ -108,7 +108,7 @@ impl Encoder {
         if kind == MessageKind::Text {
             let fed = utf8.feed(bytes);
             if fed.is_err() || is_last && !utf8.is_whole() {
-                return Err(WebSocketError::Text.into());
+                return Err(WebSocketError::PartText.into());
             }
         }
         self.frame(opcode, Flags { is_final: is_last, is_compressed: false }, bytes, out)?;
@@ -152,7 +152,7 @@ impl Encoder {
 /// Fails if the compressor does.
 pub(super) fn encode_alone(
     message: Message<'_>,
-    deflate: Option<(DeflateParams, Deflate)>,
+    deflate: Option<(DeflateParams, MessageDeflate)>,
     out: &mut Vec<u8>,
 ) -> io::Result<()> {
     Encoder::new(Role::Server, deflate).message(message, out)
@@ -162,7 +162,7 @@ pub(super) fn encode_alone(
 pub(super) enum SharedForm {
     Plain,
     /// Compressed without reference to other messages, for a window of any size.
-    Deflated((DeflateParams, Deflate)),
+    Deflated((DeflateParams, MessageDeflate)),
     /// Not shared: compressed with reference to the messages before it, or for a small window.
     Own,
 }

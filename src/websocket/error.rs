@@ -1,4 +1,4 @@
-//! [`WebSocketError`]: why a WebSocket failed; [`ProtocolError`]: how the peer broke RFC 6455.
+//! [`WebSocketError`]: why a WebSocket failed; [`WebSocketProtocolError`]: how the peer broke RFC 6455.
 
 use std::error::Error;
 use std::fmt;
@@ -29,9 +29,11 @@ use crate::message::Status;
 #[non_exhaustive]
 pub enum WebSocketError {
     /// The peer broke RFC 6455.
-    Protocol(ProtocolError),
-    /// A text, or the reason of a close frame, is not UTF-8 (RFC 6455 §8.1).
+    Protocol(WebSocketProtocolError),
+    /// A text from the peer, or the reason of its close frame, is not UTF-8 (RFC 6455 §8.1).
     Text,
+    /// A part of a text cannot be sent, because the text is not UTF-8.
+    PartText,
     /// A compressed message is corrupt (RFC 7692 §7.2.2).
     Compressed,
     /// A message has more bytes than [`WebSocketSettings::message_max`](crate::WebSocketSettings::message_max).
@@ -40,10 +42,11 @@ pub enum WebSocketError {
     FrameTooLarge(usize),
     /// A message has more frames than [`WebSocketSettings::fragments_max`](crate::WebSocketSettings::fragments_max).
     TooManyFragments(u32),
-    /// More control frames came in a second than
-    /// [`WebSocketSettings::control_rate_max`](crate::WebSocketSettings::control_rate_max).
+    /// Control frames came faster than
+    /// [`WebSocketSettings::control_rate_max`](crate::WebSocketSettings::control_rate_max) allows, which is this many a
+    /// second on average.
     TooManyControls(u32),
-    /// Nothing can be sent behind a close frame.
+    /// Nothing can be sent any more: a close frame was sent, or the connection has ended.
     Closed,
     /// A message cannot be sent between the parts of another one.
     Interleaved,
@@ -58,7 +61,7 @@ pub enum WebSocketError {
 /// How a peer broke RFC 6455.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum ProtocolError {
+pub enum WebSocketProtocolError {
     /// A reserved bit is set without an extension that defines it (§5.2).
     ReservedBits,
     /// This opcode is reserved (§5.2).
@@ -92,7 +95,8 @@ impl WebSocketError {
             WebSocketError::MessageTooLarge(_) | WebSocketError::FrameTooLarge(_) => CloseCode::TOO_LARGE,
             WebSocketError::TooManyFragments(_) | WebSocketError::TooManyControls(_) => CloseCode::POLICY,
             WebSocketError::Lagged(_) => CloseCode::TRY_AGAIN_LATER,
-            WebSocketError::Closed
+            WebSocketError::PartText
+            | WebSocketError::Closed
             | WebSocketError::Interleaved
             | WebSocketError::LongPayload
             | WebSocketError::Code(_) => return None,
@@ -103,9 +107,10 @@ impl WebSocketError {
         match self {
             WebSocketError::Closed => io::ErrorKind::BrokenPipe,
             WebSocketError::Lagged(_) => io::ErrorKind::TimedOut,
-            WebSocketError::Interleaved | WebSocketError::LongPayload | WebSocketError::Code(_) => {
-                io::ErrorKind::InvalidInput
-            }
+            WebSocketError::PartText
+            | WebSocketError::Interleaved
+            | WebSocketError::LongPayload
+            | WebSocketError::Code(_) => io::ErrorKind::InvalidInput,
             _ => io::ErrorKind::InvalidData,
         }
     }
@@ -116,12 +121,15 @@ impl fmt::Display for WebSocketError {
         write_error(f, self, |f| match self {
             WebSocketError::Protocol(error) => error.fmt(f),
             WebSocketError::Text => f.write_str("a text is not UTF-8"),
+            WebSocketError::PartText => {
+                f.write_str("a part of a text cannot be sent, because the text is not UTF-8")
+            }
             WebSocketError::Compressed => f.write_str("a compressed message is corrupt"),
             WebSocketError::MessageTooLarge(max) => write!(f, "a message exceeds {max} bytes"),
             WebSocketError::FrameTooLarge(max) => write!(f, "a frame exceeds {max} bytes"),
             WebSocketError::TooManyFragments(max) => write!(f, "a message has more than {max} frames"),
             WebSocketError::TooManyControls(max) => {
-                write!(f, "more than {max} control frames came in a second")
+                write!(f, "control frames came faster than {max} a second on average")
             }
             WebSocketError::Closed => f.write_str("the WebSocket is closed"),
             WebSocketError::Interleaved => {
@@ -136,20 +144,20 @@ impl fmt::Display for WebSocketError {
     }
 }
 
-impl fmt::Display for ProtocolError {
+impl fmt::Display for WebSocketProtocolError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            ProtocolError::ReservedBits => "a reserved bit of a frame is set",
-            ProtocolError::OpCode(opcode) => return write!(f, "the opcode {opcode:#x} is reserved"),
-            ProtocolError::Length => "the length of a frame is malformed",
-            ProtocolError::Unmasked => "a frame of a client is not masked",
-            ProtocolError::Masked => "a frame of a server is masked",
-            ProtocolError::FragmentedControl => "a control frame is fragmented",
-            ProtocolError::LongControl => "a control frame exceeds 125 bytes",
-            ProtocolError::Continuation => "a continuation has no message",
-            ProtocolError::Interleaved => "a message begins inside another one",
-            ProtocolError::ClosePayload => "a close frame has a payload of one byte",
-            ProtocolError::CloseCode(code) => return write!(f, "the code {code} is reserved"),
+            WebSocketProtocolError::ReservedBits => "a reserved bit of a frame is set",
+            WebSocketProtocolError::OpCode(opcode) => return write!(f, "the opcode {opcode:#x} is reserved"),
+            WebSocketProtocolError::Length => "the length of a frame is malformed",
+            WebSocketProtocolError::Unmasked => "a frame of a client is not masked",
+            WebSocketProtocolError::Masked => "a frame of a server is masked",
+            WebSocketProtocolError::FragmentedControl => "a control frame is fragmented",
+            WebSocketProtocolError::LongControl => "a control frame exceeds 125 bytes",
+            WebSocketProtocolError::Continuation => "a continuation has no message",
+            WebSocketProtocolError::Interleaved => "a message begins inside another one",
+            WebSocketProtocolError::ClosePayload => "a close frame has a payload of one byte",
+            WebSocketProtocolError::CloseCode(code) => return write!(f, "the code {code} is reserved"),
         })
     }
 }
@@ -161,10 +169,10 @@ impl Error for WebSocketError {
     }
 }
 
-impl Error for ProtocolError {}
+impl Error for WebSocketProtocolError {}
 
-impl From<ProtocolError> for WebSocketError {
-    fn from(error: ProtocolError) -> WebSocketError {
+impl From<WebSocketProtocolError> for WebSocketError {
+    fn from(error: WebSocketProtocolError) -> WebSocketError {
         WebSocketError::Protocol(error)
     }
 }

@@ -18,7 +18,7 @@ use crate::message::{FieldName, Headers, Method, Request, Status, members};
 /// `?` results in the right status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum HandshakeError {
+pub enum WebSocketHandshakeError {
     /// The method is not GET. Answered with 405.
     Method,
     /// The version is not 13. Answered with 426.
@@ -30,55 +30,58 @@ pub enum HandshakeError {
     Origin,
 }
 
-impl fmt::Display for HandshakeError {
+impl fmt::Display for WebSocketHandshakeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            HandshakeError::Method => "a WebSocket is opened by GET",
-            HandshakeError::Version => "the WebSocket is of another version than 13",
-            HandshakeError::Key => "the sec-websocket-key is missing or malformed",
-            HandshakeError::Origin => "a page of another origin opens the WebSocket",
+            WebSocketHandshakeError::Method => "a WebSocket is opened by GET",
+            WebSocketHandshakeError::Version => "the WebSocket is of another version than 13",
+            WebSocketHandshakeError::Key => "the sec-websocket-key is missing or malformed",
+            WebSocketHandshakeError::Origin => "a page of another origin opens the WebSocket",
         })
     }
 }
 
-impl Error for HandshakeError {
+impl Error for WebSocketHandshakeError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         Some(match self {
-            HandshakeError::Method => &Status::METHOD_NOT_ALLOWED,
-            HandshakeError::Version => &Status::UPGRADE_REQUIRED,
-            HandshakeError::Key => &Status::BAD_REQUEST,
-            HandshakeError::Origin => &Status::FORBIDDEN,
+            WebSocketHandshakeError::Method => &Status::METHOD_NOT_ALLOWED,
+            WebSocketHandshakeError::Version => &Status::UPGRADE_REQUIRED,
+            WebSocketHandshakeError::Key => &Status::BAD_REQUEST,
+            WebSocketHandshakeError::Origin => &Status::FORBIDDEN,
         })
     }
 }
 
-impl From<HandshakeError> for io::Error {
-    fn from(error: HandshakeError) -> io::Error {
+impl From<WebSocketHandshakeError> for io::Error {
+    fn from(error: WebSocketHandshakeError) -> io::Error {
         io::Error::new(io::ErrorKind::InvalidInput, error)
     }
 }
 
 /// Checks a request that asks for the upgrade (§4.2.1), and returns what accepts its key.
-pub(super) fn check_request(request: &Request, origins: &Origins) -> Result<AcceptKey, HandshakeError> {
+pub(super) fn check_request(
+    request: &Request,
+    origins: &Origins,
+) -> Result<AcceptKey, WebSocketHandshakeError> {
     if request.method() != Method::Get {
-        return Err(HandshakeError::Method);
+        return Err(WebSocketHandshakeError::Method);
     }
     if request.headers.single(FieldName::new(VERSION)) != Ok(Some(VERSION_VALUE.as_bytes())) {
-        return Err(HandshakeError::Version);
+        return Err(WebSocketHandshakeError::Version);
     }
     let Ok(Some(key)) = request.headers.single(FieldName::new(KEY)) else {
-        return Err(HandshakeError::Key);
+        return Err(WebSocketHandshakeError::Key);
     };
     let mut decoded = [0; KEY_LEN + 2];
     if STANDARD.decode_slice(key, &mut decoded) != Ok(KEY_LEN) {
-        return Err(HandshakeError::Key);
+        return Err(WebSocketHandshakeError::Key);
     }
     check_origin(request, origins)?;
     Ok(accept_key(key))
 }
 
 /// Checks the origin of the page, if a browser has sent one (§10.2).
-fn check_origin(request: &Request, origins: &Origins) -> Result<(), HandshakeError> {
+fn check_origin(request: &Request, origins: &Origins) -> Result<(), WebSocketHandshakeError> {
     let others: &[Cow<'static, str>] = match origins {
         Origins::Any => return Ok(()),
         Origins::Own => &[],
@@ -91,7 +94,7 @@ fn check_origin(request: &Request, origins: &Origins) -> Result<(), HandshakeErr
         }
         Err(_) => false,
     };
-    if is_admitted { Ok(()) } else { Err(HandshakeError::Origin) }
+    if is_admitted { Ok(()) } else { Err(WebSocketHandshakeError::Origin) }
 }
 
 /// Whether `origin` is `http` or `https` to this host and port. The scheme is that of a proxy, if one is in front, which
@@ -182,7 +185,7 @@ mod tests {
         method: &str,
         fields: &[(&str, &str)],
         origins: &Origins,
-        expected: Result<&str, HandshakeError>,
+        expected: Result<&str, WebSocketHandshakeError>,
     ) {
         let mut request = Request::new(method, "/").unwrap();
         fields.iter().for_each(|(name, value)| request.headers.append(name, *value).unwrap());
@@ -191,27 +194,27 @@ mod tests {
         assert_eq!(checked, expected, "{method} {fields:?}");
     }
 
-    const ACCEPTED: Result<&str, HandshakeError> = Ok("s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+    const ACCEPTED: Result<&str, WebSocketHandshakeError> = Ok("s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
 
     #[test]
     fn a_request_has_a_version_and_a_key_rfc6455_4_2_1() {
         check("GET", &GOOD, &Origins::Own, ACCEPTED);
-        check("POST", &GOOD, &Origins::Own, Err(HandshakeError::Method));
+        check("POST", &GOOD, &Origins::Own, Err(WebSocketHandshakeError::Method));
         for version in ["", "8", "14", "13, 8", "013"] {
             check(
                 "GET",
                 &[GOOD[0], (VERSION, version), GOOD[2]],
                 &Origins::Own,
-                Err(HandshakeError::Version),
+                Err(WebSocketHandshakeError::Version),
             );
         }
-        check("GET", &[GOOD[0], GOOD[2]], &Origins::Own, Err(HandshakeError::Version));
+        check("GET", &[GOOD[0], GOOD[2]], &Origins::Own, Err(WebSocketHandshakeError::Version));
         for key in
             ["", "x", "dGhlIHNhbXBsZSBub25jZQ", "dGhlIHNhbXBsZSBub25j", "dGhlIHNhbXBsZSBub25jZXM=", "****"]
         {
-            check("GET", &[GOOD[0], GOOD[1], (KEY, key)], &Origins::Own, Err(HandshakeError::Key));
+            check("GET", &[GOOD[0], GOOD[1], (KEY, key)], &Origins::Own, Err(WebSocketHandshakeError::Key));
         }
-        check("GET", &[GOOD[0], GOOD[1], GOOD[2], GOOD[2]], &Origins::Own, Err(HandshakeError::Key));
+        check("GET", &[GOOD[0], GOOD[1], GOOD[2], GOOD[2]], &Origins::Own, Err(WebSocketHandshakeError::Key));
     }
 
     #[test]
@@ -223,8 +226,8 @@ mod tests {
         }
         for origin in ["null", "", "https://evil.example", "https://www.example.com.evil", "www.example.com"]
         {
-            check("GET", &with(origin), &Origins::Own, Err(HandshakeError::Origin));
-            check("GET", &with(origin), &others, Err(HandshakeError::Origin));
+            check("GET", &with(origin), &Origins::Own, Err(WebSocketHandshakeError::Origin));
+            check("GET", &with(origin), &others, Err(WebSocketHandshakeError::Origin));
             check("GET", &with(origin), &Origins::Any, ACCEPTED);
         }
         check("GET", &with("https://app.example"), &others, ACCEPTED);
@@ -232,7 +235,12 @@ mod tests {
             [("host", "www.example.com:443"), GOOD[1], GOOD[2], ("origin", "https://www.example.com")];
         check("GET", &behind_a_proxy, &Origins::Own, ACCEPTED);
         let own = ("origin", "https://www.example.com");
-        check("GET", &[GOOD[0], GOOD[1], GOOD[2], own, own], &Origins::Own, Err(HandshakeError::Origin));
+        check(
+            "GET",
+            &[GOOD[0], GOOD[1], GOOD[2], own, own],
+            &Origins::Own,
+            Err(WebSocketHandshakeError::Origin),
+        );
     }
 
     #[test]

@@ -15,7 +15,7 @@ use super::endpoint::private::Sealed;
 use super::error::WebSocketError;
 use super::frame::OpCode;
 use super::input::Input;
-use super::message::{Message, Part};
+use super::message::{Message, MessagePart};
 use super::settings::LinkBounds;
 use crate::exchange::{ExchangeError, Phase};
 use crate::memory::{LocalCache, Reset, lock};
@@ -52,6 +52,8 @@ pub(super) struct Link<E: Sealed> {
     /// Whether a close frame was sent, behind which nothing is sent.
     is_close_sent: bool,
     is_over: bool,
+    /// Whether bytes that waited to be written were lost when the connection ended.
+    has_lost: bool,
     /// Whether a ping was sent that nothing has followed.
     is_pinged: bool,
     /// A pong that waits until the peer reads. A newer one takes its place (§5.5.3).
@@ -85,6 +87,7 @@ impl<E: Sealed> Link<E> {
             encoder,
             is_close_sent: false,
             is_over: false,
+            has_lost: false,
             is_pinged: false,
             late_pong: None,
             traffic: Traffic::default(),
@@ -181,7 +184,7 @@ impl<E: Sealed> Link<E> {
     }
 
     /// Appends a part of a message to what waits to be written.
-    pub(super) fn write_part(&mut self, part: Part<'_>) -> io::Result<()> {
+    pub(super) fn write_part(&mut self, part: MessagePart<'_>) -> io::Result<()> {
         self.check_open()?;
         self.write(|encoder, out| encoder.part(part, out))?;
         self.sent += u64::from(part.is_last);
@@ -273,6 +276,9 @@ impl<E: Sealed> Link<E> {
 
     /// Sends what waits to be written, if it is more than `waiting_max` bytes.
     pub(super) fn poll_send(&mut self, cx: &mut Context<'_>, waiting_max: usize) -> Poll<io::Result<()>> {
+        if self.has_lost {
+            return Poll::Ready(Err(self.closed()));
+        }
         if self.waiting() <= waiting_max && (waiting_max > 0 || self.conn.has_sent_all()) {
             return Poll::Ready(Ok(()));
         }
@@ -372,9 +378,12 @@ impl<E: Sealed> Link<E> {
         })
     }
 
-    /// Closes the connection, which both halves then find closed.
+    /// Closes the connection, and wakes both halves, which then find it closed: a socket that is dropped wakes nobody.
     pub(super) fn close_now(&mut self) {
         self.is_over = true;
+        self.has_lost |= self.waiting() > 0;
+        let all = self.wakers.take().map(Waker::from);
+        self.waker.take().into_iter().chain(all).for_each(Waker::wake);
         self.conn.transport.try_shutdown();
         self.conn.transport = Transport::Closed;
         self.late_pong = None;

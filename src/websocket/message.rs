@@ -1,4 +1,4 @@
-//! [`Message`]: a message of a WebSocket; [`Part`]: a part of one (RFC 6455 §5.4, §5.6).
+//! [`Message`]: a message of a WebSocket; [`MessagePart`]: a part of one (RFC 6455 §5.4, §5.6).
 
 use bytes::Bytes;
 
@@ -106,7 +106,7 @@ impl MessageKind {
 /// The parts of a text are UTF-8 together, but each of them may begin and end inside a character. Where a message is
 /// cut has no meaning: a proxy may cut it elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part<'a> {
+pub struct MessagePart<'a> {
     /// The kind of the message, the same for all of its parts.
     pub kind: MessageKind,
     /// The bytes of this part. A last part may be empty.

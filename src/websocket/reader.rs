@@ -13,7 +13,7 @@ use super::endpoint::{Endpoint, ServerEnd};
 use super::error::WebSocketError;
 use super::input::Input;
 use super::link::{Link, Shared};
-use super::message::{Message, MessageKind, Part};
+use super::message::{Message, MessageKind, MessagePart};
 use crate::exchange::ExchangeError;
 
 /// The half of a [`WebSocket`](crate::WebSocket) that receives messages. It also answers pings, sends pings to a peer
@@ -67,7 +67,7 @@ impl<E: Endpoint> WebSocketReader<E> {
     /// pings itself. When the server stops, it closes with code 1001, and returns what the peer still sends until that
     /// has closed, too.
     ///
-    /// If some of the message was received in parts, the rest of those is skipped.
+    /// If a message was begun by [`WebSocketReader::receive_part`], the rest of that message is skipped.
     ///
     /// # Errors
     ///
@@ -120,13 +120,15 @@ impl<E: Endpoint> WebSocketReader<E> {
     /// }
     /// # let _ = corehttp::Server::new().service(measure);
     /// ```
-    pub async fn receive_part(&mut self) -> io::Result<Option<Part<'_>>> {
+    pub async fn receive_part(&mut self) -> io::Result<Option<MessagePart<'_>>> {
         let step = poll_fn(|cx| {
             self.decoder.clear_content(&mut self.input);
             self.poll_step(cx, Reading::Parts)
         });
         Ok(match step.await? {
-            Some((kind, is_last)) => Some(Part { kind, bytes: self.decoder.content(&self.input), is_last }),
+            Some((kind, is_last)) => {
+                Some(MessagePart { kind, bytes: self.decoder.content(&self.input), is_last })
+            }
             None => None,
         })
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::deflate::{EXTENSIONS, accept_offer};
 use super::handshake::{
-    ACCEPT, HandshakeError, PROTOCOL, VERSION, VERSION_VALUE, check_request, choose_protocol,
+    ACCEPT, PROTOCOL, VERSION, VERSION_VALUE, WebSocketHandshakeError, check_request, choose_protocol,
 };
 use super::settings::WebSocketSettings;
 use super::websocket::{Agreement, WebSocket};
@@ -25,17 +25,18 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// Fails with a [`HandshakeError`] or an [`InvalidResponse`](crate::InvalidResponse) if the request does not ask
-    /// for a WebSocket properly. If the handler passes the error on with `?`, the peer is answered with the status that
-    /// it stands for: 426 if it does not ask for the upgrade or for version 13, 403 if a page of another origin asks,
-    /// 400 for a malformed key. Fails if the connection does.
+    /// Fails with a [`WebSocketHandshakeError`] or an [`InvalidResponse`](crate::InvalidResponse) if the request does not ask
+    /// for a WebSocket properly. If the handler passes the error on with `?`, the status is 426 if the request does not
+    /// ask for the upgrade or for version 13, 405 if its method is not GET, 400 if its key is missing or malformed, and
+    /// 403 if a page of another origin asks. Fails with an `InvalidResponse` of status 500 if a response has been sent,
+    /// or there is no connection. Fails if the connection does, and if a subprotocol is no valid value of a field.
     ///
     /// # Examples
     ///
     /// Settings that all WebSockets of a handler share:
     ///
     /// ```
-    /// use corehttp::{Context, Deflate, Server, WebSocket, WebSocketSettings};
+    /// use corehttp::{Context, MessageDeflate, Server, WebSocket, WebSocketSettings};
     ///
     /// async fn shout(ctx: &mut Context, settings: &WebSocketSettings) -> corehttp::Result {
     ///     let mut socket = ctx.websocket(settings).await?;
@@ -47,7 +48,7 @@ impl Context {
     ///     Ok(())
     /// }
     ///
-    /// let deflate = Some(Deflate::default());
+    /// let deflate = Some(MessageDeflate::default());
     /// let settings = WebSocketSettings { deflate, ..WebSocketSettings::default() };
     /// let server = Server::bind("127.0.0.1:8080");
     /// # let _ = || -> corehttp::Result {
@@ -59,7 +60,7 @@ impl Context {
         let checked = check_request(&self.request, &settings.origins);
         let Context { request, response, .. } = self;
         let accept = checked.inspect_err(|error| {
-            if *error == HandshakeError::Version {
+            if *error == WebSocketHandshakeError::Version {
                 // The version that would be accepted (§4.4), and the protocol, which a 426 must name.
                 response.headers.put(FieldName::new(VERSION), VERSION_VALUE.as_bytes());
                 response.headers.put(FieldName::UPGRADE, PROTOCOL_NAME.as_bytes());

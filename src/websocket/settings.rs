@@ -34,8 +34,10 @@ pub struct WebSocketSettings {
     /// How many frames a message may have. Then: code 1008. Default: 4096. Does not apply to a message that is received
     /// in parts.
     pub fragments_max: u32,
-    /// How many bytes may wait to be written before a sender waits. Default: 64 KiB. A message may exceed it by its own
-    /// size.
+    /// How many bytes wait at most where messages are not sent at once: those of
+    /// [`WebSocketWriter::feed`](crate::WebSocketWriter::feed), of a [`Broadcast`](crate::Broadcast), and those that
+    /// [`WebSocketWriter::send`](crate::WebSocketWriter::send) holds back. Beyond: the sender waits until all are sent.
+    /// Default: 64 KiB. A message may exceed the bound by its own size.
     pub waiting_max: usize,
     /// How many control frames may come in a second, on average. Then: code 1008. Default: 100. A burst of ten times as
     /// many is allowed.
@@ -50,11 +52,12 @@ pub struct WebSocketSettings {
     pub close: Duration,
     /// How messages are compressed (RFC 7692), if the peer can do that, too; `None` if they are not. Default: `None`,
     /// because it costs time, and because a message that mixes secrets with text of others reveals them by its length.
-    pub deflate: Option<Deflate>,
+    pub deflate: Option<MessageDeflate>,
     /// The subprotocols that are spoken, in order of preference (RFC 6455 §1.9). A client offers all of them, and a
     /// server takes the first of them that is offered. Default: none.
     pub protocols: Vec<Cow<'static, str>>,
-    /// The origins whose pages may open a WebSocket to a server. Has no meaning for a client.
+    /// The origins whose pages may open a WebSocket to a server. Default: [`Origins::Own`]. Without meaning for a
+    /// client.
     pub origins: Origins,
 }
 
@@ -124,9 +127,9 @@ pub enum Origins {
 /// How messages are compressed (permessage-deflate, RFC 7692).
 ///
 /// All fields are public, and stay so; there may be more of them in a later release. A literal that ends in
-/// `..Deflate::default()`, and a pattern that ends in `..`, work with both.
+/// `..MessageDeflate::default()`, and a pattern that ends in `..`, work with both.
 #[derive(Clone, Copy, Debug)]
-pub struct Deflate {
+pub struct MessageDeflate {
     /// Messages of fewer bytes are sent as they are. Default: 512.
     pub message_min: usize,
     /// The level, from 1, which is fast, to 9, which is small. Default: 1.
@@ -136,8 +139,8 @@ pub struct Deflate {
     pub keeps_context: bool,
 }
 
-impl Default for Deflate {
-    fn default() -> Deflate {
-        Deflate { message_min: 512, level: 1, keeps_context: false }
+impl Default for MessageDeflate {
+    fn default() -> MessageDeflate {
+        MessageDeflate { message_min: 512, level: 1, keeps_context: false }
     }
 }

@@ -11,7 +11,7 @@ use super::encoder::{SharedForm, encode_alone};
 use super::endpoint::private::Sealed;
 use super::link::Link;
 use super::message::{Message, MessageKind};
-use super::settings::Deflate;
+use super::settings::MessageDeflate;
 
 /// A message in the forms in which it is written.
 pub(super) struct SharedMessage {
@@ -58,7 +58,7 @@ impl SharedMessage {
     }
 
     /// The frame that is compressed as `deflate` says.
-    fn deflated(&self, deflate: (DeflateParams, Deflate)) -> io::Result<&[u8]> {
+    fn deflated(&self, deflate: (DeflateParams, MessageDeflate)) -> io::Result<&[u8]> {
         if let Some(frame) = self.deflated.get() {
             return Ok(frame);
         }

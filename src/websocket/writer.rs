@@ -11,7 +11,7 @@ use super::close_code::CloseCode;
 use super::endpoint::{Endpoint, ServerEnd};
 use super::frame::OpCode;
 use super::link::{Link, Shared};
-use super::message::{Message, Part};
+use super::message::{Message, MessagePart};
 use super::shared_message::SharedMessage;
 
 /// The half of a [`WebSocket`](crate::WebSocket) that sends messages.
@@ -20,8 +20,8 @@ pub struct WebSocketWriter<E: Endpoint = ServerEnd> {
 }
 
 impl<E: Endpoint> WebSocketWriter<E> {
-    /// Sends a message: a `&str` as a text, a `&[u8]` as binary, or a [`Message`]. Waits while the peer does not take
-    /// what was sent before.
+    /// Sends a message: a `&str` as a text, a `&[u8]` as binary, or a [`Message`]. Waits until the operating system has
+    /// taken all bytes that wait to be sent, those of this message included, unless the message is held back.
     ///
     /// While other messages have arrived and were not received yet, a message of the handler waits until the handler
     /// does, or until there are [`WebSocketSettings::waiting_max`](crate::WebSocketSettings::waiting_max) bytes, so that
@@ -79,17 +79,17 @@ impl<E: Endpoint> WebSocketWriter<E> {
     ///
     /// ```
     /// use std::io;
-    /// use corehttp::{MessageKind, Part, WebSocketWriter};
+    /// use corehttp::{MessageKind, MessagePart, WebSocketWriter};
     ///
     /// async fn send_rows(writer: &mut WebSocketWriter, rows: &[&str]) -> io::Result<()> {
-    ///     let part = Part { kind: MessageKind::Text, bytes: b"", is_last: false };
+    ///     let part = MessagePart { kind: MessageKind::Text, bytes: b"", is_last: false };
     ///     for row in rows {
-    ///         writer.send_part(Part { bytes: row.as_bytes(), ..part }).await?;
+    ///         writer.send_part(MessagePart { bytes: row.as_bytes(), ..part }).await?;
     ///     }
-    ///     writer.send_part(Part { is_last: true, ..part }).await
+    ///     writer.send_part(MessagePart { is_last: true, ..part }).await
     /// }
     /// ```
-    pub async fn send_part(&mut self, part: Part<'_>) -> io::Result<()> {
+    pub async fn send_part(&mut self, part: MessagePart<'_>) -> io::Result<()> {
         self.shared.with(|link| link.write_part(part))?;
         poll_fn(|cx| self.shared.with(|link| self.poll_send(link, cx))).await
     }

@@ -270,3 +270,17 @@ fn a_header_comes_before_tls() {
     let plain = served.ask([&header([192, 0, 2, 1]).to_bytes_v1()[..], LAST.as_bytes()].concat());
     assert_eq!((status(&plain), reports.take().len()), (400, 1));
 }
+
+/// The peer of such a connection is the proxy, on this machine, and the client may be anywhere.
+#[cfg(feature = "metrics")]
+#[test]
+fn a_page_for_this_machine_is_not_shown_behind_a_proxy() {
+    let server = Server::bind("127.0.0.1:0").cores(1).proxy_protocol(optional());
+    let page = corehttp::MetricsPage::new(&corehttp::Metrics::new());
+    let served = Served { running: server.start(page).unwrap() };
+    for (header, expected) in [("", 200), ("PROXY UNKNOWN\r\n", 403)] {
+        let mut peer = served.connect();
+        peer.send(format!("{header}GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"));
+        assert_eq!(status(&peer.receive_all()), expected, "{header}");
+    }
+}

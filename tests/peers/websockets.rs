@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use corehttp::{Context, Deflate, Server, ServerHandle, WebSocket, WebSocketSettings};
+use corehttp::{Context, MessageDeflate, Server, ServerHandle, WebSocket, WebSocketSettings};
 
 use super::program::Program;
 use super::proxies::{haproxy, nginx};
@@ -28,7 +28,7 @@ const CLIENTS: &[Program] = &[
 /// More than a message may have.
 const LARGE: usize = 1 << 21;
 
-fn origin(deflate: Option<Deflate>) -> ServerHandle {
+fn origin(deflate: Option<MessageDeflate>) -> ServerHandle {
     let settings = WebSocketSettings { deflate, ..WebSocketSettings::default() };
     let echo = async move |ctx: &mut Context| -> corehttp::Result {
         let mut socket = ctx.websocket(&settings).await?;
@@ -51,15 +51,17 @@ fn ask_all(url: &str) {
 
 #[test]
 fn clients_talk_to_the_server() {
-    let small = Deflate { message_min: 1, ..Deflate::default() };
-    for deflate in [None, Some(Deflate::default()), Some(Deflate { keeps_context: true, ..small })] {
+    let small = MessageDeflate { message_min: 1, ..MessageDeflate::default() };
+    for deflate in
+        [None, Some(MessageDeflate::default()), Some(MessageDeflate { keeps_context: true, ..small })]
+    {
         ask_all(&Served(origin(deflate)).url());
     }
 }
 
 #[test]
 fn clients_talk_through_nginx() {
-    let server = Served(origin(Some(Deflate::default())));
+    let server = Served(origin(Some(MessageDeflate::default())));
     let settings = format!(
         "location / {{ proxy_pass {}; proxy_http_version 1.1; proxy_set_header host $http_host; \
          proxy_set_header upgrade $http_upgrade; proxy_set_header connection upgrade; }}",
@@ -72,7 +74,7 @@ fn clients_talk_through_nginx() {
 
 #[test]
 fn clients_talk_through_haproxy() {
-    let server = Served(origin(Some(Deflate::default())));
+    let server = Served(origin(Some(MessageDeflate::default())));
     if let Some(haproxy) = haproxy(server.0.local_addr()) {
         ask_all(&haproxy.url());
     }
@@ -80,7 +82,7 @@ fn clients_talk_through_haproxy() {
 
 #[test]
 fn clients_talk_through_a_gateway_of_ours() {
-    let server = Served(origin(Some(Deflate::default())));
+    let server = Served(origin(Some(MessageDeflate::default())));
     let gateway = Served(gateway(server.url()));
     ask_all(&gateway.url());
 }

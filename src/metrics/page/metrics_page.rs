@@ -23,10 +23,10 @@ use crate::sse::Event;
 /// route, in 50 KB for each, and its slowest exchanges, for which alone it allocates.
 ///
 /// The page names routes, paths and peers, so it answers only requests from this machine, and others with 403: the
-/// address of the peer is a loopback address, the host of the request is one or `localhost`, which keeps out pages of
-/// other sites whose names lead here, and no proxy has added a field. Behind a proxy on this machine that adds none,
-/// such as nginx by default, everybody seems local: give the page a port of its own there, or
-/// [decide](MetricsPage::guarded_by) otherwise.
+/// peer has a loopback address or is on a Unix socket or in memory; the host of the request is a loopback address or
+/// `localhost`, which keeps out pages of other sites whose names lead here; and no proxy has added a field or a PROXY
+/// header. Behind a proxy on this machine that adds none, such as nginx by default, everybody seems local: give the page
+/// a port of its own there, or [decide](MetricsPage::guarded_by) otherwise.
 ///
 /// # Examples
 ///
@@ -121,7 +121,8 @@ fn is_local(ctx: &Context) -> bool {
         PeerAddr::Tcp(peer) => peer.ip().to_canonical().is_loopback(),
         PeerAddr::Unix | PeerAddr::Memory => true,
     };
-    let was_forwarded = FORWARDING.iter().any(|name| ctx.request.headers.contains(name));
+    let was_forwarded =
+        ctx.has_proxy_header() || FORWARDING.iter().any(|name| ctx.request.headers.contains(name));
     is_peer_local && !was_forwarded && is_host_local(&ctx.request)
 }
 

@@ -5,6 +5,7 @@
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -382,10 +383,12 @@ impl Drop for TableTimer {
         let is_last = entries.len() == 0;
         drop(entries);
         let extras = self.table.extras.borrow_mut().get_mut(self.entry as usize).and_then(Option::take);
-        drop((left, extras));
         if is_last {
             self.table.on_emptied.notify_one();
         }
+        drop(left);
+        // The application's state may panic when it is dropped, and this may be during another panic.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(extras)));
     }
 }
 

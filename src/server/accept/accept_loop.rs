@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{self, Poll};
@@ -31,7 +32,8 @@ pub(in crate::server) struct AcceptLoop {
     pub(in crate::server) listeners: Vec<CoreListener>,
     /// Connections that another core has accepted for this one.
     pub(in crate::server) handoffs: mpsc::UnboundedReceiver<Handoff>,
-    /// The senders to the next cores, or to all, the last of them this one, if this core accepts for all.
+    /// The senders to other cores. If this core accepts for all, there is one for each core, and its own is the first.
+    /// Otherwise there is one for each of the next cores, up to [`NEXT_CORES`].
     pub(in crate::server) core_senders: Vec<CoreSender>,
     pub(in crate::server) limiter: Rc<ConnectionLimiter>,
     pub(in crate::server) stop: watch::Receiver<Option<Stop>>,
@@ -65,8 +67,16 @@ impl AcceptLoop {
         let CoreState { deadlines, stats, .. } = &*per_core.core;
         deadlines.stop();
         self.stop_listening(&per_core).await;
-        runtime::select(deadlines.emptied(), grace_elapsed(&mut self.stop)).await;
-        stats.cut.add(stats.open());
+        let drained = async {
+            deadlines.emptied().await;
+            0
+        };
+        let cut = async {
+            grace_elapsed(&mut self.stop).await;
+            stats.open()
+        };
+        // A connection that another core tries to hand over now counts as open for a moment, and is not cut.
+        stats.cut.add(runtime::select(drained, cut).await);
         accepted
     }
 
@@ -87,12 +97,24 @@ impl AcceptLoop {
                 // File descriptors become free when connections close; retrying at once would not help.
                 AcceptReaction::BackOff => {
                     per_core.core.stats.count_accept_error();
-                    runtime::sleep(pause).await;
+                    self.back_off(per_core, pause).await;
                     pause = (2 * pause).min(BACK_OFF_MAX);
                 }
                 AcceptReaction::Fatal => return Err(error),
             }
         }
+    }
+
+    /// Accepts nothing for a while, but serves the connections that other cores hand over.
+    async fn back_off<H: Handler>(&mut self, per_core: &Rc<PerCore<H>>, pause: Duration) {
+        let mut slept = pin!(runtime::sleep(pause));
+        poll_fn(|cx| {
+            while let Poll::Ready(Some(handoff)) = self.handoffs.poll_recv(cx) {
+                self.serve_new(per_core, NewConnection::HandedOff(handoff));
+            }
+            slept.as_mut().poll(cx)
+        })
+        .await;
     }
 
     fn poll_next(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<NewConnection>> {
@@ -129,8 +151,8 @@ impl AcceptLoop {
         }
     }
 
-    /// Gives a connection to the core that has the fewest, if it is not to be served here, where there are `own`.
-    /// Returns it if it is.
+    /// Sends a connection to the core that has the fewest, and returns `None`. Returns the connection if this core is
+    /// to serve it. `own` is how many connections this core has.
     fn hand_off(
         &self,
         accepted: Accepted,

@@ -427,6 +427,11 @@ impl Context {
         self.exchange.conn.with(|conn| matches!(conn.transport, Transport::Tls(_))).unwrap_or_default()
     }
 
+    /// Whether the connection began with a PROXY header, if only with one that names no client.
+    pub(crate) fn has_proxy_header(&self) -> bool {
+        self.exchange.extras().is_some_and(|extras| extras.proxy_header.is_some())
+    }
+
     /// Returns the state that [`Server::on_connect`](crate::Server::on_connect) has given the connection, if it is of this
     /// type. `None` once the connection was upgraded.
     pub fn connection_state<T: 'static>(&self) -> Option<Rc<T>> {

@@ -60,10 +60,11 @@ impl ProxyProtocol {
         ProxyProtocol { is_source: Arc::new(is_source), presence: Presence::Required, unix: false }
     }
 
-    /// Reads a header from the peers whose addresses `is_source` accepts, if they send one, while a fleet changes over.
+    /// Reads a header from the peers whose addresses `is_source` accepts, if they send one: for the time in which some
+    /// proxies send headers already and others do not yet.
     ///
-    /// A proxy that sends none then lets its clients write one, with any address. Afterwards, headers should be
-    /// [required](ProxyProtocol::required).
+    /// A client behind a proxy that sends none can write a header itself, with any address. So headers should be
+    /// [required](ProxyProtocol::required) as soon as all proxies send them.
     pub fn optional(is_source: impl Fn(IpAddr) -> bool + Send + Sync + 'static) -> ProxyProtocol {
         ProxyProtocol { presence: Presence::Optional, ..ProxyProtocol::required(is_source) }
     }
@@ -145,6 +146,7 @@ impl HeaderWait<'_> {
     /// Whether the connection begins with a header, which stays unread. Only TCP can look ahead, so elsewhere a header
     /// is required.
     async fn begins_with_header(&mut self) -> Result<bool, Option<ErrorCause>> {
+        let mut pause = LOOK_AGAIN_MIN;
         loop {
             let mut seen = [0; SEEN_LEN];
             match poll_fn(|cx| self.poll_peek(cx, &mut seen)).await? {
@@ -154,7 +156,10 @@ impl HeaderWait<'_> {
                 Some(SEEN_LEN) => return Ok(true),
                 // A few bytes that may begin a header or another message. No event reports that more have arrived,
                 // since these were not taken.
-                Some(_) => runtime::sleep(LOOK_AGAIN).await,
+                Some(_) => {
+                    runtime::sleep(pause).await;
+                    pause = (2 * pause).min(LOOK_AGAIN_MAX);
+                }
             }
             let mut given_up = |cx: &mut task::Context<'_>| match self.poll_given_up(cx) {
                 Poll::Ready(cause) => Poll::Ready(Err(cause)),
@@ -190,7 +195,9 @@ impl HeaderWait<'_> {
 
 /// So many bytes decide whether they begin a header.
 const SEEN_LEN: usize = 12;
-const LOOK_AGAIN: Duration = Duration::from_millis(10);
+/// The pauses between two looks, at first and at most: a peer that sends one byte must not cost much.
+const LOOK_AGAIN_MIN: Duration = Duration::from_millis(10);
+const LOOK_AGAIN_MAX: Duration = Duration::from_millis(250);
 
 impl From<InvalidProxyHeader> for Option<ErrorCause> {
     fn from(invalid: InvalidProxyHeader) -> Option<ErrorCause> {
@@ -247,8 +254,8 @@ impl ProxyHeader {
         ProxyHeader(Parsed::with_address(ProxiedAddress::stream(source, destination)))
     }
 
-    /// Returns the address of the client. `None` if the proxy connects for itself, as for a health check, or does not
-    /// know the address.
+    /// Returns the address of the client. `None` if the proxy connects for itself, as for a health check, does not know
+    /// the address, or has accepted the client on a Unix socket.
     pub fn source(&self) -> Option<SocketAddr> {
         Some(self.0.proxied_address()?.source)
     }
@@ -286,7 +293,8 @@ impl ProxyHeader {
         })
     }
 
-    /// Returns the value of a type that has no method here, such as 0xEA of AWS, or one of your own.
+    /// Returns the value of the first field (TLV) of this type, such as 0xEA of AWS, or one of your own. `None` if
+    /// there is none, or if the specification defines the type.
     pub fn value(&self, kind: u8) -> Option<Vec<u8>> {
         self.0.tlvs().find_map(|field| match field {
             Ok(proxy_header::Tlv::Custom(found, value)) if found == kind => Some(value.into_owned()),
@@ -307,7 +315,8 @@ impl ProxyHeader {
         }
     }
 
-    /// Returns the header in binary, version 2, without fields. A header whose addresses are of two families is `LOCAL`,
+    /// Returns the header in binary, version 2. A header that was received keeps its fields (TLVs); one that
+    /// [`ProxyHeader::new`] made has none. A header without addresses, or with addresses of two families, is `LOCAL`,
     /// so the peer sees the address of the socket.
     pub fn to_bytes_v2(&self) -> Vec<u8> {
         let mut bytes = Vec::new();

@@ -3,7 +3,7 @@
 use std::io;
 
 use corehttp::{
-    Broadcast, Client, CloseCode, Context, Deflate, Message, SlowMember, WebSocket, WebSocketReader,
+    Broadcast, Client, CloseCode, Context, Message, MessageDeflate, SlowMember, WebSocket, WebSocketReader,
     WebSocketSettings, block_on,
 };
 
@@ -30,7 +30,8 @@ async fn pass_on(reader: &mut WebSocketReader, room: &Broadcast) -> io::Result<(
 
 #[test]
 fn a_message_reaches_all_members_on_all_cores() {
-    let (room, deflate) = (Broadcast::new(16), Some(Deflate { message_min: 100, ..Deflate::default() }));
+    let (room, deflate) =
+        (Broadcast::new(16), Some(MessageDeflate { message_min: 100, ..MessageDeflate::default() }));
     let settings = WebSocketSettings { deflate, ..WebSocketSettings::default() };
     let (shared, offered) = (room.clone(), settings.clone());
     let served = Served::with(
@@ -66,7 +67,7 @@ fn a_message_reaches_all_members_on_all_cores() {
 /// The bytes are the same for all members, compressed or not.
 #[test]
 fn a_message_is_encoded_once() {
-    let (room, deflate) = (Broadcast::new(16), Some(Deflate::default()));
+    let (room, deflate) = (Broadcast::new(16), Some(MessageDeflate::default()));
     let settings = WebSocketSettings { deflate, ..WebSocketSettings::default() };
     let shared = room.clone();
     let served = Served::new(async move |ctx: &mut Context| chat(ctx, &shared, &settings).await);

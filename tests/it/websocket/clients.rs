@@ -1,13 +1,16 @@
 //! The client's end of a WebSocket, against the server's, and against servers that break RFC 6455.
 
 use std::io;
+use std::time::Duration;
 
 use corehttp::{
-    Client, ClientCause, ClientWebSocket, CloseCode, Context, Deflate, MemoryListener, Message, MessageKind,
-    Part, Response, Server, ServerHandle, WebSocket, WebSocketError, WebSocketSettings, block_on,
+    Client, ClientCause, ClientWebSocket, CloseCode, Context, MemoryListener, Message, MessageDeflate,
+    MessageKind, MessagePart, Response, Server, ServerHandle, WebSocket, WebSocketError, WebSocketSettings,
+    block_on,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{sleep, timeout};
 
 use super::support::{BINARY, TEXT, close, echo, frame, unmasked};
 
@@ -16,7 +19,7 @@ fn served() -> (ServerHandle, Client) {
     let client = Client::builder().memory(listener.connector()).build();
     let settings = WebSocketSettings {
         protocols: vec!["v1".into()],
-        deflate: Some(Deflate { message_min: 10, keeps_context: true, ..Deflate::default() }),
+        deflate: Some(MessageDeflate { message_min: 10, keeps_context: true, ..MessageDeflate::default() }),
         ..WebSocketSettings::default()
     };
     let server = Server::bind(listener).cores(1);
@@ -50,7 +53,7 @@ fn halves_of_a_client_move_between_threads() {
     let (_server, client) = served();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
-        let deflate = Some(Deflate { message_min: 10, ..Deflate::default() });
+        let deflate = Some(MessageDeflate { message_min: 10, ..MessageDeflate::default() });
         let settings =
             WebSocketSettings { protocols: vec!["v1".into()], deflate, ..WebSocketSettings::default() };
         let socket = client.websocket("http://a/").settings(&settings).await.unwrap();
@@ -84,19 +87,23 @@ fn parts_need_not_be_in_memory() {
     let (_server, client) = served();
     block_on(async {
         let mut socket = client.websocket("ws://a/").await.unwrap();
-        let part = Part { kind: MessageKind::Text, bytes: "\u{e9}".as_bytes(), is_last: false };
-        socket.writer.send_part(Part { bytes: &part.bytes[..1], ..part }).await.unwrap();
+        let part = MessagePart { kind: MessageKind::Text, bytes: "\u{e9}".as_bytes(), is_last: false };
+        socket.writer.send_part(MessagePart { bytes: &part.bytes[..1], ..part }).await.unwrap();
         let refused = [
             socket.send("between").await.unwrap_err(),
-            socket.writer.send_part(Part { kind: MessageKind::Binary, ..part }).await.unwrap_err(),
-            socket.writer.send_part(Part { is_last: true, bytes: b"", ..part }).await.unwrap_err(),
-            socket.writer.send_part(Part { bytes: b"x", ..part }).await.unwrap_err(),
+            socket.writer.send_part(MessagePart { kind: MessageKind::Binary, ..part }).await.unwrap_err(),
+            socket.writer.send_part(MessagePart { is_last: true, bytes: b"", ..part }).await.unwrap_err(),
+            socket.writer.send_part(MessagePart { bytes: b"x", ..part }).await.unwrap_err(),
         ];
         let errors = refused.map(|error| error.get_ref().unwrap().downcast_ref().cloned());
         let [between, kind, end, text] = errors.map(|error: Option<WebSocketError>| error.unwrap());
         assert_eq!((between, kind), (WebSocketError::Interleaved, WebSocketError::Interleaved));
-        assert_eq!((end, text), (WebSocketError::Text, WebSocketError::Text));
-        socket.writer.send_part(Part { bytes: &part.bytes[1..], is_last: true, ..part }).await.unwrap();
+        assert_eq!((end, text), (WebSocketError::PartText, WebSocketError::PartText));
+        socket
+            .writer
+            .send_part(MessagePart { bytes: &part.bytes[1..], is_last: true, ..part })
+            .await
+            .unwrap();
         assert_eq!(socket.receive().await.unwrap(), Some(Message::Text("\u{e9}")));
         // The rest of a message that was received in parts is skipped.
         socket.send(&vec![7; 200_000]).await.unwrap();
@@ -134,23 +141,48 @@ async fn against(
     let (url, fields, frames) =
         (format!("ws://{}/", listener.local_addr().unwrap()), fields.to_owned(), frames.to_vec());
     let server = tokio::spawn(async move {
-        let (mut stream, _) = listener.accept().await.unwrap();
-        let mut head = Vec::new();
-        while !head.ends_with(b"\r\n\r\n") {
-            head.push(stream.read_u8().await.unwrap());
-        }
-        let head = String::from_utf8(head).unwrap();
-        let key = head.lines().find_map(|line| line.strip_prefix("sec-websocket-key: ")).unwrap();
-        let accept = accept(key);
-        let fields = fields.replace("ACCEPT", &accept);
-        let answer = format!("HTTP/1.1 101 x\r\nconnection: upgrade\r\nupgrade: websocket\r\n{fields}\r\n");
-        stream.write_all(&[answer.as_bytes(), &frames].concat()).await.unwrap();
+        let mut stream = open(&listener, &fields).await;
+        stream.write_all(&frames).await.unwrap();
         let mut received = Vec::new();
         let _ = stream.read_to_end(&mut received).await;
         received
     });
     let socket = Client::new().websocket(&url).await.map_err(|error| format!("{error:#}"));
     (socket, server)
+}
+
+/// The server's end of a WebSocket that it has accepted with `fields`.
+async fn open(listener: &TcpListener, fields: &str) -> TcpStream {
+    let (mut stream, _) = listener.accept().await.unwrap();
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.unwrap());
+    }
+    let head = String::from_utf8(head).unwrap();
+    let key = head.lines().find_map(|line| line.strip_prefix("sec-websocket-key: ")).unwrap();
+    let fields = fields.replace("ACCEPT", &accept(key));
+    let answer = format!("HTTP/1.1 101 x\r\nconnection: upgrade\r\nupgrade: websocket\r\n{fields}\r\n");
+    stream.write_all(answer.as_bytes()).await.unwrap();
+    stream
+}
+
+/// The socket wakes only the half that notices the end.
+#[tokio::test]
+async fn the_end_of_a_connection_wakes_both_halves_and_is_no_success() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("ws://{}/", listener.local_addr().unwrap());
+    let (client, accepted) = (Client::new(), "sec-websocket-accept: ACCEPT\r\n");
+    let (socket, mut stream) =
+        tokio::join!(async { client.websocket(&url).await }, open(&listener, accepted));
+    let WebSocket { mut reader, mut writer, .. } = socket.unwrap();
+    let receives = tokio::spawn(async move { reader.receive().await.map(drop) });
+    let sends = tokio::spawn(async move { writer.send(&vec![7; 64 << 20]).await });
+    // The system's buffers are full by then.
+    sleep(Duration::from_millis(200)).await;
+    stream.shutdown().await.unwrap();
+    let ends = timeout(Duration::from_secs(5), async { (receives.await.unwrap(), sends.await.unwrap()) });
+    let (received, sent) = ends.await.expect("a half was not woken");
+    assert!(received.is_err() && sent.is_err(), "{received:?} {sent:?}");
 }
 
 /// The value that accepts a key, as the server under test computes it.

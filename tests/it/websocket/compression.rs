@@ -1,6 +1,6 @@
 //! permessage-deflate (RFC 7692), in the order of the cases of Autobahn: negotiation, messages, and bombs.
 
-use corehttp::{Deflate, WebSocketSettings};
+use corehttp::{MessageDeflate, WebSocketSettings};
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress};
 
 use super::support::{
@@ -11,7 +11,7 @@ use crate::support::paused;
 const OFFER: &str = "Sec-WebSocket-Extensions: permessage-deflate\r\n";
 
 fn settings(keeps_context: bool) -> WebSocketSettings {
-    let deflate = Deflate { message_min: 10, keeps_context, ..Deflate::default() };
+    let deflate = MessageDeflate { message_min: 10, keeps_context, ..MessageDeflate::default() };
     WebSocketSettings { deflate: Some(deflate), message_max: 100_000, ..WebSocketSettings::default() }
 }
 
