@@ -94,7 +94,8 @@ mod tests {
         let check = Check::new("db", async || pending::<Result<(), String>>().await, limit, limit);
         // Nothing polls this one any more.
         let mut blocked = pin!(check.is_good(|_, _| {}));
-        poll_fn(|cx| Poll::Ready(assert!(blocked.as_mut().poll(cx).is_pending()))).await;
+        let is_pending = poll_fn(|cx| Poll::Ready(blocked.as_mut().poll(cx).is_pending())).await;
+        assert!(is_pending);
         let began = runtime::now();
         assert!(!check.is_good(|_, _| {}).await);
         assert!(runtime::now() - began <= limit + Duration::from_millis(1));
