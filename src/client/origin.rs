@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::cause::{ClientCause, ClientPhase};
 use super::error::ClientError;
+use crate::error::without_secrets;
 use crate::message::{
     Authority, InvalidRequest, InvalidTarget, Request, Scheme, Target, TargetForm, split_port,
 };
@@ -68,6 +69,18 @@ impl fmt::Display for Origin {
     }
 }
 
+/// The error for a target that is only a path. One that begins as a URL without its scheme (RFC 3986 §4.2) may contain
+/// userinfo, which is a secret.
+#[cold]
+fn no_origin(target: &str) -> ClientError {
+    let shown = match target.strip_prefix("//") {
+        Some(rest) => Cow::Owned(format!("//{}", without_secrets(rest))),
+        None => Cow::Borrowed(target),
+    };
+    let error = ClientError::new(ClientPhase::Prepare, ClientCause::Origin).with_url(&shown);
+    error.with_detail("it names no scheme and host")
+}
+
 /// The normalized spelling of the origin of `target`: in lower case, without a default port. Allocates nothing where it
 /// is spelled so already.
 ///
@@ -76,8 +89,7 @@ impl fmt::Display for Origin {
 /// Fails if the target names no scheme and host.
 pub(super) fn key(target: &Target) -> Result<Cow<'_, str>, ClientError> {
     let (Some(text), Some(scheme)) = (target.origin(), target.scheme_kind()) else {
-        let error = ClientError::new(ClientPhase::Prepare, ClientCause::Origin).with_url(target.as_str());
-        return Err(error.with_detail("it names no scheme and host"));
+        return Err(no_origin(target.as_str()));
     };
     let (host, port) = split_port(target.authority().unwrap_or_default());
     let is_plain = match port {

@@ -69,6 +69,8 @@ async fn of_a_request_that_cannot_be_sent() {
     assert_eq!(format!("{:#}", Request::get("/b?secret").unwrap().target().join("c").unwrap_err()), form);
     const UNFIT: &str = "preparing the request: the target is not one that can be sent here";
     check(ask(&client, "/b?secret").await, &format!("/b: {UNFIT}: it names no scheme and host"));
+    let without_scheme = "//joe:secret@a/b?secret";
+    check(ask(&client, without_scheme).await, &format!("//a/b: {UNFIT}: it names no scheme and host"));
     let host = client.host("http://a").unwrap();
     let elsewhere = host.send(&request(Method::Get, "http://c/b?secret"), &mut Response::new()).await;
     check(elsewhere, &format!("http://c/b: {UNFIT}: it is not at http://a"));
