@@ -428,6 +428,7 @@ impl Context {
     }
 
     /// Whether the connection began with a PROXY header, if only with one that names no client.
+    #[allow(dead_code, reason = "the page of metrics asks, which is a feature")]
     pub(crate) fn has_proxy_header(&self) -> bool {
         self.exchange.extras().is_some_and(|extras| extras.proxy_header.is_some())
     }
