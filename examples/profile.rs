@@ -10,7 +10,6 @@
 //! Profiles show how a program works, and make it slower. So they are for peers on this machine, and one at a time.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -21,6 +20,7 @@ use corehttp::{
 use pprof::ProfilerGuardBuilder;
 use pprof::protos::Message;
 use tikv_jemalloc_ctl::{epoch, stats};
+use tokio::sync::Mutex;
 
 /// The allocator of the system keeps no counts.
 #[global_allocator]
@@ -67,7 +67,8 @@ impl<H: Handler> Handler for OnlyHere<H> {
 /// Takes profiles of the processor's time, one at a time.
 #[derive(Default)]
 struct Profiler {
-    is_busy: Arc<AtomicBool>,
+    /// Locked while a profile is taken.
+    turn: Arc<Mutex<()>>,
 }
 
 impl Profiler {
@@ -96,10 +97,9 @@ impl Profiler {
         time: Duration,
         write: impl FnOnce(pprof::Report) -> Result<Vec<u8>> + Send + 'static,
     ) -> Result<Vec<u8>> {
-        if self.is_busy.swap(true, Ordering::AcqRel) {
+        let Ok(turn) = self.turn.clone().try_lock_owned() else {
             return Err(Error::new(Status::CONFLICT, "another profile is being taken"));
-        }
-        let turn = Turn(self.is_busy.clone());
+        };
         let taken = tokio::task::spawn_blocking(move || {
             let _turn = turn;
             let builder = ProfilerGuardBuilder::default().frequency(HERTZ);
@@ -114,15 +114,6 @@ impl Profiler {
 
 /// How often a second each thread is looked at. An odd number does not keep step with timers.
 const HERTZ: i32 = 99;
-
-/// The right to take a profile, until this is dropped.
-struct Turn(Arc<AtomicBool>);
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        self.0.store(false, Ordering::Release);
-    }
-}
 
 /// The time that the query asks for: 10 s, unless it has `seconds`, from 1 to 60.
 fn seconds(ctx: &Context) -> Result<Duration> {

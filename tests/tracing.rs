@@ -211,14 +211,10 @@ fn echo(listener: &MemoryListener) -> impl Future<Output = ()> {
     });
     let listener = listener.clone();
     async move {
-        let mut serving = Vec::new();
         loop {
             let stream = listener.accept().await;
-            serving.push(service.serve_connection(stream));
             // One connection at a time is enough here.
-            if let Some(last) = serving.pop() {
-                let _ = last.await;
-            }
+            let _ = service.serve_connection(stream).await;
         }
     }
 }

@@ -59,15 +59,12 @@ impl Check {
         {
             return is_good;
         }
-        let late = || {
-            io::Error::new(
-                io::ErrorKind::TimedOut,
-                format!("it took longer than {}", TimeLimit::from(self.limit)),
-            )
-        };
         let error = match timeout(self.limit, (self.run)()).await {
             Ok(outcome) => outcome.err(),
-            Err(_) => Some(late().into()),
+            Err(_) => {
+                let text = format!("it {}", TimeLimit::from(self.limit).exceeded());
+                Some(io::Error::new(io::ErrorKind::TimedOut, text).into())
+            }
         };
         let is_good = error.is_none();
         let was_good = last.replace(Outcome { at: runtime::now(), is_good }).is_none_or(|last| last.is_good);

@@ -96,12 +96,7 @@ impl HistogramCounts {
     pub fn quantile(&self, fraction: f64) -> Option<u64> {
         // The last digits of a product that is a rank must not make it the next one.
         let rank = fraction.clamp(0.0, 1.0) * self.count() as f64 * (1.0 - 1e-12);
-        let rank = (rank.ceil() as u64).max(1);
-        let mut below = 0;
-        let bucket = self.buckets.iter().position(|count| {
-            below += count;
-            below >= rank
-        })?;
+        let bucket = bucket_of_rank(&self.buckets, rank.ceil() as u64)?;
         Some(middle_of(bucket..=bucket))
     }
 
@@ -145,6 +140,16 @@ pub(super) fn bucket_of(value: u64) -> usize {
     let below = value.saturating_sub(1).min(VALUE_MAX - 1);
     let shift = (below | SUB_BUCKETS).ilog2() - SUB_BUCKETS.ilog2();
     (u64::from(shift) * SUB_BUCKETS + (below >> shift)) as usize
+}
+
+/// The bucket of the value that has this rank among all that were counted, from 1 on; 0 counts as 1. `None` if fewer were
+/// counted.
+pub(super) fn bucket_of_rank(buckets: &[u64], rank: u64) -> Option<usize> {
+    let mut counted = 0;
+    buckets.iter().position(|count| {
+        counted += count;
+        counted >= rank.max(1)
+    })
 }
 
 /// The value in the middle of successive buckets.

@@ -169,10 +169,7 @@ impl Metrics {
     pub(super) fn core_timelines(&self, empty: &SlotSeries) -> BTreeMap<usize, SlotSeries> {
         let mut series = BTreeMap::new();
         for core in self.cores() {
-            let mut routes = BTreeMap::new();
-            core.routes.add_timelines_to(&mut routes, empty);
-            let of_core = series.entry(core.index).or_insert_with(|| empty.clone());
-            routes.values().for_each(|route| *of_core += route);
+            core.routes.sum_timelines(series.entry(core.index).or_insert_with(|| empty.clone()));
         }
         series
     }

@@ -138,26 +138,36 @@ impl RouteTable {
 
     /// Adds the last minutes of each route to those under its pattern, which begin as `empty`.
     pub(super) fn add_timelines_to(&self, series: &mut BTreeMap<Box<str>, SlotSeries>, empty: &SlotSeries) {
-        for route in self.slots.iter().filter_map(OnceLock::get) {
-            if let Some(recent) = route.recent.get() {
-                let series = series.entry(route.pattern.clone());
-                series.or_insert_with(|| empty.clone()).add(&recent.timeline);
-            }
+        for (pattern, recent) in self.recent() {
+            series.entry(pattern.into()).or_insert_with(|| empty.clone()).add(&recent.timeline);
         }
+    }
+
+    /// Adds the last minutes of all routes to one series.
+    pub(super) fn sum_timelines(&self, sum: &mut SlotSeries) {
+        self.recent().for_each(|(_, recent)| sum.add(&recent.timeline));
     }
 
     /// Adds the slowest exchanges of each route in the minutes up to the slot of this number.
     pub(super) fn add_slow_to(&self, list: &mut Vec<SlowExchange>, slot: u64) {
-        let recent = self.slots.iter().filter_map(OnceLock::get).filter_map(|route| route.recent.get());
-        recent.for_each(|recent| recent.slow.add_to(list, slot));
+        self.recent().for_each(|(_, recent)| recent.slow.add_to(list, slot));
     }
 
     /// Adds the counts of each route to those under its pattern.
     pub(super) fn add_to(&self, routes: &mut BTreeMap<Box<str>, RouteCounts>) {
-        for route in self.slots.iter().filter_map(OnceLock::get) {
+        for route in self.routes() {
             let counts = routes.entry(route.pattern.clone());
             route.add_to(counts.or_insert_with_key(|pattern| RouteCounts::new(pattern)));
         }
+    }
+
+    fn routes(&self) -> impl Iterator<Item = &RouteMetrics> {
+        self.slots.iter().filter_map(OnceLock::get).map(|route| &**route)
+    }
+
+    /// The patterns and the last minutes of the routes that keep them.
+    fn recent(&self) -> impl Iterator<Item = (&str, &RecentExchanges)> {
+        self.routes().filter_map(|route| Some((&*route.pattern, &**route.recent.get()?)))
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
 
-use super::histogram::{bucket_of, middle_of};
+use super::histogram::{bucket_of, bucket_of_rank, middle_of};
 
 /// The exchanges of the last ten minutes, in slots of ten seconds. Only one core writes.
 pub(super) struct Timeline {
@@ -84,11 +84,7 @@ impl SlotCounts {
 
     /// The nanoseconds that so many of a thousand exchanges did not exceed; 0 if there were none.
     pub(super) fn per_mille(&self, share: u64) -> u64 {
-        let (rank, mut below) = ((self.count() * share).div_ceil(1000).max(1), 0);
-        let bucket = self.buckets.iter().position(|count| {
-            below += count;
-            below >= rank
-        });
+        let bucket = bucket_of_rank(&self.buckets, (self.count() * share).div_ceil(1000));
         let first = |bucket| (bucket + FIRST) * COARSE;
         bucket.map_or(0, |bucket| middle_of(first(bucket)..=first(bucket + 1) - 1))
     }

@@ -272,16 +272,11 @@ impl Exchange {
         }
     }
 
-    /// Upgrades the connection to `protocol`, or else to a tunnel, behind a response with the response's fields.
-    pub(super) async fn upgrade(
-        &mut self,
-        response: &mut Response,
-        protocol: Option<&str>,
-    ) -> io::Result<Upgraded> {
-        let (conn, early) = self.switch(response, protocol).await?;
+    /// Hands over a connection that was taken out, with the bytes that have arrived.
+    pub(super) fn hand_over(&mut self, conn: Conn, early: ReadBuffer) -> Upgraded {
         let (upgraded, handle) = Upgraded::new(conn, early);
         self.upgraded = Some(Box::new(handle));
-        Ok(upgraded)
+        upgraded
     }
 
     /// Sends the head that switches to another protocol, and takes the connection out, with the bytes that have arrived

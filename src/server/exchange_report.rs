@@ -4,15 +4,15 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU16;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicU16, AtomicU64};
 use std::time::{Duration, Instant};
 
 use super::client_ip::client_ip;
 use super::error_report::ErrorCause;
 use crate::error::write_escaped;
 use crate::exchange::ExchangeError;
-use crate::memory::{Reset, clear_cold};
+use crate::memory::{Counter, Reset, clear_cold};
 use crate::message::{Method, Request, Status, Version};
 use crate::net::{Peer, PeerAddr, Traffic};
 
@@ -182,10 +182,10 @@ pub(super) struct Observation {
 /// The counts of a WebSocket, which its exchange reports. The WebSocket may live on.
 #[derive(Debug, Default)]
 pub(super) struct SocketCounts {
-    pub(super) received: AtomicU64,
-    pub(super) sent: AtomicU64,
-    pub(super) messages_received: AtomicU64,
-    pub(super) messages_sent: AtomicU64,
+    pub(super) received: Counter,
+    pub(super) sent: Counter,
+    pub(super) messages_received: Counter,
+    pub(super) messages_sent: Counter,
     /// 0 as long as there is none.
     pub(super) close_code: AtomicU16,
 }
@@ -223,8 +223,8 @@ impl Observation {
     ) -> Option<ExchangeReport<'r>> {
         let (arrived, traffic) = (self.arrived?, self.traffic);
         let since = |instant: Instant| instant.saturating_duration_since(arrived);
-        let of_socket = |count: fn(&SocketCounts) -> &AtomicU64| {
-            self.socket.as_ref().map_or(0, |socket| count(socket).load(Relaxed))
+        let of_socket = |count: fn(&SocketCounts) -> &Counter| {
+            self.socket.as_ref().map_or(0, |socket| count(socket).get())
         };
         Some(ExchangeReport {
             method: self.method,

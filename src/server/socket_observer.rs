@@ -1,7 +1,6 @@
 //! [`SocketObserver`]: counts the bytes and the messages of a WebSocket of a server.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::exchange_report::SocketCounts;
@@ -25,8 +24,8 @@ impl SocketObserver {
         self.core.received.add(traffic.received);
         self.core.sent.add(traffic.sent);
         if let Some(reported) = &self.reported {
-            add(&reported.received, traffic.received);
-            add(&reported.sent, traffic.sent);
+            reported.received.add(traffic.received);
+            reported.sent.add(traffic.sent);
         }
     }
 
@@ -35,7 +34,7 @@ impl SocketObserver {
     pub(crate) fn count_received(&self) {
         self.core.messages_received.add(1);
         if let Some(reported) = &self.reported {
-            add(&reported.messages_received, 1);
+            reported.messages_received.add(1);
         }
     }
 
@@ -44,7 +43,7 @@ impl SocketObserver {
     pub(crate) fn count_sent(&self, messages: u64) {
         self.core.messages_sent.add(messages);
         if let Some(reported) = &self.reported {
-            add(&reported.messages_sent, messages);
+            reported.messages_sent.add(messages);
         }
     }
 
@@ -54,10 +53,4 @@ impl SocketObserver {
             let _ = reported.close_code.compare_exchange(0, code, Relaxed, Relaxed);
         }
     }
-}
-
-/// Adds without a locked instruction: only the core of the WebSocket writes.
-#[inline]
-fn add(count: &AtomicU64, more: u64) {
-    count.store(count.load(Relaxed).wrapping_add(more), Relaxed);
 }

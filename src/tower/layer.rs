@@ -279,13 +279,12 @@ fn unreadable(error: io::Error) -> Error {
 /// Applies the request of the layers to that of the context, where they differ.
 fn apply_request(ctx: &mut Context, head: Parts, content: Option<Bytes>) -> Result {
     let request = &mut ctx.request;
-    let is_same_target = is_same_target(&head.uri, request.target());
-    if !is_same_target {
+    // A router that has planned for the request matches it anew, if its target or its method is another one.
+    if !is_same_target(&head.uri, request.target()) {
         let target = Target::try_from(&head.uri)?;
         request.replace_target(|own| *own = target);
     }
-    if !is_same_target || head.method.as_str() != request.method().as_str() {
-        // A router that has planned for the request matches it anew.
+    if head.method.as_str() != request.method().as_str() {
         request.set_method(Method::try_from(&head.method)?);
     }
     replace_fields(&mut request.headers, &head.headers)?;

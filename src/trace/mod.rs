@@ -4,6 +4,6 @@ mod propagator;
 mod trace_context;
 
 pub use propagator::{TracePropagator, Tracing};
-pub(crate) use propagator::{method_name, version_number};
+pub(crate) use propagator::{method_name, record_error, version_number};
 pub use trace_context::TraceContext;
 pub(crate) use trace_context::with_current;

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use tracing::Span;
-use tracing::field::display;
+use tracing::field::{Value, display};
 
 use super::trace_context::TraceContext;
 use crate::message::{Headers, Method, Version};
@@ -90,8 +90,7 @@ impl Tracing {
             propagator.extract(span, headers);
             return None;
         }
-        let parent = TraceContext::from_headers(headers);
-        if span.is_disabled() { parent } else { Some(note(span, parent)) }
+        note(span, TraceContext::from_headers(headers))
     }
 
     /// The fields of a client's request, whose span has begun. `headers` are those that the request has itself. `None` if
@@ -103,36 +102,31 @@ impl Tracing {
             return Some(fields).filter(|fields| !fields.is_empty());
         }
         let parent = TraceContext::current().or_else(|| TraceContext::from_headers(headers));
-        let context = if span.is_disabled() { parent } else { Some(note(span, parent)) };
-        context?.set_fields(&mut fields);
+        note(span, parent)?.set_fields(&mut fields);
         Some(fields)
     }
 }
 
-/// Returns the context of `span` in the trace of `parent`, or in a new one, and records it.
-fn note(span: &Span, parent: Option<TraceContext>) -> TraceContext {
+/// Returns the context of `span` in the trace of `parent`, or in a new one, and records it. A span that nothing records
+/// has the place of `parent`.
+fn note(span: &Span, parent: Option<TraceContext>) -> Option<TraceContext> {
+    if span.is_disabled() {
+        return parent;
+    }
     let context = parent.as_ref().map_or_else(TraceContext::begin, TraceContext::child);
     span.record("trace_id", display(format_args!("{:032x}", context.trace_id())));
     span.record("span_id", display(format_args!("{:016x}", context.span_id())));
     if let Some(parent) = parent {
         span.record("parent_id", display(format_args!("{:016x}", parent.span_id())));
     }
-    context
+    Some(context)
 }
 
 /// The method as spans name it: of those that are not known, there could be any number.
-pub(crate) fn method_name(method: Method) -> &'static str {
+pub(crate) fn method_name(method: &Method) -> &str {
     match method {
-        Method::Get => "GET",
-        Method::Head => "HEAD",
-        Method::Post => "POST",
-        Method::Put => "PUT",
-        Method::Delete => "DELETE",
-        Method::Connect => "CONNECT",
-        Method::Options => "OPTIONS",
-        Method::Trace => "TRACE",
-        Method::Patch => "PATCH",
         Method::Extension(_) => "_OTHER",
+        known => known.as_str(),
     }
 }
 
@@ -142,6 +136,12 @@ pub(crate) fn version_number(version: Version) -> &'static str {
         Version::Http10 => "1.0",
         Version::Http11 => "1.1",
     }
+}
+
+/// Records that the exchange of `span` has failed, and why.
+pub(crate) fn record_error(span: &Span, kind: impl Value) {
+    span.record("otel.status_code", "ERROR");
+    span.record("error.type", kind);
 }
 
 impl fmt::Debug for Tracing {

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::future::poll_fn;
-use std::net::IpAddr;
 use std::pin::pin;
 use std::thread;
 
@@ -12,7 +11,7 @@ use tracing::{Span, info_span};
 use crate::message::{Status, port_number, split_port};
 use crate::net::PeerAddr;
 use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
-use crate::trace::{TraceContext, Tracing, method_name, version_number, with_current};
+use crate::trace::{TraceContext, Tracing, method_name, record_error, version_number, with_current};
 
 /// A handler whose exchanges are spans, made by [`Tracing::around`].
 #[derive(Clone, Debug)]
@@ -59,7 +58,8 @@ impl ServerSpan {
     /// Begins the span of the exchange of `ctx`.
     fn begin(tracing: &Tracing, ctx: &Context) -> ServerSpan {
         let request = &ctx.request;
-        let (method, route) = (method_name(request.method()), request.matched_pattern());
+        let (method, route) = (request.method(), request.matched_pattern());
+        let method = method_name(&method);
         let span = info_span!(
             target: "corehttp",
             "http.server",
@@ -84,17 +84,8 @@ impl ServerSpan {
             span_id = Empty,
             parent_id = Empty,
         );
-        let port = request.authority().and_then(|authority| split_port(authority).1);
-        if let Some(Some(port)) = port.and_then(|port| port_number(port.as_bytes())) {
-            span.record("server.port", port);
-        }
-        if let PeerAddr::Tcp(peer) = ctx.peer_addr()
-            && !span.is_disabled()
-        {
-            let address: IpAddr = peer.ip();
-            span.record("client.address", display(address));
-            span.record("network.peer.address", display(address));
-            span.record("network.peer.port", peer.port());
+        if !span.is_disabled() {
+            record_addresses(&span, ctx);
         }
         let context = tracing.extract(&span, &request.headers);
         ServerSpan { span, context, has_route: route.is_some(), is_over: false }
@@ -118,8 +109,9 @@ impl ServerSpan {
         let span = &self.span;
         if let (false, Some(route)) = (self.has_route, ctx.request.matched_pattern()) {
             span.record("http.route", route);
-            let (method, route) = (method_name(ctx.request.method()), Some(route));
-            span.record("otel.name", display(SpanName { method, route }));
+            let method = ctx.request.method();
+            let name = SpanName { method: method_name(&method), route: Some(route) };
+            span.record("otel.name", display(name));
         }
         match outcome {
             Ok(()) => record_status(span, ctx.response.status),
@@ -143,7 +135,7 @@ impl Drop for ServerSpan {
 
 /// The name of a span: the method, and the route if it is known.
 struct SpanName<'a> {
-    method: &'static str,
+    method: &'a str,
     route: Option<&'a str>,
 }
 
@@ -170,14 +162,23 @@ impl Drop for PanicGuard<'_> {
     }
 }
 
+/// Records the port that the request names, and the address of the peer.
+fn record_addresses(span: &Span, ctx: &Context) {
+    let port = ctx.request.authority().and_then(|authority| split_port(authority).1);
+    if let Some(Some(port)) = port.and_then(|port| port_number(port.as_bytes())) {
+        span.record("server.port", port);
+    }
+    if let PeerAddr::Tcp(peer) = ctx.peer_addr() {
+        let address = peer.ip();
+        span.record("client.address", display(address));
+        span.record("network.peer.address", display(address));
+        span.record("network.peer.port", peer.port());
+    }
+}
+
 fn record_status(span: &Span, status: Status) {
     span.record("http.response.status_code", status.as_u16());
     if status.is_server_error() {
         record_error(span, itoa::Buffer::new().format(status.as_u16()));
     }
-}
-
-fn record_error(span: &Span, kind: &str) {
-    span.record("otel.status_code", "ERROR");
-    span.record("error.type", kind);
 }

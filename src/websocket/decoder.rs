@@ -147,11 +147,7 @@ impl Decoder {
     /// Reads a frame that is a message by itself, is here as a whole, and within all bounds, as most are.
     #[inline]
     fn read_whole(&mut self, header: &FrameHeader, head_len: usize, input: &mut Input) -> Option<Step> {
-        let kind = match header.opcode {
-            OpCode::Text => MessageKind::Text,
-            OpCode::Binary => MessageKind::Binary,
-            _ => return None,
-        };
+        let kind = MessageKind::from_opcode(header.opcode)?;
         let MessageBounds { message_max, frame_max, fragments_max } = self.bounds;
         let len = usize::try_from(header.len).ok().filter(|len| *len <= message_max.min(frame_max))?;
         let is_alone =
@@ -170,12 +166,7 @@ impl Decoder {
 
     /// Begins a frame of a message.
     fn begin_frame(&mut self, header: FrameHeader, reading: Reading) -> Result<(), WebSocketError> {
-        let kind = match header.opcode {
-            OpCode::Text => Some(MessageKind::Text),
-            OpCode::Binary => Some(MessageKind::Binary),
-            _ => None,
-        };
-        let message = match (kind, &mut self.message) {
+        let message = match (MessageKind::from_opcode(header.opcode), &mut self.message) {
             (None, None) => return Err(WebSocketProtocolError::Continuation.into()),
             (Some(_), Some(_)) => return Err(WebSocketProtocolError::Interleaved.into()),
             (None, Some(message)) => message,
@@ -226,16 +217,13 @@ impl Decoder {
             let (kind, utf8) = (message.kind, message.utf8);
             self.message = None;
             return match reading {
-                Reading::Whole => self.check_inflated(kind),
+                Reading::Whole => Ok(Some(Step::Message(kind))),
                 Reading::Parts if kind == MessageKind::Text && !utf8.is_whole() => Err(WebSocketError::Text),
                 Reading::Parts => Ok(Some(Step::Part { kind, is_last: true })),
             };
         }
         match reading {
-            Reading::Whole => {
-                let kind = message.kind;
-                self.check_inflated(kind)?;
-            }
+            Reading::Whole => self.check_inflated()?,
             Reading::Parts if !self.content(input).is_empty() => {
                 let message = self.message.as_mut().map(|message| {
                     message.is_in_parts = true;
@@ -249,14 +237,14 @@ impl Decoder {
         Ok(if goes_on { None } else { Some(Step::More) })
     }
 
-    /// Checks how much a message has become. Returns the step of a whole one.
-    fn check_inflated(&self, kind: MessageKind) -> Result<Option<Step>, WebSocketError> {
+    /// Checks how much a message has become so far.
+    fn check_inflated(&self) -> Result<(), WebSocketError> {
         let max = self.bounds.message_max;
         match &self.inflater {
             Some(inflater) if self.is_inflated && inflater.out.len() > max => {
                 Err(WebSocketError::MessageTooLarge(max))
             }
-            _ => Ok(Some(Step::Message(kind))),
+            _ => Ok(()),
         }
     }
 }
@@ -279,14 +267,14 @@ impl OpenMessage {
         Ok(())
     }
 
-    /// Decompresses what the last frame left out. Returns whether the message is whole.
+    /// Decompresses what the last frame left out. Returns whether the message is whole, which one that reaches `most`
+    /// is not.
     fn finish(&mut self, inflater: Option<&mut Inflater>, most: usize) -> Result<bool, WebSocketError> {
         let Some(inflater) = inflater.filter(|_| self.is_compressed) else { return Ok(true) };
         let before = inflater.out.len();
         let is_whole = inflater.finish(most)?;
         self.check_text(&inflater.out.as_slice()[before..])?;
-        // A message that exceeds its bound is refused, whole or not.
-        Ok(is_whole || inflater.out.len() == most && most != PART_MAX)
+        Ok(is_whole)
     }
 
     fn check_text(&mut self, piece: &[u8]) -> Result<(), WebSocketError> {

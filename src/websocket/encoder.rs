@@ -38,47 +38,48 @@ impl Encoder {
     #[inline]
     pub(super) fn message(&mut self, message: Message<'_>, out: &mut Vec<u8>) -> io::Result<()> {
         self.check_whole()?;
-        if self.compresses(message) {
-            return self.compressed(message, out);
+        match self.deflate_for(message.as_bytes().len()) {
+            Some(deflate) => self.compressed(message, deflate, out),
+            None => self.frame(message.kind().opcode(), Flags::WHOLE, message.as_bytes(), out),
         }
-        self.frame(message.kind().opcode(), Flags::WHOLE, message.as_bytes(), out)
     }
 
     /// Appends the head of a message to `out`, if its payload is then sent as it is. Returns false if the message has
     /// to be encoded as a whole.
     pub(super) fn head_alone(&mut self, message: Message<'_>, out: &mut Vec<u8>) -> io::Result<bool> {
         self.check_whole()?;
-        if self.role == Role::Client || self.compresses(message) {
+        let len = message.as_bytes().len();
+        if self.role == Role::Client || self.deflate_for(len).is_some() {
             return Ok(false);
         }
-        let len = message.as_bytes().len() as u64;
-        header(message.kind().opcode(), Flags::WHOLE, None, len).encode(out);
+        header(message.kind().opcode(), Flags::WHOLE, None, len as u64).encode(out);
         Ok(true)
     }
 
-    /// Whether this message is sent compressed.
+    /// How a message of `len` bytes is compressed; `None` if it is sent as it is.
     #[inline]
-    pub(super) fn compresses(&self, message: Message<'_>) -> bool {
-        let len = message.as_bytes().len();
-        self.deflate.as_ref().is_some_and(|(_, settings)| len >= settings.message_min.max(1))
+    fn deflate_for(&self, len: usize) -> Option<(DeflateParams, MessageDeflate)> {
+        self.deflate.filter(|(_, settings)| len >= settings.message_min.max(1))
     }
 
     /// The form in which a message of `len` bytes of a broadcast is written.
     pub(super) fn shares(&self, len: usize) -> SharedForm {
-        match self.deflate {
-            Some(deflate) if len >= deflate.1.message_min.max(1) => match deflate.0 {
-                DeflateParams { keeps_own: false, window_bits: WINDOW_BITS_MAX, .. } => {
-                    SharedForm::Deflated(deflate)
-                }
-                _ => SharedForm::Own,
-            },
-            _ => SharedForm::Plain,
+        let Some(deflate) = self.deflate_for(len) else { return SharedForm::Plain };
+        match deflate.0 {
+            DeflateParams { keeps_own: false, window_bits: WINDOW_BITS_MAX, .. } => {
+                SharedForm::Deflated(deflate)
+            }
+            _ => SharedForm::Own,
         }
     }
 
     #[cold]
-    fn compressed(&mut self, message: Message<'_>, out: &mut Vec<u8>) -> io::Result<()> {
-        let Some((params, settings)) = self.deflate else { return Ok(()) };
+    fn compressed(
+        &mut self,
+        message: Message<'_>,
+        (params, settings): (DeflateParams, MessageDeflate),
+        out: &mut Vec<u8>,
+    ) -> io::Result<()> {
         let mut deflater = self.deflater.take().unwrap_or_else(|| Deflater::take(params, settings.level));
         let written = with_scratch(|scratch| {
             deflater.compress(message.as_bytes(), scratch)?;

@@ -93,6 +93,16 @@ pub enum MessageKind {
 }
 
 impl MessageKind {
+    /// The kind of the message that a frame begins; `None` if it begins none.
+    #[inline]
+    pub(super) fn from_opcode(opcode: OpCode) -> Option<MessageKind> {
+        match opcode {
+            OpCode::Text => Some(MessageKind::Text),
+            OpCode::Binary => Some(MessageKind::Binary),
+            _ => None,
+        }
+    }
+
     pub(super) fn opcode(self) -> OpCode {
         match self {
             MessageKind::Text => OpCode::Text,

@@ -55,16 +55,8 @@ impl<E: Endpoint> WebSocketWriter<E> {
     ///
     /// As [`WebSocketWriter::send`].
     pub async fn feed(&mut self, message: impl Into<Message<'_>>) -> io::Result<()> {
-        let mut message = Some(message.into());
-        poll_fn(|cx| {
-            self.shared.with(|link| {
-                if let Some(message) = message.take() {
-                    link.write_message(cx, message)?;
-                }
-                link.poll_send(cx, link.bounds.waiting_max)
-            })
-        })
-        .await
+        let message = message.into();
+        self.feed_with(|link, cx| link.write_message(cx, message)).await
     }
 
     /// Sends a part of a message, as a frame of its own, so that the message need not be in memory as a whole. Parts are
@@ -128,11 +120,19 @@ impl<E: Endpoint> WebSocketWriter<E> {
 
     /// Adds a message of a broadcast to those that wait to be sent.
     pub(super) async fn feed_shared(&mut self, message: &SharedMessage) -> io::Result<()> {
-        let mut message = Some(message);
+        self.feed_with(|link, cx| message.write(link, cx)).await
+    }
+
+    /// Adds the message that `write` appends to those that wait to be sent.
+    async fn feed_with(
+        &mut self,
+        write: impl FnOnce(&mut Link<E>, &mut Context<'_>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut write = Some(write);
         poll_fn(|cx| {
             self.shared.with(|link| {
-                if let Some(message) = message.take() {
-                    message.write(link, cx)?;
+                if let Some(write) = write.take() {
+                    write(link, cx)?;
                 }
                 link.poll_send(cx, link.bounds.waiting_max)
             })

@@ -969,8 +969,7 @@ impl Dialer for ReadingDialer {
     }
 }
 
-/// Whatever closes the connections that rest when their runtime ends, another thread may end an exchange there
-/// meanwhile. Its connection must not stay idle for ever because the task that looks after them has closed all that it
+/// While the connections that rest are closed because their runtime ends, another thread may end an exchange there. Its connection must not stay idle for ever because the task that looks after them has closed all that it
 /// counted.
 #[test]
 fn a_connection_that_comes_to_rest_while_its_runtime_ends_is_closed() {

@@ -135,7 +135,7 @@ async fn a_request_through_socks_looks_direct_to_its_host() {
     assert_eq!((proxy.connections(), client.idle()), (1, 1));
 }
 
-/// Whatever it answers to CONNECT instead, no request is sent to it.
+/// No request is sent to a proxy that answers CONNECT with something else.
 #[cfg(feature = "tls")]
 #[tokio::test]
 async fn a_proxy_that_opens_no_tunnel_is_not_taken_for_the_origin() {

@@ -165,7 +165,7 @@ async fn fields_of_the_client_come_behind_those_of_the_request() {
     assert_eq!(stage.received(), [expected], "what frames or routes a request is not for all of them to say");
 }
 
-/// Whatever a TRACE carries is sent back. Found as one that was sent with its content.
+/// All that a TRACE carries is sent back. Found as one that was sent with its content.
 #[tokio::test(start_paused = true)]
 async fn a_trace_has_no_content_and_tells_no_secrets_rfc9110_9_3_8() {
     let sets: [fn(&mut Request); 5] = [

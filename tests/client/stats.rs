@@ -128,7 +128,7 @@ async fn failures_are_counted_by_phase() {
     assert_eq!(check_ends(&client).send.failed, 1);
 }
 
-/// Whatever the moment at which a caller goes away, its exchange is counted once, with its bytes.
+/// The exchange of a caller that goes away is counted once, with its bytes, at whichever moment that happens.
 #[test]
 fn callers_that_go_away_are_counted_once() {
     paused(async {

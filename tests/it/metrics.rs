@@ -198,7 +198,7 @@ fn serve(settings: impl FnOnce(Server) -> Server) -> Served {
     Served::with(settings, router)
 }
 
-/// Whatever happens to exchanges, each is counted once, in its class and its route.
+/// Each exchange is counted once, in its class and its route, however it ends.
 #[test]
 fn histograms_add_up_to_the_reports_of_a_random_history() {
     for (routes_max, histories) in [(64, 16), (2, 4)] {

@@ -294,15 +294,14 @@ impl Pool {
         let is_good = !idle.is_zero() && self.is_within_age(connection.opened_at, now);
         let idle_conn = IdleConn { conn, connection, idle_since: now, expires_at: later(now, idle) };
         let traffic = exchange.io_state.as_deref().map(IoState::total_traffic).unwrap_or_default();
+        let mut state = lock(&self.state);
+        self.counters.count_returned(&exchange.progress.timings, traffic);
+        state.exchanges.give(exchange);
         if is_good {
-            let mut state = lock(&self.state);
-            self.counters.count_returned(&exchange.progress.timings, traffic);
-            state.exchanges.give(exchange);
             state.conns.push(idle_conn);
+            drop(state);
         } else {
-            let state = lock(&self.state);
-            self.counters.count_returned(&exchange.progress.timings, traffic);
-            state.exchanges.give(exchange);
+            // To close a connection is a system call, which other callers need not wait for.
             drop(state);
             idle_conn.close();
         }

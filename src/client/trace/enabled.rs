@@ -9,7 +9,7 @@ use crate::client::cause::ClientPhase;
 use crate::client::error::ClientError;
 use crate::client::origin::Origin;
 use crate::message::{Headers, Request, Response};
-use crate::trace::{Tracing, method_name, version_number};
+use crate::trace::{Tracing, method_name, record_error, version_number};
 
 /// Whether a client makes spans, and how.
 #[derive(Clone, Default)]
@@ -67,7 +67,8 @@ impl<'a> TraceFields<'a> {
 impl SpanState {
     #[cold]
     fn begin(tracing: &Tracing, request: &Request, origin: &Origin) -> Box<SpanState> {
-        let method = method_name(request.method());
+        let method = request.method();
+        let method = method_name(&method);
         let span = info_span!(
             target: "corehttp",
             "http.client",
@@ -110,8 +111,7 @@ impl SpanState {
             span.record("network.peer.port", peer.port());
         }
         if response.status.is_client_error() || response.status.is_server_error() {
-            span.record("otel.status_code", "ERROR");
-            span.record("error.type", display(response.status.as_u16()));
+            record_error(span, display(response.status.as_u16()));
         }
     }
 }
@@ -137,9 +137,4 @@ fn phase_name(phase: ClientPhase) -> &'static str {
         ClientPhase::Receive => "receive",
         ClientPhase::Redirect => "redirect",
     }
-}
-
-fn record_error(span: &Span, kind: &str) {
-    span.record("otel.status_code", "ERROR");
-    span.record("error.type", kind);
 }

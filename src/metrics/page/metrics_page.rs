@@ -11,7 +11,7 @@ use super::snapshot::snapshot;
 use crate::message::{Request, Status};
 use crate::metrics::metrics::Metrics;
 use crate::net::PeerAddr;
-use crate::runtime::{select, sleep};
+use crate::runtime::timeout;
 use crate::server::{Context, Handler, Result};
 use crate::sse::Event;
 
@@ -75,15 +75,8 @@ impl MetricsPage {
             let (slot, data) = snapshot(&self.metrics, sent);
             sent = Some(slot);
             events.send(Event::new(&data)).await?;
-            let stops = async {
-                stopping.as_mut().await;
-                true
-            };
-            let waits = async {
-                sleep(PAUSE).await;
-                false
-            };
-            if events.wait(select(stops, waits)).await? {
+            let is_stopping = events.wait(timeout(PAUSE, &mut stopping)).await?.is_ok();
+            if is_stopping {
                 return Ok(events.finish().await?);
             }
         }

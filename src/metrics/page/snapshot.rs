@@ -169,7 +169,8 @@ mod tests {
         let data: Value = serde_json::from_str(&text).unwrap();
         let figures = |value: &Value| (value[0].as_u64(), value[1].as_u64());
         let route = &data["routes"][0];
-        for value in [&data["recent"], &data["total"]["1"], &route["recent"], &route["slots"]["1"]] {
+        let core = &data["cores"][0]["recent"];
+        for value in [&data["recent"], &data["total"]["1"], &route["recent"], &route["slots"]["1"], core] {
             assert_eq!(figures(value), (Some(4), Some(1)), "{text}");
         }
         assert_eq!((&route["pattern"], &route["classes"]), (&json!("(none)"), &json!([0, 0, 3, 0, 0, 1])));

@@ -6,6 +6,7 @@ use std::io;
 use super::context::Context;
 use super::head_filter::SentKind;
 use crate::message::{FieldName, Status, Version, is_token};
+use crate::net::{Conn, ReadBuffer};
 use crate::server::InvalidResponse;
 use crate::server::exchange_report::CutBy;
 use crate::server::upgraded::Upgraded;
@@ -117,16 +118,25 @@ impl Context {
         exchange.flush().await?;
         exchange.observe(|observation, _| observation.cut = Some(CutBy::Handler));
         let (conn, early) = exchange.take_conn()?;
-        let (upgraded, handle) = Upgraded::new(conn, early);
-        exchange.upgraded = Some(Box::new(handle));
-        Ok(upgraded)
+        Ok(exchange.hand_over(conn, early))
     }
 
     /// Sends a head with this status, once middleware has seen it, and hands the connection over.
     async fn hand_over(&mut self, status: Status, protocol: Option<&str>) -> io::Result<Upgraded> {
+        let (conn, early) = self.switch(status, protocol).await?;
+        Ok(self.exchange.hand_over(conn, early))
+    }
+
+    /// Sends a head with this status, once middleware has seen it, and takes the connection out, with the bytes that
+    /// have arrived. The caller sets the handle of the upgraded connection.
+    pub(super) async fn switch(
+        &mut self,
+        status: Status,
+        protocol: Option<&str>,
+    ) -> io::Result<(Conn, ReadBuffer)> {
         let Context { response, transform, head_filters, exchange, .. } = self;
         exchange.check_upgrade()?;
         head_filters.pass(response, transform, SentKind::Upgrade(status)).await?;
-        exchange.upgrade(response, protocol).await
+        exchange.switch(response, protocol).await
     }
 }

@@ -8,7 +8,6 @@ use std::task;
 use tokio::sync::oneshot;
 
 use super::context::Context;
-use super::head_filter::SentKind;
 use crate::message::{Headers, Status};
 use crate::net::{Conn, ReadBuffer};
 use crate::server::socket_observer::SocketObserver;
@@ -30,11 +29,8 @@ impl Context {
     ///
     /// The handler may use the connection for days, so the context keeps no memory but that of the request.
     pub(crate) async fn switch_to(&mut self, protocol: &str) -> io::Result<SwitchedConn> {
-        let Context { response, transform, head_filters, exchange, .. } = self;
-        exchange.check_upgrade()?;
-        let kind = SentKind::Upgrade(Status::SWITCHING_PROTOCOLS);
-        head_filters.pass(response, transform, kind).await?;
-        let (conn, early) = exchange.switch(response, Some(protocol)).await?;
+        let (conn, early) = self.switch(Status::SWITCHING_PROTOCOLS, Some(protocol)).await?;
+        let Context { response, exchange, .. } = self;
         let (guard, handle) = UpgradedHandle::new(conn.peer(), None);
         exchange.upgraded = Some(Box::new(handle));
         let mut reported = None;

@@ -1,5 +1,5 @@
-//! Files and ranges, of a directory and of the program itself. Whatever is asked, no octet comes from elsewhere, and a
-//! range is the one that was asked for.
+//! Files and ranges, of a directory and of the program itself. No octet comes from elsewhere, and a range is
+//! the one that was asked for.
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -226,12 +226,16 @@ fn bombs_are_refused() {
     let bomb = compressed(&mut deflate(), &vec![0; 50_000_000]);
     assert!(bomb.len() < 60_000);
     check_with(&settings(false), OFFER, &frame(BINARY | RSV1, &bomb), &["close 1009 \"\""]);
-    let full = frame(BINARY | RSV1, compressed(&mut deflate(), &vec![7; 100_000]));
-    let one_more = frame(BINARY | RSV1, compressed(&mut deflate(), &vec![7; 100_001]));
-    let service = service(Echo::Whole, &settings(false));
-    for (sent, expected) in [(full, "c2"), (one_more, "close 1009")] {
-        let (_, received) = paused(async { talk(&service, OFFER, &[&sent, &close(1000, "")]).await });
-        assert!(shown(&received)[0].starts_with(expected), "{:?}", shown(&received));
+    // With the second bound, a message that is refused has as many bytes as a part has at most.
+    for message_max in [100_000, 65_535] {
+        let settings = WebSocketSettings { message_max, ..settings(false) };
+        let full = frame(BINARY | RSV1, compressed(&mut deflate(), &vec![7; message_max]));
+        let one_more = frame(BINARY | RSV1, compressed(&mut deflate(), &vec![7; message_max + 1]));
+        let service = service(Echo::Whole, &settings);
+        for (sent, expected) in [(full, "c2"), (one_more, "close 1009")] {
+            let (_, received) = paused(async { talk(&service, OFFER, &[&sent, &close(1000, "")]).await });
+            assert!(shown(&received)[0].starts_with(expected), "{:?}", shown(&received));
+        }
     }
 }
 
