@@ -1,10 +1,10 @@
-//! [`SocketObserver`]: counts the bytes and the messages of a WebSocket of a server.
+//! [`SocketObserver`]: counts the bytes and the messages of a WebSocket of a server, in [`SocketCounts`] too.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 
-use super::exchange_report::SocketCounts;
 use super::stats::CoreStats;
+use crate::memory::Counter;
 use crate::net::Traffic;
 
 /// Counts for the core, and for the report of the exchange if exchanges are reported.
@@ -52,5 +52,23 @@ impl SocketObserver {
         if let Some(reported) = &self.reported {
             let _ = reported.close_code.compare_exchange(0, code, Relaxed, Relaxed);
         }
+    }
+}
+
+/// The counts of a WebSocket, which its exchange reports. The WebSocket may live on.
+#[derive(Debug, Default)]
+pub(super) struct SocketCounts {
+    pub(super) received: Counter,
+    pub(super) sent: Counter,
+    pub(super) messages_received: Counter,
+    pub(super) messages_sent: Counter,
+    /// 0 as long as there is none.
+    close_code: AtomicU16,
+}
+
+impl SocketCounts {
+    /// The code of the first close frame.
+    pub(super) fn close_code(&self) -> Option<u16> {
+        Some(self.close_code.load(Relaxed)).filter(|code| *code > 0)
     }
 }

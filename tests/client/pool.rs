@@ -969,8 +969,8 @@ impl Dialer for ReadingDialer {
     }
 }
 
-/// While the connections that rest are closed because their runtime ends, another thread may end an exchange there. Its connection must not stay idle for ever because the task that looks after them has closed all that it
-/// counted.
+/// While the connections that rest are closed because their runtime ends, another thread may end an exchange there. Its
+/// connection must not stay idle for ever because the task that looks after them has closed all that it counted.
 #[test]
 fn a_connection_that_comes_to_rest_while_its_runtime_ends_is_closed() {
     let dialer = ReadingDialer::default();
