@@ -4,11 +4,12 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU16;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use super::client_ip::client_ip;
 use super::error_report::ErrorCause;
-use super::socket_observer::SocketCounts;
 use crate::error::write_escaped;
 use crate::exchange::ExchangeError;
 use crate::memory::{Counter, Reset, clear_cold};
@@ -178,6 +179,17 @@ pub(super) struct Observation {
     pub(super) socket: Option<Arc<SocketCounts>>,
 }
 
+/// The counts of a WebSocket, which its exchange reports. The WebSocket may live on.
+#[derive(Debug, Default)]
+pub(super) struct SocketCounts {
+    pub(super) received: Counter,
+    pub(super) sent: Counter,
+    pub(super) messages_received: Counter,
+    pub(super) messages_sent: Counter,
+    /// 0 as long as there is none.
+    pub(super) close_code: AtomicU16,
+}
+
 impl Observation {
     /// Notes a request, whose head has arrived, or was refused.
     pub(super) fn begin(&mut self, now: Instant, request: Option<&Request>) {
@@ -229,7 +241,11 @@ impl Observation {
             sent: traffic.sent.saturating_sub(self.traffic_before.sent) + of_socket(|socket| &socket.sent),
             messages_received: of_socket(|socket| &socket.messages_received),
             messages_sent: of_socket(|socket| &socket.messages_sent),
-            close_code: self.socket.as_ref().and_then(|socket| socket.close_code()),
+            close_code: self
+                .socket
+                .as_ref()
+                .map(|socket| socket.close_code.load(Relaxed))
+                .filter(|code| *code > 0),
             until_handler: self.handler_called.map(since),
             until_response: self.responded.map(|(responded, _)| since(responded)),
             duration: since(now),

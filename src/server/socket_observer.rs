@@ -1,19 +1,23 @@
-//! [`SocketObserver`]: counts the bytes and the messages of a WebSocket of a server, in [`SocketCounts`] too.
+//! [`SocketObserver`]: counts the bytes and the messages of a WebSocket of a server.
+//!
+//! Its counts are written by the task that has the WebSocket, and read by whatever reports them, so they are atomic, and
+//! their order among each other is of no interest.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
+use super::exchange_report::SocketCounts;
 use super::stats::CoreStats;
-use crate::memory::Counter;
 use crate::net::Traffic;
 
-/// Counts for the core, and for the report of the exchange if exchanges are reported.
+/// Counts for the core, and for the report of the exchange.
 pub(crate) struct SocketObserver {
     core: Arc<CoreStats>,
     reported: Option<Arc<SocketCounts>>,
 }
 
 impl SocketObserver {
+    /// Counts in `reported` too, if exchanges are reported.
     pub(super) fn new(core: Arc<CoreStats>, reported: Option<Arc<SocketCounts>>) -> SocketObserver {
         SocketObserver { core, reported }
     }
@@ -52,23 +56,5 @@ impl SocketObserver {
         if let Some(reported) = &self.reported {
             let _ = reported.close_code.compare_exchange(0, code, Relaxed, Relaxed);
         }
-    }
-}
-
-/// The counts of a WebSocket, which its exchange reports. The WebSocket may live on.
-#[derive(Debug, Default)]
-pub(super) struct SocketCounts {
-    pub(super) received: Counter,
-    pub(super) sent: Counter,
-    pub(super) messages_received: Counter,
-    pub(super) messages_sent: Counter,
-    /// 0 as long as there is none.
-    close_code: AtomicU16,
-}
-
-impl SocketCounts {
-    /// The code of the first close frame.
-    pub(super) fn close_code(&self) -> Option<u16> {
-        Some(self.close_code.load(Relaxed)).filter(|code| *code > 0)
     }
 }
