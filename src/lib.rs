@@ -253,7 +253,7 @@
 //! | links in a response, and other references | [`Target::join`] |
 //! | how long an exchange may take, and how long it took | [`ClientTimeouts`], [`Response::timings`] |
 //! | who has answered: address, version, certificates | [`Response::connection`], [`Response::version`] |
-//! | dials, failures, times and bytes of each host | [`Client::stats`] |
+//! | dials, failures, times and bytes of each host | [`Client::stats`], with feature `metrics` `Metrics::add_client` |
 //! | what went wrong, and what the server may have seen | [`ClientError`] |
 //! | secure connections, with feature `tls` | `ClientBuilder::tls`, `ClientTls`, `TlsRoots` |
 //! | proxies, and other ways to a host | [`Proxies`], [`Dialer`], [`Resolver`] |

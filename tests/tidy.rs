@@ -42,7 +42,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("guard", &["error", "memory", "message", "runtime", "server"]),
     ("health", &["error", "message", "runtime", "server"]),
     ("json", &["client", "error", "message"]),
-    ("metrics", &["memory", "message", "net", "runtime", "server", "sse"]),
+    ("metrics", &["client", "memory", "message", "net", "runtime", "server", "sse"]),
     ("multipart", &["client", "error", "message", "runtime", "server", "wire"]),
     ("session", &["memory", "message", "runtime", "server"]),
     ("sse", &["error", "message", "runtime", "server"]),
@@ -138,6 +138,7 @@ const SHORT: &[(&str, &str)] = &[
     ("/without_zstd.rs", "one of a pair, with a feature and without it"),
     ("/linux.rs", "one system of several"),
     ("/tls.rs", "only there with a feature"),
+    ("src/client/metrics.rs", "only there with a feature"),
     ("src/client/tracing.rs", "only there with a feature"),
     ("/websocket.rs", "only there with a feature"),
     ("src/server/proxied.rs", "only there with a feature"),
@@ -174,7 +175,7 @@ const VARIANTS: &[&str] = &[
 const LARGE: &[&str] = &["Context", "Headers", "PooledConn", "Request"];
 
 // 240 for what one exchange needs, and the rooms above it: routes, layers, sessions, bounds, what observes, WebSocket.
-const FILES_MAX: usize = 360;
+const FILES_MAX: usize = 362;
 const MEDIAN_LINES_MIN: usize = 130;
 const FILE_LINES_MIN: usize = 60;
 const FILE_LINES_MAX: usize = 600;

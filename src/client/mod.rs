@@ -5,6 +5,8 @@
 //! callers get; several hosts, and many requests at once; counts, errors and settings.
 
 mod client;
+#[cfg(feature = "metrics")]
+mod metrics;
 #[cfg(feature = "tls")]
 mod tls;
 #[cfg(feature = "tower")]
@@ -50,6 +52,8 @@ pub use client::{Client, ClientBuilder};
 pub use cookies::CookieStore;
 pub use error::ClientError;
 pub use host::Host;
+#[cfg(feature = "metrics")]
+pub(crate) use metrics::ObservedClient;
 pub use pipeline::{Pipeline, PipelineBuilder};
 pub use redirect::Redirects;
 pub use request_builder::RequestBuilder;
@@ -58,6 +62,8 @@ pub use response_reader::ResponseReader;
 pub use route::{InvalidProxy, Proxies, Proxy, SocksError, SocksReply};
 pub use settings::ClientTimeouts;
 pub use stats::{ClientCounts, ClientStats, PhaseCounts};
+#[cfg(feature = "metrics")]
+pub(crate) use stats::{MakePoolObserver, PoolObserver};
 pub use upgraded::ClientUpgraded;
 #[cfg(feature = "websocket")]
 pub(crate) use websocket::{not_prepared, switch_protocols};

@@ -385,7 +385,7 @@ impl RequestSender {
         let permit = pool.acquire(since, deadline).await?;
         let now = runtime::now();
         let queue = now.saturating_duration_since(since);
-        permit.pool.counters.count(|counts| counts.queue.count(queue));
+        permit.pool.counters.count_queued(Ok(queue));
         // A request may wait in one runtime, and go on in another.
         let checked_out = match permit.pool.is_of_current_runtime() {
             true => PooledConn::from_idle(permit, queue, now),

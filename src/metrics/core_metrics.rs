@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::histogram::nanos;
+use super::histogram::{Histogram, HistogramCounts, nanos};
 use super::latest_errors::LatestErrors;
 use super::route_metrics::RouteTable;
 use super::timeline::slot_number;
@@ -23,6 +23,8 @@ pub(super) struct CoreMetrics {
     /// Exchanges that are over, without those whose head was refused.
     ended: Counter,
     pub(super) polls: PollMetrics,
+    /// Nanoseconds from the acceptance of a connection to the first poll of its task.
+    accept_waits: Histogram,
     pub(super) errors: LatestErrors,
     recording: Arc<Recording>,
     times_polls: bool,
@@ -52,8 +54,8 @@ impl Recording {
     }
 
     /// The number of the slot at that time, if the last minutes are kept.
-    fn slot_at(&self, now: Instant) -> Option<u64> {
-        self.keeps_recent.load(Relaxed).then(|| slot_number(self.uptime(now)))
+    pub(super) fn slot_at(&self, now: impl FnOnce() -> Instant) -> Option<u64> {
+        self.keeps_recent.load(Relaxed).then(|| slot_number(self.uptime(now())))
     }
 }
 
@@ -87,6 +89,7 @@ impl CoreMetrics {
             cuts: Default::default(),
             ended: Counter::default(),
             polls: PollMetrics::default(),
+            accept_waits: Histogram::new(),
             errors: LatestErrors::default(),
             recording: recording.clone(),
             times_polls,
@@ -110,6 +113,7 @@ impl CoreMetrics {
             busy: Duration::from_nanos(self.polls.busy_nanos.get()),
             polls_slow: self.polls.slow.get(),
             poll_longest: Duration::from_nanos(self.polls.longest_nanos.get()),
+            accept_waits: self.accept_waits.counts(),
         }
     }
 
@@ -131,7 +135,7 @@ impl Observer for CoreObserver {
         let core = &*self.0;
         let route = core.routes.get(report.matched_pattern());
         route.record(report);
-        if let Some(slot) = core.recording.slot_at(now) {
+        if let Some(slot) = core.recording.slot_at(|| now) {
             route.record_recent(slot, report, now);
         }
         if let Some(at) = report.cut.and_then(|cut| CUTS.iter().position(|known| *known == cut)) {
@@ -141,9 +145,13 @@ impl Observer for CoreObserver {
     }
 
     fn on_error(&self, report: &ErrorReport<'_>, now: Instant) {
-        if self.0.recording.slot_at(now).is_some() {
+        if self.0.recording.slot_at(|| now).is_some() {
             self.0.errors.note(report, now);
         }
+    }
+
+    fn on_accept(&self, waited: Duration) {
+        self.0.accept_waits.record_alone(nanos(waited));
     }
 
     fn times_polls(&self) -> bool {
@@ -182,11 +190,22 @@ pub(super) struct CoreCounts {
     pub(super) busy: Duration,
     pub(super) polls_slow: u64,
     pub(super) poll_longest: Duration,
+    /// How long connections waited after they had been accepted, in nanoseconds.
+    pub(super) accept_waits: HistogramCounts,
 }
 
 impl AddAssign<&CoreCounts> for CoreCounts {
     fn add_assign(&mut self, other: &CoreCounts) {
-        let CoreCounts { server, exchanges_open, cuts, times_polls, busy, polls_slow, poll_longest } = other;
+        let CoreCounts {
+            server,
+            exchanges_open,
+            cuts,
+            times_polls,
+            busy,
+            polls_slow,
+            poll_longest,
+            accept_waits,
+        } = other;
         self.server += server;
         self.exchanges_open += exchanges_open;
         zip(&mut self.cuts, cuts).for_each(|(count, other)| *count += other);
@@ -194,6 +213,7 @@ impl AddAssign<&CoreCounts> for CoreCounts {
         self.busy += *busy;
         self.polls_slow += polls_slow;
         self.poll_longest = self.poll_longest.max(*poll_longest);
+        self.accept_waits += accept_waits;
     }
 }
 

@@ -1,12 +1,14 @@
-//! The metrics of the crate, as text: of each route, and of each core.
+//! The metrics of the crate, as text: of each route, of each core, and of each host of a client.
 
 use std::collections::BTreeMap;
 use std::iter::zip;
 
+use super::client_metrics::{HostCounts, PHASES};
 use super::core_metrics::{CUTS, CoreCounts};
 use super::histogram::HistogramCounts;
 use super::metrics_writer::MetricsWriter;
-use super::route_metrics::{ClassCounts, RouteCounts};
+use super::route_metrics::{ClassCounts, OTHER, RouteCounts};
+use crate::client::{ClientCounts, ClientStats};
 use crate::server::SERVER_METRICS;
 
 /// Writes the times and the sizes of the exchanges of each route.
@@ -77,6 +79,9 @@ pub(super) fn write_cores(writer: &mut MetricsWriter, cores: &BTreeMap<usize, Co
     }
     let mut open = writer.gauge("corehttp_exchanges_open", "Exchanges that have begun and are not over.");
     cores.iter().for_each(|(label, core)| open.value(&[("core", label)], core.exchanges_open as f64));
+    let help = "Time from the acceptance of a connection until its core turned to it.";
+    let mut waits = writer.histogram("corehttp_accept_wait_seconds", help, 1e-9);
+    cores.iter().for_each(|(label, core)| waits.counts(&[("core", label)], &core.accept_waits));
     write_polls(writer, cores.into_iter().filter(|(_, core)| core.times_polls).collect());
 }
 
@@ -93,3 +98,59 @@ fn write_polls(writer: &mut MetricsWriter, cores: Vec<(String, &CoreCounts)>) {
     let mut longest = writer.gauge("corehttp_poll_longest_seconds", help);
     cores.iter().for_each(|(label, core)| longest.value(&[("core", label)], core.poll_longest.as_secs_f64()));
 }
+
+/// Writes the counts of clients for each host, and the times of the exchanges.
+pub(super) fn write_clients(
+    writer: &mut MetricsWriter,
+    stats: &ClientStats,
+    times: &BTreeMap<Box<str>, HostCounts>,
+) {
+    let others = (stats.other != ClientCounts::default()).then_some((OTHER, &stats.other));
+    let hosts: Vec<(&str, &ClientCounts)> =
+        stats.hosts.iter().map(|(host, counts)| (&**host, counts)).chain(others).collect();
+    for (name, help, count) in CLIENT_GAUGES {
+        let mut gauge = writer.gauge(&format!("corehttp_client_{name}"), help);
+        hosts.iter().for_each(|(host, counts)| gauge.value(&[("host", host)], count(counts) as f64));
+    }
+    for (name, help, count) in CLIENT_COUNTERS {
+        let mut counter = writer.counter(&format!("corehttp_client_{name}"), help);
+        hosts.iter().for_each(|(host, counts)| counter.value(&[("host", host)], count(counts) as f64));
+    }
+    let help = "Dials and exchanges that have failed, by the phase.";
+    let mut failures = writer.counter("corehttp_client_failures_total", help);
+    for (host, counts) in &hosts {
+        for (phase, counts) in counts.phases() {
+            failures.value(&[("host", host), ("phase", phase)], counts.failed as f64);
+        }
+    }
+    let help = "Times of the phases of a client's exchanges.";
+    let mut phases = writer.histogram("corehttp_client_phase_seconds", help, 1e-9);
+    for (host, times) in times {
+        for (phase, times) in zip(PHASES, &times.phases).filter(|(_, times)| times.count() > 0) {
+            phases.counts(&[("host", host), ("phase", phase)], times);
+        }
+    }
+    let help = "Times of a client's exchanges, from the wait for a connection to the response.";
+    let mut exchanges = writer.histogram("corehttp_client_exchange_seconds", help, 1e-9);
+    times.iter().for_each(|(host, times)| exchanges.counts(&[("host", host)], &times.exchanges));
+}
+
+/// The name of a metric of a client, its meaning, and the count.
+type ClientMetric = (&'static str, &'static str, fn(&ClientCounts) -> u64);
+
+const CLIENT_GAUGES: [ClientMetric; 2] = [
+    ("connections_busy", "Connections in use, or about to be opened.", |host| host.busy),
+    ("connections_idle", "Connections that are open and not in use.", |host| host.idle),
+];
+
+const CLIENT_COUNTERS: [ClientMetric; 9] = [
+    ("dials_total", "Connections that were dialed.", |host| host.dials),
+    ("connections_opened_total", "Connections that were opened.", |host| host.opened),
+    ("connections_stale_total", "Idle connections that the server had closed.", |host| host.stale),
+    ("reuses_total", "Requests on connections that had carried others.", |host| host.reused),
+    ("retries_total", "Requests that were sent again on another connection.", |host| host.retries),
+    ("responses_total", "Requests that were answered.", |host| host.answered),
+    ("canceled_total", "Requests whose callers went away.", |host| host.canceled),
+    ("received_bytes_total", "Bytes received.", |host| host.received),
+    ("sent_bytes_total", "Bytes sent.", |host| host.sent),
+];

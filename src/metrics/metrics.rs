@@ -7,14 +7,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use super::client_metrics::{HostCounts, HostTable, add_stats};
 use super::core_metrics::{CoreCounts, CoreMetrics, Recording};
-use super::exposition::{write_cores, write_routes};
+use super::exposition::{write_clients, write_cores, write_routes};
 use super::latest_errors::LatestError;
 use super::metrics_writer::{MetricsFormat, MetricsWriter};
 use super::process::ProcessInfo;
 use super::route_metrics::RouteCounts;
 use super::slow_exchanges::SlowExchange;
 use super::timeline::{SlotSeries, slot_number};
+use crate::client::{Client, ClientStats, ObservedClient};
 use crate::memory::lock;
 use crate::server::{CoreStats, Observer, Server};
 
@@ -24,6 +26,10 @@ use crate::server::{CoreStats, Observer, Server};
 /// counts. Servers that share them are counted together, each core with those of the same number.
 ///
 /// For each route and core the counts take 20 KB, and 30 KB for each class of status that it answers with.
+///
+/// Each core also counts how long new connections waited, from their acceptance to the first poll of their task, and
+/// across the way to another core. The time before, in the queue of the system, cannot be seen from here: it is at most
+/// as long as the core was busy at a stretch, which [`MetricsSettings::times_polls`] shows.
 ///
 /// # Examples
 ///
@@ -49,6 +55,8 @@ struct MetricsInner {
     recording: Arc<Recording>,
     cores: Mutex<Vec<Arc<CoreMetrics>>>,
     collectors: Mutex<Vec<Collector>>,
+    clients: Mutex<Vec<ObservedClient>>,
+    hosts: Arc<HostTable>,
 }
 
 /// Writes metrics of the application.
@@ -63,6 +71,9 @@ pub struct MetricsSettings {
     /// of them. The exchanges of further routes are counted together, as `(other)`. Default: 64. Cores may differ in the
     /// routes that they see first, so [`Metrics::routes`] may return more.
     pub routes_max: usize,
+    /// For how many hosts the times of added clients are kept apart. The times of further hosts are counted
+    /// together, as `(other)`. Default: 32. See [`Metrics::add_client`].
+    pub hosts_max: usize,
     /// Whether each core notes how long it was busy with one connection before it turned to another, and how often that
     /// took more than 10 ms, so that a handler that blocks shows. Reads the clock twice each time. Default: no.
     pub times_polls: bool,
@@ -70,7 +81,7 @@ pub struct MetricsSettings {
 
 impl Default for MetricsSettings {
     fn default() -> MetricsSettings {
-        MetricsSettings { routes_max: 64, times_polls: false }
+        MetricsSettings { routes_max: 64, hosts_max: 32, times_polls: false }
     }
 }
 
@@ -83,8 +94,9 @@ impl Metrics {
     /// Creates metrics with these settings.
     pub fn with_settings(settings: MetricsSettings) -> Metrics {
         let recording = Arc::new(Recording::new(Instant::now()));
-        let (cores, collectors) = (Mutex::default(), Mutex::default());
-        Metrics { inner: Arc::new(MetricsInner { settings, recording, cores, collectors }) }
+        let hosts = Arc::new(HostTable::new(settings.hosts_max, &recording));
+        let (cores, collectors, clients) = Default::default();
+        Metrics { inner: Arc::new(MetricsInner { settings, recording, cores, collectors, clients, hosts }) }
     }
 
     /// Returns the exchanges so far, for each route that had any, in the order of their patterns.
@@ -94,12 +106,15 @@ impl Metrics {
         routes.into_values().collect()
     }
 
-    /// Returns all metrics as text: of the routes, of the cores, of the process (on Linux), and of the functions of
-    /// [`Metrics::add_collector`].
+    /// Returns all metrics as text: of the routes, of the cores, of the hosts of clients, of the process (on Linux), and
+    /// of the functions of [`Metrics::add_collector`].
     pub fn to_text(&self, format: MetricsFormat) -> String {
         let mut writer = MetricsWriter::new(format);
         write_routes(&mut writer, &self.routes());
         write_cores(&mut writer, &self.core_counts());
+        if let Some(stats) = self.client_stats() {
+            write_clients(&mut writer, &stats, &self.host_counts());
+        }
         ProcessInfo::read().write(&mut writer);
         // The functions are called without a lock, since they may add others.
         let collectors = lock(&self.inner.collectors).clone();
@@ -139,6 +154,56 @@ impl Metrics {
     #[doc(alias("register", "counter", "gauge"))]
     pub fn add_collector(&self, collector: impl Fn(&mut MetricsWriter) + Send + Sync + 'static) {
         lock(&self.inner.collectors).push(Arc::new(collector));
+    }
+
+    /// Shows the counts of `client` among these metrics, for each host, and keeps the times of its exchanges from now on: of
+    /// each phase and in all, as [`Response::timings`](crate::Response::timings) has them. All clones of the client count
+    /// together, and several clients as if they were one. The counts stay when the client is gone.
+    ///
+    /// For each host, the times take 10 KB for each phase, and on several cores up to 16 times as much. A client that was
+    /// added to several metrics keeps its times in the first of them.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::{Client, Metrics, MetricsFormat};
+    ///
+    /// # corehttp::block_on(async {
+    /// let (client, metrics) = (Client::new(), Metrics::new());
+    /// metrics.add_client(&client);
+    /// client.get("http://127.0.0.1:1/").await.unwrap_err(); // nothing listens there
+    /// let text = metrics.to_text(MetricsFormat::Prometheus);
+    /// let failed = "corehttp_client_failures_total{host=\"http://127.0.0.1:1\",phase=\"connect\"} 1\n";
+    /// assert!(text.contains(failed));
+    /// # });
+    /// ```
+    pub fn add_client(&self, client: &Client) {
+        let observed = ObservedClient::new(client, &self.inner.hosts.make_observer());
+        let mut clients = lock(&self.inner.clients);
+        if !clients.contains(&observed) {
+            clients.push(observed);
+        }
+    }
+
+    /// The counts of all clients together. `None` without a client.
+    pub(super) fn client_stats(&self) -> Option<ClientStats> {
+        let clients = lock(&self.inner.clients).clone();
+        let mut stats = clients.iter().map(ObservedClient::stats);
+        let first = stats.next()?;
+        Some(stats.fold(first, |mut sum, stats| {
+            add_stats(&mut sum, &stats);
+            sum
+        }))
+    }
+
+    /// The times of the exchanges of clients with each host.
+    pub(super) fn host_counts(&self) -> BTreeMap<Box<str>, HostCounts> {
+        self.inner.hosts.counts()
+    }
+
+    /// The last minutes of each host, in the slots of `empty`.
+    pub(super) fn host_timelines(&self, empty: &SlotSeries) -> BTreeMap<Box<str>, SlotSeries> {
+        self.inner.hosts.timelines(empty)
     }
 
     /// The counts of each core, by its index.
@@ -204,7 +269,7 @@ impl Metrics {
 
     /// The observer of a core, which goes on with counts that no other core writes.
     fn observer(&self, index: usize, stats: &Arc<CoreStats>) -> Box<dyn Observer> {
-        let MetricsInner { settings: MetricsSettings { routes_max, times_polls }, recording, .. } =
+        let MetricsInner { settings: MetricsSettings { routes_max, times_polls, .. }, recording, .. } =
             &*self.inner;
         let mut cores = lock(&self.inner.cores);
         loop {

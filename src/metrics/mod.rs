@@ -2,6 +2,7 @@
 
 mod metrics;
 
+mod client_metrics;
 mod core_metrics;
 mod histogram;
 mod latest_errors;

@@ -70,7 +70,7 @@ impl RouteMetrics {
         // A stream takes as long as it likes, so the time until its response counts.
         let time = report.until_response.unwrap_or(report.duration);
         let is_failed = report.cut.is_some() || report.status.is_none_or(Status::is_server_error);
-        recent.timeline.record(slot, nanos(time), is_failed);
+        recent.timeline.record_alone(slot, nanos(time), is_failed);
         recent.slow.offer(slot, report, now);
     }
 
@@ -185,8 +185,8 @@ fn hash(pattern: &str) -> u64 {
 
 /// The pattern of requests that no router has matched. Patterns of routes have no parentheses.
 const NONE: &str = "(none)";
-/// The pattern of all routes beyond the bound.
-const OTHER: &str = "(other)";
+/// The pattern of all routes beyond the bound, and the origin of all hosts beyond theirs.
+pub(super) const OTHER: &str = "(other)";
 /// How many routes a table may have at most.
 const ROUTES_MAX: usize = 10_000;
 

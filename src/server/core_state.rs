@@ -125,6 +125,9 @@ pub(crate) trait Observer {
     /// Notes a refusal or a failure at about `now`, which the core has counted.
     fn on_error(&self, report: &ErrorReport<'_>, now: Instant);
 
+    /// Notes the time from the acceptance of a connection to the first poll of its task.
+    fn on_accept(&self, waited: Duration);
+
     /// Whether [`Observer::on_poll`] is to be called.
     fn times_polls(&self) -> bool;
 

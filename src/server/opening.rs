@@ -6,6 +6,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::connection_limiter::{ConnectionLimiter, PeerPermit};
 use super::proxy_protocol::ProxyHeader;
@@ -20,12 +21,14 @@ pub(super) struct Opening {
     /// Whether it may begin with a PROXY header. The peer is then counted after that, if it is counted.
     pub(super) has_header: bool,
     pub(super) limiter: Option<Rc<ConnectionLimiter>>,
+    /// When the connection was accepted, if the time until its first poll is observed.
+    pub(super) accepted_at: Option<Instant>,
 }
 
 impl Opening {
     /// Whether requests may come at once.
     pub(super) fn is_over(&self) -> bool {
-        self.acceptor.is_none() && !self.has_header
+        self.acceptor.is_none() && !self.has_header && self.accepted_at.is_none()
     }
 }
 

@@ -111,7 +111,7 @@ impl<H: Handler> Service<H> {
         // Made outside of the future, which would otherwise keep room for `io` as long as the connection lasts.
         let (conn, acceptor) = (self.connect(peer, io), self.acceptor.clone());
         let has_header = self.per_core.core.expects_proxy_header(peer);
-        let opening = Opening { conn, acceptor, has_header, limiter: None };
+        let opening = Opening { conn, acceptor, has_header, limiter: None, accepted_at: None };
         let mut connection = Connection::new(self.per_core.clone(), opening);
         async move {
             let served = poll_fn(|cx| connection.poll_serve(cx)).await;

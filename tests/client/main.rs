@@ -21,6 +21,8 @@ mod histories;
 mod hostile;
 mod interim;
 mod kinds;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod pipeline;
 mod pool;
 mod proxies;

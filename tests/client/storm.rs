@@ -22,7 +22,7 @@ fn echo(request: &str) -> String {
 }
 
 /// Asks for a path of this number, and makes sure that the response is not another one's.
-async fn ask(client: &Client, url: &str, number: usize) -> Result<(), ClientError> {
+pub async fn ask(client: &Client, url: &str, number: usize) -> Result<(), ClientError> {
     let (request, mut response) = (Request::get(&format!("{url}/{number}")).unwrap(), Response::new());
     client.send(&request, &mut response).await?;
     assert_eq!(response.body.text().unwrap(), format!("/{number}"));
@@ -75,7 +75,7 @@ fn ten_thousand_callers_share_512_connections_and_a_second() {
 }
 
 /// A server whose every connection ends in another bad way, at another moment.
-async fn spoil(mut peer: Peer<tokio::net::TcpStream>, number: usize) -> io::Result<()> {
+pub async fn spoil(mut peer: Peer<tokio::net::TcpStream>, number: usize) -> io::Result<()> {
     for _ in 0..number * 7919 % 5 {
         let Some(request) = peer.request().await? else { return Ok(()) };
         peer.send(echo(&request)).await?;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::io::Read;
 use std::str::FromStr;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
 use corehttp::{
@@ -202,7 +202,7 @@ fn serve(settings: impl FnOnce(Server) -> Server) -> Served {
 #[test]
 fn histograms_add_up_to_the_reports_of_a_random_history() {
     for (routes_max, histories) in [(64, 16), (2, 4)] {
-        let settings = MetricsSettings { routes_max, times_polls: true };
+        let settings = MetricsSettings { routes_max, times_polls: true, ..Default::default() };
         let (metrics, model) = (Metrics::with_settings(settings), Arc::new(Mutex::new(Model::default())));
         let noted = model.clone();
         let served = serve(|server| {
@@ -233,6 +233,8 @@ fn histograms_add_up_to_the_reports_of_a_random_history() {
         let text = metrics.to_text(MetricsFormat::Prometheus);
         assert_eq!(sample::<u64>(&text, "corehttp_exchanges_open{core=\"0\"}"), 0);
         assert_eq!(sample::<u64>(&text, "corehttp_connections_open{core=\"0\"}"), 0);
+        let waited = sample::<u64>(&text, "corehttp_accept_wait_seconds_count{core=\"0\"}");
+        assert_eq!(waited, running.stats().total.accepted);
         let of_no_route = &model.classes[&("(none)".to_owned(), "4xx")];
         let refused = of_no_route.count - of_no_route.handled;
         assert_eq!(running.stats().total.requests, model.count() - refused);
@@ -280,6 +282,30 @@ fn a_handler_that_blocks_shows() {
     let text = metrics.to_text(MetricsFormat::Prometheus);
     assert!(sample::<u64>(&text, "corehttp_polls_slow_total{core=\"0\"}") >= 1);
     assert!(sample::<f64>(&text, "corehttp_poll_longest_seconds{core=\"0\"}") >= 0.012);
+}
+
+/// Connections that arrive while a handler blocks are accepted together, and the core turns to one after the other.
+#[test]
+fn connections_that_wait_for_a_blocked_core_show() {
+    let (metrics, all_sent) = (Metrics::new(), Arc::new(Barrier::new(2)));
+    let waits = all_sent.clone();
+    let blocks = move |ctx: &mut Context| match ctx.request.path() {
+        "/first" => drop(waits.wait()),
+        _ => std::thread::sleep(Duration::from_millis(20)),
+    };
+    let served = Served::with(|server| server.metrics(&metrics), blocks);
+    let peers = ["/first", "/a", "/b", "/c"].map(|path| {
+        let mut peer = served.connect();
+        peer.send(get(path));
+        peer
+    });
+    all_sent.wait();
+    peers.into_iter().for_each(|mut peer| drop(peer.receive_through("\r\n\r\n")));
+    drop(served);
+    let text = metrics.to_text(MetricsFormat::Prometheus);
+    let count = |le: &str| sample::<u64>(&text, &format!("corehttp_accept_wait_seconds_{le}"));
+    let (all, brief) = (count("count{core=\"0\"}"), count("bucket{core=\"0\",le=\"0.016777216\"}"));
+    assert!(all == 4 && brief <= 2, "{text}");
 }
 
 /// The page is told what is new, until the server stops.

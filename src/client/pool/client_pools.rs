@@ -19,7 +19,7 @@ use crate::runtime::{self, Handle, Id};
 /// The pools of a client, in all runtimes.
 pub(in crate::client) struct ClientPools {
     pub(in crate::client) settings: Arc<Settings>,
-    registry: Arc<HostRegistry>,
+    pub(in crate::client) registry: Arc<HostRegistry>,
     /// A list, since a program has few runtimes.
     by_runtime: RwLock<Vec<(Id, Arc<RuntimePools>)>>,
 }

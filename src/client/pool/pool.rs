@@ -237,7 +237,7 @@ impl Pool {
             Ok(Ok(permit)) if !is_late() => permit.forget(),
             _ => {
                 let most = self.settings.pool.connections_max;
-                self.counters.count(|counts| counts.queue.failed += 1);
+                self.counters.count_queued(Err(ClientPhase::Queue));
                 let error = ClientError::new(ClientPhase::Queue, ClientCause::TimedOut);
                 return Err(error.with_subject(format!(
                     "one of the {most} connections to {}",

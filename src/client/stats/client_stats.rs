@@ -136,6 +136,20 @@ impl ClientCounts {
         self.wait.count(timings.wait);
     }
 
+    /// The counts of each phase, with its name.
+    pub(crate) fn phases(&self) -> [(&'static str, PhaseCounts); 7] {
+        let ClientCounts { queue, resolve, connect, tls, send, wait, receive, .. } = *self;
+        [
+            ("queue", queue),
+            ("resolve", resolve),
+            ("connect", connect),
+            ("tls", tls),
+            ("send", send),
+            ("wait", wait),
+            ("receive", receive),
+        ]
+    }
+
     fn phases_mut(&mut self) -> [&mut PhaseCounts; 7] {
         let ClientCounts { queue, resolve, connect, tls, send, wait, receive, .. } = self;
         [queue, resolve, connect, tls, send, wait, receive]
@@ -164,7 +178,7 @@ impl AddAssign<&ClientCounts> for ClientCounts {
         self.retries += other.retries;
         self.received += other.received;
         self.sent += other.sent;
-        for (phase, other) in self.phases_mut().into_iter().zip(other.clone().phases_mut()) {
+        for (phase, (_, other)) in self.phases_mut().into_iter().zip(other.phases()) {
             phase.ended += other.ended;
             phase.time = phase.time.saturating_add(other.time);
             phase.failed += other.failed;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use super::client_stats::{ClientCounts, ClientStats};
-use super::pool_counters::PoolCounters;
+use super::pool_counters::{PoolCounters, PoolObserver};
 use crate::memory::lock;
 
 /// The counters of all pools of a client, by host. A host has a pool in each runtime, and may have had others before.
@@ -16,7 +16,11 @@ struct HostMap {
     by_key: HashMap<Box<str>, HostEntry>,
     /// The hosts for which there was no room.
     others: HostEntry,
+    make_observer: Option<MakePoolObserver>,
 }
+
+/// Makes the observer of a pool, whose host has this key.
+pub(crate) type MakePoolObserver = Arc<dyn Fn(&str) -> Box<dyn PoolObserver> + Send + Sync>;
 
 /// The counters of one host.
 #[derive(Default)]
@@ -34,6 +38,7 @@ impl HostRegistry {
         if hosts.by_key.len() < HOSTS_MAX && !hosts.by_key.contains_key(key) {
             hosts.by_key.insert(key.into(), HostEntry::default());
         }
+        hosts.make_observer.iter().for_each(|make| counters.set_observer(make(key)));
         hosts.entry(key).pools.push(counters.clone());
         counters
     }
@@ -44,6 +49,17 @@ impl HostRegistry {
         let entry = hosts.entry(key);
         entry.pools.retain(|pool| !Arc::ptr_eq(pool, counters));
         entry.retired += &counters.counts();
+    }
+
+    /// Sets what observes each pool, unless something does already.
+    #[allow(dead_code, reason = "metrics alone observe")]
+    pub(in crate::client) fn observe(&self, make_observer: &MakePoolObserver) {
+        let mut hosts = lock(&self.0);
+        hosts.make_observer.get_or_insert_with(|| make_observer.clone());
+        let known = hosts.by_key.iter().map(|(key, entry)| (&**key, entry));
+        for (key, entry) in known.chain([("", &hosts.others)]) {
+            entry.pools.iter().for_each(|pool| pool.set_observer(make_observer(key)));
+        }
     }
 
     /// The counts of all hosts, in which no connection is open.

@@ -1,6 +1,7 @@
-//! [`PoolCounters`]: the counts of one pool; [`ExchangeEnd`]: how an exchange ended.
+//! [`PoolCounters`]: the counts of one pool; [`ExchangeEnd`]: how an exchange ended; [`PoolObserver`], which sees each
+//! time.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use super::client_stats::ClientCounts;
@@ -27,6 +28,22 @@ pub(in crate::client) struct PoolCounters {
     others: Mutex<ClientCounts>,
     /// The bytes of connections that did not come back to the pool.
     pub(in crate::client) unreturned: Arc<TrafficTotals>,
+    observer: OnceLock<Box<dyn PoolObserver>>,
+}
+
+/// Sees how long the exchanges of one pool took, on any thread.
+pub(crate) trait PoolObserver: Send + Sync {
+    /// Notes how long a request has waited for a connection.
+    fn on_queue(&self, took: Duration);
+
+    /// Notes how long it took to open a connection.
+    fn on_open(&self, timings: &Timings);
+
+    /// Notes an exchange that was answered.
+    fn on_exchange(&self, timings: &Timings);
+
+    /// Notes a dial or an exchange that has failed.
+    fn on_failure(&self);
 }
 
 /// How an exchange ended whose connection did not go back to the pool.
@@ -50,6 +67,7 @@ impl PoolCounters {
         self.wait_time.add(nanos(timings.wait));
         self.received.add(traffic.received);
         self.sent.add(traffic.sent);
+        self.observe(|observer| observer.on_exchange(timings));
     }
 
     /// Counts an exchange whose connection does not go back to the pool, or not yet.
@@ -65,22 +83,58 @@ impl PoolCounters {
             }
             counts.count_exchange(timings);
         });
+        self.observe(|observer| match end {
+            ExchangeEnd::Answered => observer.on_exchange(timings),
+            ExchangeEnd::Failed(_) => observer.on_failure(),
+            ExchangeEnd::Canceled | ExchangeEnd::Retried => {}
+        });
+    }
+
+    /// Counts a wait for a connection, which has taken this time or longer than it may.
+    pub(in crate::client) fn count_queued(&self, waited: Result<Duration, ClientPhase>) {
+        match waited {
+            Ok(took) => {
+                self.count(|counts| counts.queue.count(took));
+                self.observe(|observer| observer.on_queue(took));
+            }
+            Err(phase) => self.count_failed(phase),
+        }
     }
 
     /// Counts a dial, which has taken these times or failed in this phase.
     pub(in crate::client) fn count_dialed(&self, outcome: Result<&Timings, ClientPhase>) {
-        self.count(|counts| match outcome {
+        match outcome {
             Ok(timings) => {
-                counts.opened += 1;
-                counts.count_opening(timings);
+                self.count(|counts| {
+                    counts.opened += 1;
+                    counts.count_opening(timings);
+                });
+                self.observe(|observer| observer.on_open(timings));
             }
-            Err(phase) => counts.count_failure(phase),
-        });
+            Err(phase) => self.count_failed(phase),
+        }
+    }
+
+    fn count_failed(&self, phase: ClientPhase) {
+        self.count(|counts| counts.count_failure(phase));
+        self.observe(|observer| observer.on_failure());
     }
 
     /// Changes the counts that need a lock.
     pub(in crate::client) fn count(&self, change: impl FnOnce(&mut ClientCounts)) {
         change(&mut lock(&self.others));
+    }
+
+    /// Sets what sees the times from now on, unless something does already.
+    pub(super) fn set_observer(&self, observer: Box<dyn PoolObserver>) {
+        let _ = self.observer.set(observer);
+    }
+
+    #[inline]
+    fn observe(&self, note: impl FnOnce(&dyn PoolObserver)) {
+        if let Some(observer) = self.observer.get() {
+            note(&**observer);
+        }
     }
 
     /// The counts so far. Connections that are open are not among them.

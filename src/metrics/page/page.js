@@ -180,6 +180,21 @@ function errors(data) {
     error.ago === null ? "–" : ago(error.ago) + " ago", [error.text ?? "–", "text"]]), "No error yet.");
 }
 
+function hosts(data) {
+  $("hosts-section").hidden = !data.hosts.length;
+  fill("hosts", data.hosts.map((host) => {
+    const [answered, failed, p50, , p99] = host.recent, total = answered + failed;
+    const long = Object.entries(host.phases).filter(([, us]) => us >= 1000);
+    const failures = host.failures.map(([phase, number]) => phase + " " + count(number)).join(", ");
+    return [[host.host, "text"], count(total / data.recentSeconds),
+      [total ? percent(failed / total) : "–", failed ? "bad" : ""], ...[p50, p99].map((us) => answered ? time(us) : "–"),
+      count(host.busy), count(host.idle), count(host.dials), host.answered ? percent(host.reused / host.answered) : "–",
+      count(host.stale) + " / " + count(host.retries),
+      [long.map(([phase, us]) => phase + " " + time(us)).join(", ") || "–", "text"],
+      [failures || "none", failures ? "text bad" : "text"]];
+  }), "No request yet.");
+}
+
 function cores(data) {
   const rate = (core, key) => {
     const old = before && before.cores.find((one) => one.core === core.core);
@@ -192,14 +207,15 @@ function cores(data) {
       ...[2, 4].map((at) => core.recent[0] ? time(core.recent[at]) : "–"),
       core.timed && busy !== null ? percent(Math.min(busy, 1)) : "–",
       core.timed ? [count(core.blocked), core.blocked ? "bad" : ""] : "not timed",
-      core.timed ? time(core.longest) : "–", core.cut.map(count).join(" / ")];
+      core.timed ? time(core.longest) : "–",
+      core.waited === null ? count(core.accepted) : count(core.accepted) + ", " + time(core.waited), core.cut.map(count).join(" / ")];
   }), "No core yet.");
 }
 
 function show(data) {
   if (!before || data.uptime < before.uptime) { slots.clear(); routeSlots.clear(); before = null; }
   remember(slots, data, data.total);
-  if (!paused) [tiles, charts, routes, slow, errors, cores].forEach((part) => part(data));
+  if (!paused) [tiles, charts, routes, slow, errors, hosts, cores].forEach((part) => part(data));
   before = data;
 }
 

@@ -7,10 +7,14 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
+use crate::client::{ClientCounts, ClientStats};
+use crate::metrics::client_metrics::PHASES;
 use crate::metrics::core_metrics::CoreCounts;
+use crate::metrics::histogram::HistogramCounts;
 use crate::metrics::latest_errors::LatestError;
 use crate::metrics::metrics::Metrics;
 use crate::metrics::process::ProcessInfo;
+use crate::metrics::route_metrics::OTHER;
 use crate::metrics::slow_exchanges::SlowExchange;
 use crate::metrics::timeline::{SLOT, SLOTS, SlotCounts, SlotSeries, slot_number};
 use crate::server::ServerCounts;
@@ -51,6 +55,7 @@ pub(super) fn snapshot(metrics: &Metrics, sent: Option<u64>) -> (u64, String) {
         "recent": figures(&total.sum_since(recent_first)),
         "routes": routes.collect::<Value>(),
         "cores": cores.iter().map(|(index, counts)| core(*index, counts, &core_recent(index))).collect::<Value>(),
+        "hosts": hosts(metrics, &SlotSeries::new(recent_first, slot)),
         "slow": slow(metrics),
         "errors": errors(metrics, &cores),
         "process": {
@@ -91,7 +96,39 @@ fn core(index: usize, core: &CoreCounts, recent: &SlotCounts) -> Value {
         "busy": core.busy.as_secs_f64(),
         "blocked": core.polls_slow,
         "longest": micros(core.poll_longest),
+        "accepted": core.server.accepted,
+        "waited": core.accept_waits.quantile(0.99).map(|nanos| nanos as f64 / 1000.0),
     })
+}
+
+/// The hosts of clients. Their recent figures count the exchanges that failed apart, and the times of phases are the 99th
+/// percentiles since the start.
+fn hosts(metrics: &Metrics, recent: &SlotSeries) -> Value {
+    let Some(ClientStats { hosts, other, .. }) = metrics.client_stats() else { return json!([]) };
+    let (times, timelines) = (metrics.host_counts(), metrics.host_timelines(recent));
+    let others = (other != ClientCounts::default()).then(|| (OTHER.into(), other));
+    let hosts = hosts.into_iter().chain(others).map(|(host, counts)| {
+        let times = times.get(&host).cloned().unwrap_or_default();
+        let late = |(name, phase): (&'static str, &HistogramCounts)| {
+            Some((name.to_owned(), json!(phase.quantile(0.99)? as f64 / 1000.0)))
+        };
+        let failures = counts.phases().into_iter().filter(|(_, phase)| phase.failed > 0);
+        json!({
+            "host": host,
+            "recent": figures(&timelines.get(&host).unwrap_or(recent).sum_since(0)),
+            "busy": counts.busy,
+            "idle": counts.idle,
+            "dials": counts.dials,
+            "answered": counts.answered,
+            "reused": counts.reused,
+            "stale": counts.stale,
+            "retries": counts.retries,
+            "canceled": counts.canceled,
+            "failures": failures.map(|(name, phase)| json!([name, phase.failed])).collect::<Value>(),
+            "phases": zip(PHASES, &times.phases).filter_map(late).collect::<Map<_, _>>(),
+        })
+    });
+    hosts.collect()
 }
 
 fn slow(metrics: &Metrics) -> Value {

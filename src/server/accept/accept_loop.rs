@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{self, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, watch};
 
@@ -136,16 +136,18 @@ impl AcceptLoop {
 
     fn serve_new<H: Handler>(&self, per_core: &Rc<PerCore<H>>, new: NewConnection) {
         match new {
-            NewConnection::HandedOff(Handoff { detached, peer, acceptor, open }) => {
+            NewConnection::HandedOff(Handoff { detached, peer, info, open }) => {
                 // A transport that cannot be used on this core is closed.
                 if let Ok(transport) = detached.attach() {
-                    self.admit(per_core, (transport, peer), acceptor, open);
+                    self.admit(per_core, (transport, peer), info, open);
                 }
             }
             NewConnection::Accepted(accepted, acceptor, dispatch) => {
-                let stats = &per_core.core.stats;
-                if let Some((kept, acceptor)) = self.hand_off(accepted, acceptor, dispatch, stats.open()) {
-                    self.admit(per_core, kept, acceptor, OpenGuard::new(stats));
+                let CoreState { clock, observer, stats, .. } = &*per_core.core;
+                clock.mark_stale();
+                let info = AcceptInfo { acceptor, accepted_at: observer.as_ref().map(|_| clock.now()) };
+                if let Some((kept, info)) = self.hand_off(accepted, info, dispatch, stats.open()) {
+                    self.admit(per_core, kept, info, OpenGuard::new(stats));
                 }
             }
         }
@@ -156,15 +158,15 @@ impl AcceptLoop {
     fn hand_off(
         &self,
         accepted: Accepted,
-        acceptor: Option<TlsAcceptor>,
+        info: AcceptInfo,
         dispatch: Dispatch,
         own: u64,
-    ) -> Option<(Accepted, Option<TlsAcceptor>)> {
+    ) -> Option<(Accepted, AcceptInfo)> {
         let least = self.core_senders.iter().min_by_key(|sender| sender.load());
         match (dispatch, least) {
-            (Dispatch::LeastLoaded, Some(sender)) => sender.send(accepted, acceptor),
-            (Dispatch::Local, Some(sender)) if own > sender.load() * 5 / 4 => sender.send(accepted, acceptor),
-            (Dispatch::LeastLoaded | Dispatch::Local, _) => Some((accepted, acceptor)),
+            (Dispatch::LeastLoaded, Some(sender)) => sender.send(accepted, info),
+            (Dispatch::Local, Some(sender)) if own > sender.load() * 5 / 4 => sender.send(accepted, info),
+            (Dispatch::LeastLoaded | Dispatch::Local, _) => Some((accepted, info)),
         }
     }
 
@@ -172,7 +174,7 @@ impl AcceptLoop {
         &self,
         per_core: &Rc<PerCore<H>>,
         (transport, peer): Accepted,
-        acceptor: Option<TlsAcceptor>,
+        AcceptInfo { acceptor, accepted_at }: AcceptInfo,
         open: OpenGuard,
     ) {
         let (per_core, core) = (per_core.clone(), &per_core.core);
@@ -189,7 +191,8 @@ impl AcceptLoop {
             }
         };
         let limiter = has_header.then(|| self.limiter.clone());
-        let mut connection = Connection::new(per_core, Opening { conn, acceptor, has_header, limiter });
+        let opening = Opening { conn, acceptor, has_header, limiter, accepted_at };
+        let mut connection = Connection::new(per_core, opening);
         // `poll_fn`, since the future of an async block would be larger, for each connection.
         runtime::spawn(poll_fn(move |cx| {
             let _permit = &permit;
@@ -270,15 +273,11 @@ impl CoreSender {
     }
 
     /// Gives a connection to the core. Returns it if the core has stopped.
-    fn send(
-        &self,
-        (transport, peer): Accepted,
-        acceptor: Option<TlsAcceptor>,
-    ) -> Option<(Accepted, Option<TlsAcceptor>)> {
+    fn send(&self, (transport, peer): Accepted, info: AcceptInfo) -> Option<(Accepted, AcceptInfo)> {
         let (detached, open) = (transport.detach().ok()?, OpenGuard::new(&self.stats));
-        let handoff = Handoff { detached, peer, acceptor, open };
+        let handoff = Handoff { detached, peer, info, open };
         let Err(mpsc::error::SendError(kept)) = self.handoffs.send(handoff) else { return None };
-        Some(((kept.detached.attach().ok()?, kept.peer), kept.acceptor))
+        Some(((kept.detached.attach().ok()?, kept.peer), kept.info))
     }
 }
 
@@ -286,8 +285,16 @@ impl CoreSender {
 pub(in crate::server) struct Handoff {
     detached: DetachedTransport,
     peer: PeerAddr,
-    acceptor: Option<TlsAcceptor>,
+    info: AcceptInfo,
     open: OpenGuard,
+}
+
+/// How a connection was accepted.
+struct AcceptInfo {
+    /// Makes the connection secure, if its listener asks for that.
+    acceptor: Option<TlsAcceptor>,
+    /// When it was accepted, if the core is observed.
+    accepted_at: Option<Instant>,
 }
 
 /// A connection that was rejected, and stays open until its peer has been answered. Such a connection holds no permit,

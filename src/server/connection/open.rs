@@ -21,7 +21,10 @@ use crate::server::{ErrorCause, ErrorReport, Handler};
 
 /// Does what precedes the first request, within the time of its head.
 pub(super) async fn open<H: Handler>(per_core: Rc<PerCore<H>>, opening: Opening) -> JobOutcome {
-    let Opening { mut conn, acceptor, has_header, limiter } = opening;
+    let Opening { mut conn, acceptor, has_header, limiter, accepted_at } = opening;
+    if let (Some(accepted_at), Some(observer)) = (accepted_at, &per_core.core.observer) {
+        observer.on_accept(per_core.core.clock.now().saturating_duration_since(accepted_at));
+    }
     let limit = per_core.core.bounds.timeouts.head;
     if let (true, Some(proxy_protocol)) = (has_header, &per_core.core.proxy_protocol) {
         let header = match proxy_protocol.receive(&mut conn, limit, poll_stop_new).await {
