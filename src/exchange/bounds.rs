@@ -80,7 +80,7 @@ pub struct Timeouts {
     /// [`Limits::drain_max`](crate::Limits::drain_max) bounds only what is read to keep a connection.
     pub linger: Duration,
     /// The wait, within [`Timeouts::linger`], for each next byte. Then: close. Default: 5 s, as nginx's
-    /// `lingering_timeout`; at most 1 s while the server stops.
+    /// `lingering_timeout`; at most 250 ms while the server stops.
     pub linger_idle: Duration,
 }
 

@@ -112,10 +112,11 @@ impl ServerHandle {
     /// [`Server::stop_delay`](crate::Server::stop_delay), it goes on accepting connections for a while, and only sends
     /// `connection: close` meanwhile.
     ///
-    /// A new connection has a second to send its first request, and one that has just carried a response has a quarter
-    /// of a second for the next. A request that arrives on a closed connection is not answered. Clients that receive
-    /// the close, such as [`Client`](crate::Client), send it again if that is safe (RFC 9112 §9.3.1), and otherwise, as
-    /// with a POST, report an error.
+    /// Requests that have arrived are answered, and connections that have been silent are closed at once. One that has
+    /// just carried a response has a tenth of a second for the next request, which a busy client has on its way; a new
+    /// one has a second from its opening. A request that arrives on a closed connection is not answered. Clients that
+    /// receive the close, such as [`Client`](crate::Client), send it again if that is safe (RFC 9112 §9.3.1), and
+    /// otherwise, as with a POST, report an error.
     ///
     /// The server does not wait for tasks that handlers have started: they run until no core has connections left, and
     /// are dropped then. Work that must be finished belongs in the handler, or in a runtime of your own, through its

@@ -120,9 +120,8 @@ impl<H: Handler> Service<H> {
         }
     }
 
-    /// Stops all clones gracefully: idle connections are closed, and the others after the response in progress, which
-    /// carries `connection: close`. A new connection has a second to send its first request, and one that has just
-    /// carried a response has a quarter of a second for the next.
+    /// Stops all clones gracefully, as [`ServerHandle::stop`](super::ServerHandle::stop) does: silent connections are
+    /// closed at once, and the others after the response in progress, which carries `connection: close`.
     ///
     /// Returns at once. Each [`Service::serve_connection`] returns when its connection is done; dropping its future
     /// cuts the connection. A connection that is served after this call gets one response, and is closed.

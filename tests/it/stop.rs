@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use corehttp::{
     BodyPlan, Context, IntoIoResult, Request, Server, ServerCore, ServerHandle, Status, Timeouts, with_plan,
 };
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::spawn_local;
@@ -186,7 +186,7 @@ fn a_peer_that_connected_before_the_stop_is_served() {
 /// A busy client has its next request on its way when the response leaves.
 #[test]
 fn a_peer_that_was_just_answered_is_served_once_more() {
-    check_served_within(Duration::from_millis(250), || {
+    check_served_within(Duration::from_millis(100), || {
         let (served, _) = serve(|server| server.cores(2));
         let mut peers = [served.connect(), served.connect()];
         let start = Instant::now();
@@ -239,6 +239,34 @@ fn a_peer_that_waits_for_a_busy_core_is_served_before_it_stops() {
         );
     }
     drop((first, peers));
+    check_stops_at_once(&served);
+}
+
+/// A connection that has long been silent is closed at once, but not if a request has arrived that the core, which was
+/// busy, has not seen yet.
+#[test]
+fn a_request_that_a_busy_core_has_not_seen_is_answered_before_it_stops() {
+    let busy = Arc::new(Barrier::new(2));
+    let gate = Arc::clone(&busy);
+    let served = Served::new(move |ctx: &mut Context| {
+        if ctx.request.path() == "/gate" {
+            gate.wait();
+            gate.wait();
+        }
+    });
+    let [mut first, mut second] = [served.connect(), served.connect()];
+    second.send(GET);
+    assert_eq!(status(&second.receive()), 200);
+    thread::sleep(Duration::from_millis(400));
+    first.send(GATED);
+    busy.wait();
+    second.send(GET);
+    served.running.stop(LONG);
+    busy.wait();
+    for peer in [&mut first, &mut second] {
+        assert_eq!(responses(&peer.receive_all()).len(), 1);
+    }
+    drop((first, second));
     check_stops_at_once(&served);
 }
 
@@ -475,6 +503,44 @@ fn a_handler_that_waits_sees_that_the_server_stops() {
         served.running.wait().unwrap();
         assert!(start.elapsed() < LONG / 2);
         assert_eq!(served.running.stats().total.cut, 0);
+    }
+}
+
+/// A request is on its way at most to a connection that has just opened, or has just carried a response.
+#[test]
+fn a_stop_closes_silent_connections_at_once_rfc9112_9_6() {
+    let millis = Duration::from_millis;
+    for (requests, silence, expected) in [
+        (0, millis(0), millis(1_000)),
+        (0, millis(400), millis(600)),
+        (0, millis(1_000), millis(0)),
+        (1, millis(0), millis(100)),
+        (1, millis(30), millis(70)),
+        (2, millis(100), millis(0)),
+        (2, LONG / 2, millis(0)),
+    ] {
+        paused(async {
+            let service = Server::new().service(|ctx: &mut Context| ctx.response.set_text("fine"));
+            let (mut near, far) = duplex(1 << 10);
+            let talk = async {
+                for _ in 0..requests {
+                    let mut received = Vec::new();
+                    near.write_all(GET).await.unwrap();
+                    while !received.ends_with(b"fine") {
+                        near.read_buf(&mut received).await.unwrap();
+                    }
+                }
+                sleep(silence).await;
+                service.stop();
+                let start = tokio::time::Instant::now();
+                assert_eq!(near.read(&mut [0]).await.unwrap(), 0);
+                start.elapsed()
+            };
+            let (took, served) = tokio::join!(talk, service.serve_connection(far));
+            served.unwrap();
+            let close = expected..expected + millis(5);
+            assert!(close.contains(&took), "{requests} requests, silent for {silence:?}: {took:?}");
+        });
     }
 }
 

@@ -33,7 +33,7 @@ pub(crate) struct DeadlineTable {
     on_occupied: Notify,
     on_emptied: Notify,
     stopped: Notify,
-    mode: Mode,
+    mode: Cell<Mode>,
 }
 
 /// A table in pages that never move. A table that grows by doubling would be up to half unused, and every connection
@@ -65,10 +65,11 @@ struct TableEntry {
 }
 
 /// How expired deadlines are found.
+#[derive(Clone, Copy)]
 enum Mode {
     /// A task of the core calls [`DeadlineTable::tick`] in an endless loop.
     Swept,
-    /// Each connection has a tokio timer, as on runtimes that this crate did not start.
+    /// Each connection has a tokio timer, as on runtimes that this crate did not start, and from a stop on.
     Sleeps { epoch: Instant },
 }
 
@@ -93,7 +94,7 @@ impl DeadlineTable {
             on_occupied: Notify::new(),
             on_emptied: Notify::new(),
             stopped: Notify::new(),
-            mode,
+            mode: Cell::new(mode),
         })
     }
 
@@ -137,10 +138,15 @@ impl DeadlineTable {
         self.draining.set(true);
     }
 
-    /// Drains, and wakes all connections, which then check [`DeadlineTable::is_stopping`].
+    /// Drains, and wakes all connections, which then check [`DeadlineTable::is_stopping`]. Waits end in time from here
+    /// on, since the graces of a stop are shorter than a tick.
     pub(crate) fn stop(&self) {
         self.drain();
         self.stopping.set(true);
+        if let Mode::Swept = self.mode.get() {
+            let (now, age) = (Instant::now(), Duration::from_millis(self.now.get()));
+            self.mode.set(Mode::Sleeps { epoch: now.checked_sub(age).unwrap_or(now) });
+        }
         self.stopped.notify_waiters();
         let all = waiting_wakers(self.entries.borrow().iter());
         all.into_iter().for_each(Waker::wake);
@@ -169,7 +175,7 @@ impl DeadlineTable {
     }
 
     fn now(&self) -> u64 {
-        match self.mode {
+        match self.mode.get() {
             Mode::Swept => self.now.get(),
             Mode::Sleeps { epoch } => millis(epoch.elapsed()),
         }
@@ -178,7 +184,7 @@ impl DeadlineTable {
     /// The deadline of a wait that begins `now`. A wait never expires early, and up to two ticks late if the table is
     /// swept.
     fn deadline(&self, now: Deadline, limit: Duration) -> Deadline {
-        let slack = match self.mode {
+        let slack = match self.mode.get() {
             Mode::Swept => millis(TICK),
             Mode::Sleeps { .. } => 0,
         };
@@ -275,7 +281,7 @@ impl Timer for TableTimer {
         let entry = entries.at(self.entry);
         let is_known = entry.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
         let replaced = if is_known { None } else { entry.waker.replace(cx.waker().clone()) };
-        let sleep = match self.table.mode {
+        let sleep = match self.table.mode.get() {
             Mode::Swept => None,
             Mode::Sleeps { epoch } => {
                 let next = entry.deadlines.next(now);
@@ -332,8 +338,8 @@ impl TableTimer {
         self.armed[slot as usize]
     }
 
-    /// How long the wait in this slot, which may take `limit`, has lasted: two ticks more or less, if the table is
-    /// swept.
+    /// How long the wait in this slot, which may take `limit`, has lasted at least. It has lasted up to a tick longer if
+    /// the table was swept when the wait began.
     pub(crate) fn waited(&self, slot: TimerSlot, limit: Duration) -> Duration {
         let began_now = self.table.deadline(Deadline(self.table.now()), limit);
         let deadline = self.table.entries.borrow_mut().at(self.entry).deadlines.get(slot);

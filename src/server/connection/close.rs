@@ -53,42 +53,41 @@ pub(super) async fn shutdown_and_linger(exchange: &mut Exchange) {
 
 /// Ready when an idle connection, which has carried `exchange_count` exchanges and waits for up to `limit`, should
 /// close because the server stops.
+///
+/// A connection that has been silent for longer than its grace is closed at once. Another one is given the rest of it,
+/// since a busy client has its next request on its way by then.
 pub(super) fn poll_stop(
     conn: &mut Conn,
     exchange_count: u64,
     limit: Duration,
     cx: &mut task::Context<'_>,
 ) -> Poll<()> {
-    match (conn.is_stopping(), exchange_count) {
-        (false, _) => Poll::Pending,
-        (true, 0) => poll_stop_new(conn, cx),
-        // A request has already arrived, from a peer that could not know of the stop. The request is answered.
-        (true, _) if conn.transport.has_kernel_input() => Poll::Pending,
-        (true, _) => poll_stop_idle(conn, limit, cx),
+    // A request that has already arrived is answered. Its peer could not know of the stop.
+    if !conn.is_stopping() || conn.transport.has_kernel_input() {
+        return Poll::Pending;
     }
+    let grace = if exchange_count == 0 { FIRST_REQUEST_GRACE } else { NEXT_REQUEST_GRACE };
+    let silence = conn.waited(TimerSlot::Read, limit);
+    ready!(conn.poll_expired(cx, TimerSlot::Total, grace.saturating_sub(silence)));
+    // A request may still be on its way, so the sending half is closed without delay.
+    conn.poll_shutdown(cx, FIRST_REQUEST_GRACE).map(drop)
 }
 
-/// A new connection is given time, since its first request may be on its way.
-pub(super) fn poll_stop_new(conn: &mut Conn, cx: &mut task::Context<'_>) -> Poll<()> {
+/// Ready when a connection that is still being opened should close because the server stops.
+pub(super) fn poll_stop_opening(conn: &mut Conn, cx: &mut task::Context<'_>) -> Poll<()> {
     match conn.is_stopping() {
         true => conn.poll_expired(cx, TimerSlot::Total, FIRST_REQUEST_GRACE).map(drop),
         false => Poll::Pending,
     }
 }
 
-/// A connection that has just carried a response is given time, too: a busy client has sent its next request by then.
-fn poll_stop_idle(conn: &mut Conn, limit: Duration, cx: &mut task::Context<'_>) -> Poll<()> {
-    if conn.waited(TimerSlot::Read, limit) <= NEXT_REQUEST_GRACE {
-        ready!(conn.poll_expired(cx, TimerSlot::Total, NEXT_REQUEST_GRACE));
-    }
-    // A request may still be on its way, so the sending half is closed without delay.
-    conn.poll_shutdown(cx, FIRST_REQUEST_GRACE).map(drop)
-}
-
-/// How long a connection that has sent no request yet, or may linger but is silent, may hold up a stop.
+/// How long a connection that has sent no request yet may be silent during a stop. Its handshake during a stop may take
+/// as long.
 const FIRST_REQUEST_GRACE: Duration = Duration::from_secs(1);
-/// How long a connection that has just carried a response may hold up a stop.
-const NEXT_REQUEST_GRACE: Duration = Duration::from_millis(250);
+/// How long a connection that has carried a response may be silent during a stop.
+const NEXT_REQUEST_GRACE: Duration = Duration::from_millis(100);
+/// How long a connection that has carried its last response may be silent during a stop.
+const LINGER_GRACE: Duration = Duration::from_millis(250);
 
 /// How many unwanted bytes are read at once.
 const DISCARDED_AT_ONCE: usize = 16 << 10;
@@ -134,7 +133,7 @@ fn poll_discard(conn: &mut Conn, timeouts: &Timeouts, cx: &mut task::Context<'_>
             Poll::Ready(Ok(1..)) => {}
             Poll::Ready(_) => return Poll::Ready(()),
             Poll::Pending if conn.is_stopping() => {
-                return conn.poll_expired(cx, TimerSlot::Write, FIRST_REQUEST_GRACE).map(drop);
+                return conn.poll_expired(cx, TimerSlot::Write, LINGER_GRACE).map(drop);
             }
             Poll::Pending => return Poll::Pending,
         }

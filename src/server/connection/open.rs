@@ -6,7 +6,7 @@ use std::mem;
 use std::rc::Rc;
 use std::task::Poll;
 
-use super::close::{poll_stop_new, shutdown_and_linger};
+use super::close::{poll_stop_opening, shutdown_and_linger};
 use super::context_guard::ContextGuard;
 use super::handler_outcome::reject;
 use crate::exchange::{ExchangeError, Phase};
@@ -27,7 +27,7 @@ pub(super) async fn open<H: Handler>(per_core: Rc<PerCore<H>>, opening: Opening)
     }
     let limit = per_core.core.bounds.timeouts.head;
     if let (true, Some(proxy_protocol)) = (has_header, &per_core.core.proxy_protocol) {
-        let header = match proxy_protocol.receive(&mut conn, limit, poll_stop_new).await {
+        let header = match proxy_protocol.receive(&mut conn, limit, poll_stop_opening).await {
             Ok(header) => header,
             Err(cause) => {
                 let report = |cause| ErrorReport::from_connection(conn.peer(), cause);
@@ -79,7 +79,7 @@ async fn tls_handshake<H: Handler>(
         Poll::Ready(Err((error, transport))) => Poll::Ready(HandshakeOutcome::Failed(error, transport)),
         Poll::Pending => match conn.poll_expired(cx, TimerSlot::Read, limit) {
             Poll::Ready(_) => Poll::Ready(HandshakeOutcome::TimedOut),
-            Poll::Pending => poll_stop_new(&mut conn, cx).map(|()| HandshakeOutcome::Stopped),
+            Poll::Pending => poll_stop_opening(&mut conn, cx).map(|()| HandshakeOutcome::Stopped),
         },
     })
     .await;
