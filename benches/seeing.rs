@@ -34,7 +34,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Duration;
 
-use corehttp::{AccessLog, ExchangeReport, LogFormat, Metrics, MetricsPage, Server, routes};
+use corehttp::{AccessLog, ExchangeReport, LogFormat, Metrics, MetricsPage, Server, TrustedProxies, routes};
 use criterion::{Criterion, SamplingMode};
 
 use fake::{Cut, FakeConn};
@@ -49,7 +49,8 @@ fn main() {
     let folder = tempfile::tempdir().expect("a folder for the log");
     let log = AccessLog::open(folder.path().join("access.log"), LogFormat::Combined).expect("a log");
     let (log, metrics) = (Arc::new(log), Metrics::new());
-    let (logs, also_logs) = (log.recorder(|_| false), log.recorder(|_| false));
+    let (logs, also_logs) =
+        (log.recorder(TrustedProxies::default()), log.recorder(TrustedProxies::default()));
     let shown = Metrics::new();
     let _page = MetricsPage::new(&shown);
     let sees = |exchange: &ExchangeReport| {

@@ -1,19 +1,22 @@
-//! A reverse proxy: `cargo run --release --example proxy -- BACKEND [ADDR]`.
+//! A reverse proxy: `cargo run --release --example proxy -- BACKEND [ADDR [NETWORK..]]`.
 //!
 //! A request that comes in at ADDR (default `127.0.0.1:8080`) goes out to BACKEND, a URL such as
 //! `http://127.0.0.1:9000`. Both bodies flow at the same time, piece by piece, with their trailers behind them: files
 //! of any size pass in constant memory, and so does a backend that answers while it reads. Interim responses, such as
-//! 103, pass as they come, and so does WebSocket.
+//! 103, pass as they come, and so does WebSocket. The server behind finds the client in `x-forwarded-for` and its like;
+//! only proxies in a NETWORK, such as `10.0.0.0/8`, can write these for a client of theirs.
 
 use std::env;
 use std::io;
 use std::time::Duration;
 
-use corehttp::{BodyPlan, Client, Context, Handler, Server, shutdown_signal};
+use corehttp::{BodyPlan, Client, Context, ForwardedField, Handler, Server, TrustedProxies, shutdown_signal};
 
 struct Proxy {
     backend: String,
     client: Client,
+    /// The proxies in front of this one, whose fields about the client are passed on.
+    in_front: TrustedProxies,
 }
 
 impl Handler for Proxy {
@@ -25,19 +28,23 @@ impl Handler for Proxy {
         let mut onward = ctx.request.forwarded_to(&self.backend)?;
         // A gateway names itself (RFC 9110 §7.6.3), and its peer.
         onward.headers.append("via", format!("{} corehttp", ctx.request.version()))?;
-        if let Some(ip) = ctx.peer_addr().ip() {
-            onward.headers.append("x-forwarded-for", ip.to_string())?;
-        }
+        ctx.set_forwarded(&mut onward, &self.in_front);
         ctx.forward(self.client.open(&onward)).await
     }
 }
 
 fn main() -> corehttp::Result {
     let mut arguments = env::args().skip(1);
-    let backend = arguments.next().ok_or_else(|| io::Error::other("usage: proxy BACKEND [ADDR]"))?;
+    let backend =
+        arguments.next().ok_or_else(|| io::Error::other("usage: proxy BACKEND [ADDR [NETWORK..]]"))?;
     let address = arguments.next().unwrap_or_else(|| "127.0.0.1:8080".into());
+    let in_front = TrustedProxies::new(arguments)?.fields([
+        ForwardedField::XForwardedFor,
+        ForwardedField::XForwardedProto,
+        ForwardedField::XForwardedHost,
+    ]);
     let server = Server::bind(address).on_stop(shutdown_signal(), Duration::from_secs(10));
-    let running = server.start(Proxy { backend, client: Client::new() })?;
+    let running = server.start(Proxy { backend, client: Client::new(), in_front })?;
     println!("listening on {running}");
     running.wait()
 }

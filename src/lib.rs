@@ -176,7 +176,8 @@
 //! - **Observing.** [`Server::on_exchange`] gets a report of each exchange when it is over, for access logs and metrics, and
 //!   [`Server::on_error`] of each refused peer and each failed exchange. [`ServerHandle::stats`] are counters, and display
 //!   themselves as text for Prometheus.
-//! - **Proxies.** Behind one, [`Context::peer_addr`] is the proxy's address, and [`Context::client_ip`] the client's.
+//! - **Proxies.** Behind one, [`Context::peer_addr`] is the proxy's address, and [`Context::client_ip`] the client's;
+//!   [`Context::forwarded`] has the scheme and host that the client saw.
 //!
 //! # Databases
 //!
@@ -208,7 +209,8 @@
 //! | state of each core, without locks | [`Server::run_per_core`] |
 //! | bodies that are too large for memory | [`BodyPlan`], [`Context::body_reader`], [`Context::body_writer`], [`Context::duplex`] |
 //! | how much peers may send, and how long they and handlers may take | [`Limits`], [`Timeouts`] |
-//! | who the peer is, and who the client behind a proxy is | [`Context::peer_addr`], [`Context::client_ip`] |
+//! | who the peer is, and who the client behind a proxy is | [`Context::peer_addr`], [`Context::client_ip`], [`TrustedProxies`] |
+//! | the scheme and host that a client behind a proxy saw | [`Context::forwarded`], [`Context::set_forwarded`] |
 //! | the client behind a proxy that passes bytes on, with feature `proxy-protocol` | `Server::proxy_protocol`, `ProxyHeader` |
 //! | a connection when it opens, and state of its own | [`Server::on_connect`], [`Context::connection_state`] |
 //! | how a handler fails, and the status that the peer gets | [`Error`] |
@@ -400,11 +402,11 @@ pub use router::{Chain, FromHandler, HandlerSet, InvalidRoute, RouteList, Router
 pub use runtime::{block_on, shutdown_signal};
 pub use server::{
     Around, AsyncHandler, BodyPlan, BodyReader, BodyWriter, BoxHandler, Context, CutBy, Error, ErrorCause,
-    ErrorCounts, ErrorReport, ExchangeReport, Extensions, Handler, IntoError, IntoHandler, IntoIoResult,
-    IntoResult, InvalidProxyHeader, InvalidResponse, OpenedConnection, PlainHandler, Result, Server,
-    ServerCore, ServerCounts, ServerHandle, ServerStats, Service, Transform, TransformAction, Upgraded,
-    WithBounds, WithPlan, WithState, around, error_page, problem_details, with_limits, with_plan, with_state,
-    with_timeouts,
+    ErrorCounts, ErrorReport, ExchangeReport, Extensions, Forwarded, ForwardedField, Handler, IntoError,
+    IntoHandler, IntoIoResult, IntoResult, InvalidNetwork, InvalidProxyHeader, InvalidResponse,
+    OpenedConnection, PlainHandler, Result, Server, ServerCore, ServerCounts, ServerHandle, ServerStats,
+    Service, Transform, TransformAction, TrustedProxies, Upgraded, WithBounds, WithPlan, WithState, around,
+    error_page, problem_details, with_limits, with_plan, with_state, with_timeouts,
 };
 #[cfg(feature = "proxy-protocol")]
 pub use server::{ProxyHeader, ProxyProtocol, ProxyTls};

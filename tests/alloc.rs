@@ -13,8 +13,8 @@ use std::time::{Duration, Instant, SystemTime};
 use alloc::allocations;
 use corehttp::{
     BodyPlan, Client, Context, CrossOriginProtection, ErrorReport, Handler, Headers, IntoHandler, Request,
-    Response, Router, Server, Service, SetCookie, Status, Timeouts, block_on, error_page, problem_details,
-    routes, with_limits, with_plan, with_state, with_timeouts,
+    Response, Router, Server, Service, SetCookie, Status, Timeouts, TrustedProxies, block_on, error_page,
+    problem_details, routes, with_limits, with_plan, with_state, with_timeouts,
 };
 use tokio::io::AsyncReadExt;
 
@@ -179,8 +179,8 @@ fn guards_allocate_nothing() {
     let post = POST.replace("Content-Length", "Sec-Fetch-Site: same-origin\r\nContent-Length");
     check(CrossOriginProtection::new().around(echo), &post, 1, "hello, world");
     check(corehttp::ConcurrencyLimit::new(1).around(echo), &post, 1, "hello, world");
-    let limit =
-        corehttp::RateLimit::new(u32::MAX, Duration::from_secs(1)).trust_proxies(|ip| ip.is_loopback());
+    let limit = corehttp::RateLimit::new(u32::MAX, Duration::from_secs(1))
+        .trust_proxies(TrustedProxies::from_fn(|ip| ip.is_loopback()));
     let post = post.replace("\r\n\r\n", "\r\nX-Forwarded-For: 192.0.2.1\r\n\r\n");
     check(limit.around(echo), &post, 1, "hello, world");
 }
@@ -327,7 +327,7 @@ fn reporting_exchanges_allocates_nothing() {
 fn an_access_log_allocates_nothing_on_a_core() {
     for format in [corehttp::LogFormat::Combined, corehttp::LogFormat::Json] {
         let log = corehttp::AccessLog::from_writer(std::io::sink(), format).unwrap();
-        let server = Server::bind("127.0.0.1:0").on_exchange(log.recorder(|_| false));
+        let server = Server::bind("127.0.0.1:0").on_exchange(log.recorder(TrustedProxies::default()));
         check_served(server, 0, hello, (GET, 1, "hello, world"), |exchanges| exchanges < 1000);
     }
 }
@@ -339,7 +339,8 @@ fn seeing_each_exchange_allocates_nothing_on_a_core() {
     let log = corehttp::AccessLog::from_writer(std::io::sink(), corehttp::LogFormat::Combined).unwrap();
     let settings = corehttp::MetricsSettings { times_polls: true, ..Default::default() };
     let metrics = corehttp::Metrics::with_settings(settings);
-    let server = Server::bind("127.0.0.1:0").on_exchange(log.recorder(|_| false)).metrics(&metrics);
+    let server =
+        Server::bind("127.0.0.1:0").on_exchange(log.recorder(TrustedProxies::default())).metrics(&metrics);
     let router = routes! { GET "/a/{name}" => hello };
     check_served(server, 0, router, (GET, 1, "hello, world"), |exchanges| exchanges < 1000);
     let routes = metrics.routes();

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::io::{self, Write};
-use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,7 +9,7 @@ use std::thread::{self, JoinHandle};
 
 use super::format::LogFormat;
 use super::writer::{LineQueue, LogTarget};
-use crate::server::ExchangeReport;
+use crate::server::{ExchangeReport, TrustedProxies};
 
 /// An access log: a line for each exchange, once it is over.
 ///
@@ -22,13 +21,13 @@ use crate::server::ExchangeReport;
 /// # Examples
 ///
 /// ```no_run
-/// use corehttp::{AccessLog, Context, LogFormat, Server};
+/// use corehttp::{AccessLog, Context, LogFormat, Server, TrustedProxies};
 ///
 /// fn main() -> corehttp::Result {
 ///     let log = AccessLog::open("/var/log/app/access.log", LogFormat::Combined)?;
 ///     // After the file was renamed by logrotate, which sends a signal, call `log.reopen()`.
 ///     Server::bind("127.0.0.1:8080")
-///         .on_exchange(log.recorder(|_| false))
+///         .on_exchange(log.recorder(TrustedProxies::default()))
 ///         .run(|ctx: &mut Context| ctx.response.set_text("Hello, World!"))
 /// }
 /// ```
@@ -65,14 +64,11 @@ impl AccessLog {
         Ok(AccessLog { queue, format, thread: Some(thread) })
     }
 
-    /// Returns the function for [`Server::on_exchange`](crate::Server::on_exchange). `is_proxy` decides which peers are
-    /// proxies, whose word on the client's address is taken: see [`Context::client_ip`](crate::Context::client_ip).
-    pub fn recorder(
-        &self,
-        is_proxy: impl Fn(IpAddr) -> bool + Send + Sync + 'static,
-    ) -> impl Fn(&ExchangeReport<'_>) + Send + Sync + 'static {
+    /// Returns the function for [`Server::on_exchange`](crate::Server::on_exchange). The address of a client behind
+    /// `proxies` is taken from their fields: see [`Context::client_ip`](crate::Context::client_ip).
+    pub fn recorder(&self, proxies: TrustedProxies) -> impl Fn(&ExchangeReport<'_>) + Send + Sync + 'static {
         let (queue, format) = (self.queue.clone(), self.format.clone());
-        move |report| queue.push(|line| format.write(report, report.client_ip(&is_proxy), line))
+        move |report| queue.push(|line| format.write(report, report.client_ip(&proxies), line))
     }
 
     /// Opens the file again before the next line is written, since it was renamed or removed. If that fails, which is

@@ -35,8 +35,8 @@ type FormatFn = dyn Fn(&ExchangeReport<'_>, &mut Vec<u8>) + Send + Sync;
 
 impl LogFormat {
     /// Makes a format of a function, which writes a line without its end. It finds the client by
-    /// [`ExchangeReport::client_ip`] itself; the `is_proxy` of [`AccessLog::recorder`](super::AccessLog::recorder) has no
-    /// effect on it.
+    /// [`ExchangeReport::client_ip`] itself; the proxies of [`AccessLog::recorder`](super::AccessLog::recorder) have
+    /// no effect on it.
     pub fn from_fn(write: impl Fn(&ExchangeReport<'_>, &mut Vec<u8>) + Send + Sync + 'static) -> LogFormat {
         LogFormat::Custom(Arc::new(write))
     }

@@ -1,4 +1,5 @@
 //! Floor 5: gateways, which answer with the response of another server (RFC 9110 §3.7, §7.6).
 
 mod forward;
+mod forwarded_fields;
 mod tunnel;

@@ -1,8 +1,8 @@
 //! [`HttpsRedirect`]: sends clients that came without TLS to `https` (RFC 9110 §15.4.9).
 
 use super::guarded::{Guard, Guarded};
-use crate::message::{FieldName, Request, Status};
-use crate::server::{Context, Error, IntoHandler};
+use crate::message::{FieldName, Request, Scheme, Status, split_port};
+use crate::server::{Context, Error, IntoHandler, TrustedProxies};
 
 /// Answers requests that came over a connection without TLS with 308 and the same URL with `https`, before a body is
 /// received.
@@ -27,16 +27,17 @@ use crate::server::{Context, Error, IntoHandler};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[doc(alias("hsts", "force_ssl", "redirect"))]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 #[must_use]
 pub struct HttpsRedirect {
     port: u16,
+    proxies: TrustedProxies,
 }
 
 impl HttpsRedirect {
     /// Creates a redirect to port 443.
     pub fn new() -> HttpsRedirect {
-        HttpsRedirect { port: HTTPS_PORT }
+        HttpsRedirect { port: HTTPS_PORT, proxies: TrustedProxies::default() }
     }
 
     /// Sets the port of the URLs. Default: 443, which URLs leave out.
@@ -45,19 +46,32 @@ impl HttpsRedirect {
         self
     }
 
+    /// Sets the proxies in front of the server, so that the scheme and the host that the client has used are the ones
+    /// that count, as [`Context::forwarded`] finds them. Default: none.
+    pub fn trust_proxies(mut self, proxies: TrustedProxies) -> HttpsRedirect {
+        self.proxies = proxies;
+        self
+    }
+
     /// Puts the redirect around `handler`, which gets the requests of secure connections.
     pub fn around<Kind, H: IntoHandler<Kind>>(&self, handler: H) -> Guarded<HttpsRedirect, H::Handler> {
-        Guarded::new(*self, handler.into_handler())
+        Guarded::new(self.clone(), handler.into_handler())
     }
 
     /// The URL of the request, with `https`. This keeps the path and the query, whatever form the target has.
-    fn location(&self, request: &Request) -> Option<Request> {
-        let host = request.host()?;
+    fn location(&self, ctx: &Context) -> Option<Request> {
+        let authority = ctx.forwarded(&self.proxies).authority?;
+        let host = split_port(authority).0;
         let base = match self.port {
             HTTPS_PORT => format!("https://{host}"),
             port => format!("https://{host}:{port}"),
         };
-        request.forwarded_to(&base).ok()
+        ctx.request.forwarded_to(&base).ok()
+    }
+
+    /// Whether the client has sent the request over TLS.
+    fn is_secure(&self, ctx: &Context) -> bool {
+        ctx.forwarded(&self.proxies).scheme == Some(Scheme::Https.as_str())
     }
 }
 
@@ -76,17 +90,17 @@ impl Guard for HttpsRedirect {
 
     #[inline]
     fn would_refuse(&self, ctx: &Context) -> bool {
-        !ctx.is_secure()
+        !self.is_secure(ctx)
     }
 
     #[inline]
     async fn admit(&self, ctx: &Context) -> Option<()> {
-        ctx.is_secure().then_some(())
+        self.is_secure(ctx).then_some(())
     }
 
     #[cold]
     fn refuse(&self, ctx: &mut Context) -> Error {
-        let Some(there) = self.location(&ctx.request) else { return Status::BAD_REQUEST.into() };
+        let Some(there) = self.location(ctx) else { return Status::BAD_REQUEST.into() };
         ctx.response.headers.put(FieldName::new("location"), there.target().as_str().as_bytes());
         Status::PERMANENT_REDIRECT.into()
     }

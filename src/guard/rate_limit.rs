@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::client_table::{ClientTable, Rate};
 use super::guarded::{Guard, Guarded};
 use crate::message::{FieldName, Status};
-use crate::server::{Context, Error, IntoHandler};
+use crate::server::{Context, Error, IntoHandler, TrustedProxies};
 
 /// Bounds how often each client may send a request, on all cores together.
 ///
@@ -58,7 +58,7 @@ use crate::server::{Context, Error, IntoHandler};
 #[must_use]
 pub struct RateLimit {
     rate: Rate,
-    is_proxy: IsProxy,
+    proxies: TrustedProxies,
     clients: Arc<ClientTable>,
 }
 
@@ -71,7 +71,8 @@ impl RateLimit {
     /// Creates a bound as [`RateLimit::new`] does, with a table for another number of clients.
     pub fn with_clients_max(requests: u32, interval: Duration, clients_max: usize) -> RateLimit {
         let rate = Rate::new(requests, interval);
-        RateLimit { rate, is_proxy: Arc::new(|_| false), clients: Arc::new(ClientTable::new(clients_max)) }
+        let clients = Arc::new(ClientTable::new(clients_max));
+        RateLimit { rate, proxies: TrustedProxies::default(), clients }
     }
 
     /// Sets how many requests, at least 1, a client may send at once after it has sent none for a while. Default: as
@@ -81,10 +82,10 @@ impl RateLimit {
         self
     }
 
-    /// Sets a function that returns whether an address is that of a proxy of your own, so that the client behind it is
-    /// the one that counts, as [`Context::client_ip`] finds it. Default: none is.
-    pub fn trust_proxies(mut self, is_proxy: impl Fn(IpAddr) -> bool + Send + Sync + 'static) -> RateLimit {
-        self.is_proxy = Arc::new(is_proxy);
+    /// Sets the proxies in front of the server, so that the client behind them is the one that counts, as
+    /// [`Context::client_ip`] finds it. Default: none.
+    pub fn trust_proxies(mut self, proxies: TrustedProxies) -> RateLimit {
+        self.proxies = proxies;
         self
     }
 
@@ -95,7 +96,7 @@ impl RateLimit {
 
     /// How long the client of a request has to wait until it may send one.
     fn wait(&self, ctx: &Context) -> Duration {
-        self.clients.wait(client(ctx.client_ip(&*self.is_proxy)), ctx.arrived_at(), self.rate)
+        self.clients.wait(client(ctx.client_ip(&self.proxies)), ctx.arrived_at(), self.rate)
     }
 }
 
@@ -109,7 +110,7 @@ impl Guard for RateLimit {
 
     #[inline]
     async fn admit(&self, ctx: &Context) -> Option<()> {
-        let client = client(ctx.client_ip(&*self.is_proxy));
+        let client = client(ctx.client_ip(&self.proxies));
         self.clients.count(client, ctx.arrived_at(), self.rate).then_some(())
     }
 
@@ -126,8 +127,6 @@ impl fmt::Debug for RateLimit {
         f.debug_struct("RateLimit").field("rate", &self.rate).finish_non_exhaustive()
     }
 }
-
-type IsProxy = Arc<dyn Fn(IpAddr) -> bool + Send + Sync>;
 
 /// The number of a client in the table: an IPv6 network of 64 bits, or an IPv4 address, which is the number of a network
 /// that is reserved (`::/8`, RFC 4291 §2.4). A client without an address has the number of a multicast network.

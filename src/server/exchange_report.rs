@@ -8,8 +8,9 @@ use std::sync::atomic::AtomicU16;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use super::client_ip::client_ip;
 use super::error_report::ErrorCause;
+use super::forwarded::client_ip;
+use super::trusted_proxies::TrustedProxies;
 use crate::error::write_escaped;
 use crate::exchange::ExchangeError;
 use crate::memory::{Counter, Reset, clear_cold};
@@ -128,8 +129,8 @@ impl ExchangeReport<'_> {
     }
 
     /// Returns the address of the client, as [`Context::client_ip`](crate::Context::client_ip) does.
-    pub fn client_ip(&self, is_proxy: impl Fn(IpAddr) -> bool) -> Option<IpAddr> {
-        client_ip(self.peer, &self.request.headers, is_proxy)
+    pub fn client_ip(&self, proxies: &TrustedProxies) -> Option<IpAddr> {
+        client_ip(self.peer, &self.request.headers, proxies)
     }
 }
 

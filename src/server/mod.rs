@@ -29,10 +29,11 @@ mod exchange;
 mod shared_conn;
 mod upgraded;
 
-mod client_ip;
 mod context;
+mod forwarded;
 #[cfg(feature = "tower")]
 mod tower;
+mod trusted_proxies;
 
 mod handler;
 mod middleware;
@@ -57,6 +58,8 @@ pub use error::{Error, IntoError, Result};
 pub use error_report::{ErrorCause, ErrorReport, InvalidProxyHeader};
 pub use error_response::{error_page, problem_details};
 pub use exchange_report::{CutBy, ExchangeReport};
+pub use forwarded::Forwarded;
+pub(crate) use forwarded::{FORWARDED, X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO};
 pub use handler::{AsyncHandler, BodyPlan, BoxHandler, Handler, IntoHandler, IntoResult, PlainHandler};
 pub use invalid_response::InvalidResponse;
 pub use launch::ServerCore;
@@ -73,5 +76,6 @@ pub(crate) use socket_observer::SocketObserver;
 pub(crate) use stats::{CoreStats, ERROR_KINDS, SERVER_METRICS};
 pub use stats::{ErrorCounts, ServerCounts, ServerStats};
 pub use stop::IntoIoResult;
+pub use trusted_proxies::{ForwardedField, InvalidNetwork, TrustedProxies};
 pub use upgraded::Upgraded;
 pub use with_state::{WithState, with_state};

@@ -3,13 +3,14 @@
 
 use std::future::pending;
 use std::io::Cursor;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use corehttp::{
-    BodyPlan, Client, ClientTimeouts, Context, Handler, InvalidResponse, Request, Response, Server, Service,
-    Status, with_plan,
+    BodyPlan, Client, ClientTimeouts, Context, ForwardedField, Handler, InvalidResponse, PeerAddr, Request,
+    Response, Server, Service, Status, TrustedProxies, with_plan,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::net::TcpStream;
@@ -876,4 +877,88 @@ async fn a_body_that_is_refused_behind_is_discarded_rfc9112_9_6() {
         assert!(received.starts_with(&response[..12]) && received.ends_with("\r\n\r\nno"), "{received}");
         assert!(received.contains("connection: close\r\n"), "{received}");
     }
+}
+
+/// Checks which lines about its client a gateway forwards, of a request with `lines` that `peer` has sent.
+#[track_caller]
+fn check_forwarded(peer: PeerAddr, fields: &[ForwardedField], lines: &str, expected: &str) {
+    let proxies = TrustedProxies::new(["10.0.0.0/8"]).unwrap().fields(fields.iter().copied());
+    let request = format!("GET / HTTP/1.1\r\nhost: a:8080\r\n{lines}connection: close\r\n\r\n");
+    paused(async {
+        let stage = Stage::always(OK);
+        let client = stage.client();
+        let service = Server::new().service(async move |ctx: &mut Context| -> corehttp::Result {
+            let mut onward = ctx.request.forwarded_to("http://b")?;
+            ctx.set_forwarded(&mut onward, &proxies);
+            ctx.forward(client.open(&onward)).await
+        });
+        let (mut near, far) = duplex(64 << 10);
+        let talk = async {
+            near.write_all(request.as_bytes()).await.unwrap();
+            near.read_to_end(&mut Vec::new()).await.unwrap();
+        };
+        tokio::join!(talk, service.serve_connection_from(peer, far)).1.unwrap();
+        let onward = format!("GET / HTTP/1.1\r\nhost: b\r\n{expected}\r\n");
+        assert_eq!(stage.received(), [onward], "{lines}");
+    });
+}
+
+const LISTS: [ForwardedField; 3] =
+    [ForwardedField::XForwardedFor, ForwardedField::XForwardedProto, ForwardedField::XForwardedHost];
+const HOPS: [ForwardedField; 1] = [ForwardedField::Forwarded];
+
+#[test]
+fn a_gateway_believes_only_its_proxies() {
+    let peer = |ip: &str| PeerAddr::from(SocketAddr::new(ip.parse().unwrap(), 4711));
+    let (client, proxy) = (peer("192.0.2.1"), peer("::ffff:10.0.0.1"));
+    let own = "x-forwarded-for: 192.0.2.1\r\nx-forwarded-proto: http\r\nx-forwarded-host: a:8080\r\n";
+    let own_hop = "forwarded: for=192.0.2.1;host=\"a:8080\";proto=http\r\n";
+    check_forwarded(client, &LISTS, "", own);
+    check_forwarded(client, &HOPS, "", own_hop);
+    check_forwarded(client, &[], "x-a: 1\r\n", "x-a: 1\r\n");
+    check_forwarded(
+        peer("2001:db8::1"),
+        &[HOPS[0], LISTS[0]],
+        "",
+        "forwarded: for=\"[2001:db8::1]\";host=\"a:8080\";proto=http\r\nx-forwarded-for: 2001:db8::1\r\n",
+    );
+    let lies = "X-Forwarded-For: 10.0.0.1\r\nx-forwarded-for: 192.0.2.66\r\nFORWARDED: for=192.0.2.66;proto=https\r\n\
+                x-forwarded-proto: https\r\nX-Forwarded-Host: evil\r\nx-real-ip: 192.0.2.66\r\n\
+                x-forwarded-port: 443\r\nx-forwarded-ssl: on\r\nx-forwarded: 1\r\n";
+    check_forwarded(client, &LISTS, lies, &format!("x-forwarded: 1\r\n{own}"));
+    check_forwarded(client, &HOPS, lies, &format!("x-forwarded: 1\r\n{own_hop}"));
+    check_forwarded(client, &[], lies, "x-forwarded: 1\r\n");
+    // A proxy is believed, but for fields that the proxies are not said to write.
+    check_forwarded(
+        proxy,
+        &LISTS[..2],
+        lies,
+        "X-Forwarded-For: 10.0.0.1, 192.0.2.66, 10.0.0.1\r\nx-forwarded-proto: https\r\nx-forwarded: 1\r\n",
+    );
+    check_forwarded(
+        proxy,
+        &HOPS,
+        lies,
+        "FORWARDED: for=192.0.2.66;proto=https\r\nx-forwarded: 1\r\n\
+         forwarded: for=10.0.0.1;host=\"a:8080\";proto=http\r\n",
+    );
+    check_forwarded(
+        proxy,
+        &LISTS,
+        "x-forwarded-proto: http, https\r\nx-forwarded-host: evil\r\nx-forwarded-host: example.com\r\n",
+        "x-forwarded-proto: https\r\nx-forwarded-host: example.com\r\nx-forwarded-for: 10.0.0.1\r\n",
+    );
+    // A malformed value is not passed on, nor another one in its place.
+    let malformed = "x-forwarded-for:\r\nx-forwarded-proto: gopher\r\nx-forwarded-host: a b\r\n";
+    check_forwarded(proxy, &LISTS, malformed, "x-forwarded-for: 10.0.0.1\r\n");
+    // A proxy behind a Unix socket has no address, and its word stands.
+    check_forwarded(
+        PeerAddr::Unix,
+        &LISTS[..1],
+        "x-forwarded-for: 192.0.2.1\r\n",
+        "x-forwarded-for: 192.0.2.1\r\n",
+    );
+    check_forwarded(PeerAddr::Unix, &HOPS, "forwarded: for=192.0.2.1\r\n", "forwarded: for=192.0.2.1\r\n");
+    check_forwarded(PeerAddr::Unix, &HOPS, "", "forwarded: for=unknown;host=\"a:8080\";proto=http\r\n");
+    check_forwarded(PeerAddr::Memory, &LISTS[..1], lies, "x-forwarded: 1\r\n");
 }

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
-use corehttp::{AccessLog, Context, LogFormat, routes};
+use corehttp::{AccessLog, Context, LogFormat, TrustedProxies, routes};
 
 use super::support::{Served, eventually, get};
 
@@ -19,7 +19,7 @@ fn lines(format: LogFormat, wire: &str) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("access.log");
     let log = AccessLog::open(&path, format).unwrap();
-    let recorder = log.recorder(|ip| ip.is_loopback());
+    let recorder = log.recorder(TrustedProxies::from_fn(|ip| ip.is_loopback()));
     let served = Served::with(|server| server.on_exchange(recorder), routes! { any "/{name}" => hello });
     served.ask(wire);
     drop(served);
@@ -87,7 +87,7 @@ fn a_rotated_file_is_opened_again() {
     let folder = tempfile::tempdir().unwrap();
     let (path, old) = (folder.path().join("log"), folder.path().join("log.1"));
     let log = AccessLog::open(&path, LogFormat::Common).unwrap();
-    let recorder = log.recorder(|_| false);
+    let recorder = log.recorder(TrustedProxies::default());
     let served = Served::with(|server| server.on_exchange(recorder), hello);
     let written = |path: &std::path::Path| fs::read_to_string(path).unwrap_or_default().lines().count();
     served.ask(get("/"));
@@ -119,7 +119,7 @@ fn a_writer_that_stalls_loses_lines_and_no_requests() {
     let (release, stalled): (Sender<()>, _) = channel();
     let written = Arc::new(Mutex::new(0));
     let log = AccessLog::from_writer(Stalled(stalled, written.clone()), LogFormat::Common).unwrap();
-    let recorder = log.recorder(|_| false);
+    let recorder = log.recorder(TrustedProxies::default());
     let served = Served::with(|server| server.on_exchange(recorder), hello);
     for _ in 0..6 {
         let received = served.ask(get("/").repeat(1000));
@@ -146,7 +146,7 @@ fn lines_that_cannot_be_written_are_counted() {
         }
     }
     let log = AccessLog::from_writer(Full, LogFormat::Common).unwrap();
-    let recorder = log.recorder(|_| false);
+    let recorder = log.recorder(TrustedProxies::default());
     let served = Served::with(|server| server.on_exchange(recorder), hello);
     assert_eq!(served.ask(get("/").repeat(5)).matches("HTTP/1.1 200 OK").count(), 5);
     eventually("all lines are counted", || log.dropped() == 5);

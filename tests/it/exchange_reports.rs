@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use corehttp::{
-    BodyPlan, Context, CutBy, Event, ExchangeReport, Limits, Request, Server, Status, Timeouts, routes,
-    with_plan,
+    BodyPlan, Context, CutBy, Event, ExchangeReport, Limits, Request, Server, Status, Timeouts,
+    TrustedProxies, routes, with_plan,
 };
 
 use super::support::{Served, eventually, get};
@@ -191,7 +191,7 @@ fn bytes_and_addresses_are_those_of_the_exchange() {
     let served = Served::with(
         |server| {
             server.on_exchange(move |report: &ExchangeReport| {
-                assert_eq!(report.peer.ip(), report.client_ip(|_| false));
+                assert_eq!(report.peer.ip(), report.client_ip(&TrustedProxies::default()));
                 noted.lock().unwrap().push((report.received, report.sent, report.connection_id));
             })
         },

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use corehttp::{
     BodyPlan, BoxHandler, ConcurrencyLimit, Context, CrossOriginProtection, Guarded, Handler, IntoHandler,
-    RateLimit, Request, Response, Router, Server, Service, Status, Timeouts, around, with_plan,
+    RateLimit, Request, Response, Router, Server, Service, Status, Timeouts, TrustedProxies, around,
+    with_plan,
 };
 use tokio::sync::Semaphore;
 use tokio::task::yield_now;
@@ -189,7 +190,7 @@ fn a_request_beyond_a_bound_is_refused_before_its_body_is_received() {
         let limit = RateLimit::new(1, HOUR);
         paused(respond(&Server::new().service(limit.around(|_: &mut Context| {}))));
         // Peers without an address, as those of tests are, share a bound with a Unix socket, and not with 127.0.0.1.
-        limit.trust_proxies(|_| true).around(untouched)
+        limit.trust_proxies(TrustedProxies::from_fn(|_| true)).around(untouched)
     };
     for expect in ["", "expect: 100-continue\r\n"] {
         let (received, reports) = protected(none(), expect);
@@ -214,7 +215,7 @@ fn check_rate<H: Handler + Send + Sync>(guarded: H, expected: &[(&str, u16)]) {
 /// Two requests an hour.
 fn limited(is_proxy: fn(IpAddr) -> bool) -> Guarded<RateLimit, impl Handler + Send + Sync> {
     RateLimit::new(2, HOUR)
-        .trust_proxies(is_proxy)
+        .trust_proxies(TrustedProxies::from_fn(is_proxy))
         .around(|ctx: &mut Context| ctx.response.set_text("served"))
 }
 

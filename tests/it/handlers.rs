@@ -15,7 +15,8 @@ use std::time::{Duration, Instant, SystemTime};
 use bytes::Bytes;
 use corehttp::{
     BodyPlan, Context, Error, Flush, Handler, Headers, IntoHandler, InvalidResponse, PeerAddr, Request,
-    Response, Server, ServerCore, Status, Timeouts, Transform, TransformAction, around, with_plan,
+    Response, Server, ServerCore, Status, Timeouts, Transform, TransformAction, TrustedProxies, around,
+    with_plan,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::sync::{Notify, Semaphore};
@@ -630,8 +631,9 @@ mod facts {
     #[test]
     fn both_addresses_are_those_of_the_socket_and_a_proxy_names_its_client() {
         let (sender, facts) = channel();
+        let proxies = TrustedProxies::new(["127.0.0.0/8"]).unwrap();
         let served = Served::new(move |ctx: &mut Context| {
-            let client = ctx.client_ip(|proxy| proxy.is_loopback());
+            let client = ctx.client_ip(&proxies);
             sender.send((ctx.peer_addr(), ctx.local_addr(), client)).unwrap();
         });
         let mut peer = served.connect();

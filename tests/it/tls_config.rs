@@ -13,8 +13,9 @@ use corehttp::rustls::sign::{CertifiedKey, SingleCertAndKey};
 use corehttp::rustls::version::{TLS12, TLS13};
 use corehttp::rustls::{ClientConfig, KeyLog, RootCertStore, ServerConfig};
 use corehttp::{
-    Address, Client, ClientBuilder, ClientError, ClientTls, Context, HttpsRedirect, MemoryListener, Request,
-    Server, ServerHandle, ServerTls, TlsConfigError, TlsIdentity, TlsRoots, block_on,
+    Address, Client, ClientBuilder, ClientError, ClientTls, Context, ForwardedField, HttpsRedirect,
+    MemoryListener, Request, Server, ServerHandle, ServerTls, TlsConfigError, TlsIdentity, TlsRoots,
+    TrustedProxies, block_on,
 };
 
 use crate::support::certificates::{Authority, Issued};
@@ -350,5 +351,25 @@ fn a_redirect_to_https_keeps_path_query_and_method() {
         let response = block_on(service(redirect).respond(request)).unwrap();
         let status = if expected.is_some() { 308 } else { 400 };
         assert_eq!((response.status.as_u16(), response.headers.text("location")), (status, expected));
+    }
+}
+
+#[test]
+fn behind_a_proxy_the_scheme_of_the_client_counts() {
+    let app = |ctx: &mut Context| ctx.response.set_text("securely");
+    let loopback = TrustedProxies::new(["127.0.0.0/8"]).unwrap();
+    let fields = [ForwardedField::XForwardedProto, ForwardedField::XForwardedHost];
+    let trusting = HttpsRedirect::new().trust_proxies(loopback.fields(fields));
+    for (redirect, proto, expected) in [
+        (trusting.clone(), "https", "securely"),
+        (trusting.clone(), "http", "location: https://example.com/"),
+        (trusting, "junk", "location: https://example.com/"),
+        (HttpsRedirect::new(), "https", "location: https://inner/"),
+    ] {
+        let served = Served::new(redirect.around(app));
+        let received = served.ask(format!(
+            "GET / HTTP/1.1\r\nhost: inner\r\nx-forwarded-proto: {proto}\r\nx-forwarded-host: example.com:80\r\n\r\n"
+        ));
+        assert!(received.contains(expected), "{proto}: {received}");
     }
 }

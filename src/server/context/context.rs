@@ -19,10 +19,11 @@ use crate::exchange::{Expectation, Incoming, Timeouts};
 use crate::memory::{Reset, clear_cold};
 use crate::message::{Headers, PathParams, Request, Response, Status, Version};
 use crate::net::{PeerAddr, Transport};
-use crate::server::client_ip::client_ip;
 use crate::server::core_state::CoreState;
 use crate::server::exchange::{Exchange, UnreadBody};
-use crate::server::{InvalidResponse, Result};
+use crate::server::forwarded::{Forwarded, client_ip};
+use crate::server::opening::Extras;
+use crate::server::{InvalidResponse, Result, TrustedProxies};
 use crate::wire::{Limits, encode};
 
 /// One exchange: a request, its response, and the connection between client and server.
@@ -504,35 +505,67 @@ impl Context {
         async move { deadlines.stopping().await }
     }
 
-    /// Returns the IP address of the client, even behind your own proxies: `is_proxy` returns whether an address is
-    /// that of a proxy.
+    /// Returns the IP address of the client, even behind your own proxies.
     ///
     /// If the peer is not a proxy, it is the client. If it is one, or is connected through a Unix socket, the client is
     /// the last address in the request's `x-forwarded-for` fields that is not a proxy's: each proxy appends the address
     /// that connected to it, and anything before that may be made up. If all of the addresses are proxies', the first
-    /// one is the client's; without the field, the peer is the client.
+    /// one is the client's; without the field, the peer is the client. So let your proxies append to that field, as nginx
+    /// does with `$proxy_add_x_forwarded_for`, or to `forwarded` ([`TrustedProxies::fields`]), of which the same holds.
     ///
-    /// So let your proxies append to that field, as nginx does with `$proxy_add_x_forwarded_for`. Let `is_proxy` accept
-    /// no address from which others, too, can send requests: a peer that is taken for a proxy can claim any address.
-    ///
-    /// Returns `None` if the address is not known: the peer has none, or a proxy has written something that is not an
-    /// address.
+    /// Returns `None` if the address is not known: the peer has none, or a proxy has written no address.
     ///
     /// # Examples
     ///
     /// ```
-    /// use corehttp::{Context, Status};
+    /// use corehttp::{Context, Status, TrustedProxies};
     ///
-    /// fn greet(ctx: &mut Context) -> corehttp::Result {
-    ///     let client = ctx.client_ip(|ip| ip.is_loopback()).ok_or(Status::FORBIDDEN)?;
-    ///     ctx.response.set_text(format!("Hello, {client}!"));
-    ///     Ok(())
+    /// fn greet(proxies: &TrustedProxies, ctx: &mut Context) -> corehttp::Result {
+    ///     let client = ctx.client_ip(proxies).ok_or(Status::FORBIDDEN)?;
+    ///     Ok(ctx.response.set_text(format!("Hello, {client}!")))
     /// }
-    /// # let _ = corehttp::Server::new().service(greet);
+    ///
+    /// let proxies = TrustedProxies::new(["127.0.0.0/8", "::1"])?;
+    /// # let _ = corehttp::Server::new().service(move |ctx: &mut Context| greet(&proxies, ctx));
+    /// # Ok::<(), corehttp::InvalidNetwork>(())
     /// ```
     #[doc(alias("realip_remote_addr", "x-forwarded-for", "real ip"))]
-    pub fn client_ip(&self, is_proxy: impl Fn(IpAddr) -> bool) -> Option<IpAddr> {
-        client_ip(self.peer_addr(), &self.request.headers, is_proxy)
+    pub fn client_ip(&self, proxies: &TrustedProxies) -> Option<IpAddr> {
+        client_ip(self.peer_addr(), &self.request.headers, proxies)
+    }
+
+    /// Returns the request as its client has sent it, even behind your own proxies: who the client is, and which scheme
+    /// and host it has used.
+    ///
+    /// Of `forwarded` (RFC 7239), the member counts that the first of the proxies has written, and of `x-forwarded-proto`
+    /// and `x-forwarded-host` the last one, since those before may be the client's. So a proxy behind another one passes
+    /// on the values of that one. Fields that [`TrustedProxies::fields`] does not name are ignored, and so are those of a
+    /// peer that is no proxy. The scheme of a connection whose PROXY header describes TLS is `https`.
+    ///
+    /// # Examples
+    ///
+    /// A URL of this server, as its client can use it:
+    ///
+    /// ```
+    /// use corehttp::{Context, Status, TrustedProxies};
+    ///
+    /// fn base(proxies: &TrustedProxies, ctx: &Context) -> Result<String, Status> {
+    ///     let forwarded = ctx.forwarded(proxies);
+    ///     let scheme = forwarded.scheme.ok_or(Status::BAD_REQUEST)?;
+    ///     let authority = forwarded.authority.ok_or(Status::BAD_REQUEST)?;
+    ///     Ok(format!("{scheme}://{authority}/"))
+    /// }
+    /// ```
+    #[doc(alias("x-forwarded-proto", "x-forwarded-host", "scheme"))]
+    pub fn forwarded(&self, proxies: &TrustedProxies) -> Forwarded<'_> {
+        Forwarded::from_request(&self.request, self.peer_addr(), self.is_secure_in_front(), proxies)
+    }
+
+    /// Whether the client that [`Context::peer_addr`] names has a secure connection: to this server, or to the proxy whose
+    /// PROXY header describes it.
+    pub(crate) fn is_secure_in_front(&self) -> bool {
+        let has_tls = |extras: &Extras| extras.proxy_header.as_ref().is_some_and(|header| header.has_tls());
+        self.is_secure() || self.exchange.extras().is_some_and(|extras| has_tls(&extras))
     }
 }
 

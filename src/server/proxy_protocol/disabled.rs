@@ -34,4 +34,8 @@ impl ProxyHeader {
     pub(in crate::server) fn peer(&self) -> Option<PeerAddr> {
         match self.0 {}
     }
+
+    pub(in crate::server) fn has_tls(&self) -> bool {
+        match self.0 {}
+    }
 }

@@ -332,6 +332,11 @@ impl ProxyHeader {
         self.source().map(PeerAddr::Tcp)
     }
 
+    /// Whether the connection between client and proxy is secure.
+    pub(in crate::server) fn has_tls(&self) -> bool {
+        self.0.ssl().is_some_and(|tls| tls.client_ssl())
+    }
+
     /// How many bytes of the header are missing behind those that have been read, or fewer; 0 if it is complete. A read
     /// of so many never reaches beyond the header.
     fn missing_len(read: &[u8]) -> Result<usize, InvalidProxyHeader> {

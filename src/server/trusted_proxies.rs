@@ -1,0 +1,243 @@
+//! [`TrustedProxies`]: the proxies in front of a server, and which of their fields are believed (RFC 7239 §8.1).
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use crate::error::Excerpt;
+use crate::message::decimal;
+use crate::net::PeerAddr;
+
+/// The proxies in front of a server: their networks, and which fields about the client they write.
+///
+/// A peer that connects through a Unix socket counts as a proxy, since it is a process of this machine.
+///
+/// Name only fields that each of the proxies sets, appends to or removes. Many proxies pass on the others as the client
+/// has sent them: nginx, for example, passes on each field that its configuration does not set. Let the networks contain
+/// no address from which others, too, can send requests, because a peer that is taken for a proxy can claim any address.
+///
+/// # Examples
+///
+/// ```
+/// use corehttp::{Context, ForwardedField, Server, TrustedProxies};
+///
+/// let proxies = TrustedProxies::new(["10.0.0.0/8", "2001:db8:1::/48"])?
+///     .fields([ForwardedField::XForwardedFor, ForwardedField::XForwardedProto]);
+/// assert!(proxies.contains([10, 1, 2, 3].into()));
+/// let service = Server::new().service(move |ctx: &mut Context| {
+///     let forwarded = ctx.forwarded(&proxies);
+///     let (client, scheme) = (forwarded.client, forwarded.scheme);
+///     ctx.response.set_text(format!("{client:?} by {scheme:?}"));
+/// });
+/// # let _ = service;
+/// # Ok::<(), corehttp::InvalidNetwork>(())
+/// ```
+#[doc(alias("cidr", "forwarded headers", "realip", "ProxyFix"))]
+#[derive(Clone)]
+#[must_use]
+pub struct TrustedProxies {
+    is_proxy: Arc<dyn Fn(IpAddr) -> bool + Send + Sync>,
+    /// Which fields are believed and written, by their position in [`ForwardedField`].
+    fields: [bool; 4],
+}
+
+/// A field in which proxies pass on what they know about the client. See [`TrustedProxies::fields`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ForwardedField {
+    /// `forwarded`: address, scheme and host, for each hop (RFC 7239). If a request has it, it takes precedence.
+    Forwarded,
+    /// `x-forwarded-for`: addresses, one for each hop.
+    XForwardedFor,
+    /// `x-forwarded-proto`: the scheme.
+    XForwardedProto,
+    /// `x-forwarded-host`: the host, and perhaps the port.
+    XForwardedHost,
+}
+
+impl TrustedProxies {
+    /// Creates proxies in these networks, in CIDR notation (RFC 4632 §3.1, RFC 4291 §2.3) such as `10.0.0.0/8`, or with
+    /// these addresses. An IPv4 address that is mapped to IPv6 is an IPv4 address.
+    ///
+    /// # Errors
+    ///
+    /// Fails if one is malformed, or has bits beyond its prefix, as `10.0.0.1/8` has: such a network may be larger than
+    /// intended.
+    pub fn new<N: AsRef<str>>(
+        networks: impl IntoIterator<Item = N>,
+    ) -> Result<TrustedProxies, InvalidNetwork> {
+        let networks = networks.into_iter().map(|text| Network::parse(text.as_ref()));
+        let networks = networks.collect::<Result<Vec<_>, _>>()?;
+        Ok(TrustedProxies::from_fn(move |ip| networks.iter().any(|network| network.contains(ip))))
+    }
+
+    /// Creates proxies whose addresses `is_proxy` accepts, for networks that change while the server runs.
+    pub fn from_fn(is_proxy: impl Fn(IpAddr) -> bool + Send + Sync + 'static) -> TrustedProxies {
+        TrustedProxies { is_proxy: Arc::new(is_proxy), fields: [false; 4] }
+            .fields([ForwardedField::XForwardedFor])
+    }
+
+    /// Sets which fields are believed, and written by [`Context::set_forwarded`](crate::Context::set_forwarded).
+    /// Default: [`ForwardedField::XForwardedFor`].
+    pub fn fields(mut self, fields: impl IntoIterator<Item = ForwardedField>) -> TrustedProxies {
+        self.fields = [false; 4];
+        fields.into_iter().for_each(|field| self.fields[field as usize] = true);
+        self
+    }
+
+    /// Returns whether this is the address of a proxy.
+    pub fn contains(&self, ip: IpAddr) -> bool {
+        (self.is_proxy)(ip.to_canonical())
+    }
+
+    /// Whether the fields that this peer sends are believed.
+    pub(crate) fn trusts(&self, peer: PeerAddr) -> bool {
+        peer.ip().map_or(peer == PeerAddr::Unix, |ip| self.contains(ip))
+    }
+
+    /// Whether this field is believed, and written.
+    pub(crate) fn names(&self, field: ForwardedField) -> bool {
+        self.fields[field as usize]
+    }
+}
+
+impl Default for TrustedProxies {
+    /// No proxies but peers that connect through a Unix socket.
+    fn default() -> TrustedProxies {
+        TrustedProxies::from_fn(|_| false)
+    }
+}
+
+impl fmt::Debug for TrustedProxies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let TrustedProxies { is_proxy: _, fields } = self;
+        f.debug_struct("TrustedProxies").field("fields", fields).finish_non_exhaustive()
+    }
+}
+
+/// Addresses that have a prefix in common.
+struct Network {
+    address: IpAddr,
+    prefix_len: u32,
+}
+
+impl Network {
+    fn parse(text: &str) -> Result<Network, InvalidNetwork> {
+        let parsed = match text.split_once('/') {
+            None => text.parse().ok().map(|address: IpAddr| Network::new(address.to_canonical(), u32::MAX)),
+            Some((address, len)) => Network::with_prefix(address, len),
+        };
+        parsed.ok_or_else(|| InvalidNetwork(Excerpt(text).to_string().into()))
+    }
+
+    fn with_prefix(address: &str, len: &str) -> Option<Network> {
+        let address: IpAddr = address.parse().ok()?;
+        let len = u32::try_from(decimal(len.as_bytes())?).ok()?;
+        let (bits, zeros) = match address {
+            IpAddr::V4(address) => (32, address.to_bits().trailing_zeros()),
+            IpAddr::V6(address) => (128, address.to_bits().trailing_zeros()),
+        };
+        // No prefix of mapped addresses is shorter than that which all of them have in common.
+        let is_mapped = address.is_ipv6() && address.to_canonical().is_ipv4();
+        let mapped_len = if is_mapped { MAPPED_LEN } else { 0 };
+        let is_valid = (mapped_len..=bits).contains(&len) && zeros >= bits - len;
+        is_valid.then(|| Network::new(address.to_canonical(), len - mapped_len))
+    }
+
+    fn new(address: IpAddr, prefix_len: u32) -> Network {
+        let bits = if address.is_ipv4() { 32 } else { 128 };
+        Network { address, prefix_len: prefix_len.min(bits) }
+    }
+
+    fn contains(&self, ip: IpAddr) -> bool {
+        match (self.address, ip) {
+            (IpAddr::V4(own), IpAddr::V4(ip)) => {
+                (own.to_bits() ^ ip.to_bits()).leading_zeros() >= self.prefix_len
+            }
+            (IpAddr::V6(own), IpAddr::V6(ip)) => {
+                (own.to_bits() ^ ip.to_bits()).leading_zeros() >= self.prefix_len
+            }
+            (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => false,
+        }
+    }
+}
+
+/// The length of the prefix of IPv4 addresses that are mapped to IPv6 (RFC 4291 §2.5.5.2).
+const MAPPED_LEN: u32 = 96;
+
+/// A text is not a network of IP addresses in CIDR notation, nor an address. It is in quotes here, and may be cut short.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct InvalidNetwork(Box<str>);
+
+impl fmt::Display for InvalidNetwork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is neither an IP address nor a network such as 10.0.0.0/8", self.0)
+    }
+}
+
+impl std::error::Error for InvalidNetwork {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_contains_the_addresses_with_its_prefix_rfc4632_3_1() {
+        for (network, inside, outside) in [
+            (
+                "10.0.0.0/8",
+                &["10.0.0.0", "10.255.255.255", "::ffff:10.1.2.3"][..],
+                &["11.0.0.0", "9.255.255.255", "::a00:0"][..],
+            ),
+            ("192.0.2.128/25", &["192.0.2.128", "192.0.2.255"], &["192.0.2.127", "192.0.3.128"]),
+            ("192.0.2.1", &["192.0.2.1", "::ffff:192.0.2.1"], &["192.0.2.0", "192.0.2.3"]),
+            ("192.0.2.1/32", &["192.0.2.1"], &["192.0.2.0"]),
+            ("0.0.0.0/0", &["0.0.0.0", "255.255.255.255"], &["::", "::1"]),
+            ("::ffff:10.0.0.0/104", &["10.1.2.3", "::ffff:10.1.2.3"], &["11.0.0.0"]),
+            ("::ffff:192.0.2.1", &["192.0.2.1"], &["192.0.2.2"]),
+            ("2001:db8::/32", &["2001:db8::", "2001:db8:ffff::1"], &["2001:db9::", "::", "32.1.13.184"]),
+            ("fe80::/10", &["fe80::1", "febf::1"], &["fec0::1"]),
+            ("::1", &["::1"], &["::", "::2", "127.0.0.1"]),
+            ("::/0", &["::", "ffff::"], &["10.0.0.1", "::ffff:10.0.0.1"]),
+        ] {
+            let proxies = TrustedProxies::new([network]).unwrap();
+            let contains = |ip: &&&str| proxies.contains(ip.parse().unwrap());
+            assert_eq!(inside.iter().find(|ip| !contains(ip)), None, "{network}");
+            assert_eq!(outside.iter().find(contains), None, "{network}");
+        }
+        assert!(!TrustedProxies::new([""; 0]).unwrap().contains([10, 0, 0, 1].into()));
+    }
+
+    #[test]
+    fn a_malformed_network_is_an_error() {
+        for text in [
+            "",
+            "/",
+            "/8",
+            "10.0.0.0/",
+            "10.0.0.0/33",
+            "10.0.0.0/-1",
+            "10.0.0.0/+8",
+            "10.0.0.0/8/8",
+            "10.0.0.0 /8",
+            "10.0.0.1/8",
+            "10/8",
+            "10.0.0/24",
+            "010.0.0.0/8",
+            "10.0.0.0/4294967304",
+            "2001:db8::/129",
+            "2001:db8::1/64",
+            "[2001:db8::]/32",
+            "fe80::%eth0/10",
+            "::ffff:0:0/95",
+            "::ffff:10.0.0.0/8",
+            "localhost",
+        ] {
+            let error = TrustedProxies::new(["10.0.0.0/8", text]).map(drop).unwrap_err();
+            assert_eq!(
+                error.to_string(),
+                format!("`{text}` is neither an IP address nor a network such as 10.0.0.0/8")
+            );
+        }
+    }
+}
