@@ -146,6 +146,7 @@ const SHORT: &[(&str, &str)] = &[
     ("src/message/file_name.rs", "only there with a feature"),
     ("src/runtime/random.rs", "only there with a feature"),
     ("src/server/tower.rs", "only there with a feature"),
+    ("src/server/tracing.rs", "only there with a feature"),
     ("src/client/upgraded.rs", "a leaf that many import"),
     ("src/memory/lock.rs", "a leaf that many import"),
     ("src/message/version.rs", "a leaf that many import"),
@@ -175,7 +176,7 @@ const VARIANTS: &[&str] = &[
 const LARGE: &[&str] = &["Context", "Headers", "PooledConn", "Request"];
 
 // 240 for what one exchange needs, and the rooms above it: routes, layers, sessions, bounds, what observes, WebSocket.
-const FILES_MAX: usize = 364;
+const FILES_MAX: usize = 365;
 const MEDIAN_LINES_MIN: usize = 130;
 const FILE_LINES_MIN: usize = 60;
 const FILE_LINES_MAX: usize = 600;

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::future::{Future, pending};
@@ -9,11 +10,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use corehttp::{
-    BodyPlan, Client, Context, Handler, Headers, MemoryListener, Request, Response, Server, Status,
+    BodyPlan, Client, Context, Handler, Headers, MemoryListener, Request, Response, Server, Status, Timeouts,
     TraceContext, TracePropagator, Tracing, routes, with_plan,
 };
-use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, duplex};
 use tokio::task::yield_now;
+use tokio::time::{Instant, sleep};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Span, Subscriber};
@@ -58,6 +60,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Seen {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, ctx: LayerContext<'_, S>) {
         let (span, mut fields) = (ctx.span(id).unwrap(), Fields::default());
         attributes.record(&mut fields);
+        fields.0.insert("begun".into(), seconds(Instant::now()));
         fields.0.insert("name".into(), span.name().into());
         fields.0.insert("parent".into(), span.parent().map_or("", |parent| parent.name()).into());
         span.extensions_mut().insert(fields);
@@ -73,9 +76,20 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Seen {
     }
 
     fn on_close(&self, id: Id, ctx: LayerContext<'_, S>) {
-        let fields = ctx.span(&id).unwrap().extensions_mut().remove::<Fields>().unwrap();
+        let mut fields = ctx.span(&id).unwrap().extensions_mut().remove::<Fields>().unwrap();
+        fields.0.insert("ended".into(), seconds(Instant::now()));
         self.0.lock().unwrap().0.push(fields);
     }
+}
+
+/// The time on the paused clock, in seconds.
+fn seconds(now: Instant) -> String {
+    START.with(|start| now.duration_since(*start.get_or_init(|| now)).as_secs().to_string())
+}
+
+thread_local! {
+    /// When the first span of the test began.
+    static START: OnceCell<Instant> = const { OnceCell::new() };
 }
 
 /// Runs `work` on a paused clock: the spans that were closed, and the spans around its events.
@@ -164,13 +178,71 @@ fn a_span_ends_with_what_came_of_the_exchange() {
     };
     assert_eq!(outcome(Boxed::new(panics)), ["500", "panic", "ERROR"]);
     let waits = async |_: &mut Context| pending::<()>().await;
-    assert_eq!(outcome(Boxed::new(waits)), ["", "canceled", "ERROR"]);
+    assert_eq!(outcome(Boxed::new(waits)), ["", "stop", "ERROR"]);
+    let late = async |ctx: &mut Context| {
+        ctx.set_timeouts(Timeouts { handler: Some(Duration::from_secs(1)), ..ctx.timeouts() });
+        pending::<()>().await
+    };
+    assert_eq!(outcome(Boxed::new(late)), ["503", "503", "ERROR"]);
     let breaks = async |ctx: &mut Context| -> corehttp::Result {
         let mut writer = ctx.body_writer().await?;
         writer.write_all(b"half").await?;
         Err(std::io::Error::other("no more").into())
     };
-    assert_eq!(outcome(Boxed::new(breaks)), ["200", "cut", "ERROR"]);
+    assert_eq!(outcome(Boxed::new(breaks)), ["200", "handler", "ERROR"]);
+}
+
+/// A stream that takes two seconds for its content.
+fn slow_body() -> impl AsyncRead + Unpin {
+    let (mut near, far) = duplex(64);
+    tokio::spawn(async move {
+        for piece in ["first", "second"] {
+            sleep(Duration::from_secs(1)).await;
+            near.write_all(piece.as_bytes()).await.unwrap();
+        }
+    });
+    far
+}
+
+/// The response is sent within the span, after the handler has returned.
+#[test]
+fn a_span_ends_with_the_exchange_and_not_with_its_handler() {
+    // A stream that is shorter than it was announced cannot be sent whole.
+    for (len, expected) in [(None, ["200", "", "2"]), (Some(100), ["200", "handler", "2"])] {
+        let (spans, ..) = seen(async {
+            let streams = move |ctx: &mut Context| ctx.response.body.set_stream(slow_body(), len);
+            let service = Server::new().service(Tracing::new().around(streams));
+            let (mut near, far) = duplex(1 << 10);
+            let asking = async {
+                near.write_all(b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await.unwrap();
+                let _ = near.read_to_end(&mut Vec::new()).await;
+            };
+            let _ = tokio::join!(service.serve_connection(far), asking);
+        });
+        let [span] = &spans[..] else { panic!("{spans:?}") };
+        let names = ["http.response.status_code", "error.type"];
+        let lasted = |name: &str| span.get(name).parse::<u64>().unwrap();
+        let lasted = (lasted("ended") - lasted("begun")).to_string();
+        let [status, error] = span.all(names);
+        assert_eq!([status, error, &lasted], expected);
+    }
+}
+
+/// A peer that leaves before the response is whole is the cause of that.
+#[test]
+fn a_span_names_the_peer_that_has_cut_its_exchange() {
+    let (spans, ..) = seen(async {
+        let streams = |ctx: &mut Context| ctx.response.body.set_stream(slow_body(), None);
+        let service = Server::new().service(Tracing::new().around(streams));
+        let (mut near, far) = duplex(1 << 10);
+        let asking = async move {
+            near.write_all(&b"GET / HTTP/1.1\r\nhost: a\r\n\r\n".repeat(2)).await.unwrap();
+            near.read_exact(&mut [0; 10]).await.unwrap();
+        };
+        let _ = tokio::join!(service.serve_connection(far), asking);
+    });
+    let [span] = &spans[..] else { panic!("{spans:?}") };
+    assert_eq!(span.all(["http.response.status_code", "error.type"]), ["200", "peer"]);
 }
 
 /// Two exchanges take turns on one thread, and each handler sees its own span, and none is left behind.

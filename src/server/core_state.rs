@@ -1,5 +1,6 @@
 //! [`CoreState`]: what the connections of one core share; made of the server's [`ServerSettings`].
 
+use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -7,13 +8,14 @@ use std::time::{Duration, Instant};
 
 use super::error_report::ErrorReport;
 use super::error_response::ErrorResponseFn;
-use super::exchange_report::ExchangeReport;
+use super::exchange_report::{ExchangeReport, Observation};
 use super::opening::OnConnect;
 use super::proxy_protocol::ProxyProtocol;
 use super::stats::CoreStats;
 use crate::exchange::{Bounds, Clock};
+use crate::message::Request;
 use crate::net::tls::TlsAcceptor;
-use crate::net::{Conn, DeadlineTable, PeerAddr};
+use crate::net::{Conn, DeadlineTable, Peer, PeerAddr};
 
 /// The state that the connections of one core share.
 pub(super) struct CoreState {
@@ -86,6 +88,27 @@ impl CoreState {
         let _ = catch_unwind(AssertUnwindSafe(move || {
             self.on_error.iter().for_each(|on_error| on_error(&report));
         }));
+    }
+
+    /// Passes the report of an exchange, which is over, to all who want it.
+    pub(super) fn report_exchange(
+        &self,
+        observation: &mut Observation,
+        peer: Peer,
+        exchange_number: u64,
+        request: &Request,
+    ) {
+        self.clock.refresh();
+        let (now, watchers) = (self.clock.now(), mem::take(&mut observation.watchers));
+        let Some(report) = observation.report(now, peer, exchange_number, request) else { return };
+        self.observer.iter().for_each(|observer| observer.on_exchange(&report, now));
+        // A panic of the application's function must end neither the connection nor the core.
+        let _ = catch_unwind(AssertUnwindSafe(|| {
+            self.on_exchange.iter().for_each(|on_exchange| on_exchange(&report));
+        }));
+        for watcher in watchers {
+            let _ = catch_unwind(AssertUnwindSafe(|| watcher(&report)));
+        }
     }
 
     /// Whether exchanges are reported.

@@ -4,14 +4,13 @@ use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
 use std::mem;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use super::core_state::CoreState;
 use super::error_report::{ErrorCause, ErrorReport, Refused};
-use super::exchange_report::{CutBy, Observation};
+use super::exchange_report::{CutBy, ExchangeWatcher, Observation};
 use super::invalid_response::InvalidResponse;
 use super::opening::Extras;
 use super::shared_conn::SharedConn;
@@ -426,16 +425,19 @@ impl Exchange {
         let (Some(observation), core) = (&mut self.observation, self.conn.core()) else { return };
         observation.cut = ended(observation.cut);
         observation.traffic = traffic.unwrap_or(observation.traffic);
-        core.clock.refresh();
-        let now = core.clock.now();
-        if let Some(report) = observation.report(now, peer, number, request) {
-            core.observer.iter().for_each(|observer| observer.on_exchange(&report, now));
-            // A panic of the application's function must end neither the connection nor the core.
-            let _ = catch_unwind(AssertUnwindSafe(|| {
-                core.on_exchange.iter().for_each(|on_exchange| on_exchange(&report));
-            }));
-        }
+        core.report_exchange(observation, peer, number, request);
         observation.close();
+    }
+
+    /// Calls `watcher` with the report of this exchange. Exchanges of the same context are reported from now on.
+    #[allow(dead_code, reason = "traces alone watch")]
+    pub(super) fn watch(&mut self, request: &Request, watcher: Box<ExchangeWatcher>) {
+        let observation = self.observation.get_or_insert_default();
+        if !observation.is_open() {
+            observation.begin(self.info.arrived, Some(request));
+            observation.note_handler(self.conn.core().clock.now());
+        }
+        observation.watchers.push(watcher);
     }
 
     /// The peer of the connection, even if that was upgraded.

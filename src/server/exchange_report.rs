@@ -162,8 +162,11 @@ impl fmt::Debug for ExchangeReport<'_> {
     }
 }
 
+/// Gets the report of one exchange.
+pub(crate) type ExchangeWatcher = dyn FnOnce(&ExchangeReport<'_>);
+
 /// The notes of an exchange that is to be reported. Its memory is kept for the next one.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Observation {
     /// When the head arrived. `None` if no exchange has begun since the last report.
     arrived: Option<Instant>,
@@ -176,6 +179,7 @@ pub(super) struct Observation {
     /// The traffic of the connection at the end of this exchange, and of the last one.
     pub(super) traffic: Traffic,
     traffic_before: Traffic,
+    pub(super) watchers: Vec<Box<ExchangeWatcher>>,
     /// The counts of the WebSocket that the exchange has opened.
     pub(super) socket: Option<Arc<SocketCounts>>,
 }
@@ -267,6 +271,7 @@ impl Reset for Observation {
         (self.arrived, self.handler_called, self.responded) = (None, None, None);
         (self.method, self.version, self.cut) = Default::default();
         (self.traffic, self.traffic_before) = Default::default();
+        self.watchers.clear();
         clear_cold(&mut self.socket);
     }
 

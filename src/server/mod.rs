@@ -33,6 +33,8 @@ mod context;
 mod forwarded;
 #[cfg(feature = "tower")]
 mod tower;
+#[cfg(feature = "tracing")]
+mod tracing;
 mod trusted_proxies;
 
 mod handler;

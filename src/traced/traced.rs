@@ -1,16 +1,18 @@
-//! [`Traced`]: a handler whose exchanges are spans; [`ServerSpan`], one of these.
+//! [`Traced`]: a handler whose exchanges are spans; [`ServerSpan`], one of these spans.
 
+use std::cell::Cell;
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::pin;
+use std::rc::Rc;
 use std::thread;
 
 use tracing::field::{Empty, display};
 use tracing::{Span, info_span};
 
-use crate::message::{Status, port_number, split_port};
+use crate::message::{port_number, split_port};
 use crate::net::PeerAddr;
-use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
+use crate::server::{BodyPlan, Context, ExchangeReport, Handler, IntoHandler, Result};
 use crate::trace::{TraceContext, Tracing, method_name, record_error, version_number, with_current};
 
 /// A handler whose exchanges are spans, made by [`Tracing::around`].
@@ -28,35 +30,35 @@ impl<H: Handler> Handler for Traced<H> {
 
     async fn handle(&self, ctx: &mut Context) -> Result {
         let mut span = ServerSpan::begin(&self.tracing, ctx);
-        let outcome = {
-            let mut handling = pin!(async { self.handler.handle(ctx).await });
-            poll_fn(|cx| span.within(|| handling.as_mut().poll(cx))).await
-        };
-        span.end(ctx, &outcome);
-        outcome
+        let mut handling = pin!(async { self.handler.handle(ctx).await });
+        poll_fn(|cx| span.within(|| handling.as_mut().poll(cx))).await
     }
 }
 
 impl Tracing {
-    /// Puts a span around each call of `handler`. A body that is received whole has arrived before the span begins; a
-    /// body that `handler` reads as a stream ([`BodyPlan`](crate::BodyPlan)) arrives within the span.
+    /// Puts a span around each exchange of `handler`. The span begins with the call of `handler`: a body that is received
+    /// whole has arrived before, and one that is read as a stream ([`BodyPlan`](crate::BodyPlan)) arrives within the span.
+    /// It ends with the exchange, so that the time in which the response is sent counts, and a response that is cut has
+    /// the cause in `error.type`: `peer`, `timeout`, `stop` or `handler`. Work within the span is that of `handler` alone.
+    ///
+    /// While spans are recorded, responses to pipelined requests leave one by one, as with
+    /// [`Server::on_exchange`](crate::Server::on_exchange).
     pub fn around<Kind, H: IntoHandler<Kind>>(&self, handler: H) -> Traced<H::Handler> {
         Traced { tracing: self.clone(), handler: handler.into_handler() }
     }
 }
 
-/// The span of one exchange of a server, which is recorded as canceled if it is dropped before its end.
+/// The span of one exchange of a server, as its handler has it. The span ends with the exchange.
 struct ServerSpan {
     span: Span,
     context: Option<TraceContext>,
-    /// Whether the route was known by the head. A router behind other handlers may find it later.
-    has_route: bool,
-    is_over: bool,
+    /// Set by a panic of the handler, if the span is recorded.
+    has_panicked: Option<Rc<Cell<bool>>>,
 }
 
 impl ServerSpan {
     /// Begins the span of the exchange of `ctx`.
-    fn begin(tracing: &Tracing, ctx: &Context) -> ServerSpan {
+    fn begin(tracing: &Tracing, ctx: &mut Context) -> ServerSpan {
         let request = &ctx.request;
         let (method, route) = (request.method(), request.matched_pattern());
         let method = method_name(&method);
@@ -84,51 +86,51 @@ impl ServerSpan {
             span_id = Empty,
             parent_id = Empty,
         );
+        let context = tracing.extract(&span, &request.headers);
+        let (has_route, mut has_panicked) = (route.is_some(), None);
         if !span.is_disabled() {
             record_addresses(&span, ctx);
+            let end = SpanEnd { span: span.clone(), has_route, has_panicked: Rc::default() };
+            has_panicked = Some(end.has_panicked.clone());
+            ctx.watch(move |report| end.record(report));
         }
-        let context = tracing.extract(&span, &request.headers);
-        ServerSpan { span, context, has_route: route.is_some(), is_over: false }
+        ServerSpan { span, context, has_panicked }
     }
 
     /// Polls the handler within the span.
     #[inline]
     fn within<T>(&mut self, poll: impl FnOnce() -> T) -> T {
-        let ServerSpan { span, context, is_over, .. } = self;
-        let _panic = PanicGuard { span, is_over };
+        let ServerSpan { span, context, has_panicked } = self;
+        let _panic = PanicGuard(has_panicked.as_deref());
         let _entered = span.enter();
         with_current(context, poll)
     }
-
-    /// Ends the span with the outcome of the handler.
-    fn end(mut self, ctx: &Context, outcome: &Result) {
-        self.is_over = true;
-        if self.span.is_disabled() {
-            return;
-        }
-        let span = &self.span;
-        if let (false, Some(route)) = (self.has_route, ctx.request.matched_pattern()) {
-            span.record("http.route", route);
-            let method = ctx.request.method();
-            let name = SpanName { method: method_name(&method), route: Some(route) };
-            span.record("otel.name", display(name));
-        }
-        match outcome {
-            Ok(()) => record_status(span, ctx.response.status),
-            // The status has been sent, and the rest of the response is cut off.
-            Err(_) if ctx.has_responded() => {
-                span.record("http.response.status_code", ctx.response.status.as_u16());
-                record_error(span, "cut");
-            }
-            Err(error) => record_status(span, error.status()),
-        }
-    }
 }
 
-impl Drop for ServerSpan {
-    fn drop(&mut self) {
-        if !self.is_over {
-            record_error(&self.span, "canceled");
+/// The span of an exchange, to be closed when that is over.
+struct SpanEnd {
+    span: Span,
+    /// Whether the route was known by the head. A router behind other handlers may find it later.
+    has_route: bool,
+    has_panicked: Rc<Cell<bool>>,
+}
+
+impl SpanEnd {
+    /// Records what came of the exchange.
+    fn record(self, report: &ExchangeReport<'_>) {
+        let SpanEnd { span, has_route, has_panicked } = &self;
+        if let (false, Some(route), Some(method)) = (has_route, report.matched_pattern(), report.method) {
+            span.record("http.route", route);
+            span.record("otel.name", display(SpanName { method: method_name(&method), route: Some(route) }));
+        }
+        if let Some(status) = report.status {
+            span.record("http.response.status_code", status.as_u16());
+        }
+        match (report.cut, report.status) {
+            _ if has_panicked.get() => record_error(span, "panic"),
+            (Some(cut), _) => record_error(span, cut.as_str()),
+            (None, Some(status)) if status.is_server_error() => record_error(span, display(status.as_u16())),
+            (None, _) => {}
         }
     }
 }
@@ -146,18 +148,13 @@ impl fmt::Display for SpanName<'_> {
     }
 }
 
-/// Records a panic of the handler, which is dropped only after it has been caught.
-struct PanicGuard<'a> {
-    span: &'a Span,
-    is_over: &'a mut bool,
-}
+/// Notes a panic of the handler, which is dropped only after it has been caught.
+struct PanicGuard<'a>(Option<&'a Cell<bool>>);
 
 impl Drop for PanicGuard<'_> {
     fn drop(&mut self) {
         if thread::panicking() {
-            *self.is_over = true;
-            self.span.record("http.response.status_code", Status::INTERNAL_SERVER_ERROR.as_u16());
-            record_error(self.span, "panic");
+            self.0.iter().for_each(|has_panicked| has_panicked.set(true));
         }
     }
 }
@@ -173,12 +170,5 @@ fn record_addresses(span: &Span, ctx: &Context) {
         span.record("client.address", display(address));
         span.record("network.peer.address", display(address));
         span.record("network.peer.port", peer.port());
-    }
-}
-
-fn record_status(span: &Span, status: Status) {
-    span.record("http.response.status_code", status.as_u16());
-    if status.is_server_error() {
-        record_error(span, itoa::Buffer::new().format(status.as_u16()));
     }
 }
