@@ -46,7 +46,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("multipart", &["client", "error", "message", "runtime", "server", "wire"]),
     ("session", &["memory", "message", "runtime", "server"]),
     ("sse", &["error", "message", "runtime", "server"]),
-    ("websocket", &["client", "error", "exchange", "memory", "message", "net", "server"]),
+    ("websocket", &["client", "error", "exchange", "memory", "message", "net", "runtime", "server"]),
     ("router", &["error", "memory", "message", "runtime", "server"]),
     ("tower", &["coding", "exchange", "http_types", "memory", "message", "net", "runtime", "server", "wire"]),
     ("traced", &["message", "net", "server", "trace"]),

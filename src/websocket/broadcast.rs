@@ -14,9 +14,9 @@ use super::shared_message::SharedMessage;
 use super::writer::WebSocketWriter;
 
 /// A channel for many WebSockets of a server, on all of its cores. A message is encoded once, and compressed once at
-/// most; all members share its bytes, and each core writes them to its own members. A message is compressed anew for
-/// members with [`MessageDeflate::keeps_context`](crate::MessageDeflate::keeps_context), and for peers that ask for a
-/// smaller window.
+/// most for each size of the window that members have asked for, of which there are seven; all members share its bytes,
+/// and each core writes them to its own members. Only for members with
+/// [`MessageDeflate::keeps_context`](crate::MessageDeflate::keeps_context), a message is compressed anew.
 ///
 /// The channel keeps the last messages. A member that is further behind has lost some, and then it is skipped or
 /// closed, as chosen.

@@ -36,14 +36,23 @@ struct OpenFrame {
 struct OpenMessage {
     kind: MessageKind,
     is_compressed: bool,
-    /// Whether some of it was handed out as a part.
-    is_in_parts: bool,
+    handed_out: HandedOut,
     /// Whether its last frame was read, and only what decompresses to more is left.
     is_finishing: bool,
     frames: u32,
-    /// How long the payloads of its frames are, as far as is known.
-    len: usize,
+    /// How long the payloads of its frames are, as far as is known, and the longest of them.
+    len: u64,
+    frame_len: u64,
     utf8: Utf8Check,
+}
+
+/// How much of a message that is being read was handed out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum HandedOut {
+    Nothing,
+    Parts,
+    /// Parts, and no more of it is wanted.
+    Enough,
 }
 
 /// How messages are read.
@@ -58,6 +67,8 @@ pub(super) enum Reading {
 pub(super) enum Step {
     /// Nothing yet: more bytes are needed.
     More,
+    /// Nothing yet: much was decompressed, and there is more.
+    Inflated,
     /// A message. The last piece of a text has not been checked.
     Message(MessageKind),
     /// A part of a message.
@@ -85,16 +96,31 @@ impl Decoder {
         }
     }
 
-    /// Whether the message that is being read was begun in parts.
+    /// Returns how many bytes were decompressed since the last call, read and written.
     #[inline]
-    pub(super) fn is_in_parts(&self) -> bool {
-        self.message.as_ref().is_some_and(|message| message.is_in_parts)
+    pub(super) fn take_inflated(&mut self) -> usize {
+        self.inflater.as_mut().map_or(0, |inflater| std::mem::take(&mut inflater.done))
+    }
+
+    /// Has the rest of a message skipped of which a part was handed out.
+    #[inline]
+    pub(super) fn skip_rest(&mut self) {
+        if let Some(message) = self.message.as_mut().filter(|message| message.handed_out == HandedOut::Parts)
+        {
+            message.handed_out = HandedOut::Enough;
+        }
+    }
+
+    /// Whether the rest of a message is skipped. It is read in parts.
+    #[inline]
+    pub(super) fn is_skipping(&self) -> bool {
+        self.message.as_ref().is_some_and(|message| message.handed_out == HandedOut::Enough)
     }
 
     /// Forgets the message or the part that was handed out. A message that was not handed out stays.
     #[inline]
     pub(super) fn clear_content(&mut self, input: &mut Input) {
-        if self.message.as_ref().is_some_and(|message| !message.is_in_parts) {
+        if self.message.as_ref().is_some_and(|message| message.handed_out == HandedOut::Nothing) {
             return;
         }
         input.clear_message();
@@ -140,7 +166,7 @@ impl Decoder {
                 return Ok(step);
             }
             input.skip(len);
-            self.begin_frame(header, reading)?;
+            self.begin_frame(header)?;
         }
     }
 
@@ -165,7 +191,7 @@ impl Decoder {
     }
 
     /// Begins a frame of a message.
-    fn begin_frame(&mut self, header: FrameHeader, reading: Reading) -> Result<(), WebSocketError> {
+    fn begin_frame(&mut self, header: FrameHeader) -> Result<(), WebSocketError> {
         let message = match (MessageKind::from_opcode(header.opcode), &mut self.message) {
             (None, None) => return Err(WebSocketProtocolError::Continuation.into()),
             (Some(_), Some(_)) => return Err(WebSocketProtocolError::Interleaved.into()),
@@ -173,10 +199,11 @@ impl Decoder {
             (Some(kind), open @ None) => open.insert(OpenMessage {
                 kind,
                 is_compressed: header.is_compressed,
-                is_in_parts: reading == Reading::Parts,
+                handed_out: HandedOut::Nothing,
                 is_finishing: false,
                 frames: 0,
                 len: 0,
+                frame_len: 0,
                 utf8: Utf8Check::default(),
             }),
         };
@@ -184,10 +211,8 @@ impl Decoder {
             self.inflater = Some(Inflater::take());
         }
         self.is_inflated = message.is_compressed;
-        if reading == Reading::Whole {
-            message.admit(header.len, &self.bounds)?;
-        }
         let FrameHeader { is_final, mask, len, .. } = header;
+        message.count_frame(len);
         self.frame = Some(OpenFrame { left: len, is_final, mask, unmasked: 0 });
         Ok(())
     }
@@ -198,8 +223,12 @@ impl Decoder {
             debug_assert!(false, "a frame belongs to a message");
             return Ok(Some(Step::More));
         };
+        let inflated = self.inflater.as_ref().map_or(0, |inflater| inflater.out.len());
         let most = match reading {
-            Reading::Whole => self.bounds.message_max.saturating_add(1),
+            Reading::Whole => {
+                message.check(&self.bounds)?;
+                (inflated + PART_MAX).min(self.bounds.message_max.saturating_add(1))
+            }
             Reading::Parts => PART_MAX,
         };
         if let Some(frame) = &mut self.frame {
@@ -223,13 +252,10 @@ impl Decoder {
             };
         }
         match reading {
-            Reading::Whole => self.check_inflated()?,
+            Reading::Whole if self.has_inflated(most)? => return Ok(Some(Step::Inflated)),
+            Reading::Whole => {}
             Reading::Parts if !self.content(input).is_empty() => {
-                let message = self.message.as_mut().map(|message| {
-                    message.is_in_parts = true;
-                    Step::Part { kind: message.kind, is_last: false }
-                });
-                return Ok(message);
+                return Ok(self.message.as_mut().map(OpenMessage::hand_out_part));
             }
             Reading::Parts => {}
         }
@@ -237,32 +263,47 @@ impl Decoder {
         Ok(if goes_on { None } else { Some(Step::More) })
     }
 
-    /// Checks how much a message has become so far.
-    fn check_inflated(&self) -> Result<(), WebSocketError> {
-        let max = self.bounds.message_max;
-        match &self.inflater {
-            Some(inflater) if self.is_inflated && inflater.out.len() > max => {
-                Err(WebSocketError::MessageTooLarge(max))
-            }
-            _ => Ok(()),
+    /// Whether a message was decompressed to `most` bytes, and may go on.
+    fn has_inflated(&self, most: usize) -> Result<bool, WebSocketError> {
+        let len = match &self.inflater {
+            Some(inflater) if self.is_inflated => inflater.out.len(),
+            _ => return Ok(false),
+        };
+        match self.bounds.message_max {
+            max if len > max => Err(WebSocketError::MessageTooLarge(max)),
+            _ => Ok(len >= most),
         }
     }
 }
 
 impl OpenMessage {
-    /// Admits another frame of `len` bytes, within the bounds of a message that is kept in memory.
-    fn admit(&mut self, len: u64, bounds: &MessageBounds) -> Result<(), WebSocketError> {
-        self.frames += 1;
-        if self.frames > bounds.fragments_max {
-            return Err(WebSocketError::TooManyFragments(bounds.fragments_max));
+    fn hand_out_part(&mut self) -> Step {
+        if self.handed_out == HandedOut::Nothing {
+            self.handed_out = HandedOut::Parts;
         }
-        let len = usize::try_from(len).ok().filter(|len| *len <= bounds.frame_max);
-        let len = len.ok_or(WebSocketError::FrameTooLarge(bounds.frame_max))?;
+        Step::Part { kind: self.kind, is_last: false }
+    }
+
+    /// Counts another frame of `len` bytes.
+    fn count_frame(&mut self, len: u64) {
+        self.frames = self.frames.saturating_add(1);
+        self.len = self.len.saturating_add(len);
+        self.frame_len = self.frame_len.max(len);
+    }
+
+    /// Checks the bounds of a message that is kept in memory.
+    fn check(&self, bounds: &MessageBounds) -> Result<(), WebSocketError> {
+        let MessageBounds { message_max, frame_max, fragments_max } = *bounds;
+        if self.frames > fragments_max {
+            return Err(WebSocketError::TooManyFragments(fragments_max));
+        }
+        if self.frame_len > frame_max as u64 {
+            return Err(WebSocketError::FrameTooLarge(frame_max));
+        }
         // A compressed message that is not smaller than its content is larger than it by a few bytes at most, so a
         // sender that compresses everything exceeds the bound a little early.
-        self.len = self.len.saturating_add(len);
-        if self.len > bounds.message_max {
-            return Err(WebSocketError::MessageTooLarge(bounds.message_max));
+        if self.len > message_max as u64 {
+            return Err(WebSocketError::MessageTooLarge(message_max));
         }
         Ok(())
     }
@@ -354,5 +395,5 @@ fn read_control(header: FrameHeader, len: usize, input: &mut Input) -> Result<St
     Ok(step)
 }
 
-/// How large a part of a compressed message becomes.
+/// How large a part of a compressed message becomes, and how much of one is decompressed in one step.
 const PART_MAX: usize = 64 << 10;

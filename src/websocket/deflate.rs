@@ -16,7 +16,8 @@ pub(super) struct DeflateParams {
     pub(super) keeps_own: bool,
     /// Whether the messages that are received do.
     pub(super) keeps_peers: bool,
-    /// The size of the window for the messages that are sent, as a power of two.
+    /// The size of the window for the messages that are sent, as a power of two: from [`WINDOW_BITS_MIN`] to
+    /// [`WINDOW_BITS_MAX`].
     pub(super) window_bits: u8,
 }
 
@@ -151,7 +152,7 @@ pub(super) struct InvalidAnswer;
 
 pub(super) const EXTENSIONS: &str = "sec-websocket-extensions";
 
-const WINDOW_BITS_MIN: u8 = 9;
+pub(super) const WINDOW_BITS_MIN: u8 = 9;
 pub(super) const WINDOW_BITS_MAX: u8 = 15;
 
 /// The end of each block that is flushed, which messages leave out (§7.2.1).
@@ -221,6 +222,8 @@ pub(super) struct Inflater {
     pub(super) out: Arena,
     /// How much of [`TAIL`] was decompressed at the end of the message.
     tail: usize,
+    /// How many bytes were read and written, which takes time.
+    pub(super) done: usize,
 }
 
 impl Inflater {
@@ -228,7 +231,7 @@ impl Inflater {
     pub(super) fn take() -> Box<Inflater> {
         let cached = INFLATERS.try_with(|cache| cache.take(|_| true)).ok().flatten();
         cached.unwrap_or_else(|| {
-            Box::new(Inflater { inflate: Decompress::new(false), out: Arena::default(), tail: 0 })
+            Box::new(Inflater { inflate: Decompress::new(false), out: Arena::default(), tail: 0, done: 0 })
         })
     }
 
@@ -242,8 +245,9 @@ impl Inflater {
 
     /// Begins another message.
     pub(super) fn begin(&mut self) {
-        self.out.clear();
-        self.tail = 0;
+        let Inflater { inflate: _, out, tail, done } = self;
+        out.clear();
+        (*tail, *done) = (0, 0);
     }
 
     /// Decompresses `input`, until there are `most` bytes. Returns how much of `input` was read.
@@ -261,6 +265,7 @@ impl Inflater {
             let written = (self.inflate.total_out() - total_out) as usize;
             let is_drained = written < room.len();
             self.out.commit(written);
+            self.done += count + written;
             read += count;
             match status {
                 // A message may contain a final block, behind which another stream begins (§7.2.3.4).

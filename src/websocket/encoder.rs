@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::io;
 
-use super::deflate::{DeflateParams, Deflater, WINDOW_BITS_MAX};
+use super::deflate::{DeflateParams, Deflater};
 use super::error::WebSocketError;
 use super::frame::{CONTROL_MAX, FrameHeader, Mask, OpCode, Role};
 use super::message::{Message, MessageKind, MessagePart};
@@ -62,15 +62,16 @@ impl Encoder {
         self.deflate.filter(|(_, settings)| len >= settings.message_min.max(1))
     }
 
+    /// Whether a message of `len` bytes is compressed.
+    #[inline]
+    pub(super) fn compresses(&self, len: usize) -> bool {
+        self.deflate_for(len).is_some()
+    }
+
     /// The form in which a message of `len` bytes of a broadcast is written.
     pub(super) fn shares(&self, len: usize) -> SharedForm {
         let Some(deflate) = self.deflate_for(len) else { return SharedForm::Plain };
-        match deflate.0 {
-            DeflateParams { keeps_own: false, window_bits: WINDOW_BITS_MAX, .. } => {
-                SharedForm::Deflated(deflate)
-            }
-            _ => SharedForm::Own,
-        }
+        if deflate.0.keeps_own { SharedForm::Own } else { SharedForm::Deflated(deflate) }
     }
 
     #[cold]
@@ -162,9 +163,9 @@ pub(super) fn encode_alone(
 /// The form in which a message of a broadcast is written.
 pub(super) enum SharedForm {
     Plain,
-    /// Compressed without reference to other messages, for a window of any size.
+    /// Compressed without reference to other messages.
     Deflated((DeflateParams, MessageDeflate)),
-    /// Not shared: compressed with reference to the messages before it, or for a small window.
+    /// Not shared: compressed with reference to the messages before it.
     Own,
 }
 

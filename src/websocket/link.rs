@@ -20,6 +20,7 @@ use super::settings::LinkBounds;
 use crate::exchange::{ExchangeError, Phase};
 use crate::memory::{LocalCache, Reset, lock};
 use crate::net::{Conn, ConnError, IoState, TimerSlot, Traffic, Transport, WakerSet};
+use crate::runtime::Budget;
 use crate::server::SocketObserver;
 
 /// The connection, and what is known without a lock.
@@ -58,6 +59,8 @@ pub(super) struct Link<E: Sealed> {
     is_pinged: bool,
     /// A pong that waits until the peer reads. A newer one takes its place (§5.5.3).
     late_pong: Option<Box<[u8]>>,
+    /// Messages that are compressed to little hardly ever wait for the socket.
+    budget: Budget,
     /// The bytes and messages that were not counted yet.
     traffic: Traffic,
     sent: u64,
@@ -90,6 +93,7 @@ impl<E: Sealed> Link<E> {
             has_lost: false,
             is_pinged: false,
             late_pong: None,
+            budget: Budget::default(),
             traffic: Traffic::default(),
             sent: 0,
             close_code: None,
@@ -210,6 +214,9 @@ impl<E: Sealed> Link<E> {
     #[inline]
     pub(super) fn write_message(&mut self, cx: &mut Context<'_>, message: Message<'_>) -> io::Result<()> {
         self.check_open()?;
+        if self.encoder.compresses(message.as_bytes().len()) {
+            self.budget.spend(message.as_bytes().len());
+        }
         let is_head_alone = message.as_bytes().len() >= COPIED_MAX
             && self.write(|encoder, out| encoder.head_alone(message, out))?;
         match is_head_alone {
@@ -279,6 +286,7 @@ impl<E: Sealed> Link<E> {
         if self.has_lost {
             return Poll::Ready(Err(self.closed()));
         }
+        ready!(self.budget.poll_proceed(cx));
         if self.waiting() <= waiting_max && (waiting_max > 0 || self.conn.has_sent_all()) {
             return Poll::Ready(Ok(()));
         }

@@ -15,6 +15,7 @@ use super::input::Input;
 use super::link::{Link, Shared};
 use super::message::{Message, MessageKind, MessagePart};
 use crate::exchange::ExchangeError;
+use crate::runtime::Budget;
 
 /// The half of a [`WebSocket`](crate::WebSocket) that receives messages. It also answers pings, sends pings to a peer
 /// that is silent, and takes part in the close: a WebSocket that is not received from does none of that.
@@ -23,6 +24,8 @@ pub struct WebSocketReader<E: Endpoint = ServerEnd> {
     input: Input,
     decoder: Decoder,
     controls: ControlRate,
+    /// Messages that are here need no socket, so tokio's budget does not count them.
+    budget: Budget,
     reason: Option<Box<CloseReason>>,
     ending: Option<Box<Ending>>,
 }
@@ -55,6 +58,7 @@ impl<E: Endpoint> WebSocketReader<E> {
             input: Input::from_bytes(early),
             decoder,
             controls: ControlRate::new(control_rate_max),
+            budget: Budget::default(),
             reason: None,
             ending: None,
         }
@@ -67,7 +71,8 @@ impl<E: Endpoint> WebSocketReader<E> {
     /// pings itself. When the server stops, it closes with code 1001, and returns what the peer still sends until that
     /// has closed, too.
     ///
-    /// If a message was begun by [`WebSocketReader::receive_part`], the rest of that message is skipped.
+    /// If a message was begun by [`WebSocketReader::receive_part`], the rest of that message is skipped, even if the
+    /// future is dropped.
     ///
     /// # Errors
     ///
@@ -76,7 +81,11 @@ impl<E: Endpoint> WebSocketReader<E> {
     /// which is code 1006 (RFC 6455 §7.1.5); and with a [`WebSocketError`] if the peer breaks RFC 6455 or exceeds a
     /// bound. The peer is then told by a close frame, and the connection is closed. Later calls return `None`.
     pub async fn receive(&mut self) -> io::Result<Option<Message<'_>>> {
-        let kind = poll_fn(|cx| self.poll_message(cx)).await?;
+        let received = poll_fn(|cx| {
+            self.decoder.skip_rest();
+            self.poll_next(cx, Reading::Whole)
+        });
+        let kind = received.await?.map(|(kind, _)| kind);
         let WebSocketReader { shared, input, decoder, ending, .. } = self;
         let content = decoder.content(input);
         match kind {
@@ -94,7 +103,8 @@ impl<E: Endpoint> WebSocketReader<E> {
     }
 
     /// Waits for the next part of a message, which stays until the next call: as much as is here. So a message of any
-    /// size is received in constant memory. `None` once the WebSocket is closed.
+    /// size is received in constant memory. `None` once the WebSocket is closed. If the future is dropped, nothing is
+    /// lost.
     ///
     /// # Errors
     ///
@@ -121,11 +131,7 @@ impl<E: Endpoint> WebSocketReader<E> {
     /// # let _ = corehttp::Server::new().service(measure);
     /// ```
     pub async fn receive_part(&mut self) -> io::Result<Option<MessagePart<'_>>> {
-        let step = poll_fn(|cx| {
-            self.decoder.clear_content(&mut self.input);
-            self.poll_step(cx, Reading::Parts)
-        });
-        Ok(match step.await? {
+        Ok(match poll_fn(|cx| self.poll_next(cx, Reading::Parts)).await? {
             Some((kind, is_last)) => {
                 Some(MessagePart { kind, bytes: self.decoder.content(&self.input), is_last })
             }
@@ -138,14 +144,17 @@ impl<E: Endpoint> WebSocketReader<E> {
         self.reason.as_deref()
     }
 
-    /// Ready with the kind of the next message, which is then in the decoder.
+    /// Ready with the kind of the next message or part, which is then in the decoder, and whether it is the last one.
     #[inline]
-    fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<MessageKind>>> {
+    fn poll_next(
+        &mut self,
+        cx: &mut Context<'_>,
+        reading: Reading,
+    ) -> Poll<io::Result<Option<(MessageKind, bool)>>> {
         loop {
             self.decoder.clear_content(&mut self.input);
-            if !self.decoder.is_in_parts() {
-                let read = ready!(self.poll_step(cx, Reading::Whole))?;
-                return Poll::Ready(Ok(read.map(|(kind, _)| kind)));
+            if !self.decoder.is_skipping() {
+                return self.poll_step(cx, reading);
             }
             if ready!(self.poll_step(cx, Reading::Parts))?.is_none() {
                 return Poll::Ready(Ok(None));
@@ -153,7 +162,7 @@ impl<E: Endpoint> WebSocketReader<E> {
         }
     }
 
-    /// Ready with the kind of the next message or part, and whether it is the last one.
+    /// Ready with the next message or part, or a piece of what is skipped.
     #[inline]
     fn poll_step(
         &mut self,
@@ -161,10 +170,15 @@ impl<E: Endpoint> WebSocketReader<E> {
         reading: Reading,
     ) -> Poll<io::Result<Option<(MessageKind, bool)>>> {
         while self.ending.is_none() {
-            let processed = match self.decoder.step(&mut self.input, reading) {
+            // A little input may decompress to a lot.
+            ready!(self.budget.poll_proceed(cx));
+            let step = self.decoder.step(&mut self.input, reading);
+            self.budget.spend(STEP_COST + self.decoder.take_inflated());
+            let processed = match step {
                 Ok(Step::Message(kind)) => return self.hand_out(kind, true),
                 Ok(Step::Part { kind, is_last }) => return self.hand_out(kind, is_last),
                 Ok(Step::More) => Ok(ready!(self.poll_fill(cx))?),
+                Ok(Step::Inflated) => Ok(()),
                 Ok(control) => self.process_control(control)?,
                 Err(error) => Err(error),
             };
@@ -216,7 +230,7 @@ impl<E: Endpoint> WebSocketReader<E> {
                     *reason = Some(Box::new(sent));
                     *ending = Some(Box::new(Ending { step: EndStep::Finish, error: None }));
                 }
-                Step::Pong | Step::More | Step::Message(_) | Step::Part { .. } => {}
+                Step::Pong | Step::More | Step::Inflated | Step::Message(_) | Step::Part { .. } => {}
             }
             Ok(Ok(()))
         })
@@ -260,6 +274,9 @@ fn poll_end<E: Endpoint>(
         Poll::Ready(ending.error.take().map_or(Ok(()), |error| Err(error.into())))
     })
 }
+
+/// The cost of a message or control frame, however short, in bytes of the budget: 1024 of them are a turn.
+const STEP_COST: usize = 256;
 
 /// How many control frames come. Each of them costs a little, and an answer.
 struct ControlRate {

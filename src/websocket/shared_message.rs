@@ -6,7 +6,7 @@ use std::task::Context;
 
 use bytes::Bytes;
 
-use super::deflate::DeflateParams;
+use super::deflate::{DeflateParams, WINDOW_BITS_MAX, WINDOW_BITS_MIN};
 use super::encoder::{SharedForm, encode_alone};
 use super::endpoint::private::Sealed;
 use super::link::Link;
@@ -19,8 +19,9 @@ pub(super) struct SharedMessage {
     /// The frame that is not compressed, and how long its head is.
     frame: Bytes,
     head_len: usize,
-    /// The frame that is compressed without reference to other messages, once a member needs it.
-    deflated: OnceLock<Bytes>,
+    /// The frames that are compressed without reference to other messages, for each size of the window, once a member
+    /// needs one.
+    deflated: [OnceLock<Bytes>; WINDOWS],
 }
 
 impl SharedMessage {
@@ -32,7 +33,7 @@ impl SharedMessage {
             kind: message.kind(),
             head_len: frame.len() - message.as_bytes().len(),
             frame: frame.into(),
-            deflated: OnceLock::new(),
+            deflated: [const { OnceLock::new() }; WINDOWS],
         }
     }
 
@@ -59,14 +60,18 @@ impl SharedMessage {
 
     /// The frame that is compressed as `deflate` says.
     fn deflated(&self, deflate: (DeflateParams, MessageDeflate)) -> io::Result<&[u8]> {
-        if let Some(frame) = self.deflated.get() {
+        let deflated = &self.deflated[usize::from(deflate.0.window_bits - WINDOW_BITS_MIN)];
+        if let Some(frame) = deflated.get() {
             return Ok(frame);
         }
         let mut frame = Vec::new();
         encode_alone(self.message(), Some(deflate), &mut frame)?;
-        Ok(self.deflated.get_or_init(|| frame.into()))
+        Ok(deflated.get_or_init(|| frame.into()))
     }
 }
+
+/// How many sizes of windows there are.
+const WINDOWS: usize = (WINDOW_BITS_MAX - WINDOW_BITS_MIN + 1) as usize;
 
 /// The head of a frame has no more bytes.
 const HEAD_MAX: usize = 14;

@@ -21,7 +21,7 @@ const CALL: usize = 256 << 10;
 
 /// A peer that never makes the server wait: it sends a head, then the rest again and again, and reads whatever it is
 /// sent. Like a socket it uses up the budget of its task.
-struct Flood {
+pub struct Flood {
     wire: Vec<u8>,
     /// Where the rest begins in `wire`, and what is sent next.
     rest: usize,
@@ -31,8 +31,9 @@ struct Flood {
 }
 
 impl Flood {
-    fn new(head: &str, rest: &str) -> Flood {
-        let wire = [head, &rest.repeat(CALL / rest.len())].concat().into_bytes();
+    pub fn new(head: &str, rest: impl AsRef<[u8]>) -> Flood {
+        let rest = rest.as_ref();
+        let wire = [head.as_bytes(), &rest.repeat(CALL.div_ceil(rest.len()))].concat();
         Flood { wire, rest: head.len(), next: 0, moved: Rc::default() }
     }
 
@@ -83,7 +84,7 @@ fn check<Kind>(head: &str, handler: impl IntoHandler<Kind>) {
 }
 
 /// Serves `flood`: the most by which `count` grew before others had their turn.
-fn most_in_a_turn(service: Service<impl Handler>, flood: Flood, count: &Cell<usize>) -> usize {
+pub fn most_in_a_turn(service: Service<impl Handler>, flood: Flood, count: &Cell<usize>) -> usize {
     // Fewer than the longest body here takes.
     const TURNS: usize = 20;
     paused(LocalSet::new().run_until(async move {

@@ -1,14 +1,18 @@
 //! The bounds of a WebSocket: sizes, fragments, and floods.
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::time::Duration;
 
-use corehttp::WebSocketSettings;
+use corehttp::{Context, Message, MessageDeflate, Server, WebSocketSettings};
 
+use super::compression::{OFFER, compressed, deflate};
 use super::support::{
-    BINARY, Echo, FIRST_BINARY, LAST, MORE, PING, TEXT, check_echo, check_with, close, frame, service, shown,
-    talk,
+    BINARY, Echo, FIRST_BINARY, HEAD, LAST, MORE, PING, RSV1, TEXT, check_echo, check_with, close, frame,
+    service, shown, talk,
 };
 use crate::support::paused;
+use crate::turns::{Flood, most_in_a_turn};
 
 fn small() -> WebSocketSettings {
     WebSocketSettings { message_max: 10, frame_max: 6, fragments_max: 4, ..WebSocketSettings::default() }
@@ -102,4 +106,61 @@ fn pongs_do_not_pile_up() {
         assert!(pongs.len() < 30, "{}", pongs.len());
         assert_eq!(pongs[pongs.len() - 2], format!("pong \"{:0100}\"", 899));
     });
+}
+
+/// A peer that sends `frames` for ever, without ever making the server wait, has no more than `most` bytes received in
+/// `parts` or whole, or sent by it, before others have their turn.
+#[track_caller]
+fn check_turn(
+    frames: &[u8],
+    parts: bool,
+    answer: Option<&'static [u8]>,
+    most: std::ops::RangeInclusive<usize>,
+) {
+    let (done, deflate) = (Rc::<Cell<usize>>::default(), Some(MessageDeflate::default()));
+    let settings = WebSocketSettings {
+        deflate,
+        message_max: 100 << 20,
+        control_rate_max: u32::MAX / 20,
+        ..WebSocketSettings::default()
+    };
+    let count = Rc::clone(&done);
+    let handler = async move |ctx: &mut Context| -> corehttp::Result {
+        let mut socket = ctx.websocket(&settings).await?;
+        loop {
+            let len = match parts {
+                true => socket.reader.receive_part().await?.map(|part| part.bytes.len()),
+                false => socket.receive().await?.map(|message| message.as_bytes().len()),
+            };
+            if let Some(answer) = answer {
+                socket.send(Message::Binary(answer)).await?;
+            }
+            count.set(count.get() + answer.map_or(len.unwrap_or(0).max(1), <[u8]>::len));
+        }
+    };
+    let flood = Flood::new(&format!("{HEAD}{OFFER}\r\n"), frames);
+    let in_a_turn = most_in_a_turn(Server::new().service(handler), flood, &done);
+    assert!(most.contains(&in_a_turn), "{in_a_turn} in a turn");
+}
+
+/// A little input may become a lot, and much input nothing.
+#[test]
+fn a_peer_whose_messages_are_compressed_takes_turns() {
+    const TURN: usize = 256 << 10;
+    let message = |len| frame(BINARY | RSV1, compressed(&mut deflate(), &vec![0; len]));
+    check_turn(&message(20 << 10), false, None, TURN / 2..=TURN + (20 << 10));
+    check_turn(&message(20 << 10), true, None, TURN / 2..=TURN + (20 << 10));
+    check_turn(&message(10 << 20), true, None, TURN / 2..=TURN + (64 << 10));
+    // A message that takes several turns is here in one of the next.
+    check_turn(&message(1 << 20), false, None, 1 << 20..=1 << 20);
+    // Answers that are compressed to little take time, too.
+    check_turn(&frame(BINARY, ""), false, Some(&[0; 20 << 10]), TURN / 2..=TURN + (20 << 10));
+}
+
+#[test]
+fn a_peer_with_many_messages_takes_turns() {
+    check_turn(&frame(BINARY, ""), false, None, 500..=1024);
+    check_turn(&frame(BINARY, ""), true, None, 500..=1024);
+    let pings = [frame(PING, "").repeat(9), frame(BINARY, "")].concat();
+    check_turn(&pings, false, None, 50..=103);
 }

@@ -71,13 +71,17 @@ fn a_message_is_encoded_once() {
     let settings = WebSocketSettings { deflate, ..WebSocketSettings::default() };
     let shared = room.clone();
     let served = Served::new(async move |ctx: &mut Context| chat(ctx, &shared, &settings).await);
-    let mut peers = [served.connect(), served.connect(), served.connect()];
-    for (peer, lines) in peers.iter_mut().zip(["", DEFLATE, DEFLATE]) {
+    let small = DEFLATE.replace("deflate\r", "deflate; server_max_window_bits=9\r");
+    let mut peers = [(); 5].map(|()| served.connect());
+    for (peer, lines) in peers.iter_mut().zip(["", DEFLATE, DEFLATE, &small, &small]) {
         peer.send(format!("{HEAD}{lines}\r\n"));
         peer.receive();
     }
-    eventually("all have joined", || room.members() == 3);
-    room.send(&"x".repeat(1000));
+    eventually("all have joined", || room.members() == 5);
+    // A repetition is out of sight of a small window.
+    let scattered = |at: u32| char::from(b'a' + (at.wrapping_mul(2_654_435_761) >> 16) as u8 % 26);
+    let line: String = (0..800).map(scattered).collect();
+    room.send(&line.repeat(3));
     let received = peers.map(|mut peer| {
         peer.send(super::support::close(1000, ""));
         let mut received = Vec::new();
@@ -85,7 +89,9 @@ fn a_message_is_encoded_once() {
         received
     });
     assert_eq!((received[0][0], received[1][0]), (TEXT, TEXT | RSV1));
-    assert!(received[1] == received[2] && received[1].len() < 40 && received[0].len() > 1000);
+    assert!(received[1] == received[2] && received[3] == received[4] && received[3][0] == TEXT | RSV1);
+    let lens = received.map(|received| received.len());
+    assert!(lens[0] > 2400 && lens[1] < lens[3] && lens[3] < lens[0], "{lens:?}");
 }
 
 const DEFLATE: &str = "Sec-WebSocket-Extensions: permessage-deflate\r\n";

@@ -8,7 +8,7 @@ use super::support::{
 };
 use crate::support::paused;
 
-const OFFER: &str = "Sec-WebSocket-Extensions: permessage-deflate\r\n";
+pub const OFFER: &str = "Sec-WebSocket-Extensions: permessage-deflate\r\n";
 
 fn settings(keeps_context: bool) -> WebSocketSettings {
     let deflate = MessageDeflate { message_min: 10, keeps_context, ..MessageDeflate::default() };
@@ -16,7 +16,7 @@ fn settings(keeps_context: bool) -> WebSocketSettings {
 }
 
 /// `content`, compressed as a message.
-fn compressed(deflate: &mut Compress, content: &[u8]) -> Vec<u8> {
+pub fn compressed(deflate: &mut Compress, content: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(content.len() + 100);
     deflate.compress_vec(content, &mut out, FlushCompress::Sync).unwrap();
     assert!(out.ends_with(&[0, 0, 0xff, 0xff]));
@@ -24,12 +24,12 @@ fn compressed(deflate: &mut Compress, content: &[u8]) -> Vec<u8> {
     out
 }
 
-fn deflate() -> Compress {
+pub fn deflate() -> Compress {
     Compress::new(Compression::best(), false)
 }
 
 /// The content of a message that the server has compressed.
-fn inflated(inflate: &mut Decompress, payload: &[u8]) -> Vec<u8> {
+pub fn inflated(inflate: &mut Decompress, payload: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(1 << 20);
     inflate
         .decompress_vec(&[payload, &[0, 0, 0xff, 0xff]].concat(), &mut out, FlushDecompress::Sync)

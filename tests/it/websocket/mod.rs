@@ -7,5 +7,6 @@ mod compression;
 mod ends;
 mod frames;
 mod gateways;
+mod histories;
 mod reports;
 mod support;
