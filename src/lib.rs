@@ -210,6 +210,7 @@
 //! | bodies that are too large for memory | [`BodyPlan`], [`Context::body_reader`], [`Context::body_writer`], [`Context::duplex`] |
 //! | how much peers may send, and how long they and handlers may take | [`Limits`], [`Timeouts`] |
 //! | who the peer is, and who the client behind a proxy is | [`Context::peer_addr`], [`Context::client_ip`], [`TrustedProxies`] |
+//! | the user and the process at the other end of a Unix socket | [`Context::peer_credentials`] |
 //! | the scheme and host that a client behind a proxy saw | [`Context::forwarded`], [`Context::set_forwarded`] |
 //! | the client behind a proxy that passes bytes on, with feature `proxy-protocol` | `Server::proxy_protocol`, `ProxyHeader` |
 //! | a connection when it opens, and state of its own | [`Server::on_connect`], [`Context::connection_state`] |
@@ -259,6 +260,7 @@
 //! | what went wrong, and what the server may have seen | [`ClientError`] |
 //! | secure connections, with feature `tls` | `ClientBuilder::tls`, `ClientTls`, `TlsRoots` |
 //! | proxies, and other ways to a host | [`Proxies`], [`Dialer`], [`Resolver`] |
+//! | PROXY headers of a gateway or a client, with feature `proxy-protocol` | `Client::on_behalf_of`, `ClientBuilder::proxy_protocol` |
 //! | other protocols | [`Client::upgrade`] |
 //! | requests of the crate `http`, and layers of tower around a client, with feature `tower` | [`Client`], a `tower::Service` |
 //!
@@ -355,6 +357,8 @@ mod websocket;
 
 #[cfg(feature = "access-log")]
 pub use access_log::{AccessLog, LogFormat};
+#[cfg(feature = "proxy-protocol")]
+pub use client::ProxyVersion;
 pub use client::{
     Balancer, BalancerBuilder, Call, CallReader, CallWriter, Client, ClientBuilder, ClientCause,
     ClientConnection, ClientCounts, ClientError, ClientPhase, ClientStats, ClientTimeouts, ClientUpgraded,
@@ -395,11 +399,15 @@ pub use net::tls::enabled::{
     rustls,
 };
 pub use net::{
-    Address, Dialer, MemoryConnector, MemoryListener, MemoryStream, PeerAddr, Resolver, SystemResolver,
-    TlsError,
+    Address, Dialer, MemoryConnector, MemoryListener, MemoryStream, PeerAddr, PeerCredentials, Resolver,
+    SystemResolver, TlsError,
 };
+#[cfg(feature = "proxy-protocol")]
+pub use net::{ProxyHeader, ProxyTls};
 pub use router::{Chain, FromHandler, HandlerSet, InvalidRoute, RouteList, Router};
 pub use runtime::{block_on, shutdown_signal};
+#[cfg(feature = "proxy-protocol")]
+pub use server::ProxyProtocol;
 pub use server::{
     Around, AsyncHandler, BodyPlan, BodyReader, BodyWriter, BoxHandler, Context, CutBy, Error, ErrorCause,
     ErrorCounts, ErrorReport, ExchangeReport, Extensions, Forwarded, ForwardedField, Handler, IntoError,
@@ -408,8 +416,6 @@ pub use server::{
     Service, Transform, TransformAction, TrustedProxies, Upgraded, WithBounds, WithPlan, WithState, around,
     error_page, problem_details, with_limits, with_plan, with_state, with_timeouts,
 };
-#[cfg(feature = "proxy-protocol")]
-pub use server::{ProxyHeader, ProxyProtocol, ProxyTls};
 pub use sse::{Event, EventReader, Events, InvalidEvent};
 #[cfg(feature = "tower")]
 pub use tower::{HandlerFuture, HandlerService, Layered, Tower, TowerBody, layer};

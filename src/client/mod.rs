@@ -7,6 +7,8 @@
 mod client;
 #[cfg(feature = "metrics")]
 mod metrics;
+#[cfg(feature = "proxy-protocol")]
+mod proxied;
 #[cfg(feature = "tls")]
 mod tls;
 #[cfg(feature = "tower")]
@@ -55,6 +57,8 @@ pub use host::Host;
 #[cfg(feature = "metrics")]
 pub(crate) use metrics::ObservedClient;
 pub use pipeline::{Pipeline, PipelineBuilder};
+#[cfg(feature = "proxy-protocol")]
+pub use proxied::ProxyVersion;
 pub use redirect::Redirects;
 pub use request_builder::RequestBuilder;
 pub use response::ClientConnection;

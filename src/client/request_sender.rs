@@ -53,6 +53,12 @@ impl RequestSender {
         RequestSender { redirects, ..self.clone() }
     }
 
+    /// Returns this sender, with connections of its own that have these settings.
+    #[allow(dead_code, reason = "the PROXY protocol is a feature")]
+    pub(super) fn with_settings(&self, settings: Settings) -> RequestSender {
+        RequestSender { pools: Arc::new(ClientPools::new(settings)), ..self.clone() }
+    }
+
     /// The pool of the origin with this key, in this runtime.
     pub(super) fn pool(&self, key: &str) -> Result<Arc<Pool>, ClientError> {
         self.pools.pool(key)

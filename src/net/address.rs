@@ -240,6 +240,19 @@ impl From<SocketAddr> for PeerAddr {
     }
 }
 
+/// The process at the other end of a Unix socket, as it was when it connected. See
+/// [`Context::peer_credentials`](crate::Context::peer_credentials).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct PeerCredentials {
+    /// The effective user.
+    pub uid: u32,
+    /// The effective group.
+    pub gid: u32,
+    /// The process; `None` on systems that do not report it. Its number may be another's by now.
+    pub pid: Option<i32>,
+}
+
 /// The other end of a connection of a server.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Peer {

@@ -6,6 +6,8 @@
 mod memory_listener;
 
 mod address;
+#[cfg(feature = "proxy-protocol")]
+mod proxy_header;
 mod uri_host;
 
 mod delegate;
@@ -29,7 +31,7 @@ mod dial;
 mod file_io;
 
 pub(crate) use address::Peer;
-pub use address::{Address, PeerAddr};
+pub use address::{Address, PeerAddr, PeerCredentials};
 pub(crate) use buffers::{ReadBuffer, WriteBuffer};
 #[cfg(feature = "websocket")]
 pub(crate) use conn::Local;
@@ -44,6 +46,8 @@ pub(crate) use io_state::{IoState, Traffic, TrafficTotals};
 pub(crate) use listen::{AcceptReaction, Accepted, BoundSocket, ListenOptions, Listener, classify};
 pub(crate) use memory_listener::MemoryAcceptor;
 pub use memory_listener::{MemoryConnector, MemoryListener, MemoryStream};
+#[cfg(feature = "proxy-protocol")]
+pub use proxy_header::{ProxyHeader, ProxyTls};
 pub(crate) use socket::Keepalive;
 pub(crate) use stream::{AnyStream, Stream};
 pub(crate) use timer::{DeadlineTable, TableTimer, Ticker, Timer, TimerSlot, TokioTimer, millis};

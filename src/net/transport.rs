@@ -17,6 +17,7 @@ use tokio::net::TcpStream;
 use tokio::net::UnixStream;
 use tokio::task::unconstrained;
 
+use super::address::PeerCredentials;
 use super::memory_listener::MemoryStream;
 use super::tls::{TlsSession, TlsStream};
 use super::{AnyStream, ReadBuffer, Stream, delegate_write, socket};
@@ -268,6 +269,19 @@ impl<B: AnyStream> Transport<B> {
         match self {
             Transport::Tcp(stream) => stream.peer_addr().ok(),
             Transport::Tls(stream) => stream.carrier().peer_addr(),
+            _ => None,
+        }
+    }
+
+    /// The process at the other end of a Unix socket.
+    pub(crate) fn peer_credentials(&self) -> Option<PeerCredentials> {
+        match self {
+            #[cfg(unix)]
+            Transport::Unix(stream) => {
+                let found = stream.peer_cred().ok()?;
+                Some(PeerCredentials { uid: found.uid(), gid: found.gid(), pid: found.pid() })
+            }
+            Transport::Tls(stream) => stream.carrier().peer_credentials(),
             _ => None,
         }
     }

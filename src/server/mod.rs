@@ -68,7 +68,7 @@ pub use launch::ServerCore;
 pub use middleware::{Around, WithBounds, WithPlan, around, with_limits, with_plan, with_timeouts};
 pub use opening::OpenedConnection;
 #[cfg(feature = "proxy-protocol")]
-pub use proxy_protocol::enabled::{ProxyHeader, ProxyProtocol, ProxyTls};
+pub use proxy_protocol::enabled::ProxyProtocol;
 pub use server::Server;
 pub use server_handle::ServerHandle;
 pub use service::Service;

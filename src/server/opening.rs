@@ -3,6 +3,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use std::time::Instant;
 use super::connection_limiter::{ConnectionLimiter, PeerPermit};
 use super::proxy_protocol::ProxyHeader;
 use crate::net::tls::TlsAcceptor;
-use crate::net::{Conn, PeerAddr};
+use crate::net::{Conn, PeerAddr, PeerCredentials};
 
 /// A new connection, and what it does before its first request.
 pub(super) struct Opening {
@@ -45,6 +46,17 @@ impl OpenedConnection<'_> {
     /// Returns the address of the peer, as [`Context::peer_addr`](crate::Context::peer_addr) does.
     pub fn peer_addr(&self) -> PeerAddr {
         self.conn.peer().addr
+    }
+
+    /// Returns the local address that the peer connected to, as [`Context::local_addr`](crate::Context::local_addr) does.
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        self.conn.transport.local_addr()
+    }
+
+    /// Returns which process has connected through a Unix socket, as
+    /// [`Context::peer_credentials`](crate::Context::peer_credentials) does.
+    pub fn peer_credentials(&self) -> Option<PeerCredentials> {
+        self.conn.transport.peer_credentials()
     }
 
     /// Returns the number of the connection, as [`Context::connection_id`](crate::Context::connection_id) does.

@@ -4,7 +4,10 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::time::Duration;
 
-use corehttp::{Context, Limits, ProxyHeader, ProxyProtocol, Server, Timeouts};
+use corehttp::{
+    Client, Context, Limits, PeerAddr, ProxyHeader, ProxyProtocol, ProxyVersion, Request, Response, Server,
+    Timeouts, block_on,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio::time::sleep;
 
@@ -283,4 +286,99 @@ fn a_page_for_this_machine_is_not_shown_behind_a_proxy() {
         peer.send(format!("{header}GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"));
         assert_eq!(status(&peer.receive_all()), expected, "{header}");
     }
+}
+
+/// The text that `client` gets.
+async fn text(client: &Client, url: &str) -> String {
+    client.get(url).await.unwrap().text().unwrap().to_owned()
+}
+
+#[test]
+fn a_client_begins_its_connections_with_a_header() {
+    let (served, reports) = served(required());
+    let url = format!("http://{}/", served.addr());
+    for version in [ProxyVersion::V1, ProxyVersion::V2] {
+        let own = Client::builder().proxy_protocol(version).build();
+        let other = own.on_behalf_of(&header([192, 0, 2, 1]), version);
+        block_on(async {
+            for _ in 0..2 {
+                assert!(text(&own, &url).await.ends_with("Some((None, None))"));
+                assert_eq!(text(&other, &url).await, TOLD);
+            }
+            // The health checks of a balancer are those of its own client.
+            let balancer =
+                own.balance([&url]).unwrap().health_check("/", Duration::from_secs(60)).unwrap().build();
+            let (through, mut response) = (balancer.through(&other), Response::new());
+            for (balancer, expected) in
+                [(&through, TOLD), (&balancer, "Some((None, None))"), (&through, TOLD)]
+            {
+                balancer.send(&Request::get("/").unwrap(), &mut response).await.unwrap();
+                assert!(response.text().unwrap().ends_with(expected), "{response:?}");
+            }
+            assert!(balancer.counts() == through.counts() && balancer.counts()[0].served == 3);
+        })
+        .unwrap();
+        assert_eq!((other.stats().total.dials, other.stats().total.failed), (1, 0));
+    }
+    assert_eq!(reports.take(), []);
+    // Without a header, it is closed at once, and with one that is not expected, refused.
+    let asks = |client: Client, url: &str| {
+        block_on(async { client.get(url).await.map(|response| response.status.as_u16()) })
+    };
+    assert!(asks(Client::new(), &url).unwrap().is_err());
+    let plain = Served::new(tell);
+    let status = asks(
+        Client::builder().proxy_protocol(ProxyVersion::V2).build(),
+        &format!("http://{}/", plain.addr()),
+    );
+    assert_eq!(status.unwrap().unwrap(), 400);
+}
+
+#[test]
+fn a_gateway_passes_the_address_of_each_client_on() {
+    let (behind, reports) = served(required());
+    let url = format!("http://{}", behind.addr());
+    let client = Client::new();
+    let pass = async move |ctx: &mut Context| -> corehttp::Result {
+        let client = ctx.connection_state::<Client>().unwrap();
+        let onward = ctx.request.forwarded_to(&url)?;
+        ctx.forward(client.open(&onward)).await
+    };
+    let front = Served::with(
+        |server| {
+            server.on_connect(move |conn| match (conn.peer_addr(), conn.local_addr()) {
+                (PeerAddr::Tcp(peer), Some(local)) => {
+                    conn.set_state(client.on_behalf_of(&ProxyHeader::new(peer, local), ProxyVersion::V2));
+                }
+                _ => conn.refuse(),
+            })
+        },
+        pass,
+    );
+    let mut peers = [(); 3].map(|()| front.connect());
+    for _ in 0..3 {
+        for peer in &mut peers {
+            peer.send(GET);
+            let (own, there) = (peer.stream.local_addr().unwrap(), front.addr());
+            peer.receive_through(&format!("{own} Some((Some({own}), Some({there})))"));
+        }
+    }
+    // Each has a connection of its own behind the gateway, which is closed with it.
+    assert_eq!(behind.running.stats().total.accepted, 3);
+    drop(peers);
+    eventually("the connections behind are closed", || behind.running.stats().total.open == 0);
+    assert_eq!(reports.take(), []);
+}
+
+#[cfg(feature = "tls")]
+#[test]
+fn a_client_sends_its_header_before_tls() {
+    let secured = crate::tls::Secured::new();
+    let (tls, reports) = (secured.tls.clone(), ErrorReports::default());
+    let served = Served::with(|server| reports.attach(server).tls(tls).proxy_protocol(required()), tell);
+    let tls = corehttp::ClientTls::new().dangerous().accept_any_certificate();
+    let client = Client::builder().tls(tls).build().on_behalf_of(&header([192, 0, 2, 1]), ProxyVersion::V2);
+    let url = format!("https://{}/", served.addr());
+    block_on(async { assert_eq!(text(&client, &url).await, TOLD) }).unwrap();
+    assert_eq!(reports.take(), []);
 }

@@ -11,8 +11,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use corehttp::{
-    Address, BodyPlan, Context, Error, ErrorCounts, Limits, MemoryConnector, MemoryListener, PeerAddr,
-    Request, Result, Server, ServerCore, ServerCounts, ServerHandle, Status, with_plan,
+    Address, BodyPlan, Client, Context, Error, ErrorCounts, Limits, MemoryConnector, MemoryListener,
+    PeerAddr, Request, Result, Server, ServerCore, ServerCounts, ServerHandle, Status, block_on, with_plan,
 };
 use cpu_time::ProcessTime;
 use socket2::{Domain, Socket, Type};
@@ -419,6 +419,34 @@ fn a_unix_socket_has_the_mode_that_was_set() {
         check(UnixStream::connect(path).unwrap(), "unix");
         drop(served);
     }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_peer_of_a_unix_socket_has_credentials() {
+    use std::os::unix::fs::MetadataExt;
+
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("socket");
+    let own = std::fs::metadata(dir.path()).unwrap();
+    let (sender, seen) = std::sync::mpsc::channel();
+    let running = Server::new()
+        .and_bind(path.as_path())
+        .and_bind("127.0.0.1:0")
+        .cores(1)
+        .on_connect(move |conn| sender.send(conn.peer_credentials()).unwrap())
+        .start(|ctx: &mut Context| ctx.response.set_text(format!("{:?}", ctx.peer_credentials())))
+        .unwrap();
+    let text = |client: Client| {
+        let url = format!("http://{}/", running.local_addr());
+        block_on(async { client.get(&url).await.unwrap().text().unwrap().to_owned() }).unwrap()
+    };
+    let told = text(Client::builder().unix_socket(&path).build());
+    let found = seen.recv().unwrap().unwrap();
+    assert_eq!((found.uid, found.gid), (own.uid(), own.gid()));
+    assert!(found.pid.is_none_or(|pid| pid as u32 == std::process::id()));
+    assert_eq!(told, format!("{:?}", Some(found)));
+    assert_eq!((text(Client::new()).as_str(), seen.recv().unwrap()), ("None", None));
 }
 
 #[cfg(unix)]

@@ -18,13 +18,18 @@ pub(crate) struct Proxy {
 
 /// Starts nginx with these directives of a server. None where it is not installed.
 pub(crate) fn nginx(server: &str) -> Option<Proxy> {
+    nginx_listening("", server)
+}
+
+/// Starts nginx with these options of its port, and these directives of a server. None where it is not installed.
+pub(crate) fn nginx_listening(options: &str, server: &str) -> Option<Proxy> {
     Proxy::start("nginx", &["-c"], |folder, address| {
         let folder = folder.display();
         format!(
             "daemon off; master_process off; error_log stderr crit; pid {folder}/pid; events {{}} http {{ \
              access_log off; client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy; \
              fastcgi_temp_path {folder}/fastcgi; uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi; \
-             server {{ listen {address}; {server} }} }}"
+             server {{ listen {address} {options}; {server} }} }}"
         )
     })
 }
@@ -48,16 +53,16 @@ pub(crate) fn nginx_stream(server: &str) -> Option<Proxy> {
 
 /// Starts HAProxy in front of `server`. None where it is not installed.
 pub(crate) fn haproxy(server: SocketAddr) -> Option<Proxy> {
-    haproxy_for(&format!("server only {server}"))
+    haproxy_for("", &format!("server only {server}"))
 }
 
-/// Starts HAProxy with these lines of a section. None where it is not installed.
-pub(crate) fn haproxy_for(section: &str) -> Option<Proxy> {
+/// Starts HAProxy with these options of its port, and these lines of a section. None where it is not installed.
+pub(crate) fn haproxy_for(options: &str, section: &str) -> Option<Proxy> {
     // Without times, HAProxy warns; these are the ones of its own first example.
     Proxy::start("haproxy", &["-q", "-f"], |_, address| {
         format!(
             "defaults\n mode http\n timeout connect 5s\n timeout client 50s\n timeout server 50s\n\
-             listen all\n bind {address}\n {section}\n"
+             listen all\n bind {address} {options}\n {section}\n"
         )
     })
 }

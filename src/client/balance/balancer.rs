@@ -57,7 +57,11 @@ use crate::message::{InvalidRequest, InvalidTarget, Request, Response, TargetFor
 /// ```
 #[doc(alias = "LBClient")]
 #[derive(Clone)]
-pub struct Balancer(Arc<BalancerInner>);
+pub struct Balancer {
+    inner: Arc<BalancerInner>,
+    /// Has the connections to the hosts, if they are not those of the balancer.
+    sender: Option<RequestSender>,
+}
 
 /// The state that the clones of a balancer share.
 struct BalancerInner {
@@ -87,14 +91,14 @@ impl Balancer {
     /// As [`Client::send`](crate::Client::send); also with [`ClientCause::Origin`] if the target is more than a path,
     /// and with [`ClientCause::NoHost`] if there is no host.
     pub async fn send(&self, request: &Request, response: &mut Response) -> Result<(), ClientError> {
-        let mut attempt = self.0.assign(request).inspect_err(|_| response.reset())?;
+        let mut attempt = self.assign(request).inspect_err(|_| response.reset())?;
         loop {
-            match attempt.member.host.send(request, response).await {
+            match attempt.host().send(request, response).await {
                 Ok(()) => {
-                    self.0.record_response(attempt, response);
+                    self.inner.record_response(attempt, response);
                     return Ok(());
                 }
-                Err(error) => attempt = self.0.retry_other_hosts(attempt, request, error)?,
+                Err(error) => attempt = self.retry_other_hosts(attempt, request, error)?,
             }
         }
     }
@@ -110,11 +114,13 @@ impl Balancer {
         request: &Request,
         response: &mut Response,
     ) -> Result<ResponseReader, ClientError> {
-        let mut attempt = self.0.assign(request).inspect_err(|_| response.reset())?;
+        let mut attempt = self.assign(request).inspect_err(|_| response.reset())?;
         loop {
-            match attempt.member.host.open_response(request, response).await {
-                Ok(reader) => return Ok(reader.with_guard(Some(self.0.record_response(attempt, response)))),
-                Err(error) => attempt = self.0.retry_other_hosts(attempt, request, error)?,
+            match attempt.host().open_response(request, response).await {
+                Ok(reader) => {
+                    return Ok(reader.with_guard(Some(self.inner.record_response(attempt, response))));
+                }
+                Err(error) => attempt = self.retry_other_hosts(attempt, request, error)?,
             }
         }
     }
@@ -130,11 +136,11 @@ impl Balancer {
     /// As [`Client::open`](crate::Client::open); also with [`ClientCause::Origin`] if the target is more than a path,
     /// and with [`ClientCause::NoHost`] if there is no host.
     pub async fn open(&self, request: &Request) -> Result<Call, ClientError> {
-        let mut attempt = self.0.assign(request)?;
+        let mut attempt = self.assign(request)?;
         loop {
-            match attempt.member.host.open(request).await {
-                Ok(call) => return Ok(call.recorded_by(self.0.clone().recorder(attempt))),
-                Err(error) => attempt = self.0.retry_other_hosts(attempt, request, error)?,
+            match attempt.host().open(request).await {
+                Ok(call) => return Ok(call.recorded_by(self.inner.clone().recorder(attempt))),
+                Err(error) => attempt = self.retry_other_hosts(attempt, request, error)?,
             }
         }
     }
@@ -153,16 +159,18 @@ impl Balancer {
         request: &Request,
         response: &mut Response,
     ) -> Result<ClientUpgraded, ClientError> {
-        let mut attempt = self.0.assign(request).inspect_err(|_| response.reset())?;
+        let mut attempt = self.assign(request).inspect_err(|_| response.reset())?;
         loop {
-            match attempt.member.host.upgrade(request, response).await {
-                Ok(tunnel) => return Ok(tunnel.with_guard(Some(self.0.record_response(attempt, response)))),
+            match attempt.host().upgrade(request, response).await {
+                Ok(tunnel) => {
+                    return Ok(tunnel.with_guard(Some(self.inner.record_response(attempt, response))));
+                }
                 Err(error) if matches!(error.cause(), ClientCause::Upgrade) => {
                     // The host has answered, although it refused the upgrade.
-                    self.0.record_response(attempt, response);
+                    self.inner.record_response(attempt, response);
                     return Err(error);
                 }
-                Err(error) => attempt = self.0.retry_other_hosts(attempt, request, error)?,
+                Err(error) => attempt = self.retry_other_hosts(attempt, request, error)?,
             }
         }
     }
@@ -173,14 +181,14 @@ impl Balancer {
     ///
     /// Fails if the URL is malformed, or names no host.
     pub fn add(&self, url: &str) -> Result<bool, InvalidRequest> {
-        self.0.add(url)
+        self.inner.add(url)
     }
 
     /// Removes the host that `url` names; its pending requests are still answered. Returns whether it was one of the
     /// hosts.
     pub fn remove(&self, url: &str) -> bool {
         let Ok(key) = origin::key_of_url(url) else { return false };
-        let mut members = write_lock(&self.0.members);
+        let mut members = write_lock(&self.inner.members);
         let is_it = |member: &Arc<Member>| *member.host.origin() == *key;
         let Some(at) = members.iter().position(is_it) else { return false };
         members.remove(at).stop_checks();
@@ -189,8 +197,27 @@ impl Balancer {
 
     /// Returns the counts of each host, in the order in which the hosts were added.
     pub fn counts(&self) -> Vec<HostCounts> {
-        let members = read_lock(&self.0.members);
+        let members = read_lock(&self.inner.members);
         members.iter().map(|member| member.counts()).collect()
+    }
+
+    /// Returns this balancer with the connections of `sender`.
+    #[allow(dead_code, reason = "the PROXY protocol is a feature")]
+    pub(in crate::client) fn with_sender(&self, sender: RequestSender) -> Balancer {
+        Balancer { inner: self.inner.clone(), sender: Some(sender) }
+    }
+
+    fn assign(&self, request: &Request) -> Result<HostAttempt, ClientError> {
+        self.inner.assign(request)?.through(self.sender.as_ref(), request)
+    }
+
+    fn retry_other_hosts(
+        &self,
+        attempt: HostAttempt,
+        request: &Request,
+        error: ClientError,
+    ) -> Result<HostAttempt, ClientError> {
+        self.inner.retry_other_hosts(attempt, request, error)?.through(self.sender.as_ref(), request)
     }
 }
 
@@ -209,12 +236,10 @@ impl BalancerInner {
 
     /// Chooses a host for `request`.
     fn assign(&self, request: &Request) -> Result<HostAttempt, ClientError> {
-        let refuse =
-            |cause| ClientError::new(ClientPhase::Prepare, cause).with_url(request.target().as_str());
         if request.target().form() != TargetForm::Origin {
-            return Err(refuse(ClientCause::Origin).with_detail("it is more than a path"));
+            return Err(not_assigned(request, ClientCause::Origin).with_detail("it is more than a path"));
         }
-        self.choose(None).ok_or_else(|| refuse(ClientCause::NoHost))
+        self.choose(None).ok_or_else(|| not_assigned(request, ClientCause::NoHost))
     }
 
     /// A host, other than `but`, even if that was removed and added again.
@@ -276,6 +301,11 @@ impl BalancerInner {
     }
 }
 
+/// The error of a request for which there is no host.
+fn not_assigned(request: &Request, cause: ClientCause) -> ClientError {
+    ClientError::new(ClientPhase::Prepare, cause).with_url(request.target().as_str())
+}
+
 /// Whether an error is the caller's fault and not the host's.
 fn is_callers_fault(error: &ClientError) -> bool {
     let is_of_request =
@@ -292,6 +322,8 @@ impl fmt::Debug for Balancer {
 /// A request that was assigned to a host.
 struct HostAttempt {
     member: Arc<Member>,
+    /// The host with other connections than those of the balancer.
+    other: Option<Host>,
     /// Counts the request for that host.
     in_flight: InFlightGuard,
     /// Whether another host failed before.
@@ -301,7 +333,24 @@ struct HostAttempt {
 impl HostAttempt {
     fn new(member: Arc<Member>) -> HostAttempt {
         let in_flight = member.begin_request();
-        HostAttempt { member, in_flight, is_second: false }
+        HostAttempt { member, other: None, in_flight, is_second: false }
+    }
+
+    /// Uses the connections of `sender`, if there is one.
+    fn through(
+        mut self,
+        sender: Option<&RequestSender>,
+        request: &Request,
+    ) -> Result<HostAttempt, ClientError> {
+        if let Some(sender) = sender {
+            let host = Host::new(sender.clone(), self.member.host.origin());
+            self.other = Some(host.map_err(|_| not_assigned(request, ClientCause::Origin))?);
+        }
+        Ok(self)
+    }
+
+    fn host(&self) -> &Host {
+        self.other.as_ref().unwrap_or(&self.member.host)
     }
 }
 
@@ -414,7 +463,7 @@ impl BalancerBuilder {
 
     /// Builds the balancer. Nothing is dialed before the first request.
     pub fn build(self) -> Balancer {
-        Balancer(Arc::new(self.0))
+        Balancer { inner: Arc::new(self.0), sender: None }
     }
 }
 
@@ -447,7 +496,7 @@ mod tests {
         for choice in [HostChoice::LeastPending, HostChoice::TwoRandom] {
             let hosts = ["http://a", "http://b", "http://c", "http://d"];
             let balancer = Client::new().balance(hosts).unwrap().choice(choice).build();
-            let (shared, is_over) = (&*balancer.0, AtomicBool::new(false));
+            let (shared, is_over) = (&*balancer.inner, AtomicBool::new(false));
             thread::scope(|scope| {
                 scope.spawn(|| {
                     let members = read_lock(&shared.members).clone();

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use socket2::SockRef;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 #[cfg(unix)]
 use tokio::net::UnixStream;
 use tokio::net::{TcpSocket, TcpStream};
@@ -34,6 +34,8 @@ pub(crate) struct HostConnector {
     pub(crate) local_address: Option<IpAddr>,
     /// Whether the operating system probes silent servers, and how often.
     pub(crate) keepalive: Option<Keepalive>,
+    /// The bytes with which each connection begins, such as a PROXY header.
+    pub(crate) preface: Option<Arc<[u8]>>,
 }
 
 /// The network over which hosts are reached.
@@ -90,7 +92,7 @@ impl HostConnector {
             Network::Tcp => self.resolve(host, limits.resolve).await?,
             _ => Default::default(),
         };
-        let opened = step(limits.connect, self.open(host, port, &addresses)).await;
+        let opened = step(limits.connect, self.open_with_preface(host, port, &addresses)).await;
         let (transport, connect) = opened.map_err(|fault| {
             self.dns.forget(host, &addresses);
             DialError::Connect(fault)
@@ -109,6 +111,21 @@ impl HostConnector {
         limit: Duration,
     ) -> Result<(Addresses, Duration), DialError> {
         step(limit, self.dns.resolve(host)).await.map_err(DialError::Resolve)
+    }
+
+    /// Opens a connection, and writes its first bytes. A peer that takes none of them counts as one that cannot be reached.
+    async fn open_with_preface(
+        &self,
+        host: &str,
+        port: u16,
+        addresses: &Addresses,
+    ) -> io::Result<Transport<BoxedStream>> {
+        let mut transport = self.open(host, port, addresses).await?;
+        if let Some(preface) = &self.preface {
+            transport.write_all(preface).await?;
+            transport.flush().await?;
+        }
+        Ok(transport)
     }
 
     async fn open(&self, host: &str, port: u16, addresses: &Addresses) -> io::Result<Transport<BoxedStream>> {

@@ -18,7 +18,7 @@ use crate::coding::{CODED_CONTENT_FIELDS, DecoderChain};
 use crate::exchange::{Expectation, Incoming, Timeouts};
 use crate::memory::{Reset, clear_cold};
 use crate::message::{Headers, PathParams, Request, Response, Status, Version};
-use crate::net::{PeerAddr, Transport};
+use crate::net::{PeerAddr, PeerCredentials, Transport};
 use crate::server::core_state::CoreState;
 use crate::server::exchange::{Exchange, UnreadBody};
 use crate::server::forwarded::{Forwarded, client_ip};
@@ -422,6 +422,13 @@ impl Context {
         self.exchange.conn.with(|conn| conn.transport.local_addr()).flatten()
     }
 
+    /// Returns which process has connected through a Unix socket, by the system's word (`SO_PEERCRED`, `getpeereid`).
+    /// `None` if the connection is another one, or was upgraded.
+    #[doc(alias("ucred", "uid", "SO_PEERCRED"))]
+    pub fn peer_credentials(&self) -> Option<PeerCredentials> {
+        self.exchange.conn.with(|conn| conn.transport.peer_credentials()).flatten()
+    }
+
     /// Returns whether the connection is over TLS. `Context::tls`, with feature `tls`, returns its session. A proxy may
     /// have a secure connection to the client, and one in the clear to this server.
     pub fn is_secure(&self) -> bool {
@@ -513,7 +520,7 @@ impl Context {
     /// one is the client's; without the field, the peer is the client. So let your proxies append to that field, as nginx
     /// does with `$proxy_add_x_forwarded_for`, or to `forwarded` ([`TrustedProxies::fields`]), of which the same holds.
     ///
-    /// Returns `None` if the address is not known: the peer has none, or a proxy has written no address.
+    /// `None` if it is not known: the peer has no address, or a proxy has written none.
     ///
     /// # Examples
     ///
@@ -524,10 +531,6 @@ impl Context {
     ///     let client = ctx.client_ip(proxies).ok_or(Status::FORBIDDEN)?;
     ///     Ok(ctx.response.set_text(format!("Hello, {client}!")))
     /// }
-    ///
-    /// let proxies = TrustedProxies::new(["127.0.0.0/8", "::1"])?;
-    /// # let _ = corehttp::Server::new().service(move |ctx: &mut Context| greet(&proxies, ctx));
-    /// # Ok::<(), corehttp::InvalidNetwork>(())
     /// ```
     #[doc(alias("realip_remote_addr", "x-forwarded-for", "real ip"))]
     pub fn client_ip(&self, proxies: &TrustedProxies) -> Option<IpAddr> {
@@ -543,8 +546,6 @@ impl Context {
     /// peer that is no proxy. The scheme of a connection whose PROXY header describes TLS is `https`.
     ///
     /// # Examples
-    ///
-    /// A URL of this server, as its client can use it:
     ///
     /// ```
     /// use corehttp::{Context, Status, TrustedProxies};

@@ -9,4 +9,7 @@ pub(crate) mod enabled;
 #[cfg(not(feature = "proxy-protocol"))]
 pub(super) use disabled::{ProxyHeader, ProxyProtocol};
 #[cfg(feature = "proxy-protocol")]
-pub(super) use enabled::{ProxyHeader, ProxyProtocol};
+pub(super) use enabled::ProxyProtocol;
+
+#[cfg(feature = "proxy-protocol")]
+pub(super) use crate::net::ProxyHeader;
