@@ -25,7 +25,9 @@ impl Context {
     /// watches the peer meanwhile. To keep the body out of memory, plan to stream it
     /// ([`BodyPlan::Stream`](crate::BodyPlan::Stream)); then it can be forwarded only once, and only if none of it was
     /// read before. Fields that are already set in `ctx.response` are added to those of the response. A WebSocket
-    /// passes by itself: both connections are joined once the server behind has agreed. Other upgrades are not forwarded.
+    /// passes by itself: both connections are joined once the server behind has agreed. When this server stops, the peer
+    /// is sent a close frame with code 1001 between two frames of the server behind, which gets the peer's answer; a
+    /// frame that does not end within the grace is cut with the connection. Other upgrades are not forwarded.
     ///
     /// If the peer resets the connection before it has the whole response, or a write to it fails, the connection to
     /// the server behind is closed, too, so that server does not work in vain. A peer that closes its sending half
@@ -142,9 +144,9 @@ impl Context {
     /// Answers 101, as the server behind has, and passes bytes on from then on. A WebSocket that is silent is a matter of
     /// its two ends.
     async fn pass_upgraded(&mut self, call: CallExchange) -> Result {
-        let (behind, linger) = (call.into_upgraded(), self.timeouts().linger);
+        let (behind, linger, stopping) = (call.into_upgraded(), self.timeouts().linger, self.stopping());
         let front = self.upgrade("websocket").await?;
-        join(front, behind, linger).await;
+        join(front, behind, linger, stopping).await;
         Ok(())
     }
 }

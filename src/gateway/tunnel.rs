@@ -1,8 +1,8 @@
-//! [`join`]: passes bytes between two connections that were upgraded (RFC 9110 §7.8).
+//! [`join`]: passes bytes between two connections that were upgraded to WebSocket (RFC 9110 §7.8, RFC 6455).
 
 use std::future::poll_fn;
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -11,14 +11,22 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::runtime;
 
 /// Passes bytes in both directions, until both have ended. Once one of them has, the other has no longer than `linger`.
-/// A connection that fails ends both.
-pub(super) async fn join<A, B>(mut front: A, mut behind: B, linger: Duration)
-where
+/// A connection that fails ends both. Once it is `stopping`, the front is sent a close frame of 1001.
+pub(super) async fn join<A, B>(
+    mut front: A,
+    mut behind: B,
+    linger: Duration,
+    stopping: impl Future<Output = ()>,
+) where
     A: AsyncRead + AsyncWrite + Unpin,
     B: AsyncRead + AsyncWrite + Unpin,
 {
     let (mut inward, mut outward) = (Direction::default(), Direction::default());
+    let mut stopping = pin!(stopping);
     let mut poll = move |cx: &mut Context<'_>| -> io::Result<[bool; 2]> {
+        if !outward.closes && stopping.as_mut().poll(cx).is_ready() {
+            outward.closes = true;
+        }
         Ok([inward.poll(cx, &mut front, &mut behind)?, outward.poll(cx, &mut behind, &mut front)?])
     };
     let mut poll_until = |cx: &mut Context<'_>, is_over: fn([bool; 2]) -> bool| match poll(cx) {
@@ -39,6 +47,9 @@ struct Direction {
     /// How many of them were written.
     written: usize,
     step: Step,
+    frames: FrameScanner,
+    /// Whether a close frame is sent in front of the next frame, and the rest is discarded.
+    closes: bool,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -71,6 +82,10 @@ impl Direction {
         to: &mut (impl AsyncWrite + Unpin),
     ) -> Poll<io::Result<()>> {
         while self.step == Step::Open {
+            if self.closes && self.frames.is_between() && !self.frames.has_closed {
+                self.frames.has_closed = true;
+                self.waiting.extend_from_slice(&CLOSE_AWAY);
+            }
             ready!(self.poll_waiting(cx, to))?;
             let mut room = [0; READ_SIZE];
             let mut room = ReadBuf::new(&mut room);
@@ -99,6 +114,10 @@ impl Direction {
         bytes: &[u8],
         to: &mut (impl AsyncWrite + Unpin),
     ) -> io::Result<()> {
+        let bytes = &bytes[..self.frames.scan(bytes, self.closes)];
+        if bytes.is_empty() {
+            return Ok(());
+        }
         let written = match Pin::new(to).poll_write(cx, bytes) {
             Poll::Ready(written) => written?,
             Poll::Pending => 0,
@@ -125,5 +144,98 @@ impl Direction {
     }
 }
 
+/// Where the frames of WebSocket end, in bytes that pass through (RFC 6455 §5.2).
+#[derive(Default)]
+struct FrameScanner {
+    /// The beginning of a head.
+    head: [u8; 10],
+    head_len: usize,
+    /// How much of a frame is to come behind its length.
+    left: u64,
+    /// Whether a close frame has begun, behind which there are no others.
+    has_closed: bool,
+}
+
+impl FrameScanner {
+    fn is_between(&self) -> bool {
+        self.head_len == 0 && self.left == 0
+    }
+
+    /// Reads on. Returns how many of `bytes` pass: all of them; with `closes`, those up to the end of a frame.
+    fn scan(&mut self, bytes: &[u8], closes: bool) -> usize {
+        let mut at = 0;
+        while at < bytes.len() && !(closes && self.is_between()) {
+            if self.left > 0 {
+                let count = self.left.min((bytes.len() - at) as u64);
+                self.left -= count;
+                at += count as usize;
+                continue;
+            }
+            self.head[self.head_len] = bytes[at];
+            self.head_len += 1;
+            at += 1;
+            self.read_head();
+        }
+        at
+    }
+
+    /// Reads the head, if its length is here.
+    fn read_head(&mut self) {
+        let len = match self.head[..self.head_len] {
+            [_, second, high, low] if second & 0x7f == 126 => u64::from(u16::from_be_bytes([high, low])),
+            [_, second, ref len @ ..] if second & 0x7f == 127 => match len.try_into() {
+                Ok(len) => u64::from_be_bytes(len),
+                Err(_) => return,
+            },
+            [_, second] if second & 0x7f < 126 => u64::from(second & 0x7f),
+            _ => return,
+        };
+        let mask_len = if self.head[1] & 0x80 != 0 { 4 } else { 0 };
+        self.has_closed |= self.head[0] & 0x0f == 0x8;
+        (self.head_len, self.left) = (0, len.saturating_add(mask_len));
+    }
+}
+
+/// A close frame of a server with the code 1001, "going away" (§5.5.1, §7.4.1).
+const CLOSE_AWAY: [u8; 4] = [0x88, 2, 0x03, 0xe9];
+
 /// How much is read at once, into the stack.
 const READ_SIZE: usize = 8 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The close frame comes behind the first frame of `sent`, however that is cut, and nothing comes behind it.
+    #[track_caller]
+    fn check(sent: &[u8], first: usize) {
+        for cut in 0..=sent.len() {
+            for stop in 0..=cut.min(first) {
+                let mut frames = FrameScanner::default();
+                let before = frames.scan(&sent[..stop], false);
+                let passed = [&sent[stop..cut], &sent[cut..]].map(|bytes| frames.scan(bytes, true));
+                let expected = if stop == 0 { 0 } else { first };
+                assert_eq!(
+                    before + passed[0] + passed[1],
+                    expected,
+                    "{sent:02x?} cut at {cut}, stopped at {stop}"
+                );
+                assert!(frames.is_between());
+            }
+        }
+    }
+
+    #[test]
+    fn frames_end_behind_their_payload_rfc6455_5_2() {
+        check(b"\x82\x00\x82\x01a", 2);
+        check(b"\x01\x03abc\x80\x00", 5);
+        check(b"\x81\x82maskab\x81\x00", 8);
+        check(&[&b"\x82\x7e\x00\x7e"[..], &[0; 126], b"\x82\x00"].concat(), 130);
+        check(&[&b"\x82\x7f\x00\x00\x00\x00\x00\x00\x00\x03"[..], b"abc", b"\x82\x00"].concat(), 13);
+        let mut frames = FrameScanner::default();
+        frames.scan(b"\x88", false);
+        assert!(!frames.is_between() && !frames.has_closed);
+        frames.scan(b"\x00", false);
+        assert!(frames.is_between() && frames.has_closed);
+    }
+}

@@ -59,9 +59,10 @@ pub struct ExchangeReport<'a> {
     /// How many bytes were handed to the system, or to the TLS connection: heads, bodies and their framing. Bytes after
     /// an upgrade do not count, except those of a WebSocket, here and in `received`.
     pub sent: u64,
-    /// How many messages a WebSocket has received until its handler returned; 0 for other exchanges.
+    /// How many messages a WebSocket has received until its handler returned; 0 for other exchanges. Messages and bytes
+    /// of a WebSocket that lives on in another task are only in [`ServerCounts`](crate::ServerCounts).
     pub messages_received: u64,
-    /// How many messages it has sent.
+    /// How many messages it has sent until then.
     pub messages_sent: u64,
     /// The code with which a WebSocket was closed first, by either end, such as 1000; `None` without a close frame, and
     /// for other exchanges.

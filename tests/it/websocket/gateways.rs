@@ -5,7 +5,7 @@ use corehttp::{
 };
 
 use super::support::{HEAD, TEXT, close, echo, frame};
-use crate::support::Served;
+use crate::support::{ErrorReports, Served, eventually};
 
 fn gateway(backend: String) -> Served {
     let client = Client::new();
@@ -65,12 +65,37 @@ fn an_end_on_one_side_ends_the_other() {
     peer.send(format!("{HEAD}\r\n"));
     peer.receive();
     peer.reset();
-    crate::support::eventually("the server behind has noticed", || {
-        behind.running.stats().total.errors.incomplete == 1
-    });
+    eventually("the server behind has noticed", || behind.running.stats().total.errors.incomplete == 1);
     let mut peer = front.connect();
     peer.send(format!("{HEAD}\r\n"));
     peer.receive();
     drop(behind);
     peer.receive_all();
+}
+
+/// The gateway stops: it closes with 1001, and the answer of the peer closes the server behind.
+#[test]
+fn a_stop_of_a_gateway_closes_both_sides_with_1001() {
+    let (settings, reports) = (WebSocketSettings::default(), ErrorReports::default());
+    let behind = Served::with(
+        |server| reports.attach(server),
+        async move |ctx: &mut Context| echo(ctx, &settings).await,
+    );
+    let front = gateway(format!("http://{}", behind.addr()));
+    let mut socket = front.connect();
+    socket.send(format!("{HEAD}\r\n"));
+    socket.receive();
+    socket.send(frame(TEXT, "a"));
+    assert_eq!(socket.receive_through("a"), "\u{fffd}\u{1}a");
+    front.running.stop(std::time::Duration::from_secs(30));
+    assert_eq!(socket.receive_through("\u{3}").len(), 5);
+    // Its last messages still reach the server behind, whose answers come too late.
+    socket.send([frame(TEXT, "on its way"), close(1001, "")].concat());
+    let rest = socket.receive_all();
+    assert!(!rest.contains("on its way") && !rest.contains("Reset"), "{rest}");
+    drop(socket);
+    front.running.wait().unwrap();
+    eventually("the server behind has closed", || behind.running.stats().total.open == 0);
+    assert_eq!(behind.running.stats().total.messages_received, 2);
+    assert_eq!(reports.take(), []);
 }

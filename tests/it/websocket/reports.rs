@@ -50,3 +50,31 @@ fn bytes_and_messages_are_counted() {
     check(Echo::Whole, &messages, (2, 2, None, Some("peer")));
     check(Echo::Whole, &[&messages[..], &[0xff]].concat(), (2, 2, Some(1002), Some("handler")));
 }
+
+/// The exchange ends with its handler; the counts of the server go on.
+#[test]
+fn a_websocket_in_another_task_is_counted_to_its_end() {
+    let reports: Arc<Mutex<Vec<u64>>> = Arc::default();
+    let seen = reports.clone();
+    let served = Served::with(
+        move |server| {
+            server.on_exchange(move |report: &ExchangeReport| {
+                seen.lock().unwrap().push(report.messages_received);
+            })
+        },
+        async |ctx: &mut Context| -> corehttp::Result {
+            let mut socket = ctx.websocket(&WebSocketSettings::default()).await?;
+            tokio::task::spawn_local(async move { while let Ok(Some(_)) = socket.receive().await {} });
+            Ok(())
+        },
+    );
+    let mut peer = served.connect();
+    peer.send(format!("{HEAD}\r\n"));
+    peer.receive();
+    eventually("it is reported", || *reports.lock().unwrap() == [0]);
+    peer.send([frame(TEXT, "a"), close(1000, "")].concat());
+    peer.end();
+    let mut answer = Vec::new();
+    std::io::Read::read_to_end(&mut peer.stream, &mut answer).unwrap();
+    assert_eq!(served.running.stats().total.messages_received, 1);
+}
