@@ -2,13 +2,14 @@
 //!
 //! ```text
 //! cargo run --release --manifest-path benches/compare/Cargo.toml
+//! cargo run --release --manifest-path benches/compare/Cargo.toml -- applications
 //! cargo run --release --manifest-path benches/compare/Cargo.toml -- --quick
 //! cargo run --release --manifest-path benches/compare/Cargo.toml -- hyper echo
 //! ```
 //!
 //! Each peer is a process of its own on the server's core; the load has another core. The peers take turns round by
 //! round, so a machine that slows down slows all of them. The first peer of each workload is the limit: a bare epoll
-//! loop, or a bare write and read, that does the work of the workload and nothing else.
+//! loop, or a bare write and read, that does the work of the workload and nothing else. Applications have none.
 
 mod application;
 
@@ -20,6 +21,7 @@ mod steal;
 #[path = "../../support/syscalls.rs"]
 mod syscalls;
 
+mod arena;
 mod asker;
 mod load;
 mod peer;

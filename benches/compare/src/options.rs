@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::arena::{Entry, SCENARIOS, Scenario};
 use crate::asker::{Asker, Job, Task};
 use crate::peer::Peer;
 use crate::workload::{CLIENT, ClientWorkload, SERVER, ServerWorkload};
@@ -23,6 +24,8 @@ pub(crate) enum Role {
 #[derive(Default)]
 pub(crate) struct Options {
     pub(crate) is_quick: bool,
+    /// The rows of the arena alone are asked for.
+    is_arena: bool,
     /// The peers that were named; all, if there are none. The limit is always there.
     names: Vec<String>,
     /// Parts of the names of workloads; all, if there are none.
@@ -52,9 +55,13 @@ impl Options {
     fn from_args(args: Vec<String>) -> Result<Options, String> {
         let mut options = Options::default();
         for arg in args {
+            let is_name =
+                Peer::named(&arg).is_some() || Asker::named(&arg).is_some() || Entry::named(&arg).is_some();
             if arg == "--quick" {
                 options.is_quick = true;
-            } else if Peer::named(&arg).is_some() || Asker::named(&arg).is_some() {
+            } else if arg == ARENA {
+                options.is_arena = true;
+            } else if is_name {
                 options.names.push(arg);
             } else if workloads().any(|name| name.contains(&arg)) {
                 options.parts.push(arg);
@@ -62,7 +69,8 @@ impl Options {
                 return Err(help());
             }
         }
-        if options.server_workloads().is_empty() && options.client_workloads().is_empty() {
+        let is_empty = options.server_workloads().is_empty() && options.client_workloads().is_empty();
+        if is_empty && options.scenarios().is_empty() {
             return Err(format!("none of these does any of that\n\n{}", help()));
         }
         Ok(options)
@@ -76,22 +84,43 @@ impl Options {
         Asker::ALL.into_iter().filter(|asker| *asker == Asker::Raw || self.has_name(asker.name())).collect()
     }
 
+    pub(crate) fn entries(&self) -> Vec<Entry> {
+        Entry::ALL.into_iter().filter(|entry| self.has_name(entry.name())).collect()
+    }
+
+    /// The rows of the arena. A whole run is one of servers and clients: those have a run of their own.
+    pub(crate) fn scenarios(&self) -> Vec<&'static Scenario> {
+        let is_asked = self.is_arena || self.is_quick || !self.parts.is_empty();
+        let is_asked = is_asked && self.has_names_of(|name| Entry::named(name).is_some());
+        SCENARIOS.iter().filter(|it| is_asked && self.has_part_of(it.name)).collect()
+    }
+
     pub(crate) fn server_workloads(&self) -> Vec<&'static ServerWorkload> {
         let is_asked = self.has_names_of(|name| Peer::named(name).is_some());
-        SERVER.iter().filter(|it| is_asked && self.has_part_of(it.name)).collect()
+        SERVER.iter().filter(|it| is_asked && !self.is_arena && self.has_part_of(it.name)).collect()
     }
 
     pub(crate) fn client_workloads(&self) -> Vec<&'static ClientWorkload> {
         let is_asked = self.has_names_of(|name| Asker::named(name).is_some());
-        CLIENT.iter().filter(|it| is_asked && self.has_part_of(it.name)).collect()
+        CLIENT.iter().filter(|it| is_asked && !self.is_arena && self.has_part_of(it.name)).collect()
     }
 
     pub(crate) fn pace(&self) -> Pace {
         if self.is_quick { QUICK } else { WHOLE }
     }
 
+    pub(crate) fn application_pace(&self) -> Pace {
+        if self.is_quick { QUICK_APPLICATION } else { APPLICATION }
+    }
+
     /// How long the run takes, about, with these.
-    pub(crate) fn duration(&self, peers: &[Peer], askers: &[Asker]) -> Duration {
+    pub(crate) fn duration(
+        &self,
+        peers: &[Peer],
+        askers: &[Asker],
+        entries: &[Entry],
+        scenarios: &[&Scenario],
+    ) -> Duration {
         let pace = self.pace();
         let server = |it: &&ServerWorkload| {
             let able = peers.iter().filter(|peer| it.lacks(**peer).is_none()).count() as u32;
@@ -101,17 +130,24 @@ impl Options {
         let client = |it: &&ClientWorkload| {
             pace.row(it.job.in_flight, it.offered.into()) * askers.len() as u32 + pace.settle
         };
+        let app_pace = self.application_pace();
+        let application = |it: &&Scenario| {
+            let able = entries.iter().filter(|entry| it.lacks(**entry).is_none()).count() as u32;
+            app_pace.row(it.connections, it.rate()) * able + app_pace.settle
+        };
         let servers: Duration = self.server_workloads().iter().map(server).sum();
-        servers + self.client_workloads().iter().map(client).sum::<Duration>()
+        let clients: Duration = self.client_workloads().iter().map(client).sum();
+        servers + clients + scenarios.iter().map(application).sum::<Duration>()
     }
 
     /// Where the results go. Only a whole run replaces what a whole run wrote.
     pub(crate) fn folder(&self) -> PathBuf {
         let results = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/results"));
-        match (self.names.is_empty() && self.parts.is_empty(), self.is_quick) {
-            (false, _) => results.join("part"),
-            (true, true) => results.join("quick"),
-            (true, false) => results,
+        match (self.names.is_empty() && self.parts.is_empty(), self.is_quick, self.is_arena) {
+            (false, _, _) => results.join("part"),
+            (true, true, _) => results.join("quick"),
+            (true, false, true) => results.join(ARENA),
+            (true, false, false) => results,
         }
     }
 
@@ -190,19 +226,31 @@ const QUICK: Pace = Pace {
     trace: Duration::from_millis(40),
 };
 
+/// Rounds of applications: shorter, for there are more rows than minutes.
+const APPLICATION: Pace =
+    Pace { round: Duration::from_millis(500), offer: Duration::from_millis(400), offer_min: 0, ..WHOLE };
+
+const QUICK_APPLICATION: Pace = Pace { rounds: 1, ..QUICK };
+
+/// The name of all rows of the arena together.
+const ARENA: &str = "applications";
+
 fn workloads() -> impl Iterator<Item = &'static str> {
-    SERVER.iter().map(|it| it.name).chain(CLIENT.iter().map(|it| it.name))
+    let servers = SERVER.iter().map(|it| it.name).chain(CLIENT.iter().map(|it| it.name));
+    servers.chain(SCENARIOS.iter().map(|it| it.name))
 }
 
 pub(crate) fn help() -> String {
     let list = |names: &mut dyn Iterator<Item = &'static str>| names.collect::<Vec<_>>().join(", ");
     format!(
-        "usage: [--quick] [NAME ..] [PART ..]\n\n\
-         --quick   three minutes, to see that all works: its figures rank nobody\n\
-         NAME      measure only these: {}; {}\n\
-         PART      only workloads with this in their names: {}",
+        "usage: [--quick] [applications] [NAME ..] [PART ..]\n\n\
+         --quick        four minutes, to see that all works: its figures rank nobody\n\
+         applications   whole applications, and neither servers nor clients\n\
+         NAME           measure only these: {}; {}; {}\n\
+         PART           only workloads with this in their names: {}",
         list(&mut Peer::ALL.into_iter().map(Peer::name)),
         list(&mut Asker::ALL.into_iter().map(Asker::name)),
+        list(&mut Entry::ALL.into_iter().map(Entry::name)),
         list(&mut workloads()),
     )
 }
@@ -229,20 +277,21 @@ mod tests {
     fn names_and_parts_choose_and_the_limit_stays() {
         let chosen = measured(&["hyper", "echo-1"]);
         assert_eq!(chosen.as_deref(), Some("limit hyper echo-1k echo-1m"));
+        assert_eq!(measured(&["applications"]).map(|it| it.contains("plaintext")), Some(false));
         assert_eq!(measured(&["--quick", "json"]).map(|it| it.ends_with("h2o json")), Some(true));
         assert_eq!(measured(&["reqwest"]).as_deref(), Some("limit"), "clients only: no server has work");
     }
 
     /// The time that the documentation promises, with all peers there.
     #[test]
-    fn a_run_takes_twenty_five_minutes_and_a_quick_one_three() {
-        for (args, minutes) in [(&[][..], 25), (&["--quick"][..], 3)] {
+    fn runs_take_as_long_as_is_said() {
+        for (args, minutes) in [(&[][..], 25), (&["applications"][..], 12), (&["--quick"][..], 4)] {
             let Ok(Role::Measure(options)) = Options::parse(args.iter().map(|arg: &&str| arg.to_string()))
             else {
                 panic!("{args:?}")
             };
             let (peers, askers) = (options.peers(), options.askers());
-            let time = options.duration(&peers, &askers);
+            let time = options.duration(&peers, &askers, &options.entries(), &options.scenarios());
             let minute = Duration::from_secs(60);
             assert!(time < minute * minutes && time > minute * minutes / 2, "{args:?}: {time:?}");
         }
@@ -261,6 +310,17 @@ mod tests {
             let due = rate * whole.pace().offer(rate).as_secs_f64();
             assert!(due >= 1_000.0, "{}: {due}", workload.name);
         }
+    }
+
+    #[test]
+    fn applications_are_measured_by_themselves_or_by_name() {
+        let scenarios = |args: &[&str]| match Options::parse(args.iter().map(|arg| arg.to_string())) {
+            Ok(Role::Measure(options)) => options.scenarios().iter().map(|it| it.name).collect::<Vec<_>>(),
+            _ => panic!("{args:?}"),
+        };
+        assert_eq!(scenarios(&[]), [""; 0]);
+        assert_eq!(scenarios(&["app-ws", "axum"]), ["app-ws", "app-ws-16"]);
+        assert_eq!(scenarios(&["applications"]).len(), scenarios(&["--quick"]).len());
     }
 
     #[test]

@@ -1,46 +1,18 @@
-//! [`Connection`]: one of the load's, and the [`Plan`] that all of them follow.
+//! [`Connection`]: one of the load's.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::SocketAddr;
 use std::time::Instant;
 
-use mio::net::TcpStream;
-use mio::{Interest, Registry, Token};
+use mio::{Registry, Token};
 
-use super::Work;
-use super::responses::{ResponseProgress, Shape};
-
-/// The octets that are sent, and those that come.
-pub(super) struct Plan {
-    address: SocketAddr,
-    /// The octets that a connection sends at once.
-    request: Vec<u8>,
-    shape: Shape,
-    /// Bytes of one response, its head included.
-    pub(super) response: u64,
-    /// How many requests that is.
-    pub(super) depth: u64,
-    per_connection: Option<u32>,
-}
-
-impl Plan {
-    /// Asks once, to learn what responses look like.
-    pub(super) fn learn(address: SocketAddr, work: Work) -> io::Result<Plan> {
-        let one = work.exchange.request();
-        let (shape, response) = Shape::learn(address, &one, &work.exchange.content())?;
-        Ok(Plan {
-            address,
-            request: one.repeat(work.depth),
-            shape: shape.repeated(work.depth),
-            response,
-            depth: work.depth as u64,
-            per_connection: work.per_connection,
-        })
-    }
-}
+use super::plan::Plan;
+use super::responses::ResponseProgress;
+use super::stream::Stream;
 
 pub(super) struct Connection {
-    stream: TcpStream,
+    stream: Stream,
+    /// The place in the plan of the request that is on its way, or is the next.
+    step: usize,
     /// How much of the request left.
     sent: usize,
     responses: ResponseProgress,
@@ -52,17 +24,16 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Connects, and waits for it.
-    pub(super) fn open(address: SocketAddr, token: Token, registry: &Registry) -> io::Result<Connection> {
-        let stream = std::net::TcpStream::connect(address)?;
-        stream.set_nonblocking(true)?;
+    pub(super) fn open(plan: &Plan, index: usize, registry: &Registry) -> io::Result<Connection> {
         let mut connection = Connection {
-            stream: TcpStream::from_std(stream),
+            stream: plan.connect()?,
+            step: plan.first_step(index),
             sent: 0,
             responses: ResponseProgress::default(),
             since: None,
             exchanges: 0,
         };
-        connection.register(token, registry)?;
+        connection.stream.register(Token(index), registry)?;
         Ok(connection)
     }
 
@@ -70,8 +41,8 @@ impl Connection {
     pub(super) fn renew(&mut self, plan: &Plan, token: Token, registry: &Registry) -> io::Result<()> {
         self.exchanges += 1;
         if Some(self.exchanges) == plan.per_connection {
-            (self.stream, self.exchanges) = (TcpStream::connect(plan.address)?, 0);
-            self.register(token, registry)?;
+            (self.stream, self.exchanges) = (plan.begin_to_connect()?, 0);
+            self.stream.register(token, registry)?;
         }
         Ok(())
     }
@@ -82,11 +53,10 @@ impl Connection {
         self.send(plan)
     }
 
-    /// Does what its socket allows; when the responses are complete, returns since when they were due.
-    pub(super) fn drive(&mut self, plan: &Plan, input: &mut [u8]) -> io::Result<Option<Instant>> {
-        if self.since.is_none() {
-            return Ok(None);
-        }
+    /// Does what its socket allows; when the responses are complete, returns what they are, and goes on to the next
+    /// request.
+    pub(super) fn drive(&mut self, plan: &Plan, input: &mut [u8]) -> io::Result<Option<Answered>> {
+        let Some(since) = self.since else { return Ok(None) };
         self.send(plan)?;
         loop {
             let read = match self.stream.read(input) {
@@ -95,11 +65,14 @@ impl Connection {
                 Err(error) if is_later(&error) => return Ok(None),
                 Err(error) => return Err(error),
             };
-            if self.responses.feed(&plan.shape, &input[..read])? {
-                return Ok(self.since.take());
+            let step = &plan.steps[self.step];
+            if self.responses.feed(&step.shape, &input[..read])? {
+                (self.since, self.step) = (None, (self.step + 1) % plan.steps.len());
+                let bytes = self.responses.received() as u64;
+                return Ok(Some(Answered { since, weight: step.weight, bytes }));
             }
             // Less than there was room for: the next event says when there is more.
-            if read < input.len() {
+            if read < input.len() && self.stream.says_when_there_is_more() {
                 return Ok(None);
             }
         }
@@ -115,8 +88,9 @@ impl Connection {
     }
 
     fn send(&mut self, plan: &Plan) -> io::Result<()> {
-        while self.sent < plan.request.len() {
-            match self.stream.write(&plan.request[self.sent..]) {
+        let request = &plan.steps[self.step].request;
+        while self.sent < request.len() {
+            match self.stream.write(&request[self.sent..]) {
                 Ok(sent) => self.sent += sent,
                 Err(error) if is_later(&error) => break,
                 Err(error) => return Err(error),
@@ -124,11 +98,15 @@ impl Connection {
         }
         Ok(())
     }
+}
 
-    fn register(&mut self, token: Token, registry: &Registry) -> io::Result<()> {
-        self.stream.set_nodelay(true)?;
-        registry.register(&mut self.stream, token, Interest::READABLE | Interest::WRITABLE)
-    }
+/// A request that was answered.
+pub(super) struct Answered {
+    /// When it was due.
+    pub(super) since: Instant,
+    pub(super) weight: u64,
+    /// Of its responses, with their heads.
+    pub(super) bytes: u64,
 }
 
 /// A socket that is full, empty, or not connected yet: there will be an event.

@@ -8,18 +8,23 @@ mod chunks;
 mod connection;
 mod idle_conns;
 mod latency;
+mod plan;
+mod response_reader;
 mod responses;
+mod stream;
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use mio::{Events, Poll, Token};
+use mio::{Events, Poll};
 
-use connection::{Connection, Plan};
+use connection::{Answered, Connection};
 pub(crate) use idle_conns::IdleConns;
 pub(crate) use latency::{Latency, OVERTIME, Recorder};
+pub(crate) use plan::{Plan, Protocol, Step};
+pub(crate) use responses::Shape;
+pub(crate) use stream::{Secure, upgrade};
 
 use crate::application::Exchange;
 
@@ -33,6 +38,13 @@ pub(crate) struct Work {
     pub(crate) per_connection: Option<u32>,
 }
 
+/// Responses, and the bytes of them.
+#[derive(Clone, Copy, Default)]
+struct Received {
+    responses: u64,
+    bytes: u64,
+}
+
 /// Connections to one server. Nothing is on its way between one call and the next.
 pub(crate) struct Load {
     poll: Poll,
@@ -40,25 +52,28 @@ pub(crate) struct Load {
     connections: Vec<Connection>,
     plan: Plan,
     input: Vec<u8>,
-    /// Who was answered in this step, and since when the responses were due.
-    answered: Vec<(usize, Instant)>,
+    /// Who was answered since they were looked at.
+    answered: Vec<(usize, Answered)>,
+    /// Of all responses so far.
+    received: Received,
 }
 
 impl Load {
     /// Connects so many times, and has each connection answered once.
-    pub(crate) fn open(address: SocketAddr, connections: usize, work: Work) -> io::Result<Load> {
+    pub(crate) fn open(plan: Plan, connections: usize) -> io::Result<Load> {
         let mut load = Load {
             poll: Poll::new()?,
             events: Events::with_capacity(1024),
             connections: Vec::with_capacity(connections),
-            plan: Plan::learn(address, work)?,
+            plan,
             input: vec![0; INPUT_LEN],
             answered: Vec::new(),
+            received: Received::default(),
         };
         while load.connections.len() < connections {
             // A few at a time, so that none waits for a place in the server's queue.
             for index in load.connections.len()..connections.min(load.connections.len() + BATCH) {
-                let mut connection = Connection::open(address, Token(index), load.poll.registry())?;
+                let mut connection = Connection::open(&load.plan, index, load.poll.registry())?;
                 connection.ask(&load.plan, Instant::now())?;
                 load.connections.push(connection);
             }
@@ -83,8 +98,8 @@ impl Load {
         while started.elapsed() < time || exchanges == 0 {
             self.step(Some(TIMEOUT))?;
             let now = Instant::now();
-            for (index, _) in self.answered.drain(..) {
-                exchanges += self.plan.depth;
+            for (index, answered) in self.answered.drain(..) {
+                exchanges += answered.weight;
                 self.connections[index].ask(&self.plan, now)?;
             }
         }
@@ -96,14 +111,14 @@ impl Load {
         let mut exchanges = 0;
         while self.connections.iter().any(Connection::is_busy) {
             self.step(Some(TIMEOUT))?;
-            exchanges += self.plan.depth * self.answered.drain(..).count() as u64;
+            exchanges += self.answered.drain(..).map(|(_, answered)| answered.weight).sum::<u64>();
         }
         Ok(exchanges)
     }
 
-    /// The bytes of one response, its head included.
+    /// The bytes of one response, its head included: of those so far, on average.
     pub(crate) fn response(&self) -> u64 {
-        self.plan.response
+        self.received.bytes / self.received.responses.max(1)
     }
 
     /// Asks `rate` times a second for so long, evenly, on whichever connection is free. Pipelined requests are due
@@ -125,8 +140,8 @@ impl Load {
             // Never asleep: a wait has no finer step than a millisecond.
             self.step(None)?;
             let now = Instant::now();
-            for (index, since) in self.answered.drain(..) {
-                recorder.record(now - since);
+            for (index, answered) in self.answered.drain(..) {
+                recorder.record(now - answered.since);
                 free.push_back(index);
             }
         }
@@ -154,8 +169,10 @@ impl Load {
         for event in &self.events {
             let index = event.token().0;
             let connection = &mut self.connections[index];
-            if let Some(since) = connection.drive(&self.plan, &mut self.input)? {
-                self.answered.push((index, since));
+            if let Some(answered) = connection.drive(&self.plan, &mut self.input)? {
+                self.received.responses += self.plan.depth;
+                self.received.bytes += answered.bytes;
+                self.answered.push((index, answered));
                 connection.renew(&self.plan, event.token(), self.poll.registry())?;
             }
         }
@@ -176,7 +193,7 @@ mod tests {
     use std::thread::{sleep, spawn};
     use std::time::Duration;
 
-    use super::{Load, Work};
+    use super::{Load, Plan, Work};
     use crate::application::Exchange;
 
     /// A server that says what it should, and nothing to anybody for a while before its response of that number. Its
@@ -205,14 +222,19 @@ mod tests {
         (address, answered)
     }
 
-    const PLAIN: Work = Work { exchange: Exchange::Plain, depth: 1, per_connection: None };
+    /// Four connections to it.
+    fn open(address: SocketAddr) -> Load {
+        let work = Work { exchange: Exchange::Plain, depth: 1, per_connection: None };
+        let plan = Plan::learn(address, work).expect("the server answers");
+        Load::open(plan, 4).expect("the server answers")
+    }
 
     /// Four connections had to wait; but two hundred requests were due meanwhile, and count.
     #[test]
     fn a_stall_is_charged_for_all_that_would_have_been_asked_meanwhile() {
         // One is asked to learn the response, and one by each connection.
         let (address, _) = serve(6, Duration::from_millis(200));
-        let mut load = Load::open(address, 4, PLAIN).expect("the server answers");
+        let mut load = open(address);
         let latency = load.offer(1_000, Duration::from_millis(300)).expect("the server answers");
         assert_eq!((latency.offered, latency.requests), (1_000, 300));
         assert!(latency.p50 > 30_000.0, "{latency:?}");
@@ -222,7 +244,7 @@ mod tests {
     #[test]
     fn who_never_answers_in_time_is_overloaded_and_all_that_waited_count() {
         let (address, _) = serve(6, Duration::from_millis(500));
-        let mut load = Load::open(address, 4, PLAIN).expect("the server answers");
+        let mut load = open(address);
         let latency = load.offer(1_000, Duration::from_millis(100)).expect("the server answers");
         assert!(!latency.is_met() && latency.achieved == 0.0, "{latency:?}");
         assert_eq!(latency.requests, 100);
@@ -233,7 +255,7 @@ mod tests {
     #[test]
     fn what_is_asked_in_a_run_is_answered_in_it() {
         let (address, answered) = serve(0, Duration::ZERO);
-        let mut load = Load::open(address, 4, PLAIN).expect("the server answers");
+        let mut load = open(address);
         for _ in 0..3 {
             let before = *answered.lock().expect("nobody panics");
             let exchanges = load.run(Duration::from_millis(10)).expect("the server answers");

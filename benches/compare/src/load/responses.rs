@@ -8,19 +8,24 @@ use std::time::Duration;
 use memchr::memmem;
 
 use super::chunks::Chunks;
+use super::response_reader::ResponseReader;
 
 /// The form of a server's responses: learned once, so that most of them need only be counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(crate) enum Shape {
     /// All of them are of this length, the heads included.
     Fixed(usize),
     /// A head, and chunks with so much content in all.
     Chunked(usize),
+    /// So many responses with a status of success, each as long as its head says.
+    Any(usize),
+    /// No responses, but so many octets.
+    Octets(usize),
 }
 
 impl Shape {
-    /// Asks once, and compares the response with what it must be. Says also of how many bytes it was.
-    pub(super) fn learn(address: SocketAddr, request: &[u8], content: &[u8]) -> io::Result<(Shape, u64)> {
+    /// Asks once, and compares the response with what it must be.
+    pub(super) fn learn(address: SocketAddr, request: &[u8], content: &[u8]) -> io::Result<Shape> {
         let stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(TIMEOUT))?;
         let (mut writer, request) = (stream.try_clone()?, request.to_vec());
@@ -33,7 +38,7 @@ impl Shape {
                 read => response.extend_from_slice(&input[..read]),
             }
             match whole(&response)? {
-                Some((shape, found)) if found == content => return Ok((shape, response.len() as u64)),
+                Some((shape, found)) if found == content => return Ok(shape),
                 Some(_) => return Err(wrong("is not what the application says", &response)),
                 None => {}
             }
@@ -48,6 +53,7 @@ impl Shape {
                 assert_eq!(count, 1, "only short responses are asked for at once");
                 Shape::Chunked(content)
             }
+            Shape::Any(_) | Shape::Octets(_) => unreachable!("no response was learned that has one of these"),
         }
     }
 }
@@ -80,26 +86,40 @@ fn wrong(what: &str, response: &[u8]) -> io::Error {
 }
 
 /// How far the responses are.
-#[derive(Clone, Copy, Default)]
+#[derive(Default)]
 pub(super) struct ResponseProgress {
     received: usize,
     /// Bytes of the empty line that ends the head, if chunks follow it.
     line_end: usize,
     chunks: Chunks,
     content: usize,
+    /// Of responses of which nothing is known before.
+    reader: ResponseReader,
 }
 
 impl ResponseProgress {
+    /// Bytes so far.
+    pub(super) fn received(&self) -> usize {
+        self.received
+    }
+
     /// Takes what came; `true` when all responses are complete.
     pub(super) fn feed(&mut self, shape: &Shape, input: &[u8]) -> io::Result<bool> {
-        if self.received == 0 && !input.starts_with(&OK[..OK.len().min(input.len())]) {
+        let is_first = self.received == 0;
+        self.received += input.len();
+        match *shape {
+            Shape::Any(count) => return Ok(self.reader.feed(input)? == count),
+            Shape::Octets(len) => return Ok(self.received == len),
+            Shape::Fixed(_) | Shape::Chunked(_) => {}
+        }
+        if is_first && !input.starts_with(&OK[..OK.len().min(input.len())]) {
             return Err(wrong("is not 200", input));
         }
-        self.received += input.len();
         match *shape {
             Shape::Fixed(len) if self.received > len => Err(wrong("is longer than the first", input)),
             Shape::Fixed(len) => Ok(self.received == len),
             Shape::Chunked(len) => self.feed_chunks(len, input),
+            Shape::Any(_) | Shape::Octets(_) => unreachable!("they were looked at before"),
         }
     }
 

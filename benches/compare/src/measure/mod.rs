@@ -1,5 +1,6 @@
 //! [`all`]: every workload, every peer, round by round.
 
+mod application;
 mod client;
 mod record;
 mod results;
@@ -8,6 +9,7 @@ mod server;
 
 use std::io;
 
+use application::Arena;
 pub(crate) use record::{Calls, Measured, Rank, Round, Row};
 pub(crate) use results::Results;
 
@@ -28,7 +30,8 @@ pub(crate) fn all(options: &Options, keep: impl Fn(&Results) -> io::Result<()>) 
     let is_pinned = PinnedCore::Other.take();
     let (mut peers, mut askers) = (options.peers(), options.askers());
     let mut skipped: Vec<(&str, String)> = Vec::new();
-    peers.retain(|peer| match foreign.is_missing(*peer) {
+    let has_servers = !options.server_workloads().is_empty();
+    peers.retain(|peer| match foreign.is_missing(*peer).filter(|_| has_servers) {
         Some(why) => {
             skipped.push((peer.name(), why.to_owned()));
             false
@@ -37,24 +40,26 @@ pub(crate) fn all(options: &Options, keep: impl Fn(&Results) -> io::Result<()>) 
     });
     askers.retain(|asker| foreign.can_ask(*asker));
     skipped.extend(foreign.strace.as_ref().err().map(|why| ("system calls", why.clone())));
+    let (servers, clients) = (options.server_workloads(), options.client_workloads());
+    let arena = Arena::open(options, &mut skipped)?;
+    let (pace, app_pace) = (options.pace(), options.application_pace());
+    let duration = options.duration(&peers, &askers, &arena.entries, &arena.scenarios);
+    let able = |it: &&ServerWorkload| peers.iter().filter(|peer| it.lacks(**peer).is_none()).count();
+    let each = servers.iter().map(able).sum::<usize>() + askers.len() * clients.len();
+    let mut progress = Progress::new(each * pace.rounds + arena.turns() * app_pace.rounds, duration);
     for (who, why) in &skipped {
         eprintln!("skipped: {who}: {why}");
     }
-
-    let (servers, clients) = (options.server_workloads(), options.client_workloads());
-    let (pace, duration) = (options.pace(), options.duration(&peers, &askers));
-    let able = |it: &&ServerWorkload| peers.iter().filter(|peer| it.lacks(**peer).is_none()).count();
-    let each = servers.iter().map(able).sum::<usize>() + askers.len() * clients.len();
-    let mut progress = Progress::new(each * pace.rounds, duration);
     let mut results = Results {
         is_quick: options.is_quick,
         is_pinned,
-        workloads: servers.len() + clients.len(),
-        pace,
+        workloads: servers.len() + clients.len() + arena.scenarios.len(),
+        pace: if servers.is_empty() && clients.is_empty() { app_pace } else { pace },
         machine,
         skipped,
         server: Vec::new(),
         client: Vec::new(),
+        applications: Vec::new(),
     };
     if !is_pinned {
         eprintln!("{UNPINNED}");
@@ -69,6 +74,12 @@ pub(crate) fn all(options: &Options, keep: impl Fn(&Results) -> io::Result<()>) 
         let steal = Steal::watch();
         let measured = client::measure(workload, &askers, &foreign, pace, &mut progress)?;
         results.client.push(Measured { stolen: steal.share(), ..measured }.level());
+        keep(&results)?;
+    }
+    for scenario in &arena.scenarios {
+        let steal = Steal::watch();
+        let measured = arena.measure(scenario, app_pace, &mut progress);
+        results.applications.push(Measured { stolen: steal.share(), ..measured }.level());
         keep(&results)?;
     }
     progress.end();

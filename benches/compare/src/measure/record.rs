@@ -8,7 +8,7 @@ use crate::load::Latency;
 use crate::spread::Spread;
 use crate::syscalls;
 
-/// One workload, and a row for each who did it, the limit first.
+/// One workload, and a row for each who did it, the limit first if there is one.
 #[derive(Default, Serialize)]
 pub(crate) struct Measured {
     pub(crate) name: &'static str,
@@ -18,6 +18,8 @@ pub(crate) struct Measured {
     pub(crate) absent: Vec<(&'static str, &'static str)>,
     /// The share of the cores' time that the host gave to others meanwhile.
     pub(crate) stolen: Option<f64>,
+    /// Do the bytes of a response count besides the rate?
+    pub(crate) is_scored: bool,
 }
 
 impl Measured {
@@ -40,20 +42,37 @@ impl Measured {
         self
     }
 
+    /// Who does the reads and writes and nothing else.
+    pub(crate) fn limit(&self) -> Option<&Row> {
+        self.rows.iter().find(|row| row.is_limit())
+    }
+
+    /// By the arena: requests a second, times the square of how many times the least bytes a response has. None for
+    /// those who failed.
+    pub(crate) fn scores(&self) -> Vec<(&'static str, f64)> {
+        let whole = || self.rows.iter().filter(|row| row.failed.is_none());
+        let least = whole().filter_map(|row| row.response).min().unwrap_or_default() as f64;
+        let score = |row: &Row| {
+            let times = least / row.response? as f64;
+            Some((row.peer, row.median(|round| Some(round.rate()))? * times * times))
+        };
+        if self.is_scored { whole().filter_map(score).collect() } else { Vec::new() }
+    }
+
     /// The ranks of the rows by CPU time: one more than there are peers who are surely cheaper, so some share a rank.
     /// Peers whose rounds are too far apart have none, but may be surely cheaper all the same.
     pub(crate) fn ranks(&self) -> Vec<Rank> {
-        let peers = self.rows.iter().skip(1).filter(|row| row.failed.is_none());
+        let peers = self.rows.iter().filter(|row| !row.is_limit() && row.failed.is_none());
         let spreads: Vec<Spread> = peers.filter_map(Row::cpu).collect();
         let place = |mine: Spread| 1 + spreads.iter().filter(|other| other.is_below(&mine)).count();
-        let rank = |(index, row): (usize, &Row)| match row.cpu() {
-            _ if index == 0 => Rank::Limit,
+        let rank = |row: &Row| match row.cpu() {
+            _ if row.is_limit() => Rank::Limit,
             _ if row.failed.is_some() => Rank::Failed,
             Some(mine) if row.rounds.len() >= ROUNDS_MIN && !mine.is_wide() => Rank::Place(place(mine)),
             Some(_) if row.rounds.len() >= ROUNDS_MIN => Rank::Wide,
             _ => Rank::Few,
         };
-        self.rows.iter().enumerate().map(rank).collect()
+        self.rows.iter().map(rank).collect()
     }
 }
 
@@ -107,6 +126,10 @@ pub(crate) struct Row {
 impl Row {
     pub(crate) fn new(peer: &'static str) -> Row {
         Row { peer, ..Row::default() }
+    }
+
+    pub(crate) fn is_limit(&self) -> bool {
+        matches!(self.peer, "limit" | "raw")
     }
 
     /// Microseconds of CPU time per exchange, at the usual speed of the machine.
@@ -218,10 +241,14 @@ mod tests {
         Row { rounds: cpu.iter().map(round).collect(), ..Row::default() }
     }
 
+    fn limit() -> Row {
+        Row { peer: "limit", ..row(&[1.0; 3]) }
+    }
+
     /// The ranks of rows that took so many microseconds in each round, beside the limit.
     #[track_caller]
     fn check(rows: &[&[f64]], ranks: &str) {
-        let rows = std::iter::once(row(&[1.0; 3])).chain(rows.iter().map(|cpu| row(cpu))).collect();
+        let rows = std::iter::once(limit()).chain(rows.iter().map(|cpu| row(cpu))).collect();
         let measured = Measured { rows, ..Measured::default() };
         let said: Vec<String> = measured.ranks().iter().map(Rank::to_string).collect();
         assert_eq!(said.join(" ").trim_start(), ranks);
@@ -262,11 +289,26 @@ mod tests {
     }
 
     #[test]
+    fn a_score_falls_with_the_square_of_the_bytes() {
+        let of = |peer, bytes| Row { peer, response: Some(bytes), ..row(&[1.0; 3]) };
+        let level = |mut row: Row| {
+            row.rounds.iter_mut().for_each(|round| round.wall = 0.01);
+            row
+        };
+        let rows = vec![level(of("one", 1_000)), level(of("two", 2_000)), of("three", 4_000)];
+        let rows = rows.into_iter().take(2).collect();
+        let mut measured = Measured { rows, is_scored: true, ..Measured::default() };
+        assert_eq!(measured.scores(), [("one", 100.0), ("two", 25.0)]);
+        measured.is_scored = false;
+        assert_eq!(measured.scores(), []);
+    }
+
+    #[test]
     fn who_had_too_few_rounds_or_failed_has_no_rank_and_takes_nobodys() {
         check(&[&[2.0; 2], &[4.0; 2]], "– –");
         check(&[&[], &[4.0; 3]], "– 1");
         let failed = Row { failed: Some("it hung".into()), ..row(&[2.0; 3]) };
-        let measured = Measured { rows: vec![row(&[1.0; 3]), failed, row(&[4.0; 3])], ..Measured::default() };
+        let measured = Measured { rows: vec![limit(), failed, row(&[4.0; 3])], ..Measured::default() };
         assert_eq!(measured.ranks(), [Rank::Limit, Rank::Failed, Rank::Place(1)]);
         assert_eq!(Measured::default().ranks(), []);
     }

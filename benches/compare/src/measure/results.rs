@@ -20,11 +20,12 @@ pub(crate) struct Results {
     pub(crate) skipped: Vec<(&'static str, String)>,
     pub(crate) server: Vec<Measured>,
     pub(crate) client: Vec<Measured>,
+    pub(crate) applications: Vec<Measured>,
 }
 
 impl Results {
     /// All workloads that have had their turn.
-    pub(crate) fn measured(&self) -> impl Iterator<Item = &Measured> {
-        self.server.iter().chain(&self.client)
+    pub(crate) fn measured(&self) -> impl Iterator<Item = &Measured> + Clone {
+        self.server.iter().chain(&self.client).chain(&self.applications)
     }
 }

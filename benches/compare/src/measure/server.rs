@@ -5,12 +5,11 @@ use std::net::SocketAddr;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use nix::time::ClockId;
-
+use super::application::own_time;
 use super::rounds::take_turns;
 use super::{Calls, Measured, Round, Row};
 use crate::child::Child;
-use crate::load::{IdleConns, Load};
+use crate::load::{IdleConns, Load, Plan};
 use crate::options::Pace;
 use crate::peer::{Foreign, Peer};
 use crate::pinned_core::PinnedCore;
@@ -43,6 +42,7 @@ pub(super) fn measure(
         absent: absent.collect(),
         rows: runs.into_iter().map(|run| run.row).collect(),
         stolen: None,
+        is_scored: false,
     }
 }
 
@@ -112,7 +112,7 @@ struct Server {
 
 impl Server {
     fn round(&mut self, workload: &ServerWorkload, pace: Pace) -> io::Result<Round> {
-        let mut load = Load::open(self.address, workload.connections, workload.work)?;
+        let mut load = Load::open(Plan::learn(self.address, workload.work)?, workload.connections)?;
         self.response = Some(load.response());
         let idle_conns = self.gather(workload.idle_conns, pace.weigh())?;
         // Nothing is on its way when the clocks are read: to ask for the allocations takes as long as some requests,
@@ -133,7 +133,7 @@ impl Server {
     }
 
     fn trace(&self, workload: &ServerWorkload, pace: Pace) -> io::Result<Option<Calls>> {
-        let mut load = Load::open(self.address, workload.connections, workload.work)?;
+        let mut load = Load::open(Plan::learn(self.address, workload.work)?, workload.connections)?;
         let mut exchanges = Ok(0);
         let rows = syscalls::count(self.child.id(), || {
             exchanges = load.run(pace.trace);
@@ -164,9 +164,4 @@ impl Server {
         }
         self.child.ask("allocations?")?.parse().map(Some).map_err(io::Error::other)
     }
-}
-
-/// The CPU time of this process so far.
-fn own_time() -> io::Result<Duration> {
-    Ok(ClockId::CLOCK_PROCESS_CPUTIME_ID.now()?.into())
 }

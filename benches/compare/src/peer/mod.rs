@@ -116,12 +116,12 @@ const IDLE: Duration = Duration::from_secs(120);
 const BACKLOG: i32 = 4096;
 
 /// A port for those who will not say which one they took.
-fn free_address() -> io::Result<SocketAddr> {
+pub(crate) fn free_address() -> io::Result<SocketAddr> {
     TcpListener::bind(ANY)?.local_addr()
 }
 
 /// Waits for those who do not say when they listen.
-fn wait_for(address: SocketAddr) -> io::Result<()> {
+pub(crate) fn wait_for(address: SocketAddr) -> io::Result<()> {
     let mut tries = 0;
     loop {
         match TcpStream::connect(address) {

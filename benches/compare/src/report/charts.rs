@@ -5,16 +5,19 @@ use crate::measure::{Measured, Results, Row};
 use crate::spread::Spread;
 
 /// The files' names, and what they show.
-const CHARTS: [(&str, &str); 5] = [
+const CHARTS: [(&str, &str); CHARTS_COUNT] = [
     ("server.svg", "Servers: CPU time per request"),
     ("rate.svg", "Servers: requests per second"),
     ("latency.svg", "Servers: latency, the slowest of 1,000"),
     ("memory.svg", "Servers: memory"),
     ("client.svg", "Clients: CPU time per exchange"),
+    ("applications.svg", "Applications: CPU time per request"),
+    ("applications-rate.svg", "Applications: requests per second"),
 ];
+const CHARTS_COUNT: usize = 7;
 
 /// All charts in that order; none where there is nothing to show.
-pub(super) fn charts(results: &Results) -> [(&'static str, Option<Chart>); 5] {
+pub(super) fn charts(results: &Results) -> [(&'static str, Option<Chart>); CHARTS_COUNT] {
     let (server, client) = (results.server.iter(), results.client.iter());
     let cpu = |measured| panel(measured, "µs per request", Row::cpu);
     let rate = |row: &Row| row.spread(|round| Some(round.rate() / 1e3));
@@ -30,6 +33,8 @@ pub(super) fn charts(results: &Results) -> [(&'static str, Option<Chart>); 5] {
         server.clone().filter_map(latency).collect(),
         memory(results),
         client.filter_map(cpu).collect(),
+        results.applications.iter().filter_map(cpu).collect(),
+        results.applications.iter().filter_map(|it| panel(it, "1,000 per second", rate)).collect(),
     ];
     let quick = if results.is_quick { " A quick run: it ranks nobody." } else { "" };
     let notes = [
@@ -38,6 +43,8 @@ pub(super) fn charts(results: &Results) -> [(&'static str, Option<Chart>); 5] {
         "From the moment a request was due, at a fixed load. Less is better.",
         "Resident in the process; the kernel's buffers are in none of it. Less is better.",
         "On one core; the line is from quartile to quartile. Less is better.",
+        "On one core, the database not counted; the line is from quartile to quartile. Less is better.",
+        "On one core, all connections busy; the line is from quartile to quartile. More is better.",
     ];
     let mut charts = CHARTS.into_iter().zip(notes).zip(panels).map(|(((name, title), note), panels)| {
         let note = format!("{note}{quick}");
@@ -71,7 +78,7 @@ fn panel(measured: &Measured, unit: &'static str, value: impl Fn(&Row) -> Option
 
 fn bar(row: &Row, value: Option<Spread>) -> Bar {
     let kind = match row.peer {
-        "limit" | "raw" => Kind::Limit,
+        _ if row.is_limit() => Kind::Limit,
         "corehttp" => Kind::Ours,
         _ => Kind::Other,
     };

@@ -17,18 +17,34 @@ pub(super) fn summary(results: &Results) -> String {
         page.push_str(&table_row(measured));
     }
     page.push_str(&METHOD.replace("ROUNDS", &results.pace.rounds.to_string()));
+    for measured in results.measured() {
+        page.push_str(&scores(measured));
+    }
     // Rounds that rank nobody have no losers either.
     if !results.is_quick {
-        page.push_str(&losses(&results.server, &results.client));
+        page.push_str(&losses(&results.server, results.measured()));
     }
     page
 }
 
+/// A sentence where the bytes of a response count, too.
+pub(super) fn scores(measured: &Measured) -> String {
+    let scores = measured.scores();
+    let each: Vec<String> = scores.iter().map(|(peer, score)| format!("{peer} {score:.0}")).collect();
+    match each.is_empty() {
+        true => String::new(),
+        false => format!(
+            "`{}`, requests a second times the square of least over own bytes: {}.\n\n",
+            measured.name,
+            each.join(", ")
+        ),
+    }
+}
+
 /// A sentence for each row that is lost.
-fn losses(server: &[Measured], client: &[Measured]) -> String {
-    let all = || server.iter().chain(client);
-    let mut sentences: Vec<String> = all().flat_map(lost).collect();
-    if sentences.is_empty() && all().any(|it| ours(it).is_some()) {
+fn losses<'a>(server: &[Measured], all: impl Iterator<Item = &'a Measured> + Clone) -> String {
+    let mut sentences: Vec<String> = all.clone().flat_map(lost).collect();
+    if sentences.is_empty() && all.clone().any(|it| ours(it).is_some()) {
         sentences.push("First in every row.".into());
     }
     let over: Vec<String> = server.iter().filter_map(over).collect();
@@ -114,7 +130,7 @@ fn is_over_limit(measured: &Measured, tail: &Spread) -> bool {
 /// Where a server costs more than the work that both it and the limit do.
 fn over(measured: &Measured) -> Option<String> {
     let (_, row) = ours(measured)?;
-    let over = row.over(&measured.rows[0])?.median;
+    let over = row.over(measured.limit()?)?.median;
     // As it is printed: what is 1.10 there is not more than that.
     ((over * 100.0).round() > OVER_MAX * 100.0).then(|| format!("`{}` {over:.2}", measured.name))
 }
@@ -123,19 +139,20 @@ const OVER_MAX: f64 = 1.1;
 
 /// The figure of the programs that do the reads and writes and nothing else.
 fn limit(measured: &Measured, value: impl Fn(&Row) -> Option<Spread>) -> Option<Spread> {
-    measured.rows.first().and_then(value)
+    measured.limit().and_then(value)
 }
 
 fn ours(measured: &Measured) -> Option<(usize, &Row)> {
     measured.rows.iter().enumerate().find(|(_, row)| row.peer == "corehttp")
 }
 
-/// All but the limit, which is first, corehttp, and those who failed.
+/// All but the limit, corehttp, and those who failed.
 fn others<'a>(
     measured: &'a Measured,
     value: impl Fn(&Row) -> Option<Spread> + 'a,
 ) -> impl Iterator<Item = (&'static str, Spread)> + 'a {
-    let others = measured.rows.iter().skip(1).filter(|row| row.peer != "corehttp" && row.failed.is_none());
+    let others = measured.rows.iter().filter(|row| !row.is_limit() && row.peer != "corehttp");
+    let others = others.filter(|row| row.failed.is_none());
     others.filter_map(move |row| Some((row.peer, value(row)?)))
 }
 
@@ -200,8 +217,12 @@ mod tests {
     fn who_is_not_there_is_first_in_nothing() {
         let measured = |rows| [Measured { name: "row", title: "a row", rows, ..Measured::default() }];
         let rows = |name| vec![row("limit", &[1.0; 3], true), row(name, &[1.1; 3], true)];
-        assert_eq!(losses(&measured(rows("corehttp")), &[]), "- First in every row.\n");
-        assert_eq!(losses(&measured(rows("hyper")), &[]), "");
+        let losses = |rows| {
+            let measured = measured(rows);
+            losses(&measured, measured.iter())
+        };
+        assert_eq!(losses(rows("corehttp")), "- First in every row.\n");
+        assert_eq!(losses(rows("hyper")), "");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
+use super::summary::scores;
 use super::warning;
 use crate::load::Latency;
 use crate::measure::{Calls, Measured, Rank, Results, Round, Row};
@@ -12,13 +13,14 @@ pub(super) fn tables(results: &Results) -> String {
     let mut page = String::from("# corehttp beside everyone: all figures\n\n");
     page.push_str(&warning(results));
     introduce(&mut page, results);
-    page.push_str("\n## Servers\n");
-    for measured in &results.server {
-        add(&mut page, measured, "load");
-    }
-    page.push_str("\n## Clients\n");
-    for measured in &results.client {
-        add(&mut page, measured, "server");
+    let groups = [
+        ("Servers", &results.server, "load"),
+        ("Clients", &results.client, "server"),
+        ("Applications", &results.applications, "load"),
+    ];
+    for (title, group, other) in groups.into_iter().filter(|(_, group, _)| !group.is_empty()) {
+        line(&mut page, &format!("\n## {title}"));
+        group.iter().for_each(|measured| add(&mut page, measured, other));
     }
     page
 }
@@ -92,7 +94,7 @@ fn add(page: &mut String, measured: &Measured, other: &str) {
     let rules = std::iter::once("---").chain(std::iter::repeat("---:"));
     add_row(page, rules.take(head.len()).map(str::to_owned));
     for (row, rank) in measured.rows.iter().zip(measured.ranks()) {
-        let mut cells = cells(row, &rank, &measured.rows[0]);
+        let mut cells = cells(row, &rank, measured.limit());
         if has_latency {
             cells.extend(latency_cells(row));
         }
@@ -101,21 +103,21 @@ fn add(page: &mut String, measured: &Measured, other: &str) {
         }
         add_row(page, cells.into_iter());
     }
-    let load = measured.rows.first().filter(|limit| other == "load" && limit.failed.is_none());
+    let load = measured.limit().filter(|limit| other == "load" && limit.failed.is_none());
     if let Some(cells) = load.and_then(|limit| load_cells(limit, head.len())) {
         add_row(page, cells.into_iter());
     }
     add_notes(page, measured);
 }
 
-fn cells(row: &Row, rank: &Rank, limit: &Row) -> Vec<String> {
+fn cells(row: &Row, rank: &Rank, limit: Option<&Row>) -> Vec<String> {
     let percent = |share: f64| format!("{:.0}%", share * 100.0);
     let mebibytes = |bytes: u64| format!("{:.1}", bytes as f64 / f64::from(1 << 20));
     vec![
         row.peer.to_owned(),
         rank.to_string(),
         text(row.cpu(), |spread| spread.to_string()),
-        text(row.over(limit), |spread| format!("{:.2}", spread.median)),
+        text(limit.and_then(|limit| row.over(limit)), |spread| format!("{:.2}", spread.median)),
         text(row.spread(|round| Some(round.rate())), |spread| spread.brief()),
         text(row.median(|round| Some(round.busy())), percent),
         text(row.median(|round| Some(round.other_busy())), percent),
@@ -157,6 +159,10 @@ fn add_notes(page: &mut String, measured: &Measured) {
     let responses: Vec<String> = responses.collect();
     if !responses.is_empty() {
         line(page, &format!("\nBytes of a response: {}.", responses.join(", ")));
+    }
+    let scores = scores(measured);
+    if !scores.is_empty() {
+        line(page, &format!("\n{}", scores.trim_end()));
     }
     let traced: Vec<&Row> = measured.rows.iter().filter(|row| row.calls.is_some()).collect();
     if !traced.is_empty() {
@@ -223,7 +229,8 @@ mod tests {
     #[track_caller]
     fn check(rows: Vec<Row>, parts: &[&str]) {
         let absent = vec![("nginx", "has static responses only")];
-        let measured = Measured { name: "row", title: "a row", rows, absent, stolen: Some(0.0017) };
+        let measured =
+            Measured { name: "row", title: "a row", rows, absent, stolen: Some(0.0017), is_scored: false };
         let mut page = String::new();
         add(&mut page, &measured, "load");
         for part in parts {
