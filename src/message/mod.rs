@@ -69,7 +69,7 @@ pub use form::{Form, FormBuf, FormPairs, InvalidForm, InvalidPairs, InvalidValue
 pub use from_text::FromText;
 pub(crate) use from_text::{decimal, saturating_decimal};
 pub use invalid_request::{InvalidRequest, InvalidTarget};
-pub(crate) use matched_route::{MatchedRoute, Mount};
+pub(crate) use matched_route::{MatchedRoute, NO_PATTERN, RoutePattern};
 pub use method::{ExtensionMethod, InvalidMethod, Method};
 pub(crate) use octet_set::{OctetSet, find_octet, first_in_eight};
 pub use path_params::{InvalidPathParam, PathParams};

@@ -6,8 +6,9 @@ use std::error::Error;
 use std::fmt;
 
 use super::percent::{self, Plus};
-use super::{FromText, MatchedRoute, Request, Status, Target, find_octet};
+use super::{FromText, MatchedRoute, Method, Request, Status, Target};
 use crate::error::Excerpt;
+use crate::memory::Span;
 
 impl Request {
     /// Returns the parameters of the route that a [`Router`](crate::Router) has matched; none if there is no such route.
@@ -30,10 +31,7 @@ impl Request {
     /// ```
     #[inline]
     pub fn params(&self) -> PathParams<'_> {
-        let pattern = self.matched_pattern().unwrap_or_default();
-        let host = if pattern.starts_with('/') { None } else { self.host() };
-        let is_nested = self.matched_route().is_nested();
-        PathParams { pattern, host: host.unwrap_or_default(), path: self.path(), is_nested }
+        PathParams { request: self, path: self.path() }
     }
 
     /// Returns the pattern of the route that a [`Router`](crate::Router) has matched, such as `/users/{id}`; with
@@ -59,11 +57,17 @@ impl Request {
         let mounted_at = self.path().get(..self.matched_route.rest_at()).unwrap_or_default().to_owned();
         let replaced = replace(self.line_mut().1);
         match self.path().strip_prefix(&*mounted_at) {
-            Some("") => self.matched_route.clear_choices(),
-            Some(below) if below.starts_with('/') => self.matched_route.clear_choices(),
+            Some("") => self.matched_route.clear_below_mount(),
+            Some(below) if below.starts_with('/') => self.matched_route.clear_below_mount(),
             _ => self.matched_route.clear(),
         }
         replaced
+    }
+
+    /// The method where it stands, for one that is only compared.
+    #[inline]
+    pub(crate) fn method_ref(&self) -> &Method {
+        &self.method
     }
 
     /// The routes that routers have matched the request to.
@@ -81,15 +85,13 @@ impl Request {
 
 /// The parameters of a matched route: views of the path, in the order of the pattern.
 ///
-/// In the path `/users/Ada%20L/files/a/b`, the pattern `/users/{name}/files/{*path}` names `Ada%20L` and `a/b`. They are
-/// found again at each look-up, which costs no memory and a few nanoseconds.
-#[derive(Clone, Copy, Debug)]
+/// In the path `/users/Ada%20L/files/a/b`, the pattern `/users/{name}/files/{*path}` names `Ada%20L` and `a/b`. Their
+/// places are noted when the route is found. If the target is replaced, those below the place where the handler is
+/// [mounted](crate::Router::mount) are gone, until a router matches it again.
+#[derive(Clone, Copy)]
 pub struct PathParams<'a> {
-    pattern: &'a str,
-    host: &'a str,
+    request: &'a Request,
     path: &'a str,
-    /// Whether several routers have made the pattern, so that two parameters may have one name.
-    is_nested: bool,
 }
 
 impl<'a> PathParams<'a> {
@@ -101,6 +103,9 @@ impl<'a> PathParams<'a> {
     /// parameter, which is a mistake of the program: 500.
     pub fn get(self, name: &str) -> Result<Cow<'a, str>, InvalidPathParam> {
         let raw = self.raw(name).ok_or_else(|| InvalidPathParam::new(name, Reason::Missing))?;
+        if self.request.target().has_plain_path() {
+            return Ok(Cow::Borrowed(raw));
+        }
         percent::decode(raw, Plus::Literal).map_err(|_| InvalidPathParam::new(name, Reason::Text))
     }
 
@@ -116,67 +121,43 @@ impl<'a> PathParams<'a> {
 
     /// Returns a parameter as it was sent, not decoded. If routers inside each other name two alike, this is the inner
     /// one.
+    #[inline]
     pub fn raw(self, name: &str) -> Option<&'a str> {
-        let is_named = |(own, _): &(&str, &str)| *own == name;
-        let found = match self.is_nested || self.host_len() > 0 {
-            false => self.segments().find(is_named),
-            true => self.iter().filter(is_named).last(),
-        };
-        found.map(|(_, value)| value)
+        match self.request.matched_route().value(name) {
+            Some(value) => Some(self.value(value)),
+            None => self.label(name),
+        }
     }
 
     /// Returns all names and values, not decoded, in the order of the pattern.
     pub fn iter(self) -> impl Iterator<Item = (&'a str, &'a str)> {
-        self.labels().into_iter().flatten().chain(self.segments())
+        let params = self.request.matched_route().params();
+        self.labels().chain(params.map(move |(name, value)| (name, self.value(value))))
     }
 
     /// The parameters of the host, if the pattern has one.
-    #[inline]
-    fn labels(self) -> Option<impl Iterator<Item = (&'a str, &'a str)>> {
-        let host = match self.host_len() {
-            0 => return None,
-            len => &self.pattern[..len],
-        };
-        let labels = host.split('.').zip(self.host.split('.'));
-        Some(labels.filter_map(|(part, label)| Some((part.strip_prefix('{')?.strip_suffix('}')?, label))))
+    fn labels(self) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let pattern = self.request.matched_route().host_pattern();
+        let host = if pattern.is_empty() { None } else { self.request.host() };
+        let labels = pattern.split('.').zip(host.unwrap_or_default().split('.'));
+        labels.filter_map(|(part, label)| Some((part.strip_prefix('{')?.strip_suffix('}')?, label)))
     }
 
-    /// The parameters of the path.
-    #[inline]
-    fn segments(self) -> Segments<'a> {
-        Segments { pattern: &self.pattern[self.host_len()..], path: self.path }
+    #[cold]
+    fn label(self, name: &str) -> Option<&'a str> {
+        self.labels().find(|(own, _)| *own == name).map(|(_, label)| label)
     }
 
-    /// The length of the host in the pattern.
+    /// The value at a place in the path; empty, if it is the rest of a path that ends before it.
     #[inline]
-    fn host_len(self) -> usize {
-        if self.pattern.starts_with('/') { 0 } else { find_octet(self.pattern.as_bytes(), b'/') }
+    fn value(self, span: Span) -> &'a str {
+        self.path.get(span.range()).unwrap_or_default()
     }
 }
 
-/// The parameters of the path alone.
-struct Segments<'a> {
-    pattern: &'a str,
-    path: &'a str,
-}
-
-impl<'a> Iterator for Segments<'a> {
-    type Item = (&'a str, &'a str);
-
-    #[inline]
-    fn next(&mut self) -> Option<(&'a str, &'a str)> {
-        // Pattern and path are equal up to the next parameter, unless the target was replaced.
-        let at = find_octet(self.pattern.as_bytes(), b'{');
-        let name = self.pattern.get(at + 1..)?;
-        let (name, pattern) = name.split_at(find_octet(name.as_bytes(), b'}'));
-        let path = self.path.get(at..).unwrap_or_default();
-        let (name, len) = match name.strip_prefix('*') {
-            Some(name) => (name, path.len()),
-            None => (name, find_octet(path.as_bytes(), b'/')),
-        };
-        let (value, path) = path.split_at(len);
-        (self.pattern, self.path) = (pattern.strip_prefix('}').unwrap_or_default(), path);
-        Some((name, value))
+impl fmt::Debug for PathParams<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
     }
 }
 
@@ -233,50 +214,79 @@ impl Error for InvalidPathParam {}
 mod tests {
     use super::*;
 
+    use crate::message::RoutePattern;
+
+    /// A request that a router has matched to a pattern, with these values.
+    fn matched(pattern: &str, url: &str, values: &[&str]) -> Request {
+        let mut request = Request::get(url).unwrap();
+        let path = request.path().to_owned();
+        let spans = values.iter().map(|value| Span::new(path.find(value).unwrap(), value.len()));
+        let mut steps = request.matched_route_mut().take();
+        steps.values.extend(spans);
+        steps.note((1, 0), &RoutePattern::new(pattern.to_owned(), None), 0, path.len());
+        request.matched_route_mut().give(steps);
+        request
+    }
+
     #[track_caller]
-    fn check(pattern: &str, host: &str, path: &str, expected: &[(&str, &str)]) {
-        let params = PathParams { pattern, host, path, is_nested: false };
-        assert_eq!(params.iter().collect::<Vec<_>>(), expected, "{pattern} {host}{path}");
+    fn check(request: &Request, expected: &[(&str, &str)]) {
+        let params = request.params();
+        assert_eq!(params.iter().collect::<Vec<_>>(), expected, "{request:?}");
         for (name, value) in expected {
             assert_eq!(params.raw(name), Some(*value));
         }
+        assert_eq!(params.raw("other"), None);
     }
 
     #[test]
     fn parameters_are_views_of_the_path() {
-        check("", "", "/a", &[]);
-        check("/", "", "/", &[]);
-        check("/a/b", "", "/a/b", &[]);
-        check("/{a}", "", "/x", &[("a", "x")]);
-        check("/users/{id}/posts/{post}", "", "/users/7/posts/a%2Fb", &[("id", "7"), ("post", "a%2Fb")]);
-        check("/{a}/", "", "/x/", &[("a", "x")]);
-        check("/{*rest}", "", "/", &[("rest", "")]);
-        check("/a/{*rest}", "", "/a/b//c/", &[("rest", "b//c/")]);
-        check("/{a}/{*rest}", "", "/x/y", &[("a", "x"), ("rest", "y")]);
-        check("{tenant}.example.com/{a}", "t.example.com", "/x", &[("tenant", "t"), ("a", "x")]);
+        check(&Request::get("/a").unwrap(), &[]);
+        check(&matched("/a/b", "/a/b", &[]), &[]);
+        check(&matched("/{a}/", "/x/", &["x"]), &[("a", "x")]);
+        let posts = matched("/users/{id}/posts/{post}", "/users/7/posts/a%2Fb", &["7", "a%2Fb"]);
+        check(&posts, &[("id", "7"), ("post", "a%2Fb")]);
+        check(&matched("/{a}/{*rest}", "/x/y//z/", &["x", "y//z/"]), &[("a", "x"), ("rest", "y//z/")]);
+        check(&matched("/a/{*rest}", "/a", &[]), &[("rest", "")]);
+        let tenant = matched("{tenant}.example.com/{a}", "http://t.example.com/x", &["x"]);
+        check(&tenant, &[("tenant", "t"), ("a", "x")]);
+        assert_eq!(format!("{:?}", tenant.params()), r#"{"tenant": "t", "a": "x"}"#);
     }
 
+    /// The places in the old path would be wrong in another one.
     #[test]
-    fn a_target_that_was_replaced_by_another_one_is_no_panic() {
-        check("/users/{id}/{*rest}", "", "/", &[("id", ""), ("rest", "")]);
-        check("/{id}/x", "", "/\u{e9}\u{e9}", &[("id", "\u{e9}\u{e9}")]);
-        check("/aa{id}/x", "", "/a\u{e9}", &[("id", "")]);
-        check("/users/{id}", "", "", &[("id", "")]);
-        check("{a}.b/{c}", "", "*", &[("a", ""), ("c", "")]);
+    fn a_replaced_target_has_no_parameters_of_the_last_one() {
+        let mut request = matched("/users/{id}", "/users/7", &["7"]);
+        request.set_method(crate::message::Method::Put);
+        check(&request, &[("id", "7")]);
+        request.set_url("/\u{e9}").unwrap();
+        check(&request, &[]);
+        let mut request = matched("{a}.b/{c}", "http://a.b/c", &["c"]);
+        request.set_url("/").unwrap();
+        check(&request, &[("a", "")]);
     }
 
     /// Routers inside each other may give the same name twice.
     #[test]
     fn the_inner_one_of_two_names_is_read() {
-        let params =
-            PathParams { pattern: "/{id}/x/{id}", host: "", path: "/outer/x/inner", is_nested: true };
-        assert_eq!((params.raw("id"), params.iter().count()), (Some("inner"), 2));
+        let mut request = Request::get("/outer/x/inner").unwrap();
+        let mut steps = request.matched_route_mut().take();
+        for (router, pattern, values, found) in
+            [(1, "/{id}/{*rest}", [(1, 5), (7, 7)].as_slice(), 0), (2, "/x/{id}", &[(3, 5)], 2)]
+        {
+            steps.values.extend(values.iter().map(|(start, len)| Span::new(*start, *len)));
+            let prefix_len = pattern.strip_suffix("/{*rest}").map(str::len);
+            steps.note((router, 0), &RoutePattern::new(pattern.to_owned(), prefix_len), found, 14);
+        }
+        request.matched_route_mut().give(steps);
+        let params = request.params();
+        assert_eq!(params.iter().collect::<Vec<_>>(), [("id", "outer"), ("id", "inner")]);
+        assert_eq!((params.raw("id"), request.matched_pattern()), (Some("inner"), Some("/{id}/x/{id}")));
     }
 
     #[test]
     fn values_are_decoded_once_and_typed_strictly() {
-        let params =
-            PathParams { pattern: "/{a}/{b}/{c}", host: "", path: "/12/%2541%20%2f/%ff", is_nested: false };
+        let request = matched("/{a}/{b}/{c}", "/12/%2541%20%2f/%ff", &["12", "%2541%20%2f", "%ff"]);
+        let params = request.params();
         assert_eq!((params.get_as("a"), params.get("b").as_deref()), (Ok(12_u8), Ok("%41 /")));
         for (found, status, text) in [
             (params.get("c").map(drop), Status::NOT_FOUND, "the parameter `c` of the path is not UTF-8"),

@@ -32,7 +32,7 @@ use crate::memory::Reset;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Request {
-    method: Method,
+    pub(super) method: Method,
     version: Version,
     target: Target,
     pub(super) matched_route: MatchedRoute,
@@ -210,7 +210,7 @@ impl Request {
     /// without a path (RFC 9112 §3.2.4), and empty for CONNECT.
     #[inline]
     pub fn path(&self) -> &str {
-        self.target.path_for(self.method)
+        self.target.path_for(&self.method)
     }
 
     /// Returns the path with its percent-escapes decoded once.

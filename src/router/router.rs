@@ -8,8 +8,8 @@ use super::handler_set::{FromHandler, HandlerSet};
 use super::pattern::InvalidRoute;
 use super::routes::RouteList;
 use super::spelling::{Spelling, normal_form};
-use super::table::{Choice, Endpoint, Found, Methods, RouteIndex, RouteTable};
-use crate::message::{Method, Request, Status};
+use super::table::{Endpoint, Found, Methods, RouteIndex, RouteTable};
+use crate::message::{Method, NO_PATTERN, Request, Response, Status};
 use crate::runtime::boxed;
 use crate::server::{Around, BodyPlan, BoxHandler, Context, Handler, IntoHandler, Result, around};
 
@@ -92,12 +92,30 @@ pub struct Router<S = Vec<BoxHandler>> {
 }
 
 /// Where a request leads.
+#[derive(Clone, Copy)]
 enum Outcome<'t> {
-    Choice(Choice<'t>),
+    Route(RouteIndex),
+    /// The router itself lists the methods of the path.
+    Options(&'t Endpoint),
+    NotAllowed(&'t Endpoint),
     NotFound,
     /// The server as a whole, which is the target `*` (RFC 9110 §9.3.7).
     ServerOptions,
-    Redirect(String),
+    /// A route matches the normal form of the path.
+    OtherSpelling,
+    /// A route matches the path with another end: with a slash or without.
+    OtherEnd,
+}
+
+impl<'t> Outcome<'t> {
+    #[inline]
+    fn new(endpoint: &'t Endpoint, method: &Method) -> Outcome<'t> {
+        match (endpoint.route(method), method) {
+            (Some(route), _) => Outcome::Route(route),
+            (None, Method::Options) => Outcome::Options(endpoint),
+            (None, _) => Outcome::NotAllowed(endpoint),
+        }
+    }
 }
 
 impl<S> Router<S> {
@@ -139,33 +157,13 @@ impl<S> Router<S> {
         self
     }
 
-    /// Matches a request, and notes the route in it.
-    #[inline]
-    fn find(&self, request: &mut Request) -> Outcome<'_> {
-        let path = path_below_mount(request);
-        let outcome = self.outcome(request, path);
-        if let Outcome::Choice(Choice::Route(route)) = outcome {
-            let mount = self.table.mount(route, path);
-            let pattern = self.table.pattern(route);
-            request.matched_route_mut().note(self.id, route as u32, pattern, mount);
-        }
-        outcome
-    }
-
-    #[inline]
-    fn outcome(&self, request: &Request, path: &str) -> Outcome<'_> {
-        match self.look_up(request, path) {
-            Some(Found { endpoint, is_normal: true }) => Outcome::Choice(endpoint.choose(request.method())),
-            found => self.outcome_by_spelling(request, path, found.map(|found| found.endpoint)),
-        }
-    }
-
-    #[inline]
-    fn look_up(&self, request: &Request, path: &str) -> Option<Found<'_>> {
-        self.table.find(|| request.host(), path)
+    /// The routes of another path.
+    fn look_up(&self, request: &Request, path: &str) -> Option<&Endpoint> {
+        self.table.find(|| request.host(), path, &mut Vec::new()).map(|found| found.endpoint)
     }
 
     /// The outcome for a path that may not be in normal form, and has led to `endpoint`.
+    #[inline(never)]
     fn outcome_by_spelling<'r>(
         &'r self,
         request: &Request,
@@ -174,34 +172,30 @@ impl<S> Router<S> {
     ) -> Outcome<'r> {
         let spelling = Spelling::from_path(path);
         let normal = match (spelling, endpoint) {
-            (Spelling::Normal, Some(endpoint)) => return Outcome::Choice(endpoint.choose(request.method())),
+            (Spelling::Normal, Some(endpoint)) => return Outcome::new(endpoint, &request.method()),
             (Spelling::Normal, None) => None,
             (Spelling::Other | Spelling::DotSegments, _) => self.look_up(request, &normal_form(path)),
         };
         match (normal, endpoint) {
             (None, _) => self.unmatched(request, path),
             // Both spellings lead to one route, by a parameter or a catch-all: its handler gets the path as it was sent.
-            (Some(normal), Some(endpoint))
-                if spelling == Spelling::Other && ptr::eq(endpoint, normal.endpoint) =>
-            {
-                Outcome::Choice(normal.endpoint.choose(request.method()))
+            (Some(normal), Some(endpoint)) if spelling == Spelling::Other && ptr::eq(endpoint, normal) => {
+                Outcome::new(endpoint, &request.method())
             }
             // The route matches the normal form alone.
-            (Some(_), _) => Outcome::Redirect(with_query(normal_form(request.path()), request)),
+            (Some(_), _) => Outcome::OtherSpelling,
         }
     }
 
     /// The outcome for a path that has no route.
     #[cold]
     fn unmatched(&self, request: &Request, path: &str) -> Outcome<'_> {
-        if self.redirects_slashes && path.starts_with('/') {
-            let toggled = |path: &str| path.strip_suffix('/').map_or(format!("{path}/"), str::to_owned);
-            if self.look_up(request, &toggled(path)).is_some() {
-                return Outcome::Redirect(with_query(toggled(request.path()), request));
-            }
+        let is_redirected = || self.look_up(request, &with_other_end(path)).is_some();
+        if self.redirects_slashes && path.starts_with('/') && is_redirected() {
+            return Outcome::OtherEnd;
         }
         match (self.table.fallback(), request.method(), path) {
-            (Some(route), ..) => Outcome::Choice(Choice::Route(route)),
+            (Some(route), ..) => Outcome::Route(route),
             (None, Method::Options, "*") => Outcome::ServerOptions,
             (None, ..) => Outcome::NotFound,
         }
@@ -407,28 +401,37 @@ impl<B> Router<Vec<B>> {
 }
 
 impl<S: HandlerSet> Router<S> {
-    /// Enters the route that `on_head` has recorded. There is none if target or method were replaced since, or if
-    /// middleware did not call it. The handler is called at the next depth, and returns to `depth`.
+    /// The depth at which the router is called, and the route that `on_head` has recorded there, which is entered. There is
+    /// none if target or method were replaced since, or if middleware did not call `on_head`. The handler is called at
+    /// the next depth, and returns to this one.
     #[inline]
-    fn enter_recorded(&self, request: &mut Request, depth: usize) -> Option<RouteIndex> {
-        let matched = request.matched_route_mut();
-        let route = matched.route_at(depth, self.id)?;
-        matched.set_depth(depth + 1);
-        Some(route as RouteIndex)
+    fn enter_recorded(&self, request: &mut Request) -> (usize, Option<RouteIndex>) {
+        let (depth, route) = request.matched_route_mut().enter(self.id);
+        (depth, route.map(|route| route as RouteIndex))
     }
 
-    /// Finds the route of a request, and enters it as [`Router::enter_recorded`] does. `Err` is the outcome that the
-    /// router answers itself.
+    /// Finds out where a request leads, and enters its route, if it leads to one.
     #[inline]
-    fn enter_found(&self, request: &mut Request, depth: usize) -> Result<RouteIndex, Outcome<'_>> {
-        request.matched_route_mut().set_depth(depth);
-        match self.find(request) {
-            Outcome::Choice(Choice::Route(route)) => {
-                request.matched_route_mut().set_depth(depth + 1);
-                Ok(route)
+    fn enter_found(&self, request: &mut Request) -> Outcome<'_> {
+        let mut steps = request.matched_route_mut().take();
+        let path = path_below(request.path(), steps.rest_at());
+        let noted = steps.values.len();
+        let found = self.table.find(|| request.host(), path, &mut steps.values);
+        let is_normal = |found: &Found<'_>| found.is_exact && request.target().has_plain_path();
+        let route = found.filter(is_normal).and_then(|found| found.endpoint.route(request.method_ref()));
+        let outcome = match route {
+            Some(route) => Outcome::Route(route),
+            None => self.outcome_by_spelling(request, path, found.map(|found| found.endpoint)),
+        };
+        match outcome {
+            Outcome::Route(route) => {
+                let pattern = self.table.pattern(route).unwrap_or(&NO_PATTERN);
+                steps.note((self.id, route as u32), pattern, noted, path.len());
             }
-            outcome => Err(outcome),
+            _ => steps.values.truncate(noted),
         }
+        request.matched_route_mut().give(steps);
+        outcome
     }
 
     /// Follows the plan of a route that was found after another one had planned for the request, or none: a guard in it
@@ -448,9 +451,9 @@ impl<S: HandlerSet> Router<S> {
 impl<S: HandlerSet> Handler for Router<S> {
     #[inline]
     fn on_head(&self, ctx: &mut Context) -> BodyPlan {
-        let depth = ctx.request.matched_route().depth_of(self.id);
-        let recorded = self.enter_recorded(&mut ctx.request, depth);
-        let Some(route) = recorded.or_else(|| self.enter_found(&mut ctx.request, depth).ok()) else {
+        let (depth, recorded) = self.enter_recorded(&mut ctx.request);
+        let outcome = recorded.map_or_else(|| self.enter_found(&mut ctx.request), Outcome::Route);
+        let Outcome::Route(route) = outcome else {
             // The body of a request that is refused is not received.
             return BodyPlan::Stream;
         };
@@ -460,14 +463,14 @@ impl<S: HandlerSet> Handler for Router<S> {
 
     #[inline]
     async fn handle(&self, ctx: &mut Context) -> Result {
-        let depth = ctx.request.matched_route().depth_of(self.id);
+        let (depth, recorded) = self.enter_recorded(&mut ctx.request);
         let Entered { ctx, .. } = &mut Entered { ctx, depth };
-        let route = match self.enter_recorded(&mut ctx.request, depth) {
+        let route = match recorded {
             Some(route) => route,
             None => {
-                let route = match self.enter_found(&mut ctx.request, depth) {
-                    Ok(route) => route,
-                    Err(outcome) => return respond(ctx, outcome),
+                let route = match self.enter_found(&mut ctx.request) {
+                    Outcome::Route(route) => route,
+                    outcome => return respond(ctx, outcome),
                 };
                 boxed(|| self.plan(route, ctx)).await?;
                 route
@@ -481,9 +484,9 @@ impl<S: HandlerSet> Handler for Router<S> {
 
     #[inline]
     fn handle_now(&self, ctx: &mut Context) -> Option<Result> {
-        let depth = ctx.request.matched_route().depth_of(self.id);
+        let (depth, recorded) = self.enter_recorded(&mut ctx.request);
         // Without a route of `on_head`, there may be a body to wait for.
-        let route = self.enter_recorded(&mut ctx.request, depth)?;
+        let route = recorded?;
         let entered = Entered { ctx, depth };
         self.handlers.handle_now(route, entered.ctx)
     }
@@ -499,44 +502,52 @@ struct Entered<'a> {
 impl Drop for Entered<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.ctx.request.matched_route_mut().set_depth(self.depth);
+        self.ctx.request.matched_route_mut().leave(self.depth);
     }
 }
 
 /// Responds to a request that has no handler.
 #[cold]
 fn respond(ctx: &mut Context, outcome: Outcome<'_>) -> Result {
-    let response = &mut ctx.response;
+    let Context { request, response, .. } = ctx;
     match outcome {
-        Outcome::Choice(Choice::NotAllowed(allow)) => {
-            response.headers.set("allow", allow)?;
+        Outcome::NotAllowed(endpoint) => {
+            response.headers.set("allow", &endpoint.allow)?;
             return Err(Status::METHOD_NOT_ALLOWED.into());
         }
-        Outcome::Choice(Choice::Options(allow)) => {
-            response.headers.set("allow", allow)?;
+        Outcome::Options(endpoint) => {
+            response.headers.set("allow", &endpoint.allow)?;
             response.status = Status::NO_CONTENT;
         }
         Outcome::ServerOptions => response.status = Status::NO_CONTENT,
-        Outcome::Redirect(location) => response.set_redirect(Status::PERMANENT_REDIRECT, &location)?,
-        Outcome::NotFound | Outcome::Choice(Choice::Route(_)) => return Err(Status::NOT_FOUND.into()),
+        Outcome::OtherSpelling => redirect(response, normal_form(request.path()), request)?,
+        Outcome::OtherEnd => redirect(response, with_other_end(request.path()), request)?,
+        Outcome::NotFound | Outcome::Route(_) => return Err(Status::NOT_FOUND.into()),
     }
     Ok(())
 }
 
-/// The part of the path that this router matches: all of it, or the part below the prefix of a mount. Exactly the prefix
-/// counts as `/`.
-#[inline]
-fn path_below_mount(request: &Request) -> &str {
-    match request.matched_route().rest_at() {
-        0 => request.path(),
-        _ => Some(request.mounted_path()).filter(|path| !path.is_empty()).unwrap_or("/"),
+/// Redirects a request to another path, with the same query.
+fn redirect(response: &mut Response, mut path: String, request: &Request) -> Result {
+    let query = request.query().raw();
+    if !query.is_empty() {
+        path.extend(["?", query]);
     }
+    Ok(response.set_redirect(Status::PERMANENT_REDIRECT, &path)?)
 }
 
-fn with_query(path: String, request: &Request) -> String {
-    match request.query().raw() {
-        "" => path,
-        query => format!("{path}?{query}"),
+/// The path with a slash at its end, or without.
+fn with_other_end(path: &str) -> String {
+    path.strip_suffix('/').map_or_else(|| format!("{path}/"), str::to_owned)
+}
+
+/// The part of a path that a router matches: all of it, or what is below the prefix of a mount, where `rest_at` is.
+/// Exactly the prefix counts as `/`.
+#[inline]
+fn path_below(path: &str, rest_at: usize) -> &str {
+    match rest_at {
+        0 => path,
+        _ => path.get(rest_at..).filter(|below| !below.is_empty()).unwrap_or("/"),
     }
 }
 

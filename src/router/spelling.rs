@@ -91,12 +91,6 @@ fn dots(segment: &str) -> Option<Dots> {
     }
 }
 
-/// Whether a segment has no escape and no dot at its front, and needs none.
-#[inline]
-pub(super) fn is_plain_segment(segment: &[u8]) -> bool {
-    SEGMENT.contains_all(segment) && !segment.starts_with(b".")
-}
-
 /// Whether a segment is escaped as it is in the normal form. A `%` without digits stands for itself, and is escaped there,
 /// as are the octets that user agents send though they are none of a URI: `|`, `[`, UTF-8 and others.
 fn is_escaped_as_needed(segment: &str) -> bool {

@@ -1,11 +1,11 @@
 //! [`RouteTable`]: the routes of a router, as a tree of path segments.
 
-use std::cmp::Ordering;
 use std::fmt;
 
+use super::edges::{Edges, NodeIndex, Segment};
 use super::pattern::{FALLBACK, Fault, InvalidRoute, fault, have_one_shape};
-use super::spelling::is_plain_segment;
-use crate::message::{Method, Mount, find_octet, first_in_eight};
+use crate::memory::Span;
+use crate::message::{Method, RoutePattern};
 
 /// The routes of a router, as a tree of path segments for each host.
 ///
@@ -16,6 +16,8 @@ use crate::message::{Method, Mount, find_octet, first_in_eight};
 pub(super) struct RouteTable {
     routes: Vec<Route>,
     nodes: Vec<Node>,
+    /// The segments that stand for themselves, and from a root also the paths that do.
+    edges: Edges,
     /// The hosts and their trees. A host without parameters comes before those with some.
     hosts: Vec<(Box<str>, NodeIndex)>,
     /// The tree for all hosts, which is tried last.
@@ -26,14 +28,10 @@ pub(super) struct RouteTable {
 
 pub(super) type RouteIndex = usize;
 
-type NodeIndex = usize;
-
 #[derive(Debug)]
 struct Route {
     methods: Methods,
-    pattern: String,
-    /// The length of the prefix in the pattern, if a handler is mounted there.
-    prefix_len: Option<usize>,
+    pattern: RoutePattern,
     /// The patterns in the tree: of a mount, also the prefix; of the `/` below a prefix, with a slash and without.
     paths: Vec<String>,
 }
@@ -49,37 +47,14 @@ pub(super) enum Methods {
 /// A place in the tree, behind the segments that lead to it.
 #[derive(Debug, Default)]
 struct Node {
-    /// The segments that may follow, in ascending order.
-    texts: Vec<(TextSegment, NodeIndex)>,
+    /// Whether edges lead on from here: segments that stand for themselves.
+    has_edges: bool,
     /// The node behind a parameter.
     param: Option<NodeIndex>,
     /// The routes whose pattern ends here.
-    end: Option<Endpoint>,
+    end: Option<Box<Endpoint>>,
     /// The routes that match any rest.
-    rest: Option<Endpoint>,
-}
-
-/// A segment that stands for itself.
-#[derive(Debug)]
-struct TextSegment {
-    /// Its first eight octets, by which most segments are told apart without a look at their texts.
-    front: u64,
-    text: Box<[u8]>,
-}
-
-/// A segment of a path that is looked up.
-#[derive(Clone, Copy)]
-struct Segment<'p> {
-    front: u64,
-    text: &'p [u8],
-}
-
-/// The routes of a path, and how it led to them.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Found<'t> {
-    pub(super) endpoint: &'t Endpoint,
-    /// Whether the path is known to be in normal form: its segments are those of the pattern, or plain.
-    pub(super) is_normal: bool,
+    rest: Option<Box<Endpoint>>,
 }
 
 /// The routes of one path.
@@ -88,16 +63,7 @@ pub(super) struct Endpoint {
     routes: Vec<(Method, RouteIndex)>,
     any: Option<RouteIndex>,
     /// The value of `allow`: also HEAD and OPTIONS, which need no routes of their own.
-    allow: String,
-}
-
-/// The route of a method, or the reason that there is none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Choice<'t> {
-    Route(RouteIndex),
-    /// The router itself lists the methods in `allow`.
-    Options(&'t str),
-    NotAllowed(&'t str),
+    pub(super) allow: String,
 }
 
 impl RouteTable {
@@ -107,7 +73,7 @@ impl RouteTable {
             return Err(InvalidRoute::from_fault(pattern, Fault::Fallback));
         }
         let paths = vec![pattern.to_owned()];
-        self.add_route(Route { methods, pattern: pattern.to_owned(), prefix_len: None, paths })
+        self.add_route(Route { methods, pattern: RoutePattern::new(pattern.to_owned(), None), paths })
     }
 
     /// Adds the route of a handler that gets all requests for `prefix` and for what is below it. An empty prefix, or
@@ -119,21 +85,22 @@ impl RouteTable {
         if prefix.contains('/') {
             paths.push(prefix.to_owned());
         }
-        self.add_route(Route { methods: Methods::Any, pattern, prefix_len: Some(prefix.len()), paths })
+        let pattern = RoutePattern::new(pattern, Some(prefix.len()));
+        self.add_route(Route { methods: Methods::Any, pattern, paths })
     }
 
     /// Adds all routes of `inner`, in their order, below a prefix. Its `/` is the prefix, with a slash and without, and
     /// its fallback takes what is left below the prefix.
     pub(super) fn nest(&mut self, prefix: &str, inner: RouteTable) -> Result<(), InvalidRoute> {
         check_prefix(prefix)?;
-        for Route { methods, pattern, prefix_len, paths } in inner.routes {
+        for Route { methods, pattern, paths } in inner.routes {
             let below = |path: &str| match path {
                 FALLBACK if !prefix.is_empty() => join(prefix, "/{*rest}"),
                 path => join(prefix, path),
             };
-            let prefix_len = prefix_len.map(|len| len + prefix.len());
-            let (whole, has_path) = (below(&pattern)?, prefix.contains('/'));
-            let is_root = has_path && path_of(&pattern) == "/";
+            let prefix_len = pattern.prefix_len().map(|len| len + prefix.len());
+            let (whole, has_path) = (below(pattern.text())?, prefix.contains('/'));
+            let is_root = has_path && path_of(pattern.text()) == "/";
             let pattern = if is_root { whole.trim_end_matches('/').to_owned() } else { whole };
             let mut joined = paths.iter().map(|path| below(path)).collect::<Result<Vec<_>, _>>()?;
             // A handler that is mounted at the inner root also gets the prefix.
@@ -141,7 +108,11 @@ impl RouteTable {
             joined.extend(mounted.or_else(|| is_root.then(|| pattern.clone())));
             joined.sort_unstable();
             joined.dedup();
-            self.add_route(Route { methods, pattern, prefix_len, paths: joined })?;
+            self.add_route(Route {
+                methods,
+                pattern: RoutePattern::new(pattern, prefix_len),
+                paths: joined,
+            })?;
         }
         Ok(())
     }
@@ -167,27 +138,34 @@ impl RouteTable {
             return self.fallback.replace(index);
         }
         let (host, path) = pattern.split_at(pattern.find('/').unwrap_or_default());
-        let mut node = self.root(host);
+        let root = self.root(host);
+        let mut node = root;
         for segment in path.split('/').skip(1) {
-            let next = self.nodes.len();
-            node = match segment.as_bytes() {
-                [b'{', b'*', ..] => return self.nodes[node].rest.get_or_insert_default().add(methods, index),
-                [b'{', ..] => match self.nodes[node].param {
-                    Some(param) => param,
-                    None => *self.nodes[node].param.insert(next),
-                },
-                _ => self.text_child(node, segment),
+            let next = self.nodes.len() as NodeIndex;
+            let known = &mut self.nodes[node as usize];
+            let child = match segment.as_bytes() {
+                [b'{', b'*', ..] => return known.rest.get_or_insert_default().add(methods, index),
+                [b'{', ..] => *known.param.get_or_insert(next),
+                text => {
+                    known.has_edges = true;
+                    self.edges.insert(node, Segment::first_of(text), next)
+                }
             };
-            if node == next {
+            if child == next {
                 self.nodes.push(Node::default());
             }
+            node = child;
         }
-        self.nodes[node].end.get_or_insert_default().add(methods, index)
+        if !path.contains('{') {
+            let whole = Segment::whole(&path.as_bytes()["/".len()..]);
+            self.edges.insert(root, whole, node);
+        }
+        self.nodes[node as usize].end.get_or_insert_default().add(methods, index)
     }
 
     /// The tree of a host, which is made if there is none yet.
     fn root(&mut self, host: &str) -> NodeIndex {
-        let next = self.nodes.len();
+        let next = self.nodes.len() as NodeIndex;
         let known = match host {
             "" => self.any_host,
             host => self.hosts.iter().find(|(known, _)| have_one_shape(known, host)).map(|(_, root)| *root),
@@ -206,71 +184,36 @@ impl RouteTable {
         next
     }
 
-    /// The node behind a segment that stands for itself; the index of the next node, if there is none yet.
-    fn text_child(&mut self, node: NodeIndex, segment: &str) -> NodeIndex {
-        let next = self.nodes.len();
-        let texts = &mut self.nodes[node].texts;
-        let segment = Segment::first_of(segment.as_bytes());
-        match texts.binary_search_by(|(text, _)| text.compare(segment)) {
-            Ok(at) => texts[at].1,
-            Err(at) => {
-                texts.insert(at, (TextSegment { front: segment.front, text: segment.text.into() }, next));
-                next
-            }
-        }
-    }
-
-    /// Finds the routes of a path.
+    /// Finds the routes of a path, and appends the values of its parameters to `values`.
     #[inline]
-    pub(super) fn find<'h>(&self, host: impl Fn() -> Option<&'h str>, path: &str) -> Option<Found<'_>> {
+    pub(super) fn find<'h>(
+        &self,
+        host: impl Fn() -> Option<&'h str>,
+        path: &str,
+        values: &mut Vec<Span>,
+    ) -> Option<Found<'_>> {
         let path = path.as_bytes().strip_prefix(b"/")?;
         let host = if self.hosts.is_empty() { None } else { host() };
-        let of_host = host.and_then(|host| self.find_by_host(host, path));
-        of_host.or_else(|| self.find_below(&self.nodes[self.any_host?], path))
+        let of_host = host.and_then(|host| self.find_by_host(host, path, values));
+        of_host.or_else(|| self.find_below(self.any_host?, path, values))
     }
 
-    fn find_by_host(&self, host: &str, path: &[u8]) -> Option<Found<'_>> {
-        let trees = self.hosts.iter().filter(|(pattern, _)| host_matches(pattern, host));
-        trees.map(|(_, root)| &self.nodes[*root]).find_map(|root| self.find_below(root, path))
+    #[inline(never)]
+    fn find_by_host(&self, host: &str, path: &[u8], values: &mut Vec<Span>) -> Option<Found<'_>> {
+        let mut trees = self.hosts.iter().filter(|(pattern, _)| host_matches(pattern, host));
+        trees.find_map(|(_, root)| self.find_below(*root, path, values))
     }
 
-    /// Finds the routes of the rest of a path, which lies below `node`.
-    fn find_below<'t>(&'t self, mut node: &'t Node, mut path: &[u8]) -> Option<Found<'t>> {
-        let (mut catch_all, mut is_normal) = (None, true);
-        loop {
-            let segment = Segment::first_of(path);
-            let behind = path.get(segment.text.len() + 1..);
-            // The innermost catch-all so far, for a dead end below.
-            catch_all = node.rest.as_ref().or(catch_all);
-            let text = node.text(segment);
-            let param = node.param.filter(|_| !segment.text.is_empty()).map(|param| &self.nodes[param]);
-            // The equal text first; the parameter only if nothing below the text matches.
-            node = match (text.map(|text| &self.nodes[text]), param) {
-                (Some(text), None) => text,
-                (Some(text), Some(_)) if let Some(found) = self.find_behind(text, behind) => {
-                    return Some(Found { is_normal: is_normal && found.is_normal, ..found });
-                }
-                (_, Some(param)) => {
-                    is_normal &= is_plain_segment(segment.text);
-                    param
-                }
-                (None, None) => break,
-            };
-            match (behind, &node.end) {
-                (Some(behind), _) => path = behind,
-                (None, Some(endpoint)) => return Some(Found { endpoint, is_normal }),
-                (None, None) => break,
-            }
+    /// Finds the routes of a path without its `/`, which lies below a root.
+    #[inline(always)]
+    fn find_below(&self, root: NodeIndex, path: &[u8], values: &mut Vec<Span>) -> Option<Found<'_>> {
+        let node = self.edges.get(root, Segment::whole(path));
+        if let Some(endpoint) = node.and_then(|node| self.nodes[node as usize].end.as_deref()) {
+            return Some(Found { endpoint, is_exact: true });
         }
-        catch_all.map(|endpoint| Found { endpoint, is_normal: false })
-    }
-
-    /// Finds the routes of the rest of a path behind the slash that follows `node`, or of its end.
-    fn find_behind<'t>(&'t self, node: &'t Node, path: Option<&[u8]>) -> Option<Found<'t>> {
-        match path {
-            Some(path) => self.find_below(node, path),
-            None => node.end.as_ref().map(|endpoint| Found { endpoint, is_normal: true }),
-        }
+        let mut search = Search { nodes: &self.nodes, edges: &self.edges, path, values, is_exact: true };
+        let endpoint = search.below(root, 0)?;
+        Some(Found { endpoint, is_exact: search.is_exact })
     }
 
     /// The route of requests whose path matches no other pattern.
@@ -279,69 +222,99 @@ impl RouteTable {
     }
 
     /// The pattern of a route; none of the fallback.
-    pub(super) fn pattern(&self, route: RouteIndex) -> &str {
-        if self.fallback == Some(route) { "" } else { &self.routes[route].pattern }
-    }
-
-    /// How much of `path`, which the route has matched, belongs to the place where the handler is mounted.
     #[inline]
-    pub(super) fn mount(&self, route: RouteIndex, path: &str) -> Option<Mount> {
-        let Route { pattern, prefix_len, .. } = &self.routes[route];
-        let prefix = path_of(&pattern[..(*prefix_len)?]);
-        let segments = prefix.bytes().filter(|octet| *octet == b'/').count();
-        let rest_at = path.match_indices('/').nth(segments).map_or(path.len(), |(at, _)| at);
-        Some(Mount { pattern_len: prefix.len(), rest_at })
+    pub(super) fn pattern(&self, route: RouteIndex) -> Option<&RoutePattern> {
+        (self.fallback != Some(route)).then(|| &self.routes[route].pattern)
     }
 }
 
-impl Node {
-    /// The node behind a segment that stands for itself.
-    #[inline]
-    fn text(&self, segment: Segment<'_>) -> Option<NodeIndex> {
-        let at = self.texts.binary_search_by(|(text, _)| text.compare(segment)).ok()?;
-        Some(self.texts[at].1)
-    }
+/// The routes of a path.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found<'t> {
+    pub(super) endpoint: &'t Endpoint,
+    /// Whether the path is in normal form, unless there are escapes in it: each segment is that of the pattern, or begins
+    /// with another octet than a dot.
+    pub(super) is_exact: bool,
 }
 
-impl TextSegment {
-    #[inline]
-    fn compare(&self, segment: Segment<'_>) -> Ordering {
-        match self.front.cmp(&segment.front) {
-            Ordering::Equal if segment.text.len() <= 8 => self.text.len().cmp(&segment.text.len()),
-            Ordering::Equal => (*self.text).cmp(segment.text),
-            order => order,
+/// The search for the routes of a path.
+struct Search<'t, 's> {
+    nodes: &'t [Node],
+    edges: &'t Edges,
+    /// The path without its `/`.
+    path: &'s [u8],
+    values: &'s mut Vec<Span>,
+    is_exact: bool,
+}
+
+impl<'t> Search<'t, '_> {
+    /// Finds the routes of the rest of the path, which begins at `at` and lies below a node. If there are none, no
+    /// values are appended.
+    fn below(&mut self, mut index: NodeIndex, mut at: usize) -> Option<&'t Endpoint> {
+        let (mut catch_all, known) = (None, self.values.len());
+        loop {
+            let node = &self.nodes[index as usize];
+            let segment = Segment::first_of(&self.path[at..]);
+            let end = at + segment.text.len();
+            if let Some(rest) = &node.rest {
+                // The innermost catch-all so far, for a dead end below.
+                catch_all = Some((rest, at, self.values.len()));
+            }
+            let text = if node.has_edges { self.edges.get(index, segment) } else { None };
+            let param = node.param.filter(|_| !segment.text.is_empty());
+            // The equal text first; the parameter only if nothing below the text matches.
+            index = match (text, param) {
+                (Some(text), None) => text,
+                (Some(text), Some(_)) if let Some(endpoint) = self.behind(text, end) => {
+                    return Some(endpoint);
+                }
+                (_, Some(param)) => {
+                    self.is_exact &= !segment.text.starts_with(b".");
+                    self.push(at, segment.text.len());
+                    param
+                }
+                (None, None) => break,
+            };
+            if end == self.path.len() {
+                match &self.nodes[index as usize].end {
+                    Some(endpoint) => return Some(endpoint),
+                    None => break,
+                }
+            }
+            at = end + "/".len();
         }
+        let Some((endpoint, at, values)) = catch_all else {
+            self.values.truncate(known);
+            return None;
+        };
+        self.is_exact = false;
+        self.values.truncate(values);
+        self.push(at, self.path.len() - at);
+        Some(endpoint)
     }
-}
 
-impl<'p> Segment<'p> {
-    /// The first segment of a path without its `/`.
+    /// Notes a value, which is counted from the `/` before the path.
     #[inline]
-    fn first_of(path: &'p [u8]) -> Segment<'p> {
-        let front = match path.first_chunk::<8>() {
-            Some(eight) => u64::from_le_bytes(*eight),
-            None => path.iter().rev().fold(0, |front, octet| front << 8 | u64::from(*octet)),
-        };
-        let (front, len) = match first_in_eight(front, b'/') {
-            8 if path.len() <= 8 => (front, path.len()),
-            8 => (front, 8 + find_octet(&path[8..], b'/')),
-            at => (front & ((1 << (8 * at)) - 1), at),
-        };
-        Segment { front, text: &path[..len] }
+    fn push(&mut self, at: usize, len: usize) {
+        self.values.push(Span::new("/".len() + at, len));
+    }
+
+    /// Finds the routes of the path, whose front, up to `end`, leads to a node.
+    fn behind(&mut self, node: NodeIndex, end: usize) -> Option<&'t Endpoint> {
+        match end == self.path.len() {
+            true => self.nodes[node as usize].end.as_deref(),
+            false => self.below(node, end + "/".len()),
+        }
     }
 }
 
 impl Endpoint {
     /// The route of a method. HEAD is answered by GET, whose content the server leaves out (RFC 9110 §9.3.2).
     #[inline]
-    pub(super) fn choose(&self, method: Method) -> Choice<'_> {
-        let route = |method| self.routes.iter().find(|(own, _)| *own == method).map(|(_, route)| *route);
-        let head = || if method == Method::Head { route(Method::Get) } else { None };
-        match route(method).or_else(head).or(self.any) {
-            Some(route) => Choice::Route(route),
-            None if method == Method::Options => Choice::Options(&self.allow),
-            None => Choice::NotAllowed(&self.allow),
-        }
+    pub(super) fn route(&self, method: &Method) -> Option<RouteIndex> {
+        let route = |method| self.routes.iter().find(|(own, _)| own == method).map(|(_, route)| *route);
+        let head = || if *method == Method::Head { route(&Method::Get) } else { None };
+        route(method).or_else(head).or(self.any)
     }
 
     /// Adds a route. Fails with the route that is already there.
@@ -405,8 +378,8 @@ fn join(prefix: &str, pattern: &str) -> Result<String, InvalidRoute> {
 impl fmt::Display for Route {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.methods {
-            Methods::One(method) => write!(f, "{method} {}", self.pattern),
-            Methods::Any => write!(f, "any {}", self.pattern),
+            Methods::One(method) => write!(f, "{method} {}", self.pattern.text()),
+            Methods::Any => write!(f, "any {}", self.pattern.text()),
         }
     }
 }

@@ -14,6 +14,8 @@ pub(super) struct Components {
     pub(super) authority: Span,
     pub(super) path: Span,
     pub(super) query: Span,
+    /// Whether the path is known to consist of octets that are never escaped.
+    pub(super) is_path_plain: bool,
 }
 
 impl Components {
@@ -59,7 +61,14 @@ impl Components {
         parse_authority(authority)?;
         let authority = Span::from_slices(authority, target);
         let (path, query) = path_and_query(target, authority.end())?;
-        Ok(Components { form: TargetForm::Absolute, scheme: Some(scheme), authority, path, query })
+        Ok(Components {
+            form: TargetForm::Absolute,
+            scheme: Some(scheme),
+            authority,
+            path,
+            query,
+            ..Components::default()
+        })
     }
 }
 
@@ -235,6 +244,9 @@ static QUERY: OctetSet = ASCII.with(b"?\\").with_obs_text();
 
 /// The octets of [`PATH`] that are ASCII, as those of nearly all paths are.
 pub(super) static ASCII_PATH: OctetSet = ASCII;
+
+/// The octets of [`PATH`] that are never escaped (RFC 3986 §3.3).
+pub(super) static PLAIN_PATH: OctetSet = OctetSet::URI_PLAIN.with(b"/:@");
 
 /// The octets of [`QUERY`] that are ASCII.
 pub(super) static ASCII_QUERY: OctetSet = ASCII.with(b"?\\");

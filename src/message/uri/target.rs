@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use super::components::{ASCII_PATH, ASCII_QUERY, Components, Scheme, TargetForm, split_port};
+use super::components::{ASCII_PATH, ASCII_QUERY, Components, PLAIN_PATH, Scheme, TargetForm, split_port};
 use super::url::{self, Url};
 use crate::memory::{Reset, Span, clear_cold};
 use crate::message::percent::{self, Plus};
@@ -74,18 +74,24 @@ impl Target {
         if !text.starts_with(b"/") {
             return None;
         }
-        let path = Span::new(0, ASCII_PATH.prefix_len(text));
+        let plain_len = PLAIN_PATH.prefix_len(text);
+        let is_path_plain = matches!(text.get(plain_len), Some(b' ' | b'?'));
+        let path = Span::new(0, if is_path_plain { plain_len } else { odd_path_len(text) });
         let query = match &text[path.len()..] {
             [b'?', query @ ..] => Span::new(path.len() + "?".len(), ASCII_QUERY.prefix_len(query)),
             _ => Span::new(path.len(), 0),
         };
         let mut kept = std::mem::take(&mut self.text).into_bytes();
         kept.clear();
-        kept.extend_from_slice(&text[..query.end()]);
+        // UTF-8 is checked in blocks, and what is left octet by octet. So the last block is filled with what is behind the
+        // target: the version, and at most four octets of a name, which are ASCII.
+        let blocks_end = (query.end() / UTF8_BLOCK + 1) * UTF8_BLOCK;
+        kept.extend_from_slice(&text[..blocks_end.min(text.len())]);
         // UTF-8 is checked in the copy, since that is aligned. In each head, the octets are at another alignment, on
         // which the branches of the check depend, so that they would be mispredicted.
         self.text = String::from_utf8(kept).ok()?;
-        self.components = Components { path, query, ..Components::default() };
+        self.text.truncate(query.end());
+        self.components = Components { path, query, is_path_plain, ..Components::default() };
         debug_assert!(self.authorization.is_none(), "the target was reset");
         debug_assert_eq!(self.components.end(), self.text.len(), "the components are those of the text");
         Some(query.end())
@@ -283,11 +289,13 @@ impl Target {
     /// Returns the path as it was sent, not decoded; `*` in asterisk-form, `""` in authority-form.
     #[inline]
     pub fn path(&self) -> &str {
-        match (self.part(self.components.path), self.components.form) {
-            // An empty path is the same as "/" (RFC 9110 §4.2.3).
-            ("", TargetForm::Origin | TargetForm::Absolute) => "/",
-            (path, _) => path,
-        }
+        self.path_for(&Method::Get)
+    }
+
+    /// Whether the path is known to consist of octets that are never escaped, as most paths do.
+    #[inline]
+    pub(crate) fn has_plain_path(&self) -> bool {
+        self.components.is_path_plain
     }
 
     /// Returns the path, decoded once.
@@ -347,10 +355,18 @@ impl Target {
     /// Returns the path of a request with this method. For OPTIONS, a URL without a path stands for the whole server
     /// (RFC 9110 §4.2.3).
     #[inline]
-    pub(in crate::message) fn path_for(&self, method: Method) -> &str {
+    pub(in crate::message) fn path_for(&self, method: &Method) -> &str {
+        match self.part(self.components.path) {
+            "" => self.path_if_empty(method),
+            path => path,
+        }
+    }
+
+    #[cold]
+    fn path_if_empty(&self, method: &Method) -> &str {
         match self.components.form {
-            TargetForm::Absolute if self.components.path.range().is_empty() => self.path_and_query(method)[0],
-            _ => self.path(),
+            TargetForm::Origin | TargetForm::Absolute => self.path_and_query(*method)[0],
+            TargetForm::Authority | TargetForm::Asterisk => "",
         }
     }
 
@@ -429,6 +445,15 @@ impl From<Url> for Target {
         Target { text, components, authorization }
     }
 }
+
+/// The length of the path in ASCII at the front of `text`.
+#[cold]
+fn odd_path_len(text: &[u8]) -> usize {
+    ASCII_PATH.prefix_len(text)
+}
+
+/// How many octets std checks at once.
+const UTF8_BLOCK: usize = 16;
 
 /// Decodes a path, or a segment of one.
 pub(in crate::message) fn decode_path(raw: &str) -> Result<Cow<'_, str>, InvalidText> {

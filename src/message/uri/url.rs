@@ -86,6 +86,7 @@ impl Url {
             authority,
             path: Span::new(text.len(), 0),
             query: Span::new(text.len(), 0),
+            ..Components::default()
         };
         let mut url = Url { text, components, authorization: authorization(userinfo)? };
         if !resource.is_empty() {
