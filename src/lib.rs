@@ -259,6 +259,7 @@
 //! | dials, failures, times and bytes of each host | [`Client::stats`], with feature `metrics` `Metrics::add_client` |
 //! | what went wrong, and what the server may have seen | [`ClientError`] |
 //! | secure connections, with feature `tls` | `ClientBuilder::tls`, `ClientTls`, `TlsRoots` |
+//! | hosts that the operating system verifies, with feature `platform-verifier` | `ClientTls::from_platform_verifier` |
 //! | proxies, and other ways to a host | [`Proxies`], [`Dialer`], [`Resolver`] |
 //! | PROXY headers of a gateway or a client, with feature `proxy-protocol` | `Client::on_behalf_of`, `ClientBuilder::proxy_protocol` |
 //! | other protocols | [`Client::upgrade`] |
@@ -291,7 +292,8 @@
 //! The features `access-log`, `compress`, `form`, `fs`, `json`, `multipart` and `tls` are on by default. The others are
 //! off: `aws-lc-rs` (other cryptography, with post-quantum key exchange), `charset` (text beyond UTF-8), `cookies`
 //! (signed and private ones), `http` (types of the crate `http`), `idna` (URLs with hosts beyond ASCII), `jar`,
-//! `metrics`, `proxy-protocol`, `session`, `tower`, `tracing`, `websocket`, and `zstd` (one more coding).
+//! `metrics`, `platform-verifier` (hosts are verified by the operating system), `proxy-protocol`, `session`, `tower`,
+//! `tracing`, `websocket`, and `zstd` (one more coding).
 //!
 //! The module `coming_from`, which the documentation has with all features, shows the idioms of axum, actix, fasthttp and
 //! reqwest beside those of this crate.

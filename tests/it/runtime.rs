@@ -606,6 +606,51 @@ fn a_server_without_descriptors_waits_until_there_are_some() {
     });
 }
 
+/// A handler that needs a descriptor of its own fails, and is answered for; once there are some, all goes on.
+#[cfg(target_os = "linux")]
+#[test]
+fn handlers_without_descriptors_fail_until_there_are_some() {
+    alone("runtime::handlers_without_descriptors_fail_until_there_are_some", || {
+        let behind = start(Server::bind("127.0.0.1:0").cores(1));
+        let (file, port) = (tempfile::NamedTempFile::new().unwrap(), behind.addr().port());
+        fs::write(file.path(), "content").unwrap();
+        let (path, client) = (file.path().to_owned(), Client::new());
+        let app = async move |ctx: &mut Context| -> Result {
+            match ctx.request.path() {
+                "/file" => ctx.send_file(&path).await,
+                // A look-up takes descriptors, too.
+                "/name" => {
+                    ctx.forward(client.open(&ctx.request.forwarded_to(&format!("http://localhost:{port}"))?))
+                        .await
+                }
+                "/address" => {
+                    ctx.forward(client.open(&ctx.request.forwarded_to(&format!("http://127.0.0.1:{port}"))?))
+                        .await
+                }
+                _ => Ok(()),
+            }
+        };
+        let served = Served { running: Server::bind("127.0.0.1:0").cores(1).start(app).unwrap() };
+        let mut peer = served.connect();
+        let mut ask = |path| {
+            peer.send(get(path));
+            status(&peer.receive())
+        };
+        assert_eq!(ask("/"), 200);
+        rlimit::setrlimit(rlimit::Resource::NOFILE, 64, 64).unwrap();
+        let files: Vec<_> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+        let paths = ["/address", "/name", "/file"];
+        for _ in 0..3 {
+            let statuses = paths.map(&mut ask);
+            assert!(statuses.iter().all(|status| (500..=504).contains(status)), "{statuses:?}");
+            assert_eq!(ask("/"), 200);
+        }
+        drop(files);
+        assert_eq!(paths.map(&mut ask), [200; 3]);
+        assert_eq!(served.running.stats().total.open, 1);
+    });
+}
+
 /// The counts of a server after `talk`, when all peers are gone.
 fn counts(set: impl FnOnce(Server) -> Server, talk: impl FnOnce(&Served)) -> ServerCounts {
     let app = async |ctx: &mut Context| -> Result {

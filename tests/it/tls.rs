@@ -577,6 +577,37 @@ fn a_peer_that_leaves_during_its_handshake_is_not_reported() {
     assert_eq!(greet(&served, secured.peer(), "a.example"), Ok("fine".into()));
 }
 
+/// A ClientHello of which one octet was changed is refused, or a valid one with another content, and nothing more.
+#[test]
+fn a_garbled_hello_harms_no_other_peer() {
+    let secured = Secured::new();
+    let reports = ErrorReports::default();
+    let timeouts = Timeouts { head: Duration::from_secs(2), ..Timeouts::default() };
+    let served =
+        Served::with(|server| reports.attach(server).timeouts(timeouts).tls(secured.tls.clone()), fine);
+    let hello = hello(secured.peer());
+    let mut peers = Vec::new();
+    for at in 0..hello.len() {
+        for change in [0x01, 0xff] {
+            let mut garbled = hello.clone();
+            garbled[at] ^= change;
+            let mut peer = served.connect();
+            peer.send(&garbled);
+            peer.end();
+            peers.push(peer);
+        }
+    }
+    assert_eq!(greet(&served, secured.peer(), "a.example"), Ok("fine".into()));
+    drop(peers);
+    eventually("all are gone", || served.running.stats().total.open == 0);
+    let seen = reports.take();
+    assert!(
+        seen.len() <= 2 * hello.len() && seen.iter().all(|(status, _)| matches!(status, 0 | 400)),
+        "{seen:?}"
+    );
+    assert_eq!(greet(&served, secured.peer(), "a.example"), Ok("fine".into()));
+}
+
 #[test]
 fn slow_handshakes_hold_up_no_other_peer() {
     let secured = Secured::new();
@@ -882,5 +913,81 @@ fn a_peer_that_reads_nothing_is_cut_off_at_the_limit() {
         // Each record that the send buffer still holds must not be given a part of the limit.
         let waited = start.elapsed();
         assert!((Duration::from_millis(200)..Duration::from_secs(3)).contains(&waited), "{path}: {waited:?}");
+    }
+}
+
+/// Notes what arrives.
+struct Tap {
+    stream: TcpStream,
+    arrived: Vec<u8>,
+}
+
+impl Read for Tap {
+    fn read(&mut self, room: &mut [u8]) -> std::io::Result<usize> {
+        let count = self.stream.read(room)?;
+        self.arrived.extend_from_slice(&room[..count]);
+        Ok(count)
+    }
+}
+
+impl Write for Tap {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.stream.flush()
+    }
+}
+
+/// The lengths of the records of application data that arrive with the response for `path`.
+fn records(served: &Served, config: ClientConfig, path: &str) -> Vec<usize> {
+    let tap = Tap { stream: served.connect().stream, arrived: Vec::new() };
+    let mut peer = StreamOwned::new(ClientConnection::new(Arc::new(config), host("a.example")).unwrap(), tap);
+    peer.conn.complete_io(&mut peer.sock).unwrap();
+    peer.sock.arrived.clear();
+    write!(peer, "GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").unwrap();
+    let mut received = Vec::new();
+    peer.read_to_end(&mut received).unwrap();
+    assert!(received.len() > 1 << 20, "{path}: {} bytes", received.len());
+    let (mut rest, mut lengths) = (&peer.sock.arrived[..], Vec::new());
+    while let [kind, _, _, high, low, after @ ..] = rest {
+        let length = usize::from(u16::from_be_bytes([*high, *low]));
+        // A ticket looks like content in TLS 1.3, and comes before it.
+        lengths.extend((*kind == 23).then_some(length));
+        rest = &after[length..];
+    }
+    lengths
+}
+
+/// A record that is sent before it is full costs the overhead of a whole one, and its MAC (RFC 8446 §5.1, §5.2).
+#[test]
+fn records_are_full_before_they_are_sent() {
+    let secured = Secured::new();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), vec![b'x'; 1 << 20]).unwrap();
+    let path = file.path().to_owned();
+    let app = async move |ctx: &mut Context| -> corehttp::Result {
+        match ctx.request.path() {
+            "/memory" => ctx.response.set_bytes("text/plain", vec![b'x'; 1 << 20])?,
+            "/pieces" => {
+                let mut out = ctx.body_writer().await?;
+                for _ in 0..1050 {
+                    out.write_all(&[b'x'; 1000]).await?;
+                }
+                out.finish().await?;
+            }
+            _ => ctx.send_file(&path).await?,
+        }
+        Ok(())
+    };
+    let served = secured.serve(app);
+    for version in [&TLS13, &TLS12] {
+        for path in ["/memory", "/pieces", "/file"] {
+            let lengths = records(&served, secured.peer_of(&[version], None), path);
+            let full = lengths.iter().filter(|length| **length >= 16 << 10).count();
+            // Tickets, the head, the end of the content, and `close_notify` are short.
+            assert!(full >= 63 && lengths.len() <= full + 8, "{version:?} {path}: {lengths:?}");
+        }
     }
 }

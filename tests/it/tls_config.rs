@@ -1,14 +1,18 @@
 //! Configurations and providers of the application: what they set, on both sides, and how they are replaced.
 
+use std::fmt;
 use std::net::{SocketAddr, TcpStream};
+#[cfg(all(feature = "platform-verifier", target_os = "linux"))]
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use corehttp::rustls::client::WebPkiServerVerifier;
 use corehttp::rustls::crypto::CryptoProvider;
 use corehttp::rustls::crypto::ring::{cipher_suite, default_provider, kx_group};
 use corehttp::rustls::pki_types::pem::PemObject;
 use corehttp::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use corehttp::rustls::server::{ClientHello, ResolvesServerCert};
+use corehttp::rustls::server::{ClientHello, ProducesTickets, ResolvesServerCert, WebPkiClientVerifier};
 use corehttp::rustls::sign::{CertifiedKey, SingleCertAndKey};
 use corehttp::rustls::version::{TLS12, TLS13};
 use corehttp::rustls::{ClientConfig, KeyLog, RootCertStore, ServerConfig};
@@ -17,6 +21,7 @@ use corehttp::{
     MemoryListener, Request, Server, ServerHandle, ServerTls, TlsConfigError, TlsIdentity, TlsRoots,
     TrustedProxies, block_on,
 };
+use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 
 use crate::support::certificates::{Authority, Issued};
 use crate::support::{Peer, Served, eventually, status};
@@ -202,6 +207,164 @@ fn a_certified_key_is_checked() {
         let refused = TlsIdentity::from_certified_key(CertifiedKey::new(chain, one.key.clone())).unwrap_err();
         assert!(format!("{refused:?}").starts_with(expected), "{refused:?}");
     }
+}
+
+/// Revoked certificates of clients, which are replaced while the server runs.
+#[test]
+fn a_client_whose_certificate_is_revoked_is_refused_rfc5280_5() {
+    let (secured, theirs) = (Secured::new(), Authority::new("theirs"));
+    let key = certified(&secured.authority.issue(&["a.example"]), &default_provider());
+    let config = |revoked: &[u64]| {
+        let provider = Arc::new(default_provider());
+        let mut trusted = RootCertStore::empty();
+        trusted.add(CertificateDer::from_pem_slice(theirs.pem().as_bytes()).unwrap()).unwrap();
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(trusted), provider.clone())
+            .with_crls([theirs.revoke(revoked).into()])
+            .build();
+        ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&TLS13, &TLS12])
+            .unwrap()
+            .with_client_cert_verifier(verifier.unwrap())
+            .with_cert_resolver(Arc::new(SingleCertAndKey::from(key.clone())))
+    };
+    let tls = ServerTls::from_config(config(&[]));
+    let served = Served::with(|server| server.tls(tls.clone()), tell);
+    let clients = [1, 2].map(|serial| theirs.issue_numbered(&["me"], serial));
+    let greets = |issued| {
+        [&TLS13, &TLS12]
+            .map(|version| greet(&served, secured.peer_of(&[version], Some(issued)), "a.example").is_ok())
+    };
+    assert_eq!(clients.each_ref().map(greets), [[true; 2]; 2]);
+    tls.replace_config(config(&[2]));
+    assert_eq!(clients.each_ref().map(greets), [[true; 2], [false; 2]]);
+    tls.replace_config(config(&[1, 2]));
+    assert_eq!(clients.each_ref().map(greets), [[false; 2]; 2]);
+}
+
+#[test]
+fn a_server_whose_certificate_is_revoked_is_refused_rfc5280_5() {
+    let authority = Authority::new("ours");
+    let server = InMemory::new(ServerTls::new(identity(&authority.issue_numbered(&["a.example"], 7))));
+    let config = |revoked: &[u64]| {
+        let provider = Arc::new(default_provider());
+        let mut trusted = RootCertStore::empty();
+        trusted.add(CertificateDer::from_pem_slice(authority.pem().as_bytes()).unwrap()).unwrap();
+        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(trusted), provider.clone())
+            .with_crls([authority.revoke(revoked).into()])
+            .build();
+        ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_webpki_verifier(verifier.unwrap())
+            .with_no_client_auth()
+    };
+    let tls = ClientTls::from_config(config(&[6]));
+    let client = Client::builder().tls(tls.clone());
+    assert!(server.ask(&client).is_ok());
+    tls.replace_config(config(&[7]));
+    let error = format!("{:#}", server.ask(&client).unwrap_err());
+    assert!(error.to_lowercase().contains("revoked"), "{error}");
+    tls.replace_config(config(&[]));
+    assert!(server.ask(&client).is_ok());
+}
+
+/// Tickets under a key that several processes share (RFC 5077 §4).
+struct SharedTickets(LessSafeKey);
+
+impl SharedTickets {
+    const NONCE_LEN: usize = 12;
+
+    fn new(secret: [u8; 32]) -> Arc<SharedTickets> {
+        Arc::new(SharedTickets(LessSafeKey::new(UnboundKey::new(&CHACHA20_POLY1305, &secret).unwrap())))
+    }
+}
+
+impl fmt::Debug for SharedTickets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SharedTickets")
+    }
+}
+
+impl ProducesTickets for SharedTickets {
+    fn enabled(&self) -> bool {
+        true
+    }
+
+    fn lifetime(&self) -> u32 {
+        3600
+    }
+
+    fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
+        let mut nonce = [0; SharedTickets::NONCE_LEN];
+        getrandom::fill(&mut nonce).ok()?;
+        let mut sealed = plain.to_vec();
+        self.0
+            .seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), Aad::empty(), &mut sealed)
+            .ok()?;
+        Some([&nonce[..], &sealed].concat())
+    }
+
+    fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
+        let (nonce, sealed) = ticket.split_first_chunk::<{ SharedTickets::NONCE_LEN }>()?;
+        let mut sealed = sealed.to_vec();
+        let opened = self.0.open_in_place(Nonce::assume_unique_for_key(*nonce), Aad::empty(), &mut sealed);
+        Some(opened.ok()?.to_vec())
+    }
+}
+
+/// As the processes of a fleet behind one balancer do: a client comes to one, and then to another.
+#[test]
+fn a_session_is_resumed_by_another_server_that_shares_its_tickets_rfc8446_2_2() {
+    let secured = Secured::new();
+    let key = certified(&secured.authority.issue(&["a.example"]), &default_provider());
+    let resumed = |ctx: &mut Context| ctx.response.set_text(ctx.tls().unwrap().resumed.to_string());
+    let serve = |secret| {
+        let mut config = config(default_provider(), SingleCertAndKey::from(key.clone()));
+        config.ticketer = SharedTickets::new([secret; 32]);
+        Served::with(|server| server.tls(ServerTls::from_config(config)), resumed)
+    };
+    let (one, other, stranger) = (serve(1), serve(1), serve(2));
+    for version in [&TLS13, &TLS12] {
+        let peer = Arc::new(secured.peer_of(&[version], None));
+        let resumes = |served| exchange(&mut connect_to(served, peer.clone(), "a.example"));
+        let found = [&one, &one, &other, &stranger].map(resumes);
+        assert_eq!(
+            found,
+            ["false", "true", "true", "false"].map(|found| Ok(found.to_owned())),
+            "{version:?}"
+        );
+    }
+}
+
+/// The verifier of Linux trusts the authorities in the file that `SSL_CERT_FILE` names.
+#[cfg(all(feature = "platform-verifier", target_os = "linux"))]
+#[test]
+fn a_host_that_the_platform_accepts_is_accepted() {
+    const NAME: &str = "tls_config::a_host_that_the_platform_accepts_is_accepted";
+    const FOLDER: &str = "COREHTTP_TEST_PLATFORM";
+    let ask = |path: &Path| {
+        let identity = TlsIdentity::from_files(path.join("chain"), path.join("key")).unwrap();
+        let server = InMemory::new(ServerTls::new(identity));
+        server.ask(&Client::builder().tls(ClientTls::from_platform_verifier().unwrap()))
+    };
+    if let Some(path) = std::env::var_os(FOLDER) {
+        let told = ask(Path::new(&path)).unwrap();
+        return assert!(told.ends_with("0)"), "{told}");
+    }
+    let (folder, authority) = (tempfile::tempdir().unwrap(), Authority::new("ours"));
+    let issued = authority.issue_for_years(&["a.example"], 2026, 2027);
+    for (name, text) in [("chain", &issued.chain), ("key", &issued.key), ("roots", &authority.pem())] {
+        std::fs::write(folder.path().join(name), text).unwrap();
+    }
+    // Where the system has authorities, ours is none of them.
+    if TlsRoots::from_platform().is_ok() {
+        ask(folder.path()).unwrap_err();
+    }
+    let mut own = std::process::Command::new(std::env::current_exe().unwrap());
+    own.args([NAME, "--exact", "--nocapture"]).env(FOLDER, folder.path());
+    let ran = own.env("SSL_CERT_FILE", folder.path().join("roots")).output().unwrap();
+    let said = String::from_utf8_lossy(&ran.stdout);
+    assert!(ran.status.success() && said.contains("1 passed"), "{said}");
 }
 
 /// A server in memory, which tells the session.

@@ -1,7 +1,8 @@
 //! Certificates made on the spot: authorities, and what they have signed.
 
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType,
+    ExtendedKeyUsagePurpose, IsCa, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SerialNumber,
     date_time_ymd,
 };
 
@@ -34,7 +35,32 @@ impl Authority {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         params
+    }
+
+    /// A list that revokes the certificates with these serial numbers, as DER (RFC 5280 §5).
+    pub fn revoke(&self, serials: &[u64]) -> Vec<u8> {
+        let revoked = |serial: &u64| RevokedCertParams {
+            serial_number: SerialNumber::from(*serial),
+            revocation_time: date_time_ymd(2025, 1, 1),
+            reason_code: None,
+            invalidity_date: None,
+        };
+        let list = CertificateRevocationListParams {
+            this_update: date_time_ymd(2025, 1, 1),
+            next_update: date_time_ymd(2125, 1, 1),
+            crl_number: SerialNumber::from(1),
+            issuing_distribution_point: None,
+            revoked_certs: serials.iter().map(revoked).collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        list.signed_by(&self.issuer).unwrap().der().to_vec()
+    }
+
+    /// A certificate with a serial number.
+    pub fn issue_numbered(&self, hosts: &[&str], serial: u64) -> Issued {
+        self.issue_with(hosts, |params| params.serial_number = Some(SerialNumber::from(serial)))
     }
 
     /// Its own certificate.

@@ -74,12 +74,13 @@ struct Settings {
     cryptography: Cryptography,
 }
 
-/// Whether hosts have to prove their identity.
-#[derive(Clone, Copy, Debug, Default)]
+/// How hosts have to prove their identity.
+#[derive(Clone, Debug, Default)]
 enum HostCheck {
+    /// By a certificate that leads to one of the roots.
     #[default]
-    Verify,
-    Skip,
+    Roots,
+    Verifier(Arc<dyn ServerCertVerifier>),
 }
 
 impl ClientTls {
@@ -94,9 +95,9 @@ impl ClientTls {
         }))
     }
 
-    /// Takes a whole configuration of [`rustls`](crate::rustls), for what the other methods do not set: a verifier, such
-    /// as that of the platform in the crate `rustls-platform-verifier`, revocation lists, certificates of this side by a
-    /// resolver, the protocols of ALPN, cipher suites, or a key log. Nothing is added to it, so the other settings of
+    /// Takes a whole configuration of [`rustls`](crate::rustls), for what the other methods do not set: a
+    /// verifier, revocation lists, certificates of this side by a resolver, the protocols of ALPN, cipher suites, or a key
+    /// log. Nothing is added to it, so the other settings of
     /// this value have no effect.
     ///
     /// Its [`alpn_protocols`](crate::rustls::ClientConfig::alpn_protocols) may contain `http/1.1`, and must not contain
@@ -200,6 +201,11 @@ impl ClientTls {
         })
     }
 
+    /// Sets what verifies hosts, instead of the roots.
+    pub(super) fn verified_by(self, verifier: Arc<dyn ServerCertVerifier>) -> ClientTls {
+        self.with(|settings| settings.host_check = HostCheck::Verifier(verifier))
+    }
+
     /// Changes the settings, if there are any.
     fn with(mut self, change: impl FnOnce(&mut Settings)) -> ClientTls {
         if let Source::Settings(settings) = &mut self.0 {
@@ -227,9 +233,11 @@ impl Settings {
         let config = ClientConfig::builder_with_provider(self.cryptography.provider())
             .with_protocol_versions(versions(self.version_min))
             .expect(VERSIONS_FIT);
-        let config = match self.host_check {
-            HostCheck::Verify => config.with_root_certificates(trust.roots.store.clone()),
-            HostCheck::Skip => config.dangerous().with_custom_certificate_verifier(Arc::new(AcceptAny)),
+        let config = match &self.host_check {
+            HostCheck::Roots => config.with_root_certificates(trust.roots.store.clone()),
+            HostCheck::Verifier(verifier) => {
+                config.dangerous().with_custom_certificate_verifier(verifier.clone())
+            }
         };
         let mut config = match &trust.identity {
             Some(identity) => {
@@ -280,7 +288,7 @@ impl DangerousClientTls {
     /// is better served by [`ClientTls::roots`].
     #[doc(alias = "danger_accept_invalid_certs")]
     pub fn accept_any_certificate(self) -> ClientTls {
-        self.tls.with(|settings| settings.host_check = HostCheck::Skip)
+        self.tls.verified_by(Arc::new(AcceptAny))
     }
 }
 

@@ -11,6 +11,8 @@ mod carrier;
 mod stream;
 
 mod client_tls;
+#[cfg(feature = "platform-verifier")]
+mod platform_verifier;
 mod server_tls;
 
 pub use tokio_rustls::rustls;

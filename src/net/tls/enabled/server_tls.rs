@@ -79,7 +79,8 @@ impl ServerTls {
     /// share. Nothing is added to it, so the other settings of this value have no effect.
     ///
     /// Its [`alpn_protocols`](crate::rustls::ServerConfig::alpn_protocols) should contain `http/1.1`, and must not
-    /// contain `h2`, which this server does not speak. Whichever is agreed on, the connection carries HTTP/1.1, and
+    /// contain `h2`, which this server does not speak. A resolver runs on the core that serves the connection, and must not
+    /// wait for anything; one that panics costs that connection. Whichever is agreed on, the connection carries HTTP/1.1, and
     /// [`TlsSession::alpn`](super::TlsSession::alpn) holds it. Early data (RFC 8446 §2.3) could be replayed and is not
     /// accepted, whatever the configuration.
     ///
