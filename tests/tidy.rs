@@ -33,7 +33,7 @@ const FLOORS: &[(&str, &[&str])] = &[
         ],
     ),
     ("server", &["coding", "error", "exchange", "memory", "message", "net", "runtime", "wire"]),
-    ("access_log", &["message", "server"]),
+    ("access_log", &["memory", "message", "server"]),
     ("compress", &["coding", "error", "memory", "message", "runtime", "server"]),
     ("cookies", &["message"]),
     ("form", &["client", "error", "message"]),

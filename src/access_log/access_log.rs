@@ -13,10 +13,11 @@ use crate::server::{ExchangeReport, TrustedProxies};
 
 /// An access log: a line for each exchange, once it is over.
 ///
-/// The cores format the lines, and a thread of the log's own writes them, usually within 20 ms. A core never waits for it,
-/// takes no lock, and allocates for no line of up to 256 bytes. If 4,096 lines wait, because a disk is slow or full,
-/// further ones are dropped, which is counted, and noted on standard error. Dropping the log writes the lines that wait;
-/// later ones are lost, so keep it until the server has stopped.
+/// The cores format the lines, and a thread of the log's own writes them, usually within 20 ms. A core never waits for
+/// it or for another core, and allocates for no line of up to 1 KiB. Within these 20 ms, the lines of several cores are
+/// not in the order of their exchanges. If 1 MiB of lines waits, because a disk is slow or full, further ones are dropped,
+/// which is counted, and noted on standard error. Dropping the log writes the lines that wait; later ones are lost, so
+/// keep it until the server has stopped.
 ///
 /// # Examples
 ///
@@ -47,7 +48,7 @@ impl AccessLog {
         AccessLog::from_target(LogTarget::from_path(path.as_ref())?, format)
     }
 
-    /// Creates a log that writes to `writer`, such as standard output.
+    /// Creates a log that writes to `writer`, such as standard output. Each write has whole lines, and is flushed.
     ///
     /// # Errors
     ///
@@ -57,7 +58,7 @@ impl AccessLog {
     }
 
     fn from_target(target: LogTarget, format: LogFormat) -> io::Result<AccessLog> {
-        let queue = Arc::new(LineQueue::new(LINES_MAX));
+        let queue = Arc::new(LineQueue::new());
         let lines = queue.clone();
         let thread =
             thread::Builder::new().name("access-log".into()).spawn(move || lines.write_to(target))?;
@@ -99,6 +100,3 @@ impl fmt::Debug for AccessLog {
         f.debug_struct("AccessLog").field("format", &self.format).finish_non_exhaustive()
     }
 }
-
-/// How many lines may wait.
-const LINES_MAX: usize = 4096;

@@ -4,11 +4,11 @@ use std::cell::Cell;
 use std::fmt;
 use std::io::Write;
 use std::net::IpAddr;
-use std::str::from_utf8;
+use std::ops::Range;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
-use crate::message::{HttpDate, write_json_string};
+use crate::message::{FieldName, HttpDate, Status, write_json_string};
 use crate::server::ExchangeReport;
 
 /// The format of an access log's lines. Targets and fields are cut at 2 KiB.
@@ -43,28 +43,28 @@ impl LogFormat {
 
     /// Writes the line of an exchange. A line cannot be forged: characters that end one are escaped.
     pub(super) fn write(&self, report: &ExchangeReport<'_>, client: Option<IpAddr>, line: &mut Vec<u8>) {
-        // A vector takes all that is written to it.
-        let _ = match self {
+        match self {
             LogFormat::Common => write_common(report, client, line),
-            LogFormat::Combined => write_common(report, client, line).and_then(|()| {
-                for name in ["referer", "user-agent"] {
-                    let value = report.request.headers.get(name).unwrap_or(b"-");
-                    write!(line, " \"{}\"", Quoted(&value[..value.len().min(VALUE_LEN_MAX)]))?;
-                }
-                Ok(())
-            }),
+            LogFormat::Combined => {
+                write_common(report, client, line);
+                write_agent(report, line);
+            }
             LogFormat::Json => write_json(report, client, line),
             LogFormat::Custom(write) => {
-                write(report, line);
-                line.iter_mut()
-                    .filter(|octet| matches!(octet, b'\n' | b'\r'))
-                    .for_each(|octet| *octet = b' ');
-                Ok(())
+                let mut own = OWN_LINE.take();
+                own.clear();
+                write(report, &mut own);
+                line.extend(own.iter().map(|octet| if b"\r\n".contains(octet) { b' ' } else { *octet }));
+                own.shrink_to(OWN_LINE_KEPT_MAX);
+                OWN_LINE.set(own);
             }
-        };
+        }
         line.push(b'\n');
     }
 }
+
+/// How much memory is kept for the next line of the application.
+const OWN_LINE_KEPT_MAX: usize = 1 << 10;
 
 impl fmt::Debug for LogFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -77,69 +77,101 @@ impl fmt::Debug for LogFormat {
     }
 }
 
-fn write_common(
-    report: &ExchangeReport<'_>,
-    client: Option<IpAddr>,
-    line: &mut Vec<u8>,
-) -> std::io::Result<()> {
-    match client {
-        Some(client) => write!(line, "{client}")?,
-        None => write!(line, "-")?,
-    }
-    // A user-id of RFC 1413, which nobody sends, and a user, whom only the application knows.
-    write!(line, " - - [{}] ", ClfTime(SystemTime::now()))?;
-    match report.method {
+fn write_common(report: &ExchangeReport<'_>, client: Option<IpAddr>, line: &mut Vec<u8>) {
+    write_client(line, client);
+    line.extend_from_slice(&LogTime::at(report.ended).text);
+    match &report.method {
         Some(method) => {
-            write!(line, "\"{method} {} {}\"", Quoted(front(report.target).as_bytes()), report.version)?
+            line.extend_from_slice(method.as_str().as_bytes());
+            line.push(b' ');
+            write_quoted(line, front(report.target).as_bytes());
+            line.push(b' ');
+            line.extend_from_slice(report.version.as_str().as_bytes());
         }
-        None => write!(line, "\"-\"")?,
+        None => line.push(b'-'),
     }
-    match report.status {
-        Some(status) => write!(line, " {}", status.as_u16())?,
-        // As nginx logs a peer that has closed before it was answered.
-        None => write!(line, " 499")?,
-    }
-    write!(line, " {}", report.sent)
+    line.extend_from_slice(b"\" ");
+    // 499 is how nginx logs a peer that has closed before it was answered.
+    write_number(line, report.status.map_or(499, Status::as_u16).into());
+    line.push(b' ');
+    write_number(line, report.sent);
 }
 
-fn write_json(
-    report: &ExchangeReport<'_>,
-    client: Option<IpAddr>,
-    line: &mut Vec<u8>,
-) -> std::io::Result<()> {
-    let micros = |time: std::time::Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-    write!(line, "{{\"time\":\"{}\"", ClfTime(SystemTime::now()))?;
-    if let Some(client) = client {
-        write!(line, ",\"client\":\"{client}\"")?;
+/// Writes the fields `referer` and `user-agent`.
+fn write_agent(report: &ExchangeReport<'_>, line: &mut Vec<u8>) {
+    for name in [const { FieldName::new("referer") }, const { FieldName::new("user-agent") }] {
+        let value = report.request.headers.first(name).unwrap_or(b"-");
+        line.extend_from_slice(b" \"");
+        write_quoted(line, &value[..value.len().min(VALUE_LEN_MAX)]);
+        line.push(b'"');
     }
-    if let Some(method) = report.method {
-        write!(line, ",\"method\":\"{method}\",\"target\":")?;
-        write_json_string(line, front(report.target))?;
+}
+
+fn write_json(report: &ExchangeReport<'_>, client: Option<IpAddr>, line: &mut Vec<u8>) {
+    line.extend_from_slice(b"{\"time\":\"");
+    line.extend_from_slice(&LogTime::at(report.ended).text[TIME]);
+    line.push(b'"');
+    if client.is_some() {
+        line.extend_from_slice(b",\"client\":\"");
+        write_client(line, client);
+        line.push(b'"');
     }
-    if let Some(route) = report.matched_pattern() {
-        line.extend_from_slice(b",\"route\":");
-        write_json_string(line, route)?;
+    if let Some(method) = &report.method {
+        write_text_member(line, "method", method.as_str());
+        write_text_member(line, "target", front(report.target));
     }
-    if let Some(status) = report.status {
-        write!(line, ",\"status\":{}", status.as_u16())?;
+    report.matched_pattern().iter().for_each(|route| write_text_member(line, "route", route));
+    report.status.iter().for_each(|status| write_member(line, "status", status.as_u16().into()));
+    report.cut.iter().for_each(|cut| write_text_member(line, "cut", cut.as_str()));
+    write_member(line, "received", report.received);
+    write_member(line, "sent", report.sent);
+    let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    for (name, time) in [
+        ("until_handler_us", report.until_handler),
+        ("until_response_us", report.until_response),
+        ("duration_us", Some(report.duration)),
+    ] {
+        time.iter().for_each(|time| write_member(line, name, micros(*time)));
     }
-    if let Some(cut) = report.cut {
-        write!(line, ",\"cut\":\"{cut}\"")?;
-    }
-    write!(line, ",\"received\":{},\"sent\":{}", report.received, report.sent)?;
-    for (name, time) in
-        [("until_handler_us", report.until_handler), ("until_response_us", report.until_response)]
-    {
-        if let Some(time) = time {
-            write!(line, ",\"{name}\":{}", micros(time))?;
+    write_member(line, "connection", report.connection_id);
+    write_member(line, "exchange", report.exchange_number);
+    line.push(b'}');
+}
+
+/// Writes a member of an object that is not the first.
+fn write_member(line: &mut Vec<u8>, name: &str, value: u64) {
+    write_name(line, name);
+    write_number(line, value);
+}
+
+fn write_text_member(line: &mut Vec<u8>, name: &str, value: &str) {
+    write_name(line, name);
+    // A vector takes all that is written to it.
+    let _ = write_json_string(line, value);
+}
+
+fn write_name(line: &mut Vec<u8>, name: &str) {
+    line.extend_from_slice(b",\"");
+    line.extend_from_slice(name.as_bytes());
+    line.extend_from_slice(b"\":");
+}
+
+fn write_number(line: &mut Vec<u8>, number: u64) {
+    line.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+}
+
+/// Writes the address of a client. `Display` takes several times as long for the usual kind.
+fn write_client(line: &mut Vec<u8>, client: Option<IpAddr>) {
+    match client {
+        None => line.push(b'-'),
+        Some(IpAddr::V4(client)) => {
+            for (at, octet) in client.octets().into_iter().enumerate() {
+                line.extend_from_slice(if at > 0 { b"." } else { b"" });
+                write_number(line, octet.into());
+            }
         }
+        Some(IpAddr::V6(client)) => drop(write!(line, "{client}")),
     }
-    let (connection, exchange) = (report.connection_id, report.exchange_number);
-    write!(
-        line,
-        ",\"duration_us\":{},\"connection\":{connection},\"exchange\":{exchange}}}",
-        micros(report.duration)
-    )
 }
 
 /// The front of a text that may be long: lines that wait must not fill the memory.
@@ -154,64 +186,122 @@ fn front(text: &str) -> &str {
 /// How many bytes of a target or of a field are logged.
 const VALUE_LEN_MAX: usize = 2 << 10;
 
-/// Text of a peer between quotes, escaped as nginx and Apache do: what is not printable ASCII, quotes and backslashes
-/// become `\xHH`.
-struct Quoted<'a>(&'a [u8]);
-
-impl fmt::Display for Quoted<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut rest = self.0;
-        while let Some(at) = rest.iter().position(|octet| matches!(octet, b'"' | b'\\' | ..b' ' | 0x7f..)) {
-            write_ascii(f, &rest[..at])?;
-            write!(f, "\\x{:02X}", rest[at])?;
-            rest = &rest[at + 1..];
+/// Writes text of a peer between quotes, escaped as nginx and Apache do: octets that are not printable ASCII, quotes and
+/// backslashes become `\xHH`.
+fn write_quoted(line: &mut Vec<u8>, text: &[u8]) {
+    if is_plain(text) {
+        return line.extend_from_slice(text);
+    }
+    for octet in text {
+        match is_special(*octet) {
+            true => drop(write!(line, "\\x{octet:02X}")),
+            false => line.push(*octet),
         }
-        write_ascii(f, rest)
     }
 }
 
-/// Writes octets of ASCII at once.
-fn write_ascii(f: &mut fmt::Formatter<'_>, octets: &[u8]) -> fmt::Result {
-    f.write_str(from_utf8(octets).unwrap_or_default())
+/// Whether no octet needs an escape. Without an early end, the compiler compares sixteen octets at a time.
+fn is_plain(text: &[u8]) -> bool {
+    let none_in = |octets: &[u8]| !octets.iter().fold(false, |found, octet| found | is_special(*octet));
+    match text.last_chunk::<16>() {
+        Some(last) => text.as_chunks::<16>().0.iter().chain([last]).all(|octets| none_in(octets)),
+        None => none_in(text),
+    }
 }
 
-/// A time as logs of this kind have it: `26/Nov/2026:03:40:01 +0000`.
-struct ClfTime(SystemTime);
+fn is_special(octet: u8) -> bool {
+    !(b' '..=b'~').contains(&octet) | (octet == b'"') | (octet == b'\\')
+}
 
-impl fmt::Display for ClfTime {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let second = self.0.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        let date = match LAST_DATE.get() {
-            Some((of, date)) if of == second => date,
-            _ => HttpDate::new(self.0),
+/// A second as text, since most lines of a core are of the same one.
+#[derive(Clone, Copy)]
+struct LogTime {
+    /// The first moment for which the text was used.
+    from: Instant,
+    /// The end of the second.
+    until: Instant,
+    /// The part of a line that has the time in it, which is at [`TIME`]. Before it are a user-id of RFC 1413, which nobody
+    /// sends, and a user, whom only the application knows.
+    text: [u8; BEFORE_REQUEST.len()],
+}
+
+impl LogTime {
+    /// The second of this moment.
+    fn at(moment: Instant) -> LogTime {
+        let time = match LAST_TIME.get() {
+            Some(time) if (time.from..time.until).contains(&moment) => return time,
+            _ => LogTime::new(moment, SystemTime::now()),
         };
-        LAST_DATE.set(Some((second, date)));
+        LAST_TIME.set(Some(time));
+        time
+    }
+
+    /// The second of this moment, which is `now` by the clock of the system.
+    fn new(moment: Instant, now: SystemTime) -> LogTime {
+        let subsec = now.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.subsec_nanos());
+        let left = Duration::from_secs(1) - Duration::from_nanos(subsec.into());
         // `Sun, 06 Nov 1994 08:49:37 GMT`
-        let date = date.as_str();
-        write!(f, "{}/{}/{}:{} +0000", &date[5..7], &date[8..11], &date[12..16], &date[17..25])
+        let (date, mut text) = (HttpDate::new(now), *BEFORE_REQUEST);
+        for (to, from) in [(0, 5..7), (3, 8..11), (7, 12..16), (12, 17..25)] {
+            text[TIME][to..to + from.len()].copy_from_slice(date.as_str()[from].as_bytes());
+        }
+        LogTime { from: moment, until: moment + left, text }
     }
 }
+
+const BEFORE_REQUEST: &[u8; 35] = b" - - [dd/Mmm/yyyy:hh:mm:ss +0000] \"";
+const TIME: Range<usize> = 6..BEFORE_REQUEST.len() - 3;
 
 thread_local! {
-    /// The date of the line before and its second, since most lines of a core are of the same one.
-    static LAST_DATE: Cell<Option<(u64, HttpDate)>> = const { Cell::new(None) };
+    /// The second of the line before.
+    static LAST_TIME: Cell<Option<LogTime>> = const { Cell::new(None) };
+    /// Receives a line of the application, which thus sees no line of others.
+    static OWN_LINE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
     fn text_of_a_peer_forges_no_line() {
-        let quoted = Quoted(b"a\"b\\c\r\nd\x7f\xc3\xa9 e").to_string();
-        assert_eq!(quoted, "a\\x22b\\x5Cc\\x0D\\x0Ad\\x7F\\xC3\\xA9 e");
+        let mut line = Vec::new();
+        write_quoted(&mut line, b"a\"b\\c\r\nd\x7f\xc3\xa9 e");
+        assert_eq!(line, b"a\\x22b\\x5Cc\\x0D\\x0Ad\\x7F\\xC3\\xA9 e");
+    }
+
+    #[test]
+    fn each_octet_is_escaped_wherever_it_stands_or_nowhere() {
+        for octet in 0..=u8::MAX {
+            let needs_escape = !(b' '..=b'~').contains(&octet) || matches!(octet, b'"' | b'\\');
+            for at in 0..20 {
+                let mut text = [b'~'; 20];
+                text[at] = octet;
+                assert_eq!(is_plain(&text[..=at]), !needs_escape, "{octet:#x} at {at}");
+                assert_eq!(is_plain(&text), !needs_escape, "{octet:#x} at {at}");
+            }
+        }
     }
 
     #[test]
     fn times_are_those_of_the_common_log_format() {
-        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
-        assert_eq!(ClfTime(time).to_string(), "06/Nov/1994:08:49:37 +0000");
+        let now = Instant::now();
+        let time = LogTime::new(now, SystemTime::UNIX_EPOCH + Duration::from_millis(784_111_777_250));
+        assert_eq!(str::from_utf8(&time.text), Ok(" - - [06/Nov/1994:08:49:37 +0000] \""));
+        assert_eq!(&time.text[TIME], b"06/Nov/1994:08:49:37 +0000");
+        let end = now + Duration::from_millis(750);
+        assert_eq!((time.from, time.until), (now, end));
+        LAST_TIME.set(Some(time));
+        assert_eq!(LogTime::at(end - Duration::from_nanos(1)).text, time.text);
+        assert_ne!(LogTime::at(end).text, time.text);
+    }
+
+    #[test]
+    fn addresses_are_written_as_they_are_displayed() {
+        for client in ["0.0.0.0", "192.0.2.1", "255.255.255.255", "2001:db8::1", "::ffff:192.0.2.1"] {
+            let mut line = Vec::new();
+            write_client(&mut line, client.parse().ok());
+            assert_eq!(str::from_utf8(&line), Ok(client));
+        }
     }
 }

@@ -1,49 +1,81 @@
 //! [`LineQueue`]: lines on their way to the thread that writes them; and that thread.
 
+use std::cell::Cell;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::mem;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
+use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use crossbeam_queue::ArrayQueue;
+use crate::memory::lock;
 
-/// Lines that wait to be written, and the buffers for more. A core allocates for long lines alone.
+/// Lines that wait to be written, in several buffers. A core never waits for one: it writes to the first that no other
+/// thread holds, and begins with one that is usually its own.
 pub(super) struct LineQueue {
-    filled: ArrayQueue<Vec<u8>>,
-    spare: ArrayQueue<Vec<u8>>,
+    buffers: Box<[Mutex<LineBuffer>]>,
     dropped: AtomicU64,
     pub(super) reopen_requested: AtomicBool,
     pub(super) end_requested: AtomicBool,
+    /// The thread that writes, which is woken when a buffer fills up.
+    writer: OnceLock<Thread>,
+}
+
+/// Whole lines.
+struct LineBuffer {
+    lines: Vec<u8>,
+    count: u64,
+}
+
+impl LineBuffer {
+    fn new() -> LineBuffer {
+        LineBuffer { lines: Vec::with_capacity(BUFFER_LEN), count: 0 }
+    }
 }
 
 impl LineQueue {
-    pub(super) fn new(lines_max: usize) -> LineQueue {
-        let lines_max = lines_max.max(1);
-        let spare = ArrayQueue::new(lines_max);
-        (0..lines_max).for_each(|_| drop(spare.push(Vec::with_capacity(LINE_LEN))));
+    pub(super) fn new() -> LineQueue {
         LineQueue {
-            filled: ArrayQueue::new(lines_max),
-            spare,
+            buffers: (0..BUFFERS).map(|_| Mutex::new(LineBuffer::new())).collect(),
             dropped: AtomicU64::new(0),
             reopen_requested: AtomicBool::new(false),
             end_requested: AtomicBool::new(false),
+            writer: OnceLock::new(),
         }
     }
 
-    /// Lets `write` fill a line. If there are too many already, this one is dropped.
+    /// Lets `write` add a line behind others. If too many wait already, this one is dropped.
     pub(super) fn push(&self, write: impl FnOnce(&mut Vec<u8>)) {
-        let Some(buffer) = self.spare.pop() else {
+        let Some(mut buffer) = self.free_buffer() else {
             self.dropped.fetch_add(1, Ordering::Relaxed);
             return;
         };
-        let mut line = LentBuffer { buffer, home: &self.spare };
-        write(&mut line.buffer);
-        let pushed = self.filled.push(mem::take(&mut line.buffer));
-        debug_assert!(pushed.is_ok(), "there are as many places as buffers");
-        mem::forget(line);
+        let LineBuffer { lines, count } = &mut *buffer;
+        let begin = lines.len();
+        let mut line = UnfinishedLine { lines, begin };
+        write(line.lines);
+        line.begin = line.lines.len();
+        let is_filling = (begin..line.begin).contains(&(BUFFER_LEN / 2));
+        drop(line);
+        *count += 1;
+        drop(buffer);
+        if is_filling {
+            self.writer.get().iter().for_each(|writer| writer.unpark());
+        }
+    }
+
+    /// A buffer that has room, and that no other thread holds.
+    fn free_buffer(&self) -> Option<MutexGuard<'_, LineBuffer>> {
+        let (before, from_home) = self.buffers.split_at(HOME.get() % self.buffers.len());
+        let mut free = from_home.iter().chain(before).filter_map(|buffer| match buffer.try_lock() {
+            Ok(buffer) => Some(buffer),
+            // A format of the application has panicked, and its line was taken back.
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        });
+        free.find(|buffer| buffer.lines.len() < LINES_LEN_MAX)
     }
 
     pub(super) fn dropped(&self) -> u64 {
@@ -52,7 +84,8 @@ impl LineQueue {
 
     /// Writes lines until the log ends and none is left.
     pub(super) fn write_to(&self, mut target: LogTarget) {
-        let mut said = (Instant::now(), 0);
+        let _ = self.writer.set(thread::current());
+        let (mut said, mut taken) = ((Instant::now(), 0), LineBuffer::new());
         loop {
             let ends = self.end_requested.load(Ordering::Acquire);
             if self.reopen_requested.swap(false, Ordering::Acquire)
@@ -60,35 +93,30 @@ impl LineQueue {
             {
                 eprintln!("the access log cannot be opened again: {error}");
             }
-            let count = self.write_waiting(&mut target);
+            let count = self.write_waiting(&mut target, &mut taken);
             self.report_dropped(&mut said);
             match (count, ends) {
                 (0, true) => return,
-                (0, false) => thread::park_timeout(PAUSE),
-                _ => {}
+                (_, true) => {}
+                (_, false) => thread::park_timeout(PAUSE),
             }
         }
     }
 
     /// Writes the lines that wait, and returns how many there were.
-    fn write_waiting(&self, target: &mut LogTarget) -> u64 {
-        let (mut count, mut lost) = (0, 0);
-        while let Some(mut line) = self.filled.pop() {
-            count += 1;
-            lost += u64::from(target.write(&line).is_err());
-            line.clear();
-            line.shrink_to(LINE_KEPT_MAX);
-            let kept = self.spare.push(line);
-            debug_assert!(kept.is_ok(), "there are as many places as buffers");
-            if count == LINES_AT_ONCE {
-                break;
+    fn write_waiting(&self, target: &mut LogTarget, taken: &mut LineBuffer) -> u64 {
+        let mut written = 0;
+        for buffer in &self.buffers {
+            mem::swap(&mut *lock(buffer), taken);
+            let LineBuffer { lines, count } = taken;
+            if *count > 0 && target.write(lines).is_err() {
+                self.dropped.fetch_add(*count, Ordering::Relaxed);
             }
+            written += mem::take(count);
+            lines.clear();
+            lines.shrink_to(BUFFER_LEN);
         }
-        if count > 0 && target.flush().is_err() {
-            lost = count;
-        }
-        self.dropped.fetch_add(lost, Ordering::Relaxed);
-        count
+        written
     }
 
     /// Says at most once a minute how many lines are missing.
@@ -101,55 +129,50 @@ impl LineQueue {
     }
 }
 
-/// A buffer that goes back if the application's function panics while it fills it.
-struct LentBuffer<'q> {
-    buffer: Vec<u8>,
-    home: &'q ArrayQueue<Vec<u8>>,
+/// A line that is taken back if the application's function panics while it writes.
+struct UnfinishedLine<'b> {
+    lines: &'b mut Vec<u8>,
+    /// The length without the line.
+    begin: usize,
 }
 
-impl Drop for LentBuffer<'_> {
+impl Drop for UnfinishedLine<'_> {
     fn drop(&mut self) {
-        let mut buffer = mem::take(&mut self.buffer);
-        buffer.clear();
-        let kept = self.home.push(buffer);
-        debug_assert!(kept.is_ok(), "there are as many places as buffers");
+        self.lines.truncate(self.begin);
     }
+}
+
+thread_local! {
+    /// The first buffer that this thread looks at.
+    static HOME: Cell<usize> = {
+        static THREADS: AtomicUsize = AtomicUsize::new(0);
+        Cell::new(THREADS.fetch_add(1, Ordering::Relaxed))
+    };
 }
 
 /// The place where lines are written.
 pub(super) enum LogTarget {
     /// A file, which is opened again when it was rotated.
-    File(PathBuf, io::BufWriter<File>),
+    File(PathBuf, File),
     Writer(Box<dyn Write + Send>),
 }
 
 impl LogTarget {
     pub(super) fn from_path(path: &Path) -> io::Result<LogTarget> {
-        Ok(LogTarget::File(path.to_owned(), io::BufWriter::new(open(path)?)))
+        Ok(LogTarget::File(path.to_owned(), open(path)?))
     }
 
     fn reopen(&mut self) -> io::Result<()> {
         match self {
-            LogTarget::File(path, writer) => {
-                writer.flush()?;
-                *writer = io::BufWriter::new(open(path)?);
-                Ok(())
-            }
+            LogTarget::File(path, file) => open(path).map(|opened| *file = opened),
             LogTarget::Writer(_) => Ok(()),
         }
     }
 
-    fn write(&mut self, line: &[u8]) -> io::Result<()> {
+    fn write(&mut self, lines: &[u8]) -> io::Result<()> {
         match self {
-            LogTarget::File(_, writer) => writer.write_all(line),
-            LogTarget::Writer(writer) => writer.write_all(line),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        match self {
-            LogTarget::File(_, writer) => writer.flush(),
-            LogTarget::Writer(writer) => writer.flush(),
+            LogTarget::File(_, file) => file.write_all(lines),
+            LogTarget::Writer(writer) => writer.write_all(lines).and_then(|()| writer.flush()),
         }
     }
 }
@@ -158,17 +181,17 @@ fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).append(true).open(path)
 }
 
-/// How long a line waits at most for the thread to look. A core does not wake it, since that is a system call.
+/// How long a line waits at most for the thread to look, unless its buffer fills up. To wake the thread is a system call.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// How often it is said that lines were dropped.
 const REPORT_PAUSE: Duration = Duration::from_secs(60);
 
-/// How many lines are written before they are flushed.
-const LINES_AT_ONCE: u64 = 1024;
+/// How many buffers there are. Two cores that begin with the same one rarely meet there.
+const BUFFERS: usize = 16;
 
-/// How much memory a line has from the start: that of most lines.
-const LINE_LEN: usize = 256;
+/// How many bytes of lines a buffer takes, before the last one.
+const LINES_LEN_MAX: usize = 64 << 10;
 
-/// How much memory of a long line is kept for the next one.
-const LINE_KEPT_MAX: usize = 1 << 10;
+/// How much memory a buffer has from the start, and keeps: most lines are shorter than the rest.
+const BUFFER_LEN: usize = LINES_LEN_MAX + (1 << 10);

@@ -127,10 +127,12 @@ impl RouteTable {
 
     /// The place of a pattern, and the route that is there already.
     fn find(&self, pattern: &str) -> (usize, Option<&RouteMetrics>) {
-        let mut at = hash(pattern) as usize % self.slots.len();
+        // The length is a power of two, and a mask is cheaper than a division.
+        let mask = self.slots.len() - 1;
+        let mut at = hash(pattern) as usize & mask;
         loop {
             match self.slots[at].get() {
-                Some(route) if *route.pattern != *pattern => at = (at + 1) % self.slots.len(),
+                Some(route) if *route.pattern != *pattern => at = (at + 1) & mask,
                 found => return (at, found.map(|route| &**route)),
             }
         }

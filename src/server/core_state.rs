@@ -90,7 +90,7 @@ impl CoreState {
         }));
     }
 
-    /// Passes the report of an exchange, which is over, to all who want it.
+    /// Passes the report of an exchange, which is over, to all who want it, and forgets the exchange.
     pub(super) fn report_exchange(
         &self,
         observation: &mut Observation,
@@ -109,6 +109,7 @@ impl CoreState {
         for watcher in watchers {
             let _ = catch_unwind(AssertUnwindSafe(|| watcher(&report)));
         }
+        observation.close();
     }
 
     /// Whether exchanges are reported.

@@ -230,6 +230,7 @@ impl Exchange {
         cx: &mut Context<'_>,
         response: &Response,
     ) -> Poll<Result<(), Box<Refused>>> {
+        self.note_response_time();
         let Exchange { incoming, outgoing, conn, .. } = self;
         conn.poll(|conn, bounds| {
             let sent = outgoing.poll_send(cx, conn, &response.body, &response.trailers, bounds);
@@ -244,10 +245,11 @@ impl Exchange {
     /// Sends all responses in the write buffer.
     #[inline]
     pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Box<Refused>>> {
-        let Exchange { incoming, conn, .. } = self;
+        let Exchange { incoming, conn, observation, .. } = self;
         conn.poll_uncounted(|conn, bounds, core| {
             let flushed = poll_flush(cx, conn, bounds);
             if flushed.is_pending() {
+                observation.iter_mut().for_each(|observation| observation.note_response_time());
                 return incoming.get_mut().poll_discard(cx, conn, bounds).map(Err);
             }
             core.count_traffic(conn);
@@ -258,6 +260,7 @@ impl Exchange {
 
     /// Reads and discards the rest of the request's body. Returns whether that was possible.
     pub(super) fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, ExchangeError>> {
+        self.note_response_time();
         let Exchange { incoming, conn, .. } = self;
         conn.poll(|conn, bounds| incoming.get_mut().poll_drain(cx, conn, bounds))
     }
@@ -297,6 +300,7 @@ impl Exchange {
         self.outgoing.begin_tunnel();
         self.flush().await?;
         self.observe(|observation, _| observation.note_response(response.status));
+        self.note_response_time();
         self.take_conn()
     }
 
@@ -383,13 +387,17 @@ impl Exchange {
         }
     }
 
-    /// Notes something for the report, if exchanges are reported. `note` gets the time that the core knows, since reading
-    /// the clock costs as much as all else that is noted.
+    /// Notes something for the report, if exchanges are reported. `note` gets the time that the core has read last.
     #[inline]
     pub(super) fn observe(&mut self, note: impl FnOnce(&mut Observation, Instant)) {
         if self.is_observed() {
             self.note(note);
         }
+    }
+
+    /// Notes that something else than the head of the response takes time from here on.
+    pub(super) fn note_response_time(&mut self) {
+        self.observe(|observation, _| observation.note_response_time());
     }
 
     /// Apart from [`Exchange::observe`], so that exchanges that are not reported step over none of this.
@@ -426,18 +434,13 @@ impl Exchange {
         observation.cut = ended(observation.cut);
         observation.traffic = traffic.unwrap_or(observation.traffic);
         core.report_exchange(observation, peer, number, request);
-        observation.close();
     }
 
     /// Calls `watcher` with the report of this exchange. Exchanges of the same context are reported from now on.
     #[allow(dead_code, reason = "traces alone watch")]
     pub(super) fn watch(&mut self, request: &Request, watcher: Box<ExchangeWatcher>) {
-        let observation = self.observation.get_or_insert_default();
-        if !observation.is_open() {
-            observation.begin(self.info.arrived, Some(request));
-            observation.note_handler(self.conn.core().clock.now());
-        }
-        observation.watchers.push(watcher);
+        let (arrived, now) = (self.info.arrived, self.conn.core().clock.now());
+        self.observation.get_or_insert_default().watch((arrived, now), request, watcher);
     }
 
     /// The peer of the connection, even if that was upgraded.

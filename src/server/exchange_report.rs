@@ -70,10 +70,14 @@ pub struct ExchangeReport<'a> {
     /// The time from the head of the request to the call of the handler, in which its body was received if the plan was
     /// to buffer it; zero if all of it had arrived together. `None` if the handler was not called.
     pub until_handler: Option<Duration>,
-    /// The time from the head of the request to the head of the response. `None` if there is none.
+    /// The time from the head of the request to the head of the response, until that was written, or handed to the system
+    /// together with a small body. `None` if there is no response.
     pub until_response: Option<Duration>,
     /// The time from the head of the request to the end of the exchange.
     pub duration: Duration,
+    /// The end of the exchange.
+    #[allow(dead_code, reason = "access logs alone write the time of day")]
+    pub(crate) ended: Instant,
 }
 
 /// The cause for which an exchange was cut.
@@ -172,7 +176,10 @@ pub(super) struct Observation {
     /// When the head arrived. `None` if no exchange has begun since the last report.
     arrived: Option<Instant>,
     handler_called: Option<Instant>,
-    responded: Option<(Instant, Status)>,
+    status: Option<Status>,
+    /// When the head of the response was written. `None` as long as it waits in the write buffer, and nothing else was
+    /// waited for.
+    responded: Option<Instant>,
     method: Option<Method>,
     version: Version,
     target: String,
@@ -206,6 +213,21 @@ impl Observation {
         }
     }
 
+    /// Adds a watcher of this exchange, whose head has arrived and whose handler was called at these times.
+    pub(super) fn watch(
+        &mut self,
+        (arrived, called): (Instant, Instant),
+        request: &Request,
+        watcher: Box<ExchangeWatcher>,
+    ) {
+        // The first watcher of a context makes its notes, too late for what was noted before.
+        if !self.is_open() {
+            self.begin(arrived, Some(request));
+            self.note_handler(called);
+        }
+        self.watchers.push(watcher);
+    }
+
     pub(super) fn is_open(&self) -> bool {
         self.arrived.is_some()
     }
@@ -215,8 +237,16 @@ impl Observation {
     }
 
     pub(super) fn note_response(&mut self, status: Status) {
-        // The handler may have taken long, and the core has not read its clock since.
-        self.responded = Some((Instant::now(), status));
+        self.status = Some(status);
+    }
+
+    /// Notes the time of the response's head before something else takes time. A small response, which is sent at once,
+    /// is over with its head, so that one reading of the clock does for both.
+    pub(super) fn note_response_time(&mut self) {
+        if self.status.is_some() && self.responded.is_none() {
+            // The handler may have taken long, and the core has not read its clock since.
+            self.responded = Some(Instant::now());
+        }
     }
 
     /// The report of the exchange, which was over at `now`. `None` if none has begun.
@@ -237,7 +267,7 @@ impl Observation {
             target: &self.target,
             version: self.version,
             request,
-            status: self.responded.map(|(_, status)| status),
+            status: self.status,
             cut: self.cut,
             peer: peer.addr,
             connection_id: peer.id,
@@ -253,8 +283,9 @@ impl Observation {
                 .map(|socket| socket.close_code.load(Relaxed))
                 .filter(|code| *code > 0),
             until_handler: self.handler_called.map(since),
-            until_response: self.responded.map(|(responded, _)| since(responded)),
+            until_response: self.status.map(|_| since(self.responded.unwrap_or(now))),
             duration: since(now),
+            ended: now,
         })
     }
 
@@ -269,7 +300,7 @@ impl Observation {
 impl Reset for Observation {
     fn reset(&mut self) {
         self.target.clear();
-        (self.arrived, self.handler_called, self.responded) = (None, None, None);
+        (self.arrived, self.handler_called, self.status, self.responded) = Default::default();
         (self.method, self.version, self.cut) = Default::default();
         (self.traffic, self.traffic_before) = Default::default();
         self.watchers.clear();

@@ -62,6 +62,7 @@ impl<'a> BodyWriter<'a> {
             (_, None) => BodyLength::Unknown,
         };
         exchange.write_head(response, content, unread);
+        exchange.note_response_time();
         let Exchange { incoming, outgoing, conn, transformed, .. } = exchange;
         // A body that is not sent, such as that of a HEAD, need not be transformed.
         let transform = transform.filter(|_| action == TransformAction::Apply && !outgoing.is_empty());
