@@ -213,7 +213,8 @@
 //! | the user and the process at the other end of a Unix socket | [`Context::peer_credentials`] |
 //! | the scheme and host that a client behind a proxy saw | [`Context::forwarded`], [`Context::set_forwarded`] |
 //! | the client behind a proxy that passes bytes on, with feature `proxy-protocol` | `Server::proxy_protocol`, `ProxyHeader` |
-//! | a connection when it opens, and state of its own | [`Server::on_connect`], [`Context::connection_state`] |
+//! | a connection when it opens and when it is over, and state of its own | [`Server::on_connect`], [`Server::on_disconnect`], [`Context::connection_state`] |
+//! | how long a connection may stay open | [`Timeouts::connection_age`] |
 //! | how a handler fails, and the status that the peer gets | [`Error`] |
 //! | the content of error responses | [`Server::error_response`], [`problem_details`], [`error_page`] |
 //! | problem details (RFC 9457) | [`Problem`], [`Response::set_problem`] |
@@ -411,12 +412,13 @@ pub use runtime::{block_on, shutdown_signal};
 #[cfg(feature = "proxy-protocol")]
 pub use server::ProxyProtocol;
 pub use server::{
-    Around, AsyncHandler, BodyPlan, BodyReader, BodyWriter, BoxHandler, Context, CutBy, Error, ErrorCause,
-    ErrorCounts, ErrorReport, ExchangeReport, Extensions, Forwarded, ForwardedField, Handler, IntoError,
-    IntoHandler, IntoIoResult, IntoResult, InvalidNetwork, InvalidProxyHeader, InvalidResponse,
-    OpenedConnection, PlainHandler, Result, Server, ServerCore, ServerCounts, ServerHandle, ServerStats,
-    Service, Transform, TransformAction, TrustedProxies, Upgraded, WithBounds, WithPlan, WithState, around,
-    error_page, problem_details, with_limits, with_plan, with_state, with_timeouts,
+    Around, AsyncHandler, BodyPlan, BodyReader, BodyWriter, BoxHandler, ConnectionEnd, ConnectionReport,
+    Context, CutBy, Error, ErrorCause, ErrorCounts, ErrorReport, ExchangeReport, Extensions, Forwarded,
+    ForwardedField, Handler, IntoError, IntoHandler, IntoIoResult, IntoResult, InvalidNetwork,
+    InvalidProxyHeader, InvalidResponse, OpenedConnection, PlainHandler, Result, Server, ServerCore,
+    ServerCounts, ServerHandle, ServerStats, Service, Transform, TransformAction, TrustedProxies, Upgraded,
+    WithBounds, WithPlan, WithState, around, error_page, problem_details, with_limits, with_plan, with_state,
+    with_timeouts,
 };
 pub use sse::{Event, EventReader, Events, InvalidEvent};
 #[cfg(feature = "tower")]

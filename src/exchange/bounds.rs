@@ -59,6 +59,13 @@ pub struct Timeouts {
     pub body_rate_min: u64,
     /// The wait between requests. Then: close without a response. Default: 60 s.
     pub idle: Duration,
+    /// How long a connection may stay open. Then: the response in progress carries `connection: close`; an idle
+    /// connection is closed. Default: no limit.
+    ///
+    /// Each connection has up to a tenth less, so that connections which opened together are not closed together. With
+    /// a limit, long-lived clients turn to other servers in time, such as to those that a load balancer has got since.
+    /// It has no effect on a connection that was upgraded, nor for a single [route](crate::with_timeouts).
+    pub connection_age: Option<Duration>,
     /// How long the peer may take nothing of what is written to it. Then: close. Default: 60 s, as nginx's
     /// `send_timeout`.
     ///
@@ -92,6 +99,7 @@ impl Default for Timeouts {
             body_grace: Duration::from_secs(10),
             body_rate_min: 500,
             idle: Duration::from_secs(60),
+            connection_age: None,
             write: Duration::from_secs(60),
             handler: None,
             linger: Duration::from_secs(30),

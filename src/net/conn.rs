@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::task::coop;
 use tokio::time::Instant;
 
-use super::io_state::{IoState, Traffic};
+use super::io_state::{IoState, Life, Traffic};
 use super::{
     AnyStream, Peer, PeerAddr, ReadBuffer, Stream, TableTimer, Timer, TimerSlot, TokioTimer, Transport,
     WriteBuffer,
@@ -450,6 +450,21 @@ impl Conn {
     /// Sets the values that live as long as the connection.
     pub(crate) fn set_extras(&self, extras: Rc<dyn Any>) {
         self.timer.set_extras(extras);
+    }
+
+    /// Notes the life of the connection, which opens now.
+    pub(crate) fn set_life(&self, life: Life) {
+        self.timer.set_life(life);
+    }
+
+    /// Adds the bytes since the connection was last idle to its life, before it becomes idle again.
+    pub(crate) fn add_traffic_to_life(&self) {
+        self.timer.add_traffic(self.total_traffic());
+    }
+
+    /// The life of the connection until it was last idle, if that is noted.
+    pub(crate) fn life(&self) -> Life {
+        self.timer.life()
     }
 
     /// The address of the peer, and the number of the connection.

@@ -66,6 +66,39 @@ pub(crate) struct Traffic {
     pub(crate) sent: u64,
 }
 
+/// The life of a connection so far, in 16 bytes, since there may be many connections: when it opened, in tenths of a
+/// millisecond, and how many bytes it has received and sent, up to 16 TiB each.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Life(u128);
+
+impl Life {
+    /// The life of a connection that opens at this time.
+    pub(crate) fn new(opened_at: u64) -> Life {
+        Life((u128::from(opened_at) + 1).min(OPENED_AT_MAX) << (2 * COUNT_BITS))
+    }
+
+    /// When the connection opened; `None` if it has not, or if its life is not noted.
+    pub(crate) fn opened_at(self) -> Option<u64> {
+        ((self.0 >> (2 * COUNT_BITS)) as u64).checked_sub(1)
+    }
+
+    pub(crate) fn traffic(self) -> Traffic {
+        let count = |shift: u32| ((self.0 >> shift) & COUNT_MAX) as u64;
+        Traffic { received: count(COUNT_BITS), sent: count(0) }
+    }
+
+    pub(super) fn add(&mut self, more: Traffic) {
+        let Traffic { received, sent } = self.traffic();
+        let sum = |one: u64, other: u64| (u128::from(one) + u128::from(other)).min(COUNT_MAX);
+        let opened_at = self.0 >> (2 * COUNT_BITS) << (2 * COUNT_BITS);
+        self.0 = opened_at | sum(received, more.received) << COUNT_BITS | sum(sent, more.sent);
+    }
+}
+
+const COUNT_BITS: u32 = 44;
+const COUNT_MAX: u128 = (1 << COUNT_BITS) - 1;
+const OPENED_AT_MAX: u128 = (1 << (u128::BITS - 2 * COUNT_BITS)) - 1;
+
 /// How many bytes went through several connections.
 #[derive(Debug, Default)]
 pub(crate) struct TrafficTotals {
@@ -305,5 +338,26 @@ mod tests {
         }
         assert!(lock(&set.0).len() <= WAKERS_MAX);
         assert_eq!(first.0.load(Ordering::SeqCst), 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_life_fits_in_16_bytes() {
+        const MAX: u64 = (1 << COUNT_BITS) - 1;
+        assert_eq!((size_of::<Life>(), Life::default().opened_at()), (16, None));
+        for opened_at in [0, 1, 1 << 38] {
+            let mut life = Life::new(opened_at);
+            for (received, sent, expected) in
+                [(3, 0, (3, 0)), (MAX - 4, 5, (MAX - 1, 5)), (u64::MAX, MAX, (MAX, MAX))]
+            {
+                life.add(Traffic { received, sent });
+                let Traffic { received, sent } = life.traffic();
+                assert_eq!((life.opened_at(), (received, sent)), (Some(opened_at), expected));
+            }
+        }
     }
 }

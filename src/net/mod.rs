@@ -42,7 +42,7 @@ pub use dial::{Dialer, Resolver, SystemResolver};
 pub(crate) use file_io::{FileReader, FileSender, shrunk};
 #[cfg(feature = "websocket")]
 pub(crate) use io_state::WakerSet;
-pub(crate) use io_state::{IoState, Traffic, TrafficTotals};
+pub(crate) use io_state::{IoState, Life, Traffic, TrafficTotals};
 pub(crate) use listen::{AcceptReaction, Accepted, BoundSocket, ListenOptions, Listener, classify};
 pub(crate) use memory_listener::MemoryAcceptor;
 pub use memory_listener::{MemoryConnector, MemoryListener, MemoryStream};

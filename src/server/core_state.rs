@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::connection_report::OnDisconnect;
 use super::error_report::ErrorReport;
 use super::error_response::ErrorResponseFn;
 use super::exchange_report::{ExchangeReport, Observation};
@@ -16,6 +17,7 @@ use crate::exchange::{Bounds, Clock};
 use crate::message::Request;
 use crate::net::tls::TlsAcceptor;
 use crate::net::{Conn, DeadlineTable, Peer, PeerAddr};
+use crate::runtime;
 
 /// The state that the connections of one core share.
 pub(super) struct CoreState {
@@ -28,6 +30,9 @@ pub(super) struct CoreState {
     pub(super) error_response: Option<ErrorResponseFn>,
     pub(super) proxy_protocol: Option<ProxyProtocol>,
     pub(super) on_connect: Option<OnConnect>,
+    pub(super) on_disconnect: Option<OnDisconnect>,
+    /// Ages of connections count from here.
+    pub(super) started: runtime::Instant,
     pub(super) clock: Clock,
     pub(super) deadlines: Rc<DeadlineTable>,
     pub(super) stats: Arc<CoreStats>,
@@ -50,6 +55,7 @@ impl CoreState {
             acceptor: _,
             proxy_protocol,
             on_connect,
+            on_disconnect,
         } = settings.clone();
         let observer = make_observer.map(|make| make(index, &stats));
         let times_polls = observer.as_ref().is_some_and(|observer| observer.times_polls());
@@ -63,6 +69,8 @@ impl CoreState {
             error_response,
             proxy_protocol,
             on_connect,
+            on_disconnect,
+            started: runtime::now(),
             clock,
             deadlines,
             stats,
@@ -139,6 +147,7 @@ pub(super) struct ServerSettings {
     pub(super) acceptor: Option<TlsAcceptor>,
     pub(super) proxy_protocol: Option<ProxyProtocol>,
     pub(super) on_connect: Option<OnConnect>,
+    pub(super) on_disconnect: Option<OnDisconnect>,
 }
 
 /// Gets what happens on one core. Each core makes its own, which no other thread calls, so it counts without locks.

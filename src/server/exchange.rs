@@ -8,8 +8,10 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
+use super::connection_report::{ConnectionEnd, ConnectionReport};
 use super::core_state::CoreState;
 use super::error_report::{ErrorCause, ErrorReport, Refused};
+use super::exchange_info::ExchangeInfo;
 use super::exchange_report::{CutBy, ExchangeWatcher, Observation};
 use super::invalid_response::InvalidResponse;
 use super::opening::Extras;
@@ -40,28 +42,6 @@ pub(super) struct Exchange {
     observation: Option<Box<Observation>>,
     /// Lent to the connection while that is busy.
     pub(super) io_state: Option<Box<IoState>>,
-}
-
-/// The facts of an exchange that are noted before the handler runs. The framing of the response and the persistence of
-/// the connection do not depend on the request afterwards, since the handler may rewrite it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ExchangeInfo {
-    pub(super) request_info: RequestInfo,
-    /// Whether the peer has announced that this request is its last.
-    is_last: bool,
-    /// Whether another request may follow, by the request, the response, the limits and the state of the server.
-    persists: bool,
-    /// How many exchanges the connection has carried, this one included.
-    pub(super) exchange_count: u64,
-    /// Whether the head of the current request was refused, so that the previous one must not be reported in its place.
-    is_head_refused: bool,
-    /// The connection and the number of the exchange that was reported last.
-    reported: Option<(u64, u64)>,
-    pub(super) arrived: Instant,
-    /// Whether there is no peer: the response is for [`Service::respond`](super::Service::respond).
-    pub(super) detached: bool,
-    /// Whether the exchange has bounds of its own, in place of the server's.
-    has_own_bounds: bool,
 }
 
 impl Exchange {
@@ -109,6 +89,9 @@ impl Exchange {
     /// Puts the connection back into its slot, without its I/O state, and returns how many exchanges it has carried.
     pub(super) fn release(&mut self, slot: &mut Option<Conn>) -> u64 {
         self.conn.release(slot);
+        if self.conn.core().on_disconnect.is_some() {
+            slot.iter().for_each(Conn::add_traffic_to_life);
+        }
         slot.iter_mut().for_each(|conn| conn.swap_io_state(&mut self.io_state));
         debug_assert!(self.incoming.get_mut().input.is_empty(), "an idle connection has no input");
         self.info.exchange_count
@@ -187,7 +170,8 @@ impl Exchange {
         conn.with_bounds(|conn, bounds| {
             info.persists &= may_persist(incoming, response, unread, bounds)
                 && framing.body() != Framing::UntilClose
-                && !conn.is_draining();
+                && !conn.is_draining()
+                && !core.is_aged(conn);
             if incoming.expectation == Expectation::Continue {
                 incoming.expectation = Expectation::BodyEndUnknown;
             }
@@ -276,7 +260,9 @@ impl Exchange {
 
     /// Hands over a connection that was taken out, with the bytes that have arrived.
     pub(super) fn hand_over(&mut self, conn: Conn, early: ReadBuffer) -> Upgraded {
-        let (upgraded, handle) = Upgraded::new(conn, early);
+        let report = ConnectionReport::new(self.conn.core(), &conn, self.info.exchange_count);
+        let (upgraded, mut handle) = Upgraded::new(conn, early);
+        handle.report = report;
         self.upgraded = Some(Box::new(handle));
         upgraded
     }
@@ -309,10 +295,38 @@ impl Exchange {
         let mut conn = self.conn.take().ok_or(io::ErrorKind::NotConnected)?;
         self.conn.core().count_traffic(&mut conn);
         self.observe(|observation, _| observation.traffic = conn.total_traffic());
+        conn.add_traffic_to_life();
         conn.swap_io_state(&mut self.io_state);
         let incoming = self.incoming.get_mut();
         incoming.forget_message();
         Ok((conn, incoming.input.take_unread()))
+    }
+
+    /// Notes why the connection is closed behind its last exchange, which went well or not.
+    pub(super) fn note_end(&mut self, is_well: bool) {
+        let Exchange { conn, info, .. } = self;
+        if info.connection_end == ConnectionEnd::Cut {
+            let end = conn.with(|open| ExchangeInfo::end(conn.core(), open, is_well));
+            info.connection_end = end.unwrap_or(ConnectionEnd::Upgraded);
+        }
+    }
+
+    /// Reports that the connection is over, if a report is wanted.
+    pub(super) fn disconnect(&mut self) {
+        let count = self.info.exchange_count;
+        let report = match &mut self.upgraded {
+            Some(upgraded) => upgraded.report.take(),
+            None => self
+                .conn
+                .with(|conn| {
+                    conn.add_traffic_to_life();
+                    ConnectionReport::new(self.conn.core(), conn, count)
+                })
+                .flatten(),
+        };
+        if let Some(report) = report {
+            report.send(self.conn.core(), self.info.connection_end);
+        }
     }
 
     /// Makes this response the last one of its connection.
@@ -536,27 +550,6 @@ impl Reset for Exchange {
 
 /// How much memory of a transform's output is kept for the next exchange.
 const TRANSFORMED_KEPT_MAX: usize = 16 << 10;
-
-impl ExchangeInfo {
-    /// Whether the head of the current request was refused.
-    pub(super) fn is_head_refused(&self) -> bool {
-        self.is_head_refused
-    }
-
-    fn new(arrived: Instant) -> ExchangeInfo {
-        ExchangeInfo {
-            request_info: RequestInfo::default(),
-            is_last: false,
-            persists: false,
-            exchange_count: 0,
-            is_head_refused: false,
-            reported: None,
-            arrived,
-            detached: false,
-            has_own_bounds: false,
-        }
-    }
-}
 
 /// How the part of the request's body that is still unread when the response begins is treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,6 +18,7 @@ mod stats;
 
 mod accept;
 mod connection_limiter;
+mod connection_report;
 mod opening;
 #[cfg(feature = "proxy-protocol")]
 mod proxied;
@@ -26,6 +27,7 @@ mod proxy_protocol;
 mod connection;
 
 mod exchange;
+mod exchange_info;
 mod shared_conn;
 mod upgraded;
 
@@ -49,6 +51,7 @@ mod invalid_response;
 #[cfg(feature = "websocket")]
 mod socket_observer;
 
+pub use connection_report::{ConnectionEnd, ConnectionReport};
 #[cfg(feature = "websocket")]
 pub(crate) use context::SwitchedConn;
 pub use context::{BodyReader, BodyWriter, Context, Extensions, Transform, TransformAction};

@@ -76,28 +76,21 @@ impl OpenedConnection<'_> {
         self.is_refused = true;
     }
 
-    /// Lets the connection in, unless the application refuses it.
+    /// Whether the application lets the connection in.
     #[inline]
-    pub(super) fn admit(on_connect: Option<&OnConnect>, conn: Conn) -> Option<Conn> {
-        match on_connect {
-            None => Some(conn),
-            Some(on_connect) => OpenedConnection::admit_by(on_connect, conn),
-        }
+    pub(super) fn is_admitted(on_connect: Option<&OnConnect>, conn: &Conn) -> bool {
+        on_connect.is_none_or(|on_connect| OpenedConnection::is_admitted_by(on_connect, conn))
     }
 
-    fn admit_by(on_connect: &OnConnect, conn: Conn) -> Option<Conn> {
-        let mut opened = OpenedConnection { conn: &conn, state: None, is_refused: false };
+    fn is_admitted_by(on_connect: &OnConnect, conn: &Conn) -> bool {
+        let mut opened = OpenedConnection { conn, state: None, is_refused: false };
         // A panic of the application's function must not end the core. It refuses the connection.
         let called = catch_unwind(AssertUnwindSafe(|| on_connect(&mut opened)));
         let OpenedConnection { state, is_refused, .. } = opened;
-        if called.is_err() || is_refused {
-            let _ = catch_unwind(AssertUnwindSafe(|| drop(state)));
-            return None;
-        }
         if state.is_some() {
-            Extras::update(&conn, |extras| extras.state = state);
+            Extras::update(conn, |extras| extras.state = state);
         }
-        Some(conn)
+        called.is_ok() && !is_refused
     }
 }
 

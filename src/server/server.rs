@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::connection_report::ConnectionReport;
 use super::core_state::{MakeObserver, ServerSettings};
 use super::error::Result;
 use super::error_report::ErrorReport;
@@ -271,6 +272,35 @@ impl Server {
         on_connect: impl Fn(&mut OpenedConnection<'_>) + Send + Sync + 'static,
     ) -> Server {
         self.settings.on_connect = Some(Arc::new(on_connect));
+        self
+    }
+
+    /// Sets a function that is called once with each connection that is over, of those that [`Server::on_connect`] has
+    /// seen, or would have: however it ended, with a panic, a reset or a stop, and also if it was refused there. Default:
+    /// none, which costs nothing.
+    ///
+    /// A connection that was upgraded is over when its [`Upgraded`](crate::Upgraded) is dropped; at a
+    /// [`Service`], when its handler has returned. The function runs on the core of the connection, so it should return
+    /// quickly; a panic of it is ignored.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::{ConnectionEnd, Context, Server};
+    ///
+    /// let server = Server::new().on_disconnect(|connection| {
+    ///     if connection.end != ConnectionEnd::Idle {
+    ///         println!("{connection}");
+    ///     }
+    /// });
+    /// # let _ = server.service(|ctx: &mut Context| ctx.response.set_text("hi"));
+    /// ```
+    #[doc(alias("ConnState", "on_close"))]
+    pub fn on_disconnect(
+        mut self,
+        on_disconnect: impl Fn(&ConnectionReport) + Send + Sync + 'static,
+    ) -> Server {
+        self.settings.on_disconnect = Some(Arc::new(on_disconnect));
         self
     }
 

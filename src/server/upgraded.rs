@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 
 use tokio::sync::oneshot;
 
+use super::connection_report::ConnectionReport;
 use crate::net::{Conn, Peer, ReadBuffer, Rewind, Stream, TableTimer, delegate_stream};
 
 /// A connection that was upgraded: bytes in both directions, and no longer HTTP.
@@ -47,6 +48,8 @@ pub(super) struct UpgradedHandle {
     peer: Peer,
     /// The entry by which a stop waits for the connection, unless that has kept it.
     _timer: Option<TableTimer>,
+    /// The report of the connection, if one is wanted.
+    pub(super) report: Option<Box<ConnectionReport>>,
 }
 
 impl UpgradedHandle {
@@ -56,7 +59,7 @@ impl UpgradedHandle {
         timer: Option<TableTimer>,
     ) -> (oneshot::Sender<Infallible>, UpgradedHandle) {
         let (sender, dropped) = oneshot::channel();
-        (sender, UpgradedHandle { dropped, peer, _timer: timer })
+        (sender, UpgradedHandle { dropped, peer, _timer: timer, report: None })
     }
 
     /// The peer of the connection.

@@ -1,15 +1,26 @@
-//! The life of a connection: a function sees it open, refuses it or gives it a state; a handler takes it over.
+//! The life of a connection: functions see it open and end, refuse it or give it a state; it has an age; a handler takes
+//! it over.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::future::pending;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::Duration;
 
-use corehttp::{BodyPlan, Context, CutBy, OpenedConnection, Request, Server, Status, with_plan};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use corehttp::{
+    BodyPlan, ConnectionEnd, ConnectionReport, Context, CutBy, OpenedConnection, Request, Server, Status,
+    Timeouts, with_plan,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::time::{Instant, sleep};
 
-use crate::support::{Served, eventually, status};
+use crate::support::responses::responses;
+use crate::support::{Served, eventually, paused, status};
 
 const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 const LAST: &str = "GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
@@ -168,4 +179,190 @@ async fn without_a_connection_none_is_taken_over() {
     let service = Server::new().service(take_over);
     let response = service.respond(Request::get("/silent").unwrap()).await;
     assert_eq!(response.status, Status::INTERNAL_SERVER_ERROR);
+}
+
+/// Answers, or ends the connection in the way that the path says.
+async fn end(ctx: &mut Context) -> corehttp::Result {
+    match ctx.request.path() {
+        "/panic" => panic!("this panic is part of the test"),
+        "/pending" => pending::<()>().await,
+        "/close" => ctx.response.headers.set("connection", "close")?,
+        "/late" => {
+            let raw = ctx.take_over().await?;
+            tokio::task::spawn_local(async move {
+                sleep(Duration::from_millis(20)).await;
+                drop(raw);
+            });
+            return Ok(());
+        }
+        _ => return take_over(ctx).await,
+    }
+    ctx.response.set_text("fine.");
+    Ok(())
+}
+
+/// The numbers of a report: the end, and how many requests and bytes there were.
+type Told = (ConnectionEnd, u64, u64, u64);
+
+/// A server that counts the connections that it lets in, and tells how each ends.
+fn observed() -> (Served, Receiver<Told>, Arc<AtomicUsize>) {
+    let ((sender, told), seen) = (channel(), Arc::<AtomicUsize>::default());
+    let counted = seen.clone();
+    let observe = |server: Server| {
+        let server = server.on_connect(move |connection| {
+            counted.fetch_add(1, Relaxed);
+            connection.set_state(connection.id());
+        });
+        server.on_disconnect(move |report| {
+            let ConnectionReport { end, requests, received, sent, .. } = *report;
+            assert_eq!(report.connection_state().as_deref(), Some(&report.connection_id), "{report:?}");
+            sender.send((end, requests, received, sent)).unwrap();
+            panic!("this panic is part of the test");
+        })
+    };
+    (Served::with(observe, with_plan(|_| BodyPlan::Stream, end)), told, seen)
+}
+
+#[test]
+fn the_end_of_a_connection_is_reported_once() {
+    let (served, told, seen) = observed();
+    for (wire, expected, requests) in [
+        ("", ConnectionEnd::Peer, 0),
+        ("GET / HTTP/1.1\r\nhost: a\r\n\r\n", ConnectionEnd::Peer, 1),
+        ("GET / HTTP/1.1\r\nhost: a\r\n\r\nGET / HTTP/1.1\r\nhost: a\r\n\r\n", ConnectionEnd::Peer, 2),
+        ("GET / HTTP/1.1\r\nhost: a\r\n\r\nGET", ConnectionEnd::Failed, 1),
+        (LAST, ConnectionEnd::Last, 1),
+        ("GET /close HTTP/1.1\r\nhost: a\r\n\r\n", ConnectionEnd::Last, 1),
+        ("GET /panic HTTP/1.1\r\nhost: a\r\n\r\n", ConnectionEnd::Failed, 1),
+        ("bad\r\n\r\n", ConnectionEnd::Failed, 0),
+        ("GET /silent HTTP/1.1\r\nhost: a\r\n\r\n", ConnectionEnd::Upgraded, 1),
+        ("GET /raw HTTP/1.1\r\nhost: a\r\n\r\n", ConnectionEnd::Upgraded, 1),
+        ("GET /late HTTP/1.1\r\nhost: a\r\n\r\n", ConnectionEnd::Upgraded, 1),
+    ] {
+        let received = served.ask(wire);
+        let sent = if expected == ConnectionEnd::Upgraded { 0 } else { received.len() };
+        assert_eq!(told.recv().unwrap(), (expected, requests, wire.len() as u64, sent as u64), "{wire}");
+    }
+    // Between two waits as well, bytes are counted.
+    let mut peer = served.connect();
+    let mut sent = 0;
+    for _ in 0..3 {
+        peer.send(GET);
+        sent += peer.receive_through("fine.").len() as u64;
+    }
+    peer.reset();
+    assert_eq!(told.recv().unwrap(), (ConnectionEnd::Peer, 3, 3 * GET.len() as u64, sent));
+    assert!(told.try_recv().is_err());
+    assert_eq!(seen.load(Relaxed), 12);
+}
+
+#[test]
+fn the_end_of_a_connection_is_reported_at_a_stop() {
+    for (grace, path, expected) in [
+        (Duration::ZERO, "/pending", ConnectionEnd::Cut),
+        (Duration::ZERO, "/raw", ConnectionEnd::Cut),
+        (Duration::from_secs(60), "/", ConnectionEnd::Stop),
+    ] {
+        let (served, told, _) = observed();
+        let mut peer = served.connect();
+        peer.send(GET);
+        peer.receive_through("fine.");
+        peer.send(format!("GET {path} HTTP/1.1\r\nhost: a\r\n\r\n"));
+        eventually("it has arrived", || served.running.stats().total.requests == 2);
+        served.running.stop(grace);
+        served.running.wait().unwrap();
+        let (end, requests, ..) = told.recv().unwrap();
+        assert_eq!((end, requests), (expected, 2), "{path}");
+        assert!(told.recv().is_err(), "it is reported once");
+    }
+}
+
+#[test]
+fn a_connection_that_was_refused_is_reported_too() {
+    let (sender, told) = channel();
+    let served = Served::with(
+        |server| {
+            let server = server.on_connect(|connection| {
+                connection.set_state(7);
+                connection.refuse();
+            });
+            server.on_disconnect(move |report| {
+                sender.send((report.end, report.connection_state::<i32>().as_deref().copied())).unwrap();
+            })
+        },
+        count,
+    );
+    served.ask(LAST);
+    assert_eq!(told.recv().unwrap(), (ConnectionEnd::Refused, Some(7)));
+    assert!(told.try_recv().is_err());
+}
+
+/// Peers that come and go in all ways, while the server stops.
+#[test]
+fn each_connection_of_a_storm_is_reported_once() {
+    let (served, told, seen) = observed();
+    let address = served.addr();
+    let peers: Vec<_> = (0..8)
+        .map(|peer| {
+            thread::spawn(move || {
+                let paths = ["/", "/close", "/panic", "/silent", "/late", "/pending"];
+                for round in peer.. {
+                    let Ok(stream) = std::net::TcpStream::connect(address) else { return };
+                    let mut peer = crate::support::Peer::new(stream);
+                    peer.send(format!("{GET}GET {} HTTP/1.1\r\nhost: a\r\n\r\n", paths[round % 6]));
+                    if round % 3 == 0 || round % 6 == 5 {
+                        peer.reset();
+                    } else {
+                        peer.end();
+                        peer.receive_all();
+                    }
+                }
+            })
+        })
+        .collect();
+    eventually("many have come", || seen.load(Relaxed) > 300);
+    served.running.stop(Duration::from_millis(50));
+    served.running.wait().unwrap();
+    peers.into_iter().for_each(|peer| peer.join().unwrap());
+    assert_eq!(told.iter().count(), seen.load(Relaxed));
+}
+
+/// Sends a request, and returns whether its response is the last one of its connection.
+async fn is_last(near: &mut DuplexStream) -> bool {
+    let mut received = Vec::new();
+    near.write_all(GET.as_bytes()).await.unwrap();
+    while !received.ends_with(b"fine.") {
+        assert!(near.read_buf(&mut received).await.unwrap() > 0, "the connection is still open");
+    }
+    responses(&String::from_utf8(received).unwrap())[0].is_last()
+}
+
+/// If all connections that opened together ended together, their peers would connect again at once.
+#[test]
+fn a_connection_ends_at_its_age_or_a_little_sooner() {
+    let (age, (sender, told)) = (Duration::from_secs(100), channel());
+    let timeouts = Timeouts { connection_age: Some(age), idle: 2 * age, ..Timeouts::default() };
+    let server = Server::new().timeouts(timeouts);
+    let server = server.on_disconnect(move |report| sender.send((report.end, report.age)).unwrap());
+    let service = server.service(|ctx: &mut Context| ctx.response.set_text("fine."));
+    let mut ages = BTreeSet::new();
+    for is_busy in [true, false].repeat(8) {
+        paused(async {
+            let (mut near, far) = duplex(1 << 10);
+            let talk = async move {
+                let start = Instant::now();
+                while !is_last(&mut near).await && is_busy {
+                    sleep(Duration::from_millis(50)).await;
+                }
+                assert_eq!(near.read(&mut [0]).await.unwrap(), 0);
+                start.elapsed()
+            };
+            let (took, served) = tokio::join!(talk, service.serve_connection(far));
+            served.unwrap();
+            assert!((age * 9 / 10..age + Duration::from_millis(200)).contains(&took), "{took:?}");
+            ages.insert(took.as_secs());
+        });
+        assert_eq!(told.recv().unwrap().0, ConnectionEnd::Age);
+    }
+    assert!(ages.len() > 6, "{ages:?}");
 }

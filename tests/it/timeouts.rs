@@ -134,11 +134,21 @@ async fn ask(peer: &mut DuplexStream, wire: &[u8]) {
 #[test]
 fn the_default_timeouts_are_as_documented() {
     let seconds = Duration::from_secs;
-    let Timeouts { head, body, body_grace, body_rate_min, idle, write, handler, linger, linger_idle } =
-        Timeouts::default();
+    let Timeouts {
+        head,
+        body,
+        body_grace,
+        body_rate_min,
+        idle,
+        connection_age,
+        write,
+        handler,
+        linger,
+        linger_idle,
+    } = Timeouts::default();
     assert_eq!((head, body, body_grace, body_rate_min), (seconds(10), seconds(30), seconds(10), 500));
     assert_eq!((idle, write, handler, linger), (seconds(60), seconds(60), None, seconds(30)));
-    assert_eq!(linger_idle, seconds(5));
+    assert_eq!((linger_idle, connection_age), (seconds(5), None));
 }
 
 #[test]
@@ -1004,6 +1014,7 @@ fn all_timeouts(limit: Duration) -> Timeouts {
         body_grace: limit,
         body_rate_min: u64::MAX,
         idle: limit,
+        connection_age: Some(limit),
         write: limit,
         handler: Some(limit),
         linger: limit,

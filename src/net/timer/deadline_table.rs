@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::Ticker;
 use super::timer::{Deadline, Deadlines, LazySleep, SLOTS, Timer, TimerSlot, millis};
-use crate::net::{Peer, PeerAddr};
+use crate::net::{Life, Peer, PeerAddr, Traffic};
 
 /// The deadlines of one core's connections.
 pub(crate) struct DeadlineTable {
@@ -49,6 +49,8 @@ struct Page {
     /// hold up a core that has many connections.
     earliest: Deadline,
     entries: Box<[TableEntry; PAGE]>,
+    /// The life of each connection, once one of them is noted.
+    lives: Option<Box<[Life; PAGE]>>,
 }
 
 const PAGE: usize = 64;
@@ -209,7 +211,7 @@ impl Entries {
             self.free
                 .extend(page.rev().map(|entry| u32::try_from(entry).expect("a core has fewer connections")));
             let entries = Box::new(std::array::from_fn(|_| TableEntry::default()));
-            self.pages.push(Page { earliest: Deadline::default(), entries });
+            self.pages.push(Page { earliest: Deadline::default(), entries, lives: None });
         }
         let entry = self.free.pop().expect("a page was added");
         debug_assert!(
@@ -222,6 +224,12 @@ impl Entries {
     #[inline]
     fn at(&mut self, entry: u32) -> &mut TableEntry {
         &mut self.pages[entry as usize / PAGE].entries[entry as usize % PAGE]
+    }
+
+    /// The life of this entry's connection, if lives of its page are noted.
+    fn life(&mut self, entry: u32) -> Option<&mut Life> {
+        let lives = self.pages[entry as usize / PAGE].lives.as_mut()?;
+        Some(&mut lives[entry as usize % PAGE])
     }
 
     /// Begins the wait in this slot, unless it has begun. Returns its deadline.
@@ -367,6 +375,22 @@ impl TableTimer {
         drop(replaced);
     }
 
+    /// Notes the life of the connection until the timer is dropped.
+    pub(crate) fn set_life(&self, life: Life) {
+        let mut entries = self.table.entries.borrow_mut();
+        let lives = &mut entries.pages[self.entry as usize / PAGE].lives;
+        lives.get_or_insert_with(|| Box::new([Life::default(); PAGE]))[self.entry as usize % PAGE] = life;
+    }
+
+    /// Adds to the bytes of a life that is noted.
+    pub(crate) fn add_traffic(&self, more: Traffic) {
+        self.table.entries.borrow_mut().life(self.entry).into_iter().for_each(|life| life.add(more));
+    }
+
+    pub(crate) fn life(&self) -> Life {
+        self.table.entries.borrow_mut().life(self.entry).copied().unwrap_or_default()
+    }
+
     pub(crate) fn peer(&self) -> Peer {
         self.table.entries.borrow_mut().at(self.entry).peer
     }
@@ -385,6 +409,7 @@ impl Drop for TableTimer {
         let mut entries = self.table.entries.borrow_mut();
         let left = std::mem::take(entries.at(self.entry));
         debug_assert!(entries.len() > 0, "an entry is freed once");
+        entries.life(self.entry).into_iter().for_each(|life| *life = Life::default());
         entries.free.push(self.entry);
         let is_last = entries.len() == 0;
         drop(entries);

@@ -8,6 +8,8 @@ use crate::exchange::{ExchangeError, Phase, Timeouts};
 use crate::memory::Reset;
 use crate::net::{Conn, TimerSlot, Transport};
 use crate::server::Context;
+use crate::server::connection_report::ConnectionEnd;
+use crate::server::core_state::CoreState;
 use crate::server::exchange::{CloseMode, Exchange};
 use crate::server::exchange_report::CutBy;
 use crate::server::shared_conn::SharedConn;
@@ -49,6 +51,19 @@ pub(super) async fn shutdown_and_linger(exchange: &mut Exchange) {
     if poll_fn(|cx| poll_shutdown(exchange, cx)).await.is_ok() {
         poll_fn(|cx| poll_linger(&exchange.conn, cx)).await;
     }
+}
+
+/// How long a connection may be idle before it reaches its age.
+#[cold]
+pub(super) fn age_limit(core: &CoreState, conn: &Conn, age_max: Duration) -> Duration {
+    // Just behind a response, it may have a request on its way.
+    core.age_left(conn, age_max).max(NEXT_REQUEST_GRACE)
+}
+
+/// Why an idle connection is closed whose time is over.
+#[cold]
+pub(super) fn idle_end(core: &CoreState, conn: &Conn) -> ConnectionEnd {
+    if core.is_aged(conn) { ConnectionEnd::Age } else { ConnectionEnd::Idle }
 }
 
 /// Ready when an idle connection, which has carried `exchange_count` exchanges and waits for up to `limit`, should

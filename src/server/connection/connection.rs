@@ -4,9 +4,10 @@ use std::io;
 use std::rc::Rc;
 use std::task::{self, Poll, ready};
 
-use super::close::poll_stop;
+use super::close::{age_limit, idle_end, poll_stop};
 use super::serve;
 use crate::net::{Conn, TimerSlot};
+use crate::server::connection_report::{ConnectionEnd, ConnectionReport};
 use crate::server::core_state::CoreState;
 use crate::server::opening::{OpenedConnection, Opening};
 use crate::server::per_core::{Job, JobFuture, JobOutcome, PerCore};
@@ -22,16 +23,24 @@ pub(in crate::server) struct Connection<H: Handler> {
     job: Option<Box<JobFuture<H>>>,
     /// How many exchanges the connection has carried.
     exchange_count: u64,
+    /// The reason why the connection is over, if it ends now.
+    end: ConnectionEnd,
     /// The server's part of the connection, once that was upgraded.
     upgraded: Option<Box<UpgradedHandle>>,
 }
 
 impl<H: Handler> Connection<H> {
     pub(in crate::server) fn new(per_core: Rc<PerCore<H>>, opening: Opening) -> Connection<H> {
-        let mut connection =
-            Connection { per_core, idle: None, job: None, exchange_count: 0, upgraded: None };
+        let mut connection = Connection {
+            per_core,
+            idle: None,
+            job: None,
+            exchange_count: 0,
+            end: ConnectionEnd::Cut,
+            upgraded: None,
+        };
         match opening.is_over() {
-            true => connection.idle = connection.admit(opening.conn),
+            true => connection.admit(opening.conn),
             false => connection.start_job(Job::Open(Box::new(opening))),
         }
         connection
@@ -85,12 +94,22 @@ impl<H: Handler> Connection<H> {
         if self.upgraded.is_none() {
             let _ = ready!(self.poll_serve(cx));
         }
-        self.upgraded.as_mut().map_or(Poll::Ready(()), |upgraded| upgraded.poll_dropped(cx))
+        let Some(upgraded) = &mut self.upgraded else { return Poll::Ready(()) };
+        self.end = ConnectionEnd::Cut;
+        ready!(upgraded.poll_dropped(cx));
+        self.end = ConnectionEnd::Upgraded;
+        Poll::Ready(())
     }
 
     /// Lets the connection in, unless the application refuses it.
-    fn admit(&self, conn: Conn) -> Option<Conn> {
-        OpenedConnection::admit(self.per_core.core.on_connect.as_ref(), conn)
+    fn admit(&mut self, conn: Conn) {
+        let core = &self.per_core.core;
+        core.note_opening(&conn);
+        if OpenedConnection::is_admitted(core.on_connect.as_ref(), &conn) {
+            self.idle = Some(conn);
+        } else if let Some(report) = ConnectionReport::new(core, &conn, 0) {
+            report.send(core, ConnectionEnd::Refused);
+        }
     }
 
     fn start_job(&mut self, job: Job) {
@@ -107,31 +126,39 @@ impl<H: Handler> Connection<H> {
             self.per_core.give_job_future(future);
         }
         match outcome {
-            JobOutcome::Opened(conn) => self.idle = self.admit(*conn),
+            JobOutcome::Opened(conn) => self.admit(*conn),
             JobOutcome::Idle(mut context) => {
                 self.exchange_count = context.exchange.release(&mut self.idle);
                 self.per_core.give_context(context);
             }
-            JobOutcome::Closed(result) => return Some(result.map(|upgraded| self.upgraded = upgraded)),
+            JobOutcome::Closed(result) => {
+                self.end = ConnectionEnd::Upgraded;
+                return Some(result.map(|upgraded| self.upgraded = upgraded));
+            }
         }
         None
     }
 
     /// Waits for the first bytes of a request, holding no memory meanwhile. `None` if the connection is over.
     fn poll_wake(&mut self, cx: &mut task::Context<'_>) -> Poll<Option<Box<Context>>> {
-        let Connection { per_core, idle: Some(conn), exchange_count, .. } = self else {
+        let Connection { per_core, idle: Some(conn), exchange_count, end, .. } = self else {
             return Poll::Ready(None);
         };
         let timeouts = &per_core.core.bounds.timeouts;
         let limit = if *exchange_count == 0 { timeouts.head } else { timeouts.idle };
+        let limit = match timeouts.connection_age {
+            None => limit,
+            Some(age_max) => age_limit(&per_core.core, conn, age_max).min(limit),
+        };
         // A connection that is polled while it waits was woken, most likely by bytes, so it is read at once.
         if !conn.is_waiting(TimerSlot::Read)
             && matches!(conn.transport.poll_read_ready(cx), Some(Poll::Pending))
         {
-            return match conn.poll_expired(cx, TimerSlot::Read, limit) {
-                Poll::Ready(_) => Poll::Ready(None),
-                Poll::Pending => poll_stop(conn, *exchange_count, limit, cx).map(|()| None),
-            };
+            *end = ready!(match conn.poll_expired(cx, TimerSlot::Read, limit) {
+                Poll::Ready(_) => Poll::Ready(idle_end(&per_core.core, conn)),
+                Poll::Pending => poll_stop(conn, *exchange_count, limit, cx).map(|()| ConnectionEnd::Stop),
+            });
+            return Poll::Ready(None);
         }
         // A transport whose readiness cannot be checked is read in each poll, and borrows a context for that.
         let mut context = per_core.take_context();
@@ -147,9 +174,25 @@ impl<H: Handler> Connection<H> {
             return Poll::Ready(Some(context));
         }
         per_core.give_context(context);
-        match woken {
-            Poll::Ready(_) => Poll::Ready(None),
-            Poll::Pending => poll_stop(conn, *exchange_count, limit, cx).map(|()| None),
-        }
+        *end = ready!(match woken {
+            Poll::Ready(_) if conn.poll_expired(cx, TimerSlot::Read, limit).is_ready() => {
+                Poll::Ready(idle_end(&per_core.core, conn))
+            }
+            Poll::Ready(_) => Poll::Ready(ConnectionEnd::Peer),
+            Poll::Pending => poll_stop(conn, *exchange_count, limit, cx).map(|()| ConnectionEnd::Stop),
+        });
+        Poll::Ready(None)
+    }
+}
+
+impl<H: Handler> Drop for Connection<H> {
+    /// Reports that the connection is over, if it is idle or was upgraded. The context of a busy one does it itself.
+    fn drop(&mut self) {
+        let Connection { per_core, idle, exchange_count, end, upgraded, .. } = self;
+        let report = match (idle, upgraded) {
+            (Some(conn), _) => ConnectionReport::new(&per_core.core, conn, *exchange_count),
+            (None, upgraded) => upgraded.as_mut().and_then(|upgraded| upgraded.report.take()),
+        };
+        report.into_iter().for_each(|report| report.send(&per_core.core, *end));
     }
 }

@@ -53,6 +53,7 @@ impl<H: Handler> Drop for ContextGuard<'_, H> {
             exchange.report(request, None, ErrorCause::Panic);
             drop_all_user_values(&mut context);
         }
+        context.exchange.disconnect();
         self.per_core.give_context(context);
     }
 }

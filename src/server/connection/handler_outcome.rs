@@ -101,7 +101,7 @@ pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (CloseMode, io::Res
         _ => None,
     };
     let result = failed.map_or_else(|| io::Error::other("the handler failed"), ExchangeError::as_io);
-    let is_head_refused = ctx.exchange.info.is_head_refused();
+    let is_head_refused = ctx.exchange.info.is_head_refused;
     ctx.exchange.observe(|observation, now| {
         if is_head_refused && !observation.is_open() {
             observation.begin(now, None);

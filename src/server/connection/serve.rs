@@ -14,6 +14,7 @@ use crate::exchange::{ExchangeError, Expectation, HeadOutcome};
 use crate::message::{FieldName, Request, Status, Version};
 use crate::net::{Peer, Timer, TimerSlot};
 use crate::runtime::{boxed, yield_now};
+use crate::server::connection_report::ConnectionEnd;
 use crate::server::error_report::Refused;
 use crate::server::exchange::{CloseMode, Exchange, NextStep};
 use crate::server::exchange_report::Observation;
@@ -33,6 +34,7 @@ pub(super) async fn run<H: Handler>((per_core, job): (Rc<PerCore<H>>, Job)) -> J
         Ok(NextStep::Close(mode)) => (mode, Ok(())),
         Err(refused) => refuse(&mut guard, *refused),
     };
+    guard.exchange.note_end(result.is_ok());
     close(&mut guard, mode).await;
     JobOutcome::Closed(result.map(|()| guard.exchange.upgraded.take()))
 }
@@ -42,7 +44,8 @@ async fn exchanges<H: Handler>(per_core: &PerCore<H>, ctx: &mut Context) -> Resu
     let (conn, mut unflushed) = (ctx.exchange.conn.clone(), 0);
     loop {
         match poll_fn(|cx| ctx.exchange.poll_head(cx, &mut ctx.request)).await? {
-            HeadOutcome::Closed | HeadOutcome::Idle => return Ok(NextStep::Close(CloseMode::Now)),
+            HeadOutcome::Closed => return Ok(close_idle(ctx, ConnectionEnd::Peer)),
+            HeadOutcome::Idle => return Ok(close_idle(ctx, ConnectionEnd::Idle)),
             HeadOutcome::Complete => ctx.exchange.note_request(&ctx.request),
         }
         note_expectation(&mut ctx.exchange, &ctx.request)?;
@@ -90,6 +93,12 @@ async fn exchanges<H: Handler>(per_core: &PerCore<H>, ctx: &mut Context) -> Resu
         }
         ctx.begin_next();
     }
+}
+
+/// Notes why a connection that carries no exchange is closed.
+fn close_idle(ctx: &mut Context, end: ConnectionEnd) -> NextStep {
+    ctx.exchange.info.connection_end = end;
+    NextStep::Close(CloseMode::Now)
 }
 
 /// Notes the expectation of the peer, which may wait for `100 Continue` (RFC 9110 §10.1.1).

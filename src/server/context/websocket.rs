@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 use super::context::Context;
 use crate::message::{Headers, Status};
 use crate::net::{Conn, ReadBuffer};
+use crate::server::connection_report::ConnectionReport;
 use crate::server::socket_observer::SocketObserver;
 use crate::server::upgraded::UpgradedHandle;
 
@@ -31,7 +32,8 @@ impl Context {
     pub(crate) async fn switch_to(&mut self, protocol: &str) -> io::Result<SwitchedConn> {
         let (conn, early) = self.switch(Status::SWITCHING_PROTOCOLS, Some(protocol)).await?;
         let Context { response, exchange, .. } = self;
-        let (guard, handle) = UpgradedHandle::new(conn.peer(), None);
+        let (guard, mut handle) = UpgradedHandle::new(conn.peer(), None);
+        handle.report = ConnectionReport::new(exchange.conn.core(), &conn, exchange.info.exchange_count);
         exchange.upgraded = Some(Box::new(handle));
         let mut reported = None;
         exchange.observe(|observation, _| reported = Some(observation.socket.insert(Arc::default()).clone()));

@@ -1,0 +1,59 @@
+//! [`ExchangeInfo`]: the facts that the response of an exchange depends on (RFC 9112 §9.3).
+
+use std::time::Instant;
+
+use super::connection_report::ConnectionEnd;
+use super::core_state::CoreState;
+use crate::net::Conn;
+use crate::wire::RequestInfo;
+
+/// The facts of an exchange that are noted before the handler runs. The framing of the response and the persistence of
+/// the connection do not depend on the request afterwards, since the handler may rewrite it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ExchangeInfo {
+    pub(super) request_info: RequestInfo,
+    /// Whether the peer has announced that this request is its last.
+    pub(super) is_last: bool,
+    /// Whether another request may follow, by the request, the response, the limits and the state of the server.
+    pub(super) persists: bool,
+    /// How many exchanges the connection has carried, this one included.
+    pub(super) exchange_count: u64,
+    /// The reason why the connection is over, if it ends now.
+    pub(super) connection_end: ConnectionEnd,
+    /// Whether the head of the current request was refused, so that the previous one must not be reported in its place.
+    pub(super) is_head_refused: bool,
+    /// The connection and the number of the exchange that was reported last.
+    pub(super) reported: Option<(u64, u64)>,
+    pub(super) arrived: Instant,
+    /// Whether there is no peer: the response is for [`Service::respond`](super::Service::respond).
+    pub(super) detached: bool,
+    /// Whether the exchange has bounds of its own, in place of the server's.
+    pub(super) has_own_bounds: bool,
+}
+
+impl ExchangeInfo {
+    pub(super) fn new(arrived: Instant) -> ExchangeInfo {
+        ExchangeInfo {
+            request_info: RequestInfo::default(),
+            is_last: false,
+            persists: false,
+            exchange_count: 0,
+            connection_end: ConnectionEnd::Cut,
+            is_head_refused: false,
+            reported: None,
+            arrived,
+            detached: false,
+            has_own_bounds: false,
+        }
+    }
+
+    /// Why a connection is closed behind its last exchange, which went well or not.
+    pub(super) fn end(core: &CoreState, conn: &Conn, is_well: bool) -> ConnectionEnd {
+        match is_well {
+            false => ConnectionEnd::Failed,
+            true if conn.is_draining() => ConnectionEnd::Stop,
+            true if core.is_aged(conn) => ConnectionEnd::Age,
+            true => ConnectionEnd::Last,
+        }
+    }
+}
