@@ -172,7 +172,8 @@
 //! - **Descriptors.** Each connection takes one, and a process often starts with 1,024 (`ulimit -n`, or `LimitNOFILE=` of
 //!   systemd). When they run out, new peers wait, and [`ErrorCounts::accept`] counts.
 //! - **Restarts.** Stop on SIGTERM, by [`shutdown_signal`]. On Linux, the next process can listen on the same port
-//!   before this one stops: see [`Server::reuse_port`], also for the setting without which a few peers are reset.
+//!   before this one stops: see [`Server::reuse_port`], also for the setting without which a few peers are reset, or
+//!   the feature `handover`, which needs none.
 //! - **Observing.** [`Server::on_exchange`] gets a report of each exchange when it is over, for access logs and metrics, and
 //!   [`Server::on_error`] of each refused peer and each failed exchange. [`ServerHandle::stats`] are counters, and display
 //!   themselves as text for Prometheus.
@@ -205,6 +206,9 @@
 //! | for servers | see |
 //! |---|---|
 //! | where to listen, on how many cores, how to stop | [`Server`], [`ServerHandle`] |
+//! | options of the sockets | [`SocketOptions`], `Server::on_listen` |
+//! | sockets that pass to the next process, with feature `handover` | `Server::handover` |
+//! | a service of systemd, with feature `systemd` | `Server::systemd` |
 //! | probes of load balancers, and a stop that they see in time | [`Health`], [`Server::stop_delay`] |
 //! | state of each core, without locks | [`Server::run_per_core`] |
 //! | bodies that are too large for memory | [`BodyPlan`], [`Context::body_reader`], [`Context::body_writer`], [`Context::duplex`] |
@@ -213,7 +217,8 @@
 //! | the user and the process at the other end of a Unix socket | [`Context::peer_credentials`] |
 //! | the scheme and host that a client behind a proxy saw | [`Context::forwarded`], [`Context::set_forwarded`] |
 //! | the client behind a proxy that passes bytes on, with feature `proxy-protocol` | `Server::proxy_protocol`, `ProxyHeader` |
-//! | a connection when it opens and when it is over, and state of its own | [`Server::on_connect`], [`Server::on_disconnect`], [`Context::connection_state`] |
+//! | a connection when it opens, and state of its own | [`Server::on_connect`], [`Context::connection_state`] |
+//! | a connection when it is over | [`Server::on_disconnect`] |
 //! | how long a connection may stay open | [`Timeouts::connection_age`] |
 //! | how a handler fails, and the status that the peer gets | [`Error`] |
 //! | the content of error responses | [`Server::error_response`], [`problem_details`], [`error_page`] |
@@ -292,9 +297,9 @@
 //!
 //! The features `access-log`, `compress`, `form`, `fs`, `json`, `multipart` and `tls` are on by default. The others are
 //! off: `aws-lc-rs` (other cryptography, with post-quantum key exchange), `charset` (text beyond UTF-8), `cookies`
-//! (signed and private ones), `http` (types of the crate `http`), `idna` (URLs with hosts beyond ASCII), `jar`,
-//! `metrics`, `platform-verifier` (hosts are verified by the operating system), `proxy-protocol`, `session`, `tower`,
-//! `tracing`, `websocket`, and `zstd` (one more coding).
+//! (signed and private ones), `handover`, `http` (types of the crate `http`), `idna` (URLs with hosts beyond ASCII), `jar`,
+//! `metrics`, `platform-verifier` (hosts are verified by the operating system), `proxy-protocol`, `session`, `systemd`,
+//! `tower`, `tracing`, `websocket`, and `zstd` (one more coding).
 //!
 //! The module `coming_from`, which the documentation has with all features, shows the idioms of axum, actix, fasthttp and
 //! reqwest beside those of this crate.
@@ -403,7 +408,7 @@ pub use net::tls::enabled::{
 };
 pub use net::{
     Address, Dialer, MemoryConnector, MemoryListener, MemoryStream, PeerAddr, PeerCredentials, Resolver,
-    SystemResolver, TlsError,
+    SocketOptions, SystemResolver, TlsError,
 };
 #[cfg(feature = "proxy-protocol")]
 pub use net::{ProxyHeader, ProxyTls};

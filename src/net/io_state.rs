@@ -339,11 +339,6 @@ mod tests {
         assert!(lock(&set.0).len() <= WAKERS_MAX);
         assert_eq!(first.0.load(Ordering::SeqCst), 1);
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
 
     #[test]
     fn a_life_fits_in_16_bytes() {

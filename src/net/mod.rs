@@ -43,7 +43,12 @@ pub(crate) use file_io::{FileReader, FileSender, shrunk};
 #[cfg(feature = "websocket")]
 pub(crate) use io_state::WakerSet;
 pub(crate) use io_state::{IoState, Life, Traffic, TrafficTotals};
+#[cfg(unix)]
+pub(crate) use listen::ListenFn;
+pub use listen::SocketOptions;
 pub(crate) use listen::{AcceptReaction, Accepted, BoundSocket, ListenOptions, Listener, classify};
+#[cfg(all(feature = "handover", unix))]
+pub(crate) use listen::{ControlSocket, FileOwnership, Predecessor, SocketFile};
 pub(crate) use memory_listener::MemoryAcceptor;
 pub use memory_listener::{MemoryConnector, MemoryListener, MemoryStream};
 #[cfg(feature = "proxy-protocol")]

@@ -2,15 +2,12 @@
 
 use std::any::Any;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::core_state::CoreState;
 use super::opening::Extras;
-use crate::net::{Conn, Life, Peer, PeerAddr};
-use crate::runtime;
+use crate::net::{Conn, Peer, PeerAddr};
 
 /// A connection that is over.
 ///
@@ -41,17 +38,18 @@ pub struct ConnectionReport {
     pub sent: u64,
     /// The time since it opened: since its [`Server::on_connect`](crate::Server::on_connect).
     pub age: Duration,
-    opened_at: u64,
+    /// In the unit of [`Life`](crate::net::Life).
+    pub(super) opened_at: u64,
     extras: Option<Rc<Extras>>,
 }
 
 impl ConnectionReport {
-    /// Begins the report of a connection that has carried so many exchanges. `None` if no report is wanted, or the
-    /// connection was never open.
+    /// Begins the report of a connection that has carried so many exchanges. `None` if its life was not noted, as that of
+    /// one that was never open.
     #[cold]
-    pub(super) fn new(core: &CoreState, conn: &Conn, exchange_count: u64) -> Option<Box<ConnectionReport>> {
-        let (Some(opened_at), Some(_)) = (conn.life().opened_at(), &core.on_disconnect) else { return None };
-        let (Peer { addr: peer, id: connection_id }, traffic) = (conn.peer(), conn.life().traffic());
+    pub(super) fn new(conn: &Conn, exchange_count: u64) -> Option<Box<ConnectionReport>> {
+        let (opened_at, traffic) = (conn.life().opened_at()?, conn.life().traffic());
+        let Peer { addr: peer, id: connection_id } = conn.peer();
         Some(Box::new(ConnectionReport {
             end: ConnectionEnd::Cut,
             peer,
@@ -63,16 +61,6 @@ impl ConnectionReport {
             opened_at,
             extras: Extras::from_conn(conn),
         }))
-    }
-
-    /// Passes the report to the application's `on_disconnect`.
-    pub(super) fn send(mut self: Box<Self>, core: &CoreState, end: ConnectionEnd) {
-        (self.end, self.age) = (end, core.age(self.opened_at));
-        // A panic of the application's function, or of the state when it is dropped, must not end the core.
-        let _ = catch_unwind(AssertUnwindSafe(|| {
-            core.on_disconnect.iter().for_each(|on_disconnect| on_disconnect(&self));
-        }));
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(self)));
     }
 
     /// Returns the state that [`Server::on_connect`](crate::Server::on_connect) has given the connection, if it is of
@@ -151,46 +139,3 @@ impl fmt::Display for ConnectionEnd {
 
 /// The function of [`Server::on_disconnect`](super::Server::on_disconnect).
 pub(super) type OnDisconnect = Arc<dyn Fn(&ConnectionReport) + Send + Sync>;
-
-/// The age of connections, on the clock of their core.
-impl CoreState {
-    /// Notes that a connection opens, if its life is of interest.
-    pub(super) fn note_opening(&self, conn: &Conn) {
-        if self.on_disconnect.is_some() || self.bounds.timeouts.connection_age.is_some() {
-            conn.set_life(Life::new(self.ticks()));
-        }
-    }
-
-    /// Whether the connection has reached its age.
-    #[inline]
-    pub(super) fn is_aged(&self, conn: &Conn) -> bool {
-        self.bounds.timeouts.connection_age.is_some_and(|age_max| self.age_left(conn, age_max).is_zero())
-    }
-
-    /// How much longer the connection may stay open, of `age_max` at most.
-    ///
-    /// Connections that opened together are closed apart, or all of their peers would connect again at once. The
-    /// numbers follow each other, and multiples of the golden ratio spread evenly, however many there are.
-    #[cold]
-    pub(super) fn age_left(&self, conn: &Conn, age_max: Duration) -> Duration {
-        let share = conn.peer().id.wrapping_mul(GOLDEN) >> u32::BITS;
-        let less = (age_max / 10).mul_f64(share as f64 / f64::from(u32::MAX));
-        let age = conn.life().opened_at().map(|opened_at| self.age(opened_at)).unwrap_or_default();
-        age_max.saturating_sub(less).saturating_sub(age)
-    }
-
-    /// How long a connection has been open that opened at this time.
-    fn age(&self, opened_at: u64) -> Duration {
-        Duration::from_micros(self.ticks().saturating_sub(opened_at) * TICK_MICROS)
-    }
-
-    /// The time since the core has started, in the unit of [`Life`].
-    fn ticks(&self) -> u64 {
-        runtime::now().saturating_duration_since(self.started).as_micros() as u64 / TICK_MICROS
-    }
-}
-
-const TICK_MICROS: u64 = 100;
-
-/// 2^64 divided by the golden ratio.
-const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::connection_report::OnDisconnect;
+use super::connection_report::{ConnectionEnd, ConnectionReport, OnDisconnect};
 use super::error_report::ErrorReport;
 use super::error_response::ErrorResponseFn;
 use super::exchange_report::{ExchangeReport, Observation};
@@ -16,7 +16,7 @@ use super::stats::CoreStats;
 use crate::exchange::{Bounds, Clock};
 use crate::message::Request;
 use crate::net::tls::TlsAcceptor;
-use crate::net::{Conn, DeadlineTable, Peer, PeerAddr};
+use crate::net::{Conn, DeadlineTable, Life, Peer, PeerAddr};
 use crate::runtime;
 
 /// The state that the connections of one core share.
@@ -32,7 +32,7 @@ pub(super) struct CoreState {
     pub(super) on_connect: Option<OnConnect>,
     pub(super) on_disconnect: Option<OnDisconnect>,
     /// Ages of connections count from here.
-    pub(super) started: runtime::Instant,
+    started: runtime::Instant,
     pub(super) clock: Clock,
     pub(super) deadlines: Rc<DeadlineTable>,
     pub(super) stats: Arc<CoreStats>,
@@ -120,6 +120,58 @@ impl CoreState {
         observation.close();
     }
 
+    /// Notes that a connection opens, if its life is of interest.
+    pub(super) fn note_opening(&self, conn: &Conn) {
+        if self.on_disconnect.is_some() || self.bounds.timeouts.connection_age.is_some() {
+            conn.set_life(Life::new(self.ticks()));
+        }
+    }
+
+    /// Whether the connection has reached its age.
+    #[inline]
+    pub(super) fn is_aged(&self, conn: &Conn) -> bool {
+        self.bounds.timeouts.connection_age.is_some() && self.has_reached_age(conn)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn has_reached_age(&self, conn: &Conn) -> bool {
+        self.bounds.timeouts.connection_age.is_some_and(|age_max| self.age_left(conn, age_max).is_zero())
+    }
+
+    /// How much longer the connection may stay open, of `age_max` at most.
+    ///
+    /// Connections that opened together are closed apart, or all of their peers would connect again at once. The
+    /// numbers follow each other, and multiples of the golden ratio spread evenly, however many there are.
+    #[cold]
+    pub(super) fn age_left(&self, conn: &Conn, age_max: Duration) -> Duration {
+        let share = conn.peer().id.wrapping_mul(GOLDEN) >> u32::BITS;
+        let less = (age_max / 10).mul_f64(share as f64 / f64::from(u32::MAX));
+        let age = conn.life().opened_at().map(|opened_at| self.age(opened_at)).unwrap_or_default();
+        age_max.saturating_sub(less).saturating_sub(age)
+    }
+
+    /// Passes the report of a connection, which is over, to the application's `on_disconnect`.
+    #[cold]
+    pub(super) fn report_connection(&self, mut report: Box<ConnectionReport>, end: ConnectionEnd) {
+        (report.end, report.age) = (end, self.age(report.opened_at));
+        // A panic of the application's function, or of the state when it is dropped, must not end the core.
+        let _ = catch_unwind(AssertUnwindSafe(|| {
+            self.on_disconnect.iter().for_each(|on_disconnect| on_disconnect(&report));
+        }));
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(report)));
+    }
+
+    /// How long a connection has been open that opened at this time.
+    fn age(&self, opened_at: u64) -> Duration {
+        Duration::from_micros(self.ticks().saturating_sub(opened_at) * TICK_MICROS)
+    }
+
+    /// The time since the core has started, in the unit of [`Life`].
+    fn ticks(&self) -> u64 {
+        runtime::now().saturating_duration_since(self.started).as_micros() as u64 / TICK_MICROS
+    }
+
     /// Whether exchanges are reported.
     pub(super) fn observes_exchanges(&self) -> bool {
         self.on_exchange.is_some() || self.observer.is_some()
@@ -133,6 +185,11 @@ impl CoreState {
         self.stats.sent.add(traffic.sent);
     }
 }
+
+const TICK_MICROS: u64 = 100;
+
+/// 2^64 divided by the golden ratio.
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// How a server behaves, the same on all its cores.
 #[derive(Clone, Default)]

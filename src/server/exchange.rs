@@ -260,7 +260,7 @@ impl Exchange {
 
     /// Hands over a connection that was taken out, with the bytes that have arrived.
     pub(super) fn hand_over(&mut self, conn: Conn, early: ReadBuffer) -> Upgraded {
-        let report = ConnectionReport::new(self.conn.core(), &conn, self.info.exchange_count);
+        let report = ConnectionReport::new(&conn, self.info.exchange_count);
         let (upgraded, mut handle) = Upgraded::new(conn, early);
         handle.report = report;
         self.upgraded = Some(Box::new(handle));
@@ -320,12 +320,12 @@ impl Exchange {
                 .conn
                 .with(|conn| {
                     conn.add_traffic_to_life();
-                    ConnectionReport::new(self.conn.core(), conn, count)
+                    ConnectionReport::new(conn, count)
                 })
                 .flatten(),
         };
         if let Some(report) = report {
-            report.send(self.conn.core(), self.info.connection_end);
+            self.conn.core().report_connection(report, self.info.connection_end);
         }
     }
 

@@ -1,4 +1,5 @@
-//! [`ExchangeInfo`]: the facts that the response of an exchange depends on (RFC 9112 §9.3).
+//! [`ExchangeInfo`]: the facts of an exchange that its response depends on, and the persistence of its connection
+//! (RFC 9112 §9.3, §9.6).
 
 use std::time::Instant;
 

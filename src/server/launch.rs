@@ -1,6 +1,7 @@
 //! Starts a server: binds all addresses first, then starts a thread for each core, which listens once all of them have
 //! a handler. If anything fails, nothing is left running.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::rc::Rc;
 use std::sync::{Arc, mpsc as std_mpsc};
@@ -13,10 +14,12 @@ use super::connection_limiter::{ConnectionLimiter, ServerTotals};
 use super::core_state::ServerSettings;
 use super::error::{Error, Result};
 use super::handler::IntoHandler;
+use super::handover::{Announcement, Handover};
 use super::per_core::PerCore;
 use super::server_handle::{ListenedAddress, ServerHandle};
 use super::stats::CoreStats;
 use super::stop::{Signal, Stop, grace_elapsed};
+use super::systemd::Notifier;
 use crate::message::{Scheme, Status};
 use crate::net::tls::TlsAcceptor;
 use crate::net::{Address, BoundSocket, DeadlineTable, ListenOptions, Listener};
@@ -30,6 +33,8 @@ pub(super) struct LaunchOptions {
     pub(super) pinning: Pinning,
     pub(super) balanced: bool,
     pub(super) listen: ListenOptions,
+    pub(super) handover: Option<Handover>,
+    pub(super) notifier: Option<Notifier>,
     pub(super) on_stop: Option<(Signal, Duration)>,
     pub(super) stop_delay: Duration,
 }
@@ -43,6 +48,8 @@ impl LaunchOptions {
             pinning: Pinning::default(),
             balanced: false,
             listen: ListenOptions::default(),
+            handover: None,
+            notifier: None,
             on_stop: None,
             stop_delay: Duration::ZERO,
         }
@@ -54,7 +61,7 @@ pub(super) const CORES_MAX: usize = 1024;
 
 /// Starts a server, with the handler that `make` returns for each core.
 pub(super) fn launch<F, Kind, H>(
-    options: LaunchOptions,
+    mut options: LaunchOptions,
     settings: ServerSettings,
     make: F,
 ) -> Result<ServerHandle>
@@ -62,9 +69,11 @@ where
     F: AsyncFn(ServerCore) -> Result<H> + Send + Sync + 'static,
     H: IntoHandler<Kind>,
 {
-    let (cores, addresses) = bind(&options, &settings)?;
+    let (cores, addresses) = bind(&mut options, &settings)?;
+    let announcement = options.handover.as_mut().map(Handover::announcement);
     let stats = cores.iter().map(|core| core.stats.clone()).collect();
-    let handle = ServerHandle::new(addresses, options.stop_delay, stats);
+    let notifier = options.notifier.map(|notifier| notifier.with_cores(cores.len()));
+    let handle = ServerHandle::new(addresses, options.stop_delay, stats, notifier.clone());
     let (mut signal, grace) = match options.on_stop {
         Some((signal, grace)) => (Some((signal, handle.clone())), grace),
         None => (None, FAILURE_GRACE),
@@ -73,11 +82,14 @@ where
     let (drained, make, count) = (Arc::<DrainBarrier>::default(), Arc::new(make), cores.len());
     for (index, bound) in cores.into_iter().enumerate() {
         let (make, started_tx, signal) = (make.clone(), started_tx.clone(), signal.take());
+        let (handover, notifier, running) = (options.handover.take(), notifier.clone(), handle.clone());
+        let companions = Companions { handover, notifier, running, grace };
         // A core that dies before it serves ends the others at once, since the server does not start then.
         let (stop, mut stop_on_drop) = (handle.stop_signal(), handle.stop_on_drop(Duration::ZERO));
         let (drained, undrained) = (drained.clone(), drained.0.subscribe());
         let thread = runtime::block_on_core(index, options.pinning, move || async move {
             let signal_task = signal.map(|signal| runtime::spawn(stop_after_signal(signal, grace)));
+            companions.spawn(index, stop.clone());
             let mut stop_ordered = stop.clone();
             let cut = async {
                 drop(stop_ordered.wait_for(Option::is_some).await);
@@ -110,17 +122,44 @@ where
                 None => Ok(()),
             }
         });
-        match thread {
-            Ok(thread) => handle.add(thread),
-            Err(error) => return Err(give_up(&handle, error.into())),
-        }
+        handle.add(thread.map_err(|error| give_up(&handle, error.into()))?);
     }
     drop(started_tx);
-    for _ in 0..count {
-        let failed = || Err(Status::INTERNAL_SERVER_ERROR.into());
-        started_rx.recv().unwrap_or_else(|_| failed()).map_err(|error| give_up(&handle, error))?;
-    }
+    started(&started_rx, count).map_err(|error| give_up(&handle, error))?;
+    announcement.into_iter().for_each(Announcement::make);
+    notifier.iter().for_each(Notifier::ready);
     Ok(handle)
+}
+
+/// Waits until so many cores have started.
+fn started(cores: &std_mpsc::Receiver<Result>, count: usize) -> Result {
+    let failed = |_| Err(Status::INTERNAL_SERVER_ERROR.into());
+    (0..count).try_for_each(|_| cores.recv().unwrap_or_else(failed))
+}
+
+/// The tasks of a core beside its accept loop.
+struct Companions {
+    handover: Option<Handover>,
+    notifier: Option<Notifier>,
+    running: ServerHandle,
+    grace: Duration,
+}
+
+impl Companions {
+    fn spawn(self, index: usize, mut stop: watch::Receiver<Option<Stop>>) {
+        let Companions { handover, notifier, running, grace } = self;
+        notifier.into_iter().for_each(|notifier| drop(runtime::spawn(notifier.beat(index))));
+        let Some(handover) = handover else { return };
+        runtime::spawn(async move {
+            // A stop ends the wait for a successor, since all sockets must be closed then.
+            let stopped = async {
+                drop(stop.wait_for(Option::is_some).await);
+                Ok(())
+            };
+            // A server that can have no successor goes on.
+            drop(runtime::select(stopped, handover.serve(running, grace)).await);
+        });
+    }
 }
 
 /// Holds each core until all of them have drained. A core that has not drained yet holds a receiver.
@@ -178,7 +217,7 @@ struct BoundListener {
 
 /// Binds all addresses, and spreads the listeners over the cores. Returns the addresses with the schemes of their URLs.
 fn bind(
-    options: &LaunchOptions,
+    options: &mut LaunchOptions,
     settings: &ServerSettings,
 ) -> Result<(Vec<BoundCore>, Vec<ListenedAddress>)> {
     if options.addresses.is_empty() {
@@ -201,15 +240,22 @@ fn bind(
             settings,
         });
     }
+    let LaunchOptions { listen, balanced, handover, addresses: configured, .. } = options;
+    handover.iter_mut().try_for_each(Handover::receive)?;
     let mut addresses = Vec::new();
-    for (address, own) in &options.addresses {
+    for (address, own) in &*configured {
         let acceptor = own.as_ref().or(settings.acceptor.as_ref());
         let scheme = if acceptor.is_some() { Scheme::Https } else { Scheme::Http };
-        for bound in BoundSocket::bind(address, options.listen)? {
-            addresses.extend(public_address(address, &bound).map(|address| (address, scheme)));
-            spread(bound, acceptor, options.balanced, &mut cores)?;
+        for sockets in bind_address(address, listen, handover.as_mut())? {
+            let public = sockets.first().and_then(|first| public_address(address, first));
+            addresses.extend(public.map(|address| (address, scheme)));
+            let keep = |bound: &BoundSocket| {
+                handover.iter_mut().try_for_each(|handover| handover.keep(address, bound))
+            };
+            spread(sockets, acceptor, *balanced, &mut cores, keep)?;
         }
     }
+    handover.iter_mut().try_for_each(Handover::listen)?;
     for (index, core) in cores.iter_mut().enumerate() {
         let accepts_for_all = core.listeners.iter().any(|own| own.dispatch == Dispatch::LeastLoaded);
         // Among cores with as many connections the first is chosen, and to keep a connection costs nothing.
@@ -222,6 +268,23 @@ fn bind(
     Ok((cores, addresses))
 }
 
+/// Binds an address, or takes the sockets that were inherited for it. Returns those of each address of a name.
+fn bind_address(
+    address: &Address,
+    options: &ListenOptions,
+    handover: Option<&mut Handover>,
+) -> io::Result<Vec<Vec<BoundSocket>>> {
+    let inherited = handover.map_or(Ok(Vec::new()), |handover| handover.take(address, options))?;
+    if inherited.is_empty() {
+        return Ok(BoundSocket::bind(address, options)?.into_iter().map(|bound| vec![bound]).collect());
+    }
+    let mut by_address = BTreeMap::<_, Vec<_>>::new();
+    for bound in inherited {
+        by_address.entry(bound.local_addr()).or_default().push(bound);
+    }
+    Ok(by_address.into_values().collect())
+}
+
 /// The address as reported to the application. A listener in memory has none, and keeping one here would keep it open.
 fn public_address(address: &Address, bound: &BoundSocket) -> Option<Address> {
     match address {
@@ -232,22 +295,36 @@ fn public_address(address: &Address, bound: &BoundSocket) -> Option<Address> {
     }
 }
 
-/// Gives each core a listener of its own, or else gives the first core one that accepts for all.
+/// Gives each core a listener of its own, or else gives the first core one that accepts for all. `sockets` are those of
+/// one address: one, unless a predecessor had several.
 fn spread(
-    bound: BoundSocket,
+    sockets: Vec<BoundSocket>,
     acceptor: Option<&TlsAcceptor>,
     balanced: bool,
     cores: &mut [BoundCore],
+    mut keep: impl FnMut(&BoundSocket) -> io::Result<()>,
 ) -> io::Result<()> {
-    let listener = |bound, dispatch| BoundListener { bound, dispatch, acceptor: acceptor.cloned() };
-    let mut dispatch = Dispatch::Local;
+    let mut listener = |bound, dispatch| {
+        keep(&bound)?;
+        io::Result::Ok(BoundListener { bound, dispatch, acceptor: acceptor.cloned() })
+    };
+    let (mut sockets, mut dispatch) = (sockets.into_iter(), Dispatch::Local);
+    let Some(first) = sockets.next() else { return Ok(()) };
     for core in &mut cores[1..] {
-        match if balanced { None } else { bound.sibling()? } {
-            Some(sibling) => core.listeners.push(listener(sibling, Dispatch::Local)),
+        let own = match balanced {
+            true => None,
+            false => sockets.next().map_or_else(|| first.sibling(), |next| Ok(Some(next)))?,
+        };
+        match own {
+            Some(own) => core.listeners.push(listener(own, Dispatch::Local)?),
             None => dispatch = Dispatch::LeastLoaded,
         }
     }
-    cores[0].listeners.push(listener(bound, dispatch));
+    cores[0].listeners.push(listener(first, dispatch)?);
+    // A predecessor with more cores had more sockets, and connections wait in each of them.
+    for (index, more) in sockets.enumerate() {
+        cores[index % cores.len()].listeners.push(listener(more, dispatch)?);
+    }
     Ok(())
 }
 

@@ -141,6 +141,29 @@ where
 /// # }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// The head of a request can decide about its bounds in a [`Handler::on_head`]. Here a device may say that its upload is
+/// large and slow:
+///
+/// ```
+/// use corehttp::{BodyPlan, Context, Handler, Limits, Result, Timeouts};
+///
+/// struct Devices<H>(H);
+///
+/// impl<H: Handler> Handler for Devices<H> {
+///     fn on_head(&self, ctx: &mut Context) -> BodyPlan {
+///         if ctx.request.headers.get("x-device").is_some() {
+///             ctx.set_limits(Limits { body_max: 64 << 20, ..ctx.limits() });
+///             ctx.set_timeouts(Timeouts { body_rate_min: 10, ..ctx.timeouts() });
+///         }
+///         self.0.on_head(ctx)
+///     }
+///
+///     async fn handle(&self, ctx: &mut Context) -> Result {
+///         self.0.handle(ctx).await
+///     }
+/// }
+/// ```
 pub fn with_limits<F, H, Kind>(
     change: F,
     handler: H,

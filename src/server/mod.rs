@@ -7,10 +7,16 @@ mod server;
 #[cfg(feature = "tls")]
 mod tls;
 
+#[cfg(all(feature = "handover", unix))]
+mod handed_over;
+mod handover;
 mod launch;
+#[cfg(all(feature = "systemd", unix))]
+mod managed;
 mod server_handle;
 mod service;
 mod stop;
+mod systemd;
 
 mod core_state;
 mod per_core;

@@ -1,6 +1,10 @@
 //! [`Server`]: where to listen, on how many cores, and with which limits.
 
 use std::fmt;
+#[cfg(unix)]
+use std::io;
+#[cfg(unix)]
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +21,9 @@ use super::service::Service;
 use super::stop::IntoIoResult;
 use crate::exchange::{HalfClose, Timeouts};
 use crate::message::{Headers, Response};
-use crate::net::{Address, Keepalive};
+#[cfg(unix)]
+use crate::net::ListenFn;
+use crate::net::{Address, Keepalive, SocketOptions};
 use crate::runtime::Pinning;
 use crate::wire::Limits;
 
@@ -119,7 +125,7 @@ impl Server {
     ///
     /// Linux resets the connections that complete their handshake in the moment when the older server closes its
     /// sockets: 5 of 142,000 in a test. With `sysctl net.ipv4.tcp_migrate_req=1` (Linux 5.14) Linux gives them to the
-    /// newer one, and no peer is turned away.
+    /// newer one, and no peer is turned away. With the feature `handover`, `Server::handover` needs no such setting.
     pub fn reuse_port(mut self, reuse_port: bool) -> Server {
         self.launch.listen.reuse_port = reuse_port;
         self
@@ -161,6 +167,41 @@ impl Server {
     /// 32,767.
     pub fn tcp_keepalive(mut self, silence: impl Into<Option<Duration>>) -> Server {
         self.launch.listen.keepalive = silence.into().map(Keepalive::new);
+        self
+    }
+
+    /// Sets options of the TCP sockets. Default: those of the operating system.
+    pub fn socket_options(mut self, socket_options: SocketOptions) -> Server {
+        self.launch.listen.socket_options = socket_options;
+        self
+    }
+
+    /// Sets a function that is called with each TCP socket before it is bound, or before it listens if it was bound
+    /// before, to set options that [`SocketOptions`] has not. On Linux, accepted sockets inherit most of them. Default:
+    /// none. An error of the function is one of [`Server::run`].
+    ///
+    /// No crate has a safe function for `TCP_DEFER_ACCEPT` and `TCP_FASTOPEN`, so an application sets them by `setsockopt`
+    /// of the crate `libc`; systemd sets the first one by `DeferAcceptSec=`.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use corehttp::{Context, Server};
+    /// use socket2::SockRef;
+    ///
+    /// fn main() -> corehttp::Result {
+    ///     Server::bind("[::]:8080")
+    ///         .on_listen(|socket| SockRef::from(&socket).set_tcp_congestion(b"bbr"))
+    ///         .run(|ctx: &mut Context| ctx.response.set_text("Hello, World!"))
+    /// }
+    /// ```
+    #[cfg(unix)]
+    #[doc(alias("setsockopt", "TCP_DEFER_ACCEPT", "TCP_FASTOPEN"))]
+    pub fn on_listen(
+        mut self,
+        on_listen: impl Fn(BorrowedFd<'_>) -> io::Result<()> + Send + Sync + 'static,
+    ) -> Server {
+        self.launch.listen.on_listen = Some(ListenFn(Arc::new(on_listen)));
         self
     }
 

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use super::error::{Error, Result};
 use super::stats::{CoreStats, ServerStats};
 use super::stop::Stop;
+use super::systemd::Notifier;
 use crate::memory::lock;
 use crate::message::{Scheme, Status};
 use crate::net::Address;
@@ -52,6 +53,7 @@ struct HandleInner {
     /// How long connections are accepted after a stop was ordered.
     stop_delay: Duration,
     stats: Vec<Arc<CoreStats>>,
+    notifier: Option<Notifier>,
     threads: Mutex<Vec<Thread>>,
     /// The threads of the cores, which cannot wait for themselves.
     thread_ids: Mutex<Vec<ThreadId>>,
@@ -68,10 +70,12 @@ impl ServerHandle {
         addresses: Vec<ListenedAddress>,
         stop_delay: Duration,
         stats: Vec<Arc<CoreStats>>,
+        notifier: Option<Notifier>,
     ) -> ServerHandle {
         let (addresses, schemes) = addresses.into_iter().unzip();
         let (stop, threads, thread_ids) = (watch::Sender::new(None), Mutex::default(), Mutex::default());
-        let inner = HandleInner { addresses, schemes, stop, stop_delay, stats, threads, thread_ids };
+        let inner =
+            HandleInner { addresses, schemes, stop, stop_delay, stats, notifier, threads, thread_ids };
         ServerHandle { inner: Arc::new(inner) }
     }
 
@@ -127,14 +131,22 @@ impl ServerHandle {
     /// not extend it.
     #[doc(alias = "shutdown", alias = "graceful_shutdown")]
     pub fn stop(&self, grace: Duration) {
-        self.order_stop(grace, |stop, cut_at| cut_at < stop.cut_at);
+        self.order_stop((self.inner.stop_delay, grace), |stop, cut_at| cut_at < stop.cut_at);
+    }
+
+    /// Stops the server as [`ServerHandle::stop`] does, but accepts nothing more, since another process does.
+    #[allow(dead_code, reason = "a handover alone has a successor")]
+    pub(super) fn stop_for_successor(&self, grace: Duration) {
+        self.order_stop((Duration::ZERO, grace), |stop, cut_at| cut_at < stop.cut_at);
     }
 
     /// Orders the server to stop, or replaces an earlier order if the new one `is_better`.
-    fn order_stop(&self, grace: Duration, is_better: fn(Stop, Instant) -> bool) {
+    fn order_stop(&self, (delay, grace): (Duration, Duration), is_better: fn(Stop, Instant) -> bool) {
         let now = runtime::now();
-        let (cut_at, close_at) = (runtime::later(now, grace), runtime::later(now, self.inner.stop_delay));
+        let (cut_at, close_at) = (runtime::later(now, grace), runtime::later(now, delay));
+        let mut is_first = false;
         self.inner.stop.send_if_modified(|stop| {
+            is_first = stop.is_none();
             let is_replaced = stop.is_none_or(|stop| is_better(stop, cut_at));
             if is_replaced {
                 debug_assert!(
@@ -146,6 +158,7 @@ impl ServerHandle {
             }
             is_replaced
         });
+        self.inner.notifier.iter().filter(|_| is_first).for_each(Notifier::stopping);
     }
 
     /// Returns whether the server is stopping, or has stopped.
@@ -198,7 +211,8 @@ pub(super) struct StopOnDrop {
 
 impl Drop for StopOnDrop {
     fn drop(&mut self) {
-        self.running.order_stop(self.grace, |_, _| false);
+        let delay = self.running.inner.stop_delay;
+        self.running.order_stop((delay, self.grace), |_, _| false);
     }
 }
 

@@ -31,6 +31,8 @@ mod forms;
 mod framing;
 mod guards;
 mod handlers;
+#[cfg(all(feature = "handover", unix))]
+mod handover;
 mod health;
 mod histories;
 mod hostile;
@@ -61,6 +63,8 @@ mod sessions;
 mod setters;
 mod stop;
 mod streaming;
+#[cfg(all(feature = "systemd", unix))]
+mod systemd;
 mod targets;
 mod timeouts;
 #[cfg(feature = "tls")]

@@ -78,7 +78,7 @@ impl Drop for Served {
 const DESCRIPTORS: u64 = 16 << 10;
 
 /// How long a peer waits before its test has failed.
-const TIMEOUT: Duration = Duration::from_secs(60);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// One connection, byte for byte.
 pub struct Peer {

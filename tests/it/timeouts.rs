@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use corehttp::{
-    BodyPlan, BodyWriter, Context, Flush, IntoHandler, Request, Response, Server, Timeouts, Transform,
-    TransformAction, with_plan,
+    BodyPlan, BodyWriter, Context, Flush, Handler, IntoHandler, Limits, Request, Response, Server, Timeouts,
+    Transform, TransformAction, with_plan,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
 use tokio::task::yield_now;
@@ -1020,6 +1020,45 @@ fn all_timeouts(limit: Duration) -> Timeouts {
         linger: limit,
         linger_idle: limit,
     }
+}
+
+/// Gives a device more time for its body, and less room.
+struct Devices;
+
+impl Handler for Devices {
+    fn on_head(&self, ctx: &mut Context) -> BodyPlan {
+        if ctx.request.headers.get("x-device").is_some() {
+            let body = Duration::from_secs(100);
+            ctx.set_timeouts(Timeouts { body, body_rate_min: 0, ..ctx.timeouts() });
+            ctx.set_limits(Limits { body_max: 4, ..ctx.limits() });
+        }
+        BodyPlan::Buffer
+    }
+
+    async fn handle(&self, ctx: &mut Context) -> corehttp::Result {
+        app(ctx);
+        Ok(())
+    }
+}
+
+#[test]
+fn the_head_of_a_request_decides_about_its_bounds() {
+    const DEVICE: &str = "POST / HTTP/1.1\r\nhost: a\r\nx-device: 1\r\ncontent-length: ";
+    let (slow, large) = (format!("{DEVICE}2\r\n\r\na"), format!("{DEVICE}5\r\n\r\n"));
+    check_with(defaults(), Devices, 90 + 60, 200, async |peer| {
+        send(peer, slow.as_bytes()).await;
+        pass(90).await;
+        send(peer, b"b").await;
+    });
+    check_with(defaults(), Devices, 100, 408, async |peer| send(peer, slow.as_bytes()).await);
+    check_with(defaults(), Devices, 0, 413, async |peer| send(peer, large.as_bytes()).await);
+    // The next request of the connection has the bounds of the server.
+    check_with(defaults(), Devices, 90 + 30, 408, async |peer| {
+        send(peer, slow.as_bytes()).await;
+        pass(90).await;
+        send(peer, b"b").await;
+        send(peer, POST).await;
+    });
 }
 
 #[test]

@@ -457,7 +457,7 @@ mod tests {
 
         let path = std::env::temp_dir().join(format!("corehttp-{}-dialed", std::process::id()));
         let options = ListenOptions { backlog: 0, ..ListenOptions::default() };
-        let bound = BoundSocket::bind(&Address::from(path.as_path()), options).unwrap().remove(0);
+        let bound = BoundSocket::bind(&Address::from(path.as_path()), &options).unwrap().remove(0);
         let BoundSocket::Unix(file, listener) = bound else { panic!("a path is a socket's") };
         let unix = HostConnector { network: Network::Unix(path.into()), ..tcp() };
         let runtime = Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();

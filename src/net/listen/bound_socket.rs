@@ -2,12 +2,15 @@
 //! servers.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::io;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use std::net::IpAddr;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
 #[cfg(target_os = "android")]
 use std::os::android::net::SocketAddrExt;
+#[cfg(unix)]
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 #[cfg(target_os = "linux")]
 use std::os::linux::net::SocketAddrExt;
 #[cfg(unix)]
@@ -15,11 +18,13 @@ use std::os::unix::net::UnixListener;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use std::os::unix::net::{SocketAddr as UnixAddr, UnixDatagram};
 use std::path::Path;
+use std::sync::Arc;
 
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 #[cfg(unix)]
-use super::socket_file::SocketFile;
+use super::socket_file::{FileOwnership, SocketFile};
+use super::socket_options::SocketOptions;
 use crate::net::{Address, Keepalive, MemoryListener};
 
 /// Whether the kernel spreads connections over several listeners on one port.
@@ -29,7 +34,7 @@ use crate::net::{Address, Keepalive, MemoryListener};
 pub(super) const KERNEL_BALANCES: bool = cfg!(any(target_os = "linux", target_os = "android"));
 
 /// How to listen.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct ListenOptions {
     /// How many connections may wait in the kernel to be accepted.
     pub(crate) backlog: i32,
@@ -39,6 +44,10 @@ pub(crate) struct ListenOptions {
     pub(crate) reuse_port: bool,
     /// Whether the operating system probes silent peers, and how often.
     pub(crate) keepalive: Option<Keepalive>,
+    pub(crate) socket_options: SocketOptions,
+    /// Called with each TCP socket before it listens.
+    #[cfg(unix)]
+    pub(crate) on_listen: Option<ListenFn>,
     /// The mode of the files of Unix sockets, instead of the umask's.
     #[cfg(unix)]
     pub(crate) unix_mode: Option<u32>,
@@ -51,9 +60,24 @@ impl Default for ListenOptions {
             dual_stack: true,
             reuse_port: false,
             keepalive: None,
+            socket_options: SocketOptions::default(),
+            #[cfg(unix)]
+            on_listen: None,
             #[cfg(unix)]
             unix_mode: None,
         }
+    }
+}
+
+/// The function of [`Server::on_listen`](crate::Server::on_listen).
+#[cfg(unix)]
+#[derive(Clone)]
+pub(crate) struct ListenFn(pub(crate) Arc<dyn Fn(BorrowedFd<'_>) -> io::Result<()> + Send + Sync>);
+
+#[cfg(unix)]
+impl fmt::Debug for ListenFn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ListenFn")
     }
 }
 
@@ -78,7 +102,7 @@ impl BoundSocket {
     /// # Errors
     ///
     /// The text of the error names the address; its kind is that of the operating system.
-    pub(crate) fn bind(address: &Address, options: ListenOptions) -> io::Result<Vec<Self>> {
+    pub(crate) fn bind(address: &Address, options: &ListenOptions) -> io::Result<Vec<Self>> {
         let bound = match address {
             Address::Tcp(address) => bind_tcp(*address, options).map(|bound| vec![bound]),
             Address::Host(name) => bind_host(name, options),
@@ -96,14 +120,59 @@ impl BoundSocket {
         match self {
             BoundSocket::Tcp(listener, options, _) if KERNEL_BALANCES => {
                 let address = listener.local_addr()?;
-                let sibling = take_address(address, *options, PortUse::Shared);
+                let sibling = take_address(address, options, PortUse::Shared);
                 let sibling = sibling.map_err(|cause| cannot_listen(&address.into(), &cause))?;
-                Ok(Some(BoundSocket::Tcp(sibling, *options, None)))
+                Ok(Some(BoundSocket::Tcp(sibling, options.clone(), None)))
             }
             BoundSocket::Tcp(..) | BoundSocket::Given(..) => Ok(None),
             #[cfg(unix)]
             BoundSocket::Unix(..) => Ok(None),
             BoundSocket::Memory(listener) => Ok(Some(BoundSocket::Memory(listener.clone()))),
+        }
+    }
+
+    /// Takes over a socket that a predecessor of this server has bound to `address`, and passed on.
+    #[cfg(unix)]
+    #[allow(dead_code, reason = "a handover alone passes sockets on")]
+    pub(crate) fn from_inherited(
+        socket: OwnedFd,
+        address: &Address,
+        options: &ListenOptions,
+    ) -> io::Result<Self> {
+        take(SockRef::from(&socket), options)?;
+        if let Address::Unix(_) | Address::UnixListener(_) = address {
+            let file = match address {
+                Address::Unix(path) => Some(SocketFile::adopt(path)?),
+                _ => None,
+            };
+            return Ok(BoundSocket::Unix(file, socket.into()));
+        }
+        prepare(&SockRef::from(&socket), options)?;
+        Ok(match address {
+            Address::Tcp(_) | Address::Host(_) => BoundSocket::Tcp(socket.into(), options.clone(), None),
+            _ => BoundSocket::Given(socket.into(), options.clone()),
+        })
+    }
+
+    /// Another descriptor of the socket, to be passed on. `None` if there is no socket.
+    #[cfg(unix)]
+    #[allow(dead_code, reason = "a handover alone passes sockets on")]
+    pub(crate) fn duplicate(&self) -> io::Result<Option<OwnedFd>> {
+        let socket = match self {
+            BoundSocket::Tcp(listener, ..) | BoundSocket::Given(listener, _) => listener.as_fd(),
+            BoundSocket::Unix(_, listener) => listener.as_fd(),
+            BoundSocket::Memory(_) => return Ok(None),
+        };
+        socket.try_clone_to_owned().map(Some)
+    }
+
+    /// Decides whether the file of the socket is removed, if it has one.
+    #[cfg(unix)]
+    #[allow(dead_code, reason = "a handover alone passes sockets on")]
+    pub(crate) fn file_ownership(&self) -> Option<FileOwnership> {
+        match self {
+            BoundSocket::Unix(file, _) => file.as_ref().map(SocketFile::ownership),
+            _ => None,
         }
     }
 
@@ -142,7 +211,7 @@ fn cannot_listen(address: &Address, cause: &io::Error) -> io::Error {
 ///
 /// Hosts files often list `::1` on machines where IPv6 is off, so addresses that this machine does not have are skipped
 /// as long as one is left. An address that is in use is an error.
-fn bind_host(name: &str, options: ListenOptions) -> io::Result<Vec<BoundSocket>> {
+fn bind_host(name: &str, options: &ListenOptions) -> io::Result<Vec<BoundSocket>> {
     // An IPv6 address has colons of its own.
     if !name.contains(':') || name.ends_with(']') || name.parse::<Ipv6Addr>().is_ok() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "the port is missing"));
@@ -165,7 +234,7 @@ fn bind_host(name: &str, options: ListenOptions) -> io::Result<Vec<BoundSocket>>
 }
 
 /// Binds one address. Where there is no IPv6, the wildcard `[::]` becomes `0.0.0.0`.
-fn bind_tcp(address: SocketAddr, options: ListenOptions) -> io::Result<BoundSocket> {
+fn bind_tcp(address: SocketAddr, options: &ListenOptions) -> io::Result<BoundSocket> {
     let port_use = if options.reuse_port { PortUse::Shared } else { PortUse::Exclusive };
     let listener = match take_address(address, options, port_use) {
         Err(error) if is_absent(&error) && options.dual_stack && is_every_ipv6(&address) => {
@@ -179,7 +248,7 @@ fn bind_tcp(address: SocketAddr, options: ListenOptions) -> io::Result<BoundSock
         PortUse::Shared if PortClaim::exists(address) => return Err(io::ErrorKind::AddrInUse.into()),
         PortUse::Shared => None,
     };
-    Ok(BoundSocket::Tcp(listener, options, claim))
+    Ok(BoundSocket::Tcp(listener, options.clone(), claim))
 }
 
 /// Whether the port may be shared with the sockets of other servers.
@@ -190,26 +259,27 @@ enum PortUse {
 }
 
 #[cfg(unix)]
-fn bind_unix(path: &Path, options: ListenOptions) -> io::Result<BoundSocket> {
+fn bind_unix(path: &Path, options: &ListenOptions) -> io::Result<BoundSocket> {
     let ListenOptions { backlog, unix_mode, .. } = options;
-    SocketFile::bind(path, backlog, unix_mode).map(|(file, listener)| BoundSocket::Unix(Some(file), listener))
+    SocketFile::bind(path, *backlog, *unix_mode)
+        .map(|(file, listener)| BoundSocket::Unix(Some(file), listener))
 }
 
 #[cfg(not(unix))]
-fn bind_unix(_: &Path, _: ListenOptions) -> io::Result<BoundSocket> {
+fn bind_unix(_: &Path, _: &ListenOptions) -> io::Result<BoundSocket> {
     Err(io::Error::new(io::ErrorKind::Unsupported, "no Unix domain sockets here"))
 }
 
 /// Takes over a socket that is already bound. The original may be closed, or used again.
-fn take_tcp(listener: &TcpListener, options: ListenOptions) -> io::Result<BoundSocket> {
+fn take_tcp(listener: &TcpListener, options: &ListenOptions) -> io::Result<BoundSocket> {
     let listener = listener.try_clone()?;
-    set_up(&SockRef::from(&listener), options.keepalive)?;
+    prepare(&SockRef::from(&listener), options)?;
     take(SockRef::from(&listener), options)?;
-    Ok(BoundSocket::Given(listener, options))
+    Ok(BoundSocket::Given(listener, options.clone()))
 }
 
 #[cfg(unix)]
-fn take_unix(listener: &UnixListener, options: ListenOptions) -> io::Result<BoundSocket> {
+fn take_unix(listener: &UnixListener, options: &ListenOptions) -> io::Result<BoundSocket> {
     let listener = listener.try_clone()?;
     // Fails on a socket of another family, which would listen, but whose connections would all be dropped.
     listener.local_addr()?;
@@ -217,16 +287,16 @@ fn take_unix(listener: &UnixListener, options: ListenOptions) -> io::Result<Boun
     Ok(BoundSocket::Unix(None, listener))
 }
 
-fn take(socket: SockRef<'_>, options: ListenOptions) -> io::Result<()> {
+fn take(socket: SockRef<'_>, options: &ListenOptions) -> io::Result<()> {
     socket.set_nonblocking(true)?;
     // The socket most likely listens already, and then only the backlog changes.
     socket.listen(options.backlog)
 }
 
-fn take_address(address: SocketAddr, options: ListenOptions, port_use: PortUse) -> io::Result<TcpListener> {
+fn take_address(address: SocketAddr, options: &ListenOptions, port_use: PortUse) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
-    set_up(&SockRef::from(&socket), options.keepalive)?;
+    prepare(&SockRef::from(&socket), options)?;
     if is_every_ipv6(&address) {
         socket.set_only_v6(!options.dual_stack)?;
     }
@@ -247,6 +317,17 @@ fn take_address(address: SocketAddr, options: ListenOptions, port_use: PortUse) 
         socket.listen(options.backlog)?;
     }
     Ok(socket.into())
+}
+
+/// Sets all options of a listening socket.
+fn prepare(socket: &SockRef<'_>, options: &ListenOptions) -> io::Result<()> {
+    set_up(socket, options.keepalive)?;
+    options.socket_options.set(socket)?;
+    #[cfg(unix)]
+    if let Some(ListenFn(on_listen)) = &options.on_listen {
+        on_listen(socket.as_fd())?;
+    }
+    Ok(())
 }
 
 /// Sets the options of connections. On Linux, accepted sockets inherit them, which saves system calls for each.
@@ -353,7 +434,7 @@ mod tests {
     fn bind(address: &str) -> io::Result<Vec<BoundSocket>> {
         let bound = BoundSocket::bind(
             &address.into(),
-            ListenOptions { reuse_port: true, ..ListenOptions::default() },
+            &ListenOptions { reuse_port: true, ..ListenOptions::default() },
         )?;
         bound.iter().try_for_each(BoundSocket::listen)?;
         Ok(bound)
@@ -361,7 +442,7 @@ mod tests {
 
     /// Binds an address on which no other socket may listen.
     fn bind_alone(address: &str) -> io::Result<Vec<BoundSocket>> {
-        BoundSocket::bind(&address.into(), ListenOptions::default())
+        BoundSocket::bind(&address.into(), &ListenOptions::default())
     }
 
     #[test]

@@ -151,6 +151,10 @@ pub(crate) fn classify(error: &io::Error) -> AcceptReaction {
 mod tests {
     use std::future::poll_fn;
     use std::net;
+    #[cfg(target_os = "linux")]
+    use std::sync::Arc;
+    #[cfg(target_os = "linux")]
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::thread;
     #[cfg(unix)]
     use std::time::Duration;
@@ -158,7 +162,8 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::runtime::Builder;
 
-    use super::super::bound_socket::{KERNEL_BALANCES, ListenOptions};
+    use super::super::bound_socket::{KERNEL_BALANCES, ListenFn, ListenOptions};
+    use super::super::socket_options::SocketOptions;
     use super::*;
     use crate::net::{Address, MemoryListener};
 
@@ -177,7 +182,7 @@ mod tests {
     }
 
     fn bind_with(address: impl Into<Address>, options: ListenOptions) -> BoundSocket {
-        let bound = BoundSocket::bind(&address.into(), options).unwrap().remove(0);
+        let bound = BoundSocket::bind(&address.into(), &options).unwrap().remove(0);
         bound.listen().unwrap();
         bound
     }
@@ -254,6 +259,50 @@ mod tests {
             });
             drop(near);
         }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn an_accepted_socket_has_the_options_that_were_set() {
+        let (limit, seen) = (Duration::from_secs(7), Arc::new(AtomicUsize::new(0)));
+        let counted = seen.clone();
+        let socket_options = SocketOptions {
+            receive_buffer: Some(100_000),
+            send_buffer: Some(200_000),
+            user_timeout: Some(limit),
+            interface: Some("lo".into()),
+            ..SocketOptions::default()
+        };
+        let on_listen = ListenFn(Arc::new(move |socket| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            SockRef::from(&socket).set_tcp_notsent_lowat(4321)
+        }));
+        let bound = bind_with(
+            "127.0.0.1:0",
+            ListenOptions { socket_options, on_listen: Some(on_listen), ..ListenOptions::default() },
+        );
+        let _near = net::TcpStream::connect(bound.local_addr().unwrap()).unwrap();
+        let _sibling = bound.sibling().unwrap();
+        assert_eq!(seen.load(Ordering::Relaxed), 2);
+        block_on(async {
+            let (Transport::Tcp(stream), _) = Listener::open(bound).unwrap().accept().await.unwrap() else {
+                unreachable!()
+            };
+            let socket = SockRef::from(&stream);
+            assert_eq!(socket.recv_buffer_size().unwrap(), 200_000);
+            assert_eq!(socket.send_buffer_size().unwrap(), 400_000);
+            assert_eq!(socket.tcp_user_timeout().unwrap(), Some(limit));
+            assert_eq!(socket.tcp_notsent_lowat().unwrap(), 4321);
+        });
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn an_option_that_the_system_refuses_is_named() {
+        let socket_options = SocketOptions { interface: Some("no such".into()), ..SocketOptions::default() };
+        let options = ListenOptions { socket_options, ..ListenOptions::default() };
+        let error = BoundSocket::bind(&"127.0.0.1:0".into(), &options).unwrap_err().to_string();
+        assert!(error.starts_with("cannot listen on 127.0.0.1:0: the option SO_BINDTODEVICE: "), "{error}");
     }
 
     /// Checks that `waiting` connections wait, and that all can be used, though the runtime has not polled its sockets.

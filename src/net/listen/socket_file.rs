@@ -5,6 +5,9 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{self, Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::Duration;
 
@@ -18,6 +21,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 pub(crate) struct SocketFile {
     path: PathBuf,
     inode: (u64, u64),
+    ownership: FileOwnership,
 }
 
 impl SocketFile {
@@ -27,7 +31,7 @@ impl SocketFile {
     ///
     /// Fails with `AddrInUse` if another process listens on the path, or if the file is not a socket. The file is then
     /// left alone.
-    pub(super) fn bind(path: &Path, backlog: i32, mode: Option<u32>) -> io::Result<(Self, UnixListener)> {
+    pub(crate) fn bind(path: &Path, backlog: i32, mode: Option<u32>) -> io::Result<(Self, UnixListener)> {
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         let address = SockAddr::unix(path)?;
         let _lock = lock_directory(path);
@@ -39,7 +43,7 @@ impl SocketFile {
             bound => bound?,
         }
         // From this line on, the file is removed if anything fails.
-        let file = Self { path: path::absolute(path)?, inode: inode(path)? };
+        let file = Self::new(path, FileOwnership::new(true))?;
         // No peer can connect before the socket listens, so the umask's mode grants no access in the meantime.
         if let Some(mode) = mode {
             fs::set_permissions(path, Permissions::from_mode(mode))?;
@@ -48,14 +52,48 @@ impl SocketFile {
         socket.set_nonblocking(true)?;
         Ok((file, socket.into()))
     }
+
+    /// The file of a socket that was inherited. It is still owned by the process that has passed the socket on.
+    #[allow(dead_code, reason = "a handover alone passes sockets on")]
+    pub(crate) fn adopt(path: &Path) -> io::Result<Self> {
+        Self::new(path, FileOwnership::new(false))
+    }
+
+    fn new(path: &Path, ownership: FileOwnership) -> io::Result<Self> {
+        Ok(Self { path: path::absolute(path)?, inode: inode(path)?, ownership })
+    }
+
+    /// Decides whether the file is removed.
+    pub(crate) fn ownership(&self) -> FileOwnership {
+        self.ownership.clone()
+    }
 }
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        if inode(&self.path).is_ok_and(|inode| inode == self.inode) {
+        if self.ownership.is_owned() && inode(&self.path).is_ok_and(|inode| inode == self.inode) {
             // A file that could not be removed is replaced by the next bind.
             let _ = fs::remove_file(&self.path);
         }
+    }
+}
+
+/// Whether this process removes the file of a socket, or another one that has the socket, too.
+#[derive(Clone, Debug)]
+pub(crate) struct FileOwnership(Arc<AtomicBool>);
+
+impl FileOwnership {
+    fn new(is_owned: bool) -> Self {
+        Self(Arc::new(AtomicBool::new(is_owned)))
+    }
+
+    fn is_owned(&self) -> bool {
+        self.0.load(Relaxed)
+    }
+
+    #[allow(dead_code, reason = "a handover alone passes sockets on")]
+    pub(crate) fn set_owned(&self, is_owned: bool) {
+        self.0.store(is_owned, Relaxed);
     }
 }
 

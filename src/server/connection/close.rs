@@ -63,7 +63,10 @@ pub(super) fn age_limit(core: &CoreState, conn: &Conn, age_max: Duration) -> Dur
 /// Why an idle connection is closed whose time is over.
 #[cold]
 pub(super) fn idle_end(core: &CoreState, conn: &Conn) -> ConnectionEnd {
-    if core.is_aged(conn) { ConnectionEnd::Age } else { ConnectionEnd::Idle }
+    let left = core.bounds.timeouts.connection_age.map(|age_max| core.age_left(conn, age_max));
+    // Timers count whole milliseconds, and may be early by a part of one.
+    let is_aged = left.is_some_and(|left| left <= Duration::from_millis(1));
+    if is_aged { ConnectionEnd::Age } else { ConnectionEnd::Idle }
 }
 
 /// Ready when an idle connection, which has carried `exchange_count` exchanges and waits for up to `limit`, should

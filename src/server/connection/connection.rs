@@ -107,8 +107,8 @@ impl<H: Handler> Connection<H> {
         core.note_opening(&conn);
         if OpenedConnection::is_admitted(core.on_connect.as_ref(), &conn) {
             self.idle = Some(conn);
-        } else if let Some(report) = ConnectionReport::new(core, &conn, 0) {
-            report.send(core, ConnectionEnd::Refused);
+        } else if let Some(report) = ConnectionReport::new(&conn, 0) {
+            core.report_connection(report, ConnectionEnd::Refused);
         }
     }
 
@@ -190,9 +190,9 @@ impl<H: Handler> Drop for Connection<H> {
     fn drop(&mut self) {
         let Connection { per_core, idle, exchange_count, end, upgraded, .. } = self;
         let report = match (idle, upgraded) {
-            (Some(conn), _) => ConnectionReport::new(&per_core.core, conn, *exchange_count),
+            (Some(conn), _) => ConnectionReport::new(conn, *exchange_count),
             (None, upgraded) => upgraded.as_mut().and_then(|upgraded| upgraded.report.take()),
         };
-        report.into_iter().for_each(|report| report.send(&per_core.core, *end));
+        report.into_iter().for_each(|report| per_core.core.report_connection(report, *end));
     }
 }

@@ -44,8 +44,7 @@ async fn exchanges<H: Handler>(per_core: &PerCore<H>, ctx: &mut Context) -> Resu
     let (conn, mut unflushed) = (ctx.exchange.conn.clone(), 0);
     loop {
         match poll_fn(|cx| ctx.exchange.poll_head(cx, &mut ctx.request)).await? {
-            HeadOutcome::Closed => return Ok(close_idle(ctx, ConnectionEnd::Peer)),
-            HeadOutcome::Idle => return Ok(close_idle(ctx, ConnectionEnd::Idle)),
+            outcome @ (HeadOutcome::Closed | HeadOutcome::Idle) => return Ok(close_idle(ctx, &outcome)),
             HeadOutcome::Complete => ctx.exchange.note_request(&ctx.request),
         }
         note_expectation(&mut ctx.exchange, &ctx.request)?;
@@ -96,8 +95,11 @@ async fn exchanges<H: Handler>(per_core: &PerCore<H>, ctx: &mut Context) -> Resu
 }
 
 /// Notes why a connection that carries no exchange is closed.
-fn close_idle(ctx: &mut Context, end: ConnectionEnd) -> NextStep {
-    ctx.exchange.info.connection_end = end;
+#[cold]
+#[inline(never)]
+fn close_idle(ctx: &mut Context, outcome: &HeadOutcome) -> NextStep {
+    let is_late = matches!(outcome, HeadOutcome::Idle);
+    ctx.exchange.info.connection_end = if is_late { ConnectionEnd::Idle } else { ConnectionEnd::Peer };
     NextStep::Close(CloseMode::Now)
 }
 

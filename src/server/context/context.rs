@@ -310,8 +310,8 @@ impl Context {
         self.exchange.conn.bounds(|bounds| bounds.timeouts)
     }
 
-    /// Changes the time limits of this exchange alone, from here on, but not [`Timeouts::head`] and [`Timeouts::idle`].
-    /// See [`with_timeouts`](crate::with_timeouts).
+    /// Changes the time limits of this exchange alone, from here on, but not [`Timeouts::head`], [`Timeouts::idle`] and
+    /// [`Timeouts::connection_age`]. See [`with_timeouts`](crate::with_timeouts).
     pub fn set_timeouts(&mut self, timeouts: Timeouts) {
         self.exchange.change_bounds(|bounds| bounds.timeouts = timeouts);
     }

@@ -33,7 +33,7 @@ impl Context {
         let (conn, early) = self.switch(Status::SWITCHING_PROTOCOLS, Some(protocol)).await?;
         let Context { response, exchange, .. } = self;
         let (guard, mut handle) = UpgradedHandle::new(conn.peer(), None);
-        handle.report = ConnectionReport::new(exchange.conn.core(), &conn, exchange.info.exchange_count);
+        handle.report = ConnectionReport::new(&conn, exchange.info.exchange_count);
         exchange.upgraded = Some(Box::new(handle));
         let mut reported = None;
         exchange.observe(|observation, _| reported = Some(observation.socket.insert(Arc::default()).clone()));

@@ -1,0 +1,172 @@
+//! [`ControlSocket`]: a Unix socket over which the listening sockets of a process pass to another one (unix(7),
+//! `SCM_RIGHTS`); [`Predecessor`] and [`Successor`]: the two processes.
+//!
+//! A successor connects, and receives a message for each listening socket: its address as text, and its descriptor. The
+//! last one is the control socket itself, whose address is empty. Once the successor serves, it writes a byte.
+
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::{UnixListener as StdListener, UnixStream as StdStream};
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::cmsg_space;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, sendmsg,
+};
+use tokio::io::{AsyncReadExt, Interest};
+use tokio::net::{UnixListener, UnixStream};
+
+use super::socket_file::{FileOwnership, SocketFile};
+
+/// The socket where successors connect.
+pub(crate) struct ControlSocket {
+    // Dropped first.
+    file: SocketFile,
+    listener: StdListener,
+}
+
+impl ControlSocket {
+    pub(crate) fn bind(path: &Path) -> io::Result<ControlSocket> {
+        let (file, listener) = SocketFile::bind(path, BACKLOG, Some(MODE))?;
+        Ok(ControlSocket { file, listener })
+    }
+
+    /// Decides whether its file is removed.
+    pub(crate) fn ownership(&self) -> FileOwnership {
+        self.file.ownership()
+    }
+
+    /// Attaches the socket to the current runtime.
+    pub(crate) fn open(self) -> io::Result<OpenControlSocket> {
+        self.listener.set_nonblocking(true)?;
+        Ok(OpenControlSocket { _file: self.file, listener: UnixListener::from_std(self.listener)? })
+    }
+}
+
+/// How many successors may wait at once.
+const BACKLOG: i32 = 16;
+
+/// The mode of the socket's file. Who can connect can stop the server.
+const MODE: u32 = 0o600;
+
+/// A [`ControlSocket`] in the runtime that accepts from it.
+pub(crate) struct OpenControlSocket {
+    // Dropped first.
+    _file: SocketFile,
+    listener: UnixListener,
+}
+
+impl OpenControlSocket {
+    pub(crate) async fn accept(&self) -> io::Result<Successor> {
+        self.listener.accept().await.map(|(stream, _)| Successor(stream))
+    }
+
+    /// Sends all sockets to a successor, and waits until it serves.
+    pub(crate) async fn pass_on(
+        &self,
+        mut successor: Successor,
+        sockets: &[(String, OwnedFd)],
+    ) -> io::Result<()> {
+        let sockets = sockets.iter().map(|(address, socket)| (address.as_str(), socket.as_fd()));
+        for (address, socket) in sockets.chain([("", self.listener.as_fd())]) {
+            let Successor(stream) = &successor;
+            stream.async_io(Interest::WRITABLE, || send(stream.as_fd(), address, socket)).await?;
+        }
+        match successor.0.read_u8().await? {
+            READY => Ok(()),
+            _ => Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+}
+
+/// A process that is about to take this one's place.
+pub(crate) struct Successor(UnixStream);
+
+/// A process whose place this one is about to take.
+pub(crate) struct Predecessor(StdStream);
+
+impl Predecessor {
+    /// Connects to the predecessor. `None` if there is none.
+    pub(crate) fn connect(path: &Path) -> io::Result<Option<Predecessor>> {
+        match StdStream::connect(path) {
+            Err(error) if is_absent(&error) => Ok(None),
+            connected => {
+                let stream = connected?;
+                stream.set_read_timeout(Some(RECEIVE_MAX))?;
+                Ok(Some(Predecessor(stream)))
+            }
+        }
+    }
+
+    /// Receives all sockets of the predecessor with their addresses, and its control socket at `path`.
+    pub(crate) fn receive(&self, path: &Path) -> io::Result<(Vec<(String, OwnedFd)>, ControlSocket)> {
+        let mut sockets = Vec::new();
+        while sockets.len() < SOCKETS_MAX {
+            match receive(&self.0)? {
+                (address, listener) if address.is_empty() => {
+                    let control = ControlSocket { file: SocketFile::adopt(path)?, listener: listener.into() };
+                    return Ok((sockets, control));
+                }
+                socket => sockets.push(socket),
+            }
+        }
+        Err(io::Error::new(io::ErrorKind::InvalidData, "the predecessor has too many sockets"))
+    }
+
+    /// Has the predecessor stop. One that has died meanwhile need not.
+    pub(crate) fn announce(mut self) {
+        let _ = self.0.write_all(&[READY]);
+    }
+}
+
+/// Whether there is no predecessor.
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
+}
+
+/// The byte of a successor that serves.
+const READY: u8 = b'r';
+
+/// How long a predecessor may take to send a socket.
+const RECEIVE_MAX: Duration = Duration::from_secs(10);
+
+/// How many sockets are received at most.
+const SOCKETS_MAX: usize = 1 << 16;
+
+/// Sends one socket.
+fn send(to: BorrowedFd<'_>, address: &str, socket: BorrowedFd<'_>) -> io::Result<()> {
+    let len = u16::try_from(address.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
+    let sockets = [socket];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    control.push(SendAncillaryMessage::ScmRights(&sockets));
+    let (len, text) = (len.to_be_bytes(), address.as_bytes());
+    let sent = sendmsg(to, &[IoSlice::new(&len), IoSlice::new(text)], &mut control, SendFlags::NOSIGNAL)?;
+    if sent == len.len() + text.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+}
+
+/// Receives one socket. Its address is empty if it is the last one.
+fn receive(mut from: &StdStream) -> io::Result<(String, OwnedFd)> {
+    let (mut len, mut space) = ([0; 2], [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))]);
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::WAITALL | CLOSE_ON_EXEC;
+    let received = recvmsg(from, &mut [IoSliceMut::new(&mut len)], &mut control, flags)?;
+    let socket = control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut sockets) => sockets.next(),
+        _ => None,
+    });
+    let (Some(socket), 2) = (socket, received.bytes) else { return Err(io::ErrorKind::InvalidData.into()) };
+    let mut address = vec![0; u16::from_be_bytes(len).into()];
+    from.read_exact(&mut address)?;
+    let address = String::from_utf8(address).map_err(|_| io::ErrorKind::InvalidData)?;
+    Ok((address, socket))
+}
+
+/// A child process must not inherit what was received. Other systems have no such flag, or not all of them.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const CLOSE_ON_EXEC: RecvFlags = RecvFlags::CMSG_CLOEXEC;
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+const CLOSE_ON_EXEC: RecvFlags = RecvFlags::empty();

@@ -1,0 +1,44 @@
+//! [`Server::handover`]: a server that takes over from another process, and hands over to the next one.
+
+use std::path::PathBuf;
+
+use super::handover::Handover;
+use super::server::Server;
+
+impl Server {
+    /// Sets the path of a Unix socket over which the listening sockets of this server pass to the process that takes its
+    /// place, and over which it gets those of its predecessor, if there is one. Default: none.
+    ///
+    /// The server first connects to `path`. If another process serves there, this one takes over its sockets for all
+    /// addresses that both have, and binds the others. Once all of its cores listen, the predecessor stops, as with
+    /// [`ServerHandle::stop`](crate::ServerHandle::stop) and the grace of [`Server::on_stop`] (10 s without). Then this
+    /// server waits at `path` for its own successor. If a successor fails before it listens, nothing changes.
+    ///
+    /// The sockets are never closed, so no connection is refused or reset, whatever the system does with connections
+    /// that wait in a closed socket ([`Server::reuse_port`] describes that). Addresses are matched as they are written,
+    /// and a core of the successor gets a socket of its own. Addresses that only the predecessor has are closed.
+    ///
+    /// Who may connect to `path` gets the sockets and can stop the server. Its mode is 0600, and its directory must be one
+    /// that only this user can write to.
+    ///
+    /// # Examples
+    ///
+    /// A new version takes over when it is started:
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    /// use corehttp::{Context, Server, shutdown_signal};
+    ///
+    /// fn main() -> corehttp::Result {
+    ///     Server::bind("[::]:8080")
+    ///         .handover("/run/app/handover.sock")
+    ///         .on_stop(shutdown_signal(), Duration::from_secs(10))
+    ///         .run(|ctx: &mut Context| ctx.response.set_text("Hello, World!"))
+    /// }
+    /// ```
+    #[doc(alias("hot restart", "graceful restart", "SCM_RIGHTS", "expose-fd"))]
+    pub fn handover(mut self, path: impl Into<PathBuf>) -> Server {
+        self.launch.handover = Some(Handover::new(path.into()));
+        self
+    }
+}

@@ -1,0 +1,46 @@
+//! A handover without the feature `handover`: a type without a value, so that the compiler removes the code that uses it.
+
+use std::convert::Infallible;
+use std::io;
+use std::time::Duration;
+
+use crate::net::{Address, BoundSocket, ListenOptions};
+use crate::server::server_handle::ServerHandle;
+
+/// A handover, of which there are none.
+pub(in crate::server) struct Handover(Infallible);
+
+impl Handover {
+    pub(in crate::server) fn receive(&mut self) -> io::Result<()> {
+        match self.0 {}
+    }
+
+    pub(in crate::server) fn take(&mut self, _: &Address, _: &ListenOptions) -> io::Result<Vec<BoundSocket>> {
+        match self.0 {}
+    }
+
+    pub(in crate::server) fn keep(&mut self, _: &Address, _: &BoundSocket) -> io::Result<()> {
+        match self.0 {}
+    }
+
+    pub(in crate::server) fn listen(&mut self) -> io::Result<()> {
+        match self.0 {}
+    }
+
+    pub(in crate::server) fn announcement(&mut self) -> Announcement {
+        match self.0 {}
+    }
+
+    pub(in crate::server) async fn serve(self, _: ServerHandle, _: Duration) -> io::Result<()> {
+        match self.0 {}
+    }
+}
+
+/// The announcement of a server that serves, of which there are none.
+pub(in crate::server) struct Announcement(Infallible);
+
+impl Announcement {
+    pub(in crate::server) fn make(self) {
+        match self.0 {}
+    }
+}

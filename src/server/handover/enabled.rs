@@ -1,0 +1,149 @@
+//! [`Handover`]: the listening sockets of a server pass to the process that takes its place.
+//!
+//! Both processes accept from the same sockets until the successor serves and its predecessor stops. No socket is closed
+//! meanwhile, so no connection that waits in one is lost.
+
+use std::io;
+use std::mem;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use crate::net::{
+    Address, BoundSocket, ControlSocket, FileOwnership, ListenOptions, Predecessor, SocketFile,
+};
+use crate::runtime;
+use crate::server::server_handle::ServerHandle;
+
+/// The listening sockets of a server that takes them over, and passes them on.
+pub(in crate::server) struct Handover {
+    path: PathBuf,
+    predecessor: Option<Predecessor>,
+    /// Ready once this server serves.
+    serving: Option<oneshot::Receiver<()>>,
+    /// The sockets of the predecessor that no address has taken yet.
+    inherited: Vec<(String, OwnedFd)>,
+    /// Unix sockets of the predecessor that this server does not take, whose files go when it serves.
+    abandoned: Vec<(SocketFile, OwnedFd)>,
+    control: Option<ControlSocket>,
+    /// The sockets to pass on, by their addresses.
+    kept: Vec<(String, OwnedFd)>,
+    /// Which of two servers removes the files of Unix sockets.
+    files: Vec<FileOwnership>,
+}
+
+impl Handover {
+    pub(in crate::server) fn new(path: PathBuf) -> Handover {
+        let (inherited, abandoned, kept, files) = Default::default();
+        Handover { path, predecessor: None, serving: None, inherited, abandoned, control: None, kept, files }
+    }
+
+    /// Receives the sockets of the predecessor, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the predecessor cannot be reached, or sends something else. It then goes on.
+    pub(in crate::server) fn receive(&mut self) -> io::Result<()> {
+        let Some(predecessor) = Predecessor::connect(&self.path)? else { return Ok(()) };
+        let (inherited, control) = predecessor.receive(&self.path)?;
+        (self.inherited, self.control, self.predecessor) = (inherited, Some(control), Some(predecessor));
+        Ok(())
+    }
+
+    /// Takes the inherited sockets of this address.
+    pub(in crate::server) fn take(
+        &mut self,
+        address: &Address,
+        options: &ListenOptions,
+    ) -> io::Result<Vec<BoundSocket>> {
+        let name = address.to_string();
+        let taken = self.inherited.extract_if(.., |(inherited, _)| *inherited == name);
+        taken.map(|(_, socket)| BoundSocket::from_inherited(socket, address, options)).collect()
+    }
+
+    /// Keeps a descriptor of a socket, to be passed on.
+    pub(in crate::server) fn keep(&mut self, address: &Address, bound: &BoundSocket) -> io::Result<()> {
+        if let Some(socket) = bound.duplicate()? {
+            self.kept.push((address.to_string(), socket));
+            self.files.extend(bound.file_ownership());
+        }
+        Ok(())
+    }
+
+    /// Listens at the path, unless its socket was inherited, and closes the sockets that no address has taken.
+    pub(in crate::server) fn listen(&mut self) -> io::Result<()> {
+        for (address, socket) in self.inherited.drain(..) {
+            if let Address::Unix(path) = Address::from(address)
+                && let Ok(file) = SocketFile::adopt(&path)
+            {
+                self.abandoned.push((file, socket));
+            }
+        }
+        let control = match self.control.take() {
+            Some(control) => control,
+            None => ControlSocket::bind(&self.path)?,
+        };
+        self.files.push(control.ownership());
+        self.control = Some(control);
+        Ok(())
+    }
+
+    /// The announcement of this server, to be made once it serves.
+    pub(in crate::server) fn announcement(&mut self) -> Announcement {
+        let (serves, serving) = oneshot::channel();
+        self.serving = Some(serving);
+        let (predecessor, abandoned) = (self.predecessor.take(), mem::take(&mut self.abandoned));
+        Announcement { predecessor, abandoned, files: self.files.clone(), serves }
+    }
+
+    /// Waits for a successor that serves, and then stops this server.
+    pub(in crate::server) async fn serve(mut self, running: ServerHandle, grace: Duration) -> io::Result<()> {
+        let (Some(control), Some(serving)) = (self.control.take(), self.serving.take()) else {
+            return Ok(());
+        };
+        let control = control.open()?;
+        // Until then a successor would take the place of the predecessor, too.
+        if serving.await.is_err() {
+            return Ok(());
+        }
+        loop {
+            let Ok(successor) = control.accept().await else {
+                runtime::sleep(ACCEPT_PAUSE).await;
+                continue;
+            };
+            let passed = runtime::timeout(START_MAX, control.pass_on(successor, &self.kept)).await;
+            if let Ok(Ok(())) = passed {
+                self.files.iter().for_each(|file| file.set_owned(false));
+                running.stop_for_successor(grace);
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// How long to wait for descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+
+/// How long a successor may take to start.
+const START_MAX: Duration = Duration::from_secs(300);
+
+/// Has the predecessor stop once this server serves. If it is dropped before that, the predecessor goes on.
+pub(in crate::server) struct Announcement {
+    predecessor: Option<Predecessor>,
+    abandoned: Vec<(SocketFile, OwnedFd)>,
+    files: Vec<FileOwnership>,
+    serves: oneshot::Sender<()>,
+}
+
+impl Announcement {
+    /// Announces that this server serves.
+    pub(in crate::server) fn make(self) {
+        let abandoned = self.abandoned.iter().map(|(file, _)| file.ownership());
+        abandoned.chain(self.files).for_each(|file| file.set_owned(true));
+        drop(self.abandoned);
+        self.predecessor.into_iter().for_each(Predecessor::announce);
+        let _ = self.serves.send(());
+    }
+}

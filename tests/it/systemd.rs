@@ -1,0 +1,108 @@
+//! A server as a service of systemd: the sockets that are passed to it, and what it reports.
+
+use std::env;
+use std::io::ErrorKind;
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use corehttp::{Context, Server};
+
+use crate::support::{Peer, TIMEOUT};
+
+/// Set in the process that is the service.
+const SERVICE: &str = "COREHTTP_TEST_SERVICE";
+
+const LAST: &str = "GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+
+/// Serves until a request says that it is enough.
+fn serve() {
+    let server = Server::bind("127.0.0.1:0").cores(2).systemd().unwrap();
+    let (sender, enough) = std::sync::mpsc::channel();
+    let running = server.start(move |ctx: &mut Context| {
+        if ctx.request.path() == "/enough" {
+            sender.send(()).unwrap();
+        }
+        ctx.response.set_text(ctx.peer_addr().to_string());
+    });
+    let running = running.unwrap();
+    if env::var_os("NOTIFY_SOCKET").is_none() {
+        enough.recv().unwrap();
+    } else {
+        thread::sleep(Duration::from_millis(300));
+    }
+    running.stop(TIMEOUT);
+    running.wait().unwrap();
+}
+
+/// Starts this program again, as `command` would start a service.
+fn start(command: &mut Command, test: &str) -> std::io::Result<Child> {
+    command.args([test, "--exact", "--nocapture"]).env(SERVICE, "1").stdout(Stdio::null()).spawn()
+}
+
+#[test]
+fn a_service_reports_its_state_and_that_it_lives() {
+    if env::var_os(SERVICE).is_some() {
+        return serve();
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("notify");
+    let manager = UnixDatagram::bind(&path).unwrap();
+    manager.set_read_timeout(Some(TIMEOUT)).unwrap();
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "100000");
+    let test = "systemd::a_service_reports_its_state_and_that_it_lives";
+    let mut service = start(&mut command, test).unwrap();
+    let mut told = Vec::new();
+    while told.last().is_none_or(|last| last != "STOPPING=1\n") {
+        let mut room = [0; 100];
+        let count = manager.recv(&mut room).unwrap();
+        told.push(String::from_utf8_lossy(&room[..count]).into_owned());
+    }
+    assert!(service.wait().unwrap().success());
+    // The first cores may beat before the last one listens.
+    told.dedup();
+    told.retain(|state| state != "WATCHDOG=1\n");
+    assert_eq!(told, ["READY=1\n", "STOPPING=1\n"]);
+}
+
+#[test]
+fn a_service_listens_on_the_sockets_that_it_is_given() {
+    if env::var_os(SERVICE).is_some() {
+        return serve();
+    }
+    let (directory, port) = (tempfile::tempdir().unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
+    let (path, address) = (directory.path().join("socket"), port.local_addr().unwrap());
+    drop(port);
+    let mut command = Command::new("systemd-socket-activate");
+    command.arg("-l").arg(&path).arg("-l").arg(address.to_string()).stderr(Stdio::null());
+    command.args(["-E", SERVICE]).arg(env::current_exe().unwrap());
+    let mut service = match start(&mut command, "systemd::a_service_listens_on_the_sockets_that_it_is_given")
+    {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return eprintln!("skipped: systemd-socket-activate is not installed");
+        }
+        started => started.unwrap(),
+    };
+    let tcp = (0..).find_map(|_| {
+        thread::sleep(Duration::from_millis(1));
+        TcpStream::connect(address).ok()
+    });
+    // The first connection starts the service.
+    let mut peer = Peer::new(tcp.unwrap());
+    peer.send(LAST);
+    assert!(peer.receive_all().contains("\r\n\r\n127.0.0.1:"));
+    let ask = |target: &str| {
+        use std::io::{Read, Write};
+        let mut received = String::new();
+        let mut near = UnixStream::connect(&path).unwrap();
+        near.write_all(LAST.replace("/ ", target).as_bytes()).unwrap();
+        near.read_to_string(&mut received).unwrap();
+        received
+    };
+    assert!(ask("/ ").ends_with("\r\n\r\nunix"));
+    assert!(ask("/enough ").ends_with("\r\n\r\nunix"));
+    assert!(service.wait().unwrap().success());
+}
