@@ -20,7 +20,7 @@ use crate::server::{BodyPlan, Context, Handler, IntoHandler, Result};
 ///
 /// # Which coding
 ///
-/// The one with the highest weight in `accept-encoding`; among equals the first of `br`, `zstd`, `gzip` and `deflate`,
+/// The one with the highest weight in `accept-encoding`; among equals the first of `zstd`, `gzip`, `br` and `deflate`,
 /// or of the [order that was set](Compress::codings). Content stays as it is for a peer that names no coding, or
 /// prefers `identity`. A peer that refuses `identity` and all available codings gets the content as it is, and not 406:
 /// the RFC allows both, and a response is more useful than none.
@@ -83,6 +83,8 @@ impl<H: Handler> Compress<H> {
 
     /// Sets the codings to choose from, in order of preference. Codings that the crate was built without are ignored.
     /// Default: all available ones.
+    ///
+    /// At their default levels, `gzip` takes half to a tenth of the time of `br`, and content is of about the same size.
     pub fn codings(mut self, codings: &[Coding]) -> Compress<H> {
         self.rules.offer(codings);
         self

@@ -396,7 +396,9 @@ pub(super) struct CompressRules {
 }
 
 const CODINGS: usize = 4;
-const ALL: [Coding; CODINGS] = [Coding::Br, Coding::Zstd, Coding::Gzip, Coding::Deflate];
+/// Content that is compressed for one response should be small soon. At their default levels, the content of gzip is 5%
+/// smaller to 3% larger than that of br, and takes half to a tenth of the time.
+const ALL: [Coding; CODINGS] = [Coding::Zstd, Coding::Gzip, Coding::Br, Coding::Deflate];
 
 impl CompressRules {
     pub(super) fn offer(&mut self, codings: &[Coding]) {

@@ -95,7 +95,9 @@ fn html(ctx: &mut Context) {
 #[test]
 fn a_response_has_the_coding_that_the_peer_prefers_rfc9110_12_5_3() {
     for (accepted, coding) in [
-        ("br, gzip, deflate", Some("br")),
+        ("br, gzip, deflate", Some("gzip")),
+        ("br, gzip;q=0.9", Some("br")),
+        ("deflate, br", Some("br")),
         ("br;q=0.9, gzip", Some("gzip")),
         ("gzip;q=0, deflate", Some("deflate")),
         ("identity, *;q=0", None),
