@@ -103,20 +103,26 @@ impl Input {
         &self.bytes[appended]
     }
 
-    /// The room for the next read: more than usually arrives at once.
+    /// The room for the next read: more than usually arrives at once, and more for a message of which much is here.
     pub(super) fn room(&mut self) -> &mut [u8] {
         let least = if self.is_full { READ_MAX } else { READ_SIZE };
         if self.bytes.len() - self.raw.end < least {
             self.make_room(least);
         }
-        &mut self.bytes[self.raw.end..]
+        let len = self.room_len();
+        &mut self.bytes[self.raw.end..][..len]
+    }
+
+    #[inline]
+    fn room_len(&self) -> usize {
+        (self.bytes.len() - self.raw.end).min(READ_MAX.max(self.raw.end))
     }
 
     /// Adds `count` bytes that were read into the room.
     #[inline]
     pub(super) fn filled(&mut self, count: usize) {
+        self.is_full = count == self.room_len();
         self.raw.end += count;
-        self.is_full = self.raw.end == self.bytes.len();
     }
 
     /// Moves all bytes to the front, and doubles the memory if that is not enough.
@@ -158,8 +164,9 @@ thread_local! {
 const READ_SIZE: usize = 8 << 10;
 /// How much is read at once where much arrives.
 const READ_MAX: usize = 68 << 10;
-/// How much memory is kept for other sockets.
-const KEPT_MAX: usize = 2 * READ_MAX;
+/// How much memory is kept for other sockets: enough for the longest message that is received by default. The system
+/// would take longer to map it anew for each message than the message takes.
+const KEPT_MAX: usize = (1 << 20) + 2 * READ_MAX;
 
 #[cfg(test)]
 mod tests {
@@ -188,5 +195,15 @@ mod tests {
         assert_eq!(input.bytes.capacity(), 0);
         input.borrow_memory();
         assert!(!input.bytes.is_empty());
+        assert!(input.room().len() <= READ_MAX, "small messages are read in pieces that fit the caches");
+        for _ in 0..2 {
+            let len = input.room().len();
+            input.filled(len);
+        }
+        assert!(input.room().len() > READ_MAX);
+        input.reset();
+        input.bytes.resize(KEPT_MAX + 1, 0);
+        input.shrink();
+        assert_eq!(input.bytes.capacity(), KEPT_MAX);
     }
 }
