@@ -1,10 +1,14 @@
-//! Question: what does an idle connection over TLS hold, on a server?
+//! Questions: what do handshakes, requests, content and files cost a server over TLS, and what does an idle connection
+//! hold?
 //!
-//! The server is a process of its own, so what it holds is what the kernel says it has resident. 2,000 connections have
-//! one request answered each and then stay open. hyper stands on tokio-rustls as corehttp does.
+//! Each server is a process of its own. Costs are the time of its threads on a core, as the kernel counts it, for one
+//! operation; the servers take turns, and all are asked by the same blocking client, which is rustls, too. hyper
+//! stands on tokio-rustls as corehttp does; nginx is that of the system, with OpenSSL, and skipped where there is
+//! none. Memory is what the kernel says is resident: 2,000 connections have one request answered each and then stay
+//! open.
 //!
 //! ```text
-//! cargo bench --bench tls              # about 20 seconds
+//! cargo bench --bench tls              # half a minute
 //! cargo bench --bench tls -- corehttp  # corehttp only
 //! ```
 
@@ -14,42 +18,254 @@ mod child;
 #[allow(dead_code, reason = "one application is enough")]
 #[path = "support/handlers.rs"]
 mod handlers;
+#[allow(dead_code, reason = "large_file.rs alone has it in the clear")]
+#[path = "support/nginx.rs"]
+mod nginx;
+#[path = "support/spread.rs"]
+mod spread;
 
-use std::net::SocketAddr;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::sleep;
 use std::time::Duration;
 
+use bytes::Bytes;
 use corehttp::{
-    Client, ClientTls, Request, Response, ResponseReader, Server, ServerTls, TlsIdentity, block_on,
+    Client, ClientTls, Context, Files, Handler, Request, Response, ResponseReader, Server, ServerTls,
+    TlsIdentity, block_on,
 };
+use http_body_util::Full;
+use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::ServerConfig;
-use tokio_rustls::rustls::crypto::ring::default_provider;
+use tokio_rustls::rustls::client::Resumption;
+use tokio_rustls::rustls::crypto::ring::{Ticketer, default_provider};
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::{
+    ClientConfig, ClientConnection, HandshakeKind, RootCertStore, ServerConfig, StreamOwned,
+};
 
 use child::{Child, announce};
 use handlers::{HELLO, SERVER_NAME, hyper_builder, hyper_respond, respond};
+use nginx::Nginx;
+use spread::Spread;
 
 fn main() {
     rlimit::increase_nofile_limit(FILES).expect("the limit may be asked for");
-    match child::server().as_deref() {
-        None if child::wanted() => child::chosen([COREHTTP, HYPER]).into_iter().for_each(measure),
+    let served = child::server();
+    match served.as_deref().and_then(|server| server.split_once(' ')) {
+        None if child::wanted() => measure_all(),
         None => {}
-        Some(COREHTTP) => serve_corehttp(),
-        Some(HYPER) => serve_hyper(),
-        Some(unknown) => panic!("no server is called {unknown}"),
+        Some((COREHTTP, root)) => serve_corehttp(Path::new(root)),
+        Some((HYPER, root)) => serve_hyper(Path::new(root)),
+        Some((unknown, _)) => panic!("no server is called {unknown}"),
+    }
+}
+
+/// Makes the certificate and the files in a folder, and measures each server there.
+fn measure_all() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let root = folder.path();
+    let signed = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
+    fs::write(root.join(CHAIN), signed.cert.pem()).expect("a file");
+    fs::write(root.join(KEY), signed.signing_key.serialize_pem()).expect("a file");
+    fs::write(root.join("small"), vec![b'x'; SMALL]).expect("a file");
+    fs::write(root.join("large"), vec![b'x'; LARGE]).expect("room for a file");
+    let named = |name: &str| format!("{name} {}", root.display());
+    let names = child::chosen([COREHTTP, HYPER, NGINX]);
+    let mut servers: Vec<_> = names.iter().filter_map(|name| Measured::start(name, root)).collect();
+    print!("{:<34}", "core microseconds for one");
+    servers.iter().for_each(|server| print!("{:>30}", server.name));
+    println!();
+    for operation in OPERATIONS {
+        let mut rounds = vec![Vec::new(); servers.len()];
+        for _ in 0..ROUNDS {
+            for (server, times) in servers.iter_mut().zip(&mut rounds) {
+                times.extend(server.time(&operation, root));
+            }
+        }
+        print!("{:<34}", operation.name);
+        for times in rounds {
+            match times.is_empty() {
+                true => print!("{:>30}", "-"),
+                false => print!("{:>30}", Spread::from_values(times.into_iter())),
+            }
+        }
+        println!();
+    }
+    drop(servers);
+    let own = [COREHTTP, HYPER].into_iter().filter(|name| names.contains(name));
+    own.for_each(|name| measure_idle(name, &named(name)));
+}
+
+/// Something that a client does so many times, on one connection or on a new one each time.
+struct Operation {
+    name: &'static str,
+    path: &'static str,
+    count: usize,
+    connections: Connections,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Connections {
+    One,
+    NewEach,
+    ResumedEach,
+}
+
+const fn operation(
+    name: &'static str,
+    path: &'static str,
+    count: usize,
+    connections: Connections,
+) -> Operation {
+    Operation { name, path, count, connections }
+}
+
+const OPERATIONS: [Operation; 7] = [
+    operation("full handshake, and a request", "/", 300, Connections::NewEach),
+    operation("resumed handshake, and a request", "/", 300, Connections::ResumedEach),
+    operation("request", "/", 5000, Connections::One),
+    operation("response of 64 KiB", "/memory/small", 1000, Connections::One),
+    operation("response of 1 MiB", "/memory/large", 100, Connections::One),
+    operation("file of 64 KiB, cached", "/small", 1000, Connections::One),
+    operation("file of 1 MiB, not cached", "/large", 100, Connections::One),
+];
+
+const ROUNDS: usize = 5;
+const SMALL: usize = 64 << 10;
+const LARGE: usize = 1 << 20;
+const CHAIN: &str = "chain.pem";
+const KEY: &str = "key.pem";
+
+/// A server that is measured.
+struct Measured {
+    name: &'static str,
+    address: SocketAddr,
+    process: Process,
+}
+
+enum Process {
+    Child(Child),
+    Nginx(Nginx),
+}
+
+impl Measured {
+    fn start(name: &'static str, root: &Path) -> Option<Measured> {
+        if name != NGINX {
+            let child = Child::spawn(&format!("{name} {}", root.display()));
+            return Some(Measured { name, address: child.address, process: Process::Child(child) });
+        }
+        let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+        let address = free.expect("a free port is found");
+        let folder = root.display();
+        let nginx = Nginx::start(
+            &format!(
+                "listen {address} ssl; ssl_certificate {folder}/{CHAIN}; ssl_certificate_key {folder}/{KEY}; \
+                 ssl_session_tickets on; keepalive_requests 1000000; root {folder}; \
+                 location = / {{ default_type text/plain; return 200 '{HELLO}'; }}"
+            ),
+            "open_file_cache max=100;",
+        );
+        Some(Measured { name, address, process: Process::Nginx(nginx?) })
+    }
+
+    fn cpu_time(&mut self) -> Duration {
+        match &mut self.process {
+            Process::Child(child) => child.cpu_time(),
+            Process::Nginx(nginx) => nginx.cpu_time(),
+        }
+    }
+
+    /// The microseconds that one operation takes. `None` if the server has not what it needs.
+    fn time(&mut self, operation: &Operation, root: &Path) -> Option<f64> {
+        let Operation { path, count, connections, .. } = *operation;
+        let has_memory = !matches!(self.process, Process::Nginx(_));
+        if path.starts_with("/memory") && !has_memory
+            || !path.starts_with("/memory") && path != "/" && self.name == HYPER
+        {
+            return None;
+        }
+        let config = Arc::new(client_config(root, connections));
+        let mut conn = Conn::new(self.address, config.clone());
+        // The first one brings a ticket, and warms what is to be warm.
+        conn.get(path);
+        let before = self.cpu_time();
+        for _ in 0..count {
+            if connections != Connections::One {
+                conn = Conn::new(self.address, config.clone());
+            }
+            conn.get(path);
+            let kind = conn.0.conn.handshake_kind();
+            let is_resumed = kind == Some(HandshakeKind::Resumed);
+            assert_eq!(is_resumed, connections == Connections::ResumedEach, "{} {kind:?}", self.name);
+        }
+        Some((self.cpu_time() - before).as_secs_f64() * 1e6 / count as f64)
+    }
+}
+
+fn client_config(root: &Path, connections: Connections) -> ClientConfig {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(root.join(CHAIN)).expect("a certificate")).expect("a root");
+    let mut config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("ring has what they need")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    if connections != Connections::ResumedEach {
+        config.resumption = Resumption::disabled();
+    }
+    config
+}
+
+/// A connection of the client.
+struct Conn(StreamOwned<ClientConnection, TcpStream>);
+
+impl Conn {
+    fn new(address: SocketAddr, config: Arc<ClientConfig>) -> Conn {
+        let stream = TcpStream::connect(address).expect("the server listens");
+        stream.set_nodelay(true).expect("a socket");
+        let host = address.ip().into();
+        Conn(StreamOwned::new(ClientConnection::new(config, host).expect("a good host"), stream))
+    }
+
+    /// Asks for `path`, and reads the whole response.
+    fn get(&mut self, path: &str) {
+        let request = format!("GET {path} HTTP/1.1\r\nhost: a\r\n\r\n");
+        self.0.write_all(request.as_bytes()).expect("the server reads");
+        let (mut head, mut room) = (Vec::new(), [0; 64 << 10]);
+        let end = loop {
+            let count = self.0.read(&mut room).expect("a response");
+            assert_ne!(count, 0, "the server closes too early");
+            head.extend_from_slice(&room[..count]);
+            if let Some(end) = head.windows(4).position(|four| four == b"\r\n\r\n") {
+                break end + 4;
+            }
+        };
+        let text = String::from_utf8_lossy(&head[..end]).to_ascii_lowercase();
+        assert!(text.starts_with("http/1.1 200"), "{text}");
+        let length = text.split("content-length: ").nth(1).and_then(|rest| rest.split("\r\n").next());
+        let length: usize = length.and_then(|length| length.parse().ok()).expect("a length");
+        let mut left = length - (head.len() - end);
+        while left > 0 {
+            let count = self.0.read(&mut room[..left.min(64 << 10)]).expect("the rest of a response");
+            assert_ne!(count, 0, "the server closes too early");
+            left -= count;
+        }
     }
 }
 
 const COREHTTP: &str = "corehttp";
 const HYPER: &str = "hyper";
+const NGINX: &str = "nginx";
 
 const CONNECTIONS: usize = 2_000;
 /// So many connections shake hands at the same time.
@@ -58,8 +274,8 @@ const FILES: u64 = (CONNECTIONS + BATCH) as u64 + 200;
 /// Caches have emptied by then, and no idle timeout has come.
 const SETTLE: Duration = Duration::from_secs(3);
 
-fn measure(name: &str) {
-    let child = Child::spawn(name);
+fn measure_idle(name: &str, server: &str) {
+    let child = Child::spawn(server);
     let client = Client::builder()
         .tls(ClientTls::new().dangerous().accept_any_certificate())
         .connections_per_host_max(CONNECTIONS + BATCH)
@@ -100,43 +316,58 @@ async fn open(client: &Client, address: SocketAddr) -> Vec<ResponseReader> {
     opening.join_all().await
 }
 
-/// A certificate made on the spot, and its key, as PEM.
-fn identity() -> (String, String) {
-    let signed = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
-    (signed.cert.pem(), signed.signing_key.serialize_pem())
-}
-
-fn serve_corehttp() {
-    let (chain, key) = identity();
-    let tls = ServerTls::new(TlsIdentity::from_pem(chain, key).expect("an identity"));
-    let server = Server::bind("127.0.0.1:0").cores(1).name(SERVER_NAME).tls(tls);
-    let running = server.start(respond).expect("a free port");
+fn serve_corehttp(root: &Path) {
+    let identity = TlsIdentity::from_files(root.join(CHAIN), root.join(KEY)).expect("an identity");
+    let (small, large) = (Bytes::from(vec![b'x'; SMALL]), Bytes::from(vec![b'x'; LARGE]));
+    let files = Files::new(root).expect("the root is there");
+    let app = async move |ctx: &mut Context| -> corehttp::Result {
+        match ctx.request.path() {
+            "/" => respond(ctx),
+            "/memory/small" => Ok(ctx.response.set_shared("text/plain", small.clone())?),
+            "/memory/large" => Ok(ctx.response.set_shared("text/plain", large.clone())?),
+            _ => files.handle(ctx).await,
+        }
+    };
+    let server = Server::bind("127.0.0.1:0").cores(1).name(SERVER_NAME).tls(ServerTls::new(identity));
+    let running = server.start(app).expect("a free port");
     announce(running.local_addr());
     running.wait().expect("corehttp serves for ever");
 }
 
-fn serve_hyper() {
-    let (chain, key) = identity();
-    let chain = CertificateDer::from_pem_slice(chain.as_bytes()).expect("a certificate");
-    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).expect("a key");
-    let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+fn serve_hyper(root: &Path) {
+    let chain = CertificateDer::from_pem_file(root.join(CHAIN)).expect("a certificate");
+    let key = PrivateKeyDer::from_pem_file(root.join(KEY)).expect("a key");
+    let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
         .with_safe_default_protocol_versions()
         .expect("ring has what they need")
         .with_no_client_auth()
         .with_single_cert(vec![chain], key)
         .expect("an identity");
+    // As corehttp has it.
+    config.ticketer = Ticketer::new().expect("there is randomness");
     let acceptor = TlsAcceptor::from(Arc::new(config));
+    let contents = [Bytes::from(vec![b'x'; SMALL]), Bytes::from(vec![b'x'; LARGE])];
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         announce(listener.local_addr().expect("it is bound"));
         loop {
             let (stream, _) = listener.accept().await.expect("a connection");
-            let acceptor = acceptor.clone();
+            stream.set_nodelay(true).expect("a socket");
+            let (acceptor, contents) = (acceptor.clone(), contents.clone());
             tokio::spawn(async move {
-                let stream = acceptor.accept(stream).await.expect("a handshake");
-                let connection =
-                    hyper_builder().serve_connection(TokioIo::new(stream), service_fn(hyper_respond));
+                let Ok(stream) = acceptor.accept(stream).await else { return };
+                let service = service_fn(move |request: hyper::Request<Incoming>| {
+                    let [small, large] = contents.clone();
+                    async move {
+                        match request.uri().path() {
+                            "/memory/small" => Ok(hyper::Response::new(Full::new(small))),
+                            "/memory/large" => Ok(hyper::Response::new(Full::new(large))),
+                            _ => hyper_respond(request).await,
+                        }
+                    }
+                });
+                let connection = hyper_builder().serve_connection(TokioIo::new(stream), service);
                 // The load hangs up when it has enough: how a connection ended is no news.
                 drop(connection.await);
             });
