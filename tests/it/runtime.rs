@@ -607,7 +607,7 @@ fn a_server_without_descriptors_waits_until_there_are_some() {
 }
 
 /// A handler that needs a descriptor of its own fails, and is answered for; once there are some, all goes on.
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "fs"))]
 #[test]
 fn handlers_without_descriptors_fail_until_there_are_some() {
     alone("runtime::handlers_without_descriptors_fail_until_there_are_some", || {
