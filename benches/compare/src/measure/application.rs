@@ -3,10 +3,7 @@
 use std::io;
 use std::time::Instant;
 
-use nix::time::ClockId;
-
-use super::rounds::take_turns;
-use super::server::ROUND_MAX;
+use super::rounds::{ROUND_MAX, attempt, own_time, take_turns};
 use super::{Calls, Measured, Round, Row};
 use crate::arena::{Addresses, Data, Entry, Programs, Scenario};
 use crate::child::Child;
@@ -96,15 +93,7 @@ impl Run {
     }
 
     fn attempt(&mut self, work: impl FnOnce(&mut Server) -> io::Result<Round>) {
-        let Some(server) = &mut self.server else { return };
-        let watch = server.child.watch(ROUND_MAX);
-        match watch.judge(work(server)) {
-            Ok(round) => self.row.rounds.push(round),
-            Err(error) => {
-                self.row.failed = Some(error.to_string());
-                self.server = None;
-            }
-        }
+        attempt(&mut self.row, &mut self.server, |server| &server.child, work);
     }
 
     fn weigh(&mut self) {
@@ -151,9 +140,4 @@ impl Server {
         let exchanges = exchanges? / scenario.unit;
         Ok(rows.map(|rows| Calls::from_rows(&rows, exchanges.max(1))))
     }
-}
-
-/// The CPU time of this process so far.
-pub(super) fn own_time() -> io::Result<std::time::Duration> {
-    Ok(ClockId::CLOCK_PROCESS_CPUTIME_ID.now()?.into())
 }

@@ -5,8 +5,7 @@ use std::net::SocketAddr;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use super::rounds::take_turns;
-use super::server::ROUND_MAX;
+use super::rounds::{ROUND_MAX, take_turns};
 use super::{Calls, Measured, Round, Row};
 use crate::application::Exchange;
 use crate::asker::{Asker, Job, Order, Report};

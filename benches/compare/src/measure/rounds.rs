@@ -1,8 +1,17 @@
 //! [`take_turns`]: round by round, so that a machine which slows down slows all of them.
 
 use std::collections::VecDeque;
+use std::io;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+
+use nix::time::ClockId;
+
+use super::{Round, Row};
+use crate::child::Child;
+
+/// No round takes as long, idle connections included.
+pub(super) const ROUND_MAX: Duration = Duration::from_secs(60);
 
 /// Has each of them so many rounds, and weighs it when it has rested since its last one: all for as long, and no two at
 /// the same time. Every round begins with another, so that nobody always comes after the same one.
@@ -30,6 +39,29 @@ pub(super) fn take_turns<T>(
         sleep(rest.saturating_sub(since.elapsed()));
         weigh(&mut all[index]);
     }
+}
+
+/// Has a server one more round, unless it has failed before. One that fails now is gone.
+pub(super) fn attempt<S>(
+    row: &mut Row,
+    server: &mut Option<S>,
+    child: impl Fn(&S) -> &Child,
+    work: impl FnOnce(&mut S) -> io::Result<Round>,
+) {
+    let Some(running) = server else { return };
+    let watch = child(running).watch(ROUND_MAX);
+    match watch.judge(work(running)) {
+        Ok(round) => row.rounds.push(round),
+        Err(error) => {
+            row.failed = Some(error.to_string());
+            *server = None;
+        }
+    }
+}
+
+/// The CPU time of this process so far.
+pub(super) fn own_time() -> io::Result<Duration> {
+    Ok(ClockId::CLOCK_PROCESS_CPUTIME_ID.now()?.into())
 }
 
 #[cfg(test)]

@@ -5,8 +5,7 @@ use std::net::SocketAddr;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::application::own_time;
-use super::rounds::take_turns;
+use super::rounds::{ROUND_MAX, attempt, own_time, take_turns};
 use super::{Calls, Measured, Round, Row};
 use crate::child::Child;
 use crate::load::{IdleConns, Load, Plan};
@@ -72,15 +71,7 @@ impl Run {
     }
 
     fn attempt(&mut self, work: impl FnOnce(&mut Server) -> io::Result<Round>) {
-        let Some(server) = &mut self.server else { return };
-        let watch = server.child.watch(ROUND_MAX);
-        match watch.judge(work(server)) {
-            Ok(round) => self.row.rounds.push(round),
-            Err(error) => {
-                self.row.failed = Some(error.to_string());
-                self.server = None;
-            }
-        }
+        attempt(&mut self.row, &mut self.server, |server| &server.child, work);
     }
 
     fn weigh(&mut self) {
@@ -98,9 +89,6 @@ impl Run {
         self.row.calls = watch.judge(server.trace(workload, pace)).unwrap_or_default();
     }
 }
-
-/// No round takes as long, idle connections included.
-pub(super) const ROUND_MAX: Duration = Duration::from_secs(60);
 
 struct Server {
     child: Child,
