@@ -166,7 +166,7 @@
 //! - **Fairness.** A single peer may hold all connections, unless [`Limits::connections_per_peer_max`] is set. Behind a
 //!   proxy it should not be, because the proxy is a single peer.
 //! - **Load.** A client may send requests as fast as they are answered, and all clients together as many as there are
-//!   connections, unless a [`RateLimit`] or a [`ConcurrencyLimit`] is around the handlers.
+//!   connections, unless a [`RateLimit`], a [`ConcurrencyLimit`] or a [`LoadShed`] is around the handlers.
 //! - **Forgery.** Other sites may have browsers send requests with the cookies of this one, unless a
 //!   [`CrossOriginProtection`] is around the handlers.
 //! - **Descriptors.** Each connection takes one, and a process often starts with 1,024 (`ulimit -n`, or `LimitNOFILE=` of
@@ -235,6 +235,7 @@
 //! | sessions by cookie, with feature `session` | `session::Sessions`, `session::Session` |
 //! | requests that pages of other origins forge (CSRF) | [`CrossOriginProtection`] |
 //! | how many requests a handler gets at once, and how many a client may send | [`ConcurrencyLimit`], [`RateLimit`] |
+//! | requests that have waited too long for a busy core are refused | [`LoadShed`] |
 //! | apps of axum, and other services of tower, with feature `tower` | `Tower`, `TowerBody` |
 //! | layers of tower-http around any handler, with feature `tower` | `layer` |
 //! | gateways: responses that come from another server | [`Request::forwarded_to`], [`Context::forward`], [`ClientError::status`] |
@@ -382,7 +383,7 @@ pub use error::TimeLimit;
 pub use exchange::{ExchangeError, Phase, Timeouts};
 #[cfg(feature = "fs")]
 pub use fs::{Etag, FileCache, Files, FilesNotFound};
-pub use guard::{ConcurrencyLimit, CrossOriginProtection, Guarded, HttpsRedirect, RateLimit};
+pub use guard::{ConcurrencyLimit, CrossOriginProtection, Guarded, HttpsRedirect, LoadShed, RateLimit};
 pub use health::Health;
 #[cfg(feature = "http")]
 pub use http_types::{ConversionError, HttpBody};

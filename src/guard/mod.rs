@@ -7,6 +7,7 @@ mod guarded;
 mod concurrency_limit;
 mod cross_origin;
 mod https_redirect;
+mod load_shed;
 mod rate_limit;
 
 mod client_table;
@@ -15,4 +16,5 @@ pub use concurrency_limit::ConcurrencyLimit;
 pub use cross_origin::CrossOriginProtection;
 pub use guarded::Guarded;
 pub use https_redirect::HttpsRedirect;
+pub use load_shed::LoadShed;
 pub use rate_limit::RateLimit;

@@ -11,6 +11,8 @@ use tokio::runtime::{self, Builder, LocalOptions};
 use tokio::task;
 pub(crate) use tokio::task::yield_now;
 
+use super::queue_probe::QueueProbe;
+
 /// Whether a thread stays on one core of the machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Pinning {
@@ -46,6 +48,7 @@ where
         if pinning == Pinning::Pinned {
             pin(index);
         }
+        QueueProbe::install();
         block_on(async move { work().await })
     })
 }

@@ -1,0 +1,78 @@
+//! [`LoadShed`]: refuses requests while their core is behind.
+
+use std::time::Duration;
+
+use super::guarded::{Guard, Guarded};
+use crate::message::{FieldName, Status};
+use crate::runtime::queue_wait;
+use crate::server::{Context, Error, IntoHandler};
+
+/// Refuses requests that have waited too long for a busy core.
+///
+/// A server that gets more requests than its cores can handle lets them wait. In the end each of its connections has a
+/// request that waits for all others, the cores are busy with requests whose peers may have given up, and hardly any
+/// response is in time. Behind this guard, a request that has waited for longer than the bound is answered with 503 and
+/// `retry-after: 1` (RFC 9110 §15.6.4, §10.2.3), before its body is received. So the core has time for requests that are
+/// not late yet. A refusal takes some microseconds of the core, which handlers that take no longer would hardly notice.
+///
+/// The wait is that of the connection's task in the queue of its core, from when the core saw that bytes had arrived. A
+/// busy core looks for bytes once in 61 tasks, and a wait is measured from the last moment at which the task is known to
+/// have been in the queue. So the true wait is longer, up to about twice the bound. A core that keeps up refuses nothing,
+/// however fast requests come.
+///
+/// The guard sees handlers that compute, and not those that await: a database or another server that is slow does not
+/// make requests wait for the core, and is protected by a [`ConcurrencyLimit`](crate::ConcurrencyLimit). Handlers that
+/// must be called in any case, such as those of health checks, belong outside of the guard. A
+/// [`Service`](crate::Service), whose runtime is the application's, refuses nothing.
+///
+/// # Examples
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use corehttp::{Context, LoadShed, Server};
+///
+/// let app = |ctx: &mut Context| ctx.response.set_text("a page that takes 100 µs to make");
+/// Server::bind("[::]:8080").run(LoadShed::new(Duration::from_millis(20)).around(app))?;
+/// # Ok::<(), corehttp::Error>(())
+/// ```
+#[doc(alias("overload", "backpressure", "queue", "CoDel", "503"))]
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub struct LoadShed {
+    wait_max: Duration,
+}
+
+impl LoadShed {
+    /// Creates a guard that refuses requests which have waited for longer than `wait_max`.
+    ///
+    /// A fifth of the time in which clients want their response is a good bound. A single request delays all others of
+    /// its core by as long as its handler computes, so the bound should be several times as long as that.
+    pub fn new(wait_max: Duration) -> LoadShed {
+        LoadShed { wait_max }
+    }
+
+    /// Puts the guard around `handler`.
+    pub fn around<Kind, H: IntoHandler<Kind>>(self, handler: H) -> Guarded<LoadShed, H::Handler> {
+        Guarded::new(self, handler.into_handler())
+    }
+}
+
+impl Guard for LoadShed {
+    type Permit<'a> = ();
+
+    #[inline]
+    fn would_refuse(&self, _: &Context) -> bool {
+        queue_wait() > self.wait_max
+    }
+
+    #[inline]
+    async fn admit(&self, _: &Context) -> Option<()> {
+        (queue_wait() <= self.wait_max).then_some(())
+    }
+
+    #[cold]
+    fn refuse(&self, ctx: &mut Context) -> Error {
+        ctx.response.headers.put(FieldName::RETRY_AFTER, b"1");
+        Status::SERVICE_UNAVAILABLE.into()
+    }
+}
