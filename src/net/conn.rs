@@ -28,6 +28,14 @@ pub(crate) struct Conn<L: Locality = Local> {
     io_state: Option<Box<IoState>>,
 }
 
+/// How much of what waits is written.
+#[derive(Clone, Copy)]
+enum Amount {
+    All,
+    /// Over TLS, as many whole records as there are.
+    WholeRecords,
+}
+
 /// Why a connection failed.
 #[derive(Debug)]
 pub(crate) enum ConnError {
@@ -121,7 +129,7 @@ impl<L: Locality> Conn<L> {
         limit: Duration,
     ) -> Poll<Result<(), ConnError>> {
         while !self.write_buffer().is_empty() {
-            ready!(self.poll_send(cx, &[], limit))?;
+            ready!(self.poll_write(cx, &[], Amount::All, limit))?;
         }
         while self.transport.has_tls_records() && self.poll_write_tls(cx)?.is_pending() {
             ready!(self.poll_space(cx, limit, |conn| conn.transport.write_to_kernel(&[])))?;
@@ -143,21 +151,38 @@ impl<L: Locality> Conn<L> {
     }
 
     /// Writes the write buffer followed by `body`, as much as the transport takes at once. Returns how much of the body
-    /// was written.
+    /// was written. TLS takes whole records, and leaves bytes that do not fill one to what follows, or to a flush.
     pub(crate) fn poll_send(
         &mut self,
         cx: &mut Context<'_>,
         body: &[u8],
         limit: Duration,
     ) -> Poll<Result<usize, ConnError>> {
+        self.poll_write(cx, body, Amount::WholeRecords, limit)
+    }
+
+    #[inline(always)]
+    fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        body: &[u8],
+        amount: Amount,
+        limit: Duration,
+    ) -> Poll<Result<usize, ConnError>> {
         loop {
-            if self.transport.has_tls_records() {
-                let _ = self.poll_write_tls(cx)?;
-            }
+            // Records that are still held back would leave no room for whole ones.
+            let is_blocked = self.transport.has_tls_records() && self.poll_write_tls(cx)?.is_pending();
             let waiting = self.io_state.get_or_insert_with(new_io_state).write_buffer.waiting();
-            let sent = match (waiting, body) {
+            let parts = match amount {
+                Amount::WholeRecords => self.transport.whole_records(waiting, body),
+                Amount::All => (waiting, body),
+            };
+            let sent = match parts {
+                _ if is_blocked => Poll::Pending,
                 (bytes, []) | ([], bytes) => self.transport.poll_write(cx, bytes),
-                _ => self.transport.poll_write_vectored(cx, &[IoSlice::new(waiting), IoSlice::new(body)]),
+                (first, second) => {
+                    self.transport.poll_write_vectored(cx, &[IoSlice::new(first), IoSlice::new(second)])
+                }
             };
             let count = match sent {
                 Poll::Ready(Ok(0)) => {

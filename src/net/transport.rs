@@ -144,6 +144,18 @@ impl<B: AnyStream> Transport<B> {
         }
     }
 
+    /// The part of `first` and `second` that fills whole records, where TLS makes some of them: each record costs its
+    /// overhead once, full or not (RFC 8446 §5.2). All of it, if it is less than one record.
+    pub(super) fn whole_records<'a>(&self, first: &'a [u8], second: &'a [u8]) -> (&'a [u8], &'a [u8]) {
+        let len = first.len() + second.len();
+        if !matches!(self, Transport::Tls(_)) || len < RECORD_MAX {
+            return (first, second);
+        }
+        let whole = len - len % RECORD_MAX;
+        let first_len = whole.min(first.len());
+        (&first[..first_len], &second[..whole - first_len])
+    }
+
     /// Whether the kernel has bytes for the socket, even if the runtime has not noticed them yet.
     pub(crate) fn has_kernel_input(&self) -> bool {
         self.socket().is_some_and(|socket| matches!(socket.peek(&mut [MaybeUninit::uninit()]), Ok(1..)))
@@ -323,6 +335,9 @@ impl<B: AnyStream> Transport<B> {
         })
     }
 }
+
+/// How many bytes of content a record of TLS holds (RFC 8446 §5.1).
+const RECORD_MAX: usize = 16 << 10;
 
 /// Polls once, without waiting. The poll is outside of tokio's budget, since a task that has used up its budget finds
 /// all sockets pending.
