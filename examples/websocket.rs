@@ -52,8 +52,10 @@ async fn chat(state: &State, ctx: &mut Context) -> corehttp::Result {
     let WebSocket { reader, writer, .. } = &mut socket;
     let mut member = state.room.join(SlowMember::Skip);
     tokio::select! {
-        done = say(reader, &state.room) => done?,
+        // Messages that were sent before the peer closes are forwarded first.
+        biased;
         done = member.forward(writer) => done?,
+        done = say(reader, &state.room) => done?,
     }
     Ok(())
 }

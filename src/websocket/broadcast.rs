@@ -1,17 +1,22 @@
 //! [`Broadcast`]: one message for many WebSockets, on all cores.
 
 use std::fmt;
+use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
-use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::sync::broadcast::{Receiver, Sender};
+use tokio::sync::watch;
 
 use super::close_code::CloseCode;
 use super::error::WebSocketError;
 use super::message::Message;
+use super::relay::{Place, Relays};
 use super::shared_message::SharedMessage;
 use super::writer::WebSocketWriter;
+use crate::runtime::boxed;
 
 /// A channel for many WebSockets of a server, on all of its cores. A message is encoded once, and compressed once at
 /// most for each size of the window that members have asked for, of which there are seven; all members share its bytes,
@@ -34,8 +39,9 @@ use super::writer::WebSocketWriter;
 ///     let WebSocket { reader, writer, .. } = &mut socket;
 ///     let mut member = room.join(SlowMember::Skip);
 ///     tokio::select! {
-///         done = pass_on(reader, room) => done?,
+///         biased; // so that messages which were sent before the peer closes are forwarded
 ///         done = member.forward(writer) => done?,
+///         done = pass_on(reader, room) => done?,
 ///     }
 ///     Ok(())
 /// }
@@ -56,6 +62,9 @@ use super::writer::WebSocketWriter;
 #[derive(Clone)]
 pub struct Broadcast {
     sender: Sender<Arc<SharedMessage>>,
+    /// Notifies the relays. Dropped behind the sender, so that members who are woken by that find the broadcast closed.
+    sent: watch::Sender<()>,
+    relays: Arc<Relays>,
 }
 
 impl Broadcast {
@@ -66,18 +75,22 @@ impl Broadcast {
     ///
     /// Panics if `capacity` is zero.
     pub fn new(capacity: usize) -> Broadcast {
-        Broadcast { sender: Sender::new(capacity) }
+        let (sent, notified) = watch::channel(());
+        Broadcast { sender: Sender::new(capacity), sent, relays: Relays::new(notified) }
     }
 
-    /// Sends a message to all members. Does not wait. Returns how many members there are.
+    /// Sends a message to all members. Does not wait, and takes as long for many members as for one: each core wakes its
+    /// own, a few at a time, so that other connections have their turns meanwhile. Returns how many members there are.
     pub fn send<'m>(&self, message: impl Into<Message<'m>>) -> usize {
-        self.sender.send(Arc::new(SharedMessage::new(message.into()))).unwrap_or(0)
+        let members = self.sender.send(Arc::new(SharedMessage::new(message.into()))).unwrap_or(0);
+        self.sent.send_replace(());
+        members
     }
 
     /// Adds a member, which gets the messages that are sent from now on. `slow` is what happens to it if it does not
     /// keep up.
     pub fn join(&self, slow: SlowMember) -> BroadcastMember {
-        BroadcastMember { receiver: self.sender.subscribe(), slow }
+        BroadcastMember { receiver: self.sender.subscribe(), relays: self.relays.clone(), slow }
     }
 
     /// Returns how many members there are.
@@ -105,6 +118,7 @@ pub enum SlowMember {
 /// A member of a [`Broadcast`]. Made by [`Broadcast::join`].
 pub struct BroadcastMember {
     receiver: Receiver<Arc<SharedMessage>>,
+    relays: Arc<Relays>,
     slow: SlowMember,
 }
 
@@ -118,8 +132,9 @@ impl BroadcastMember {
     /// Fails as [`WebSocketWriter::send`] does; and with [`WebSocketError::Lagged`] if the member has lost messages and
     /// is closed for that.
     pub async fn forward(&mut self, writer: &mut WebSocketWriter) -> io::Result<()> {
+        let place = self.relays.place();
         loop {
-            match self.receiver.recv().await {
+            match self.receive(place.as_ref()).await {
                 Ok(message) => self.send(&message, writer).await?,
                 Err(RecvError::Lagged(_)) if self.slow == SlowMember::Skip => {}
                 Err(RecvError::Lagged(lost)) => {
@@ -128,6 +143,38 @@ impl BroadcastMember {
                 }
                 Err(RecvError::Closed) => return Ok(()),
             }
+        }
+    }
+
+    /// Waits for the next message, in `place` if there is one.
+    async fn receive(&mut self, place: Option<&Place>) -> Result<Arc<SharedMessage>, RecvError> {
+        match place {
+            Some(place) => poll_fn(|cx| self.poll_receive(cx, place)).await,
+            None => boxed(|| self.receiver.recv()).await,
+        }
+    }
+
+    fn poll_receive(
+        &mut self,
+        cx: &mut Context<'_>,
+        place: &Place,
+    ) -> Poll<Result<Arc<SharedMessage>, RecvError>> {
+        let received = self.poll_here();
+        if received.is_ready() {
+            return received;
+        }
+        place.register(cx.waker());
+        // A message may have come before the waker was registered, and have woken the others only.
+        self.poll_here()
+    }
+
+    /// Ready with the next message, if it is here.
+    fn poll_here(&mut self) -> Poll<Result<Arc<SharedMessage>, RecvError>> {
+        match self.receiver.try_recv() {
+            Ok(message) => Poll::Ready(Ok(message)),
+            Err(TryRecvError::Empty) => Poll::Pending,
+            Err(TryRecvError::Lagged(lost)) => Poll::Ready(Err(RecvError::Lagged(lost))),
+            Err(TryRecvError::Closed) => Poll::Ready(Err(RecvError::Closed)),
         }
     }
 

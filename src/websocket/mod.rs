@@ -22,6 +22,7 @@ mod encoder;
 
 mod endpoint;
 mod link;
+mod relay;
 mod shared_message;
 
 mod reader;

@@ -1,13 +1,19 @@
 //! Broadcasts: one message for many WebSockets, on all cores.
 
+use std::cell::Cell;
 use std::io;
+use std::rc::Rc;
+use std::sync::Mutex;
+use std::thread;
 
 use corehttp::{
-    Broadcast, Client, CloseCode, Context, Message, MessageDeflate, SlowMember, WebSocket, WebSocketReader,
-    WebSocketSettings, block_on,
+    Broadcast, Client, CloseCode, Context, Message, MessageDeflate, Server, SlowMember, WebSocket,
+    WebSocketReader, WebSocketSettings, block_on,
 };
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::task::{spawn_local, yield_now};
 
-use super::support::{HEAD, RSV1, TEXT, frame};
+use super::support::{HEAD, RSV1, TEXT, close, frame};
 use crate::support::{ErrorReports, Served, eventually};
 
 async fn chat(ctx: &mut Context, room: &Broadcast, settings: &WebSocketSettings) -> corehttp::Result {
@@ -15,8 +21,9 @@ async fn chat(ctx: &mut Context, room: &Broadcast, settings: &WebSocketSettings)
     let WebSocket { reader, writer, .. } = &mut socket;
     let mut member = room.join(SlowMember::Skip);
     tokio::select! {
-        done = pass_on(reader, room) => done?,
+        biased;
         done = member.forward(writer) => done?,
+        done = pass_on(reader, room) => done?,
     }
     Ok(())
 }
@@ -83,7 +90,7 @@ fn a_message_is_encoded_once() {
     let line: String = (0..800).map(scattered).collect();
     room.send(&line.repeat(3));
     let received = peers.map(|mut peer| {
-        peer.send(super::support::close(1000, ""));
+        peer.send(close(1000, ""));
         let mut received = Vec::new();
         std::io::Read::read_to_end(&mut peer.stream, &mut received).unwrap();
         received
@@ -124,7 +131,7 @@ fn slow_members_are_skipped_or_closed() {
         match slow {
             SlowMember::Skip => {
                 assert_eq!(peer.receive_through("9"), "\u{fffd}\u{1}8\u{fffd}\u{1}9");
-                peer.send(super::support::close(1000, ""));
+                peer.send(close(1000, ""));
                 peer.receive_all();
                 assert_eq!(reports.take(), []);
             }
@@ -140,4 +147,119 @@ fn slow_members_are_skipped_or_closed() {
     }
     // Without members, a message is sent to nobody.
     assert_eq!(Broadcast::new(1).send("a"), 0);
+}
+
+/// Each member gets each message once, and those of a thread in their order.
+#[test]
+fn messages_of_many_threads_reach_all_members() {
+    const SENDERS: usize = 3;
+    const EACH: usize = 300;
+    let room = Broadcast::new(SENDERS * EACH);
+    let shared = room.clone();
+    let served = Served::with(
+        |server| server.cores(2),
+        async move |ctx: &mut Context| chat(ctx, &shared, &WebSocketSettings::default()).await,
+    );
+    let mut peers = [(); 12].map(|()| served.connect());
+    for peer in &mut peers {
+        peer.send(format!("{HEAD}\r\n"));
+        peer.receive();
+    }
+    eventually("all have joined", || room.members() == peers.len());
+    thread::scope(|scope| {
+        for sender in 0..SENDERS {
+            let room = &room;
+            scope.spawn(move || {
+                for at in 0..EACH {
+                    room.send([sender as u8, at as u8, (at >> 8) as u8].as_slice());
+                }
+            });
+        }
+    });
+    for peer in &mut peers {
+        let mut next = [0; SENDERS];
+        for _ in 0..SENDERS * EACH {
+            let mut message = [0; 5];
+            io::Read::read_exact(&mut peer.stream, &mut message).unwrap();
+            let [0x82, 3, sender, low, high] = message else { panic!("{message:02x?}") };
+            assert_eq!(u16::from_le_bytes([low, high]), next[usize::from(sender)]);
+            next[usize::from(sender)] += 1;
+        }
+    }
+}
+
+/// The members of a broadcast that is over get what was sent before, and go on.
+#[test]
+fn a_broadcast_ends_with_its_last_clone() {
+    for messages in [0, 1, 2] {
+        let room = Broadcast::new(2);
+        let member = Mutex::new(Some(room.join(SlowMember::Skip)));
+        let served = Served::new(async move |ctx: &mut Context| -> corehttp::Result {
+            let mut socket = ctx.websocket(&WebSocketSettings::default()).await?;
+            let member = member.lock().unwrap().take();
+            member.unwrap().forward(&mut socket.writer).await?;
+            Ok(socket.close(CloseCode::NORMAL, "over").await?)
+        });
+        let mut peer = served.connect();
+        peer.send(format!("{HEAD}\r\n"));
+        peer.receive();
+        for _ in 0..messages {
+            room.clone().send("a");
+        }
+        drop(room);
+        let expected = format!("{}\u{fffd}\u{6}\u{3}\u{fffd}over", "\u{fffd}\u{1}a".repeat(messages));
+        assert_eq!(peer.receive_through("over"), expected);
+        peer.send(close(1000, ""));
+        assert_eq!(peer.receive_all(), "");
+    }
+}
+
+/// A message for many does not keep the core to itself.
+#[test]
+fn other_tasks_have_turns_while_a_message_is_sent() {
+    const MEMBERS: usize = 400;
+    let room = Broadcast::new(4);
+    let shared = room.clone();
+    let service = Rc::new(
+        Server::new()
+            .service(async move |ctx: &mut Context| chat(ctx, &shared, &WebSocketSettings::default()).await),
+    );
+    let received = Rc::<Cell<usize>>::default();
+    let most = block_on(async {
+        let mut peers = Vec::new();
+        for _ in 0..MEMBERS {
+            let (near, far) = duplex(4096);
+            let (service, received) = (service.clone(), received.clone());
+            spawn_local(async move { service.serve_connection(far).await });
+            peers.push(spawn_local(receive_one(near, received)));
+        }
+        while room.members() < MEMBERS {
+            yield_now().await;
+        }
+        let (received, sent) = (received.clone(), room.clone());
+        let turns = spawn_local(async move {
+            sent.send("a");
+            let (mut before, mut most) = (0, 0);
+            while before < MEMBERS {
+                yield_now().await;
+                most = most.max(received.get() - before);
+                before = received.get();
+            }
+            most
+        });
+        turns.await.unwrap()
+    });
+    let most = most.unwrap();
+    assert!(most < MEMBERS / 2, "{most} members in a turn");
+}
+
+/// Opens a WebSocket, and counts the message that comes.
+async fn receive_one(mut near: DuplexStream, received: Rc<Cell<usize>>) -> DuplexStream {
+    near.write_all(format!("{HEAD}\r\n").as_bytes()).await.unwrap();
+    let mut wire = Vec::new();
+    while !wire.ends_with(&[TEXT, 1, b'a']) {
+        assert!(near.read_buf(&mut wire).await.unwrap() > 0, "{wire:02x?}");
+    }
+    received.set(received.get() + 1);
+    near
 }
