@@ -13,12 +13,12 @@ use crate::server::{Context, Error, IntoHandler};
 /// request that waits for all others, the cores are busy with requests whose peers may have given up, and hardly any
 /// response is in time. Behind this guard, a request that has waited for longer than the bound is answered with 503 and
 /// `retry-after: 1` (RFC 9110 §15.6.4, §10.2.3), before its body is received. So the core has time for requests that are
-/// not late yet. A refusal takes some microseconds of the core, which handlers that take no longer would hardly notice.
+/// not late yet. A refusal takes about 10 us of it, most of them in the operating system.
 ///
 /// The wait is that of the connection's task in the queue of its core, from when the core saw that bytes had arrived. A
 /// busy core looks for bytes once in 61 tasks, and a wait is measured from the last moment at which the task is known to
-/// have been in the queue. So the true wait is longer, up to about twice the bound. A core that keeps up refuses nothing,
-/// however fast requests come.
+/// have been in the queue. So the true wait is longer, up to about twice the bound, and more where most requests are
+/// refused. A core that keeps up refuses nothing, however fast requests come.
 ///
 /// The guard sees handlers that compute, and not those that await: a database or another server that is slow does not
 /// make requests wait for the core, and is protected by a [`ConcurrencyLimit`](crate::ConcurrencyLimit). Handlers that
