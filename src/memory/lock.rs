@@ -1,4 +1,5 @@
-//! [`lock`]: locks that a panic does not poison; [`Counter`]: a number that needs none.
+//! [`lock`]: locks that a panic does not poison; [`Counter`]: a number that needs none; [`CachePadded`]: a value of which
+//! threads that do not use it notice nothing.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -40,3 +41,9 @@ impl Counter {
         self.0.load(Relaxed)
     }
 }
+
+/// A value with cache lines of its own: a pair of 64 bytes, since processors fetch them in pairs. Its writers slow down
+/// no thread but those that use it.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct CachePadded<T>(pub(crate) T);

@@ -8,4 +8,4 @@ mod lock;
 
 pub(crate) use arena::{Arena, Span};
 pub(crate) use free_list::{FreeList, LocalCache, Reset, clear_cold};
-pub(crate) use lock::{Counter, lock, read_lock, write_lock};
+pub(crate) use lock::{CachePadded, Counter, lock, read_lock, write_lock};

@@ -15,8 +15,10 @@ use crate::memory::lock;
 use crate::net::PeerAddr;
 use crate::wire::Limits;
 
-/// The counts that all cores share.
+/// The counts that all cores share. They are written for each connection, and never for a request, so their cache lines
+/// are their own.
 #[derive(Default)]
+#[repr(align(128))]
 pub(super) struct ServerTotals {
     open: AtomicU64,
     accepted: AtomicU64,

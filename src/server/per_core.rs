@@ -124,6 +124,25 @@ mod tests {
     use super::super::IntoHandler;
     use super::*;
 
+    /// A request touches the memory of its core alone, which no other thread can reach: a type that is `Send` has two
+    /// constants of this name, and the test does not compile.
+    #[test]
+    fn the_memory_of_a_core_stays_on_its_thread() {
+        trait OneThread<A> {
+            const IS_SURE: bool = true;
+        }
+        impl<T: ?Sized> OneThread<()> for T {}
+        impl<T: ?Sized + Send> OneThread<[(); 1]> for T {}
+        type Shared = Arc<dyn Handler + Send + Sync>;
+        const {
+            assert!(<PerCore<Shared> as OneThread<_>>::IS_SURE && <CoreState as OneThread<_>>::IS_SURE);
+            assert!(
+                <FreeList<Context> as OneThread<_>>::IS_SURE && <JobFuture<Shared> as OneThread<_>>::IS_SURE
+            );
+            assert!(<DeadlineTable as OneThread<_>>::IS_SURE && <Conn as OneThread<_>>::IS_SURE);
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn the_memory_of_a_burst_is_given_back_when_idle() {
         let handler = (|_: &mut Context| {}).into_handler();

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::error_report::ErrorCause;
 use crate::exchange::{ExchangeError, Phase};
-use crate::memory::Counter;
+use crate::memory::{CachePadded, Counter};
 
 /// The counts of a server so far, for each core and in total.
 ///
@@ -212,12 +212,13 @@ impl AddAssign<&ErrorCounts> for ErrorCounts {
     }
 }
 
-/// The counters of one core. Only that core writes those of type [`Counter`], so no such write waits for another.
+/// The counters of one core. Only that core writes those of type [`Counter`], so no such write waits for another, and
+/// all of them have cache lines that no other core writes.
 #[derive(Default)]
-#[repr(align(128))]
 pub(crate) struct CoreStats {
-    /// One for each [`OpenGuard`]. The core that gives a connection to this one counts it, too.
-    open: AtomicU64,
+    /// One for each [`OpenGuard`]. Other cores read it when they accept, and those that give a connection to this one
+    /// count it.
+    open: CachePadded<AtomicU64>,
     pub(super) accepted: Counter,
     pub(super) cut: Counter,
     pub(super) requests: Counter,
@@ -246,7 +247,7 @@ impl CoreStats {
 
     /// How many connections the core has, or is about to have.
     pub(super) fn open(&self) -> u64 {
-        self.open.load(Relaxed)
+        self.open.0.load(Relaxed)
     }
 
     pub(crate) fn counts(&self) -> ServerCounts {
@@ -272,14 +273,14 @@ pub(super) struct OpenGuard(Arc<CoreStats>);
 
 impl OpenGuard {
     pub(super) fn new(core: &Arc<CoreStats>) -> OpenGuard {
-        core.open.fetch_add(1, Relaxed);
+        core.open.0.fetch_add(1, Relaxed);
         OpenGuard(core.clone())
     }
 }
 
 impl Drop for OpenGuard {
     fn drop(&mut self) {
-        let open = self.0.open.fetch_sub(1, Relaxed);
+        let open = self.0.open.0.fetch_sub(1, Relaxed);
         debug_assert!(open > 0, "an open connection is counted until its guard is dropped");
     }
 }
@@ -322,8 +323,35 @@ pub(crate) const SERVER_METRICS: [Metric; 8] = [
 
 #[cfg(test)]
 mod tests {
+    use std::mem::offset_of;
+
     use super::*;
     use crate::server::ErrorCounts;
+
+    /// A request writes some counters, and these must not share a line with those of another core, nor with the count
+    /// that other cores use.
+    #[test]
+    fn no_cache_line_that_two_cores_write_is_touched_by_a_request() {
+        const LINES: usize = align_of::<CachePadded<u8>>();
+        assert_eq!((align_of::<CoreStats>(), offset_of!(CoreStats, open) % LINES), (LINES, 0));
+        let [requests, received, sent, messages_received, messages_sent] = [
+            offset_of!(CoreStats, requests),
+            offset_of!(CoreStats, received),
+            offset_of!(CoreStats, sent),
+            offset_of!(CoreStats, messages_received),
+            offset_of!(CoreStats, messages_sent),
+        ];
+        for counter in
+            [requests, received, sent, messages_received, messages_sent, offset_of!(CoreStats, errors)]
+        {
+            assert_ne!(counter / LINES, offset_of!(CoreStats, open) / LINES);
+        }
+        assert_eq!(
+            [requests / 64, received / 64, sent / 64],
+            [requests / 64; 3],
+            "one line for each request"
+        );
+    }
 
     #[test]
     fn each_count_of_each_core_is_a_line() {
