@@ -3,7 +3,9 @@
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::{self, ChildStdout, Command, Stdio};
+use std::sync::OnceLock;
 use std::time::Duration;
 use std::{env, fs, thread};
 
@@ -20,9 +22,27 @@ pub(crate) struct Child {
 impl Child {
     /// Starts this program again as the server of that name.
     pub(crate) fn spawn(server: &str) -> Child {
+        Child::spawn_with(server, &[])
+    }
+
+    /// The same, with these variables in its environment.
+    pub(crate) fn spawn_with(server: &str, environment: &[(&str, String)]) -> Child {
         let program = env::current_exe().expect("a benchmark is a file");
         let mut command = Command::new(program);
-        command.env(SERVER, server).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.env(SERVER, server).envs(environment.iter().cloned());
+        Child::start(command)
+    }
+
+    /// Starts another program, which does what [`announce`] does, but need not answer [`Child::cpu_time`].
+    #[allow(dead_code, reason = "few benchmarks have a server in another language")]
+    pub(crate) fn spawn_program(program: &Path, environment: &[(&str, String)]) -> Child {
+        let mut command = Command::new(program);
+        command.envs(environment.iter().cloned());
+        Child::start(command)
+    }
+
+    fn start(mut command: Command) -> Child {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = command.spawn().expect("the program starts again");
         let mut responses = BufReader::new(process.stdout.take().expect("stdout is a pipe"));
         let address = line(&mut responses).parse().expect("a server says its address first");
@@ -73,13 +93,17 @@ pub(crate) fn announce(address: SocketAddr) {
     });
 }
 
-/// Keeps this process on one core, the server's or the load's; `false` where there is but one.
+/// Keeps this process, and those it starts from here on, on one core, the server's or the load's; `false` where there is
+/// but one.
 pub(crate) fn pin(pinned_core: PinnedCore) -> bool {
-    match (thread::available_parallelism(), pinned_core) {
-        (Ok(cores), _) if cores.get() < 2 => false,
-        (_, PinnedCore::Server) => core_affinity::set_for_current(CoreId { id: 0 }),
-        (_, PinnedCore::Load) => core_affinity::set_for_current(CoreId { id: 1 }),
-    }
+    // A process that is pinned already may use one core only.
+    static CORES: OnceLock<usize> = OnceLock::new();
+    let cores = *CORES.get_or_init(|| thread::available_parallelism().map_or(2, usize::from));
+    let id = match pinned_core {
+        PinnedCore::Server => 0,
+        PinnedCore::Load => 1,
+    };
+    cores > 1 && core_affinity::set_for_current(CoreId { id })
 }
 
 /// Who sits on which core.

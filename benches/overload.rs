@@ -1,0 +1,128 @@
+//! Question: how does a server fare that gets more requests than it can handle?
+//!
+//! The server is a process pinned to one core, and its handler computes for 100 us. The load, on the other core, has
+//! 2,048 connections, and sends 1, 2 and 5 times as many requests a second as the server answers on 64 connections that
+//! are always busy. Requests are due at fixed moments, whatever the server does; one that finds no free connection waits
+//! for it, for 100 ms at most. Goodput is what was answered with 200 within 100 ms of when it was due.
+//!
+//! `corehttp-shed` is corehttp with a `LoadShed` of 20 ms around the handler.
+//!
+//! ```text
+//! cargo bench --features load --bench overload              # two minutes
+//! cargo bench --features load --bench overload -- corehttp
+//! ```
+
+#[allow(dead_code, reason = "the processor time of the servers is of interest elsewhere")]
+#[path = "support/child.rs"]
+mod child;
+#[path = "support/clients.rs"]
+mod clients;
+#[path = "support/spread.rs"]
+mod spread;
+#[path = "support/work.rs"]
+mod work;
+
+use std::time::Duration;
+
+use child::{Child, PinnedCore, pin};
+use clients::{Clients, Outcomes};
+use spread::Spread;
+use work::{ACTIX, AXUM, COREHTTP, GO, SHED, Work};
+
+fn main() {
+    match child::server() {
+        None if child::wanted() => measure(),
+        None => {}
+        Some(server) => work::serve(&server),
+    }
+}
+
+const LOADS: [u32; 3] = [1, 2, 5];
+const ROUNDS: usize = 3;
+const ROUND: Duration = Duration::from_secs(2);
+const CONNECTIONS: usize = 2_048;
+const PATIENCE: Duration = Duration::from_millis(100);
+
+fn measure() {
+    // Two connections at a time are the most that a descriptor is needed for.
+    rlimit::increase_nofile_limit(2 * CONNECTIONS as u64 + 100).expect("enough descriptors");
+    // Servers inherit the core.
+    pin(PinnedCore::Server);
+    let work = Work::measured(Duration::from_micros(100), Duration::ZERO);
+    let names = child::chosen([COREHTTP, SHED, AXUM, ACTIX, GO]);
+    let mut servers: Vec<_> = names.into_iter().filter_map(|name| Server::start(name, work)).collect();
+    pin(PinnedCore::Load);
+    for _ in 0..ROUNDS {
+        servers.iter_mut().for_each(Server::measure);
+    }
+    println!(
+        "{:<14}{:>6}{:>12}{:>9}{:>10}{:>10}{:>10}{:>8}",
+        "", "load", "goodput/s", "share", "p50 ms", "p99 ms", "503/s", "MiB"
+    );
+    servers.iter().for_each(Server::print);
+}
+
+/// A server, and its rounds at each load.
+struct Server {
+    name: &'static str,
+    child: Child,
+    rounds: [Vec<Round>; LOADS.len()],
+}
+
+impl Server {
+    fn start(name: &'static str, work: Work) -> Option<Server> {
+        Some(Server { name, child: work.spawn(name)?, rounds: Default::default() })
+    }
+
+    fn measure(&mut self) {
+        let capacity = Clients::open(self.child.address, 64).keep_busy(ROUND / 2).good as f64;
+        let capacity = capacity / (ROUND / 2).as_secs_f64();
+        for (load, rounds) in LOADS.into_iter().zip(&mut self.rounds) {
+            let mut clients = Clients::open(self.child.address, CONNECTIONS);
+            let outcomes = clients.offer(capacity * f64::from(load), ROUND, PATIENCE);
+            rounds.push(Round::new(capacity, outcomes, self.child.resident()));
+        }
+    }
+
+    fn print(&self) {
+        for (load, rounds) in LOADS.into_iter().zip(&self.rounds) {
+            let median = |value: fn(&Round) -> f64| Spread::from_values(rounds.iter().map(value)).median;
+            println!(
+                "{:<14}{load:>5}x{:>12.0}{:>8.0}%{:>10.1}{:>10.1}{:>10.0}{:>8.1}",
+                self.name,
+                median(|round| round.goodput),
+                median(|round| round.share) * 100.0,
+                median(|round| round.half),
+                median(|round| round.most),
+                median(|round| round.refused),
+                median(|round| round.mib),
+            );
+        }
+    }
+}
+
+/// The figures of a round: a second, and in milliseconds.
+struct Round {
+    goodput: f64,
+    /// The goodput as a share of the capacity.
+    share: f64,
+    half: f64,
+    most: f64,
+    refused: f64,
+    mib: f64,
+}
+
+impl Round {
+    fn new(capacity: f64, mut outcomes: Outcomes, resident: u64) -> Round {
+        let each_second = |count: u64| count as f64 / ROUND.as_secs_f64();
+        let goodput = each_second(outcomes.good);
+        Round {
+            goodput,
+            share: goodput / capacity,
+            half: outcomes.quantile(0.5),
+            most: outcomes.quantile(0.99),
+            refused: each_second(outcomes.refused),
+            mib: resident as f64 / f64::from(1 << 20),
+        }
+    }
+}
