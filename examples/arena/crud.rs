@@ -1,6 +1,5 @@
 //! [`Crud`]: items of the database that are listed, shown, saved and replaced.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +14,7 @@ use crate::database::{Database, Query};
 use crate::items::Item;
 
 pub struct Crud {
-    pub database: Rc<Option<Database>>,
+    pub database: Rc<Database>,
     pub cache: Arc<Cache>,
 }
 
@@ -29,13 +28,11 @@ struct List<'a> {
 
 /// An item as a peer sends it. The path may hold its id instead.
 #[derive(Deserialize, Serialize)]
-struct Draft<'a> {
+struct Draft {
     #[serde(default)]
     id: i32,
-    #[serde(borrow)]
-    name: Cow<'a, str>,
-    #[serde(borrow)]
-    category: Cow<'a, str>,
+    name: String,
+    category: String,
     price: i32,
     quantity: i32,
 }
@@ -47,7 +44,7 @@ impl Crud {
         let page: i64 = query.get_as("page")?.unwrap_or(1).max(1);
         let limit: i64 = query.get_as("limit")?.unwrap_or(10).clamp(1, 50);
         let offset = (page - 1).saturating_mul(limit);
-        let rows = self.database()?.query(Query::ByCategory, &[&category.as_ref(), &limit, &offset]).await?;
+        let rows = self.database.query(Query::ByCategory, &[&category.as_ref(), &limit, &offset]).await?;
         let items: Vec<Item<_>> = rows.iter().map(Item::from_row).collect::<Result<_>>()?;
         Ok(ctx.response.set_json(&List { total: items.len(), items, page, limit })?)
     }
@@ -58,7 +55,7 @@ impl Crud {
             ctx.response.headers.set("x-cache", "HIT")?;
             return Ok(ctx.response.set_shared("application/json", json)?);
         }
-        let rows = self.database()?.query(Query::ById, &[&id]).await?;
+        let rows = self.database.query(Query::ById, &[&id]).await?;
         ctx.response.set_json(&Item::from_row(rows.first().ok_or(Status::NOT_FOUND)?)?)?;
         ctx.response.headers.set("x-cache", "MISS")?;
         self.cache.put(id, ctx.response.bytes());
@@ -79,16 +76,12 @@ impl Crud {
         self.write(Query::Replace, draft, response).await
     }
 
-    async fn write(&self, query: Query, draft: Draft<'_>, response: &mut Response) -> Result {
+    async fn write(&self, query: Query, draft: Draft, response: &mut Response) -> Result {
         let Draft { id, name, category, price, quantity } = &draft;
-        let rows = self.database()?.query(query, &[id, name, category, price, quantity]).await?;
+        let rows = self.database.query(query, &[id, name, category, price, quantity]).await?;
         rows.first().ok_or(Status::NOT_FOUND)?;
         self.cache.lock().remove(id);
         Ok(response.set_json(&draft)?)
-    }
-
-    fn database(&self) -> Result<&Database> {
-        Ok(self.database.as_ref().as_ref().ok_or(Status::SERVICE_UNAVAILABLE)?)
     }
 }
 

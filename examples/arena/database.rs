@@ -2,9 +2,11 @@
 
 use std::rc::Rc;
 
+use corehttp::{Result, Status};
+use futures_util::future::try_join_all;
 use tokio::task::spawn_local;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Error, NoTls, Row, Statement};
+use tokio_postgres::{Client, NoTls, Row, Statement};
 
 /// The connections of one core. A query is sent without waiting for the results of those before it, over the
 /// connection with the fewest in flight.
@@ -41,19 +43,19 @@ impl Query {
 }
 
 impl Database {
-    pub async fn connect(url: &str, connections_max: usize) -> Result<Database, Error> {
-        let mut connections = Vec::new();
-        for _ in 0..connections_max.clamp(1, CONNECTIONS_MAX) {
-            connections.push(Connection::open(url).await?);
-        }
-        Ok(Database { connections })
+    /// Opens the connections; without a URL there are none.
+    pub async fn connect(url: Option<&str>, connections_max: usize) -> Result<Database> {
+        let count = connections_max.clamp(1, CONNECTIONS_MAX);
+        let opened = url.into_iter().flat_map(|url| (0..count).map(move |_| Connection::open(url)));
+        Ok(Database { connections: try_join_all(opened).await? })
     }
 
-    pub async fn query(&self, query: Query, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, Error> {
+    /// Queries. Without a connection, the error is 503.
+    pub async fn query(&self, query: Query, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>> {
         let idlest = self.connections.iter().min_by_key(|it| Rc::strong_count(&it.in_flight));
-        let connection = idlest.expect("there is at least one");
+        let connection = idlest.ok_or(Status::SERVICE_UNAVAILABLE)?;
         let _in_flight = connection.in_flight.clone();
-        connection.client.query(&connection.statements[query as usize], values).await
+        Ok(connection.client.query(&connection.statements[query as usize], values).await?)
     }
 }
 
@@ -61,17 +63,14 @@ impl Database {
 const CONNECTIONS_MAX: usize = 16;
 
 impl Connection {
-    async fn open(url: &str) -> Result<Connection, Error> {
+    async fn open(url: &str) -> Result<Connection> {
         let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
         spawn_local(async move {
             if let Err(error) = connection.await {
                 eprintln!("a connection to the database was lost: {error}");
             }
         });
-        let mut statements = Vec::new();
-        for query in Query::ALL {
-            statements.push(client.prepare(query).await?);
-        }
+        let statements = try_join_all(Query::ALL.map(|query| client.prepare(query))).await?;
         Ok(Connection { client, statements, in_flight: Rc::new(()) })
     }
 }

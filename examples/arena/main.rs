@@ -13,7 +13,7 @@ mod crud;
 mod database;
 mod items;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,19 +32,16 @@ fn main() -> Result {
     let variable = |name, default: &str| env::var(name).unwrap_or_else(|_| default.to_owned());
     let address = |name, port| format!("[::]:{}", variable(name, port));
     let mut server = Server::bind(address("PORT", "8080")).on_stop(shutdown_signal(), Duration::from_secs(5));
-    let certs = variable("CERTS", "/certs");
-    let certs = Path::new(&certs);
+    let certs = PathBuf::from(variable("CERTS", "/certs"));
     if certs.exists() {
         let identity = TlsIdentity::from_files(certs.join("server.crt"), certs.join("server.key"))?;
         server = server.and_bind_tls(address("TLS_PORT", "8081"), ServerTls::new(identity));
     }
     let application = Application::load(Path::new(&variable("DATA", "/data")))?;
     let connections_max: usize = variable("DATABASE_MAX_CONN", "256").parse()?;
+    let url = env::var("DATABASE_URL").ok();
     server.run_per_core(async move |core| {
-        let database = match env::var("DATABASE_URL") {
-            Ok(url) => Some(Database::connect(&url, connections_max / core.count()).await?),
-            Err(_) => None,
-        };
+        let database = Database::connect(url.as_deref(), connections_max / core.count()).await?;
         Ok(application.handler(Rc::new(database)))
     })
 }
@@ -65,7 +62,7 @@ impl Application {
     }
 
     /// The handler of one core.
-    fn handler(&self, database: Rc<Option<Database>>) -> impl Handler + use<> {
+    fn handler(&self, database: Rc<Database>) -> impl Handler + use<> {
         let crud = Rc::new(Crud { database: database.clone(), cache: self.cache.clone() });
         routes! {
             GET "/baseline11" => add,
@@ -113,21 +110,17 @@ async fn upload(ctx: &mut Context) -> Result {
 }
 
 /// Lists items within a range of prices: none without a database, or if the query fails.
-async fn items_by_price(database: &Option<Database>, ctx: &mut Context) -> Result {
+async fn items_by_price(database: &Database, ctx: &mut Context) -> Result {
     let query = ctx.request.query();
     let (min, max): (i32, i32) = (query.get_as("min")?.unwrap_or(10), query.get_as("max")?.unwrap_or(50));
     let limit: i64 = query.get_as("limit")?.unwrap_or(50).clamp(1, 50);
-    let rows = match database {
-        Some(database) => database.query(Query::ByPrice, &[&min, &max, &limit]).await.unwrap_or_default(),
-        None => Vec::new(),
-    };
+    let rows = database.query(Query::ByPrice, &[&min, &max, &limit]).await.unwrap_or_default();
     let items: Vec<Item<_>> = rows.iter().map(Item::from_row).collect::<Result<_>>()?;
     Ok(ctx.response.set_json(&Page { count: items.len(), items })?)
 }
 
 async fn echo(ctx: &mut Context) -> Result {
-    let mut socket = ctx.websocket(&WebSocketSettings::default()).await?;
-    let WebSocket { reader, writer, .. } = &mut socket;
+    let WebSocket { reader, writer, .. } = &mut ctx.websocket(&WebSocketSettings::default()).await?;
     while let Some(message) = reader.receive().await? {
         writer.send(message).await?;
     }
