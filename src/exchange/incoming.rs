@@ -163,6 +163,9 @@ impl Incoming {
             self.chunk_len = self.decode(bounds)?;
             if self.chunk_len > 0 || self.is_end_stream() {
                 self.has_read_any |= self.chunk_len > 0;
+                if L::STAYS_ON_THREAD && self.chunk_len == 0 {
+                    self.input.return_large();
+                }
                 return Poll::Ready(Ok(self.chunk_len));
             }
             ready!(self.poll_more(cx, conn, bounds, None))?;

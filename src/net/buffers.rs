@@ -1,5 +1,7 @@
 //! [`ReadBuffer`]: bytes that have arrived and have not been read; [`WriteBuffer`]: bytes that wait to be written.
 
+use std::cell::RefCell;
+
 use crate::memory::{Arena, Reset};
 
 /// Bytes that have arrived, read from the front. The memory is reused.
@@ -7,7 +9,7 @@ use crate::memory::{Arena, Reset};
 pub(crate) struct ReadBuffer {
     arena: Arena,
     /// The least capacity for the next read. It grows with each read that fills the whole buffer, so that there is
-    /// probably more, and survives a reset: where much arrived, the next message is probably large too.
+    /// probably more, stays while much arrives, and survives a reset: then the next message is probably large too.
     least: usize,
 }
 
@@ -40,6 +42,41 @@ impl ReadBuffer {
         self.room_of(self.least)
     }
 
+    /// Takes the memory of large reads from the thread, if the next read is a large one.
+    #[inline]
+    pub(super) fn borrow_large(&mut self) {
+        if self.least == READ_MAX && !self.is_large() {
+            self.trade_large();
+        }
+    }
+
+    /// Leaves the memory of large reads to the other buffers of the thread.
+    #[inline]
+    pub(crate) fn return_large(&mut self) {
+        if self.is_large() {
+            self.trade_large();
+        }
+    }
+
+    #[inline]
+    fn is_large(&self) -> bool {
+        self.arena.capacity() >= READ_MAX
+    }
+
+    /// Trades memory with the thread, if one of both has that of large reads, and nothing is in it. If both have, each
+    /// keeps its own: then handlers use their chunks for long, such as to write them to a disk.
+    #[cold]
+    fn trade_large(&mut self) {
+        let (is_large, is_empty) = (self.is_large(), self.is_empty());
+        // A thread that is ending has nothing to trade.
+        let _ = LARGE.try_with(|large| {
+            let mut large = large.borrow_mut();
+            if is_empty && is_large != (large.capacity() >= READ_MAX) {
+                std::mem::swap(&mut self.arena, &mut large);
+            }
+        });
+    }
+
     #[inline]
     fn room_of(&mut self, least: usize) -> &mut [u8] {
         self.arena.compact();
@@ -53,7 +90,8 @@ impl ReadBuffer {
         self.arena.commit(count);
         let is_full = self.arena.spare(0).is_empty();
         self.least = match self.least {
-            _ if !is_full => READ_SIZE,
+            _ if !is_full && count < READ_KEPT_MAX => READ_SIZE,
+            least if !is_full => least,
             ..READ_KEPT_MAX => READ_KEPT_MAX,
             READ_KEPT_MAX.. => READ_MAX,
         };
@@ -97,6 +135,13 @@ impl ReadBuffer {
 const READ_SIZE: usize = 8 << 10;
 /// The capacity for a read of a body of which a lot arrives: a read of 512 KiB takes less time for each byte.
 const READ_MAX: usize = 512 << 10;
+
+thread_local! {
+    /// The memory of large reads between two of them. As a rule, a handler has used a chunk when it waits for the next, so
+    /// one buffer serves all connections of a core, stays in the processor's cache, and is allocated once.
+    static LARGE: RefCell<Arena> = RefCell::default();
+}
+
 /// Copying less than this is as fast as allocating memory for the next read.
 const TRADED_MIN: usize = 16 << 10;
 /// How much memory a read buffer keeps: 64 KiB of content, with their head or the framing of their chunks.
@@ -110,6 +155,7 @@ impl Reset for ReadBuffer {
 
     fn shrink(&mut self) {
         self.arena.shrink(READ_KEPT_MAX);
+        let _ = LARGE.try_with(RefCell::take);
     }
 }
 
@@ -229,7 +275,53 @@ mod tests {
         check_room(&[READ_SIZE, READ_KEPT_MAX - 1, 100], READ_KEPT_MAX, READ_KEPT_MAX);
         check_room(&[READ_SIZE, READ_KEPT_MAX], READ_KEPT_MAX, READ_MAX);
         check_room(&[READ_SIZE, READ_KEPT_MAX, READ_MAX], READ_KEPT_MAX, READ_MAX);
+        check_room(&[READ_SIZE, READ_KEPT_MAX, READ_MAX, READ_KEPT_MAX], READ_KEPT_MAX, READ_MAX);
         check_room(&[READ_SIZE, READ_KEPT_MAX, READ_MAX, 100], READ_KEPT_MAX, READ_KEPT_MAX);
+    }
+
+    /// Has a buffer read so much that its next read of a body is a large one.
+    fn grown() -> ReadBuffer {
+        let mut buffer = ReadBuffer::default();
+        for count in [READ_SIZE, READ_KEPT_MAX] {
+            assert_eq!(buffer.body_room().len(), count);
+            buffer.filled(count);
+            buffer.consume(count);
+        }
+        buffer
+    }
+
+    #[test]
+    fn buffers_of_a_thread_share_the_memory_of_large_reads() {
+        let mut buffers = [grown(), grown()];
+        let mut memory = Vec::new();
+        for buffer in &mut buffers {
+            buffer.borrow_large();
+            memory.push(buffer.body_room().as_ptr());
+            buffer.return_large();
+            assert!(!buffer.is_large());
+        }
+        assert_eq!(memory[0], memory[1], "the second reads where the first has read");
+        buffers[0].shrink();
+        buffers[1].borrow_large();
+        assert!(!buffers[1].is_large(), "the thread has given it back");
+    }
+
+    #[test]
+    fn memory_in_use_is_not_shared() {
+        let mut buffers = [grown(), grown()];
+        for buffer in &mut buffers {
+            buffer.borrow_large();
+            buffer.body_room()[0] = b'x';
+            buffer.filled(1);
+        }
+        buffers[0].return_large();
+        assert_eq!((buffers[0].is_large(), buffers[0].unread()), (true, &b"x"[..]));
+        // The one that is done first leaves its memory to the thread, and the other keeps its own.
+        for (buffer, keeps) in buffers.iter_mut().zip([false, true]) {
+            buffer.consume(1);
+            buffer.return_large();
+            assert_eq!(buffer.is_large(), keeps);
+        }
     }
 
     /// After `len` bytes behind a head were moved to a body with a capacity of `room`, the body has the `expected`

@@ -92,7 +92,14 @@ impl<L: Locality> Conn<L> {
         input: &mut ReadBuffer,
         limit: Duration,
     ) -> Poll<Result<usize, ConnError>> {
-        let count = ready!(self.poll_read(cx, input.body_room(), limit))?;
+        if L::STAYS_ON_THREAD {
+            input.borrow_large();
+        }
+        let read = self.poll_read(cx, input.body_room(), limit);
+        if L::STAYS_ON_THREAD && read.is_pending() {
+            input.return_large();
+        }
+        let count = ready!(read)?;
         input.filled(count);
         Poll::Ready(Ok(count))
     }
@@ -509,6 +516,9 @@ pub(crate) trait Locality {
     /// for a peer that does not read them; a client must read the response even if the server does not read the
     /// request.
     const FLUSHES_BEFORE_READ: bool;
+
+    /// Whether all polls are made by one thread, whose connections share the memory of large reads.
+    const STAYS_ON_THREAD: bool;
 }
 
 /// Connections of a server. They never leave their core, whose deadline table keeps their deadlines.
@@ -519,6 +529,7 @@ impl Locality for Local {
     type Timer = TableTimer;
 
     const FLUSHES_BEFORE_READ: bool = true;
+    const STAYS_ON_THREAD: bool = true;
 }
 
 /// Connections of a client. Their futures may move to another thread between two polls.
@@ -529,6 +540,7 @@ impl Locality for Sendable {
     type Timer = TokioTimer;
 
     const FLUSHES_BEFORE_READ: bool = false;
+    const STAYS_ON_THREAD: bool = false;
 }
 
 #[cfg(unix)]
