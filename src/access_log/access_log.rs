@@ -54,7 +54,7 @@ impl AccessLog {
     ///
     /// Fails if there can be no further thread.
     pub fn from_writer(writer: impl Write + Send + 'static, format: LogFormat) -> io::Result<AccessLog> {
-        AccessLog::from_target(LogTarget::Writer(Box::new(writer)), format)
+        AccessLog::from_target(LogTarget::from_writer(writer), format)
     }
 
     fn from_target(target: LogTarget, format: LogFormat) -> io::Result<AccessLog> {

@@ -152,6 +152,47 @@ fn lines_that_cannot_be_written_are_counted() {
     eventually("all lines are counted", || log.dropped() == 5);
 }
 
+/// A disk that has room for some bytes, is full, and has room again later.
+struct Tight(Arc<Mutex<(usize, Vec<u8>)>>);
+
+impl Write for Tight {
+    fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
+        let (room, written) = &mut *self.0.lock().unwrap();
+        let taken = lines.len().min(*room);
+        *room -= taken;
+        written.extend_from_slice(&lines[..taken]);
+        if taken == 0 { Err(io::ErrorKind::StorageFull.into()) } else { Ok(taken) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Lines are whole again once there is room, and no line is counted as dropped that is there.
+#[test]
+fn a_line_that_was_cut_spoils_no_other() {
+    let format = || LogFormat::from_fn(|report, line| line.extend_from_slice(report.target.as_bytes()));
+    // A line has five bytes: the room ends within a line, behind one, and before its end.
+    for room in [0, 1, 3, 4, 5, 6, 9, 10, 12] {
+        let disk = Arc::new(Mutex::new((room, Vec::new())));
+        let log = AccessLog::from_writer(Tight(disk.clone()), format()).unwrap();
+        let recorder = log.recorder(TrustedProxies::default());
+        let served = Served::with(|server| server.on_exchange(recorder), routes! { any "/{name}" => hello });
+        served.ask(get("/old").repeat(3));
+        let lost = 3 - room as u64 / 5;
+        eventually("the disk is full", || log.dropped() == lost);
+        disk.lock().unwrap().0 = usize::MAX;
+        served.ask(get("/new").repeat(2));
+        drop(served);
+        assert_eq!(log.dropped(), lost, "{room}");
+        drop(log);
+        let written = String::from_utf8(disk.lock().unwrap().1.clone()).unwrap();
+        let end = if room % 5 == 0 { "" } else { "\n" };
+        assert_eq!(written, format!("{}{end}/new\n/new\n", &"/old\n".repeat(3)[..room]));
+    }
+}
+
 #[test]
 fn a_format_that_panics_costs_its_own_line_alone() {
     let format = LogFormat::from_fn(|report, line| match report.target {
