@@ -126,9 +126,18 @@ where
     }
     drop(started_tx);
     started(&started_rx, count).map_err(|error| give_up(&handle, error))?;
-    announcement.into_iter().for_each(Announcement::make);
-    notifier.iter().for_each(Notifier::ready);
+    announce(announcement, notifier.as_ref());
     Ok(handle)
+}
+
+/// Announces that all cores listen, to the manager and then to the predecessor, which stops: the manager would take its
+/// end for that of the service.
+fn announce(announcement: Option<Announcement>, notifier: Option<&Notifier>) {
+    if announcement.as_ref().is_some_and(Announcement::has_predecessor) {
+        notifier.into_iter().for_each(Notifier::replace_main_process);
+    }
+    notifier.into_iter().for_each(Notifier::ready);
+    announcement.into_iter().for_each(Announcement::make);
 }
 
 /// Waits until so many cores have started.

@@ -65,6 +65,21 @@ impl Server {
     /// LimitNOFILE=1048576
     /// DynamicUser=yes
     /// ```
+    ///
+    /// # With a handover
+    ///
+    /// With `Server::handover`, `systemctl reload` has a new process take the place of the one that runs. Before that one
+    /// stops, the new one reports that it is now the main process (`MAINPID=`). Such a service has no socket unit, since
+    /// it passes the sockets on itself, and its unit differs in these lines:
+    ///
+    /// ```ini
+    /// [Service]
+    /// # The new process is not the main one yet when it reports.
+    /// NotifyAccess=all
+    /// RuntimeDirectory=app
+    /// # systemd tells the first process alone of the watchdog, in microseconds.
+    /// ExecReload=/bin/sh -c 'WATCHDOG_USEC=10000000 /usr/local/bin/app &'
+    /// ```
     #[doc(alias("LISTEN_FDS", "socket activation", "sd_notify", "watchdog"))]
     pub fn systemd(mut self) -> io::Result<Server> {
         let mut passed = ListenFd::from_env();

@@ -131,17 +131,20 @@ impl ServerHandle {
     /// not extend it.
     #[doc(alias = "shutdown", alias = "graceful_shutdown")]
     pub fn stop(&self, grace: Duration) {
-        self.order_stop((self.inner.stop_delay, grace), |stop, cut_at| cut_at < stop.cut_at);
+        let is_first = self.order_stop((self.inner.stop_delay, grace), |stop, cut_at| cut_at < stop.cut_at);
+        self.report_stop(is_first);
     }
 
-    /// Stops the server as [`ServerHandle::stop`] does, but accepts nothing more, since another process does.
+    /// Stops the server as [`ServerHandle::stop`] does, but accepts nothing more, since another process does. The
+    /// service goes on, so its manager learns of no stop.
     #[allow(dead_code, reason = "a handover alone has a successor")]
     pub(super) fn stop_for_successor(&self, grace: Duration) {
         self.order_stop((Duration::ZERO, grace), |stop, cut_at| cut_at < stop.cut_at);
     }
 
-    /// Orders the server to stop, or replaces an earlier order if the new one `is_better`.
-    fn order_stop(&self, (delay, grace): (Duration, Duration), is_better: fn(Stop, Instant) -> bool) {
+    /// Orders the server to stop, or replaces an earlier order if the new one `is_better`. Returns whether this order is
+    /// the first one.
+    fn order_stop(&self, (delay, grace): (Duration, Duration), is_better: fn(Stop, Instant) -> bool) -> bool {
         let now = runtime::now();
         let (cut_at, close_at) = (runtime::later(now, grace), runtime::later(now, delay));
         let mut is_first = false;
@@ -158,6 +161,10 @@ impl ServerHandle {
             }
             is_replaced
         });
+        is_first
+    }
+
+    fn report_stop(&self, is_first: bool) {
         self.inner.notifier.iter().filter(|_| is_first).for_each(Notifier::stopping);
     }
 
@@ -212,7 +219,8 @@ pub(super) struct StopOnDrop {
 impl Drop for StopOnDrop {
     fn drop(&mut self) {
         let delay = self.running.inner.stop_delay;
-        self.running.order_stop((delay, self.grace), |_, _| false);
+        let is_first = self.running.order_stop((delay, self.grace), |_, _| false);
+        self.running.report_stop(is_first);
     }
 }
 

@@ -4,11 +4,17 @@ use std::env;
 use std::io::ErrorKind;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::{UnixDatagram, UnixStream};
+#[cfg(feature = "handover")]
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
+#[cfg(feature = "handover")]
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use corehttp::{Context, Server};
+#[cfg(feature = "handover")]
+use tokio::sync::Notify;
 
 use crate::support::{Peer, TIMEOUT};
 
@@ -105,4 +111,57 @@ fn a_service_listens_on_the_sockets_that_it_is_given() {
     assert!(ask("/ ").ends_with("\r\n\r\nunix"));
     assert!(ask("/enough ").ends_with("\r\n\r\nunix"));
     assert!(service.wait().unwrap().success());
+}
+
+/// Serves at a Unix socket, which it takes over from the process before, until a request says that it is enough.
+#[cfg(feature = "handover")]
+fn serve_in_turn(directory: &Path) {
+    let enough = Arc::new(Notify::new());
+    let is_enough = enough.clone();
+    let server = Server::bind(directory.join("served")).cores(2).systemd().unwrap();
+    let stopped = async move {
+        is_enough.notified().await;
+        Ok(())
+    };
+    let app = move |_: &mut Context| enough.notify_one();
+    server.on_stop(stopped, TIMEOUT).handover(directory.join("handover")).run(app).unwrap();
+}
+
+/// The manager would take the end of the first process for that of the service, and its stop for one of all.
+#[cfg(feature = "handover")]
+#[test]
+fn a_successor_becomes_the_main_process_before_its_predecessor_stops() {
+    const DIRECTORY: &str = "COREHTTP_TEST_DIRECTORY";
+    if let Some(directory) = env::var_os(DIRECTORY) {
+        return serve_in_turn(Path::new(&directory));
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("notify");
+    let manager = UnixDatagram::bind(&path).unwrap();
+    manager.set_read_timeout(Some(TIMEOUT)).unwrap();
+    let begin = || {
+        let mut command = Command::new(env::current_exe().unwrap());
+        command.env("NOTIFY_SOCKET", &path).env(DIRECTORY, directory.path());
+        start(&mut command, "systemd::a_successor_becomes_the_main_process_before_its_predecessor_stops")
+            .unwrap()
+    };
+    let told = || {
+        let mut room = [0; 100];
+        let count = manager.recv(&mut room).unwrap();
+        String::from_utf8_lossy(&room[..count]).into_owned()
+    };
+    let mut main = begin();
+    assert_eq!(told(), "READY=1\n");
+    for _ in 0..3 {
+        let mut successor = begin();
+        assert_eq!([told(), told()], [format!("MAINPID={}\n", successor.id()), "READY=1\n".into()]);
+        assert!(main.wait().unwrap().success());
+        std::mem::swap(&mut main, &mut successor);
+    }
+    let mut near = UnixStream::connect(directory.path().join("served")).unwrap();
+    std::io::Write::write_all(&mut near, LAST.as_bytes()).unwrap();
+    assert_eq!(told(), "STOPPING=1\n");
+    assert!(main.wait().unwrap().success());
+    manager.set_nonblocking(true).unwrap();
+    assert!(manager.recv(&mut [0]).is_err(), "no process has reported anything else");
 }

@@ -40,6 +40,10 @@ impl Handover {
 pub(in crate::server) struct Announcement(Infallible);
 
 impl Announcement {
+    pub(in crate::server) fn has_predecessor(&self) -> bool {
+        match self.0 {}
+    }
+
     pub(in crate::server) fn make(self) {
         match self.0 {}
     }

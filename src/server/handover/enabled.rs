@@ -138,6 +138,11 @@ pub(in crate::server) struct Announcement {
 }
 
 impl Announcement {
+    /// Whether this server takes the place of another.
+    pub(in crate::server) fn has_predecessor(&self) -> bool {
+        self.predecessor.is_some()
+    }
+
     /// Announces that this server serves.
     pub(in crate::server) fn make(self) {
         let abandoned = self.abandoned.iter().map(|(file, _)| file.ownership());

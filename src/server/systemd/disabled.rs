@@ -11,6 +11,10 @@ impl Notifier {
         match self.0 {}
     }
 
+    pub(in crate::server) fn replace_main_process(&self) {
+        match self.0 {}
+    }
+
     pub(in crate::server) fn ready(&self) {
         match self.0 {}
     }

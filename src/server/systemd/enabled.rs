@@ -1,5 +1,6 @@
 //! [`Notifier`]: reports the state of a server to systemd (sd_notify(3)).
 
+use std::process;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -26,6 +27,11 @@ impl Notifier {
     /// The notifier of a server with so many cores.
     pub(in crate::server) fn with_cores(self, count: usize) -> Notifier {
         Notifier { beats: (0..count).map(|_| AtomicU64::new(0)).collect(), ..self }
+    }
+
+    /// Reports that this process takes the place of the one that the manager has started, or of its successor.
+    pub(in crate::server) fn replace_main_process(&self) {
+        notify(NotifyState::MainPid(process::id()));
     }
 
     /// Reports that all cores listen.
