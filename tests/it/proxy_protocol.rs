@@ -172,6 +172,60 @@ fn the_header_of_another_peer_is_malformed_http() {
     assert!(served.ask(LAST).contains("127.0.0.1"));
 }
 
+/// Wherever its header ends, such a peer cannot pass for another.
+#[test]
+fn the_header_of_another_peer_changes_no_address() {
+    let nobody = || ProxyProtocol::required(|_| false);
+    let header = header([192, 0, 2, 1]);
+    for header in [header.to_bytes_v1(), header.to_bytes_v2()] {
+        let (served, _) = served(nobody());
+        for cut in 1..=header.len() {
+            let received = served.ask([&header[..cut], LAST.as_bytes()].concat());
+            assert!(!received.contains("192.0.2.1"), "cut at {cut}: {received}");
+            // `P`, `PR` and so on are the start of a method that nobody has heard of.
+            assert!(cut < 6 || status(&received) == 400, "cut at {cut}: {received}");
+            let received = served.ask(&header[..cut]);
+            assert!(received.is_empty() || status(&received) == 400, "cut at {cut}: {received}");
+        }
+        eventually("all are closed", || served.running.stats().total.open == 0);
+        assert_eq!(served.running.stats().total.accepted, 2 * header.len() as u64);
+    }
+}
+
+/// A header that says less or more than it holds is refused, and none of the bytes behind it is taken for a request.
+#[test]
+fn a_header_that_lies_about_itself_is_malformed() {
+    const V2: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
+    let v2 = |rest: &[u8]| [V2, rest].concat();
+    for wire in [
+        b"PROXY TCP4 192.0.2.1 10.0.0.1 4711 443 1\r\n".to_vec(),
+        b"PROXY TCP4 192.0.2.1 10.0.0.1 4711\r\n".to_vec(),
+        b"PROXY TCP4 192.0.2.1 10.0.0.1 4711 65536\r\n".to_vec(),
+        b"PROXY TCP4 192.0.2.1 10.0.0.1 -1 443\r\n".to_vec(),
+        b"PROXY TCP4 2001:db8::1 ::1 4711 443\r\n".to_vec(),
+        b"PROXY TCP6 192.0.2.1 10.0.0.1 4711 443\r\n".to_vec(),
+        b"PROXY TCP4 a.example 10.0.0.1 4711 443\r\n".to_vec(),
+        b"PROXY TCP4 192.0.2.1 10.0.0.1 4711 443\n".to_vec(),
+        b"proxy TCP4 192.0.2.1 10.0.0.1 4711 443\r\n".to_vec(),
+        // Of another version, of another command, with less than its addresses, and with a field that is cut.
+        v2(b"\x31\x11\0\x0cabcdefghijkl"),
+        v2(b"\x2f\x11\0\x0cabcdefghijkl"),
+        v2(b"\x21\x11\0\x0babcdefghijk"),
+        v2(b"\x21\x21\0\x0cabcdefghijkl"),
+        v2(b"\x21\x11\0\x0fabcdefghijkl\x01\0\x09"),
+        v2(b"\x21\x12\0\x0cabcdefghijkl"),
+    ] {
+        for policy in [required(), optional()] {
+            let (served, reports) = served(policy);
+            let received = served.ask([&wire[..], LAST.as_bytes()].concat());
+            // An optional header that begins otherwise is none.
+            let is_refused = is_unanswered(&received) || status(&received) == 400;
+            assert!(is_refused, "{}: {received}", wire.escape_ascii());
+            assert_eq!(reports.take().len(), 1, "{}", wire.escape_ascii());
+        }
+    }
+}
+
 #[test]
 fn a_function_that_panics_names_no_source() {
     let (served, _) = served(ProxyProtocol::required(|_| panic!("this panic is part of the test")));

@@ -600,6 +600,9 @@ fn a_server_without_descriptors_waits_until_there_are_some() {
         assert!(spent.elapsed() < Duration::from_millis(100), "{:?} is a busy loop", spent.elapsed());
         let counted = served.running.stats().total;
         assert_eq!((counted.accepted, counted.errors.accept > 0), (1, true));
+        // The pause grows to a second, and seven shorter ones precede that.
+        let failed_max = 8 + start.elapsed().as_secs();
+        assert!(counted.errors.accept <= failed_max, "{} of {failed_max}", counted.errors.accept);
         files.clear();
         assert_eq!(status(&late.receive_all()), 200);
         check(served.connect().stream, "127.0.0.1");

@@ -608,6 +608,35 @@ fn a_garbled_hello_harms_no_other_peer() {
     assert_eq!(greet(&served, secured.peer(), "a.example"), Ok("fine".into()));
 }
 
+/// Hellos that are cut anywhere, or whole, from peers that then fall silent. Each peer ends with the time of the head,
+/// and is counted; those that finish are served meanwhile.
+#[test]
+fn a_flood_of_silent_hellos_harms_no_other_peer() {
+    const PEERS: usize = 1000;
+    let secured = Secured::new();
+    let timeouts = Timeouts { head: Duration::from_secs(1), ..Timeouts::default() };
+    let served = Served::with(|server| server.tls(secured.tls.clone()).timeouts(timeouts), fine);
+    let said = hello(secured.peer());
+    let mut steady = connect(&served, secured.peer());
+    ask(&mut steady, GET, "fine");
+    let silent: Vec<_> = (0..PEERS)
+        .map(|index| {
+            let mut peer = served.connect();
+            peer.send(&said[..index % (said.len() + 1)]);
+            if index % 100 == 0 {
+                ask(&mut steady, GET, "fine");
+            }
+            peer
+        })
+        .collect();
+    assert_eq!(greet(&served, secured.peer(), "a.example"), Ok("fine".into()));
+    eventually("the silent ones are gone", || served.running.stats().total.open == 1);
+    let counts = served.running.stats().total;
+    assert_eq!((counts.errors.timed_out, counts.errors.tls), (PEERS as u64, 0), "{counts:?}");
+    ask(&mut steady, GET, "fine");
+    drop(silent);
+}
+
 #[test]
 fn slow_handshakes_hold_up_no_other_peer() {
     let secured = Secured::new();
