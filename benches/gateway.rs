@@ -20,6 +20,7 @@ mod handlers;
 mod limit;
 #[path = "support/load.rs"]
 mod load;
+#[allow(dead_code, reason = "tls.rs alone has it over TLS")]
 #[path = "support/nginx.rs"]
 mod nginx;
 #[allow(dead_code, reason = "others compare servers")]

@@ -12,6 +12,7 @@
 #[allow(dead_code, reason = "other benchmarks have more questions")]
 #[path = "support/child.rs"]
 mod child;
+#[allow(dead_code, reason = "tls.rs alone has it over TLS")]
 #[path = "support/nginx.rs"]
 mod nginx;
 #[path = "support/spread.rs"]

@@ -2,23 +2,24 @@
 //! hold?
 //!
 //! Each server is a process of its own. Costs are the time of its threads on a core, as the kernel counts it, for one
-//! operation; the servers take turns, and all are asked by the same blocking client, which is rustls, too. hyper
-//! stands on tokio-rustls as corehttp does; nginx is that of the system, with OpenSSL, and skipped where there is
-//! none. Memory is what the kernel says is resident: 2,000 connections have one request answered each and then stay
-//! open.
+//! operation; the servers take turns, and all are asked by the same blocking client, which is rustls, too, and offers
+//! one cipher suite. hyper stands on tokio-rustls as corehttp does; nginx is that of the system, with OpenSSL; Go is
+//! net/http. The last two are skipped where they are not installed. nginx has no content in memory, and makes it of 2
+//! KiB, again and again. Memory is what the kernel says is resident: 2,000 connections have one request answered each
+//! and then stay open.
 //!
 //! ```text
 //! cargo bench --bench tls              # half a minute
 //! cargo bench --bench tls -- corehttp  # corehttp only
 //! ```
 
-#[allow(dead_code, reason = "loopback.rs alone asks for time and pins cores")]
+#[allow(dead_code, reason = "gateway.rs alone asks which process it is")]
 #[path = "support/child.rs"]
 mod child;
 #[allow(dead_code, reason = "one application is enough")]
 #[path = "support/handlers.rs"]
 mod handlers;
-#[allow(dead_code, reason = "large_file.rs alone has it in the clear")]
+#[allow(dead_code, reason = "others have it in the clear")]
 #[path = "support/nginx.rs"]
 mod nginx;
 #[path = "support/spread.rs"]
@@ -28,6 +29,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::thread::sleep;
 use std::time::Duration;
@@ -46,6 +48,8 @@ use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::client::Resumption;
+use tokio_rustls::rustls::crypto::CryptoProvider;
+use tokio_rustls::rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256;
 use tokio_rustls::rustls::crypto::ring::{Ticketer, default_provider};
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -53,7 +57,7 @@ use tokio_rustls::rustls::{
     ClientConfig, ClientConnection, HandshakeKind, RootCertStore, ServerConfig, StreamOwned,
 };
 
-use child::{Child, announce};
+use child::{Child, PinnedCore, announce, pin, resident, spawn_on};
 use handlers::{HELLO, SERVER_NAME, hyper_builder, hyper_respond, respond};
 use nginx::Nginx;
 use spread::Spread;
@@ -64,9 +68,18 @@ fn main() {
     match served.as_deref().and_then(|server| server.split_once(' ')) {
         None if child::wanted() => measure_all(),
         None => {}
-        Some((COREHTTP, root)) => serve_corehttp(Path::new(root)),
-        Some((HYPER, root)) => serve_hyper(Path::new(root)),
-        Some((unknown, _)) => panic!("no server is called {unknown}"),
+        Some((name, root)) => {
+            pin(PinnedCore::Server);
+            serve(name, Path::new(root));
+        }
+    }
+}
+
+fn serve(name: &str, root: &Path) {
+    match name {
+        COREHTTP => serve_corehttp(root),
+        HYPER => serve_hyper(root),
+        unknown => panic!("no server is called {unknown}"),
     }
 }
 
@@ -79,8 +92,7 @@ fn measure_all() {
     fs::write(root.join(KEY), signed.signing_key.serialize_pem()).expect("a file");
     fs::write(root.join("small"), vec![b'x'; SMALL]).expect("a file");
     fs::write(root.join("large"), vec![b'x'; LARGE]).expect("room for a file");
-    let named = |name: &str| format!("{name} {}", root.display());
-    let names = child::chosen([COREHTTP, HYPER, NGINX]);
+    let names = child::chosen([COREHTTP, HYPER, NGINX, GO]);
     let mut servers: Vec<_> = names.iter().filter_map(|name| Measured::start(name, root)).collect();
     print!("{:<34}", "core microseconds for one");
     servers.iter().for_each(|server| print!("{:>30}", server.name));
@@ -102,8 +114,7 @@ fn measure_all() {
         println!();
     }
     drop(servers);
-    let own = [COREHTTP, HYPER].into_iter().filter(|name| names.contains(name));
-    own.for_each(|name| measure_idle(name, &named(name)));
+    names.iter().filter_map(|name| Measured::start(name, root)).for_each(|server| measure_idle(&server));
 }
 
 /// Something that a client does so many times, on one connection or on a new one each time.
@@ -149,7 +160,6 @@ const KEY: &str = "key.pem";
 /// A server that is measured.
 struct Measured {
     name: &'static str,
-    address: SocketAddr,
     process: Process,
 }
 
@@ -159,23 +169,28 @@ enum Process {
 }
 
 impl Measured {
+    /// Starts a server. None where it is not installed.
     fn start(name: &'static str, root: &Path) -> Option<Measured> {
-        if name != NGINX {
-            let child = Child::spawn(&format!("{name} {}", root.display()));
-            return Some(Measured { name, address: child.address, process: Process::Child(child) });
+        let process = match name {
+            NGINX => Process::Nginx(start_nginx(root)?),
+            GO => Process::Child(start_go(root)?),
+            own => Process::Child(Child::spawn(&format!("{own} {}", root.display()))),
+        };
+        Some(Measured { name, process })
+    }
+
+    fn address(&self) -> SocketAddr {
+        match &self.process {
+            Process::Child(child) => child.address,
+            Process::Nginx(nginx) => nginx.address,
         }
-        let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-        let address = free.expect("a free port is found");
-        let folder = root.display();
-        let nginx = Nginx::start(
-            &format!(
-                "listen {address} ssl; ssl_certificate {folder}/{CHAIN}; ssl_certificate_key {folder}/{KEY}; \
-                 ssl_session_tickets on; keepalive_requests 1000000; root {folder}; \
-                 location = / {{ default_type text/plain; return 200 '{HELLO}'; }}"
-            ),
-            "open_file_cache max=100;",
-        );
-        Some(Measured { name, address, process: Process::Nginx(nginx?) })
+    }
+
+    fn resident(&self) -> u64 {
+        resident(match &self.process {
+            Process::Child(child) => child.id(),
+            Process::Nginx(nginx) => nginx.id(),
+        })
     }
 
     fn cpu_time(&mut self) -> Duration {
@@ -188,20 +203,18 @@ impl Measured {
     /// The microseconds that one operation takes. `None` if the server has not what it needs.
     fn time(&mut self, operation: &Operation, root: &Path) -> Option<f64> {
         let Operation { path, count, connections, .. } = *operation;
-        let has_memory = !matches!(self.process, Process::Nginx(_));
-        if path.starts_with("/memory") && !has_memory
-            || !path.starts_with("/memory") && path != "/" && self.name == HYPER
-        {
+        let is_file = path != "/" && !path.starts_with("/memory");
+        if is_file && self.name == HYPER {
             return None;
         }
         let config = Arc::new(client_config(root, connections));
-        let mut conn = Conn::new(self.address, config.clone());
+        let mut conn = Conn::new(self.address(), config.clone());
         // The first one brings a ticket, and warms what is to be warm.
         conn.get(path);
         let before = self.cpu_time();
         for _ in 0..count {
             if connections != Connections::One {
-                conn = Conn::new(self.address, config.clone());
+                conn = Conn::new(self.address(), config.clone());
             }
             conn.get(path);
             let kind = conn.0.conn.handshake_kind();
@@ -212,10 +225,40 @@ impl Measured {
     }
 }
 
+/// The directives are those of one server, with its own `ssl` on the address that is listened on.
+fn start_nginx(root: &Path) -> Option<Nginx> {
+    let (folder, part) = (root.display(), "x".repeat(PART));
+    let content = |len: usize| "$part".repeat(len / PART);
+    let server = format!(
+        "ssl_certificate {folder}/{CHAIN}; ssl_certificate_key {folder}/{KEY}; \
+         ssl_protocols TLSv1.3; ssl_session_tickets on; \
+         keepalive_requests 1000000; root {folder}; default_type text/plain; \
+         location = / {{ return 200 '{HELLO}'; }} \
+         location = /memory/small {{ return 200 {}; }} \
+         location = /memory/large {{ return 200 {}; }}",
+        content(SMALL),
+        content(LARGE)
+    );
+    let beside = format!("open_file_cache max=100; map $host $part {{ default {part}; }}");
+    Nginx::start_secure(&server, &beside)
+}
+
+/// Builds the program, and starts it.
+fn start_go(root: &Path) -> Option<Child> {
+    let program = root.join(GO);
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/support/tls.go");
+    let built =
+        Command::new("go").arg("build").arg("-o").arg(&program).arg(source).stderr(Stdio::null()).status();
+    built.ok().filter(|status| status.success())?;
+    let start = |command: &mut Command| spawn_on(PinnedCore::Server, command);
+    Some(Child::start(Command::new(program).arg(root), start))
+}
+
 fn client_config(root: &Path, connections: Connections) -> ClientConfig {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(root.join(CHAIN)).expect("a certificate")).expect("a root");
-    let mut config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+    let provider = CryptoProvider { cipher_suites: vec![TLS13_AES_128_GCM_SHA256], ..default_provider() };
+    let mut config = ClientConfig::builder_with_provider(Arc::new(provider))
         .with_safe_default_protocol_versions()
         .expect("ring has what they need")
         .with_root_certificates(roots)
@@ -266,6 +309,9 @@ impl Conn {
 const COREHTTP: &str = "corehttp";
 const HYPER: &str = "hyper";
 const NGINX: &str = "nginx";
+const GO: &str = "go";
+/// How much of its content nginx keeps.
+const PART: usize = 2 << 10;
 
 const CONNECTIONS: usize = 2_000;
 /// So many connections shake hands at the same time.
@@ -274,8 +320,7 @@ const FILES: u64 = (CONNECTIONS + BATCH) as u64 + 200;
 /// Caches have emptied by then, and no idle timeout has come.
 const SETTLE: Duration = Duration::from_secs(3);
 
-fn measure_idle(name: &str, server: &str) {
-    let child = Child::spawn(server);
+fn measure_idle(server: &Measured) {
     let client = Client::builder()
         .tls(ClientTls::new().dangerous().accept_any_certificate())
         .connections_per_host_max(CONNECTIONS + BATCH)
@@ -283,22 +328,23 @@ fn measure_idle(name: &str, server: &str) {
         .build();
     let measured = block_on(async {
         // Who has a response has a connection of its own, until its body is read.
-        let mut responses = open(&client, child.address).await;
-        let before = child.resident();
+        let mut responses = open(&client, server.address()).await;
+        let before = server.resident();
         while responses.len() < CONNECTIONS + BATCH {
-            responses.extend(open(&client, child.address).await);
+            responses.extend(open(&client, server.address()).await);
         }
         for mut response in responses {
             assert_eq!(response.chunk().await.expect("a body"), Some(HELLO.as_bytes()));
             assert_eq!(response.chunk().await.expect("its end"), None);
         }
         sleep(SETTLE);
-        (child.resident().saturating_sub(before), client.idle())
+        (server.resident().saturating_sub(before), client.idle())
     });
     let (held, idle) = measured.expect("a runtime");
     assert_eq!(idle, CONNECTIONS + BATCH, "what was measured is still there");
     println!(
-        "{name}: {} bytes resident per idle connection over TLS, of {CONNECTIONS}",
+        "{}: {} bytes resident per idle connection over TLS, of {CONNECTIONS}",
+        server.name,
         held / CONNECTIONS as u64
     );
 }

@@ -28,22 +28,25 @@ impl Child {
     /// The same, with these variables in its environment.
     pub(crate) fn spawn_with(server: &str, environment: &[(&str, String)]) -> Child {
         let program = env::current_exe().expect("a benchmark is a file");
-        let mut command = Command::new(program);
-        command.env(SERVER, server).envs(environment.iter().cloned());
-        Child::start(command)
+        Child::start(
+            Command::new(program).env(SERVER, server).envs(environment.iter().cloned()),
+            Command::spawn,
+        )
     }
 
     /// Starts another program, which does what [`announce`] does, but need not answer [`Child::cpu_time`].
     #[allow(dead_code, reason = "few benchmarks have a server in another language")]
     pub(crate) fn spawn_program(program: &Path, environment: &[(&str, String)]) -> Child {
-        let mut command = Command::new(program);
-        command.envs(environment.iter().cloned());
-        Child::start(command)
+        Child::start(Command::new(program).envs(environment.iter().cloned()), Command::spawn)
     }
 
-    fn start(mut command: Command) -> Child {
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut process = command.spawn().expect("the program starts again");
+    /// Starts a program in this way, such as [`spawn_on`] a core.
+    pub(crate) fn start(
+        command: &mut Command,
+        spawn: impl FnOnce(&mut Command) -> io::Result<process::Child>,
+    ) -> Child {
+        let mut process =
+            spawn(command.stdin(Stdio::piped()).stdout(Stdio::piped())).expect("the program starts");
         let mut responses = BufReader::new(process.stdout.take().expect("stdout is a pipe"));
         let address = line(&mut responses).parse().expect("a server says its address first");
         Child { address, process, responses }
@@ -58,11 +61,7 @@ impl Child {
 
     /// The bytes of memory it holds.
     pub(crate) fn resident(&self) -> u64 {
-        let path = format!("/proc/{}/smaps_rollup", self.process.id());
-        let rollup = fs::read_to_string(path).expect("the server lives");
-        let line = rollup.lines().find_map(|line| line.strip_prefix("Rss:")).expect("a line of that name");
-        let kib: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number of KiB");
-        kib * 1024
+        resident(self.process.id())
     }
 
     pub(crate) fn id(&self) -> u32 {
@@ -75,6 +74,24 @@ impl Drop for Child {
         // Closes its stdin first, and then it ends by itself: only so it writes a profile, if it was built to.
         let _ = self.process.wait();
     }
+}
+
+/// The bytes of memory that this process holds.
+pub(crate) fn resident(id: u32) -> u64 {
+    let rollup = fs::read_to_string(format!("/proc/{id}/smaps_rollup")).expect("the server lives");
+    let line = rollup.lines().find_map(|line| line.strip_prefix("Rss:")).expect("a line of that name");
+    let kib: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number of KiB");
+    kib * 1024
+}
+
+/// Starts a program on a core of its own. A core is inherited, and a thread that has taken one cannot see that there are
+/// others: so a new thread takes it.
+pub(crate) fn spawn_on(pinned_core: PinnedCore, command: &mut Command) -> io::Result<process::Child> {
+    let on_core = || {
+        pin(pinned_core);
+        command.spawn()
+    };
+    thread::scope(|scope| scope.spawn(on_core).join()).expect("a thread that starts a program")
 }
 
 /// The server this process was started to be, if it was.

@@ -5,7 +5,7 @@ use std::process::{self, Command};
 use std::time::{Duration, Instant};
 use std::{fs, io, thread};
 
-use crate::child::{PinnedCore, pin};
+use crate::child::{PinnedCore, spawn_on};
 
 /// An nginx that serves until this is dropped.
 pub(crate) struct Nginx {
@@ -17,6 +17,15 @@ pub(crate) struct Nginx {
 impl Nginx {
     /// Starts it with these directives of a server, and these beside the server. None where it is not installed.
     pub(crate) fn start(server: &str, beside: &str) -> Option<Nginx> {
+        Nginx::listen("", server, beside)
+    }
+
+    /// Starts it as [`Nginx::start`] does, but over TLS.
+    pub(crate) fn start_secure(server: &str, beside: &str) -> Option<Nginx> {
+        Nginx::listen(" ssl", server, beside)
+    }
+
+    fn listen(parameters: &str, server: &str, beside: &str) -> Option<Nginx> {
         let folder = tempfile::tempdir().expect("a directory");
         // nginx cannot say which port it has got, so it is given one that was free just now.
         let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
@@ -24,16 +33,10 @@ impl Nginx {
         let settings = CONF.replace("FOLDER", &folder.path().display().to_string());
         let settings = settings.replace("BESIDE", beside).replace("SERVER", server);
         let path = folder.path().join("nginx.conf");
-        fs::write(&path, settings.replace("ADDRESS", &address.to_string())).expect("a file");
+        fs::write(&path, settings.replace("ADDRESS", &format!("{address}{parameters}"))).expect("a file");
         let mut command = Command::new("nginx");
         command.arg("-c").arg(&path).arg("-p").arg(folder.path());
-        // A core is inherited, and whoever has taken one cannot see that there are others: so a thread takes it.
-        let on_core = || {
-            pin(PinnedCore::Server);
-            command.spawn()
-        };
-        let started = thread::scope(|scope| scope.spawn(on_core).join()).expect("a thread that starts nginx");
-        let process = match started {
+        let process = match spawn_on(PinnedCore::Server, &mut command) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
             started => started.expect("nginx starts"),
         };
@@ -43,6 +46,10 @@ impl Nginx {
             thread::sleep(Duration::from_millis(10));
         }
         Some(Nginx { address, process, _folder: folder })
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
     }
 
     /// The time that it has spent on a core so far. It has one thread, as long as it lives, and the kernel says what
