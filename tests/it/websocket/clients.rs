@@ -12,7 +12,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
 
-use super::support::{BINARY, TEXT, close, echo, frame, unmasked};
+use super::support::{
+    BINARY, CLOSE, FIRST_TEXT, LAST, MORE, PING, PONG, TEXT, close, echo, frame, shown, unmasked,
+};
 
 fn served() -> (ServerHandle, Client) {
     let listener = MemoryListener::new();
@@ -258,4 +260,150 @@ async fn servers_are_read_strictly() {
     check(&unmasked(BINARY, vec![0; 1 << 21]), Err(io::ErrorKind::InvalidData), 1009).await;
     check(&unmasked(0x88, [3, 0xe8]), Ok(""), 1000).await;
     check(&close(1000, ""), Err(io::ErrorKind::InvalidData), 1002).await;
+}
+
+/// A client that sends messages back gets `sent` in two pieces, however it is cut, and answers `expected`.
+async fn check_echo(sent: &[u8], expected: &[&str]) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("ws://{}/", listener.local_addr().unwrap());
+    for cut in 0..=sent.len() {
+        let server = async {
+            let mut stream = open(&listener, GOOD).await;
+            stream.set_nodelay(true).unwrap();
+            for piece in [&sent[..cut], &sent[cut..]] {
+                // The client may have closed already.
+                let _ = stream.write_all(piece).await;
+                sleep(Duration::from_micros(300)).await;
+            }
+            stream.shutdown().await.unwrap();
+            let mut received = Vec::new();
+            let _ = stream.read_to_end(&mut received).await;
+            received
+        };
+        let client = async {
+            let mut socket = Client::new().websocket(&url).await.unwrap();
+            let WebSocket { reader, writer, .. } = &mut socket;
+            while let Ok(Some(message)) = reader.receive().await {
+                writer.send(message).await.unwrap();
+            }
+        };
+        let (received, ()) = tokio::join!(server, client);
+        assert_eq!(shown(&without_masks(&received)), expected, "{sent:02x?} cut at {cut}");
+    }
+}
+
+/// The frames of a client, each of which is masked, without their masks.
+fn without_masks(mut frames: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::new();
+    while let [first, len @ 0x80..=0xfd, k0, k1, k2, k3, rest @ ..] = frames {
+        let (payload, rest) = rest.split_at(usize::from(len & 0x7f));
+        plain.extend([*first, len & 0x7f]);
+        plain
+            .extend(payload.iter().zip([k0, k1, k2, k3].into_iter().cycle()).map(|(octet, key)| octet ^ key));
+        frames = rest;
+    }
+    assert!(frames.is_empty(), "a short frame with a mask: {frames:02x?}");
+    plain
+}
+
+fn bye() -> Vec<u8> {
+    unmasked(CLOSE, [3, 0xe8])
+}
+
+/// The client answers the frames before the last one, and refuses that with `code`. Frames behind it are not answered.
+async fn check_broken(frames: &[Vec<u8>], expected: &[&str], code: u16) {
+    let refused = format!("close {code} \"\"");
+    let sent = [&frames.concat()[..], &unmasked(TEXT, "b"), &bye()].concat();
+    check_echo(&sent, &[expected, &[&*refused]].concat()).await;
+}
+
+#[tokio::test]
+async fn a_client_reads_frames_strictly_autobahn_2_to_5() {
+    check_echo(
+        &[unmasked(PING, ""), unmasked(PONG, "q"), unmasked(PING, "p"), bye()].concat(),
+        &["pong \"\"", "pong \"p\"", "close 1000 \"\""],
+    )
+    .await;
+    check_broken(&[unmasked(PING, "x".repeat(126))], &[], 1002).await;
+    for bits in [0x10, 0x20, 0x30, 0x40, 0x50, 0x60, 0x70] {
+        check_broken(&[unmasked(TEXT, "a"), unmasked(TEXT | bits, "b")], &["text \"a\""], 1002).await;
+        check_broken(&[unmasked(PING | bits, "")], &[], 1002).await;
+    }
+    for opcode in [3, 4, 5, 6, 7, 0xb, 0xc, 0xd, 0xe, 0xf] {
+        check_broken(&[unmasked(0x80 | opcode, "")], &[], 1002).await;
+        check_broken(&[unmasked(opcode, "b")], &[], 1002).await;
+    }
+    for control in [PING, PONG, CLOSE] {
+        check_broken(&[unmasked(control & 0x7f, "")], &[], 1002).await;
+    }
+    let fragments = [unmasked(FIRST_TEXT, "a"), unmasked(PING, "p"), unmasked(MORE, ""), unmasked(LAST, "b")];
+    check_echo(
+        &[&fragments.concat()[..], &bye()].concat(),
+        &["pong \"p\"", "text \"ab\"", "close 1000 \"\""],
+    )
+    .await;
+    check_broken(&[unmasked(LAST, "a")], &[], 1002).await;
+    check_broken(&[unmasked(MORE, "a")], &[], 1002).await;
+    check_broken(&[unmasked(FIRST_TEXT, "a"), unmasked(TEXT, "b")], &[], 1002).await;
+    check_broken(&[unmasked(FIRST_TEXT, "a"), unmasked(FIRST_TEXT, "b")], &[], 1002).await;
+    check_broken(&[unmasked(FIRST_TEXT, "a"), unmasked(LAST, ""), unmasked(LAST, "")], &["text \"a\""], 1002)
+        .await;
+}
+
+#[tokio::test]
+async fn a_client_reads_text_and_closes_strictly_autobahn_6_and_7() {
+    for text in ["\u{3ba}\u{1f79}", "\u{0}\u{80}\u{800}\u{10000}", "\u{7ff}\u{ffff}\u{10ffff}"] {
+        let (front, back) = text.as_bytes().split_at(3);
+        let sent = [unmasked(TEXT, text), unmasked(FIRST_TEXT, front), unmasked(LAST, back), bye()].concat();
+        let shown = format!("text {text:?}");
+        check_echo(&sent, &[&*shown, &*shown, "close 1000 \"\""]).await;
+    }
+    for text in [&b"\xf4\x90\x80\x80"[..], b"\x80", b"\xc0\xaf", b"\xed\xa0\x80", b"\xfe", b"\xce"] {
+        check_broken(&[unmasked(TEXT, text)], &[], 1007).await;
+        check_broken(&[unmasked(FIRST_TEXT, text), unmasked(LAST, "")], &[], 1007).await;
+    }
+    // The octet that makes the error is enough.
+    check_echo(&unmasked(TEXT, b"\xf4\x90xx")[..4], &["close 1007 \"\""]).await;
+    check_echo(&unmasked(CLOSE, ""), &["close"]).await;
+    for code in [1000u16, 1001, 1002, 1003, 1007, 1011, 1014, 3000, 4999] {
+        check_echo(&unmasked(CLOSE, code.to_be_bytes()), &[&format!("close {code} \"\"")]).await;
+    }
+    for code in [0u16, 999, 1004, 1005, 1006, 1015, 1016, 2000, 2999, 5000, 65535] {
+        check_broken(&[unmasked(CLOSE, code.to_be_bytes())], &[], 1002).await;
+    }
+    check_broken(&[unmasked(CLOSE, [3])], &[], 1002).await;
+    check_broken(&[unmasked(CLOSE, b"\x03\xe8\xff")], &[], 1007).await;
+    check_broken(&[unmasked(CLOSE, [b"\x03\xe8".as_slice(), &[b'x'; 124]].concat())], &[], 1002).await;
+}
+
+/// A server that closes or resets its connection anywhere ends the wait of a client with an error, and nothing hangs.
+#[tokio::test]
+async fn a_client_survives_ends_and_resets_at_every_byte() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("ws://{}/", listener.local_addr().unwrap());
+    let sent =
+        [unmasked(TEXT, "a"), unmasked(FIRST_TEXT, "b"), unmasked(PING, "p"), unmasked(LAST, "c")].concat();
+    for (end, resets) in (0..sent.len()).flat_map(|end| [(end, false), (end, true)]) {
+        let server = async {
+            let mut stream = open(&listener, GOOD).await;
+            stream.write_all(&sent[..end]).await.unwrap();
+            sleep(Duration::from_micros(300)).await;
+            if resets {
+                socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
+            }
+        };
+        let client = async {
+            let mut socket = Client::new().websocket(&url).await.unwrap();
+            let mut whole = 0;
+            loop {
+                match timeout(Duration::from_secs(5), socket.receive()).await.expect("an end in time") {
+                    Ok(Some(_)) => whole += 1,
+                    ended => break (whole, ended.map(drop)),
+                }
+            }
+        };
+        let ((), (whole, ended)) = tokio::join!(server, client);
+        assert!(ended.is_err(), "{end} {resets}");
+        assert!(resets || whole == usize::from(end >= 3), "{whole} of {end}");
+    }
 }

@@ -229,6 +229,33 @@ fn a_stop_closes_with_1001() {
     served.running.wait().unwrap();
 }
 
+/// A message that is under way when the server stops is received to its end.
+#[test]
+fn a_stop_leaves_time_for_a_message_that_was_begun() {
+    let received = std::sync::Arc::<std::sync::Mutex<Vec<String>>>::default();
+    let noted = received.clone();
+    let served = Served::new(async move |ctx: &mut Context| -> corehttp::Result {
+        let mut socket = ctx.websocket(&WebSocketSettings::default()).await?;
+        while let Some(message) = socket.receive().await? {
+            noted.lock().unwrap().push(message.text().unwrap().to_owned());
+        }
+        Ok(())
+    });
+    let mut peer = served.connect();
+    peer.send(format!("{HEAD}\r\n"));
+    peer.receive();
+    peer.send([frame(0x01, "a"), frame(PING, "p")].concat());
+    peer.receive_through("p");
+    served.running.stop(Duration::from_secs(30));
+    assert_eq!(peer.receive_through("\u{3}").len(), 5);
+    for piece in [frame(0x00, "b"), frame(PING, "q"), frame(0x80, "c"), close(1001, "")] {
+        peer.send(piece);
+    }
+    assert_eq!(peer.receive_all().replace('\u{fffd}', ""), "");
+    served.running.wait().unwrap();
+    assert_eq!(*received.lock().unwrap(), ["abc"]);
+}
+
 /// The halves may live in two tasks of the core.
 #[test]
 fn halves_live_in_tasks_of_their_own() {

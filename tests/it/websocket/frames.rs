@@ -3,8 +3,8 @@
 use corehttp::WebSocketSettings;
 
 use super::support::{
-    BINARY, Echo, FIRST_BINARY, FIRST_TEXT, LAST, MORE, PING, PONG, TEXT, check, check_echo, close, frame,
-    unmasked,
+    BINARY, CLOSE, Echo, FIRST_BINARY, FIRST_TEXT, LAST, MORE, PING, PONG, TEXT, check, check_echo, close,
+    frame, unmasked,
 };
 
 /// The answers of the echo at the end.
@@ -170,6 +170,37 @@ fn lengths_have_one_spelling_rfc6455_5_2() {
     check_broken(&[vec![TEXT, 0xfe, 0, 125, 0, 0, 0, 0]], &[]);
     check_broken(&[vec![TEXT, 0xff, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 0, 0]], &[]);
     check_broken(&[vec![TEXT, 0xff, 0x80, 0, 0, 0, 0, 0, 0, 0]], &[]);
+}
+
+/// A message of the greatest length, in frames and in pieces of many sizes.
+#[test]
+fn long_messages_come_in_any_pieces_autobahn_9_10() {
+    const LEN: usize = 1 << 20;
+    let service = super::support::service(Echo::Whole, &WebSocketSettings::default());
+    let mut expected = unmasked(BINARY, vec![b'*'; LEN]);
+    expected.extend(unmasked(CLOSE, 1000u16.to_be_bytes()));
+    let fragmented = |len: usize| {
+        let mut wire = frame(FIRST_BINARY, vec![b'*'; len]);
+        for _ in 1..LEN / len {
+            wire.extend(frame(MORE, vec![b'*'; len]));
+        }
+        wire.extend(frame(LAST, vec![b'*'; LEN % len]));
+        wire
+    };
+    for (wire, piece_lens) in [
+        (frame(BINARY, vec![b'*'; LEN]), &[64, 2048, 65_536, 2 << 20][..]),
+        (fragmented(257), &[1300, 65_536]),
+        (fragmented(1300), &[1024, 2 << 20]),
+        (fragmented(65_536), &[4096, 2 << 20]),
+    ] {
+        let wire = [wire, bye()].concat();
+        for len in piece_lens {
+            let pieces: Vec<&[u8]> = wire.chunks(*len).collect();
+            let (_, received) =
+                crate::support::paused(async { super::support::talk(&service, "", &pieces).await });
+            assert!(received == expected, "{} bytes for pieces of {len}", received.len());
+        }
+    }
 }
 
 /// A message that is received in parts may be cut anywhere, but is the same.
