@@ -7,6 +7,9 @@
 //! its sink does.
 //! The servers take turns round by round; the ratio is that of one round, and its median is what counts.
 //!
+//! uWebSockets takes part if the variable `UWEBSOCKETS` names the program that `support/uwebsockets.cpp` was built to. (Its
+//! package of npm is the same code, with calls into JavaScript.)
+//!
 //! ```text
 //! cargo bench --bench websocket --features websocket              # about half a minute
 //! cargo bench --bench websocket --features websocket -- corehttp  # against the limit only
@@ -19,6 +22,7 @@ mod child;
 mod spread;
 
 use std::net::SocketAddr;
+use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -56,6 +60,7 @@ fn serve(name: &str) {
         }),
         TUNGSTENITE => serve_corehttp(async |ctx: &mut Context| echo_tungstenite(ctx).await),
         LIMIT => serve_limit(),
+        UWEBSOCKETS => serve_uwebsockets(),
         unknown => panic!("no server is called {unknown}"),
     }
 }
@@ -63,6 +68,7 @@ fn serve(name: &str) {
 const LIMIT: &str = "limit";
 const COREHTTP: &str = "corehttp";
 const TUNGSTENITE: &str = "tungstenite";
+const UWEBSOCKETS: &str = "uwebsockets";
 /// A handler that returns once it has moved its WebSocket to a task.
 const IN_TASK: &str = "in-task";
 
@@ -98,6 +104,15 @@ async fn echo_tungstenite(ctx: &mut Context) -> corehttp::Result {
     }
     Ok(())
 }
+
+/// Starts the program of uWebSockets, which answers the load in place of this process.
+fn serve_uwebsockets() {
+    let program = std::env::var_os(UWEBSOCKETS_PROGRAM).expect("it is only asked for if there is one");
+    let ended = Command::new(program).status().expect("the program starts");
+    assert!(ended.success(), "uWebSockets: {ended}");
+}
+
+const UWEBSOCKETS_PROGRAM: &str = "UWEBSOCKETS";
 
 /// Reads, removes masks, and writes what has come in one write.
 fn serve_limit() {
@@ -174,12 +189,13 @@ fn frame(bytes: &mut [u8]) -> Option<(usize, (usize, Vec<u8>))> {
 
 fn measure() {
     let mut servers: Vec<_> =
-        child::chosen([LIMIT, COREHTTP, TUNGSTENITE]).into_iter().chain([LIMIT]).collect();
+        child::chosen([LIMIT, COREHTTP, TUNGSTENITE, UWEBSOCKETS]).into_iter().chain([LIMIT]).collect();
+    servers.retain(|name| *name != UWEBSOCKETS || std::env::var_os(UWEBSOCKETS_PROGRAM).is_some());
     servers.sort_by_key(|name| *name != LIMIT);
     servers.dedup();
     let mut servers: Vec<_> = servers.into_iter().map(|name| (name, Child::spawn(name))).collect();
     pin(PinnedCore::Load);
-    for (len, in_flight, connections) in [(125, 1, 64), (125, 16, 64), (64 << 10, 1, 16)] {
+    for (len, in_flight, connections) in [(125, 1, 64), (125, 16, 64), (125, 1, 512), (64 << 10, 1, 16)] {
         let mut rounds = vec![Vec::new(); servers.len()];
         for _ in 0..ROUNDS {
             for ((_, server), rounds) in servers.iter_mut().zip(&mut rounds) {
