@@ -359,9 +359,13 @@ impl Exchange {
 
     /// Cuts off the peer if it has received a part of a response, so that it cannot mistake that for the whole.
     pub(super) fn abandon(&mut self) {
-        let Exchange { outgoing, conn, .. } = self;
+        let Exchange { outgoing, conn, io_state, .. } = self;
         let core = conn.core();
         conn.on_pause().take();
+        // A WebSocket has taken the connection, and with it the I/O state.
+        if conn.is_none() {
+            io_state.get_or_insert_default();
+        }
         conn.with(|conn| {
             core.count_traffic(conn);
             if outgoing.has_begun() && !outgoing.is_whole() {

@@ -168,15 +168,21 @@ impl Mask {
     #[inline]
     pub(super) fn apply(&mut self, bytes: &mut [u8]) {
         let Mask(key) = self;
-        let wide = u64::from_ne_bytes([key[0], key[1], key[2], key[3], key[0], key[1], key[2], key[3]]);
+        let narrow = u32::from_ne_bytes(*key);
+        let wide = u64::from(narrow) << 32 | u64::from(narrow);
         let (words, rest) = bytes.as_chunks_mut::<8>();
         for word in words {
             *word = (u64::from_ne_bytes(*word) ^ wide).to_ne_bytes();
         }
-        for (octet, at) in rest.iter_mut().zip((0..4).cycle()) {
-            *octet ^= key[at];
+        let (halves, rest) = rest.as_chunks_mut::<4>();
+        for half in halves {
+            *half = (u32::from_ne_bytes(*half) ^ narrow).to_ne_bytes();
         }
-        key.rotate_left(rest.len() % 4);
+        for (octet, key) in rest.iter_mut().zip(*key) {
+            *octet ^= key;
+        }
+        // As a number, the key is rotated without a call.
+        *key = u32::from_le_bytes(*key).rotate_right(u8::BITS * rest.len() as u32).to_le_bytes();
     }
 }
 

@@ -10,6 +10,7 @@ use super::handshake::{
 use super::settings::WebSocketSettings;
 use super::websocket::{Agreement, WebSocket};
 use crate::message::FieldName;
+use crate::runtime::boxed;
 use crate::server::{Context, SwitchedConn};
 
 impl Context {
@@ -56,6 +57,11 @@ impl Context {
     /// # };
     /// ```
     pub async fn websocket(&mut self, settings: &WebSocketSettings) -> io::Result<WebSocket> {
+        // Boxed, or the future of the handler would be as large for good as it is while the WebSocket is opened.
+        boxed(|| self.open_websocket(settings)).await
+    }
+
+    async fn open_websocket(&mut self, settings: &WebSocketSettings) -> io::Result<WebSocket> {
         self.check_upgrade_to(PROTOCOL_NAME)?;
         let checked = check_request(&self.request, &settings.origins);
         let Context { request, response, .. } = self;

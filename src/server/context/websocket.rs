@@ -41,7 +41,7 @@ impl Context {
         response.headers = Headers::new();
         exchange.incoming.take();
         exchange.transformed = Vec::new();
-        exchange.io_state = Some(Box::default());
+        exchange.io_state = None;
         Ok(SwitchedConn { conn, early, observer, guard })
     }
 
