@@ -107,16 +107,17 @@ impl Place {
     /// Has `waker` woken by the next message. A message that is here before the waker may not wake it.
     pub(super) fn register(&self, waker: &Waker) {
         let mut waiting = lock(&self.relay.waiting);
-        match waiting.wakers.get_mut(&self.key) {
-            Some(known) => known.clone_from(waker),
-            None => drop(waiting.wakers.insert(self.key, waker.clone())),
-        }
+        let is_known = waiting.wakers.get(&self.key).is_some_and(|known| known.will_wake(waker));
+        let stale = if is_known { None } else { waiting.wakers.insert(self.key, waker.clone()) };
+        // A waker may be the last owner of a task, whose own places need the lock.
+        drop(waiting);
+        drop(stale);
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // A waker may be the last owner of a task, whose places need the lock.
+        // As in `register`, the waker is dropped behind the lock.
         let waker = lock(&self.relay.waiting).wakers.remove(&self.key);
         drop(waker);
     }
