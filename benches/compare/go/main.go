@@ -2,6 +2,7 @@
 //
 //	compare-go fasthttp buffer|stream
 //	compare-go net/http buffer|stream
+//	compare-go observed fasthttp [LOG]
 //	compare-go ask get|close|down|up IN_FLIGHT ADDRESS
 package main
 
@@ -22,6 +23,10 @@ func main() {
 		serveFasthttp(listen(), args[1] == "stream")
 	case len(args) == 2 && args[0] == "net/http":
 		serveNetHTTP(listen())
+	case len(args) == 2 && args[0] == "observed":
+		serveObserved(listen(), "")
+	case len(args) == 3 && args[0] == "observed":
+		serveObserved(listen(), args[2])
 	case len(args) == 4 && args[0] == "ask":
 		inFlight, err := strconv.Atoi(args[2])
 		if err != nil {

@@ -3,6 +3,7 @@
 //! ```text
 //! cargo run --release --manifest-path benches/compare/Cargo.toml
 //! cargo run --release --manifest-path benches/compare/Cargo.toml -- applications
+//! cargo run --release --manifest-path benches/compare/Cargo.toml -- seeing
 //! cargo run --release --manifest-path benches/compare/Cargo.toml -- --quick
 //! cargo run --release --manifest-path benches/compare/Cargo.toml -- hyper echo
 //! ```
@@ -33,6 +34,7 @@ mod progress;
 mod spread;
 
 mod report;
+mod seeing;
 
 use std::process::ExitCode;
 
@@ -52,6 +54,8 @@ fn main() -> ExitCode {
     }
     let outcome = match role {
         Role::Serve(peer) => peer.serve(),
+        Role::Observe(observed) => observed.serve(),
+        Role::See => seeing::compare(),
         Role::Ask(asker, task, address) => asker::answer_parent(asker, task, address),
         Role::Become(program, args) => child::become_program(&program, &args),
         Role::Help => {

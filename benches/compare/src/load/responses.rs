@@ -25,7 +25,7 @@ pub(crate) enum Shape {
 
 impl Shape {
     /// Asks once, and compares the response with what it must be.
-    pub(super) fn learn(address: SocketAddr, request: &[u8], content: &[u8]) -> io::Result<Shape> {
+    pub(crate) fn learn(address: SocketAddr, request: &[u8], content: &[u8]) -> io::Result<Shape> {
         let stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(TIMEOUT))?;
         let (mut writer, request) = (stream.try_clone()?, request.to_vec());

@@ -12,6 +12,7 @@ use std::io;
 use application::Arena;
 pub(crate) use record::{Calls, Measured, Rank, Round, Row};
 pub(crate) use results::Results;
+pub(crate) use rounds::take_turns;
 
 use crate::machine::Machine;
 use crate::options::Options;

@@ -15,7 +15,7 @@ pub(super) const ROUND_MAX: Duration = Duration::from_secs(60);
 
 /// Has each of them so many rounds, and weighs it when it has rested since its last one: all for as long, and no two at
 /// the same time. Every round begins with another, so that nobody always comes after the same one.
-pub(super) fn take_turns<T>(
+pub(crate) fn take_turns<T>(
     all: &mut [T],
     rounds: usize,
     rest: Duration,

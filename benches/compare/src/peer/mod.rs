@@ -109,9 +109,9 @@ impl Peer {
 }
 
 /// Any port of this machine that is free.
-const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+pub(crate) const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 /// How long a connection may say nothing, for those who hang up sooner by themselves.
-const IDLE: Duration = Duration::from_secs(120);
+pub(crate) const IDLE: Duration = Duration::from_secs(120);
 /// How many connections may wait to be accepted.
 const BACKLOG: i32 = 4096;
 
