@@ -10,7 +10,8 @@
 //!
 //! Each peer is a process of its own on the server's core; the load has another core. The peers take turns round by
 //! round, so a machine that slows down slows all of them. The first peer of each workload is the limit: a bare epoll
-//! loop, or a bare write and read, that does the work of the workload and nothing else. Applications have none.
+//! loop, or a bare write and read, that does the work of the workload and nothing else. Of the applications, those rows
+//! have one in which nothing is computed.
 
 mod application;
 

@@ -91,7 +91,7 @@ impl Options {
     }
 
     pub(crate) fn entries(&self) -> Vec<Entry> {
-        Entry::ALL.into_iter().filter(|entry| self.has_name(entry.name())).collect()
+        Entry::ALL.into_iter().filter(|entry| *entry == Entry::Limit || self.has_name(entry.name())).collect()
     }
 
     /// The rows of the arena. A whole run is one of servers and clients: those have a run of their own.

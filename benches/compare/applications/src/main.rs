@@ -5,6 +5,8 @@
 mod actix;
 mod axum;
 mod hyper;
+mod limit;
+mod may;
 mod ntex;
 
 mod environment;
@@ -17,7 +19,9 @@ fn main() -> std::io::Result<()> {
         Some("actix-web") => actix::serve(),
         Some("axum") => axum::serve(),
         Some("hyper") => hyper::serve(),
+        Some("limit") => limit::serve(),
+        Some("may_minihttp") => may::serve(),
         Some("ntex") => ntex::serve(),
-        _ => Err(std::io::Error::other("which of them? actix-web, axum, hyper or ntex")),
+        _ => Err(std::io::Error::other("which of them? actix-web, axum, hyper, limit, may_minihttp or ntex")),
     }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use super::data::Data;
-use super::programs::{ARENA, GO_PEER, NGINX, Programs, RUST_PEERS};
+use super::programs::{ARENA, ELYSIA, FASTPYSGI, GO_PEER, NGINX, Programs, RUST_PEERS, SOURCES, target};
 use super::scenario::Kind;
 use crate::child::{Child, bound};
 use crate::peer::{free_address, wait_for};
@@ -14,12 +14,17 @@ use crate::pinned_core::PinnedCore;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
+    /// A bare loop: what the rows cost at least in which nothing is computed.
+    Limit,
     Corehttp,
     Hyper,
     Axum,
     Actix,
     Ntex,
+    May,
     Fasthttp,
+    Elysia,
+    FastPySgi,
     Nginx,
 }
 
@@ -31,24 +36,32 @@ pub(crate) struct Addresses {
 }
 
 impl Entry {
-    pub(crate) const ALL: [Entry; 7] = [
+    pub(crate) const ALL: [Entry; 11] = [
+        Entry::Limit,
         Entry::Corehttp,
         Entry::Hyper,
         Entry::Axum,
         Entry::Actix,
         Entry::Ntex,
+        Entry::May,
         Entry::Fasthttp,
+        Entry::Elysia,
+        Entry::FastPySgi,
         Entry::Nginx,
     ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
+            Entry::Limit => "limit",
             Entry::Corehttp => "corehttp",
             Entry::Hyper => "hyper",
             Entry::Axum => "axum",
             Entry::Actix => "actix-web",
             Entry::Ntex => "ntex",
+            Entry::May => "may_minihttp",
             Entry::Fasthttp => "fasthttp",
+            Entry::Elysia => "Elysia",
+            Entry::FastPySgi => "FastPySGI",
             Entry::Nginx => "nginx",
         }
     }
@@ -72,7 +85,15 @@ impl Entry {
             (Entry::Ntex, Kind::SecureJson | Kind::Static | Kind::WebSocket) => {
                 Some("is written for the rows that need nothing but ntex")
             }
+            (Entry::Limit, Kind::Pipeline | Kind::Upload) => None,
+            (Entry::Limit, _) => Some("computes nothing"),
+            (Entry::May, Kind::Pipeline | Kind::Json | Kind::Upload) => None,
+            (Entry::May, Kind::Baseline) => Some("reads no chunks"),
+            (Entry::May, _) => Some("has nothing for that"),
             (Entry::Fasthttp, Kind::WebSocket) => Some("leaves that to other packages"),
+            (Entry::Elysia | Entry::FastPySgi, Kind::SecureJson) => Some("chooses no protocol by ALPN"),
+            (Entry::Elysia | Entry::FastPySgi, Kind::Crud) => Some("is written for the other rows"),
+            (Entry::FastPySgi, Kind::Static | Kind::WebSocket) => Some("leaves that to other packages"),
             _ => None,
         }
     }
@@ -85,8 +106,10 @@ impl Entry {
     fn program(self) -> &'static str {
         match self {
             Entry::Corehttp => ARENA,
-            Entry::Hyper | Entry::Axum | Entry::Actix | Entry::Ntex => RUST_PEERS,
+            Entry::Limit | Entry::Hyper | Entry::Axum | Entry::Actix | Entry::Ntex | Entry::May => RUST_PEERS,
             Entry::Fasthttp => GO_PEER,
+            Entry::Elysia => ELYSIA,
+            Entry::FastPySgi => FASTPYSGI,
             Entry::Nginx => NGINX,
         }
     }
@@ -103,7 +126,9 @@ impl Entry {
                 command.arg("-p").arg(data.folder.path()).arg("-c").arg(file);
             }
             Entry::Corehttp | Entry::Fasthttp => {}
-            Entry::Hyper | Entry::Axum | Entry::Actix | Entry::Ntex => {
+            Entry::Elysia => drop(command.arg(target().join(ELYSIA).join("server.ts"))),
+            Entry::FastPySgi => drop(command.arg(format!("{SOURCES}/{FASTPYSGI}/app.py"))),
+            Entry::Limit | Entry::Hyper | Entry::Axum | Entry::Actix | Entry::Ntex | Entry::May => {
                 command.arg(self.name());
             }
         }

@@ -106,8 +106,9 @@ impl Scenario {
 use Scenario as S;
 
 /// Rows that write to the database are last, because the table is another one then.
-pub(crate) const SCENARIOS: [Scenario; 13] = [
+pub(crate) const SCENARIOS: [Scenario; 15] = [
     S::new("app-baseline", "sums: query, length, chunks", Kind::Baseline, 20_000),
+    S::new("app-baseline-512", "the same, 512 connections", Kind::Baseline, 20_000).connections(512),
     S::new("app-pipelined", "16 requests at once", Kind::Pipeline, 40_000).depth(16),
     S::new("app-limited", "sums, 10 requests a connection", Kind::Baseline, 10_000).per_connection(10),
     S::new("app-json", "1 to 50 items as JSON", Kind::Json, 10_000),
@@ -119,5 +120,6 @@ pub(crate) const SCENARIOS: [Scenario; 13] = [
     S::new("app-ws-16", "WebSocket, 16 messages at once", Kind::WebSocket, 40_000).depth(16),
     S::new("app-db", "a range query on PostgreSQL", Kind::Query, 1_500),
     S::new("app-api", "3 sums, 3 JSON, 2 queries", Kind::Api, 2_000).connections(256).per_connection(5),
+    S::new("app-api-512", "the same, 512 connections", Kind::Api, 2_000).connections(512).per_connection(5),
     S::new("app-crud", "75% cached reads, 25% lists and writes", Kind::Crud, 1_500).per_connection(200),
 ];
