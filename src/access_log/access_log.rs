@@ -15,7 +15,7 @@ use crate::server::{ExchangeReport, TrustedProxies};
 ///
 /// The cores format the lines, and a thread of the log's own writes them, usually within 20 ms. A core never waits for
 /// it or for another core, and allocates for no line of up to 1 KiB. Within these 20 ms, the lines of several cores are
-/// not in the order of their exchanges. If 1 MiB of lines waits, because a disk is slow or full, further ones are dropped,
+/// not in the order of their exchanges. If 4 MiB of lines wait, because a disk is slow or full, further ones are dropped,
 /// which is counted, and noted on standard error. Dropping the log writes the lines that wait; later ones are lost, so
 /// keep it until the server has stopped.
 ///

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::message::{FieldName, HttpDate, Status, write_json_string};
+use crate::message::{FieldName, HttpDate, Status, Version, write_json_string};
 use crate::server::ExchangeReport;
 
 /// The format of an access log's lines. Targets and fields are cut at 2 KiB.
@@ -85,14 +85,16 @@ fn write_common(report: &ExchangeReport<'_>, client: Option<IpAddr>, line: &mut 
             line.extend_from_slice(method.as_str().as_bytes());
             line.push(b' ');
             write_quoted(line, front(report.target).as_bytes());
-            line.push(b' ');
-            line.extend_from_slice(report.version.as_str().as_bytes());
+            line.extend_from_slice(match report.version {
+                Version::Http10 => b" HTTP/1.0\" ",
+                Version::Http11 => b" HTTP/1.1\" ",
+            });
         }
-        None => line.push(b'-'),
+        None => line.extend_from_slice(b"-\" "),
     }
-    line.extend_from_slice(b"\" ");
     // 499 is how nginx logs a peer that has closed before it was answered.
-    write_number(line, report.status.map_or(499, Status::as_u16).into());
+    let status = report.status.map_or(499, Status::as_u16);
+    line.extend_from_slice(&[100, 10, 1].map(|place| b'0' + (status / place % 10) as u8));
     line.push(b' ');
     write_number(line, report.sent);
 }
@@ -100,7 +102,8 @@ fn write_common(report: &ExchangeReport<'_>, client: Option<IpAddr>, line: &mut 
 /// Writes the fields `referer` and `user-agent`.
 fn write_agent(report: &ExchangeReport<'_>, line: &mut Vec<u8>) {
     for name in [const { FieldName::new("referer") }, const { FieldName::new("user-agent") }] {
-        let value = report.request.headers.first(name).unwrap_or(b"-");
+        // `named` is inlined, and compares with a name that the compiler knows in a third of the instructions.
+        let value = report.request.headers.named(name).next().unwrap_or(b"-");
         line.extend_from_slice(b" \"");
         write_quoted(line, &value[..value.len().min(VALUE_LEN_MAX)]);
         line.push(b'"');
@@ -165,13 +168,22 @@ fn write_client(line: &mut Vec<u8>, client: Option<IpAddr>) {
     match client {
         None => line.push(b'-'),
         Some(IpAddr::V4(client)) => {
-            for (at, octet) in client.octets().into_iter().enumerate() {
-                line.extend_from_slice(if at > 0 { b"." } else { b"" });
-                write_number(line, octet.into());
+            let [first, rest @ ..] = client.octets();
+            write_octet(line, first);
+            for octet in rest {
+                line.push(b'.');
+                write_octet(line, octet);
             }
         }
         Some(IpAddr::V6(client)) => drop(write!(line, "{client}")),
     }
+}
+
+/// Writes a number of up to three digits, for which itoa takes twice as long.
+fn write_octet(line: &mut Vec<u8>, octet: u8) {
+    let digits = [100, 10, 1].map(|place| b'0' + octet / place % 10);
+    let zeros = usize::from(octet < 100) + usize::from(octet < 10);
+    digits[zeros..].iter().for_each(|digit| line.push(*digit));
 }
 
 /// The front of a text that may be long: lines that wait must not fill the memory.
@@ -200,13 +212,18 @@ fn write_quoted(line: &mut Vec<u8>, text: &[u8]) {
     }
 }
 
-/// Whether no octet needs an escape. Without an early end, the compiler compares sixteen octets at a time.
+/// Whether no octet needs an escape. The compiler compares sixteen octets, or eight, at a time.
 fn is_plain(text: &[u8]) -> bool {
-    let none_in = |octets: &[u8]| !octets.iter().fold(false, |found, octet| found | is_special(*octet));
-    match text.last_chunk::<16>() {
-        Some(last) => text.as_chunks::<16>().0.iter().chain([last]).all(|octets| none_in(octets)),
-        None => none_in(text),
+    match (text.last_chunk::<16>(), text.first_chunk::<8>(), text.last_chunk::<8>()) {
+        (Some(last), ..) => text.as_chunks::<16>().0.iter().all(has_no_special) && has_no_special(last),
+        (None, Some(first), Some(last)) => has_no_special(first) && has_no_special(last),
+        _ => !text.iter().any(|octet| is_special(*octet)),
     }
+}
+
+#[inline(always)]
+fn has_no_special<const N: usize>(octets: &[u8; N]) -> bool {
+    !octets.iter().fold(false, |found, octet| found | is_special(*octet))
 }
 
 fn is_special(octet: u8) -> bool {

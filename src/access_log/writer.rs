@@ -1,5 +1,6 @@
 //! [`LineQueue`]: lines on their way to the thread that writes them; and that thread.
 
+use std::array;
 use std::cell::Cell;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -15,7 +16,7 @@ use crate::memory::lock;
 /// Lines that wait to be written, in several buffers. A core never waits for one: it writes to the first that no other
 /// thread holds, and begins with one that is usually its own.
 pub(super) struct LineQueue {
-    buffers: Box<[Mutex<LineBuffer>]>,
+    buffers: [Mutex<LineBuffer>; BUFFERS],
     dropped: AtomicU64,
     pub(super) reopen_requested: AtomicBool,
     pub(super) end_requested: AtomicBool,
@@ -38,7 +39,7 @@ impl LineBuffer {
 impl LineQueue {
     pub(super) fn new() -> LineQueue {
         LineQueue {
-            buffers: (0..BUFFERS).map(|_| Mutex::new(LineBuffer::new())).collect(),
+            buffers: array::from_fn(|_| Mutex::new(LineBuffer::new())),
             dropped: AtomicU64::new(0),
             reopen_requested: AtomicBool::new(false),
             end_requested: AtomicBool::new(false),
@@ -68,14 +69,16 @@ impl LineQueue {
 
     /// A buffer that has room, and that no other thread holds.
     fn free_buffer(&self) -> Option<MutexGuard<'_, LineBuffer>> {
-        let (before, from_home) = self.buffers.split_at(HOME.get() % self.buffers.len());
-        let mut free = from_home.iter().chain(before).filter_map(|buffer| match buffer.try_lock() {
-            Ok(buffer) => Some(buffer),
-            // A format of the application has panicked, and its line was taken back.
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        });
-        free.find(|buffer| buffer.lines.len() < LINES_LEN_MAX)
+        let home = HOME.get();
+        (0..BUFFERS).find_map(|at| {
+            let buffer = match self.buffers[(home + at) % BUFFERS].try_lock() {
+                Ok(buffer) => buffer,
+                // A format of the application has panicked, and its line was taken back.
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => return None,
+            };
+            (buffer.lines.len() < LINES_LEN_MAX).then_some(buffer)
+        })
     }
 
     pub(super) fn dropped(&self) -> u64 {
@@ -225,8 +228,9 @@ const REPORT_PAUSE: Duration = Duration::from_secs(60);
 /// How many buffers there are. Two cores that begin with the same one rarely meet there.
 const BUFFERS: usize = 16;
 
-/// How many bytes of lines a buffer takes, before the last one.
-const LINES_LEN_MAX: usize = 64 << 10;
+/// How many bytes of lines a buffer takes, before the last one. The thread is woken once for half as many, since a wake-up
+/// costs a core as much as dozens of lines.
+const LINES_LEN_MAX: usize = 256 << 10;
 
 /// How much memory a buffer has from the start, and keeps: most lines are shorter than the rest.
 const BUFFER_LEN: usize = LINES_LEN_MAX + (1 << 10);

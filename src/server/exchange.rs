@@ -446,12 +446,16 @@ impl Exchange {
         request: &Request,
         ended: impl FnOnce(Option<CutBy>) -> Option<CutBy>,
     ) {
-        let (peer, traffic) = (self.peer(), self.conn.with(|conn| conn.total_traffic()));
         let number = self.info.exchange_count + u64::from(self.info.is_head_refused);
-        let (Some(observation), core) = (&mut self.observation, self.conn.core()) else { return };
+        let Some(observation) = &mut self.observation else { return };
         observation.cut = ended(observation.cut);
-        observation.traffic = traffic.unwrap_or(observation.traffic);
-        core.report_exchange(observation, peer, number, request);
+        // Assigned in place, since an address that is moved through an `Option` is copied in pieces.
+        let mut peer = Peer::default();
+        let noted = self.conn.with(|conn| (peer, observation.traffic) = (conn.peer(), conn.total_traffic()));
+        if let (None, Some(upgraded)) = (noted, &self.upgraded) {
+            peer = upgraded.peer();
+        }
+        self.conn.core().report_exchange(observation, &peer, number, request);
     }
 
     /// Calls `watcher` with the report of this exchange. Exchanges of the same context are reported from now on.

@@ -203,6 +203,17 @@ pub(super) struct SocketCounts {
     pub(super) close_code: AtomicU16,
 }
 
+impl SocketCounts {
+    #[cold]
+    fn add_to(&self, report: &mut ExchangeReport<'_>) {
+        report.received += self.received.get();
+        report.sent += self.sent.get();
+        report.messages_received = self.messages_received.get();
+        report.messages_sent = self.messages_sent.get();
+        report.close_code = Some(self.close_code.load(Relaxed)).filter(|code| *code > 0);
+    }
+}
+
 impl Observation {
     /// Notes a request, whose head has arrived, or was refused.
     pub(super) fn begin(&mut self, now: Instant, request: Option<&Request>) {
@@ -249,20 +260,19 @@ impl Observation {
         }
     }
 
-    /// The report of the exchange, which was over at `now`. `None` if none has begun.
+    /// The report of the exchange, which has begun, and was over at `now`.
     pub(super) fn report<'r>(
         &'r self,
         now: Instant,
-        peer: Peer,
+        peer: &Peer,
         exchange_number: u64,
         request: &'r Request,
-    ) -> Option<ExchangeReport<'r>> {
-        let (arrived, traffic) = (self.arrived?, self.traffic);
+    ) -> ExchangeReport<'r> {
+        debug_assert!(self.is_open(), "an exchange that has not begun is not reported");
+        let (arrived, traffic) = (self.arrived.unwrap_or(now), self.traffic);
         let since = |instant: Instant| instant.saturating_duration_since(arrived);
-        let of_socket = |count: fn(&SocketCounts) -> &Counter| {
-            self.socket.as_ref().map_or(0, |socket| count(socket).get())
-        };
-        Some(ExchangeReport {
+        let duration = since(now);
+        let mut report = ExchangeReport {
             method: self.method,
             target: &self.target,
             version: self.version,
@@ -272,21 +282,22 @@ impl Observation {
             peer: peer.addr,
             connection_id: peer.id,
             exchange_number,
-            received: traffic.received.saturating_sub(self.traffic_before.received)
-                + of_socket(|socket| &socket.received),
-            sent: traffic.sent.saturating_sub(self.traffic_before.sent) + of_socket(|socket| &socket.sent),
-            messages_received: of_socket(|socket| &socket.messages_received),
-            messages_sent: of_socket(|socket| &socket.messages_sent),
-            close_code: self
-                .socket
-                .as_ref()
-                .map(|socket| socket.close_code.load(Relaxed))
-                .filter(|code| *code > 0),
-            until_handler: self.handler_called.map(since),
-            until_response: self.status.map(|_| since(self.responded.unwrap_or(now))),
-            duration: since(now),
+            received: traffic.received.saturating_sub(self.traffic_before.received),
+            sent: traffic.sent.saturating_sub(self.traffic_before.sent),
+            messages_received: 0,
+            messages_sent: 0,
+            close_code: None,
+            // Most handlers are called as soon as the head is here, and most responses are sent with their heads.
+            until_handler: self.handler_called.map(|called| match called == arrived {
+                true => Duration::ZERO,
+                false => since(called),
+            }),
+            until_response: self.status.map(|_| self.responded.map_or(duration, since)),
+            duration,
             ended: now,
-        })
+        };
+        self.socket.iter().for_each(|socket| socket.add_to(&mut report));
+        report
     }
 
     /// Forgets the exchange, but not the traffic of its connection.
