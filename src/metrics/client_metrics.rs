@@ -11,7 +11,7 @@ use super::core_metrics::Recording;
 use super::histogram::{Histogram, HistogramCounts, nanos};
 use super::route_metrics::OTHER;
 use super::timeline::{SlotSeries, Timeline};
-use crate::client::{ClientStats, MakePoolObserver, PoolObserver};
+use crate::client::{ClientPhase, ClientStats, MakePoolObserver, PoolObserver};
 use crate::memory::lock;
 use crate::message::Timings;
 use crate::runtime::now;
@@ -117,10 +117,10 @@ impl ShardObserver {
     }
 
     /// Counts phases that took time.
-    fn record<const N: usize>(&self, phases: [(Phase, Duration); N]) {
+    fn record<const N: usize>(&self, phases: [(ClientPhase, Duration); N]) {
         let shard = self.shard();
         for (phase, took) in phases.into_iter().filter(|(_, took)| !took.is_zero()) {
-            shard.phases[phase as usize].get_or_init(Histogram::new).record_duration(took);
+            shard.phases[place_of(phase)].get_or_init(Histogram::new).record_duration(took);
         }
     }
 
@@ -134,16 +134,20 @@ impl ShardObserver {
 
 impl PoolObserver for ShardObserver {
     fn on_queue(&self, took: Duration) {
-        self.record([(Phase::Queue, took)]);
+        self.record([(ClientPhase::Queue, took)]);
     }
 
     fn on_open(&self, Timings { resolve, connect, tls, .. }: &Timings) {
-        self.record([(Phase::Resolve, *resolve), (Phase::Connect, *connect), (Phase::Tls, *tls)]);
+        self.record([
+            (ClientPhase::Resolve, *resolve),
+            (ClientPhase::Connect, *connect),
+            (ClientPhase::Tls, *tls),
+        ]);
     }
 
     fn on_exchange(&self, timings: &Timings) {
         let Timings { send, wait, receive, .. } = *timings;
-        self.record([(Phase::Send, send), (Phase::Wait, wait), (Phase::Receive, receive)]);
+        self.record([(ClientPhase::Send, send), (ClientPhase::Wait, wait), (ClientPhase::Receive, receive)]);
         let took = timings.total();
         self.shard().exchanges.get_or_init(Histogram::new).record_duration(took);
         self.record_recent(Some(took));
@@ -154,20 +158,19 @@ impl PoolObserver for ShardObserver {
     }
 }
 
-/// A place in [`PHASES`].
-#[derive(Clone, Copy)]
-enum Phase {
-    Queue,
-    Resolve,
-    Connect,
-    Tls,
-    Send,
-    Wait,
-    Receive,
+/// The phases that take time, from the first of [`ClientPhase`] to the last, by the names of
+/// [`ClientCounts`](crate::ClientCounts).
+pub(super) const PHASES: [&str; 7] = ["queue", "resolve", "connect", "tls", "send", "wait", "receive"];
+
+/// The place of a phase in [`PHASES`].
+fn place_of(phase: ClientPhase) -> usize {
+    phase as usize - ClientPhase::Queue as usize
 }
 
-/// The phases, by the names of [`ClientCounts`](crate::ClientCounts).
-pub(super) const PHASES: [&str; 7] = ["queue", "resolve", "connect", "tls", "send", "wait", "receive"];
+const _: () = assert!(
+    ClientPhase::Receive as usize - ClientPhase::Queue as usize + 1 == PHASES.len(),
+    "each phase that takes time has its name"
+);
 
 /// The times of the exchanges with one host, in nanoseconds.
 #[derive(Clone, Default)]
