@@ -1,9 +1,10 @@
 //! [`CoreMetrics`]: the counts of one core; and [`CoreObserver`], which writes them.
 
+use std::cell::Cell;
 use std::iter::zip;
 use std::ops::AddAssign;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -66,6 +67,19 @@ pub(super) struct PollMetrics {
     /// Polls that took more than [`SLOW_POLL`].
     pub(super) slow: Counter,
     longest_nanos: Counter,
+    /// The place of the route that the longest poll has served, from 1 on; 0 if it has served none, or if its exchange
+    /// goes on.
+    longest_route: AtomicUsize,
+}
+
+impl PollMetrics {
+    fn longest_route(&self) -> Option<usize> {
+        self.longest_route.load(Relaxed).checked_sub(1)
+    }
+
+    fn set_longest_route(&self, place: Option<usize>) {
+        self.longest_route.store(place.map_or(0, |place| place + 1), Relaxed);
+    }
 }
 
 /// The counts that the server makes itself.
@@ -113,6 +127,11 @@ impl CoreMetrics {
             busy: Duration::from_nanos(self.polls.busy_nanos.get()),
             polls_slow: self.polls.slow.get(),
             poll_longest: Duration::from_nanos(self.polls.longest_nanos.get()),
+            poll_longest_route: self
+                .polls
+                .longest_route()
+                .and_then(|place| self.routes.pattern_at(place))
+                .map(Into::into),
             accept_waits: self.accept_waits.counts(),
         }
     }
@@ -123,16 +142,35 @@ impl CoreMetrics {
             return None;
         }
         lock(&self.stats).now = Some(stats.clone());
-        Some(CoreObserver(self.clone()))
+        Some(CoreObserver { core: self.clone(), ended: Cell::new(None), blocking: Cell::new(None) })
     }
 }
 
 /// Writes the counts of one core, on its thread.
-pub(super) struct CoreObserver(Arc<CoreMetrics>);
+pub(super) struct CoreObserver {
+    core: Arc<CoreMetrics>,
+    /// The longest exchange that has ended in this poll, and the place of its route.
+    ended: Cell<Option<(Duration, usize)>>,
+    /// The connection of the longest poll, as long as the exchange goes on.
+    blocking: Cell<Option<u64>>,
+}
+
+impl CoreObserver {
+    /// Notes the route of an exchange that is over, in case that its core was blocked.
+    fn note_route(&self, report: &ExchangeReport<'_>, place: usize) {
+        if self.ended.get().is_none_or(|(longest, _)| longest < report.duration) {
+            self.ended.set(Some((report.duration, place)));
+        }
+        if self.blocking.get() == Some(report.connection_id) {
+            self.blocking.set(None);
+            self.core.polls.set_longest_route(Some(place));
+        }
+    }
+}
 
 impl Observer for CoreObserver {
     fn on_exchange(&self, report: &ExchangeReport<'_>, now: Instant) {
-        let core = &*self.0;
+        let core = &*self.core;
         let route = core.routes.get(report.matched_pattern());
         route.record(report);
         if let Some(slot) = core.recording.slot_at(|| now) {
@@ -142,37 +180,46 @@ impl Observer for CoreObserver {
             core.cuts[at].add(1);
         }
         core.ended.add(u64::from(report.method.is_some()));
+        if core.times_polls {
+            self.note_route(report, route.place);
+        }
     }
 
     fn on_error(&self, report: &ErrorReport<'_>, now: Instant) {
-        if self.0.recording.slot_at(|| now).is_some() {
-            self.0.errors.note(report, now);
+        if self.core.recording.slot_at(|| now).is_some() {
+            self.core.errors.note(report, now);
         }
     }
 
     fn on_accept(&self, waited: Duration) {
-        self.0.accept_waits.record_alone(nanos(waited));
+        self.core.accept_waits.record_alone(nanos(waited));
     }
 
     fn times_polls(&self) -> bool {
-        self.0.times_polls
+        self.core.times_polls
     }
 
-    fn on_poll(&self, took: Duration) {
-        let PollMetrics { busy_nanos, slow, longest_nanos } = &self.0.polls;
-        busy_nanos.add(nanos(took));
-        slow.add(u64::from(took > SLOW_POLL));
-        longest_nanos.add(nanos(took).saturating_sub(longest_nanos.get()));
+    fn on_poll(&self, took: Duration, waiting: Option<u64>) {
+        let (polls, ended) = (&self.core.polls, self.ended.take());
+        polls.busy_nanos.add(nanos(took));
+        polls.slow.add(u64::from(took > SLOW_POLL));
+        let longer_by = nanos(took).saturating_sub(polls.longest_nanos.get());
+        if longer_by > 0 {
+            polls.longest_nanos.add(longer_by);
+            polls.set_longest_route(ended.map(|(_, place)| place));
+            // The route of an exchange that goes on is known once that is over.
+            self.blocking.set(waiting.filter(|_| ended.is_none()));
+        }
     }
 }
 
 impl Drop for CoreObserver {
     fn drop(&mut self) {
-        let mut stats = lock(&self.0.stats);
+        let mut stats = lock(&self.core.stats);
         if let Some(now) = stats.now.take() {
             stats.before += &ServerCounts { open: 0, ..now.counts() };
         }
-        self.0.is_taken.store(false, Release);
+        self.core.is_taken.store(false, Release);
     }
 }
 
@@ -190,6 +237,8 @@ pub(super) struct CoreCounts {
     pub(super) busy: Duration,
     pub(super) polls_slow: u64,
     pub(super) poll_longest: Duration,
+    /// The pattern of the route that the longest poll has served.
+    pub(super) poll_longest_route: Option<Box<str>>,
     /// How long connections waited after they had been accepted, in nanoseconds.
     pub(super) accept_waits: HistogramCounts,
 }
@@ -204,6 +253,7 @@ impl AddAssign<&CoreCounts> for CoreCounts {
             busy,
             polls_slow,
             poll_longest,
+            poll_longest_route,
             accept_waits,
         } = other;
         self.server += server;
@@ -212,7 +262,9 @@ impl AddAssign<&CoreCounts> for CoreCounts {
         self.times_polls |= times_polls;
         self.busy += *busy;
         self.polls_slow += polls_slow;
-        self.poll_longest = self.poll_longest.max(*poll_longest);
+        if *poll_longest > self.poll_longest {
+            (self.poll_longest, self.poll_longest_route) = (*poll_longest, poll_longest_route.clone());
+        }
         self.accept_waits += accept_waits;
     }
 }

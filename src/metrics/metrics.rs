@@ -75,7 +75,8 @@ pub struct MetricsSettings {
     /// together, as `(other)`. Default: 32. See [`Metrics::add_client`].
     pub hosts_max: usize,
     /// Whether each core notes how long it was busy with one connection before it turned to another, and how often that
-    /// took more than 10 ms, so that a handler that blocks shows. Reads the clock twice each time. Default: no.
+    /// took more than 10 ms, so that a handler that blocks shows. A [`MetricsPage`](crate::MetricsPage) names the route
+    /// of the longest time, once its exchange is over. Reads the clock twice each time. Default: no.
     pub times_polls: bool,
 }
 
@@ -308,12 +309,42 @@ impl Server {
 mod tests {
     use std::pin::pin;
     use std::task::{Context as TaskContext, Waker};
+    use std::thread;
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
     use tokio::task::yield_now;
 
     use super::*;
+    use crate::net::MemoryListener;
+    use crate::routes;
     use crate::server::{Context, Result};
+
+    #[test]
+    fn the_route_of_the_longest_poll_is_known() {
+        let metrics = Metrics::with_settings(MetricsSettings { times_polls: true, ..Default::default() });
+        let listener = MemoryListener::new();
+        let client = Client::builder().memory(listener.connector()).build();
+        let block = |millis| thread::sleep(Duration::from_millis(millis));
+        let handler = routes! {
+            GET "/quick" => |_: &mut Context| {},
+            GET "/blocks/{id}" => move |_: &mut Context| block(30),
+            GET "/waits" => async move |_: &mut Context| {
+                block(100);
+                yield_now().await;
+            },
+        };
+        let server = Server::bind(listener).cores(1).metrics(&metrics).start(handler).unwrap();
+        for (path, expected) in [("/blocks/7", "/blocks/{id}"), ("/waits", "/waits"), ("/blocks/8", "/waits")]
+        {
+            // A poll has been counted once the next request is answered.
+            for path in [path, "/quick"] {
+                crate::block_on(client.get(&format!("http://a{path}"))).unwrap().unwrap();
+            }
+            let core = &metrics.core_counts()[&0];
+            assert_eq!(core.poll_longest_route.as_deref(), Some(expected), "{path}");
+        }
+        drop(server);
+    }
 
     /// Echoes in small pieces, with a pause before each.
     async fn echo(ctx: &mut Context) -> Result {

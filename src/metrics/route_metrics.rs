@@ -16,7 +16,9 @@ use crate::server::ExchangeReport;
 
 /// The exchanges of one route on one core. Only that core writes.
 pub(super) struct RouteMetrics {
-    pattern: Box<str>,
+    pub(super) pattern: Box<str>,
+    /// The place in the table.
+    pub(super) place: usize,
     /// In the order of [`CLASSES`]. Memory for a class is taken with its first exchange.
     classes: [OnceLock<Box<ClassMetrics>>; CLASSES.len()],
     received: Histogram,
@@ -41,9 +43,10 @@ struct ClassMetrics {
 }
 
 impl RouteMetrics {
-    fn new(pattern: &str) -> Box<RouteMetrics> {
+    fn new(pattern: &str, place: usize) -> Box<RouteMetrics> {
         Box::new(RouteMetrics {
             pattern: pattern.into(),
+            place,
             classes: Default::default(),
             received: Histogram::new(),
             sent: Histogram::new(),
@@ -115,14 +118,19 @@ impl RouteTable {
         match found {
             Some(route) => route,
             None if [NONE, OTHER].contains(&pattern) => {
-                self.slots[at].get_or_init(|| RouteMetrics::new(pattern))
+                self.slots[at].get_or_init(|| RouteMetrics::new(pattern, at))
             }
             None if self.count.get() == self.routes_max => self.get(Some(OTHER)),
             None => {
                 self.count.add(1);
-                self.slots[at].get_or_init(|| RouteMetrics::new(pattern))
+                self.slots[at].get_or_init(|| RouteMetrics::new(pattern, at))
             }
         }
+    }
+
+    /// The pattern of the route at this place.
+    pub(super) fn pattern_at(&self, place: usize) -> Option<&str> {
+        self.slots.get(place)?.get().map(|route| &*route.pattern)
     }
 
     /// The place of a pattern, and the route that is there already.

@@ -1,5 +1,6 @@
 //! [`CoreState`]: what the connections of one core share; made of the server's [`ServerSettings`].
 
+use std::cell::Cell;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -27,6 +28,8 @@ pub(super) struct CoreState {
     pub(super) observer: Option<Box<dyn Observer>>,
     /// Whether the observer times the polls of connections.
     pub(super) times_polls: bool,
+    /// The connection whose handler has waited last, if polls are timed.
+    pub(super) waiting: Cell<Option<u64>>,
     pub(super) error_response: Option<ErrorResponseFn>,
     pub(super) proxy_protocol: Option<ProxyProtocol>,
     pub(super) on_connect: Option<OnConnect>,
@@ -66,6 +69,7 @@ impl CoreState {
             on_exchange,
             observer,
             times_polls,
+            waiting: Cell::new(None),
             error_response,
             proxy_protocol,
             on_connect,
@@ -221,8 +225,9 @@ pub(crate) trait Observer {
     /// Whether [`Observer::on_poll`] is to be called.
     fn times_polls(&self) -> bool;
 
-    /// Notes how long the core was busy with one connection before it turned to another.
-    fn on_poll(&self, took: Duration);
+    /// Notes how long the core was busy with one connection before it turned to another. `waiting` is the number of the
+    /// connection, if its handler waits now.
+    fn on_poll(&self, took: Duration, waiting: Option<u64>);
 }
 
 /// Makes the observer of the core with this index, whose counters are these.

@@ -111,6 +111,14 @@ impl SharedConn {
         }
     }
 
+    /// Notes that the handler waits, if polls are timed.
+    #[inline]
+    pub(super) fn note_waiting(&self) {
+        if self.core().times_polls {
+            self.core().waiting.set(self.with(|conn| conn.peer().id));
+        }
+    }
+
     #[cold]
     fn pause_upgraded(&self, cx: &mut Context<'_>) {
         self.on_pause().borrow().iter().for_each(|on_pause| on_pause(cx));

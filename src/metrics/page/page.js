@@ -207,7 +207,7 @@ function cores(data) {
       ...[2, 4].map((at) => core.recent[0] ? time(core.recent[at]) : "–"),
       core.timed && busy !== null ? percent(Math.min(busy, 1)) : "–",
       core.timed ? [count(core.blocked), core.blocked ? "bad" : ""] : "not timed",
-      core.timed ? time(core.longest) : "–",
+      core.timed ? time(core.longest) + (core.longestRoute ? " in " + core.longestRoute : "") : "–",
       core.waited === null ? count(core.accepted) : count(core.accepted) + ", " + time(core.waited), core.cut.map(count).join(" / ")];
   }), "No core yet.");
 }

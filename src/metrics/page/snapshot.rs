@@ -96,6 +96,7 @@ fn core(index: usize, core: &CoreCounts, recent: &SlotCounts) -> Value {
         "busy": core.busy.as_secs_f64(),
         "blocked": core.polls_slow,
         "longest": micros(core.poll_longest),
+        "longestRoute": core.poll_longest_route,
         "accepted": core.server.accepted,
         "waited": core.accept_waits.quantile(0.99).map(|nanos| nanos as f64 / 1000.0),
     })

@@ -83,10 +83,12 @@ impl<H: Handler> Connection<H> {
     fn poll_timed(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
         self.per_core.core.clock.refresh();
         let begun = self.per_core.core.clock.now();
+        self.per_core.core.waiting.take();
         let polled = self.poll_untimed(cx);
-        let CoreState { clock, observer, .. } = &*self.per_core.core;
+        let CoreState { clock, observer, waiting, .. } = &*self.per_core.core;
         clock.refresh();
-        observer.iter().for_each(|observer| observer.on_poll(clock.now().saturating_duration_since(begun)));
+        let took = clock.now().saturating_duration_since(begun);
+        observer.iter().for_each(|observer| observer.on_poll(took, waiting.take()));
         polled
     }
 

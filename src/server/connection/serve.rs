@@ -199,6 +199,7 @@ pub(super) fn run_handler(
         Ok(Poll::Ready(result)) => Poll::Ready(HandlerOutcome::Returned(result)),
         Ok(Poll::Pending) => {
             conn.send_earlier_responses(cx);
+            conn.note_waiting();
             let limit = conn.bounds(|bounds| bounds.timeouts.handler);
             let Some(limit) = limit else { return Poll::Pending };
             let timer = timer.get_or_insert_with(|| conn.core().deadlines.timer(Peer::default()));
