@@ -452,9 +452,7 @@ impl Exchange {
         // Assigned in place, since an address that is moved through an `Option` is copied in pieces.
         let mut peer = Peer::default();
         let noted = self.conn.with(|conn| (peer, observation.traffic) = (conn.peer(), conn.total_traffic()));
-        if let (None, Some(upgraded)) = (noted, &self.upgraded) {
-            peer = upgraded.peer();
-        }
+        self.upgraded.iter().filter(|_| noted.is_none()).for_each(|upgraded| peer = upgraded.peer());
         self.conn.core().report_exchange(observation, &peer, number, request);
     }
 
