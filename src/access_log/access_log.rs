@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use super::format::LogFormat;
 use super::writer::{LineQueue, LogTarget};
@@ -16,8 +17,8 @@ use crate::server::{ExchangeReport, TrustedProxies};
 /// The cores format the lines, and a thread of the log's own writes them, usually within 20 ms. A core never waits for
 /// it or for another core, and allocates for no line of up to 1 KiB. Within these 20 ms, the lines of several cores are
 /// not in the order of their exchanges. If 4 MiB of lines wait, because a disk is slow or full, further ones are dropped,
-/// which is counted, and noted on standard error. Dropping the log writes the lines that wait; later ones are lost, so
-/// keep it until the server has stopped.
+/// which is counted, and noted on standard error. Dropping the log writes the lines that wait, and waits for that at
+/// most 5 s; later ones are lost, so keep it until the server has stopped.
 ///
 /// # Examples
 ///
@@ -89,14 +90,44 @@ impl Drop for AccessLog {
         self.queue.end_requested.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // Its panic would be that of the application's writer, which has ended the log already.
-            let _ = thread.join();
+            if !is_over_within(&thread, END_WAIT_MAX) {
+                eprintln!("the access log has not ended in time, and lines of it may be lost");
+            }
         }
     }
 }
 
+/// Waits for a thread to end, and returns whether it has. A writer that stalls must not keep the process.
+fn is_over_within(thread: &JoinHandle<()>, wait_max: Duration) -> bool {
+    let (pause, mut waited) = (Duration::from_millis(1), Duration::ZERO);
+    while !thread.is_finished() && waited < wait_max {
+        thread::sleep(pause);
+        waited += pause;
+    }
+    thread.is_finished()
+}
+
+/// How long the drop of a log waits for its last lines to be written.
+const END_WAIT_MAX: Duration = Duration::from_secs(5);
+
 impl fmt::Debug for AccessLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AccessLog").field("format", &self.format).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[test]
+    fn a_thread_that_stalls_is_left_alone() {
+        let (release, stalled) = channel::<()>();
+        let thread = thread::spawn(move || stalled.recv().unwrap_or_default());
+        assert!(!is_over_within(&thread, Duration::from_millis(2)));
+        drop(release);
+        assert!(is_over_within(&thread, Duration::MAX));
     }
 }

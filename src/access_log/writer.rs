@@ -85,10 +85,11 @@ impl LineQueue {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Writes lines until the log ends and none is left.
+    /// Writes lines until the log ends, and then those that wait. Lines that are added meanwhile are lost, so that the end
+    /// comes also while a server goes on.
     pub(super) fn write_to(&self, mut target: LogTarget) {
         let _ = self.writer.set(thread::current());
-        let (mut said, mut taken) = ((Instant::now(), 0), LineBuffer::new());
+        let (mut notices, mut taken) = (DropNotices::new(), LineBuffer::new());
         loop {
             let ends = self.end_requested.load(Ordering::Acquire);
             if self.reopen_requested.swap(false, Ordering::Acquire)
@@ -96,39 +97,50 @@ impl LineQueue {
             {
                 eprintln!("the access log cannot be opened again: {error}");
             }
-            let count = self.write_waiting(&mut target, &mut taken);
-            self.report_dropped(&mut said);
-            match (count, ends) {
-                (0, true) => return,
-                (_, true) => {}
-                (_, false) => thread::park_timeout(PAUSE),
+            self.write_waiting(&mut target, &mut taken);
+            if let Some(dropped) = notices.next(self.dropped(), ends) {
+                eprintln!("{dropped} lines of the access log were dropped");
             }
+            if ends {
+                return;
+            }
+            thread::park_timeout(PAUSE);
         }
     }
 
-    /// Writes the lines that wait, and returns how many there were.
-    fn write_waiting(&self, target: &mut LogTarget, taken: &mut LineBuffer) -> u64 {
-        let mut written = 0;
+    /// Writes the lines that wait.
+    fn write_waiting(&self, target: &mut LogTarget, taken: &mut LineBuffer) {
         for buffer in &self.buffers {
             mem::swap(&mut *lock(buffer), taken);
             let LineBuffer { lines, count } = taken;
-            if *count > 0 {
+            if mem::take(count) > 0 {
                 self.dropped.fetch_add(target.write(lines) as u64, Ordering::Relaxed);
             }
-            written += mem::take(count);
             lines.clear();
             lines.shrink_to(BUFFER_LEN);
         }
-        written
+    }
+}
+
+/// Decides when it is said how many lines are missing: at once, then at most once a minute, and at the end.
+struct DropNotices {
+    said_at: Instant,
+    said: u64,
+}
+
+impl DropNotices {
+    fn new() -> DropNotices {
+        DropNotices { said_at: Instant::now(), said: 0 }
     }
 
-    /// Says at most once a minute how many lines are missing.
-    fn report_dropped(&self, (said_at, said): &mut (Instant, u64)) {
-        let dropped = self.dropped();
-        if dropped > *said && (*said == 0 || said_at.elapsed() >= REPORT_PAUSE) {
-            eprintln!("{} lines of the access log were dropped", dropped - *said);
-            (*said_at, *said) = (Instant::now(), dropped);
-        }
+    /// Returns how many lines were dropped since the last notice, if there is to be one.
+    fn next(&mut self, dropped: u64, ends: bool) -> Option<u64> {
+        let unsaid = dropped - self.said;
+        let is_time = ends || self.said == 0 || self.said_at.elapsed() >= REPORT_PAUSE;
+        (unsaid > 0 && is_time).then(|| {
+            *self = DropNotices { said_at: Instant::now(), said: dropped };
+            unsaid
+        })
     }
 }
 
@@ -234,3 +246,43 @@ const LINES_LEN_MAX: usize = 256 << 10;
 
 /// How much memory a buffer has from the start, and keeps: most lines are shorter than the rest.
 const BUFFER_LEN: usize = LINES_LEN_MAX + (1 << 10);
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    /// A writer that causes a line with each that it writes, as a server does that goes on.
+    struct Busy(Arc<LineQueue>, u64);
+
+    impl Write for Busy {
+        fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
+            self.1 += 1;
+            assert!(self.1 < 1000, "the log does not end");
+            self.0.push(|line| line.extend_from_slice(b"later\n"));
+            Ok(lines.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_log_ends_while_lines_are_added() {
+        let queue = Arc::new(LineQueue::new());
+        queue.push(|line| line.extend_from_slice(b"first\n"));
+        queue.end_requested.store(true, Ordering::Release);
+        queue.write_to(LogTarget::from_writer(Busy(queue.clone(), 0)));
+    }
+
+    #[test]
+    fn all_lines_that_were_dropped_are_said_at_the_end() {
+        let mut notices = DropNotices::new();
+        let said = [(0, false), (3, false), (5, false), (5, true)];
+        let said = said.map(|(dropped, ends)| notices.next(dropped, ends));
+        assert_eq!(said, [None, Some(3), None, Some(2)]);
+        assert_eq!(DropNotices::new().next(0, true), None);
+    }
+}
