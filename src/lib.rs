@@ -278,7 +278,8 @@
 //! | the coding that a client prefers | [`Request::preferred_coding`] | |
 //! | lists, weights and parameters in fields | [`Headers::members`], [`Headers::weighted`], [`Headers::parameter`], [`Parameters`] | |
 //! | forms and queries as structs, with feature `form` | `Request::query_as`, `Request::form_as`, `FormBuf::from_value` | |
-//! | dates, text in HTML, segments of a path | [`HttpDate`], [`escape_html`], [`Target::escape_segment`] | |
+//! | dates, segments of a path | [`HttpDate`], [`Target::escape_segment`] | |
+//! | text in HTML, in JSON, in lines of logs | [`escape_html`], [`escape_json`], [`escape_log`] | |
 //! | forms, queries and cookies | [`Form`], [`FormBuf`], [`Cookies`], [`SetCookie`] | `forms` |
 //! | cookies that nobody else can make or read, with feature `cookies` | `CookieKey` | |
 //! | cookies that a client keeps, with feature `jar` | [`ClientBuilder::cookie_store`], `jar::Jar` | `jar` |
@@ -395,7 +396,7 @@ pub use message::{
     InvalidForm, InvalidMethod, InvalidPairs, InvalidParameters, InvalidPathParam, InvalidRequest,
     InvalidStatus, InvalidTarget, InvalidText, InvalidValue, Method, Parameters, PathParams, Problem,
     RawSetCookie, Request, Response, SameSite, SetCookie, Status, Target, TargetForm, Timings, Version,
-    escape_html,
+    escape_html, escape_json, escape_log,
 };
 #[cfg(feature = "metrics")]
 pub use metrics::{

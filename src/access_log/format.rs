@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::message::{FieldName, HttpDate, Status, Version, write_json_string};
+use crate::message::{FieldName, HttpDate, Status, Version, write_json_string, write_log_text};
 use crate::server::ExchangeReport;
 
 /// The format of an access log's lines. Targets and fields are cut at 2 KiB.
@@ -26,7 +26,7 @@ pub enum LogFormat {
     /// `received`, `sent`, `until_handler_us`, `until_response_us`, `duration_us`, `connection` and `exchange`. Members
     /// without a value are left out. `time` is written as in `Common`; members that end in `_us` are in microseconds.
     Json,
-    /// The application's: the function writes a line, without its end. Ends of lines in it become spaces.
+    /// The application's: the function writes a line, without its end. See [`LogFormat::from_fn`].
     Custom(Arc<FormatFn>),
 }
 
@@ -37,6 +37,36 @@ impl LogFormat {
     /// Makes a format of a function, which writes a line without its end. It finds the client by
     /// [`ExchangeReport::client_ip`] itself; the proxies of [`AccessLog::recorder`](super::AccessLog::recorder) have
     /// no effect on it.
+    ///
+    /// Ends of lines become spaces, but no more: text of peers, such as the target and fields, must pass through
+    /// [`escape_json`](crate::escape_json) or [`escape_log`](crate::escape_log), or it can forge what stands behind it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::io::Write;
+    ///
+    /// use corehttp::{AccessLog, ExchangeReport, LogFormat, Request, Server, TrustedProxies, escape_json};
+    ///
+    /// fn write(report: &ExchangeReport, line: &mut Vec<u8>) {
+    ///     let field = |name| String::from_utf8_lossy(report.request.headers.get(name).unwrap_or_default());
+    ///     let (host, agent) = (field("host"), field("user-agent"));
+    ///     let _ = write!(line, r#"{{"host":"{}","agent":"{}"}}"#, escape_json(&host), escape_json(&agent));
+    /// }
+    ///
+    /// let (log_file, writer) = std::io::pipe()?;
+    /// let log = AccessLog::from_writer(writer, LogFormat::from_fn(write))?;
+    /// let server = Server::new().on_exchange(log.recorder(TrustedProxies::default()));
+    /// # let service = server.service(|_: &mut corehttp::Context| {});
+    /// # let mut request = Request::get("http://example.com/")?;
+    /// # request.headers.set("user-agent", r#"a","status":"forged"#)?;
+    /// # corehttp::block_on(service.respond(request))?;
+    /// # drop((service, log));
+    /// # let line = std::io::read_to_string(log_file)?;
+    /// # let forged = r#"{"host":"example.com","agent":"a\",\"status\":\"forged"}"#;
+    /// # assert_eq!(line.trim_end(), forged);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn from_fn(write: impl Fn(&ExchangeReport<'_>, &mut Vec<u8>) + Send + Sync + 'static) -> LogFormat {
         LogFormat::Custom(Arc::new(write))
     }
@@ -84,7 +114,7 @@ fn write_common(report: &ExchangeReport<'_>, client: Option<IpAddr>, line: &mut 
         Some(method) => {
             line.extend_from_slice(method.as_str().as_bytes());
             line.push(b' ');
-            write_quoted(line, front(report.target).as_bytes());
+            write_log_text(line, front(report.target).as_bytes());
             line.extend_from_slice(match report.version {
                 Version::Http10 => b" HTTP/1.0\" ",
                 Version::Http11 => b" HTTP/1.1\" ",
@@ -105,7 +135,7 @@ fn write_agent(report: &ExchangeReport<'_>, line: &mut Vec<u8>) {
         // `named` is inlined, and compares with a name that the compiler knows in a third of the instructions.
         let value = report.request.headers.named(name).next().unwrap_or(b"-");
         line.extend_from_slice(b" \"");
-        write_quoted(line, &value[..value.len().min(VALUE_LEN_MAX)]);
+        write_log_text(line, &value[..value.len().min(VALUE_LEN_MAX)]);
         line.push(b'"');
     }
 }
@@ -198,38 +228,6 @@ fn front(text: &str) -> &str {
 /// How many bytes of a target or of a field are logged.
 const VALUE_LEN_MAX: usize = 2 << 10;
 
-/// Writes text of a peer between quotes, escaped as nginx and Apache do: octets that are not printable ASCII, quotes and
-/// backslashes become `\xHH`.
-fn write_quoted(line: &mut Vec<u8>, text: &[u8]) {
-    if is_plain(text) {
-        return line.extend_from_slice(text);
-    }
-    for octet in text {
-        match is_special(*octet) {
-            true => drop(write!(line, "\\x{octet:02X}")),
-            false => line.push(*octet),
-        }
-    }
-}
-
-/// Whether no octet needs an escape. The compiler compares sixteen octets, or eight, at a time.
-fn is_plain(text: &[u8]) -> bool {
-    match (text.last_chunk::<16>(), text.first_chunk::<8>(), text.last_chunk::<8>()) {
-        (Some(last), ..) => text.as_chunks::<16>().0.iter().all(has_no_special) && has_no_special(last),
-        (None, Some(first), Some(last)) => has_no_special(first) && has_no_special(last),
-        _ => !text.iter().any(|octet| is_special(*octet)),
-    }
-}
-
-#[inline(always)]
-fn has_no_special<const N: usize>(octets: &[u8; N]) -> bool {
-    !octets.iter().fold(false, |found, octet| found | is_special(*octet))
-}
-
-fn is_special(octet: u8) -> bool {
-    !(b' '..=b'~').contains(&octet) | (octet == b'"') | (octet == b'\\')
-}
-
 /// A second as text, since most lines of a core are of the same one.
 #[derive(Clone, Copy)]
 struct LogTime {
@@ -279,26 +277,6 @@ thread_local! {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn text_of_a_peer_forges_no_line() {
-        let mut line = Vec::new();
-        write_quoted(&mut line, b"a\"b\\c\r\nd\x7f\xc3\xa9 e");
-        assert_eq!(line, b"a\\x22b\\x5Cc\\x0D\\x0Ad\\x7F\\xC3\\xA9 e");
-    }
-
-    #[test]
-    fn each_octet_is_escaped_wherever_it_stands_or_nowhere() {
-        for octet in 0..=u8::MAX {
-            let needs_escape = !(b' '..=b'~').contains(&octet) || matches!(octet, b'"' | b'\\');
-            for at in 0..20 {
-                let mut text = [b'~'; 20];
-                text[at] = octet;
-                assert_eq!(is_plain(&text[..=at]), !needs_escape, "{octet:#x} at {at}");
-                assert_eq!(is_plain(&text), !needs_escape, "{octet:#x} at {at}");
-            }
-        }
-    }
 
     #[test]
     fn times_are_those_of_the_common_log_format() {

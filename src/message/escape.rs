@@ -1,4 +1,5 @@
-//! [`escape_html`], [`write_json_string`] and [`attachment`]: texts inside of HTML, of JSON and of a field.
+//! [`escape_html`], [`escape_json`], [`escape_log`] and [`attachment`]: texts inside of HTML, of JSON, of a line of a log
+//! and of a field.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -43,12 +44,38 @@ pub fn escape_html(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
+/// Escapes `text` for a string of JSON, between its quotes (RFC 8259 §7). Text that needs no escape is not copied.
+///
+/// # Examples
+///
+/// ```
+/// use corehttp::escape_json;
+///
+/// let agent = "curl\",\"admin\":\"yes\r\n";
+/// let line = format!(r#"{{"agent":"{}"}}"#, escape_json(agent));
+/// assert_eq!(line, r#"{"agent":"curl\",\"admin\":\"yes\u000d\u000a"}"#);
+/// ```
+#[doc(alias = "json")]
+pub fn escape_json(text: &str) -> Cow<'_, str> {
+    if !text.bytes().any(is_special_in_json) {
+        return Cow::Borrowed(text);
+    }
+    let mut escaped = Vec::with_capacity(text.len() + 16);
+    // A vector takes all that is written to it.
+    let _ = write_json_text(&mut escaped, text);
+    Cow::Owned(String::from_utf8_lossy(&escaped).into_owned())
+}
+
 /// Writes `text` as a string of JSON, with its quotes (RFC 8259 §7).
 pub(crate) fn write_json_string(out: &mut impl Write, text: &str) -> io::Result<()> {
     out.write_all(b"\"")?;
-    let is_special = |octet: &u8| matches!(octet, b'"' | b'\\' | ..b' ');
+    write_json_text(out, text)?;
+    out.write_all(b"\"")
+}
+
+fn write_json_text(out: &mut impl Write, text: &str) -> io::Result<()> {
     let mut rest = text.as_bytes();
-    while let Some(at) = rest.iter().position(is_special) {
+    while let Some(at) = rest.iter().position(|octet| is_special_in_json(*octet)) {
         out.write_all(&rest[..at])?;
         match rest[at] {
             octet @ (b'"' | b'\\') => out.write_all(&[b'\\', octet])?,
@@ -56,8 +83,65 @@ pub(crate) fn write_json_string(out: &mut impl Write, text: &str) -> io::Result<
         }
         rest = &rest[at + 1..];
     }
-    out.write_all(rest)?;
-    out.write_all(b"\"")
+    out.write_all(rest)
+}
+
+fn is_special_in_json(octet: u8) -> bool {
+    matches!(octet, b'"' | b'\\' | ..b' ')
+}
+
+/// Escapes text of a peer for a line of a log, between quotes, as nginx and Apache do: octets that are not printable
+/// ASCII, quotes and backslashes become `\xHH`. Text that needs no escape is not copied.
+///
+/// # Examples
+///
+/// ```
+/// use corehttp::escape_log;
+///
+/// assert_eq!(escape_log(b"curl/8.0"), "curl/8.0");
+/// assert_eq!(escape_log(b"a\"\r\nb"), r"a\x22\x0D\x0Ab");
+/// ```
+#[doc(alias = "log")]
+pub fn escape_log(text: &[u8]) -> Cow<'_, str> {
+    match str::from_utf8(text) {
+        Ok(plain) if is_plain_in_log(text) => Cow::Borrowed(plain),
+        _ => {
+            let mut escaped = Vec::with_capacity(text.len() + 16);
+            write_log_text(&mut escaped, text);
+            Cow::Owned(String::from_utf8_lossy(&escaped).into_owned())
+        }
+    }
+}
+
+/// Writes text of a peer to a line of a log, escaped as by [`escape_log`].
+pub(crate) fn write_log_text(line: &mut Vec<u8>, text: &[u8]) {
+    if is_plain_in_log(text) {
+        return line.extend_from_slice(text);
+    }
+    for octet in text {
+        match is_special_in_log(*octet) {
+            true => drop(write!(line, "\\x{octet:02X}")),
+            false => line.push(*octet),
+        }
+    }
+}
+
+/// Whether no octet needs an escape. The compiler compares sixteen octets, or eight, at a time.
+fn is_plain_in_log(text: &[u8]) -> bool {
+    match (text.last_chunk::<16>(), text.first_chunk::<8>(), text.last_chunk::<8>()) {
+        (Some(last), ..) => text.as_chunks::<16>().0.iter().all(has_no_special) && has_no_special(last),
+        (None, Some(first), Some(last)) => has_no_special(first) && has_no_special(last),
+        _ => !text.iter().any(|octet| is_special_in_log(*octet)),
+    }
+}
+
+#[inline(always)]
+fn has_no_special<const N: usize>(octets: &[u8; N]) -> bool {
+    !octets.iter().fold(false, |found, octet| found | is_special_in_log(*octet))
+}
+
+fn is_special_in_log(octet: u8) -> bool {
+    !(b' '..=b'~').contains(&octet) | (octet == b'"') | (octet == b'\\')
 }
 
 /// The value of `content-disposition` for content that is to be saved under `name` (RFC 6266 §4).
@@ -95,7 +179,27 @@ mod tests {
             let mut json = Vec::new();
             write_json_string(&mut json, text).unwrap();
             assert_eq!(serde_json::from_slice::<String>(&json).unwrap(), text);
+            assert_eq!(format!("\"{}\"", escape_json(text)).as_bytes(), json);
         }
+        assert!(matches!(escape_json("plain é"), Cow::Borrowed("plain é")));
+    }
+
+    #[test]
+    fn each_octet_is_escaped_in_a_log_wherever_it_stands_or_nowhere() {
+        for octet in 0..=u8::MAX {
+            let needs_escape = !(b' '..=b'~').contains(&octet) || matches!(octet, b'"' | b'\\');
+            for at in 0..20 {
+                let mut text = [b'~'; 20];
+                text[at] = octet;
+                assert_eq!(is_plain_in_log(&text[..=at]), !needs_escape, "{octet:#x} at {at}");
+                assert_eq!(
+                    matches!(escape_log(&text), Cow::Borrowed(_)),
+                    !needs_escape,
+                    "{octet:#x} at {at}"
+                );
+            }
+        }
+        assert_eq!(escape_log(b"a\"b\\c\r\nd\x7f\xc3\xa9 e"), "a\\x22b\\x5Cc\\x0D\\x0Ad\\x7F\\xC3\\xA9 e");
     }
 
     #[test]

@@ -55,9 +55,9 @@ pub use credentials::{BasicAuth, InvalidCredentials};
 pub use date::HttpDate;
 #[cfg(feature = "fs")]
 pub(crate) use date::month_number;
-pub use escape::escape_html;
+pub use escape::{escape_html, escape_json, escape_log};
 #[cfg(feature = "access-log")]
-pub(crate) use escape::write_json_string;
+pub(crate) use escape::{write_json_string, write_log_text};
 pub(crate) use fields::{
     CONTENT_FIELDS, FRAMING_FIELDS, FieldName, NameHash, Repeated, is_field_value, is_tchar, is_token,
     members, token_len, trim,
