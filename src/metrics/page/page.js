@@ -183,10 +183,10 @@ function errors(data) {
 function hosts(data) {
   $("hosts-section").hidden = !data.hosts.length;
   fill("hosts", data.hosts.map((host) => {
-    const [answered, failed, p50, , p99] = host.recent, total = answered + failed;
+    const [answered, failed, p50, , p99] = host.recent || [], total = answered + failed;
     const long = Object.entries(host.phases).filter(([, us]) => us >= 1000);
     const failures = host.failures.map(([phase, number]) => phase + " " + count(number)).join(", ");
-    return [[host.host, "text"], count(total / data.recentSeconds),
+    return [[host.host, "text"], host.recent ? count(total / data.recentSeconds) : "–",
       [total ? percent(failed / total) : "–", failed ? "bad" : ""], ...[p50, p99].map((us) => answered ? time(us) : "–"),
       count(host.busy), count(host.idle), count(host.dials), host.answered ? percent(host.reused / host.answered) : "–",
       count(host.stale) + " / " + count(host.retries),

@@ -103,11 +103,12 @@ fn core(index: usize, core: &CoreCounts, recent: &SlotCounts) -> Value {
 }
 
 /// The hosts of clients. Their recent figures count the exchanges that failed apart, and the times of phases are the 99th
-/// percentiles since the start.
+/// percentiles since the start. A host whose times are among those of [`OTHER`] has no recent figures of its own.
 fn hosts(metrics: &Metrics, recent: &SlotSeries) -> Value {
     let Some(ClientStats { hosts, other, .. }) = metrics.client_stats() else { return json!([]) };
     let (times, timelines) = (metrics.host_counts(), metrics.host_timelines(recent));
-    let others = (other != ClientCounts::default()).then(|| (OTHER.into(), other));
+    let has_others = other != ClientCounts::default() || times.contains_key(OTHER);
+    let others = has_others.then(|| (OTHER.into(), other));
     let hosts = hosts.into_iter().chain(others).map(|(host, counts)| {
         let times = times.get(&host).cloned().unwrap_or_default();
         let late = |(name, phase): (&'static str, &HistogramCounts)| {
@@ -116,7 +117,7 @@ fn hosts(metrics: &Metrics, recent: &SlotSeries) -> Value {
         let failures = counts.phases().into_iter().filter(|(_, phase)| phase.failed > 0);
         json!({
             "host": host,
-            "recent": figures(&timelines.get(&host).unwrap_or(recent).sum_since(0)),
+            "recent": timelines.get(&host).map(|series| figures(&series.sum_since(0))),
             "busy": counts.busy,
             "idle": counts.idle,
             "dials": counts.dials,
@@ -188,7 +189,9 @@ fn micros(time: Duration) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::Client;
     use crate::message::{Request, Status};
+    use crate::metrics::metrics::MetricsSettings;
     use crate::server::{Context, Error, Server};
 
     #[test]
@@ -220,6 +223,47 @@ mod tests {
         // The slots before the last one that was sent are not sent again.
         let again: Value = serde_json::from_str(&snapshot(&metrics, Some(slot)).1).unwrap();
         assert_eq!(again["total"].as_object().unwrap().len(), 1);
+    }
+
+    /// Clients count more hosts than there are times for.
+    #[test]
+    fn a_host_without_times_has_no_figures_and_those_of_others_are_shown() {
+        let metrics = Metrics::with_settings(MetricsSettings { hosts_max: 1, ..Default::default() });
+        metrics.keep_recent();
+        let client = Client::new();
+        metrics.add_client(&client);
+        for url in ["http://127.0.0.1:1/", "http://127.0.0.1:2/"] {
+            crate::block_on(client.get(url)).unwrap().unwrap_err();
+        }
+        let data: Value = serde_json::from_str(&snapshot(&metrics, None).1).unwrap();
+        let failed = |host: &Value| (host["host"].as_str().unwrap().to_owned(), host["recent"][1].as_u64());
+        let hosts = Vec::from_iter(data["hosts"].as_array().unwrap().iter().map(failed));
+        let expected = [("http://127.0.0.1:1", Some(1)), ("http://127.0.0.1:2", None), (OTHER, Some(1))];
+        assert_eq!(hosts, expected.map(|(host, failed)| (host.to_owned(), failed)));
+    }
+
+    #[test]
+    fn only_exchanges_that_are_meant_to_last_are_not_slow() {
+        let metrics = Metrics::new();
+        metrics.keep_recent();
+        let service = Server::new().metrics(&metrics).service(|ctx: &mut Context| {
+            match ctx.request.path() {
+                "/events" => {
+                    ctx.response.headers.set("content-type", "text/event-stream")?;
+                    ctx.response.body.set_stream(&b"data: a\n\n"[..], None);
+                }
+                _ => ctx.response.status = Status::GATEWAY_TIMEOUT,
+            }
+            Ok::<_, Error>(())
+        });
+        for path in ["/events", "/late"] {
+            let mut request = Request::get(path).unwrap();
+            request.headers.set("accept", "text/event-stream").unwrap();
+            crate::block_on(service.respond(request)).unwrap();
+        }
+        let data: Value = serde_json::from_str(&snapshot(&metrics, None).1).unwrap();
+        let [slow] = &data["slow"].as_array().unwrap()[..] else { panic!("{data}") };
+        assert_eq!(slow["request"], "GET /late");
     }
 
     /// A page that nobody asked for costs nothing.
