@@ -6,14 +6,18 @@ use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::future::{Future, pending};
+use std::io::{self, Cursor};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
 use corehttp::{
     BodyPlan, Client, Context, Handler, Headers, MemoryListener, Request, Response, Server, Status, Timeouts,
     TraceContext, TracePropagator, Tracing, routes, with_plan,
 };
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, duplex};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, duplex};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 use tracing::field::{Field, Visit};
@@ -243,6 +247,40 @@ fn a_span_names_the_peer_that_has_cut_its_exchange() {
     });
     let [span] = &spans[..] else { panic!("{spans:?}") };
     assert_eq!(span.all(["http.response.status_code", "error.type"]), ["200", "peer"]);
+}
+
+/// Counts the writes of a server.
+#[derive(Clone, Default)]
+struct Writes(Arc<AtomicUsize>);
+
+impl AsyncWrite for Writes {
+    fn poll_write(self: Pin<&mut Self>, _: &mut TaskContext<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// A response leaves alone for the sake of its own span.
+#[test]
+fn responses_behind_a_span_leave_together() {
+    let (spans, _, writes) = seen(async {
+        let hello = |ctx: &mut Context| ctx.response.set_text("hello");
+        let app = routes! { GET "/traced" => Tracing::new().around(hello), GET "/plain" => hello };
+        let get = |path: &str| format!("GET {path} HTTP/1.1\r\nhost: a\r\n\r\n");
+        let (wire, writes) = (get("/traced") + &get("/plain").repeat(10), Writes::default());
+        let stream = tokio::io::join(Cursor::new(wire.into_bytes()), writes.clone());
+        let _ = Server::new().service(app).serve_connection(stream).await;
+        writes.0.load(Ordering::Relaxed)
+    });
+    assert_eq!((spans.len(), writes), (1, 2));
 }
 
 /// Two exchanges take turns on one thread, and each handler sees its own span, and none is left behind.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::histogram::nanos;
 use crate::memory::lock;
-use crate::message::Status;
+use crate::message::{Method, Status};
 use crate::server::{CutBy, ExchangeReport};
 
 /// The slowest exchanges of each of the last periods. A core never waits for a reader: an exchange that ends while the
@@ -110,10 +110,10 @@ impl SlowExchange {
     }
 }
 
-/// Whether the exchange was an upgrade or a stream of events, which take as long as their peers like.
+/// Whether the exchange was an upgrade, a tunnel or a stream of events, which take as long as their peers like.
 fn is_meant_to_last(report: &ExchangeReport<'_>) -> bool {
-    let accept = report.request.headers.get("accept").unwrap_or_default();
-    report.status == Some(Status::SWITCHING_PROTOCOLS) || accept.starts_with(b"text/event-stream")
+    let is_tunnel = report.method == Some(Method::Connect) && report.status.is_some_and(Status::is_success);
+    report.status == Some(Status::SWITCHING_PROTOCOLS) || is_tunnel || report.is_event_stream
 }
 
 /// How many slots of a timeline a period has.

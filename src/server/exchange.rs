@@ -162,7 +162,7 @@ impl Exchange {
     /// Writes the head of the response to the write buffer, and begins its body.
     pub(super) fn write_head(&mut self, response: &Response, content: BodyLength, unread: UnreadBody) {
         debug_assert!(!self.outgoing.has_begun(), "an exchange has one final response");
-        self.observe(|observation, _| observation.note_response(response.status));
+        self.observe(|observation, _| observation.note_response(response, content));
         let Exchange { incoming, outgoing, conn, info, .. } = self;
         let (incoming, core, request_info) = (incoming.get_mut(), conn.core(), info.request_info);
         let framing = OutgoingFraming::from_response(request_info, response, content);
@@ -285,7 +285,7 @@ impl Exchange {
         // If the handler is cancelled from here on, the peer would take a response for bytes of the other protocol.
         self.outgoing.begin_tunnel();
         self.flush().await?;
-        self.observe(|observation, _| observation.note_response(response.status));
+        self.observe(|observation, _| observation.note_response(response, BodyLength::NoContent));
         self.note_response_time();
         self.take_conn()
     }
@@ -454,9 +454,10 @@ impl Exchange {
         let noted = self.conn.with(|conn| (peer, observation.traffic) = (conn.peer(), conn.total_traffic()));
         self.upgraded.iter().filter(|_| noted.is_none()).for_each(|upgraded| peer = upgraded.peer());
         self.conn.core().report_exchange(observation, &peer, number, request);
+        self.observation.take_if(|_| !self.conn.core().observes_exchanges());
     }
 
-    /// Calls `watcher` with the report of this exchange. Exchanges of the same context are reported from now on.
+    /// Calls `watcher` with the report of this exchange. The next one is observed only if all are, or if it is watched, too.
     #[allow(dead_code, reason = "traces alone watch")]
     pub(super) fn watch(&mut self, request: &Request, watcher: Box<ExchangeWatcher>) {
         let (arrived, now) = (self.info.arrived, self.conn.core().clock.now());

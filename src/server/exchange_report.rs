@@ -14,7 +14,7 @@ use super::trusted_proxies::TrustedProxies;
 use crate::error::write_escaped;
 use crate::exchange::ExchangeError;
 use crate::memory::{Counter, Reset, clear_cold};
-use crate::message::{Method, Request, Status, Version};
+use crate::message::{BodyLength, Method, Request, Response, Status, Version};
 use crate::net::{Peer, PeerAddr, Traffic};
 
 /// An exchange that is over, with its response or without.
@@ -78,6 +78,9 @@ pub struct ExchangeReport<'a> {
     /// The end of the exchange.
     #[allow(dead_code, reason = "access logs alone write the time of day")]
     pub(crate) ended: Instant,
+    /// Whether the response was a stream of events, which lasts as long as its peer likes.
+    #[allow(dead_code, reason = "metrics alone leave such streams out")]
+    pub(crate) is_event_stream: bool,
 }
 
 /// The cause for which an exchange was cut.
@@ -177,6 +180,7 @@ pub(super) struct Observation {
     arrived: Option<Instant>,
     handler_called: Option<Instant>,
     status: Option<Status>,
+    is_event_stream: bool,
     /// When the head of the response was written. `None` as long as it waits in the write buffer, and nothing else was
     /// waited for.
     responded: Option<Instant>,
@@ -247,8 +251,12 @@ impl Observation {
         self.handler_called = Some(now);
     }
 
-    pub(super) fn note_response(&mut self, status: Status) {
-        self.status = Some(status);
+    pub(super) fn note_response(&mut self, response: &Response, content: BodyLength) {
+        self.status = Some(response.status);
+        let has_type = |response: &Response| {
+            response.headers.content_type().is_some_and(|value| value.starts_with("text/event-stream"))
+        };
+        self.is_event_stream = content == BodyLength::Unknown && has_type(response);
     }
 
     /// Notes the time of the response's head before something else takes time. A small response, which is sent at once,
@@ -295,6 +303,7 @@ impl Observation {
             until_response: self.status.map(|_| self.responded.map_or(duration, since)),
             duration,
             ended: now,
+            is_event_stream: self.is_event_stream,
         };
         self.socket.iter().for_each(|socket| socket.add_to(&mut report));
         report
@@ -312,7 +321,7 @@ impl Reset for Observation {
     fn reset(&mut self) {
         self.target.clear();
         (self.arrived, self.handler_called, self.status, self.responded) = Default::default();
-        (self.method, self.version, self.cut) = Default::default();
+        (self.method, self.version, self.cut, self.is_event_stream) = Default::default();
         (self.traffic, self.traffic_before) = Default::default();
         self.watchers.clear();
         clear_cold(&mut self.socket);
