@@ -9,6 +9,7 @@
 //!
 //! Profiles show how a program works, and make it slower. So they are for peers on this machine, and one at a time.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -47,13 +48,13 @@ fn busy(seed: &str) -> String {
     format!("{sum}\n")
 }
 
-/// Answers peers on this machine, and 403 to others. Behind a proxy on this machine, everybody seems to be here: do not
-/// let it pass these paths on.
+/// Answers peers on this machine, and 403 to others: to those behind a proxy, as far as that adds a field, and to pages of
+/// other sites in a browser here, whose names were made to point to this machine.
 struct OnlyHere<H>(H);
 
 impl<H: Handler> Handler for OnlyHere<H> {
     fn on_head(&self, ctx: &mut Context) -> BodyPlan {
-        match ctx.peer_addr().ip().is_none_or(|peer| peer.is_loopback()) {
+        match is_local(ctx) {
             true => self.0.on_head(ctx),
             false => BodyPlan::Refuse(Status::FORBIDDEN),
         }
@@ -63,6 +64,20 @@ impl<H: Handler> Handler for OnlyHere<H> {
         self.0.handle(ctx)
     }
 }
+
+/// Whether a request is from this machine, as far as can be known, as for the page of metrics.
+fn is_local(ctx: &Context) -> bool {
+    let is_peer_local = ctx.peer_addr().ip().is_none_or(|peer| peer.to_canonical().is_loopback());
+    let was_forwarded = FORWARDING.iter().any(|name| ctx.request.headers.contains(name));
+    let is_host_local = ctx.request.host().is_none_or(|host| {
+        let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+        host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
+    });
+    is_peer_local && !was_forwarded && is_host_local
+}
+
+/// Fields that proxies add.
+const FORWARDING: [&str; 5] = ["forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip"];
 
 /// Takes profiles of the processor's time, one at a time.
 #[derive(Default)]
@@ -154,11 +169,19 @@ mod tests {
     #[test]
     fn peers_elsewhere_are_refused() {
         let service = service();
-        for (peer, status) in [("192.0.2.1:5000", 403), ("127.0.0.1:5000", 200), ("[::1]:5000", 200)] {
+        for (peer, host, field, status) in [
+            ("192.0.2.1:5000", "localhost", "accept", 403),
+            ("127.0.0.1:5000", "localhost:8080", "accept", 200),
+            ("[::1]:5000", "[::1]:8080", "accept", 200),
+            ("[::ffff:127.0.0.1]:5000", "127.0.0.1", "accept", 200),
+            ("127.0.0.1:5000", "rebound.example", "accept", 403),
+            ("127.0.0.1:5000", "localhost", "x-forwarded-for", 403),
+        ] {
             let peer = peer.parse::<std::net::SocketAddr>().unwrap();
-            let request = Request::get("/debug/pprof/heap").unwrap();
+            let mut request = Request::get(&format!("http://{host}/debug/pprof/heap")).unwrap();
+            request.headers.set(field, "192.0.2.1").unwrap();
             let response = corehttp::block_on(service.respond_from(peer.into(), request)).unwrap();
-            assert_eq!(response.status.as_u16(), status, "{peer}");
+            assert_eq!(response.status.as_u16(), status, "{peer} {host} {field}");
             let is_read =
                 response.text().is_ok_and(|text| text.starts_with("allocated ") && text.lines().count() == 5);
             assert_eq!(is_read, status == 200);
