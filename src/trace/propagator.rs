@@ -30,12 +30,12 @@ use crate::message::{Headers, Method, Version};
 /// | `network.protocol.name` | `http` | the same |
 /// | `network.protocol.version` | of the request | of the response |
 /// | `user_agent.original` | of the request | |
-/// | `error.type` | a 5xx status, `panic`, `canceled`, `cut` | a 4xx or 5xx status, `timeout`, the phase, `canceled` |
+/// | `error.type` | `panic`, `peer`, `timeout`, `stop`, `handler`, a 5xx status | a 4xx or 5xx status, `timeout`, the phase, `canceled` |
 /// | `otel.kind`, `otel.name`, `otel.status_code` | as `tracing-opentelemetry` reads them | the same |
 /// | `trace_id`, `span_id`, `parent_id` | of the [`TraceContext`], unless there is a [`TracePropagator`] | the same |
 ///
-/// A span begins with the call of the handler, or of the client. The span of a server ends when the handler returns, is
-/// dropped, or panics. The span of a client ends when the head of the response is there, or the request fails or is
+/// A span begins with the call of the handler, or of the client. The span of a server ends with its exchange, when the
+/// response was sent or cut. The span of a client ends when the head of the response is there, or the request fails or is
 /// dropped before. The span of a call that was [split](crate::Call::split) is closed only when both halves are dropped.
 ///
 /// # Examples
