@@ -38,7 +38,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("cookies", &["message"]),
     ("form", &["client", "error", "message"]),
     ("fs", &["coding", "error", "memory", "message", "net", "runtime", "server"]),
-    ("gateway", &["client", "error", "message", "runtime", "server"]),
+    ("gateway", &["client", "error", "message", "net", "runtime", "server"]),
     ("guard", &["error", "memory", "message", "runtime", "server"]),
     ("health", &["error", "message", "runtime", "server"]),
     ("json", &["client", "error", "message"]),

@@ -7,9 +7,9 @@ use std::task::{self, Poll, ready};
 
 use tokio::io::AsyncWrite;
 
-use super::tunnel::join;
+use super::tunnel::{End, join};
 use crate::client::{Call, CallExchange, ClientError};
-use crate::message::{Headers, Response, Status};
+use crate::message::{FieldName, Headers, Response, Status};
 use crate::runtime::join_first;
 use crate::server::{BodyReader, BodyWriter, Context, Error, IntoResult, Result};
 
@@ -27,7 +27,14 @@ impl Context {
     /// read before. Fields that are already set in `ctx.response` are added to those of the response. A WebSocket
     /// passes by itself: both connections are joined once the server behind has agreed. When this server stops, the peer
     /// is sent a close frame with code 1001 between two frames of the server behind, which gets the peer's answer; a
-    /// frame that does not end within the grace is cut with the connection. Other upgrades are not forwarded.
+    /// frame that does not end within the grace is cut with the connection. Either side may be silent for ever, but a
+    /// peer that takes nothing of what is written to it for [`Timeouts::write`](crate::Timeouts::write), or a server
+    /// behind for [`ClientTimeouts::send`](crate::ClientTimeouts::send), ends both connections. Other upgrades are not
+    /// forwarded, nor is that of a request with content, to which the server behind may answer 426; the protocols that a
+    /// 426 names in `upgrade` are passed on (RFC 9110 §15.5.22).
+    ///
+    /// A server behind that lets in only pages of its own origin sees the host of its own URL. Set
+    /// [`Context::set_forwarded`] and trust this gateway there (`Origins::OwnBehind`), or few browsers get in.
     ///
     /// If the peer resets the connection before it has the whole response, or a write to it fails, the connection to
     /// the server behind is closed, too, so that server does not work in vain. A peer that closes its sending half
@@ -116,7 +123,7 @@ impl Context {
         }
         let head =
             poll_fn(|cx| call.borrow_mut().poll_head(cx, &mut self.response)).await.map_err(gateway_error);
-        let connection_options = self.response.headers.forward();
+        let connection_options = self.forward_fields();
         // The fields that the handler had set: `poll_head` has left them where those of the response were.
         self.response.headers.append_all(&call.borrow_mut().early().headers);
         if let Err(error) = head.and_then(|()| change(&mut self.response).into_result()) {
@@ -141,12 +148,29 @@ impl Context {
 }
 
 impl Context {
+    /// Removes the fields of the response that are meant for this hop, and returns the lines of `connection`. A 426 keeps
+    /// the protocols, which it must name (RFC 9110 §15.5.22).
+    fn forward_fields(&mut self) -> Headers {
+        let Response { status, headers, .. } = &mut self.response;
+        let mut named = Headers::new();
+        if *status == Status::UPGRADE_REQUIRED {
+            headers.named(FieldName::UPGRADE).for_each(|protocols| named.push(FieldName::UPGRADE, protocols));
+        }
+        let connection_options = headers.forward();
+        headers.append_all(&named);
+        connection_options
+    }
+
     /// Answers 101, as the server behind has, and passes bytes on from then on. A WebSocket that is silent is a matter of
-    /// its two ends.
+    /// its two ends; one that takes nothing would have this server keep its bytes for ever.
     async fn pass_upgraded(&mut self, call: CallExchange) -> Result {
-        let (behind, linger, stopping) = (call.into_upgraded(), self.timeouts().linger, self.stopping());
-        let front = self.upgrade("websocket").await?;
-        join(front, behind, linger, stopping).await;
+        let (timeouts, stopping) = (self.timeouts(), self.stopping());
+        let (conn, early, send, _in_flight) = call.into_switched();
+        let behind = End::new(*conn, early, send);
+        self.check_upgrade_to("websocket")?;
+        // The guard is dropped behind the connection, which counts until then.
+        let (conn, early, _guard) = self.switch_conn("websocket").await?;
+        join(End::new(conn, early, timeouts.write), behind, timeouts.linger, stopping).await;
         Ok(())
     }
 }

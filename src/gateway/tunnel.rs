@@ -1,29 +1,25 @@
 //! [`join`]: passes bytes between two connections that were upgraded to WebSocket (RFC 9110 §7.8, RFC 6455).
 
 use std::future::poll_fn;
-use std::io;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-
+use crate::net::{Conn, ConnError, Locality, ReadBuffer, TimerSlot};
 use crate::runtime;
 
 /// Passes bytes in both directions, until both have ended. Once one of them has, the other has no longer than `linger`.
-/// A connection that fails ends both. Once it is `stopping`, the front is sent a close frame of 1001.
-pub(super) async fn join<A, B>(
-    mut front: A,
-    mut behind: B,
+/// A connection that fails ends both, and so does a peer that takes nothing for as long as its end allows. Once it is
+/// `stopping`, the front is sent a close frame of 1001.
+pub(super) async fn join<A: Locality, B: Locality>(
+    mut front: End<A>,
+    mut behind: End<B>,
     linger: Duration,
     stopping: impl Future<Output = ()>,
-) where
-    A: AsyncRead + AsyncWrite + Unpin,
-    B: AsyncRead + AsyncWrite + Unpin,
-{
+) {
     let (mut inward, mut outward) = (Direction::default(), Direction::default());
     let mut stopping = pin!(stopping);
-    let mut poll = move |cx: &mut Context<'_>| -> io::Result<[bool; 2]> {
+    let mut poll = move |cx: &mut Context<'_>| -> Result<[bool; 2], ConnError> {
         if !outward.closes && stopping.as_mut().poll(cx).is_ready() {
             outward.closes = true;
         }
@@ -40,12 +36,83 @@ pub(super) async fn join<A, B>(
     }
 }
 
+/// One of the two connections.
+pub(super) struct End<L: Locality> {
+    conn: Conn<L>,
+    /// The bytes that had arrived already.
+    early: ReadBuffer,
+    /// How long the peer may take nothing of what is written to it.
+    write_limit: Duration,
+}
+
+impl<L: Locality> End<L> {
+    pub(super) fn new(mut conn: Conn<L>, early: ReadBuffer, write_limit: Duration) -> End<L> {
+        // The large buffers of the exchange are not needed for as long as the tunnel may stay, and its waits are over.
+        conn.swap_io_state(&mut None);
+        [TimerSlot::Read, TimerSlot::Write].into_iter().for_each(|slot| conn.disarm(slot));
+        End { conn, early, write_limit }
+    }
+
+    /// Reads once into `room`. Returns 0 at the end. The peer may be silent for ever.
+    fn poll_read(&mut self, cx: &mut Context<'_>, room: &mut [u8]) -> Poll<Result<usize, ConnError>> {
+        let count = self.early.unread().len().min(room.len());
+        if count == 0 {
+            return self.conn.poll_read(cx, room, Duration::MAX);
+        }
+        room[..count].copy_from_slice(&self.early.unread()[..count]);
+        self.early.consume(count);
+        if self.early.is_empty() {
+            self.early = ReadBuffer::default();
+        }
+        Poll::Ready(Ok(count))
+    }
+
+    /// Writes `bytes` as far as the peer takes them at once, and keeps the rest.
+    fn write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Result<(), ConnError> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let written = match self.conn.poll_send(cx, bytes, self.write_limit) {
+            Poll::Ready(written) => self.checked(written)?,
+            Poll::Pending => 0,
+        };
+        self.conn.write_buffer().bytes().extend_from_slice(&bytes[written..]);
+        Ok(())
+    }
+
+    /// Writes all that waits, and what TLS has held back.
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ConnError>> {
+        let flushed = ready!(self.conn.poll_flush(cx, self.write_limit));
+        self.checked(flushed)?;
+        // A tunnel may stay for days.
+        *self.conn.write_buffer().bytes() = Vec::new();
+        Poll::Ready(Ok(()))
+    }
+
+    /// Whether the peer has yet to take bytes that were kept.
+    fn has_waiting(&mut self) -> bool {
+        !self.conn.write_buffer().is_empty()
+    }
+
+    /// Closes the sending half.
+    fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ConnError>> {
+        let shut = ready!(self.conn.poll_shutdown(cx, self.write_limit));
+        Poll::Ready(self.checked(shut))
+    }
+
+    /// Has the system forget what it still holds for a peer that takes nothing.
+    fn checked<T>(&self, written: Result<T, ConnError>) -> Result<T, ConnError> {
+        written.inspect_err(|error| {
+            if matches!(error, ConnError::TimedOut) {
+                self.conn.transport.reset();
+            }
+        })
+    }
+}
+
 /// Bytes in one direction. Only those that the receiver does not take at once are kept.
 #[derive(Default)]
 struct Direction {
-    waiting: Vec<u8>,
-    /// How many of them were written.
-    written: usize,
     step: Step,
     frames: FrameScanner,
     /// Whether a close frame is sent in front of the next frame, and the rest is discarded.
@@ -63,83 +130,51 @@ enum Step {
 
 impl Direction {
     /// Passes on what is here. Returns whether the sender has ended, and the receiver knows.
-    fn poll(
+    fn poll<A: Locality, B: Locality>(
         &mut self,
         cx: &mut Context<'_>,
-        from: &mut (impl AsyncRead + Unpin),
-        to: &mut (impl AsyncWrite + Unpin),
-    ) -> io::Result<bool> {
+        from: &mut End<A>,
+        to: &mut End<B>,
+    ) -> Result<bool, ConnError> {
         match self.poll_pass(cx, from, to) {
             Poll::Ready(ended) => ended.map(|()| true),
             Poll::Pending => Ok(false),
         }
     }
 
-    fn poll_pass(
+    fn poll_pass<A: Locality, B: Locality>(
         &mut self,
         cx: &mut Context<'_>,
-        from: &mut (impl AsyncRead + Unpin),
-        to: &mut (impl AsyncWrite + Unpin),
-    ) -> Poll<io::Result<()>> {
+        from: &mut End<A>,
+        to: &mut End<B>,
+    ) -> Poll<Result<(), ConnError>> {
         while self.step == Step::Open {
             if self.closes && self.frames.is_between() && !self.frames.has_closed {
                 self.frames.has_closed = true;
-                self.waiting.extend_from_slice(&CLOSE_AWAY);
+                to.write(cx, &CLOSE_AWAY)?;
             }
-            ready!(self.poll_waiting(cx, to))?;
+            if to.has_waiting() {
+                ready!(to.poll_flush(cx))?;
+            }
             let mut room = [0; READ_SIZE];
-            let mut room = ReadBuf::new(&mut room);
-            if Pin::new(&mut *from).poll_read(cx, &mut room)?.is_pending() {
+            match from.poll_read(cx, &mut room)? {
                 // TLS may hold back the end of what was written.
-                ready!(Pin::new(&mut *to).poll_flush(cx))?;
-                return Poll::Pending;
-            }
-            match room.filled() {
-                [] => self.step = Step::Ending,
-                bytes => self.pass(cx, bytes, to)?,
+                Poll::Pending => {
+                    ready!(to.poll_flush(cx))?;
+                    return Poll::Pending;
+                }
+                Poll::Ready(0) => self.step = Step::Ending,
+                Poll::Ready(count) => {
+                    let passed = self.frames.scan(&room[..count], self.closes);
+                    to.write(cx, &room[..passed])?;
+                }
             }
         }
         if self.step == Step::Ending {
-            ready!(self.poll_waiting(cx, to))?;
-            ready!(Pin::new(to).poll_shutdown(cx))?;
+            ready!(to.poll_flush(cx))?;
+            ready!(to.poll_shutdown(cx))?;
             self.step = Step::Over;
         }
-        Poll::Ready(Ok(()))
-    }
-
-    /// Writes `bytes` as far as the receiver takes them at once, and keeps the rest.
-    fn pass(
-        &mut self,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-        to: &mut (impl AsyncWrite + Unpin),
-    ) -> io::Result<()> {
-        let bytes = &bytes[..self.frames.scan(bytes, self.closes)];
-        if bytes.is_empty() {
-            return Ok(());
-        }
-        let written = match Pin::new(to).poll_write(cx, bytes) {
-            Poll::Ready(written) => written?,
-            Poll::Pending => 0,
-        };
-        self.waiting.extend_from_slice(&bytes[written..]);
-        Ok(())
-    }
-
-    /// Writes all that waits.
-    fn poll_waiting(
-        &mut self,
-        cx: &mut Context<'_>,
-        to: &mut (impl AsyncWrite + Unpin),
-    ) -> Poll<io::Result<()>> {
-        while self.written < self.waiting.len() {
-            let written = ready!(Pin::new(&mut *to).poll_write(cx, &self.waiting[self.written..]))?;
-            if written == 0 {
-                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
-            }
-            self.written += written;
-        }
-        (self.waiting, self.written) = (Vec::new(), 0);
         Poll::Ready(Ok(()))
     }
 }

@@ -23,7 +23,7 @@ impl Request {
     /// [`Context::forward`](crate::Context::forward) passes them on.
     ///
     /// A request that asks for WebSocket and nothing else still does so (`upgrade: websocket`), because `forward` passes
-    /// that on, too.
+    /// that on, too; not if it has content, as [`Context::forward`](crate::Context::forward) says.
     ///
     /// The `max-forwards` of OPTIONS and TRACE is decremented (RFC 9110 §7.6.2). Fields that a proxy adds about itself,
     /// such as `via`, are yours to set in the returned request.
@@ -149,6 +149,8 @@ impl Request {
         }
         if self.headers.may_have(FieldName::UPGRADE) && self.asks_for_websocket() {
             forwarded.headers.put(FieldName::UPGRADE, b"websocket");
+            // The length is 0, if there is one.
+            forwarded.headers.remove(FieldName::CONTENT_LENGTH.as_str());
         }
         if matches!(self.method(), Method::Options | Method::Trace) {
             decrement_max_forwards(&mut forwarded.headers)?;
@@ -165,7 +167,14 @@ impl Request {
             && self.headers.contains_token("connection", "upgrade")
             && self.method() == Method::Get
             && self.version() == Version::Http11
-            && self.has_no_content()
+            && !self.may_have_content()
+    }
+
+    /// Whether there is content, or may be (RFC 9112 §6.3).
+    pub(crate) fn may_have_content(&self) -> bool {
+        !self.body.is_empty()
+            || self.headers.contains("transfer-encoding")
+            || !matches!(self.headers.single(FieldName::CONTENT_LENGTH), Ok(None | Some(b"0")))
     }
 
     /// Whether the request has neither content nor fields that frame some (RFC 9112 §6.3).

@@ -11,6 +11,7 @@ use sha1_smol::Sha1;
 
 use super::settings::Origins;
 use crate::message::{FieldName, Headers, Method, Request, Status, members};
+use crate::server::TrustedProxies;
 
 /// Why a request to open a WebSocket is refused.
 ///
@@ -25,6 +26,8 @@ pub enum WebSocketHandshakeError {
     Version,
     /// The key is missing, or is not 16 bytes in base64. Answered with 400.
     Key,
+    /// The request has content, which a gateway would not pass on with the wish for a WebSocket. Answered with 400.
+    Content,
     /// A page of an origin that is not let in opens the WebSocket: see
     /// [`WebSocketSettings::origins`](crate::WebSocketSettings::origins). Answered with 403.
     Origin,
@@ -36,6 +39,7 @@ impl fmt::Display for WebSocketHandshakeError {
             WebSocketHandshakeError::Method => "a WebSocket is opened by GET",
             WebSocketHandshakeError::Version => "the WebSocket is of another version than 13",
             WebSocketHandshakeError::Key => "the sec-websocket-key is missing or malformed",
+            WebSocketHandshakeError::Content => "a request that opens a WebSocket has no content",
             WebSocketHandshakeError::Origin => "a page of another origin opens the WebSocket",
         })
     }
@@ -46,7 +50,7 @@ impl Error for WebSocketHandshakeError {
         Some(match self {
             WebSocketHandshakeError::Method => &Status::METHOD_NOT_ALLOWED,
             WebSocketHandshakeError::Version => &Status::UPGRADE_REQUIRED,
-            WebSocketHandshakeError::Key => &Status::BAD_REQUEST,
+            WebSocketHandshakeError::Key | WebSocketHandshakeError::Content => &Status::BAD_REQUEST,
             WebSocketHandshakeError::Origin => &Status::FORBIDDEN,
         })
     }
@@ -58,10 +62,12 @@ impl From<WebSocketHandshakeError> for io::Error {
     }
 }
 
-/// Checks a request that asks for the upgrade (§4.2.1), and returns what accepts its key.
-pub(super) fn check_request(
-    request: &Request,
+/// Checks a request that asks for the upgrade (§4.2.1), and returns what accepts its key. `host_behind` is the host that
+/// the client has used, if these proxies are in front.
+pub(super) fn check_request<'r>(
+    request: &'r Request,
     origins: &Origins,
+    host_behind: impl FnOnce(&TrustedProxies) -> Option<&'r str>,
 ) -> Result<AcceptKey, WebSocketHandshakeError> {
     if request.method() != Method::Get {
         return Err(WebSocketHandshakeError::Method);
@@ -76,23 +82,34 @@ pub(super) fn check_request(
     if STANDARD.decode_slice(key, &mut decoded) != Ok(KEY_LEN) {
         return Err(WebSocketHandshakeError::Key);
     }
-    check_origin(request, origins)?;
+    if request.may_have_content() {
+        return Err(WebSocketHandshakeError::Content);
+    }
+    check_origin(request, origins, host_behind)?;
     Ok(accept_key(key))
 }
 
-/// Checks the origin of the page, if a browser has sent one (§10.2).
-fn check_origin(request: &Request, origins: &Origins) -> Result<(), WebSocketHandshakeError> {
-    let others: &[Cow<'static, str>] = match origins {
-        Origins::Any => return Ok(()),
-        Origins::Own => &[],
-        Origins::OwnAnd(others) => others,
+/// Checks the origin of the page, if a browser has sent one (§10.2). No page can set these fields by itself.
+fn check_origin<'r>(
+    request: &'r Request,
+    origins: &Origins,
+    host_behind: impl FnOnce(&TrustedProxies) -> Option<&'r str>,
+) -> Result<(), WebSocketHandshakeError> {
+    let single = |name| request.headers.single(FieldName::new(name));
+    let is_own = |origin| {
+        // The browser has compared the origin with the host of the URL, which a proxy may have replaced.
+        single("sec-fetch-site") == Ok(Some(b"same-origin")) || is_of_host(origin, request.authority())
     };
-    let is_admitted = match request.headers.single(FieldName::new("origin")) {
-        Ok(None) => true,
-        Ok(Some(origin)) => {
-            is_of_host(origin, request.authority()) || others.iter().any(|other| other.as_bytes() == origin)
+    let is_admitted = match (single("origin"), origins) {
+        (_, Origins::Any) | (Ok(None), _) => true,
+        (Err(_), _) => false,
+        (Ok(Some(origin)), Origins::Own) => is_own(origin),
+        (Ok(Some(origin)), Origins::OwnAnd(others)) => {
+            is_own(origin) || others.iter().any(|other| other.as_bytes() == origin)
         }
-        Err(_) => false,
+        (Ok(Some(origin)), Origins::OwnBehind(proxies)) => {
+            is_own(origin) || is_of_host(origin, host_behind(proxies))
+        }
     };
     if is_admitted { Ok(()) } else { Err(WebSocketHandshakeError::Origin) }
 }
@@ -189,7 +206,7 @@ mod tests {
     ) {
         let mut request = Request::new(method, "/").unwrap();
         fields.iter().for_each(|(name, value)| request.headers.append(name, *value).unwrap());
-        let checked = check_request(&request, origins);
+        let checked = check_request(&request, origins, |_| Some("front.example"));
         let checked = checked.as_ref().map(|accept| str::from_utf8(accept).unwrap()).map_err(|error| *error);
         assert_eq!(checked, expected, "{method} {fields:?}");
     }
@@ -241,6 +258,35 @@ mod tests {
             &Origins::Own,
             Err(WebSocketHandshakeError::Origin),
         );
+    }
+
+    #[test]
+    fn an_own_page_is_known_behind_a_proxy_that_replaces_the_host() {
+        let proxies = || Origins::OwnBehind(TrustedProxies::from_fn(|_| true));
+        let front = [GOOD[0], GOOD[1], GOOD[2], ("origin", "https://front.example")];
+        check("GET", &front, &Origins::Own, Err(WebSocketHandshakeError::Origin));
+        check("GET", &front, &proxies(), ACCEPTED);
+        let evil = [GOOD[0], GOOD[1], GOOD[2], ("origin", "https://evil.example")];
+        check("GET", &evil, &proxies(), Err(WebSocketHandshakeError::Origin));
+        let site = |value| [&front[..], &[("sec-fetch-site", value)]].concat();
+        check("GET", &site("same-origin"), &Origins::Own, ACCEPTED);
+        check("GET", &site("same-origin"), &Origins::OwnAnd(Vec::new()), ACCEPTED);
+        for other in ["same-site", "cross-site", "none", "", "Same-Origin", "same-origin, none"] {
+            check("GET", &site(other), &Origins::Own, Err(WebSocketHandshakeError::Origin));
+        }
+        let twice = [&site("same-origin")[..], &[("sec-fetch-site", "same-origin")]].concat();
+        check("GET", &twice, &Origins::Own, Err(WebSocketHandshakeError::Origin));
+    }
+
+    #[test]
+    fn a_request_has_no_content() {
+        for (field, expected) in [
+            (("content-length", "0"), ACCEPTED),
+            (("content-length", "1"), Err(WebSocketHandshakeError::Content)),
+            (("transfer-encoding", "chunked"), Err(WebSocketHandshakeError::Content)),
+        ] {
+            check("GET", &[&GOOD[..], &[field]].concat(), &Origins::Own, expected);
+        }
     }
 
     #[test]

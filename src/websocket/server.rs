@@ -28,9 +28,10 @@ impl Context {
     ///
     /// Fails with a [`WebSocketHandshakeError`] or an [`InvalidResponse`](crate::InvalidResponse) if the request does not ask
     /// for a WebSocket properly. If the handler passes the error on with `?`, the status is 426 if the request does not
-    /// ask for the upgrade or for version 13, 405 if its method is not GET, 400 if its key is missing or malformed, and
-    /// 403 if a page of another origin asks. Fails with an `InvalidResponse` of status 500 if a response has been sent,
-    /// or there is no connection. Fails if the connection does, and if a subprotocol is no valid value of a field.
+    /// ask for the upgrade or for version 13, 405 if its method is not GET, 400 if its key is missing or malformed or it
+    /// has content, and 403 if a page of another origin asks. Fails with an `InvalidResponse` of status 500 if a response
+    /// has been sent, or there is no connection. Fails if the connection does, and if a subprotocol is no valid value of a
+    /// field.
     ///
     /// # Examples
     ///
@@ -63,14 +64,22 @@ impl Context {
 
     async fn open_websocket(&mut self, settings: &WebSocketSettings) -> io::Result<WebSocket> {
         self.check_upgrade_to(PROTOCOL_NAME)?;
-        let checked = check_request(&self.request, &settings.origins);
+        let checked = check_request(&self.request, &settings.origins, |proxies| {
+            // The host that the client has used.
+            self.forwarded(proxies).authority
+        });
         let Context { request, response, .. } = self;
-        let accept = checked.inspect_err(|error| {
-            if *error == WebSocketHandshakeError::Version {
+        let accept = checked.inspect_err(|error| match error {
+            WebSocketHandshakeError::Method => {
+                // The only method, which a 405 must name (RFC 9110 §15.5.6).
+                response.headers.put(FieldName::new("allow"), b"GET");
+            }
+            WebSocketHandshakeError::Version => {
                 // The version that would be accepted (§4.4), and the protocol, which a 426 must name.
                 response.headers.put(FieldName::new(VERSION), VERSION_VALUE.as_bytes());
                 response.headers.put(FieldName::UPGRADE, PROTOCOL_NAME.as_bytes());
             }
+            _ => {}
         })?;
         let protocol = choose_protocol(&request.headers, &settings.protocols);
         let offer = settings.deflate.and_then(|deflate| accept_offer(&request.headers, deflate));

@@ -3,6 +3,7 @@
 
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use tokio::io::ReadBuf;
 
@@ -13,10 +14,10 @@ use crate::client::outcome_recorder::OutcomeRecorder;
 use crate::client::pool::PooledConn;
 use crate::client::response_reader::ResponseReader;
 use crate::client::trace::ClientSpan;
-use crate::client::upgraded::ClientUpgraded;
 use crate::exchange::ExchangeError;
 use crate::memory::Reset;
 use crate::message::{Headers, Response};
+use crate::net::{Conn, ReadBuffer, Sendable};
 
 /// A request whose head has been sent, and its response.
 pub(crate) struct CallExchange {
@@ -182,9 +183,12 @@ impl CallExchange {
         self.pooled.release();
     }
 
-    /// Hands the connection over, on which the server has switched to another protocol.
-    pub(crate) fn into_upgraded(self) -> ClientUpgraded {
-        ClientUpgraded::new(self.pooled).with_guard(self.recorder.into_guard())
+    /// Hands the connection over, on which the server has switched to another protocol: with what has already come, how
+    /// long the server may take nothing, and the guard by which a balancer counts the connection as pending.
+    pub(crate) fn into_switched(self) -> (Box<Conn<Sendable>>, ReadBuffer, Duration, impl Sized) {
+        let send = self.pooled.settings().timeouts.send;
+        let (conn, early) = self.pooled.into_parts();
+        (conn, early, send, self.recorder.into_guard())
     }
 
     /// Ends the body with these trailers, and receives the head of the response into `response`.

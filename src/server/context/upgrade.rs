@@ -1,15 +1,19 @@
 //! [`Context::upgrade`], [`Context::accept_tunnel`] and [`Context::take_over`]: how a handler takes the connection over
 //! (RFC 9110 §7.8, §9.3.6).
 
+use std::convert::Infallible;
 use std::io;
+
+use tokio::sync::oneshot;
 
 use super::context::Context;
 use super::head_filter::SentKind;
 use crate::message::{FieldName, Status, Version, is_token};
 use crate::net::{Conn, ReadBuffer};
 use crate::server::InvalidResponse;
+use crate::server::connection_report::ConnectionReport;
 use crate::server::exchange_report::CutBy;
-use crate::server::upgraded::Upgraded;
+use crate::server::upgraded::{Upgraded, UpgradedHandle};
 
 impl Context {
     /// Switches to `protocol` (RFC 9110 §7.8): answers 101 with the response's fields, and hands the connection over,
@@ -127,13 +131,23 @@ impl Context {
         Ok(self.exchange.hand_over(conn, early))
     }
 
+    /// Switches to `protocol`, which the request asks for: sends a head of 101, once middleware has seen it, and hands the
+    /// connection over, with the bytes that have arrived and a guard. That is to be dropped behind the connection, which
+    /// counts until then.
+    pub(crate) async fn switch_conn(
+        &mut self,
+        protocol: &str,
+    ) -> io::Result<(Conn, ReadBuffer, oneshot::Sender<Infallible>)> {
+        let (conn, early) = self.switch(Status::SWITCHING_PROTOCOLS, Some(protocol)).await?;
+        let (guard, mut handle) = UpgradedHandle::new(conn.peer(), None);
+        handle.report = ConnectionReport::new(&conn, self.exchange.info.exchange_count);
+        self.exchange.upgraded = Some(Box::new(handle));
+        Ok((conn, early, guard))
+    }
+
     /// Sends a head with this status, once middleware has seen it, and takes the connection out, with the bytes that
     /// have arrived. The caller sets the handle of the upgraded connection.
-    pub(super) async fn switch(
-        &mut self,
-        status: Status,
-        protocol: Option<&str>,
-    ) -> io::Result<(Conn, ReadBuffer)> {
+    async fn switch(&mut self, status: Status, protocol: Option<&str>) -> io::Result<(Conn, ReadBuffer)> {
         let Context { response, transform, head_filters, exchange, .. } = self;
         exchange.check_upgrade()?;
         head_filters.pass(response, transform, SentKind::Upgrade(status)).await?;

@@ -8,11 +8,9 @@ use std::task;
 use tokio::sync::oneshot;
 
 use super::context::Context;
-use crate::message::{Headers, Status};
+use crate::message::Headers;
 use crate::net::{Conn, ReadBuffer};
-use crate::server::connection_report::ConnectionReport;
 use crate::server::socket_observer::SocketObserver;
-use crate::server::upgraded::UpgradedHandle;
 
 /// A connection that a WebSocket has taken over.
 pub(crate) struct SwitchedConn {
@@ -30,11 +28,8 @@ impl Context {
     ///
     /// The handler may use the connection for days, so the context keeps no memory but that of the request.
     pub(crate) async fn switch_to(&mut self, protocol: &str) -> io::Result<SwitchedConn> {
-        let (conn, early) = self.switch(Status::SWITCHING_PROTOCOLS, Some(protocol)).await?;
+        let (conn, early, guard) = self.switch_conn(protocol).await?;
         let Context { response, exchange, .. } = self;
-        let (guard, mut handle) = UpgradedHandle::new(conn.peer(), None);
-        handle.report = ConnectionReport::new(&conn, exchange.info.exchange_count);
-        exchange.upgraded = Some(Box::new(handle));
         let mut reported = None;
         exchange.observe(|observation, _| reported = Some(observation.socket.insert(Arc::default()).clone()));
         let observer = SocketObserver::new(exchange.conn.core().stats.clone(), reported);

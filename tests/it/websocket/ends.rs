@@ -314,7 +314,11 @@ fn requests_that_open_no_websocket_are_refused() {
         })
     };
     let head = format!("{HEAD}\r\n");
-    refused(head.replace("GET", "POST"), "405");
+    for method in ["POST", "HEAD"] {
+        let other = refused(head.replace("GET", method), "405");
+        assert!(other.contains("allow: GET\r\n"), "{other}");
+    }
+    refused(format!("{HEAD}Content-Length: 1\r\n\r\nx"), "400");
     refused(head.replace("Upgrade: websocket\r\n", ""), "426");
     refused(head.replace("keep-alive, Upgrade", "keep-alive"), "426");
     refused(head.replace("HTTP/1.1", "HTTP/1.0"), "426");

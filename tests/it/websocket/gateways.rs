@@ -1,19 +1,123 @@
 //! Gateways: a WebSocket passes through `Context::forward` by itself.
 
-use corehttp::{
-    BodyPlan, Client, CloseCode, Context, Message, Response, WebSocketSettings, block_on, with_plan,
-};
+use std::io::Write;
+use std::net::TcpStream;
+use std::time::Duration;
 
-use super::support::{HEAD, TEXT, close, echo, frame};
-use crate::support::{ErrorReports, Served, eventually};
+use corehttp::{
+    BodyPlan, Client, ClientTimeouts, CloseCode, Context, ForwardedField, Message, Origins, Response, Server,
+    Timeouts, TrustedProxies, WebSocketSettings, block_on, with_plan,
+};
+use socket2::{Domain, Socket, Type};
+
+use super::support::{BINARY, HEAD, TEXT, close, echo, frame};
+use crate::support::{ErrorReports, Peer, Served, eventually};
 
 fn gateway(backend: String) -> Served {
-    let client = Client::new();
+    gateway_with(|server| server, Client::new(), backend)
+}
+
+fn gateway_with(set: impl FnOnce(Server) -> Server, client: Client, backend: String) -> Served {
     let pass = async move |ctx: &mut Context| -> corehttp::Result {
-        let onward = ctx.request.forwarded_to(&backend)?;
+        let mut onward = ctx.request.forwarded_to(&backend)?;
+        ctx.set_forwarded(&mut onward, &this_machine());
         ctx.forward(client.open(&onward)).await
     };
-    Served::new(with_plan(|_| BodyPlan::Stream, pass))
+    Served::with(set, with_plan(|_| BodyPlan::Stream, pass))
+}
+
+fn this_machine() -> TrustedProxies {
+    TrustedProxies::new(["127.0.0.1"]).unwrap().fields([ForwardedField::XForwardedHost])
+}
+
+/// Connects with a socket that holds little of what arrives.
+fn connect_small(served: &Served) -> Peer {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    socket.connect(&served.addr().into()).unwrap();
+    Peer::new(TcpStream::from(socket))
+}
+
+const SHORT: Duration = Duration::from_secs(1);
+
+/// The server behind writes more than all sockets hold, and the peer reads none of it.
+#[test]
+fn a_peer_that_takes_nothing_is_given_up() {
+    let behind = Served::new(async |ctx: &mut Context| -> corehttp::Result {
+        let mut socket = ctx.websocket(&WebSocketSettings::default()).await?;
+        Ok(socket.send(&vec![7; 16 << 20]).await?)
+    });
+    let timeouts = Timeouts { write: SHORT, ..Timeouts::default() };
+    let backend = format!("http://{}", behind.addr());
+    let front = gateway_with(|server| server.timeouts(timeouts), Client::new(), backend);
+    let peers: Vec<Peer> = (0..3).map(|_| connect_small(&front)).collect();
+    for mut stream in peers.iter().map(|peer| &peer.stream) {
+        stream.write_all(format!("{HEAD}\r\n").as_bytes()).unwrap();
+    }
+    eventually("all have come", || behind.running.stats().total.requests >= 3);
+    eventually("both sides are closed", || {
+        front.running.stats().total.open == 0 && behind.running.stats().total.open == 0
+    });
+}
+
+/// The peer writes more than all sockets hold, and the server behind reads none of it.
+#[test]
+fn a_server_that_takes_nothing_is_given_up() {
+    let behind = Served::new(async |ctx: &mut Context| -> corehttp::Result {
+        let _socket = ctx.websocket(&WebSocketSettings::default()).await?;
+        std::future::pending().await
+    });
+    let timeouts = ClientTimeouts { send: SHORT, ..ClientTimeouts::default() };
+    let client = Client::builder().timeouts(timeouts).build();
+    let front = gateway_with(|server| server, client, format!("http://{}", behind.addr()));
+    let mut peer = front.connect();
+    peer.send(format!("{HEAD}\r\n"));
+    peer.receive();
+    let flood = frame(BINARY, vec![7; 16 << 20]);
+    assert!((&peer.stream).write_all(&flood).is_err(), "the gateway has closed");
+    eventually("the gateway has closed", || front.running.stats().total.open == 0);
+}
+
+/// The gateway replaces the host.
+#[test]
+fn an_own_page_gets_in_through_a_gateway() {
+    for (origins, fields, expected) in [
+        (Origins::Own, "Origin: https://front.example\r\n", "403"),
+        (Origins::Own, "Origin: https://front.example\r\nSec-Fetch-Site: same-origin\r\n", "101"),
+        (Origins::OwnBehind(this_machine()), "Origin: https://front.example\r\n", "101"),
+        (Origins::OwnBehind(this_machine()), "Origin: https://evil.example\r\n", "403"),
+        // The gateway believes no such field of others, since it says who the peer is itself.
+        (Origins::OwnBehind(TrustedProxies::from_fn(|_| false)), "Origin: https://front.example\r\n", "403"),
+    ] {
+        let settings = WebSocketSettings { origins, ..WebSocketSettings::default() };
+        let behind = Served::new(async move |ctx: &mut Context| echo(ctx, &settings).await);
+        let front = gateway(format!("http://{}", behind.addr()));
+        let head = HEAD.replace("Host: a", "Host: front.example");
+        let received = front.ask([format!("{head}{fields}\r\n").as_bytes(), &close(1000, "")].concat());
+        assert!(received.starts_with(&format!("HTTP/1.1 {expected}")), "{fields}{received}");
+    }
+}
+
+#[test]
+fn a_426_names_the_protocol_through_a_gateway_rfc9110_15_5_22() {
+    let settings = WebSocketSettings::default();
+    let behind = Served::new(async move |ctx: &mut Context| echo(ctx, &settings).await);
+    let front = gateway(format!("http://{}", behind.addr()));
+    let received = front.ask(format!("{}\r\n", HEAD.replace("Version: 13", "Version: 8")));
+    assert!(
+        received.starts_with("HTTP/1.1 426") && received.contains("\r\nupgrade: websocket\r\n"),
+        "{received}"
+    );
+    assert!(received.contains("upgrade\r\n"), "{received}");
+    // A request with content opens no WebSocket, with the gateway or without; an empty one does.
+    let with_content = format!("{HEAD}Content-Length: 1\r\n\r\nx");
+    assert!(front.ask(&with_content).starts_with("HTTP/1.1 426"));
+    assert!(behind.ask(&with_content).starts_with("HTTP/1.1 400"));
+    for served in [&front, &behind] {
+        let received =
+            served.ask([format!("{HEAD}Content-Length: 0\r\n\r\n").as_bytes(), &close(1000, "")].concat());
+        assert!(received.starts_with("HTTP/1.1 101"), "{received}");
+    }
 }
 
 #[test]
