@@ -226,6 +226,7 @@
 //! | each exchange, as it ended: logs and metrics | [`Server::on_exchange`], with feature `access-log` `AccessLog` |
 //! | how long exchanges take, by route and status, with feature `metrics` | `Server::metrics`, `Metrics`, `MetricsText`, `MetricsPage` |
 //! | counters and histograms of the application, with feature `metrics` | `Metrics::add_collector`, `Histogram` |
+//! | hits, misses and size of the cache of files, with feature `fs` | `Files::stats`, with feature `metrics` `Metrics::add_files` |
 //! | spans of exchanges, and traces through several programs, with feature `tracing` | `Tracing`, `TraceContext` |
 //! | what went wrong, and how often | [`Server::on_error`], [`ServerHandle::stats`] |
 //! | routes, and paths with parameters | [`routes!`], [`Router`], [`Request::params`] |
@@ -383,7 +384,7 @@ pub use cookies::{CookieKey, InvalidCookieKey, PrivateCookies, SignedCookies};
 pub use error::TimeLimit;
 pub use exchange::{ExchangeError, Phase, Timeouts};
 #[cfg(feature = "fs")]
-pub use fs::{Etag, FileCache, Files, FilesNotFound};
+pub use fs::{Etag, FileCache, FileCacheStats, Files, FilesNotFound};
 pub use guard::{ConcurrencyLimit, CrossOriginProtection, Guarded, HttpsRedirect, LoadShed, RateLimit};
 pub use health::Health;
 #[cfg(feature = "http")]

@@ -37,7 +37,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("compress", &["coding", "error", "memory", "message", "runtime", "server"]),
     ("cookies", &["message"]),
     ("form", &["client", "error", "message"]),
-    ("fs", &["coding", "error", "memory", "message", "net", "runtime", "server"]),
+    ("fs", &["coding", "error", "memory", "message", "metrics", "net", "runtime", "server"]),
     ("gateway", &["client", "error", "message", "net", "runtime", "server"]),
     ("guard", &["error", "memory", "message", "runtime", "server"]),
     ("health", &["error", "message", "runtime", "server"]),
@@ -140,6 +140,7 @@ const SHORT: &[(&str, &str)] = &[
     ("/tls.rs", "only there with a feature"),
     ("src/client/metrics.rs", "only there with a feature"),
     ("src/client/tracing.rs", "only there with a feature"),
+    ("src/fs/metrics.rs", "only there with a feature"),
     ("/websocket.rs", "only there with a feature"),
     ("src/server/proxied.rs", "only there with a feature"),
     ("src/server/handed_over.rs", "only there with a feature"),
@@ -179,7 +180,7 @@ const VARIANTS: &[&str] = &[
 const LARGE: &[&str] = &["Context", "Headers", "PooledConn", "Request"];
 
 // 240 for what one exchange needs, and the rooms above it: routes, layers, sessions, bounds, what observes, WebSocket.
-const FILES_MAX: usize = 384;
+const FILES_MAX: usize = 386;
 const MEDIAN_LINES_MIN: usize = 130;
 const FILE_LINES_MIN: usize = 60;
 const FILE_LINES_MAX: usize = 600;

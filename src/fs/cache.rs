@@ -1,7 +1,8 @@
-//! [`Cache`]: recently requested files, in bounded memory.
+//! [`Cache`]: recently requested files, in bounded memory; [`FileCacheStats`], its counts.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
+use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -55,6 +56,34 @@ impl Default for FileCache {
 /// Files up to this size are always read whole, which takes less time than to open them and have them sent.
 const SMALL: usize = 64 << 10;
 
+/// How often [`Files`](crate::Files) found a file in their cache, and how much is kept there.
+///
+/// The parts of the cache are read one after the other while requests go on, so their counts may be a moment apart.
+#[doc(alias = "metrics")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FileCacheStats {
+    /// Look-ups that found a file which had been checked within [`FileCache::fresh`]. A file that is kept open and has
+    /// changed since is opened again, and counts as well.
+    pub hits: u64,
+    /// All other look-ups: for files that were not kept, were to be checked again, or do not exist.
+    pub misses: u64,
+    /// Files that are kept now, in memory or open.
+    pub files: u64,
+    /// Bytes that count towards [`FileCache::bytes_max`] now: content in memory, and a little for each file.
+    pub bytes: u64,
+}
+
+impl AddAssign for FileCacheStats {
+    fn add_assign(&mut self, other: FileCacheStats) {
+        let FileCacheStats { hits, misses, files, bytes } = other;
+        self.hits += hits;
+        self.misses += misses;
+        self.files += files;
+        self.bytes += bytes;
+    }
+}
+
 /// Files by path. Divided into shards, so that cores rarely wait for each other.
 #[derive(Debug)]
 pub(super) struct Cache {
@@ -77,8 +106,10 @@ struct Shard {
     bytes: usize,
     /// How many files are kept open.
     open_files: usize,
-    /// Counts accesses, to order entries by their last use.
+    /// Counts look-ups, to order entries by their last use.
     tick: u64,
+    /// How many look-ups found no fresh entry. All others are hits, which are the hot path and are not counted apart.
+    misses: u64,
 }
 
 #[derive(Debug)]
@@ -112,7 +143,10 @@ impl Cache {
         let (hash, mut shard) = self.shard(path);
         shard.tick += 1;
         let tick = shard.tick;
-        let entry = shard.entries.get_mut(&hash).filter(|entry| *entry.path == *path)?;
+        let Some(entry) = shard.entries.get_mut(&hash).filter(|entry| *entry.path == *path) else {
+            shard.misses += 1;
+            return None;
+        };
         entry.used = tick;
         if now < entry.fresh_until {
             return Some(entry.resource.clone());
@@ -122,6 +156,7 @@ impl Cache {
         if was_fresh_lately {
             entry.fresh_until = now + self.bounds.fresh;
         }
+        shard.misses += 1;
         None
     }
 
@@ -140,7 +175,7 @@ impl Cache {
     /// Drops all entries, and the results of lookups that have begun. To be called after the root was replaced.
     pub(super) fn clear(&self) {
         self.generation.fetch_add(1, Ordering::AcqRel);
-        self.shards.iter().for_each(|shard| *lock(shard) = Shard::default());
+        self.shards.iter().for_each(|shard| lock(shard).clear());
     }
 
     /// Inserts a file that was just checked, and evicts the least recently used ones.
@@ -201,6 +236,13 @@ impl Cache {
         shard.remove(hash);
     }
 
+    /// The counts so far.
+    pub(super) fn stats(&self) -> FileCacheStats {
+        let mut stats = FileCacheStats::default();
+        self.shards.iter().for_each(|shard| stats += lock(shard).stats());
+        stats
+    }
+
     /// The hash of a path, and the shard that it is in.
     fn shard(&self, path: &[u8]) -> (u64, MutexGuard<'_, Shard>) {
         let mut hasher = self.hasher.build_hasher();
@@ -226,6 +268,21 @@ const _: () = assert!(
 );
 
 impl Shard {
+    /// Drops all entries. The counts of look-ups go on.
+    fn clear(&mut self) {
+        let Shard { tick, misses, .. } = *self;
+        *self = Shard { tick, misses, ..Shard::default() };
+    }
+
+    fn stats(&self) -> FileCacheStats {
+        FileCacheStats {
+            hits: self.tick - self.misses,
+            misses: self.misses,
+            files: self.entries.len() as u64,
+            bytes: self.bytes as u64,
+        }
+    }
+
     fn remove(&mut self, hash: u64) {
         if let Some(entry) = self.entries.remove(&hash) {
             self.bytes -= entry.resource.cost();
@@ -332,6 +389,10 @@ mod tests {
         assert!(cache.get(b"a", now).is_none() && cache.get(b"b", now).is_none());
         insert(&cache, "b".to_owned(), &resource, now);
         assert!(cache.get(b"b", now).is_some());
+        let bytes = resource.cost() as u64;
+        assert_eq!(cache.stats(), FileCacheStats { hits: 1, misses: 2, files: 1, bytes });
+        cache.clear();
+        assert_eq!(cache.stats(), FileCacheStats { hits: 1, misses: 2, files: 0, bytes: 0 });
     }
 
     #[test]

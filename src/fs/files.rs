@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::cache::{Cache, FileCache};
+use super::cache::{Cache, FileCache, FileCacheStats};
 use super::listing::{self, Sort};
 use super::path::{Links, is_valid_name, join};
 use super::path_lookup::{
@@ -317,6 +317,37 @@ impl<N> Files<N> {
     /// ```
     pub fn not_found<Kind, H: IntoHandler<Kind>>(self, handler: H) -> Files<H::Handler> {
         Files { lookup: self.lookup, not_found: handler.into_handler() }
+    }
+
+    /// Returns how often a file was found in the cache so far, and how much is kept there, over all hosts.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use corehttp::{Files, Request, Server};
+    ///
+    /// let files = Arc::new(Files::from_embedded(&[("a.txt", b"hi")]));
+    /// let service = Server::new().service(files.clone());
+    /// # corehttp::block_on(async {
+    /// for _ in 0..3 {
+    ///     service.respond(Request::get("/a.txt")?).await;
+    /// }
+    /// # Ok::<(), corehttp::InvalidRequest>(())
+    /// # })??;
+    /// let stats = files.stats();
+    /// assert_eq!((stats.misses, stats.hits, stats.files), (1, 2, 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn stats(&self) -> FileCacheStats {
+        let mut stats = FileCacheStats::default();
+        self.caches().for_each(|cache| stats += cache.stats());
+        stats
+    }
+
+    /// The cache of each root.
+    pub(super) fn caches(&self) -> impl Iterator<Item = &Arc<Cache>> {
+        self.lookup.vhosts.iter().map(|vhost| &vhost.cache)
     }
 
     pub(super) fn with(mut self, change: impl FnOnce(&mut PathLookup)) -> Files<N> {

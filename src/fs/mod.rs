@@ -21,8 +21,10 @@ mod response;
 mod compressed_store;
 mod files;
 mod listing;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod path_lookup;
 
-pub use cache::FileCache;
+pub use cache::{FileCache, FileCacheStats};
 pub use files::{Files, FilesNotFound};
 pub use snapshot::Etag;

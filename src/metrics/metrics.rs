@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::iter::zip;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
+use super::cache_metrics::{CacheTable, CountedCache};
 use super::client_metrics::{HostCounts, HostTable, add_stats};
 use super::core_metrics::{CoreCounts, CoreMetrics, Recording};
 use super::exposition::{write_clients, write_cores, write_routes};
@@ -57,6 +58,7 @@ struct MetricsInner {
     collectors: Mutex<Vec<Collector>>,
     clients: Mutex<Vec<ObservedClient>>,
     hosts: Arc<HostTable>,
+    caches: CacheTable,
 }
 
 /// Writes metrics of the application.
@@ -96,8 +98,9 @@ impl Metrics {
     pub fn with_settings(settings: MetricsSettings) -> Metrics {
         let recording = Arc::new(Recording::new(Instant::now()));
         let hosts = Arc::new(HostTable::new(settings.hosts_max, &recording));
-        let (cores, collectors, clients) = Default::default();
-        Metrics { inner: Arc::new(MetricsInner { settings, recording, cores, collectors, clients, hosts }) }
+        let (cores, collectors, clients, caches) = Default::default();
+        let inner = MetricsInner { settings, recording, cores, collectors, clients, hosts, caches };
+        Metrics { inner: Arc::new(inner) }
     }
 
     /// Returns the exchanges so far, for each route that had any, in the order of their patterns.
@@ -107,8 +110,8 @@ impl Metrics {
         routes.into_values().collect()
     }
 
-    /// Returns all metrics as text: of the routes, of the cores, of the hosts of clients, of the process (on Linux), and
-    /// of the functions of [`Metrics::add_collector`].
+    /// Returns all metrics as text: of the routes, of the cores, of the hosts of clients, of caches, of the process (on
+    /// Linux), and of the functions of [`Metrics::add_collector`].
     pub fn to_text(&self, format: MetricsFormat) -> String {
         let mut writer = MetricsWriter::new(format);
         write_routes(&mut writer, &self.routes());
@@ -116,6 +119,7 @@ impl Metrics {
         if let Some(stats) = self.client_stats() {
             write_clients(&mut writer, &stats, &self.host_counts());
         }
+        self.inner.caches.write(&mut writer);
         ProcessInfo::read().write(&mut writer);
         // The functions are called without a lock, since they may add others.
         let collectors = lock(&self.inner.collectors).clone();
@@ -184,6 +188,12 @@ impl Metrics {
         if !clients.contains(&observed) {
             clients.push(observed);
         }
+    }
+
+    /// Shows the counts of `cache` under this name.
+    #[allow(dead_code, reason = "files alone have a cache that is counted")]
+    pub(crate) fn add_cache(&self, name: &str, cache: Weak<dyn CountedCache>) {
+        self.inner.caches.add(name, cache);
     }
 
     /// The counts of all clients together. `None` without a client.

@@ -2,6 +2,7 @@
 
 mod metrics;
 
+mod cache_metrics;
 mod client_metrics;
 mod core_metrics;
 mod histogram;
@@ -17,6 +18,8 @@ mod process;
 
 mod page;
 
+#[cfg(feature = "fs")]
+pub(crate) use cache_metrics::{CacheCounts, CountedCache};
 pub use histogram::{Histogram, HistogramCounts};
 pub use metrics::{Metrics, MetricsSettings};
 pub use metrics_text::MetricsText;

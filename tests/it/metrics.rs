@@ -324,3 +324,72 @@ fn the_page_is_live_until_the_server_stops() {
     page.receive_all();
     served.running.wait().unwrap();
 }
+
+#[cfg(feature = "fs")]
+mod files {
+    use corehttp::{FileCache, Files, Request};
+
+    use super::*;
+
+    /// Room for one file, which stays fresh.
+    fn files() -> Arc<Files> {
+        let cache = FileCache { files_max: 1, fresh: Duration::from_secs(3600), ..FileCache::default() };
+        Arc::new(Files::from_embedded(&[("a", b"a"), ("bcd", b"bcd")]).cache(cache))
+    }
+
+    fn ask(files: &Arc<Files>, path: &str) {
+        let service = Server::new().service(files.clone());
+        corehttp::block_on(service.respond(Request::get(path).unwrap())).unwrap();
+    }
+
+    /// The metrics of the cache with this label: hits, misses, files and bytes.
+    fn counts(metrics: &Metrics, label: &str) -> [u64; 4] {
+        let text = metrics.to_text(MetricsFormat::OpenMetrics);
+        ["hits_total", "misses_total", "files", "bytes"]
+            .map(|name| sample(&text, &format!("corehttp_file_cache_{name}{{cache=\"{label}\"}}")))
+    }
+
+    #[test]
+    fn a_cache_of_files_shows_its_hits_and_its_size() {
+        let (metrics, files) = (Metrics::new(), files());
+        // The second time changes nothing.
+        [(); 2].iter().for_each(|()| metrics.add_files("the \"site\"", &files));
+        let label = r#"the \"site\""#;
+        assert_eq!(counts(&metrics, label), [0; 4]);
+        ask(&files, "/a");
+        let [_, _, _, bytes] = counts(&metrics, label);
+        assert!(bytes > 0);
+        // One file evicts the other, and a file that is not there is a miss as well.
+        for (path, expected) in [
+            ("/a", [1, 1, 1, bytes]),
+            ("/a", [2, 1, 1, bytes]),
+            ("/bcd", [2, 2, 1, bytes + 2]),
+            ("/a", [2, 3, 1, bytes]),
+            ("/none", [2, 4, 1, bytes]),
+            ("/a", [3, 4, 1, bytes]),
+        ] {
+            ask(&files, path);
+            assert_eq!(counts(&metrics, label), expected, "{path}");
+            let stats = files.stats();
+            assert_eq!([stats.hits, stats.misses, stats.files, stats.bytes], expected, "{path}");
+        }
+    }
+
+    /// Several files of one name make one sample, and others make their own, until they are dropped.
+    #[test]
+    fn caches_are_counted_by_their_names() {
+        let (metrics, [first, second, other]) = (Metrics::new(), [(); 3].map(|()| files()));
+        for (name, files) in [("a", &first), ("a", &second), ("b", &other)] {
+            metrics.add_files(name, files);
+        }
+        [&first, &first, &second, &other].into_iter().for_each(|files| ask(files, "/a"));
+        let ([hits, misses, files, _], [other_hits, other_misses, ..]) =
+            (counts(&metrics, "a"), counts(&metrics, "b"));
+        assert_eq!(([hits, misses, files], [other_hits, other_misses]), ([1, 2, 2], [0, 1]));
+        let text = metrics.to_text(MetricsFormat::Prometheus);
+        assert_eq!(text.matches("corehttp_file_cache_hits_total{").count(), 2, "{text}");
+        drop((first, second, other));
+        let text = metrics.to_text(MetricsFormat::Prometheus);
+        assert!(!text.contains("corehttp_file_cache"), "{text}");
+    }
+}

@@ -1,0 +1,43 @@
+//! [`Metrics::add_files`]: the counts of file caches among metrics.
+
+use std::sync::Arc;
+
+use super::cache::{Cache, FileCacheStats};
+use super::files::Files;
+use crate::metrics::{CacheCounts, CountedCache, Metrics};
+
+impl Metrics {
+    /// Shows the counts of the cache of `files` among these metrics, as [`Files::stats`] returns them:
+    /// `corehttp_file_cache_hits_total`, `corehttp_file_cache_misses_total`, `corehttp_file_cache_files` and
+    /// `corehttp_file_cache_bytes`, with the label `cache`, which is `name`.
+    ///
+    /// Several of one name count together, such as those that each core makes for itself. The counts stay until the files
+    /// are dropped. [`Files::cache`] and [`Files::host`] make new caches, which are not counted if they are called
+    /// afterwards.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::{Files, Metrics, MetricsFormat, Request, Server};
+    ///
+    /// let metrics = Metrics::new();
+    /// let files = Files::from_embedded(&[("a.txt", b"hi")]);
+    /// metrics.add_files("site", &files);
+    ///
+    /// let service = Server::new().service(files);
+    /// corehttp::block_on(service.respond(Request::get("/a.txt")?))?;
+    /// let text = metrics.to_text(MetricsFormat::Prometheus);
+    /// assert!(text.contains("corehttp_file_cache_misses_total{cache=\"site\"} 1\n"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn add_files<N>(&self, name: &str, files: &Files<N>) {
+        files.caches().map(Arc::downgrade).for_each(|cache| self.add_cache(name, cache));
+    }
+}
+
+impl CountedCache for Cache {
+    fn counts(&self) -> CacheCounts {
+        let FileCacheStats { hits, misses, files, bytes } = self.stats();
+        CacheCounts { hits, misses, files, bytes }
+    }
+}
