@@ -138,9 +138,10 @@ pub(super) fn write_clients(
 /// The name of a metric of a client, its meaning, and the count.
 type ClientMetric = (&'static str, &'static str, fn(&ClientCounts) -> u64);
 
-const CLIENT_GAUGES: [ClientMetric; 2] = [
+const CLIENT_GAUGES: [ClientMetric; 3] = [
     ("connections_busy", "Connections in use, or about to be opened.", |host| host.busy),
     ("connections_idle", "Connections that are open and not in use.", |host| host.idle),
+    ("requests_waiting", "Requests that wait for a connection.", |host| host.waiting),
 ];
 
 const CLIENT_COUNTERS: [ClientMetric; 9] = [

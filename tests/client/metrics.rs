@@ -53,6 +53,7 @@ fn a_host_has_a_histogram_of_each_phase() {
             ("exchange_seconds_sum{host=\"http://a\"}", 6.0),
             ("connections_busy{host=\"http://a\"}", 0.0),
             ("connections_idle{host=\"http://a\"}", 1.0),
+            ("requests_waiting{host=\"http://a\"}", 0.0),
         ] {
             let found = sum(&text, &format!("corehttp_client_{name}"));
             assert!((found - expected).abs() < 0.01, "{name}: {found}\n{text}");
@@ -118,6 +119,7 @@ async fn histograms_add_up_to_the_counters_after_a_storm() {
     }
     callers.join_all().await;
     let total = stats::check_ends(&client);
+    assert_eq!((total.busy, total.waiting), (0, 0));
     let text = metrics.to_text(MetricsFormat::Prometheus);
     let count = |name: &str| sum(&text, &format!("corehttp_client_{name}")) as u64;
     assert_eq!(count("exchange_seconds_count"), total.answered);

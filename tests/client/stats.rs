@@ -10,7 +10,7 @@ use corehttp::{
     Client, ClientBuilder, ClientCounts, ClientPhase, ClientTimeouts, PhaseCounts, Request, Resolver,
     Response, Version, block_on,
 };
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::support::{Metered, OK, Scripted, Stage, ask, cancelled_after, get, paused, post, settle};
 
@@ -73,6 +73,27 @@ fn a_wait_for_a_connection_is_counted_whether_it_is_in_vain_or_not() {
         assert_eq!([one, two, three], [Ok(()), Ok(()), Err(ClientPhase::Queue)]);
         let total = check_ends(&client);
         assert_eq!((total.queue.ended, total.queue.time.as_secs(), total.queue.failed), (1, 3, 1));
+    });
+}
+
+/// A request waits until it has a connection, its time is over, or its caller is gone.
+#[test]
+fn requests_show_while_they_wait_for_a_connection() {
+    paused(async {
+        let timeouts = ClientTimeouts { queue: 4 * SECOND, ..ClientTimeouts::default() };
+        let client = slow().builder().connections_per_host_max(1).timeouts(timeouts).build();
+        let ask = || async { ask(&client, &get()).await.map(drop) };
+        let watch = async {
+            let mut waiting = Vec::new();
+            for pause in [250, 750, 2500, 1000] {
+                sleep(Duration::from_millis(pause)).await;
+                waiting.push(client.stats().total.waiting);
+            }
+            waiting
+        };
+        let (.., canceled, waiting) = tokio::join!(ask(), ask(), ask(), timeout(SECOND / 2, ask()), watch);
+        assert!(canceled.is_err());
+        assert_eq!(waiting, [3, 2, 1, 0]);
     });
 }
 

@@ -42,6 +42,7 @@ impl ClientPools {
             let counts = stats.hosts.get_mut(pool.origin.key()).unwrap_or(&mut stats.other);
             counts.idle += pool.idle() as u64;
             counts.busy += pool.busy() as u64;
+            counts.waiting += pool.waiting() as u64;
         });
         stats.sum_up()
     }

@@ -1,6 +1,6 @@
 //! [`Pool`]: the connections to one origin in one runtime.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -37,6 +37,8 @@ pub(in crate::client) struct Pool {
     /// A permit for each connection that may still be opened or taken. The semaphore is fair, so requests are served in
     /// turn.
     permits: Semaphore,
+    /// How many requests wait for a permit.
+    waiting: AtomicUsize,
     state: Mutex<PoolState>,
     pub(in crate::client) settings: Arc<Settings>,
     created_at: Instant,
@@ -101,7 +103,7 @@ impl Pool {
             }
         }
         let (state, start_reaper) = (Mutex::default(), Box::new(start_reaper));
-        let (created_at, answered_in_1_0) = (runtime::now(), AtomicU64::new(0));
+        let (created_at, answered_in_1_0, waiting) = (runtime::now(), AtomicU64::new(0), AtomicUsize::new(0));
         let counters = registry.enroll(origin.key());
         Pool {
             runtime,
@@ -110,6 +112,7 @@ impl Pool {
             fields,
             public_fields,
             permits,
+            waiting,
             state,
             settings,
             created_at,
@@ -232,6 +235,7 @@ impl Pool {
         deadline: Option<Instant>,
     ) -> Result<PoolPermit, ClientError> {
         let is_late = || deadline.is_some_and(|deadline| deadline <= runtime::now());
+        let waits = WaitGuard::new(&self.waiting);
         match timeout_at(self.settings.queue_until(since, deadline), self.permits.acquire()).await {
             // A permit that becomes free only after the deadline is left to a request that can still use it.
             Ok(Ok(permit)) if !is_late() => permit.forget(),
@@ -245,6 +249,7 @@ impl Pool {
                 )));
             }
         }
+        drop(waits);
         Ok(PoolPermit { pool: self })
     }
 
@@ -359,6 +364,11 @@ impl Pool {
         self.settings.pool.connections_max.saturating_sub(self.permits.available_permits())
     }
 
+    /// How many requests wait for a connection.
+    pub(in crate::client) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
     /// How long a connection may be idle: the limit of the client, or the server's if that is less.
     fn idle_max(&self, asked: Option<Duration>) -> Duration {
         let idle = self.settings.pool.idle;
@@ -406,6 +416,22 @@ impl Drop for PoolPermit {
     fn drop(&mut self) {
         debug_assert!(self.pool.busy() > 0, "a permit returns once");
         self.pool.permits.add_permits(1);
+    }
+}
+
+/// Counts a request as waiting for as long as it waits. A caller that goes away drops it, too.
+struct WaitGuard<'a>(&'a AtomicUsize);
+
+impl WaitGuard<'_> {
+    fn new(waiting: &AtomicUsize) -> WaitGuard<'_> {
+        waiting.fetch_add(1, Ordering::Relaxed);
+        WaitGuard(waiting)
+    }
+}
+
+impl Drop for WaitGuard<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -57,6 +57,8 @@ pub struct ClientCounts {
     pub idle: u64,
     /// Connections that are in use now, or about to be opened.
     pub busy: u64,
+    /// Requests that wait now for one of the connections of the host.
+    pub waiting: u64,
     /// Connections that were dialed, successfully or not.
     pub dials: u64,
     /// Connections that were opened, with the handshakes of the proxy and of TLS.
@@ -168,6 +170,7 @@ impl AddAssign<&ClientCounts> for ClientCounts {
     fn add_assign(&mut self, other: &ClientCounts) {
         self.idle += other.idle;
         self.busy += other.busy;
+        self.waiting += other.waiting;
         self.dials += other.dials;
         self.opened += other.opened;
         self.reused += other.reused;
