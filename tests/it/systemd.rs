@@ -14,6 +14,8 @@ use std::time::Duration;
 
 use corehttp::{Context, Server};
 #[cfg(feature = "handover")]
+use corehttp::{ServerCore, Status};
+#[cfg(feature = "handover")]
 use tokio::sync::Notify;
 
 use crate::support::{Peer, TIMEOUT};
@@ -37,7 +39,8 @@ fn serve() {
     if env::var_os("NOTIFY_SOCKET").is_none() {
         enough.recv().unwrap();
     } else {
-        thread::sleep(Duration::from_millis(300));
+        // The manager closes it.
+        std::io::copy(&mut std::io::stdin(), &mut std::io::sink()).unwrap();
     }
     running.stop(TIMEOUT);
     running.wait().unwrap();
@@ -58,7 +61,7 @@ fn a_service_reports_its_state_and_that_it_lives() {
     let manager = UnixDatagram::bind(&path).unwrap();
     manager.set_read_timeout(Some(TIMEOUT)).unwrap();
     let mut command = Command::new(env::current_exe().unwrap());
-    command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "100000");
+    command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "100000").stdin(Stdio::piped());
     let test = "systemd::a_service_reports_its_state_and_that_it_lives";
     let mut service = start(&mut command, test).unwrap();
     let mut told = Vec::new();
@@ -66,6 +69,9 @@ fn a_service_reports_its_state_and_that_it_lives() {
         let mut room = [0; 100];
         let count = manager.recv(&mut room).unwrap();
         told.push(String::from_utf8_lossy(&room[..count]).into_owned());
+        if ["READY=1\n", "WATCHDOG=1\n"].iter().all(|state| told.iter().any(|told| told == state)) {
+            drop(service.stdin.take());
+        }
     }
     assert!(service.wait().unwrap().success());
     // The first cores may beat before the last one listens.
@@ -113,6 +119,10 @@ fn a_service_listens_on_the_sockets_that_it_is_given() {
     assert!(service.wait().unwrap().success());
 }
 
+/// Set in a process that cannot serve.
+#[cfg(feature = "handover")]
+const BROKEN: &str = "COREHTTP_TEST_BROKEN";
+
 /// Serves at a Unix socket, which it takes over from the process before, until a request says that it is enough.
 #[cfg(feature = "handover")]
 fn serve_in_turn(directory: &Path) {
@@ -124,7 +134,11 @@ fn serve_in_turn(directory: &Path) {
         Ok(())
     };
     let app = move |_: &mut Context| enough.notify_one();
-    server.on_stop(stopped, TIMEOUT).handover(directory.join("handover")).run(app).unwrap();
+    let make = async move |_: ServerCore| match env::var_os(BROKEN) {
+        Some(_) => Err(Status::INTERNAL_SERVER_ERROR.into()),
+        None => Ok(app.clone()),
+    };
+    server.on_stop(stopped, TIMEOUT).handover(directory.join("handover")).run_per_core(make).unwrap();
 }
 
 /// The manager would take the end of the first process for that of the service, and its stop for one of all.
@@ -139,12 +153,13 @@ fn a_successor_becomes_the_main_process_before_its_predecessor_stops() {
     let path = directory.path().join("notify");
     let manager = UnixDatagram::bind(&path).unwrap();
     manager.set_read_timeout(Some(TIMEOUT)).unwrap();
-    let begin = || {
+    let begin_with = |name: &str| {
         let mut command = Command::new(env::current_exe().unwrap());
-        command.env("NOTIFY_SOCKET", &path).env(DIRECTORY, directory.path());
+        command.env("NOTIFY_SOCKET", &path).env(DIRECTORY, directory.path()).env(name, "1");
         start(&mut command, "systemd::a_successor_becomes_the_main_process_before_its_predecessor_stops")
             .unwrap()
     };
+    let begin = || begin_with(SERVICE);
     let told = || {
         let mut room = [0; 100];
         let count = manager.recv(&mut room).unwrap();
@@ -153,6 +168,7 @@ fn a_successor_becomes_the_main_process_before_its_predecessor_stops() {
     let mut main = begin();
     assert_eq!(told(), "READY=1\n");
     for _ in 0..3 {
+        assert!(!begin_with(BROKEN).wait().unwrap().success(), "and reports nothing");
         let mut successor = begin();
         assert_eq!([told(), told()], [format!("MAINPID={}\n", successor.id()), "READY=1\n".into()]);
         assert!(main.wait().unwrap().success());

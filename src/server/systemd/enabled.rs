@@ -2,8 +2,8 @@
 
 use std::process;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use sd_notify::NotifyState;
@@ -17,11 +17,13 @@ pub(in crate::server) struct Notifier {
     watchdog: Option<Duration>,
     /// How often each core has shown that it runs.
     beats: Arc<[AtomicU64]>,
+    is_ready: Arc<AtomicBool>,
 }
 
 impl Notifier {
     pub(in crate::server) fn from_env() -> Notifier {
-        Notifier { watchdog: sd_notify::watchdog_enabled(), beats: Arc::default() }
+        let (beats, is_ready) = Default::default();
+        Notifier { watchdog: sd_notify::watchdog_enabled(), beats, is_ready }
     }
 
     /// The notifier of a server with so many cores.
@@ -36,12 +38,16 @@ impl Notifier {
 
     /// Reports that all cores listen.
     pub(in crate::server) fn ready(&self) {
+        self.is_ready.store(true, Relaxed);
         notify(NotifyState::Ready);
     }
 
-    /// Reports that a stop was ordered.
+    /// Reports that a stop was ordered, if all cores have listened. The manager would stop the whole service for a
+    /// successor that fails before that, its predecessor included.
     pub(in crate::server) fn stopping(&self) {
-        notify(NotifyState::Stopping);
+        if self.is_ready.load(Relaxed) {
+            notify(NotifyState::Stopping);
+        }
     }
 
     /// Shows that this core runs, for as long as it does. The first core reports to the manager.
@@ -79,7 +85,8 @@ mod tests {
 
     #[test]
     fn a_core_that_stands_still_keeps_back_the_sign_of_life() {
-        let notifier = Notifier { watchdog: None, beats: Arc::default() }.with_cores(3);
+        let (beats, is_ready) = Default::default();
+        let notifier = Notifier { watchdog: None, beats, is_ready }.with_cores(3);
         let (mut seen, beat) = ([0; 3], |core: usize| {
             notifier.beats[core].fetch_add(1, Relaxed);
         });
