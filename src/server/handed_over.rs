@@ -12,7 +12,9 @@ impl Server {
     /// The server first connects to `path`. If another process serves there, this one takes over its sockets for all
     /// addresses that both have, and binds the others. Once all of its cores listen, the predecessor stops, as with
     /// [`ServerHandle::stop`](crate::ServerHandle::stop) and the grace of [`Server::on_stop`] (10 s without). Then this
-    /// server waits at `path` for its own successor. If a successor fails before it listens, nothing changes.
+    /// server waits at `path` for its own successor. If a successor fails or is stopped before it listens, nothing changes.
+    /// If its predecessor is stopped meanwhile, the successor still gets the place. One successor starts at a time, in up
+    /// to 300 s; another one fails after 10 s.
     ///
     /// The sockets are never closed, so no connection is refused or reset, whatever the system does with connections
     /// that wait in a closed socket ([`Server::reuse_port`] describes that). Addresses are matched as they are written,

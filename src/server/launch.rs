@@ -126,13 +126,16 @@ where
     }
     drop(started_tx);
     started(&started_rx, count).map_err(|error| give_up(&handle, error))?;
-    announce(announcement, notifier.as_ref());
+    announce(&handle, announcement, notifier.as_ref());
     Ok(handle)
 }
 
 /// Announces that all cores listen, to the manager and then to the predecessor, which stops: the manager would take its
-/// end for that of the service.
-fn announce(announcement: Option<Announcement>, notifier: Option<&Notifier>) {
+/// end for that of the service. A server that is stopped before it serves takes the place of no other.
+fn announce(running: &ServerHandle, announcement: Option<Announcement>, notifier: Option<&Notifier>) {
+    if running.is_stopping() {
+        return;
+    }
     if announcement.as_ref().is_some_and(Announcement::has_predecessor) {
         notifier.into_iter().for_each(Notifier::replace_main_process);
     }

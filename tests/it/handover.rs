@@ -8,10 +8,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::mpsc::channel;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use corehttp::{Context, Server, ServerCore, ServerHandle, Status, shutdown_signal};
+use tokio::sync::{Notify, oneshot};
 
 use crate::support::{Peer, eventually, status};
 
@@ -103,11 +105,7 @@ fn successors_take_over_and_nothing_is_lost() {
     let lost: Vec<_> = clients.into_iter().flat_map(|client| client.join().unwrap()).collect();
     assert_eq!(lost, [""; 0]);
     // The file of a Unix socket goes with the last server.
-    let mut near = UnixStream::connect(directory.path().join("served")).unwrap();
-    near.write_all(LAST.as_bytes()).unwrap();
-    let mut received = String::new();
-    near.read_to_string(&mut received).unwrap();
-    assert!(received.ends_with("server 6."), "{received}");
+    assert!(ask_near(&directory.path().join("served")).ends_with("server 6."));
     running.stop(Duration::ZERO);
     running.wait().unwrap();
     assert_eq!(directory.path().read_dir().unwrap().count(), 0);
@@ -138,6 +136,72 @@ fn a_successor_that_cannot_start_changes_nothing() {
     assert_eq!(second.local_addr(), first.local_addr());
     second.stop(Duration::ZERO);
     second.wait().unwrap();
+}
+
+/// Starts a successor whose cores have no handler until `warm` completes, on a thread of its own. Returns once it has
+/// received the sockets.
+fn start_slowly(server: Server, warm: Arc<Notify>) -> JoinHandle<ServerHandle> {
+    let (sender, begun) = channel();
+    let make = async move |_: ServerCore| -> corehttp::Result<_> {
+        let _ = sender.send(());
+        warm.notified().await;
+        Ok(|ctx: &mut Context| ctx.response.set_text("warm."))
+    };
+    let successor = thread::spawn(move || server.start_per_core(make).unwrap());
+    begun.recv().unwrap();
+    successor
+}
+
+/// Asks the server at this Unix socket, and returns its response.
+fn ask_near(path: &Path) -> String {
+    let (mut near, mut received) = (UnixStream::connect(path).unwrap(), String::new());
+    near.write_all(LAST.as_bytes()).unwrap();
+    near.read_to_string(&mut received).unwrap();
+    received
+}
+
+/// A deployment may give up a successor that takes too long to warm up.
+#[test]
+fn a_successor_that_is_stopped_before_it_listens_changes_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let first = start(server(directory.path(), 1, false), 1);
+    let (enough, stopped) = oneshot::channel::<()>();
+    let stopped = async move { drop(stopped.await) };
+    let second = server(directory.path(), 2, false).on_stop(stopped, Duration::ZERO);
+    let second = start_slowly(second, Arc::default());
+    enough.send(()).unwrap();
+    second.join().unwrap().wait().unwrap();
+    // The first one waits for a successor again, and has not been told to stop before.
+    let mut next = UnixStream::connect(directory.path().join("handover")).unwrap();
+    next.read_exact(&mut [0; 2]).unwrap();
+    assert!(!first.is_stopping());
+    assert!(ask_near(&directory.path().join("served")).ends_with("server 1."));
+    // It ends the wait for a peer that says something else, and still removes its files.
+    next.write_all(b"x").unwrap();
+    next.read_to_end(&mut Vec::new()).unwrap();
+    first.stop(Duration::ZERO);
+    first.wait().unwrap();
+    assert_eq!(directory.path().read_dir().unwrap().count(), 0);
+}
+
+/// Its successor alone would listen at files that are gone.
+#[test]
+fn a_server_that_is_stopped_while_its_successor_starts_leaves_it_the_files() {
+    let directory = tempfile::tempdir().unwrap();
+    let (first, warm) = (start(server(directory.path(), 2, false), 1), Arc::<Notify>::default());
+    let second = start_slowly(server(directory.path(), 1, false), warm.clone());
+    first.stop(Duration::ZERO);
+    first.wait().unwrap();
+    warm.notify_one();
+    let second = second.join().unwrap();
+    assert_eq!(second.local_addr(), first.local_addr());
+    assert!(ask_near(&directory.path().join("served")).ends_with("warm."));
+    let third = start(server(directory.path(), 1, false), 3);
+    second.wait().unwrap();
+    assert!(ask_near(&directory.path().join("served")).ends_with("server 3."));
+    third.stop(Duration::ZERO);
+    third.wait().unwrap();
+    assert_eq!(directory.path().read_dir().unwrap().count(), 0);
 }
 
 /// Addresses that only one of the two servers has are bound anew, or closed.

@@ -113,13 +113,21 @@ impl Handover {
                 runtime::sleep(ACCEPT_PAUSE).await;
                 continue;
             };
+            // If this server is stopped while the successor starts, the files stay for it. Without a successor, the next
+            // server replaces them.
+            self.set_files_owned(false);
             let passed = runtime::timeout(START_MAX, control.pass_on(successor, &self.kept)).await;
             if let Ok(Ok(())) = passed {
-                self.files.iter().for_each(|file| file.set_owned(false));
                 running.stop_for_successor(grace);
                 return Ok(());
             }
+            self.set_files_owned(true);
         }
+    }
+
+    /// Decides whether this server removes the files of its Unix sockets.
+    fn set_files_owned(&self, is_owned: bool) {
+        self.files.iter().for_each(|file| file.set_owned(is_owned));
     }
 }
 
