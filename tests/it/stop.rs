@@ -519,29 +519,40 @@ fn a_stop_closes_silent_connections_at_once_rfc9112_9_6() {
         (2, millis(100), millis(0)),
         (2, LONG / 2, millis(0)),
     ] {
-        paused(async {
-            let service = Server::new().service(|ctx: &mut Context| ctx.response.set_text("fine"));
-            let (mut near, far) = duplex(1 << 10);
-            let talk = async {
-                for _ in 0..requests {
-                    let mut received = Vec::new();
-                    near.write_all(GET).await.unwrap();
-                    while !received.ends_with(b"fine") {
-                        near.read_buf(&mut received).await.unwrap();
-                    }
-                }
-                sleep(silence).await;
-                service.stop();
-                let start = tokio::time::Instant::now();
-                assert_eq!(near.read(&mut [0]).await.unwrap(), 0);
-                start.elapsed()
-            };
-            let (took, served) = tokio::join!(talk, service.serve_connection(far));
-            served.unwrap();
-            let close = expected..expected + millis(5);
-            assert!(close.contains(&took), "{requests} requests, silent for {silence:?}: {took:?}");
-        });
+        check_silent(None, requests, silence, expected);
+        // The wait would be ended by the age, or by the usual limit.
+        for age in [silence + millis(5_000), Duration::MAX] {
+            check_silent(Some(age), requests, silence, expected);
+        }
     }
+}
+
+/// Checks how long a stop waits for a connection that has carried so many requests, and has been silent since.
+fn check_silent(connection_age: Option<Duration>, requests: usize, silence: Duration, expected: Duration) {
+    paused(async {
+        let timeouts = Timeouts { connection_age, ..Timeouts::default() };
+        let server = Server::new().timeouts(timeouts);
+        let service = server.service(|ctx: &mut Context| ctx.response.set_text("fine"));
+        let (mut near, far) = duplex(1 << 10);
+        let talk = async {
+            for _ in 0..requests {
+                let mut received = Vec::new();
+                near.write_all(GET).await.unwrap();
+                while !received.ends_with(b"fine") {
+                    near.read_buf(&mut received).await.unwrap();
+                }
+            }
+            sleep(silence).await;
+            service.stop();
+            let start = tokio::time::Instant::now();
+            assert_eq!(near.read(&mut [0]).await.unwrap(), 0);
+            start.elapsed()
+        };
+        let (took, served) = tokio::join!(talk, service.serve_connection(far));
+        served.unwrap();
+        let close = expected..expected + Duration::from_millis(5);
+        assert!(close.contains(&took), "{requests} requests, silent for {silence:?}: {took:?}");
+    });
 }
 
 #[test]

@@ -53,11 +53,23 @@ pub(super) async fn shutdown_and_linger(exchange: &mut Exchange) {
     }
 }
 
-/// How long a connection may be idle before it reaches its age.
+/// How long a connection may be idle, for up to `limit`, before it reaches its age. `begun` holds the result in
+/// milliseconds while it waits: less is left of its age later, and [`poll_stop`] needs the limit that the wait has.
 #[cold]
-pub(super) fn age_limit(core: &CoreState, conn: &Conn, age_max: Duration) -> Duration {
+pub(super) fn age_limit(
+    core: &CoreState,
+    conn: &Conn,
+    (age_max, limit): (Duration, Duration),
+    begun: &mut u32,
+) -> Duration {
+    if conn.is_waiting(TimerSlot::Read) {
+        return Duration::from_millis((*begun).into());
+    }
     // Just behind a response, it may have a request on its way.
-    core.age_left(conn, age_max).max(NEXT_REQUEST_GRACE)
+    let limit = core.age_left(conn, age_max).max(NEXT_REQUEST_GRACE).min(limit);
+    // Beyond 49 days, a stop finds the connection less silent than it is.
+    *begun = u32::try_from(limit.as_millis()).unwrap_or(u32::MAX);
+    limit
 }
 
 /// Why an idle connection is closed whose time is over.

@@ -25,6 +25,8 @@ pub(in crate::server) struct Connection<H: Handler> {
     exchange_count: u64,
     /// The reason why the connection is over, if it ends now.
     end: ConnectionEnd,
+    /// The limit of the idle wait in milliseconds, if the connection may reach an age, whose rest decreases meanwhile.
+    aging_limit: u32,
     /// The server's part of the connection, once that was upgraded.
     upgraded: Option<Box<UpgradedHandle>>,
 }
@@ -37,6 +39,7 @@ impl<H: Handler> Connection<H> {
             job: None,
             exchange_count: 0,
             end: ConnectionEnd::Cut,
+            aging_limit: 0,
             upgraded: None,
         };
         match opening.is_over() {
@@ -143,14 +146,14 @@ impl<H: Handler> Connection<H> {
 
     /// Waits for the first bytes of a request, holding no memory meanwhile. `None` if the connection is over.
     fn poll_wake(&mut self, cx: &mut task::Context<'_>) -> Poll<Option<Box<Context>>> {
-        let Connection { per_core, idle: Some(conn), exchange_count, end, .. } = self else {
+        let Connection { per_core, idle: Some(conn), exchange_count, end, aging_limit, .. } = self else {
             return Poll::Ready(None);
         };
         let timeouts = &per_core.core.bounds.timeouts;
         let limit = if *exchange_count == 0 { timeouts.head } else { timeouts.idle };
         let limit = match timeouts.connection_age {
             None => limit,
-            Some(age_max) => age_limit(&per_core.core, conn, age_max).min(limit),
+            Some(age_max) => age_limit(&per_core.core, conn, (age_max, limit), aging_limit),
         };
         // A connection that is polled while it waits was woken, most likely by bytes, so it is read at once.
         if !conn.is_waiting(TimerSlot::Read)
