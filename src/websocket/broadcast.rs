@@ -133,16 +133,24 @@ impl BroadcastMember {
     /// is closed for that.
     pub async fn forward(&mut self, writer: &mut WebSocketWriter) -> io::Result<()> {
         let place = self.relays.place();
+        let mut received = self.receive(place.as_ref()).await;
         loop {
-            match self.receive(place.as_ref()).await {
-                Ok(message) => self.send(&message, writer).await?,
+            match received {
+                Ok(message) => writer.feed_shared(&message).await?,
                 Err(RecvError::Lagged(_)) if self.slow == SlowMember::Skip => {}
                 Err(RecvError::Lagged(lost)) => {
                     writer.close(CloseCode::TRY_AGAIN_LATER, "").await?;
                     return Err(WebSocketError::Lagged(lost).into());
                 }
-                Err(RecvError::Closed) => return Ok(()),
+                Err(RecvError::Closed) => return writer.flush().await,
             }
+            received = match self.poll_here() {
+                Poll::Ready(received) => received,
+                Poll::Pending => {
+                    writer.flush().await?;
+                    self.receive(place.as_ref()).await
+                }
+            };
         }
     }
 
@@ -176,15 +184,6 @@ impl BroadcastMember {
             Err(TryRecvError::Lagged(lost)) => Poll::Ready(Err(RecvError::Lagged(lost))),
             Err(TryRecvError::Closed) => Poll::Ready(Err(RecvError::Closed)),
         }
-    }
-
-    /// Sends a message, and those that are there behind it.
-    async fn send(&mut self, message: &SharedMessage, writer: &mut WebSocketWriter) -> io::Result<()> {
-        writer.feed_shared(message).await?;
-        while let Ok(message) = self.receiver.try_recv() {
-            writer.feed_shared(&message).await?;
-        }
-        writer.flush().await
     }
 }
 

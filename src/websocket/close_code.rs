@@ -25,7 +25,8 @@ impl CloseCode {
     pub const PROTOCOL_ERROR: CloseCode = CloseCode(1002);
     /// 1003: a message is of a kind that is not accepted, such as binary.
     pub const UNSUPPORTED: CloseCode = CloseCode(1003);
-    /// 1005: the close frame has no code. Never sent.
+    /// 1005: the close frame has no code, and no reason. The number itself is never sent: to close with it sends an empty
+    /// frame.
     pub const NONE: CloseCode = CloseCode(1005);
     /// 1006: the connection ended without a close frame. Never sent.
     pub const ABNORMAL: CloseCode = CloseCode(1006);
@@ -40,7 +41,7 @@ impl CloseCode {
     /// 1013: the peer should try again later.
     pub const TRY_AGAIN_LATER: CloseCode = CloseCode(1013);
 
-    /// Whether the code may be in a close frame: 1000 to 1003, 1007 to 1014, and 3000 to 4999.
+    /// Whether the number may be in a close frame: 1000 to 1003, 1007 to 1014, and 3000 to 4999.
     pub fn may_be_sent(self) -> bool {
         matches!(self.0, 1000..=1003 | 1007..=1014 | 3000..=4999)
     }

@@ -111,6 +111,11 @@ impl Decoder {
         }
     }
 
+    /// Whether a message has begun that was not read to its end.
+    pub(super) fn is_within_message(&self) -> bool {
+        self.message.is_some()
+    }
+
     /// Whether the rest of a message is skipped. It is read in parts.
     #[inline]
     pub(super) fn is_skipping(&self) -> bool {
@@ -208,7 +213,8 @@ impl Decoder {
             }),
         };
         if message.is_compressed && self.inflater.is_none() {
-            self.inflater = Some(Inflater::take());
+            let keeps_context = self.deflate.is_some_and(|deflate| deflate.keeps_peers);
+            self.inflater = Some(Inflater::take(keeps_context));
         }
         self.is_inflated = message.is_compressed;
         let FrameHeader { is_final, mask, len, .. } = header;

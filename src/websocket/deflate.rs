@@ -158,6 +158,9 @@ pub(super) const WINDOW_BITS_MAX: u8 = 15;
 /// The end of each block that is flushed, which messages leave out (§7.2.1).
 const TAIL: [u8; 4] = [0, 0, 0xff, 0xff];
 
+/// The same, and an empty final block, which ends a stream only if the message has not stopped within a block.
+const LAST_TAIL: [u8; 6] = [0, 0, 0xff, 0xff, 3, 0];
+
 /// Compresses messages.
 pub(super) struct Deflater {
     deflate: Compress,
@@ -220,19 +223,32 @@ pub(super) struct Inflater {
     inflate: Decompress,
     /// The message, or a part of it.
     pub(super) out: Arena,
-    /// How much of [`TAIL`] was decompressed at the end of the message.
+    /// Whether the next message may refer to this one.
+    keeps_context: bool,
+    /// How much of [`TAIL`] or [`LAST_TAIL`] was decompressed at the end of the message.
     tail: usize,
+    /// Whether a final block was the last that was read.
+    has_ended: bool,
     /// How many bytes were read and written, which takes time.
     pub(super) done: usize,
 }
 
 impl Inflater {
     /// Takes a state from the thread's cache, or makes one.
-    pub(super) fn take() -> Box<Inflater> {
+    pub(super) fn take(keeps_context: bool) -> Box<Inflater> {
         let cached = INFLATERS.try_with(|cache| cache.take(|_| true)).ok().flatten();
-        cached.unwrap_or_else(|| {
-            Box::new(Inflater { inflate: Decompress::new(false), out: Arena::default(), tail: 0, done: 0 })
-        })
+        let mut inflater = cached.unwrap_or_else(|| {
+            Box::new(Inflater {
+                inflate: Decompress::new(false),
+                out: Arena::default(),
+                keeps_context,
+                tail: 0,
+                has_ended: false,
+                done: 0,
+            })
+        });
+        inflater.keeps_context = keeps_context;
+        inflater
     }
 
     /// Gives the state back, because the next message does not refer to this one.
@@ -245,9 +261,9 @@ impl Inflater {
 
     /// Begins another message.
     pub(super) fn begin(&mut self) {
-        let Inflater { inflate: _, out, tail, done } = self;
+        let Inflater { inflate: _, out, keeps_context: _, tail, has_ended, done } = self;
         out.clear();
-        (*tail, *done) = (0, 0);
+        (*tail, *has_ended, *done) = (0, false, 0);
     }
 
     /// Decompresses `input`, until there are `most` bytes. Returns how much of `input` was read.
@@ -267,9 +283,13 @@ impl Inflater {
             self.out.commit(written);
             self.done += count + written;
             read += count;
+            self.has_ended &= count == 0;
             match status {
                 // A message may contain a final block, behind which another stream begins (§7.2.3.4).
-                Status::StreamEnd => self.inflate.reset(false),
+                Status::StreamEnd => {
+                    self.inflate.reset(false);
+                    self.has_ended = true;
+                }
                 Status::Ok | Status::BufError
                     if count + written == 0 || is_drained && read == input.len() =>
                 {
@@ -283,9 +303,20 @@ impl Inflater {
 
     /// Decompresses the end that the message left out, until there are `most` bytes. Returns whether that was all of
     /// it.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the message is cut short within a block, which would be filled up with the end. That shows only where
+    /// the stream may end: a state that is kept for the next message would lose its window. A stored block that lacks its
+    /// last four bytes is not told from one that has them.
     pub(super) fn finish(&mut self, most: usize) -> Result<bool, WebSocketError> {
-        self.tail += self.feed(&TAIL[self.tail..], most)?;
-        Ok(self.tail == TAIL.len() && self.out.len() < most)
+        let tail = if self.keeps_context { &TAIL[..] } else { &LAST_TAIL };
+        self.tail += self.feed(&tail[self.tail..], most)?;
+        let is_whole = self.tail == tail.len() && self.out.len() < most;
+        if is_whole && !self.keeps_context && !self.has_ended {
+            return Err(WebSocketError::Compressed);
+        }
+        Ok(is_whole)
     }
 }
 

@@ -53,10 +53,14 @@ pub(super) struct Link<E: Sealed> {
     /// Whether a close frame was sent, behind which nothing is sent.
     is_close_sent: bool,
     is_over: bool,
+    /// Whether the peer was behind when bytes were last sent: some of them wait until it has taken others.
+    is_behind: bool,
     /// Whether bytes that waited to be written were lost when the connection ended.
     has_lost: bool,
     /// Whether a ping was sent that nothing has followed.
     is_pinged: bool,
+    /// How many pings were sent that no pong has come for.
+    pings: u32,
     /// A pong that waits until the peer reads. A newer one takes its place (§5.5.3).
     late_pong: Option<Box<[u8]>>,
     /// Messages that are compressed to little hardly ever wait for the socket.
@@ -90,8 +94,10 @@ impl<E: Sealed> Link<E> {
             encoder,
             is_close_sent: false,
             is_over: false,
+            is_behind: false,
             has_lost: false,
             is_pinged: false,
+            pings: 0,
             late_pong: None,
             budget: Budget::default(),
             traffic: Traffic::default(),
@@ -143,6 +149,11 @@ impl<E: Sealed> Link<E> {
 
     pub(super) fn is_close_sent(&self) -> bool {
         self.is_close_sent
+    }
+
+    /// Whether the server is about to stop.
+    pub(super) fn is_stopping(&self) -> bool {
+        E::is_stopping(&self.conn)
     }
 
     /// How many bytes wait to be written.
@@ -245,10 +256,19 @@ impl<E: Sealed> Link<E> {
         Ok(())
     }
 
-    /// Appends a ping or a pong.
-    pub(super) fn write_control(&mut self, opcode: OpCode, payload: &[u8]) -> io::Result<()> {
+    /// Appends a ping.
+    pub(super) fn write_ping(&mut self, payload: &[u8]) -> io::Result<()> {
         self.check_open()?;
-        self.write(|encoder, out| encoder.control(opcode, payload, out))
+        self.write(|encoder, out| encoder.control(OpCode::Ping, payload, out))?;
+        self.pings = self.pings.saturating_add(1);
+        Ok(())
+    }
+
+    /// Whether a pong may be the answer to a ping, of which there is one fewer then.
+    pub(super) fn admit_pong(&mut self) -> bool {
+        let left = self.pings.checked_sub(1);
+        self.pings = left.unwrap_or(0);
+        left.is_some()
     }
 
     /// Answers a ping. A peer that sends pings and reads nothing gets the answer to the last of them once it reads.
@@ -264,13 +284,16 @@ impl<E: Sealed> Link<E> {
         self.write(|encoder, out| encoder.control(OpCode::Pong, payload, out))
     }
 
-    /// Appends a close frame, unless one was sent. [`CloseCode::NONE`] is a frame without a code.
+    /// Appends a close frame, unless one was sent. [`CloseCode::NONE`] is a frame without a code, which has no room for a
+    /// reason.
     pub(super) fn write_close(&mut self, code: CloseCode, reason: &str) -> io::Result<()> {
         if self.is_close_sent || self.is_over {
             return Ok(());
         }
         match code {
-            CloseCode::NONE => self.write(|encoder, out| encoder.control(OpCode::Close, &[], out))?,
+            CloseCode::NONE if reason.is_empty() => {
+                self.write(|encoder, out| encoder.control(OpCode::Close, &[], out))?;
+            }
             code => {
                 let payload = close_payload(code, reason)?;
                 self.write(|encoder, out| encoder.control(OpCode::Close, payload.as_bytes(), out))?;
@@ -279,6 +302,26 @@ impl<E: Sealed> Link<E> {
         self.is_close_sent = true;
         self.close_code = Some(code.0);
         Ok(())
+    }
+
+    /// Appends a close frame with code 1001 because the server stops, once the peer `is_within` no message, or has taken
+    /// too long for the rest of it. Returns whether that was done.
+    #[cold]
+    pub(super) fn poll_away(&mut self, cx: &mut Context<'_>, is_within: bool) -> io::Result<bool> {
+        if self.is_close_sent || self.is_over {
+            return Ok(false);
+        }
+        let limit = self.bounds.close;
+        let expired = |link: &mut Link<E>, cx: &mut Context<'_>| {
+            link.conn.poll_expired(cx, TimerSlot::Total, limit).is_ready()
+        };
+        if is_within && !self.with_waker(cx, expired) {
+            return Ok(false);
+        }
+        // The close has this time once more.
+        self.conn.disarm(TimerSlot::Total);
+        self.write_close(CloseCode::AWAY, "")?;
+        Ok(true)
     }
 
     /// Sends what waits to be written, if it is more than `waiting_max` bytes.
@@ -301,14 +344,30 @@ impl<E: Sealed> Link<E> {
         }
         loop {
             if !self.conn.has_sent_all() {
-                let flushed = ready!(self.conn.poll_flush(cx, self.bounds.write));
-                flushed.map_err(|error| self.fail(error, Phase::Write))?;
+                ready!(self.poll_flush_once(cx)).map_err(|error| self.fail(error, Phase::Write))?;
             }
             match self.late_pong.take() {
                 Some(payload) => self.write_pong(&payload)?,
                 None => return Poll::Ready(Ok(())),
             }
         }
+    }
+
+    /// Writes the whole write buffer. A system that takes bytes again has got room because the peer has taken some, which
+    /// ends its silence: it may have far to read up to a ping.
+    fn poll_flush_once(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ConnError>> {
+        let sent = self.is_behind.then(|| self.conn.traffic().sent);
+        let polled = self.conn.poll_flush(cx, self.bounds.write);
+        self.is_behind = polled.is_pending();
+        if sent.is_some_and(|sent| sent < self.conn.traffic().sent) {
+            self.end_silence();
+        }
+        polled
+    }
+
+    fn end_silence(&mut self) {
+        self.conn.disarm(TimerSlot::Read);
+        self.is_pinged = false;
     }
 
     /// Reads more bytes into `input`, and sends what waits to be written meanwhile. Returns 0 at the end.
@@ -324,26 +383,25 @@ impl<E: Sealed> Link<E> {
             if self.is_over {
                 return Poll::Ready(Err(self.closed()));
             }
-            if E::is_stopping(&self.conn) {
-                self.write_close(CloseCode::AWAY, "")?;
-            }
-            if self.is_close_sent {
+            let is_flushed = match self.poll_flush(cx) {
+                Poll::Ready(flushed) => flushed.map(|()| true)?,
+                Poll::Pending => false,
+            };
+            // At a stop, a peer that is behind gets its messages and the close frame as long as it takes them. The grace
+            // bounds that.
+            if self.is_close_sent && (is_flushed || !self.is_stopping()) {
                 self.poll_close_expired(cx)?;
-            }
-            if let Poll::Ready(flushed) = self.poll_flush(cx) {
-                flushed?;
             }
             match self.conn.poll_read(cx, input.room(), self.bounds.silence) {
                 Poll::Ready(Ok(count)) => {
-                    self.conn.disarm(TimerSlot::Read);
-                    self.is_pinged = false;
+                    self.end_silence();
                     input.filled(count);
                     return Poll::Ready(Ok(count));
                 }
                 Poll::Ready(Err(ConnError::TimedOut)) if !self.is_pinged && !self.is_close_sent => {
                     self.conn.disarm(TimerSlot::Read);
                     self.is_pinged = true;
-                    self.write(|encoder, out| encoder.control(OpCode::Ping, &[], out))?;
+                    self.write_ping(&[])?;
                 }
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(self.fail(error, Phase::Silence))),
                 Poll::Pending => return Poll::Pending,

@@ -28,6 +28,10 @@ pub struct WebSocketReader<E: Endpoint = ServerEnd> {
     budget: Budget,
     reason: Option<Box<CloseReason>>,
     ending: Option<Box<Ending>>,
+    /// Whether the server was found to stop.
+    is_stopping: bool,
+    /// Whether the close frame of a stop was sent, behind which messages are discarded.
+    is_away: bool,
 }
 
 /// The end of a WebSocket that is being closed.
@@ -61,6 +65,8 @@ impl<E: Endpoint> WebSocketReader<E> {
             budget: Budget::default(),
             reason: None,
             ending: None,
+            is_stopping: false,
+            is_away: false,
         }
     }
 
@@ -68,8 +74,12 @@ impl<E: Endpoint> WebSocketReader<E> {
     /// see [`WebSocketReader::close_reason`]. If the future is dropped, nothing is lost.
     ///
     /// Messages that wait to be sent are sent before this method waits. While it waits, it answers pings, and sends
-    /// pings itself. When the server stops, it closes with code 1001, and returns what the peer still sends until that
-    /// has closed, too.
+    /// pings itself.
+    ///
+    /// When the server stops, a message that has begun is received to its end, and may be answered, unless that takes
+    /// longer than [`WebSocketSettings::close`](crate::WebSocketSettings::close). Then all messages that wait are sent,
+    /// and a close frame with code 1001 behind them. Later messages of the peer are discarded until it has closed, too, and
+    /// this method returns `None`. A peer that is behind has the grace of the stop to take all that.
     ///
     /// If a message was begun by [`WebSocketReader::receive_part`], the rest of that message is skipped, even if the
     /// future is dropped.
@@ -153,13 +163,24 @@ impl<E: Endpoint> WebSocketReader<E> {
     ) -> Poll<io::Result<Option<(MessageKind, bool)>>> {
         loop {
             self.decoder.clear_content(&mut self.input);
-            if !self.decoder.is_skipping() {
-                return self.poll_step(cx, reading);
+            if self.is_stopping {
+                self.go_away(cx)?;
             }
-            if ready!(self.poll_step(cx, Reading::Parts))?.is_none() {
-                return Poll::Ready(Ok(None));
+            let is_unwanted = self.decoder.is_skipping() || self.is_away;
+            let reading = if is_unwanted { Reading::Parts } else { reading };
+            let received = ready!(self.poll_step(cx, reading))?;
+            if received.is_none() || !is_unwanted && !self.is_away {
+                return Poll::Ready(Ok(received));
             }
         }
+    }
+
+    /// Closes because the server stops, as soon as no message is under way.
+    #[cold]
+    fn go_away(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        let is_within = self.decoder.is_within_message();
+        self.is_away |= self.shared.with(|link| link.poll_away(cx, is_within))?;
+        Ok(())
     }
 
     /// Ready with the next message or part, or a piece of what is skipped.
@@ -202,7 +223,13 @@ impl<E: Endpoint> WebSocketReader<E> {
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.shared.is_corked.store(false, Relaxed);
         self.input.borrow_memory();
-        let polled = self.shared.with(|link| link.poll_fill(cx, &mut self.input));
+        let polled = self.shared.with(|link| {
+            if link.is_stopping() {
+                self.is_stopping = true;
+                self.is_away |= link.poll_away(cx, self.decoder.is_within_message())?;
+            }
+            link.poll_fill(cx, &mut self.input)
+        });
         self.input.return_memory();
         let count = ready!(polled).inspect_err(|_| self.ending = Some(Box::new(Ending::OVER)))?;
         if count == 0 {
@@ -217,7 +244,8 @@ impl<E: Endpoint> WebSocketReader<E> {
     fn process_control(&mut self, step: Step) -> io::Result<Result<(), WebSocketError>> {
         let WebSocketReader { shared, input, controls, reason, ending, .. } = self;
         shared.with(|link| {
-            if let Err(error) = controls.admit(link.now()) {
+            let is_solicited = step == Step::Pong && link.admit_pong();
+            if !is_solicited && let Err(error) = controls.admit(link.now()) {
                 return Ok(Err(error));
             }
             match step {

@@ -42,10 +42,11 @@ pub struct WebSocketSettings {
     /// Default: 64 KiB. A message may exceed the bound by its own size.
     pub waiting_max: usize,
     /// How many control frames may come in a second, on average. Then: code 1008. Default: 100. A burst of ten times as
-    /// many is allowed.
+    /// many is allowed. Pongs that answer pings of this end do not count.
     pub control_rate_max: u32,
     /// How long a peer may send nothing. Then it gets a ping, and as much time again to send anything, such as a pong.
-    /// Then: the connection is closed. Default: 30 s. `Duration::MAX` is no limit, and no pings.
+    /// Then: the connection is closed. Default: 30 s. `Duration::MAX` is no limit, and no pings. While bytes wait to be
+    /// written because the peer is behind, it is not silent if it takes some; bytes that the system has taken do not wait.
     pub silence: Duration,
     /// How long the peer may take nothing of what is written to it. Then: the connection is closed. Default: 60 s.
     pub write: Duration,
@@ -150,7 +151,8 @@ pub struct MessageDeflate {
     /// The level, from 1, which is fast, to 9, which is small. Default: 1.
     pub level: u32,
     /// Whether a message may refer to those before it, which makes messages that are alike smaller, but keeps up to 300
-    /// KiB for each connection, in both directions together. Default: false.
+    /// KiB for each connection, in both directions together. Default: false. Without it, a message that is cut short
+    /// is refused, unless just the last four bytes of a stored block are missing; with it, that is not noticed.
     pub keeps_context: bool,
 }
 

@@ -121,8 +121,8 @@ impl<E: Endpoint> WebSocket<E> {
     /// # Errors
     ///
     /// Fails if the connection does, if the peer does not close in time, and with a
-    /// [`WebSocketError`](crate::WebSocketError) if the code must not be sent, the reason is too long, or the peer
-    /// breaks RFC 6455.
+    /// [`WebSocketError`](crate::WebSocketError) if the code must not be sent ([`WebSocketWriter::close`]), the reason is
+    /// too long, or the peer breaks RFC 6455.
     ///
     /// # Examples
     ///

@@ -9,7 +9,6 @@ use std::task::{Context, Poll};
 
 use super::close_code::CloseCode;
 use super::endpoint::{Endpoint, ServerEnd};
-use super::frame::OpCode;
 use super::link::{Link, Shared};
 use super::message::{Message, MessagePart};
 use super::shared_message::SharedMessage;
@@ -33,7 +32,8 @@ impl<E: Endpoint> WebSocketWriter<E> {
     /// # Errors
     ///
     /// Fails if the connection does, or the peer takes nothing for too long; and with a
-    /// [`WebSocketError`](crate::WebSocketError) behind a close frame, and between the parts of another message.
+    /// [`WebSocketError`](crate::WebSocketError) behind a close frame, such as that of a stop
+    /// ([`WebSocketReader::receive`](crate::WebSocketReader::receive)), and between the parts of another message.
     pub async fn send(&mut self, message: impl Into<Message<'_>>) -> io::Result<()> {
         let mut message = Some(message.into());
         poll_fn(|cx| {
@@ -93,7 +93,7 @@ impl<E: Endpoint> WebSocketWriter<E> {
     ///
     /// As [`WebSocketWriter::send`], or if the payload exceeds 125 bytes.
     pub async fn ping(&mut self, payload: &[u8]) -> io::Result<()> {
-        self.shared.with(|link| link.write_control(OpCode::Ping, payload))?;
+        self.shared.with(|link| link.write_ping(payload))?;
         self.flush().await
     }
 
@@ -106,13 +106,15 @@ impl<E: Endpoint> WebSocketWriter<E> {
         poll_fn(|cx| self.shared.with(|link| link.poll_send(cx, 0))).await
     }
 
-    /// Sends a close frame, unless one was sent already. The WebSocket is closed once the peer has answered it, which
+    /// Sends a close frame, unless one was sent already. With [`CloseCode::NONE`] it has neither code nor reason.
+    ///
+    /// The WebSocket is closed once the peer has answered it, which
     /// the reader waits for: see [`WebSocket::close`](crate::WebSocket::close).
     ///
     /// # Errors
     ///
     /// As [`WebSocketWriter::flush`]; and with a [`WebSocketError`](crate::WebSocketError) if the code must not be
-    /// sent, or the reason exceeds 123 bytes.
+    /// sent, if there is a reason without a code, or if the reason exceeds 123 bytes.
     pub async fn close(&mut self, code: CloseCode, reason: &str) -> io::Result<()> {
         let is_over = self.shared.with(|link| link.write_close(code, reason).map(|()| link.is_over()))?;
         if is_over { Ok(()) } else { self.flush().await }

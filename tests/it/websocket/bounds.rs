@@ -8,8 +8,8 @@ use corehttp::{Context, Message, MessageDeflate, Server, WebSocketSettings};
 
 use super::compression::{OFFER, compressed, deflate};
 use super::support::{
-    BINARY, Echo, FIRST_BINARY, HEAD, LAST, MORE, PING, RSV1, TEXT, check_echo, check_with, close, frame,
-    service, shown, talk,
+    BINARY, Echo, FIRST_BINARY, HEAD, LAST, MORE, PING, PONG, RSV1, TEXT, check_echo, check_with, close,
+    frame, service, shown, talk,
 };
 use crate::support::paused;
 use crate::turns::{Flood, most_in_a_turn};
@@ -79,6 +79,26 @@ fn control_frames_may_not_flood() {
         &[&burst[..], &frame(PING, "")].concat(),
         &[&pongs[..], &["close 1008 \"\""]].concat(),
     );
+}
+
+/// Pongs that were asked for are no flood.
+#[test]
+fn answers_to_pings_do_not_flood() {
+    for (pongs, code) in [(40, 1000), (61, 1008)] {
+        let settings = WebSocketSettings { control_rate_max: 2, ..WebSocketSettings::default() };
+        let service = Server::new().service(async move |ctx: &mut Context| -> corehttp::Result {
+            let mut socket = ctx.websocket(&settings).await?;
+            for _ in 0..40 {
+                socket.writer.ping(b"").await?;
+            }
+            while socket.receive().await?.is_some() {}
+            Ok(())
+        });
+        let sent = [frame(PONG, "").repeat(pongs), close(1000, "")].concat();
+        let (_, received) = paused(async { talk(&service, "", &[&sent]).await });
+        let pings = ["ping \"\""; 40];
+        assert_eq!(shown(&received), [&pings[..], &[&format!("close {code} \"\"")]].concat());
+    }
 }
 
 /// A peer that sends pings and reads nothing gets the answer to the last of them.

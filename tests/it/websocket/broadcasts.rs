@@ -5,6 +5,7 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Mutex;
 use std::thread;
+use std::time::Duration;
 
 use corehttp::{
     Broadcast, Client, CloseCode, Context, Message, MessageDeflate, Server, SlowMember, WebSocket,
@@ -12,9 +13,10 @@ use corehttp::{
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::task::{spawn_local, yield_now};
+use tokio::time::sleep;
 
-use super::support::{HEAD, RSV1, TEXT, close, frame};
-use crate::support::{ErrorReports, Served, eventually};
+use super::support::{HEAD, RSV1, TEXT, close, frame, read_all, shown};
+use crate::support::{ErrorReports, Served, eventually, paused};
 
 async fn chat(ctx: &mut Context, room: &Broadcast, settings: &WebSocketSettings) -> corehttp::Result {
     let mut socket = ctx.websocket(settings).await?;
@@ -147,6 +149,45 @@ fn slow_members_are_skipped_or_closed() {
     }
     // Without members, a message is sent to nobody.
     assert_eq!(Broadcast::new(1).send("a"), 0);
+}
+
+/// So is a member that falls behind while it is sent another message.
+#[test]
+fn members_that_fall_behind_meanwhile_are_skipped_or_closed() {
+    for (slow, expected) in [
+        (SlowMember::Skip, &["text of 1000", "text \"8\"", "text \"9\""][..]),
+        (SlowMember::Close, &["text of 1000", "close 1013 \"\""]),
+    ] {
+        let room = Broadcast::new(2);
+        let shared = room.clone();
+        let settings = WebSocketSettings { waiting_max: 10, ..WebSocketSettings::default() };
+        let service = Server::new().service(async move |ctx: &mut Context| -> corehttp::Result {
+            let mut socket = ctx.websocket(&settings).await?;
+            Ok(shared.join(slow).forward(&mut socket.writer).await?)
+        });
+        let (mut near, far) = duplex(400);
+        let serve = async {
+            let _ = service.serve_connection(far).await;
+            std::future::pending::<()>().await
+        };
+        let talk = async {
+            near.write_all(format!("{HEAD}\r\n").as_bytes()).await.unwrap();
+            let mut received = Vec::new();
+            while !received.ends_with(b"\r\n\r\n") || room.members() == 0 {
+                let _ = tokio::time::timeout(Duration::from_millis(1), near.read_buf(&mut received)).await;
+            }
+            received.clear();
+            room.send(&"x".repeat(1000));
+            sleep(Duration::from_millis(1)).await;
+            (0..10).for_each(|at| assert_eq!(room.send(&format!("{at}")), 1));
+            read_all(&mut near, &mut received).await;
+            received
+        };
+        let received = paused(async {
+            tokio::select! { () = serve => Vec::new(), received = talk => received }
+        });
+        assert_eq!(shown(&received), expected, "{slow:?}");
+    }
 }
 
 /// Each member gets each message once, and those of a thread in their order.

@@ -220,6 +220,19 @@ fn corrupt_messages_are_refused_rfc7692_7_2_2() {
     check_with(&settings(false), OFFER, &frame(PING | RSV1, ""), &["close 1002 \"\""]);
 }
 
+/// The end that a message leaves out must not fill up what is missing of it.
+#[test]
+fn messages_that_are_cut_short_are_refused() {
+    let whole =
+        compressed(&mut deflate(), "All work and no play makes a dull message. ".repeat(3).as_bytes());
+    let service = service(Echo::Whole, &settings(false));
+    for cut in (0..whole.len()).map(|end| &whole[..end]) {
+        let sent = [frame(BINARY | RSV1, cut), close(1000, "")].concat();
+        let (_, received) = paused(async { talk(&service, OFFER, &[&sent]).await });
+        assert_eq!(shown(&received), ["close 1007 \"\""], "{cut:02x?}");
+    }
+}
+
 /// A bomb is refused once it has become more than a message may be, and not kept.
 #[test]
 fn bombs_are_refused() {

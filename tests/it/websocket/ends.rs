@@ -1,5 +1,7 @@
 //! The close handshake, and what ends a WebSocket without one (RFC 6455 §7).
 
+use std::io::{Read, Write};
+use std::thread;
 use std::time::Duration;
 
 use corehttp::{CloseCode, Context, Server, WebSocket, WebSocketError, WebSocketSettings};
@@ -85,6 +87,7 @@ fn codes_and_reasons_that_cannot_be_sent_are_refused() {
         for code in [CloseCode::ABNORMAL, CloseCode(1004), CloseCode(0)] {
             assert!(socket.close(code, "").await.is_err());
         }
+        assert!(socket.close(CloseCode::NONE, "why").await.is_err());
         assert!(socket.close(CloseCode::NORMAL, &"x".repeat(124)).await.is_err());
         assert!(socket.writer.ping(&[0; 126]).await.is_err());
         socket.send("still open").await?;
@@ -146,6 +149,36 @@ fn silence_has_a_time_limit() {
         });
         assert_eq!(reports.take(), [(0, "the silence of the peer took longer than 30 s".into())]);
     }
+}
+
+/// A peer that takes what is sent is not silent, however far it has to read up to a ping.
+#[test]
+fn a_slow_reader_is_not_silent() {
+    let service = Server::new().service(async |ctx: &mut Context| -> corehttp::Result {
+        let mut socket = ctx.websocket(&WebSocketSettings::default()).await?;
+        let WebSocket { reader, writer, .. } = &mut socket;
+        let long = [b'x'; 100_000];
+        let (sent, received) = tokio::join!(writer.send(&long[..]), reader.receive());
+        sent?;
+        assert!(received?.is_none());
+        Ok(())
+    });
+    paused(async {
+        let (mut near, far) = duplex(1000);
+        near.write_all(format!("{HEAD}\r\n").as_bytes()).await.unwrap();
+        let talk = async {
+            let mut received = Vec::new();
+            while received.len() < 100_000 && near.read_buf(&mut received).await.unwrap_or(0) > 0 {
+                sleep(Duration::from_secs(2)).await;
+            }
+            let _ = near.write_all(&close(1000, "")).await;
+            near.read_to_end(&mut received).await.unwrap();
+            received
+        };
+        let (_, received) = tokio::join!(service.serve_connection(far), talk);
+        let end = received.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4;
+        assert_eq!(shown(&received[end..]), ["binary of 100000", "close 1000 \"\""]);
+    });
 }
 
 /// A peer that reads nothing is given up, whatever it sends.
@@ -229,7 +262,30 @@ fn a_stop_closes_with_1001() {
     served.running.wait().unwrap();
 }
 
-/// A message that is under way when the server stops is received to its end.
+/// A peer that is behind when the server stops gets the answers that wait, and 1001 behind them.
+#[test]
+fn a_stop_cuts_nothing_that_waits() {
+    let served = Served::new(async |ctx: &mut Context| echo(ctx, &WebSocketSettings::default()).await);
+    let mut peer = served.connect();
+    peer.send(format!("{HEAD}\r\n"));
+    peer.receive();
+    let mut stream = peer.stream.try_clone().unwrap();
+    let sender = thread::spawn(move || {
+        let sent = [frame(TEXT, "x".repeat(100)).repeat(40_000), close(1001, "")].concat();
+        stream.write_all(&sent)
+    });
+    let mut received = vec![0; 102];
+    peer.stream.read_exact(&mut received).unwrap();
+    served.running.stop(Duration::from_secs(30));
+    peer.stream.read_to_end(&mut received).unwrap();
+    sender.join().unwrap().unwrap();
+    let mut frames = shown(&received);
+    assert_eq!(frames.pop().unwrap(), "close 1001 \"\"");
+    assert!(frames.iter().all(|frame| *frame == format!("text {:?}", "x".repeat(100))));
+    served.running.wait().unwrap();
+}
+
+/// A message that is under way when the server stops is received to its end, before it closes.
 #[test]
 fn a_stop_leaves_time_for_a_message_that_was_begun() {
     let received = std::sync::Arc::<std::sync::Mutex<Vec<String>>>::default();
@@ -247,10 +303,11 @@ fn a_stop_leaves_time_for_a_message_that_was_begun() {
     peer.send([frame(0x01, "a"), frame(PING, "p")].concat());
     peer.receive_through("p");
     served.running.stop(Duration::from_secs(30));
-    assert_eq!(peer.receive_through("\u{3}").len(), 5);
-    for piece in [frame(0x00, "b"), frame(PING, "q"), frame(0x80, "c"), close(1001, "")] {
+    for piece in [frame(0x00, "b"), frame(PING, "q"), frame(0x80, "c")] {
         peer.send(piece);
     }
+    assert_eq!(peer.receive_through("\u{3}"), "\u{fffd}\u{1}q\u{fffd}\u{2}\u{3}");
+    peer.send(close(1001, ""));
     assert_eq!(peer.receive_all().replace('\u{fffd}', ""), "");
     served.running.wait().unwrap();
     assert_eq!(*received.lock().unwrap(), ["abc"]);
