@@ -34,7 +34,7 @@ fn main() -> corehttp::Result {
 }
 
 fn greet(ctx: &mut Context) {
-    let version = ctx.tls().map(|tls| format!("{:?}", tls.version)).unwrap_or_default();
+    let version = ctx.tls().map(|tls| tls.version.as_str()).unwrap_or_default();
     ctx.response.set_text(format!("Hello! Nobody has read this on its way: {version}\n"));
 }
 

@@ -241,7 +241,8 @@
 //! | layers of tower-http around any handler, with feature `tower` | `layer` |
 //! | gateways: responses that come from another server | [`Request::forwarded_to`], [`Context::forward`], [`ClientError::status`] |
 //! | gateways that leave a prefix of the path out | [`Request::forwarded_below`] |
-//! | secure connections, with feature `tls` | `Server::tls`, `ServerTls`, `TlsIdentity`, `TlsSession` |
+//! | secure connections, with feature `tls` | `Server::tls`, `ServerTls`, `TlsIdentity` |
+//! | the session of a secure connection, for handlers and logs | `TlsSession`, `Context::tls`, `ExchangeReport::tls` |
 //! | a configuration or a provider of `rustls`, on both sides | `ServerTls::from_config`, `ClientTls::from_config`, `ServerTls::provider` |
 //! | ports with TLS and ports without, and a redirect to https | `Server::and_bind_tls`, [`HttpsRedirect`] |
 //! | redirects | [`Response::set_redirect`] |

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use super::cause::{ClientCause, ClientPhase};
 use super::error::ClientError;
@@ -12,7 +13,7 @@ use crate::runtime::{self, Instant};
 /// The connection that a response came over. Made by [`Response::connection`].
 pub struct ClientConnection {
     peer: Option<SocketAddr>,
-    pub(super) tls: Option<TlsSession>,
+    pub(super) tls: Option<Arc<TlsSession>>,
     pub(super) opened_at: Instant,
 }
 

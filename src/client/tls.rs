@@ -17,6 +17,6 @@ impl ClientConnection {
     /// Returns the session that the handshake with the server has agreed on: its version, and the certificates of the
     /// server. `None` if the connection is not secure.
     pub fn tls(&self) -> Option<&TlsSession> {
-        self.tls.as_ref()
+        self.tls.as_deref()
     }
 }

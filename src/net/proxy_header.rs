@@ -59,7 +59,8 @@ impl ProxyHeader {
         self.0.alpn()
     }
 
-    /// Returns the identifier that the proxy has given the connection, for logs (`PP2_TYPE_UNIQUE_ID`).
+    /// Returns the identifier that the proxy has given the connection, for logs (`PP2_TYPE_UNIQUE_ID`), which find it by
+    /// [`ExchangeReport::proxy_header`](crate::ExchangeReport::proxy_header).
     pub fn unique_id(&self) -> Option<&[u8]> {
         self.0.unique_id()
     }

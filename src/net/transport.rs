@@ -7,6 +7,7 @@ use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
@@ -299,7 +300,7 @@ impl<B: AnyStream> Transport<B> {
     }
 
     /// The session of a secure connection.
-    pub(crate) fn tls_session(&self) -> Option<TlsSession> {
+    pub(crate) fn tls_session(&self) -> Option<Arc<TlsSession>> {
         match self {
             Transport::Tls(stream) => stream.session(),
             _ => None,

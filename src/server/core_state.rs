@@ -106,13 +106,14 @@ impl CoreState {
     pub(super) fn report_exchange(
         &self,
         observation: &mut Observation,
+        conn: Option<&Conn>,
         peer: &Peer,
         exchange_number: u64,
         request: &Request,
     ) {
         self.clock.refresh();
         let (now, watchers) = (self.clock.now(), mem::take(&mut observation.watchers));
-        let report = observation.report(now, peer, exchange_number, request);
+        let report = observation.report(now, conn, (peer, exchange_number), request);
         self.observer.iter().for_each(|observer| observer.on_exchange(&report, now));
         // A panic of the application's function must end neither the connection nor the core.
         let _ = catch_unwind(AssertUnwindSafe(|| {

@@ -294,7 +294,7 @@ impl Exchange {
     pub(super) fn take_conn(&mut self) -> io::Result<(Conn, ReadBuffer)> {
         let mut conn = self.conn.take().ok_or(io::ErrorKind::NotConnected)?;
         self.conn.core().count_traffic(&mut conn);
-        self.observe(|observation, _| observation.traffic = conn.total_traffic());
+        self.observe(|observation, _| observation.note_connection(&conn));
         conn.add_traffic_to_life();
         conn.swap_io_state(&mut self.io_state);
         let incoming = self.incoming.get_mut();
@@ -436,24 +436,22 @@ impl Exchange {
     /// whether it was cut, from what was noted.
     pub(super) fn end(&mut self, request: &Request, ended: impl FnOnce(Option<CutBy>) -> Option<CutBy>) {
         if self.observation.as_ref().is_some_and(|observation| observation.is_open()) {
-            self.send_exchange_report(request, ended);
+            self.report_end(request, ended);
         }
     }
 
     #[cold]
-    fn send_exchange_report(
-        &mut self,
-        request: &Request,
-        ended: impl FnOnce(Option<CutBy>) -> Option<CutBy>,
-    ) {
+    fn report_end(&mut self, request: &Request, ended: impl FnOnce(Option<CutBy>) -> Option<CutBy>) {
         let number = self.info.exchange_count + u64::from(self.info.is_head_refused);
         let Some(observation) = &mut self.observation else { return };
         observation.cut = ended(observation.cut);
+        let (conn, mut peer) = (self.conn.open(), Peer::default());
         // Assigned in place, since an address that is moved through an `Option` is copied in pieces.
-        let mut peer = Peer::default();
-        let noted = self.conn.with(|conn| (peer, observation.traffic) = (conn.peer(), conn.total_traffic()));
-        self.upgraded.iter().filter(|_| noted.is_none()).for_each(|upgraded| peer = upgraded.peer());
-        self.conn.core().report_exchange(observation, &peer, number, request);
+        match &*conn {
+            Some(conn) => (peer, observation.traffic) = (conn.peer(), conn.total_traffic()),
+            None => self.upgraded.iter().for_each(|upgraded| peer = upgraded.peer()),
+        }
+        self.conn.core().report_exchange(observation, conn.as_ref(), &peer, number, request);
         self.observation.take_if(|_| !self.conn.core().observes_exchanges());
     }
 

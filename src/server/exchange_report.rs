@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU16;
 use std::sync::atomic::Ordering::Relaxed;
@@ -10,12 +11,14 @@ use std::time::{Duration, Instant};
 
 use super::error_report::ErrorCause;
 use super::forwarded::client_ip;
+use super::opening::Extras;
+use super::proxy_protocol::ProxyHeader;
 use super::trusted_proxies::TrustedProxies;
 use crate::error::write_escaped;
 use crate::exchange::ExchangeError;
 use crate::memory::{Counter, Reset, clear_cold};
 use crate::message::{BodyLength, Method, Request, Response, Status, Version};
-use crate::net::{Peer, PeerAddr, Traffic};
+use crate::net::{Conn, Peer, PeerAddr, TlsSession, Traffic};
 
 /// An exchange that is over, with its response or without.
 ///
@@ -81,6 +84,9 @@ pub struct ExchangeReport<'a> {
     /// Whether the response was a stream of events, which lasts as long as its peer likes.
     #[allow(dead_code, reason = "metrics alone leave such streams out")]
     pub(crate) is_event_stream: bool,
+    /// The connection, unless it was upgraded.
+    conn: Option<&'a Conn>,
+    observation: &'a Observation,
 }
 
 /// The cause for which an exchange was cut.
@@ -140,6 +146,24 @@ impl ExchangeReport<'_> {
     pub fn client_ip(&self, proxies: &TrustedProxies) -> Option<IpAddr> {
         client_ip(self.peer, &self.request.headers, proxies)
     }
+
+    /// The session of the connection, if that is secure.
+    #[allow(dead_code, reason = "sessions are shown with TLS, which is a feature")]
+    pub(super) fn tls_session(&self) -> Option<Arc<TlsSession>> {
+        match self.conn {
+            Some(conn) => conn.transport.tls_session(),
+            None => self.observation.tls_session.clone(),
+        }
+    }
+
+    /// The PROXY header that the connection began with.
+    #[allow(dead_code, reason = "headers are shown with the PROXY protocol, which is a feature")]
+    pub(super) fn header(&self) -> Option<Rc<ProxyHeader>> {
+        match self.conn {
+            Some(conn) => Extras::from_conn(conn)?.proxy_header.clone(),
+            None => self.observation.proxy_header.clone(),
+        }
+    }
 }
 
 impl fmt::Display for ExchangeReport<'_> {
@@ -194,6 +218,9 @@ pub(super) struct Observation {
     pub(super) watchers: Vec<Box<ExchangeWatcher>>,
     /// The counts of the WebSocket that the exchange has opened.
     pub(super) socket: Option<Arc<SocketCounts>>,
+    /// The session and the header of a connection that was upgraded.
+    tls_session: Option<Arc<TlsSession>>,
+    proxy_header: Option<Rc<ProxyHeader>>,
 }
 
 /// The counts of a WebSocket, which its exchange reports. The WebSocket may live on.
@@ -259,6 +286,13 @@ impl Observation {
         self.is_event_stream = content == BodyLength::Unknown && has_type(response);
     }
 
+    /// Notes what the report tells of a connection that is about to be upgraded.
+    pub(super) fn note_connection(&mut self, conn: &Conn) {
+        self.traffic = conn.total_traffic();
+        self.tls_session = conn.transport.tls_session();
+        self.proxy_header = Extras::from_conn(conn).and_then(|extras| extras.proxy_header.clone());
+    }
+
     /// Notes the time of the response's head before something else takes time. A small response, which is sent at once,
     /// is over with its head, so that one reading of the clock does for both.
     pub(super) fn note_response_time(&mut self) {
@@ -272,8 +306,8 @@ impl Observation {
     pub(super) fn report<'r>(
         &'r self,
         now: Instant,
-        peer: &Peer,
-        exchange_number: u64,
+        conn: Option<&'r Conn>,
+        (peer, exchange_number): (&Peer, u64),
         request: &'r Request,
     ) -> ExchangeReport<'r> {
         debug_assert!(self.is_open(), "an exchange that has not begun is not reported");
@@ -304,6 +338,8 @@ impl Observation {
             duration,
             ended: now,
             is_event_stream: self.is_event_stream,
+            conn,
+            observation: self,
         };
         self.socket.iter().for_each(|socket| socket.add_to(&mut report));
         report
@@ -325,6 +361,8 @@ impl Reset for Observation {
         (self.traffic, self.traffic_before) = Default::default();
         self.watchers.clear();
         clear_cold(&mut self.socket);
+        clear_cold(&mut self.tls_session);
+        clear_cold(&mut self.proxy_header);
     }
 
     fn shrink(&mut self) {

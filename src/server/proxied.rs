@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use super::context::Context;
+use super::exchange_report::ExchangeReport;
 use super::opening::{Extras, OpenedConnection};
 use super::proxy_protocol::{ProxyHeader, ProxyProtocol};
 use super::server::Server;
@@ -33,5 +34,13 @@ impl Context {
     /// one. `None` if the connection was upgraded.
     pub fn proxy_header(&self) -> Option<Rc<ProxyHeader>> {
         self.exchange.extras()?.proxy_header.clone()
+    }
+}
+
+impl ExchangeReport<'_> {
+    /// Returns the PROXY header that the connection began with, also behind an upgrade, if there was one: logs find
+    /// [`ProxyHeader::unique_id`] there.
+    pub fn proxy_header(&self) -> Option<Rc<ProxyHeader>> {
+        self.header()
     }
 }

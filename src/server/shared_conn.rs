@@ -1,6 +1,6 @@
 //! [`SharedConn`]: the connection of an exchange, shared by its loop, its handler, and the reader and the writer.
 
-use std::cell::RefCell;
+use std::cell::{Ref, RefCell};
 use std::io;
 use std::mem;
 use std::rc::Rc;
@@ -187,6 +187,11 @@ impl SharedConn {
     /// Takes the connection out, to upgrade or to close it.
     pub(super) fn take(&self) -> Option<Conn> {
         self.0.lent.borrow_mut().conn.take()
+    }
+
+    /// The connection, unless it was upgraded.
+    pub(super) fn open(&self) -> Ref<'_, Option<Conn>> {
+        Ref::map(self.0.lent.borrow(), |lent| &lent.conn)
     }
 
     /// Whether the connection was upgraded.

@@ -1,6 +1,9 @@
 //! TLS on a server: the certificates that peers see, and the session that a handler sees.
 
+use std::sync::Arc;
+
 use super::context::Context;
+use super::exchange_report::ExchangeReport;
 use super::opening::OpenedConnection;
 use super::server::Server;
 use crate::net::Address;
@@ -49,15 +52,39 @@ impl Server {
 
 impl OpenedConnection<'_> {
     /// Returns the session that the handshake has agreed on; `None` if the connection is not secure.
-    pub fn tls(&self) -> Option<TlsSession> {
+    pub fn tls(&self) -> Option<Arc<TlsSession>> {
         self.conn.transport.tls_session()
     }
 }
 
 impl Context {
     /// Returns the session that the handshake has agreed on; `None` if the connection is not secure, or was upgraded.
-    /// Each call assembles the session anew.
-    pub fn tls(&self) -> Option<TlsSession> {
+    /// The first call on a connection assembles the session, which later ones share.
+    pub fn tls(&self) -> Option<Arc<TlsSession>> {
         self.exchange.conn.with(|conn| conn.transport.tls_session()).flatten()
+    }
+}
+
+impl ExchangeReport<'_> {
+    /// Returns the session that the handshake has agreed on, also behind an upgrade; `None` if the connection is not
+    /// secure.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::{ExchangeReport, Server};
+    ///
+    /// fn log(exchange: &ExchangeReport) {
+    ///     match exchange.tls() {
+    ///         Some(tls) => println!("{exchange} over {} {}", tls.version, tls.cipher_suite),
+    ///         None => println!("{exchange}"),
+    ///     }
+    /// }
+    ///
+    /// let server = Server::new().on_exchange(log);
+    /// # let _ = server.service(|ctx: &mut corehttp::Context| ctx.response.set_text("hi"));
+    /// ```
+    pub fn tls(&self) -> Option<Arc<TlsSession>> {
+        self.tls_session()
     }
 }

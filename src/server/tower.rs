@@ -1,6 +1,9 @@
 //! The facts of an exchange that services and layers of tower need.
 
+use std::sync::Arc;
+
 use super::Context;
+use crate::net::TlsSession;
 
 impl Context {
     /// Returns how many bytes of the request's body have not been read, if that is known.
@@ -12,5 +15,10 @@ impl Context {
     /// Whether the peer has asked for the head of the response alone.
     pub(crate) fn is_head_request(&self) -> bool {
         self.exchange.info.request_info.is_head
+    }
+
+    /// The session of the connection, if that is secure.
+    pub(crate) fn tls_session(&self) -> Option<Arc<TlsSession>> {
+        self.exchange.conn.with(|conn| conn.transport.tls_session()).flatten()
     }
 }

@@ -36,10 +36,11 @@ use crate::server::{BodyPlan, BodyWriter, Context, Error, Handler, InvalidRespon
 /// # Requests
 ///
 /// The target is as it came, unless it holds one of the few octets that user agents leave as they are and the crate
-/// `http` refuses, ``"<>` ``: then it is escaped. The body is streamed: see [`TowerBody`]. The address of the peer is
-/// among the extensions, as a [`PeerAddr`](crate::PeerAddr), which axum's `Extension` extracts. A request that the
-/// crate `http` cannot hold is answered with 400, and the service is not called: one with a target of more than 65,534
-/// bytes, or a field name of more than 65,535. The [`Limits`](crate::Limits) are lower, unless they were raised.
+/// `http` refuses, ``"<>` ``: then it is escaped. The body is streamed: see [`TowerBody`]. The extensions, which axum's
+/// `Extension` extracts, hold the address of the peer, as a [`PeerAddr`](crate::PeerAddr), and on a secure connection
+/// its session, as an `Arc<TlsSession>` that all requests of the connection share. A request that the crate `http`
+/// cannot hold is answered with 400, and the service is not called: one with a target of more than 65,534 bytes, or a
+/// field name of more than 65,535. The [`Limits`](crate::Limits) are lower, unless they were raised.
 ///
 /// # Responses
 ///
@@ -140,7 +141,8 @@ impl<S> fmt::Debug for Tower<S> {
     }
 }
 
-/// Converts the request for a service: with the values that layers around it have left, and the address of the peer.
+/// Converts the request for a service: with the values that layers around it have left, the address of the peer, and
+/// the session of a secure connection.
 pub(super) fn to_service_request(ctx: &Context, body: TowerBody) -> Result<http::Request<TowerBody>> {
     let converted = to_http_request(&ctx.request, body);
     let mut request = converted.map_err(|error| Error::new(Status::BAD_REQUEST, error))?;
@@ -148,6 +150,9 @@ pub(super) fn to_service_request(ctx: &Context, body: TowerBody) -> Result<http:
         request.extensions_mut().extend(extensions.clone());
     }
     request.extensions_mut().insert(ctx.peer_addr());
+    if let Some(session) = ctx.tls_session() {
+        request.extensions_mut().insert(session);
+    }
     Ok(request)
 }
 

@@ -81,6 +81,27 @@ fn a_line_of_the_applications_is_one_line() {
     assert!(found[0].starts_with("/Ada  forged GET /Ada from "), "{found:?}");
 }
 
+#[cfg(feature = "tls")]
+#[test]
+fn a_line_of_the_applications_names_version_and_suite() {
+    let secured = crate::tls::Secured::new();
+    let format = LogFormat::from_fn(|report, line| {
+        let written = match report.tls() {
+            Some(tls) => write!(line, "{} {}", tls.version, tls.cipher_suite),
+            None => write!(line, "in the clear"),
+        };
+        written.unwrap();
+    });
+    assert_eq!(lines(format.clone(), &get("/Ada")), ["in the clear"]);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let log = AccessLog::open(file.path(), format).unwrap();
+    let recorder = log.recorder(TrustedProxies::default());
+    let served = Served::with(|server| server.tls(secured.tls.clone()).on_exchange(recorder), hello);
+    assert_eq!(crate::tls::greet(&served, secured.peer(), "a.example").unwrap(), "hello");
+    drop((served, log));
+    assert_eq!(fs::read_to_string(file.path()).unwrap(), "TLSv1.3 TLS13_AES_256_GCM_SHA384\n");
+}
+
 /// A file that was rotated is left to whoever has renamed it.
 #[test]
 fn a_rotated_file_is_opened_again() {

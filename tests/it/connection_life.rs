@@ -107,7 +107,7 @@ fn a_connection_opens_once_it_is_secure() {
     let counted = calls.clone();
     let open = move |connection: &mut OpenedConnection<'_>| {
         counted.fetch_add(1, Relaxed);
-        match connection.tls().and_then(|tls| tls.server_name).as_deref() {
+        match connection.tls().and_then(|tls| tls.server_name.clone()).as_deref() {
             Some("a.example") => connection.set_state(String::from("let in")),
             _ => connection.refuse(),
         }

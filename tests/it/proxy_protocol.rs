@@ -5,8 +5,8 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use corehttp::{
-    Client, Context, Limits, PeerAddr, ProxyHeader, ProxyProtocol, ProxyVersion, Request, Response, Server,
-    Timeouts, block_on,
+    Client, Context, ExchangeReport, Limits, PeerAddr, ProxyHeader, ProxyProtocol, ProxyVersion, Request,
+    Response, Server, Timeouts, block_on,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio::time::sleep;
@@ -83,6 +83,34 @@ fn the_address_stands_in_reports() {
     peer.receive_all();
     let report = seen.recv().unwrap();
     assert!(report.starts_with("400 Bad Request to 192.0.2.1:4711"), "{report}");
+}
+
+/// Also behind an upgrade, which takes the connection out of its exchange.
+#[test]
+fn the_header_is_shown_in_reports_of_exchanges() {
+    let (sender, seen) = std::sync::mpsc::channel();
+    let report = move |report: &ExchangeReport| {
+        let header = report.proxy_header();
+        let told = header.map(|header| (header.source(), header.unique_id().map(<[u8]>::to_vec)));
+        sender.send(format!("{told:?}")).unwrap();
+    };
+    let upgrade = async |ctx: &mut Context| -> corehttp::Result {
+        if ctx.request.path() == "/upgrade" {
+            drop(ctx.upgrade("echo").await?);
+        }
+        Ok(())
+    };
+    let served = Served::with(|server| server.on_exchange(report).proxy_protocol(optional()), upgrade);
+    let mut header = header([192, 0, 2, 1]).to_bytes_v2();
+    header.extend_from_slice(b"\x05\0\x02id");
+    header[15] += 5;
+    let upgrade = "GET /upgrade HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n";
+    for wire in [LAST, upgrade] {
+        served.ask([&header[..], wire.as_bytes()].concat());
+        assert_eq!(seen.recv().unwrap(), "Some((Some(192.0.2.1:4711), Some([105, 100])))", "{wire}");
+    }
+    served.ask(LAST);
+    assert_eq!(seen.recv().unwrap(), "None");
 }
 
 /// Packets end anywhere.

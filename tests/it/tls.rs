@@ -8,8 +8,8 @@ use std::task::{self, Poll, ready};
 use std::time::Duration;
 
 use corehttp::{
-    BodyPlan, Context, IntoHandler, Limits, Server, ServerTls, Timeouts, TlsIdentity, TlsRoots, TlsVersion,
-    with_plan,
+    BodyPlan, Context, ExchangeReport, IntoHandler, Limits, Server, ServerTls, Timeouts, TlsIdentity,
+    TlsRoots, TlsVersion, with_plan,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex, split};
 use tokio::sync::Notify;
@@ -144,7 +144,8 @@ fn fine(ctx: &mut Context) {
 
 /// Answers with the session of the peer.
 fn tell(ctx: &mut Context) {
-    let told = ctx.tls().map(|tls| (tls.version, tls.server_name, tls.certificates.len(), tls.resumed));
+    let told =
+        ctx.tls().map(|tls| (tls.version, tls.server_name.clone(), tls.certificates.len(), tls.resumed));
     ctx.response.set_text(format!("{told:?}"));
 }
 
@@ -695,6 +696,42 @@ fn an_upgraded_connection_stays_secure() {
         peer.sock.shutdown(Shutdown::Write).unwrap();
         assert_eq!(receive_all(&mut peer), expected);
     }
+}
+
+/// Also behind an upgrade, which takes the connection out of its exchange.
+#[test]
+fn sessions_are_shown_in_reports() {
+    let secured = Secured::new();
+    let (sender, seen) = mpsc::channel();
+    let report = move |report: &ExchangeReport| {
+        let told = report.tls().map(|tls| {
+            let alpn = tls.alpn.clone().map(|alpn| String::from_utf8(alpn).unwrap());
+            (tls.version, tls.server_name.clone(), alpn, tls.certificates.len(), tls.resumed)
+        });
+        sender.send(format!("{told:?}")).unwrap();
+    };
+    let upgrade = async |ctx: &mut Context| -> corehttp::Result {
+        if ctx.request.path() == "/upgrade" {
+            drop(ctx.upgrade("echo").await?);
+        }
+        Ok(())
+    };
+    let plain = Served::with(|server| server.on_exchange(report.clone()), upgrade);
+    let served = Served::with(|server| server.tls(secured.tls.clone()).on_exchange(report), upgrade);
+    let mut config = secured.peer_of(&[&TLS12], None);
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    let upgrade = b"GET /upgrade HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n";
+    for (config, agreed) in [(secured.peer(), ("Tls13", "None")), (config, ("Tls12", "Some(\"http/1.1\")"))] {
+        for (wire, resumed) in [(LAST, false), (&upgrade[..], true)] {
+            let mut peer = connect(&served, config.clone());
+            peer.write_all(wire).unwrap();
+            receive_all(&mut peer);
+            let expected = format!("Some(({}, Some(\"a.example\"), {}, 0, {resumed}))", agreed.0, agreed.1);
+            assert_eq!(seen.recv().unwrap(), expected);
+        }
+    }
+    plain.ask(LAST);
+    assert_eq!(seen.recv().unwrap(), "None");
 }
 
 /// A connection on which each byte arrives alone.

@@ -30,7 +30,7 @@ use crate::tls::{LAST, Secured, connect_at, connect_to, exchange, greet, identit
 /// Answers with the session.
 fn tell(ctx: &mut Context) {
     let tls = ctx.tls().unwrap();
-    let alpn = tls.alpn.map(|alpn| String::from_utf8(alpn).unwrap());
+    let alpn = tls.alpn.clone().map(|alpn| String::from_utf8(alpn).unwrap());
     let told = (tls.cipher_suite, tls.key_exchange, alpn, tls.certificates.len());
     ctx.response.set_text(format!("{told:?}"));
 }

@@ -299,6 +299,33 @@ mod requests {
         peer.send(GET);
         assert!(peer.receive().ends_with(&format!("\r\n\r\n{}", peer.stream.local_addr().unwrap())));
     }
+
+    /// All requests of a connection share it.
+    #[cfg(feature = "tls")]
+    #[test]
+    fn a_service_gets_the_session_of_a_secure_connection() {
+        use crate::tls::{Secured, connect_to, exchange};
+        use corehttp::TlsSession;
+
+        let app = || {
+            let before = Mutex::new(None);
+            tower(move |request: AppRequest| {
+                let session = request.extensions().get::<Arc<TlsSession>>().cloned();
+                let earlier = std::mem::replace(&mut *before.lock().unwrap(), session.clone());
+                let is_shared =
+                    session.as_ref().zip(earlier.as_ref()).map(|(one, other)| Arc::ptr_eq(one, other));
+                let told = session.map(|session| (session.version, session.server_name.clone()));
+                ready(Ok(full(format!("{told:?} {is_shared:?}"))))
+            })
+        };
+        let secured = Secured::new();
+        let served = Served::with(|server| server.tls(secured.tls.clone()), app());
+        let mut peer = connect_to(&served, secured.peer(), "a.example");
+        peer.write_all(GET.as_bytes()).unwrap();
+        let both = exchange(&mut peer).unwrap();
+        assert!(both.starts_with("Some((Tls13, Some(\"a.example\"))) None"), "{both}");
+        assert!(Served::new(app()).ask(GET).ends_with("None None"));
+    }
 }
 
 mod answering {

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::io;
 use std::marker::PhantomData;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use tokio::io::ReadBuf;
@@ -68,7 +69,7 @@ impl<C> TlsStream<C> {
         match self.never {}
     }
 
-    pub(crate) fn session(&self) -> Option<TlsSession> {
+    pub(crate) fn session(&self) -> Option<Arc<TlsSession>> {
         match self.never {}
     }
 }

@@ -410,7 +410,7 @@ impl TlsConnector {
         let connect =
             tokio_rustls::TlsConnector::from(config).connect(host.0, Carrier::new(carrier)).into_fallible();
         let stream = connect.await.map_err(|(error, carrier)| carrier.blame(TlsError::from_io(error)))?;
-        Ok(TlsStream(stream.into()))
+        Ok(TlsStream::new(stream))
     }
 }
 

@@ -318,7 +318,7 @@ impl<C: AsyncRead + AsyncWrite + Unpin> Handshake<C> {
     /// speaks plain HTTP. Must not be polled again after that.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<TlsStream<C>, (TlsError, C)>> {
         Pin::new(&mut self.0).poll(cx).map(|shaken| match shaken {
-            Ok(stream) => Ok(TlsStream(stream.into())),
+            Ok(stream) => Ok(TlsStream::new(stream)),
             Err((error, carrier)) => Err((carrier.blame(TlsError::from_io(error)), carrier.inner)),
         })
     }

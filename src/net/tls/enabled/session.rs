@@ -1,6 +1,7 @@
 //! [`TlsSession`]: the result of a handshake; [`Cryptography`], and the versions and the protocol that both sides
 //! offer.
 
+use std::fmt;
 use std::sync::Arc;
 
 use tokio_rustls::TlsStream;
@@ -22,6 +23,22 @@ pub enum TlsVersion {
     Tls12,
     /// TLS 1.3 (RFC 8446).
     Tls13,
+}
+
+impl TlsVersion {
+    /// Returns the name that OpenSSL, and so the logs of most servers, give the version: `TLSv1.2` or `TLSv1.3`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            TlsVersion::Tls12 => "TLSv1.2",
+            TlsVersion::Tls13 => "TLSv1.3",
+        }
+    }
+}
+
+impl fmt::Display for TlsVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
 }
 
 /// The result of a handshake: its parameters, and the identity of the peer.

@@ -1,9 +1,11 @@
 //! [`TlsStream`]: a connection that a handshake has made secure.
 
+use std::cell::OnceCell;
 use std::io::{self, IoSlice, Write};
 use std::mem::MaybeUninit;
 use std::ops::DerefMut;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -18,11 +20,15 @@ use crate::net::Stream;
 ///
 /// Reading fails with [`UnexpectedEof`](std::io::ErrorKind::UnexpectedEof) if the connection ends without a
 /// `close_notify` alert: an attacker on the way could have cut it (RFC 8446 §6.1).
-pub(crate) struct TlsStream<C>(pub(super) tokio_rustls::TlsStream<Carrier<C>>);
+pub(crate) struct TlsStream<C> {
+    inner: tokio_rustls::TlsStream<Carrier<C>>,
+    /// Assembled when it is asked for, once.
+    session: OnceCell<Arc<TlsSession>>,
+}
 
 impl<C: AsyncRead + AsyncWrite + Unpin> TlsStream<C> {
     pub(crate) fn stream(&mut self) -> Pin<&mut dyn Stream> {
-        Pin::<&mut tokio_rustls::TlsStream<Carrier<C>>>::new(&mut self.0)
+        Pin::<&mut tokio_rustls::TlsStream<Carrier<C>>>::new(&mut self.inner)
     }
 
     /// Processes records without content, such as session tickets, and is ready when there is content, or the end; also
@@ -35,7 +41,7 @@ impl<C: AsyncRead + AsyncWrite + Unpin> TlsStream<C> {
         let mut read = |carrier: &mut Carrier<C>, room: &mut ReadBuf<'_>| read(&mut carrier.inner, room);
         let mut taken = 0;
         while taken < TLS_ONLY_MAX && !self.has_unread() {
-            let received = match &mut self.0 {
+            let received = match &mut self.inner {
                 Client(stream) => poll_read_tls(stream.get_mut(), &mut read),
                 Server(stream) => poll_read_tls(stream.get_mut(), &mut read),
             };
@@ -75,7 +81,7 @@ impl<C: AsyncRead + AsyncWrite + Unpin> TlsStream<C> {
         mut write: impl FnMut(&mut C, &[IoSlice<'_>]) -> io::Result<usize>,
     ) -> io::Result<()> {
         let write = |carrier: &mut Carrier<C>, parts: &[IoSlice<'_>]| write(&mut carrier.inner, parts);
-        match &mut self.0 {
+        match &mut self.inner {
             Client(stream) => write_records(stream.get_mut(), write),
             Server(stream) => write_records(stream.get_mut(), write),
         }
@@ -83,23 +89,27 @@ impl<C: AsyncRead + AsyncWrite + Unpin> TlsStream<C> {
 }
 
 impl<C> TlsStream<C> {
+    pub(super) fn new(inner: impl Into<tokio_rustls::TlsStream<Carrier<C>>>) -> TlsStream<C> {
+        TlsStream { inner: inner.into(), session: OnceCell::new() }
+    }
+
     /// The transport below.
     pub(crate) fn carrier(&self) -> &C {
-        &self.0.get_ref().0.inner
+        &self.inner.get_ref().0.inner
     }
 
     /// Whether TLS has content or an end to read, without reading from the transport below.
     pub(crate) fn has_unread(&self) -> bool {
-        !self.0.get_ref().1.wants_read()
+        !self.inner.get_ref().1.wants_read()
     }
 
     /// Whether records are pending that the transport below has not taken yet.
     pub(crate) fn has_tls_records(&self) -> bool {
-        self.0.get_ref().1.wants_write()
+        self.inner.get_ref().1.wants_write()
     }
 
-    pub(crate) fn session(&self) -> Option<TlsSession> {
-        Some(TlsSession::from_stream(&self.0))
+    pub(crate) fn session(&self) -> Option<Arc<TlsSession>> {
+        Some(self.session.get_or_init(|| Arc::new(TlsSession::from_stream(&self.inner))).clone())
     }
 }
 
