@@ -3,6 +3,7 @@
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::io;
 
 use super::error::Error;
 use crate::error::write_escaped;
@@ -10,7 +11,7 @@ use crate::exchange::ExchangeError;
 use crate::message::{Problem, Request, Status};
 use crate::net::{Peer, PeerAddr, TlsError};
 
-/// A refused request or connection, or a failed exchange, as [`Server::on_error`](crate::Server::on_error) and
+/// A refused request or connection, a failed exchange, or a failure to accept, as [`Server::on_error`](crate::Server::on_error) and
 /// [`Server::error_response`](crate::Server::error_response) see it.
 ///
 /// `{}` formats it as one line: the status, the peer, the method and path if they are known, and the cause. Neither
@@ -72,6 +73,10 @@ pub enum ErrorCause {
     /// The peer has as many connections as
     /// [`Limits::connections_per_peer_max`](crate::Limits::connections_per_peer_max) allows, which is this many.
     ConnectionsOfPeer(usize),
+    /// No connection could be accepted, for lack of descriptors or memory. The report is of no peer: it has the default
+    /// of [`PeerAddr`], and the number 0. Each core makes at most one a second; all attempts that have failed are in
+    /// [`ErrorCounts::accept`](crate::ErrorCounts::accept).
+    Accept(io::Error),
 }
 
 impl ErrorReport<'_> {
@@ -79,6 +84,11 @@ impl ErrorReport<'_> {
     pub(in crate::server) fn from_connection(peer: Peer, cause: ErrorCause) -> ErrorReport<'static> {
         let Peer { addr: peer, id: connection_id } = peer;
         ErrorReport { status: None, peer, connection_id, exchange_number: 0, request: None, cause }
+    }
+
+    /// The report of a failure to accept.
+    pub(in crate::server) fn from_accept(error: io::Error) -> ErrorReport<'static> {
+        ErrorReport::from_connection(Peer::default(), ErrorCause::Accept(error))
     }
 }
 
@@ -141,9 +151,10 @@ impl ErrorCause {
 
 impl fmt::Display for ErrorReport<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.status {
-            Some(status) => write!(f, "{status} to {}", self.peer)?,
-            None => write!(f, "{} cut off", self.peer)?,
+        match (self.status, &self.cause) {
+            (None, ErrorCause::Accept(_)) => f.write_str("peers wait")?,
+            (None, _) => write!(f, "{} cut off", self.peer)?,
+            (Some(status), _) => write!(f, "{status} to {}", self.peer)?,
         }
         if let Some(request) = self.request {
             write!(f, ", {} ", request.method())?;
@@ -179,6 +190,7 @@ impl fmt::Display for ErrorCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ErrorCause::Exchange(error) => write!(f, "{error:#}"),
+            ErrorCause::Accept(error) => write!(f, "no connection could be accepted: {error}"),
             ErrorCause::Tls(error) => write!(f, "{error:#}"),
             ErrorCause::ProxyHeader(error) => error.fmt(f),
             ErrorCause::Handler(error) if error.is_peer_fault() => write!(f, "{error:#}"),

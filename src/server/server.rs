@@ -241,8 +241,9 @@ impl Server {
         self
     }
 
-    /// Sets a function that is called with every refusal and every failed exchange. If the connection then fails before
-    /// it has carried the response, the function is not called again. Default: none.
+    /// Sets a function that is called with every refusal and every failed exchange, and at most once a second for each
+    /// core when no connection can be accepted ([`ErrorCause::Accept`](crate::ErrorCause::Accept)). If a connection fails
+    /// before it has carried the response to a refusal, the function is not called again. Default: none.
     ///
     /// The function is not called for a handler that fails with a bare [`Status`](crate::Status), which is a response
     /// like any other unless it cuts one off; for a peer that got an error and then closes before the end of its body;

@@ -118,7 +118,8 @@ pub struct ErrorCounts {
     /// Connections refused because there were too many.
     pub overload: u64,
     /// Attempts to accept that failed for lack of descriptors or memory. The peers wait until an attempt succeeds; the
-    /// server makes one at least once a second.
+    /// server makes one at least once a second. [`Server::on_error`](crate::Server::on_error) gets one of them a second at
+    /// most from each core.
     pub accept: u64,
     /// TLS handshakes that failed, except those where the peer merely went away.
     pub tls: u64,
@@ -141,6 +142,7 @@ impl ErrorCounts {
             ErrorCause::Panic => &mut one.panic,
             ErrorCause::Plan => &mut one.plan,
             ErrorCause::Connections(_) | ErrorCause::ConnectionsOfPeer(_) => &mut one.overload,
+            ErrorCause::Accept(_) => &mut one.accept,
             ErrorCause::Tls(_) => &mut one.tls,
         };
         *count = 1;

@@ -19,7 +19,7 @@ use socket2::{Domain, Socket, Type};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::support::{Served, alone, eventually, get, paused, status};
+use crate::support::{ErrorReports, Served, alone, eventually, get, paused, status};
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
 
@@ -580,7 +580,8 @@ fn pinned_threads_stay_on_one_core_each() {
 #[test]
 fn a_server_without_descriptors_waits_until_there_are_some() {
     alone("runtime::a_server_without_descriptors_waits_until_there_are_some", || {
-        let served = start(Server::bind("127.0.0.1:0").cores(1));
+        let reports = ErrorReports::default();
+        let served = start(reports.attach(Server::bind("127.0.0.1:0").cores(1)));
         let keep_alive = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
         let mut early = served.connect();
         early.send(keep_alive);
@@ -603,6 +604,14 @@ fn a_server_without_descriptors_waits_until_there_are_some() {
         // The pause grows to a second, and seven shorter ones precede that.
         let failed_max = 8 + start.elapsed().as_secs();
         assert!(counted.errors.accept <= failed_max, "{} of {failed_max}", counted.errors.accept);
+        // The first is reported, and another once a second has passed; the others are only counted.
+        let (reported, reports_max) = (reports.take(), 2 + start.elapsed().as_secs());
+        assert!((1..=reports_max).contains(&(reported.len() as u64)), "{} of {reports_max}", reported.len());
+        assert!(counted.errors.accept > reported.len() as u64, "{counted:?}");
+        for (status, cause) in reported {
+            assert!(status == 0 && cause.starts_with("no connection could be accepted: "), "{cause}");
+            assert!(cause.contains("os error 24"), "{cause}");
+        }
         files.clear();
         assert_eq!(status(&late.receive_all()), 200);
         check(served.connect().stream, "127.0.0.1");

@@ -82,7 +82,7 @@ impl AcceptLoop {
 
     /// Accepts until that fails for good.
     async fn accept_all<H: Handler>(&mut self, per_core: &Rc<PerCore<H>>) -> io::Result<()> {
-        let mut pause = BACK_OFF_MIN;
+        let (mut pause, mut reported_at) = (BACK_OFF_MIN, None);
         loop {
             let error = match poll_fn(|cx| self.poll_next(cx)).await {
                 Ok(new) => {
@@ -96,7 +96,7 @@ impl AcceptLoop {
                 AcceptReaction::Skip => {}
                 // File descriptors become free when connections close; retrying at once would not help.
                 AcceptReaction::BackOff => {
-                    per_core.core.stats.count_accept_error();
+                    note_failure(&per_core.core, error, &mut reported_at);
                     self.back_off(per_core, pause).await;
                     pause = (2 * pause).min(BACK_OFF_MAX);
                 }
@@ -217,6 +217,21 @@ impl AcceptLoop {
         }
     }
 }
+
+/// Counts a failure to accept, and reports it unless another was reported a moment ago: descriptors that become free one
+/// by one let the pauses stay short, and each is followed by a failure.
+#[cold]
+fn note_failure(core: &CoreState, error: io::Error, reported_at: &mut Option<runtime::Instant>) {
+    let now = runtime::now();
+    if reported_at.is_some_and(|reported_at| now.saturating_duration_since(reported_at) < REPORT_PAUSE) {
+        return core.stats.count_accept_error();
+    }
+    *reported_at = Some(now);
+    core.report(ErrorReport::from_accept(error));
+}
+
+/// How long a core reports no other failure to accept.
+const REPORT_PAUSE: Duration = Duration::from_secs(1);
 
 /// How long to wait for descriptors: at first, and at most.
 const BACK_OFF_MIN: Duration = Duration::from_millis(10);
