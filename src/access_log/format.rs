@@ -49,9 +49,9 @@ impl LogFormat {
     /// use corehttp::{AccessLog, ExchangeReport, LogFormat, Request, Server, TrustedProxies, escape_json};
     ///
     /// fn write(report: &ExchangeReport, line: &mut Vec<u8>) {
-    ///     let field = |name| String::from_utf8_lossy(report.request.headers.get(name).unwrap_or_default());
-    ///     let (host, agent) = (field("host"), field("user-agent"));
-    ///     let _ = write!(line, r#"{{"host":"{}","agent":"{}"}}"#, escape_json(&host), escape_json(&agent));
+    ///     let host = report.request.authority().unwrap_or_default();
+    ///     let agent = String::from_utf8_lossy(report.request.headers.get("user-agent").unwrap_or_default());
+    ///     let _ = write!(line, r#"{{"host":"{}","agent":"{}"}}"#, escape_json(host), escape_json(&agent));
     /// }
     ///
     /// let (log_file, writer) = std::io::pipe()?;
