@@ -98,6 +98,11 @@ impl Entry {
         }
     }
 
+    /// Whether it polls for events without a pause, and so takes half of the core from the others if it is let.
+    pub(crate) fn never_sleeps(self) -> bool {
+        self == Entry::FastPySgi
+    }
+
     /// Why it cannot be measured here, if it cannot.
     pub(crate) fn is_missing(self, programs: &Programs) -> Option<&str> {
         programs.find(self.program()).err()
