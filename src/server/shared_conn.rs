@@ -4,11 +4,12 @@ use std::cell::{Ref, RefCell};
 use std::io;
 use std::mem;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use super::core_state::CoreState;
 use crate::exchange::{Bounds, ExchangeError, HalfClose, Incoming};
-use crate::net::{Conn, TimerSlot};
+use crate::net::{Conn, TimerSlot, TlsSession};
 
 /// The connection of an exchange.
 ///
@@ -192,6 +193,12 @@ impl SharedConn {
     /// The connection, unless it was upgraded.
     pub(super) fn open(&self) -> Ref<'_, Option<Conn>> {
         Ref::map(self.0.lent.borrow(), |lent| &lent.conn)
+    }
+
+    /// The session of the connection, if that is secure and was not upgraded.
+    #[allow(dead_code, reason = "sessions are shown with TLS, which is a feature")]
+    pub(super) fn tls_session(&self) -> Option<Arc<TlsSession>> {
+        self.open().as_ref()?.transport.tls_session()
     }
 
     /// Whether the connection was upgraded.

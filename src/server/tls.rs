@@ -61,7 +61,7 @@ impl Context {
     /// Returns the session that the handshake has agreed on; `None` if the connection is not secure, or was upgraded.
     /// The first call on a connection assembles the session, which later ones share.
     pub fn tls(&self) -> Option<Arc<TlsSession>> {
-        self.exchange.conn.with(|conn| conn.transport.tls_session()).flatten()
+        self.exchange.conn.tls_session()
     }
 }
 

@@ -19,6 +19,6 @@ impl Context {
 
     /// The session of the connection, if that is secure.
     pub(crate) fn tls_session(&self) -> Option<Arc<TlsSession>> {
-        self.exchange.conn.with(|conn| conn.transport.tls_session()).flatten()
+        self.exchange.conn.tls_session()
     }
 }
