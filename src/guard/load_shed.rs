@@ -15,10 +15,10 @@ use crate::server::{Context, Error, IntoHandler};
 /// `retry-after: 1` (RFC 9110 §15.6.4, §10.2.3), before its body is received. So the core has time for requests that are
 /// not late yet. A refusal takes about 10 us of it, most of them in the operating system.
 ///
-/// The wait is that of the connection's task in the queue of its core, from when the core saw that bytes had arrived. A
-/// busy core looks for bytes once in 61 tasks, and a wait is measured from the last moment at which the task is known to
-/// have been in the queue. So the true wait is longer, up to about twice the bound, and more where most requests are
-/// refused. A core that keeps up refuses nothing, however fast requests come.
+/// The wait is that of the connection's task in the queue of its core, from when the core saw that bytes had arrived, or
+/// accepted the connection. A busy core looks for bytes once in 61 tasks, and a wait is measured from the last moment at
+/// which the task is known to have been in the queue. So the true wait is longer, up to about twice the bound, and more
+/// where most requests are refused. A core that keeps up refuses nothing, however fast requests come.
 ///
 /// The guard sees handlers that compute, and not those that await: a database or another server that is slow does not
 /// make requests wait for the core, and is protected by a [`ConcurrencyLimit`](crate::ConcurrencyLimit). Handlers that

@@ -218,11 +218,13 @@ fn requests_that_waited_too_long_for_their_core_are_refused() {
             _ => thread::sleep(STEP),
         };
         let served = Served::new(LoadShed::new(wait_max).around(handler));
-        let mut peers = [(); 3].map(|()| served.connect());
-        for peer in &mut peers {
+        // One after the other: a new connection that waits for its turn would count as behind.
+        let mut peers = [(); 3].map(|()| {
+            let mut peer = served.connect();
             peer.send(get("/"));
             assert_eq!(status(&peer.receive()), 200, "the core keeps up");
-        }
+            peer
+        });
         let mut first = served.connect();
         first.send(get("/hold"));
         is_held_up.recv().unwrap();
