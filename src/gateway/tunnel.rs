@@ -47,23 +47,17 @@ pub(super) struct End<L: Locality> {
 
 impl<L: Locality> End<L> {
     pub(super) fn new(mut conn: Conn<L>, early: ReadBuffer, write_limit: Duration) -> End<L> {
-        // The large buffers of the exchange are not needed for as long as the tunnel may stay, and its waits are over.
-        conn.swap_io_state(&mut None);
+        // The waits of the exchange are over.
         [TimerSlot::Read, TimerSlot::Write].into_iter().for_each(|slot| conn.disarm(slot));
         End { conn, early, write_limit }
     }
 
     /// Reads once into `room`. Returns 0 at the end. The peer may be silent for ever.
     fn poll_read(&mut self, cx: &mut Context<'_>, room: &mut [u8]) -> Poll<Result<usize, ConnError>> {
-        let count = self.early.unread().len().min(room.len());
-        if count == 0 {
+        if self.early.is_empty() {
             return self.conn.poll_read(cx, room, Duration::MAX);
         }
-        room[..count].copy_from_slice(&self.early.unread()[..count]);
-        self.early.consume(count);
-        if self.early.is_empty() {
-            self.early = ReadBuffer::default();
-        }
+        let count = self.early.hand_out(room.len(), |bytes| room[..bytes.len()].copy_from_slice(bytes));
         Poll::Ready(Ok(count))
     }
 

@@ -42,6 +42,17 @@ impl ReadBuffer {
         self.room_of(self.least)
     }
 
+    /// Hands `take` at most `most` unread bytes, and returns how many. The memory is given up with the last of them.
+    pub(crate) fn hand_out(&mut self, most: usize, take: impl FnOnce(&[u8])) -> usize {
+        let count = self.unread().len().min(most);
+        take(&self.unread()[..count]);
+        self.consume(count);
+        if self.is_empty() {
+            *self = ReadBuffer::default();
+        }
+        count
+    }
+
     /// Takes the memory of large reads from the thread, if the next read is a large one.
     #[inline]
     pub(super) fn borrow_large(&mut self) {

@@ -430,12 +430,7 @@ impl<B: AnyStream> AsyncRead for Rewind<B> {
         if self.bytes.is_empty() {
             return Pin::new(&mut self.transport).poll_read(cx, out);
         }
-        let count = self.bytes.unread().len().min(out.remaining());
-        out.put_slice(&self.bytes.unread()[..count]);
-        self.bytes.consume(count);
-        if self.bytes.is_empty() {
-            self.bytes = ReadBuffer::default();
-        }
+        self.bytes.hand_out(out.remaining(), |bytes| out.put_slice(bytes));
         Poll::Ready(Ok(()))
     }
 }

@@ -142,6 +142,8 @@ impl Context {
         let (guard, mut handle) = UpgradedHandle::new(conn.peer(), None);
         handle.report = ConnectionReport::new(&conn, self.exchange.info.exchange_count);
         self.exchange.upgraded = Some(Box::new(handle));
+        // The connection may stay for days, and has left the large buffers with the exchange.
+        self.exchange.io_state = None;
         Ok((conn, early, guard))
     }
 

@@ -36,7 +36,6 @@ impl Context {
         response.headers = Headers::new();
         exchange.incoming.take();
         exchange.transformed = Vec::new();
-        exchange.io_state = None;
         Ok(SwitchedConn { conn, early, observer, guard })
     }
 
