@@ -38,6 +38,6 @@ impl Metrics {
 impl CountedCache for Cache {
     fn counts(&self) -> CacheCounts {
         let FileCacheStats { hits, misses, files, bytes } = self.stats();
-        CacheCounts { hits, misses, files, bytes }
+        [hits, misses, files, bytes]
     }
 }

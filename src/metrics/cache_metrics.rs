@@ -1,7 +1,7 @@
 //! [`CacheTable`]: the caches of files, by the names that the application has given them.
 
 use std::collections::BTreeMap;
-use std::ops::AddAssign;
+use std::iter::zip;
 use std::sync::{Mutex, Weak};
 
 use super::metrics_writer::MetricsWriter;
@@ -13,16 +13,16 @@ pub(crate) trait CountedCache: Send + Sync {
     fn counts(&self) -> CacheCounts;
 }
 
-/// The counts of one cache, or of several together.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct CacheCounts {
-    pub(crate) hits: u64,
-    pub(crate) misses: u64,
-    /// How many files are kept.
-    pub(crate) files: u64,
-    /// How many bytes count towards the bound of the cache.
-    pub(crate) bytes: u64,
-}
+/// The counts of one cache, or of several together, in the order of [`CACHE_METRICS`].
+pub(crate) type CacheCounts = [u64; CACHE_METRICS.len()];
+
+/// The kind of a metric of a cache, its name, and its meaning.
+const CACHE_METRICS: [(&str, &str, &str); 4] = [
+    ("counter", "hits_total", "Look-ups that found a file."),
+    ("counter", "misses_total", "Look-ups that found no file, or one to be checked again."),
+    ("gauge", "files", "Files that are kept, in memory or open."),
+    ("gauge", "bytes", "Bytes that count towards the bound of the cache."),
+];
 
 /// The caches of each name. None is kept alive, since a cache can hold many files.
 #[derive(Default)]
@@ -50,15 +50,15 @@ impl CacheTable {
         if counts.is_empty() {
             return;
         }
-        for (name, help, count) in CACHE_COUNTERS {
-            let mut counter = writer.counter(&format!("corehttp_file_cache_{name}"), help);
+        for (place, (kind, name, help)) in CACHE_METRICS.into_iter().enumerate() {
+            let name = format!("corehttp_file_cache_{name}");
+            let mut samples = match kind {
+                "gauge" => writer.gauge(&name, help),
+                _ => writer.counter(&name, help),
+            };
             counts
                 .iter()
-                .for_each(|(cache, counts)| counter.value(&[("cache", cache)], count(counts) as f64));
-        }
-        for (name, help, count) in CACHE_GAUGES {
-            let mut gauge = writer.gauge(&format!("corehttp_file_cache_{name}"), help);
-            counts.iter().for_each(|(cache, counts)| gauge.value(&[("cache", cache)], count(counts) as f64));
+                .for_each(|(cache, counts)| samples.value(&[("cache", cache)], counts[place] as f64));
         }
     }
 
@@ -66,32 +66,10 @@ impl CacheTable {
         let mut by_name = BTreeMap::<_, CacheCounts>::new();
         for (name, caches) in &*lock(&self.0) {
             for cache in caches.iter().filter_map(Weak::upgrade) {
-                *by_name.entry(name.clone()).or_default() += cache.counts();
+                let sums = by_name.entry(name.clone()).or_default();
+                zip(sums, cache.counts()).for_each(|(sum, count)| *sum += count);
             }
         }
         by_name
     }
 }
-
-impl AddAssign for CacheCounts {
-    fn add_assign(&mut self, other: CacheCounts) {
-        let CacheCounts { hits, misses, files, bytes } = other;
-        self.hits += hits;
-        self.misses += misses;
-        self.files += files;
-        self.bytes += bytes;
-    }
-}
-
-/// The name of a metric of a cache, its meaning, and the count.
-type CacheMetric = (&'static str, &'static str, fn(&CacheCounts) -> u64);
-
-const CACHE_COUNTERS: [CacheMetric; 2] = [
-    ("hits_total", "Look-ups that found a file.", |cache| cache.hits),
-    ("misses_total", "Look-ups that found no file, or one to be checked again.", |cache| cache.misses),
-];
-
-const CACHE_GAUGES: [CacheMetric; 2] = [
-    ("files", "Files that are kept, in memory or open.", |cache| cache.files),
-    ("bytes", "Bytes that count towards the bound of the cache.", |cache| cache.bytes),
-];

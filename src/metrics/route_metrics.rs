@@ -16,7 +16,7 @@ use crate::server::ExchangeReport;
 
 /// The exchanges of one route on one core. Only that core writes.
 pub(super) struct RouteMetrics {
-    pub(super) pattern: Box<str>,
+    pattern: Box<str>,
     /// The place in the table.
     pub(super) place: usize,
     /// In the order of [`CLASSES`]. Memory for a class is taken with its first exchange.
