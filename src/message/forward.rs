@@ -1,9 +1,7 @@
 //! [`Request::forwarded_to`]: how a request is forwarded to an origin (RFC 9110 §7.6).
 
 use super::percent;
-use super::{
-    FRAMING_FIELDS, FieldName, Headers, InvalidTarget, Method, Request, Target, Version, saturating_decimal,
-};
+use super::{FieldName, Headers, InvalidTarget, Method, Request, Target, Version, saturating_decimal};
 
 impl Request {
     /// Returns this request as a gateway or proxy forwards it to the server at `base`: with the same method, path,
@@ -140,7 +138,7 @@ impl Request {
         forwarded.headers = self.headers.forwarded();
         // Without a length, the request would be sent in chunks, which servers of HTTP/1.0 do not understand (RFC 9112
         // §6.1).
-        if self.method().suggests_content() && self.has_no_content() {
+        if self.method().suggests_content() && !self.may_have_content() {
             forwarded.headers.put(FieldName::CONTENT_LENGTH, b"0");
         }
         // The trailers of the response are forwarded, unless the peer cannot receive chunks (§6.5, §10.1.4).
@@ -175,11 +173,6 @@ impl Request {
         !self.body.is_empty()
             || self.headers.contains("transfer-encoding")
             || !matches!(self.headers.single(FieldName::CONTENT_LENGTH), Ok(None | Some(b"0")))
-    }
-
-    /// Whether the request has neither content nor fields that frame some (RFC 9112 §6.3).
-    fn has_no_content(&self) -> bool {
-        self.body.is_empty() && !FRAMING_FIELDS.iter().any(|name| self.headers.contains(name))
     }
 }
 

@@ -85,11 +85,6 @@ impl ErrorReport<'_> {
         let Peer { addr: peer, id: connection_id } = peer;
         ErrorReport { status: None, peer, connection_id, exchange_number: 0, request: None, cause }
     }
-
-    /// The report of a failure to accept.
-    pub(in crate::server) fn from_accept(error: io::Error) -> ErrorReport<'static> {
-        ErrorReport::from_connection(Peer::default(), ErrorCause::Accept(error))
-    }
 }
 
 impl ErrorReport<'_> {

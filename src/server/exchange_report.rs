@@ -280,10 +280,9 @@ impl Observation {
 
     pub(super) fn note_response(&mut self, response: &Response, content: BodyLength) {
         self.status = Some(response.status);
-        let has_type = |response: &Response| {
-            response.headers.content_type().is_some_and(|value| value.starts_with("text/event-stream"))
-        };
-        self.is_event_stream = content == BodyLength::Unknown && has_type(response);
+        let content_type = || response.headers.content_type().unwrap_or_default();
+        self.is_event_stream =
+            content == BodyLength::Unknown && content_type().starts_with("text/event-stream");
     }
 
     /// Notes what the report tells of a connection that is about to be upgraded.

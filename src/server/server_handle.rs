@@ -131,8 +131,7 @@ impl ServerHandle {
     /// not extend it.
     #[doc(alias = "shutdown", alias = "graceful_shutdown")]
     pub fn stop(&self, grace: Duration) {
-        let is_first = self.order_stop((self.inner.stop_delay, grace), |stop, cut_at| cut_at < stop.cut_at);
-        self.report_stop(is_first);
+        self.stop_service(grace, |stop, cut_at| cut_at < stop.cut_at);
     }
 
     /// Stops the server as [`ServerHandle::stop`] does, but accepts nothing more, since another process does. The
@@ -164,8 +163,11 @@ impl ServerHandle {
         is_first
     }
 
-    fn report_stop(&self, is_first: bool) {
-        self.inner.notifier.iter().filter(|_| is_first).for_each(Notifier::stopping);
+    /// Orders a stop after which no process serves, so the manager learns of it.
+    fn stop_service(&self, grace: Duration, is_better: fn(Stop, Instant) -> bool) {
+        if self.order_stop((self.inner.stop_delay, grace), is_better) {
+            self.inner.notifier.iter().for_each(Notifier::stopping);
+        }
     }
 
     /// Returns whether the server is stopping, or has stopped.
@@ -218,9 +220,7 @@ pub(super) struct StopOnDrop {
 
 impl Drop for StopOnDrop {
     fn drop(&mut self) {
-        let delay = self.running.inner.stop_delay;
-        let is_first = self.running.order_stop((delay, self.grace), |_, _| false);
-        self.running.report_stop(is_first);
+        self.running.stop_service(self.grace, |_, _| false);
     }
 }
 

@@ -235,15 +235,7 @@ pub(crate) struct CoreStats {
 impl CoreStats {
     /// Counts an error, by its kind.
     pub(super) fn count_error(&self, cause: &ErrorCause) {
-        self.count(ErrorCounts::from_cause(cause));
-    }
-
-    /// Counts an attempt to accept that has failed.
-    pub(super) fn count_accept_error(&self) {
-        self.count(ErrorCounts { accept: 1, ..ErrorCounts::default() });
-    }
-
-    fn count(&self, mut errors: ErrorCounts) {
+        let mut errors = ErrorCounts::from_cause(cause);
         zip(&self.errors, errors.counts_mut()).for_each(|(counter, count)| counter.add(*count));
     }
 

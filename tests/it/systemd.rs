@@ -4,7 +4,6 @@ use std::env;
 use std::io::ErrorKind;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::{UnixDatagram, UnixStream};
-#[cfg(feature = "handover")]
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 #[cfg(feature = "handover")]
@@ -51,6 +50,20 @@ fn start(command: &mut Command, test: &str) -> std::io::Result<Child> {
     command.args([test, "--exact", "--nocapture"]).env(SERVICE, "1").stdout(Stdio::null()).spawn()
 }
 
+/// Listens at `path` as a service manager does.
+fn manage(path: &Path) -> UnixDatagram {
+    let manager = UnixDatagram::bind(path).unwrap();
+    manager.set_read_timeout(Some(TIMEOUT)).unwrap();
+    manager
+}
+
+/// Receives the next report of a service.
+fn receive(manager: &UnixDatagram) -> String {
+    let mut room = [0; 100];
+    let count = manager.recv(&mut room).unwrap();
+    String::from_utf8_lossy(&room[..count]).into_owned()
+}
+
 #[test]
 fn a_service_reports_its_state_and_that_it_lives() {
     if env::var_os(SERVICE).is_some() {
@@ -58,17 +71,14 @@ fn a_service_reports_its_state_and_that_it_lives() {
     }
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("notify");
-    let manager = UnixDatagram::bind(&path).unwrap();
-    manager.set_read_timeout(Some(TIMEOUT)).unwrap();
+    let manager = manage(&path);
     let mut command = Command::new(env::current_exe().unwrap());
     command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "100000").stdin(Stdio::piped());
     let test = "systemd::a_service_reports_its_state_and_that_it_lives";
     let mut service = start(&mut command, test).unwrap();
     let mut told = Vec::new();
     while told.last().is_none_or(|last| last != "STOPPING=1\n") {
-        let mut room = [0; 100];
-        let count = manager.recv(&mut room).unwrap();
-        told.push(String::from_utf8_lossy(&room[..count]).into_owned());
+        told.push(receive(&manager));
         if ["READY=1\n", "WATCHDOG=1\n"].iter().all(|state| told.iter().any(|told| told == state)) {
             drop(service.stdin.take());
         }
@@ -151,8 +161,7 @@ fn a_successor_becomes_the_main_process_before_its_predecessor_stops() {
     }
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("notify");
-    let manager = UnixDatagram::bind(&path).unwrap();
-    manager.set_read_timeout(Some(TIMEOUT)).unwrap();
+    let manager = manage(&path);
     let begin_with = |name: &str| {
         let mut command = Command::new(env::current_exe().unwrap());
         command.env("NOTIFY_SOCKET", &path).env(DIRECTORY, directory.path()).env(name, "1");
@@ -160,11 +169,7 @@ fn a_successor_becomes_the_main_process_before_its_predecessor_stops() {
             .unwrap()
     };
     let begin = || begin_with(SERVICE);
-    let told = || {
-        let mut room = [0; 100];
-        let count = manager.recv(&mut room).unwrap();
-        String::from_utf8_lossy(&room[..count]).into_owned()
-    };
+    let told = || receive(&manager);
     let mut main = begin();
     assert_eq!(told(), "READY=1\n");
     for _ in 0..3 {

@@ -222,12 +222,12 @@ impl AcceptLoop {
 /// by one let the pauses stay short, and each is followed by a failure.
 #[cold]
 fn note_failure(core: &CoreState, error: io::Error, reported_at: &mut Option<runtime::Instant>) {
-    let now = runtime::now();
+    let (now, cause) = (runtime::now(), ErrorCause::Accept(error));
     if reported_at.is_some_and(|reported_at| now.saturating_duration_since(reported_at) < REPORT_PAUSE) {
-        return core.stats.count_accept_error();
+        return core.stats.count_error(&cause);
     }
     *reported_at = Some(now);
-    core.report(ErrorReport::from_accept(error));
+    core.report(ErrorReport::from_connection(Peer::default(), cause));
 }
 
 /// How long a core reports no other failure to accept.

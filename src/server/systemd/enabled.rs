@@ -11,7 +11,7 @@ use sd_notify::NotifyState;
 use crate::runtime;
 
 /// The service manager, which learns of the state of the server.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(in crate::server) struct Notifier {
     /// How long the manager waits for a sign of life.
     watchdog: Option<Duration>,
@@ -22,8 +22,7 @@ pub(in crate::server) struct Notifier {
 
 impl Notifier {
     pub(in crate::server) fn from_env() -> Notifier {
-        let (beats, is_ready) = Default::default();
-        Notifier { watchdog: sd_notify::watchdog_enabled(), beats, is_ready }
+        Notifier { watchdog: sd_notify::watchdog_enabled(), ..Notifier::default() }
     }
 
     /// The notifier of a server with so many cores.
@@ -85,8 +84,7 @@ mod tests {
 
     #[test]
     fn a_core_that_stands_still_keeps_back_the_sign_of_life() {
-        let (beats, is_ready) = Default::default();
-        let notifier = Notifier { watchdog: None, beats, is_ready }.with_cores(3);
+        let notifier = Notifier::default().with_cores(3);
         let (mut seen, beat) = ([0; 3], |core: usize| {
             notifier.beats[core].fetch_add(1, Relaxed);
         });
