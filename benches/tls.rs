@@ -29,7 +29,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use std::thread::sleep;
 use std::time::Duration;
@@ -57,7 +57,7 @@ use tokio_rustls::rustls::{
     ClientConfig, ClientConnection, HandshakeKind, RootCertStore, ServerConfig, StreamOwned,
 };
 
-use child::{Child, PinnedCore, announce, pin, resident, spawn_on};
+use child::{Child, PinnedCore, announce, build_go, pin, resident, spawn_on};
 use handlers::{HELLO, SERVER_NAME, hyper_builder, hyper_respond, respond};
 use nginx::Nginx;
 use spread::Spread;
@@ -245,11 +245,7 @@ fn start_nginx(root: &Path) -> Option<Nginx> {
 
 /// Builds the program, and starts it.
 fn start_go(root: &Path) -> Option<Child> {
-    let program = root.join(GO);
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/support/tls.go");
-    let built =
-        Command::new("go").arg("build").arg("-o").arg(&program).arg(source).stderr(Stdio::null()).status();
-    built.ok().filter(|status| status.success())?;
+    let program = build_go("tls.go", root.join(GO))?;
     let start = |command: &mut Command| spawn_on(PinnedCore::Server, command);
     Some(Child::start(Command::new(program).arg(root), start))
 }

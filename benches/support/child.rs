@@ -3,7 +3,7 @@
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{self, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -92,6 +92,14 @@ pub(crate) fn spawn_on(pinned_core: PinnedCore, command: &mut Command) -> io::Re
         command.spawn()
     };
     thread::scope(|scope| scope.spawn(on_core).join()).expect("a thread that starts a program")
+}
+
+/// Builds a program of this file of `support`, which is written in Go, and returns it. `None` without Go.
+#[allow(dead_code, reason = "few benchmarks have a server in another language")]
+pub(crate) fn build_go(source: &str, program: PathBuf) -> Option<PathBuf> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("support").join(source);
+    let built = Command::new("go").args(["build", "-o"]).args([&program, &source]).status();
+    built.is_ok_and(|status| status.success()).then_some(program)
 }
 
 /// The server this process was started to be, if it was.

@@ -3,8 +3,7 @@
 use std::cell::Cell;
 use std::hint::black_box;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 use std::{env, fs};
@@ -19,7 +18,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 use tokio::task::spawn_blocking;
 
-use crate::child::{Child, announce};
+use crate::child::{self, Child, announce};
 
 /// The rounds of arithmetic that a request takes: usually, and one in a hundred, unless that is zero.
 ///
@@ -165,8 +164,5 @@ fn cores() -> usize {
 fn build_go() -> Option<PathBuf> {
     let folder = env::temp_dir().join("corehttp-bench-work");
     fs::create_dir_all(&folder).ok()?;
-    let (source, program) =
-        (Path::new(env!("CARGO_MANIFEST_DIR")).join("support/work.go"), folder.join("work"));
-    let built = Command::new("go").args(["build", "-o"]).args([&program, &source]).status();
-    built.is_ok_and(|status| status.success()).then_some(program)
+    child::build_go("work.go", folder.join("work"))
 }
