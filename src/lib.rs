@@ -244,6 +244,7 @@
 //! | secure connections, with feature `tls` | `Server::tls`, `ServerTls`, `TlsIdentity` |
 //! | the session of a secure connection, for handlers and logs | `TlsSession`, `Context::tls`, `ExchangeReport::tls` |
 //! | a configuration or a provider of `rustls`, on both sides | `ServerTls::from_config`, `ClientTls::from_config`, `ServerTls::provider` |
+//! | a configuration for each ClientHello, such as that of a tenant in a database | `ServerTls::config_resolver` |
 //! | ports with TLS and ports without, and a redirect to https | `Server::and_bind_tls`, [`HttpsRedirect`] |
 //! | redirects | [`Response::set_redirect`] |
 //! | preconditions: 304 and 412 for clients that stored an earlier response | [`Response::check_preconditions`] |

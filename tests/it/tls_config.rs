@@ -1,10 +1,12 @@
 //! Configurations and providers of the application: what they set, on both sides, and how they are replaced.
 
 use std::fmt;
+use std::future::pending;
+use std::io::Read;
 use std::net::{SocketAddr, TcpStream};
 #[cfg(all(feature = "platform-verifier", target_os = "linux"))]
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use corehttp::rustls::client::WebPkiServerVerifier;
@@ -15,17 +17,21 @@ use corehttp::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use corehttp::rustls::server::{ClientHello, ProducesTickets, ResolvesServerCert, WebPkiClientVerifier};
 use corehttp::rustls::sign::{CertifiedKey, SingleCertAndKey};
 use corehttp::rustls::version::{TLS12, TLS13};
-use corehttp::rustls::{ClientConfig, KeyLog, RootCertStore, ServerConfig};
+use corehttp::rustls::{ClientConfig, HandshakeKind, KeyLog, RootCertStore, ServerConfig};
 use corehttp::{
     Address, Client, ClientBuilder, ClientError, ClientTls, Context, ForwardedField, HttpsRedirect,
     MemoryListener, Request, Server, ServerHandle, ServerTls, TlsConfigError, TlsIdentity, TlsRoots,
     TrustedProxies, block_on,
 };
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
+use tokio::io::{AsyncWriteExt, duplex};
+use tokio::sync::Notify;
+use tokio::task::yield_now;
+use tokio::time::Instant;
 
 use crate::support::certificates::{Authority, Issued};
-use crate::support::{Peer, Served, eventually, status};
-use crate::tls::{LAST, Secured, connect_at, connect_to, exchange, greet, identity};
+use crate::support::{ErrorReports, Peer, Served, eventually, paused, status};
+use crate::tls::{LAST, Secured, connect_at, connect_to, exchange, greet, hello_for, identity};
 
 /// Answers with the session.
 fn tell(ctx: &mut Context) {
@@ -110,16 +116,226 @@ impl ResolvesServerCert for Fragile {
 }
 
 #[test]
-fn a_resolver_that_panics_costs_one_connection() {
-    let secured = Secured::new();
+fn a_certificate_resolver_that_panics_costs_one_connection_and_is_reported() {
+    let (secured, reports) = (Secured::new(), ErrorReports::default());
     let key = certified(&secured.authority.issue(&["a.example"]), &default_provider());
     let tls = ServerTls::from_config(config(default_provider(), Fragile(key)));
-    let served = Served::with(|server| server.cores(1).tls(tls), tell);
+    let served = Served::with(|server| reports.attach(server).cores(1).tls(tls), tell);
     for _ in 0..3 {
         greet(&served, secured.peer(), "b.example").unwrap_err();
         assert!(greet(&served, secured.peer(), "a.example").is_ok());
     }
     eventually("no connection is left", || served.running.stats().total.open == 0);
+    assert_eq!(reports.take(), [(); 3].map(|()| (0, PANICKED.to_owned())));
+}
+
+const PANICKED: &str = "a function of the application panicked in the TLS handshake";
+
+/// A server with a resolver, whose own identity is for `a.example`, and its reports.
+struct Resolved {
+    secured: Secured,
+    served: Served,
+    reports: ErrorReports,
+}
+
+impl Resolved {
+    fn new(make: impl FnOnce(&Secured) -> ServerTls) -> Resolved {
+        let (secured, reports) = (Secured::new(), ErrorReports::default());
+        let tls = make(&secured);
+        let served = Served::with(|server| reports.attach(server).cores(1).tls(tls), tell);
+        Resolved { secured, served, reports }
+    }
+
+    /// The error of the peer, and of the server.
+    fn refusal(&self, host: &str) -> (String, Vec<(u16, String)>) {
+        let error = greet(&self.served, self.secured.peer(), host).unwrap_err();
+        eventually("it is gone", || self.served.running.stats().total.open == 0);
+        (error, self.reports.take())
+    }
+}
+
+fn config_for(secured: &Secured, host: &str) -> Arc<ServerConfig> {
+    let key = certified(&secured.authority.issue(&[host]), &default_provider());
+    let mut config = config(default_provider(), SingleCertAndKey::from(key));
+    config.alpn_protocols = vec![b"http/1.1".to_vec(), b"acme-tls/1".to_vec()];
+    config.max_early_data_size = 1 << 14;
+    Arc::new(config)
+}
+
+#[test]
+fn a_resolver_chooses_the_configuration_by_the_hello() {
+    let resolved = Resolved::new(|secured| {
+        let [theirs, challenge] = ["b.example", "a.example"].map(|host| config_for(secured, host));
+        secured.tls.clone().config_resolver(async move |hello: ClientHello<'_>| {
+            yield_now().await;
+            let is_challenge = hello.alpn().is_some_and(|mut alpn| alpn.any(|one| one == b"acme-tls/1"));
+            Ok(match hello.server_name() {
+                _ if is_challenge => Some(challenge.clone()),
+                Some("b.example") => Some(theirs.clone()),
+                _ => None,
+            })
+        })
+    });
+    // For its own identity, this server offers HTTP/1.1 alone.
+    for (host, alpn, expected) in [
+        ("a.example", None, Ok("None")),
+        ("a.example", Some("http/1.1"), Ok(r#"Some("http/1.1")"#)),
+        ("a.example", Some("acme-tls/1"), Ok(r#"Some("acme-tls/1")"#)),
+        ("a.example", Some("h2"), Err("NoApplicationProtocol")),
+        ("b.example", Some("http/1.1"), Ok(r#"Some("http/1.1")"#)),
+        ("b.example", Some("h2"), Err("NoApplicationProtocol")),
+        ("c.example", None, Err("only valid for DnsName(\"a.example\")")),
+    ] {
+        let mut peer = resolved.secured.peer();
+        peer.alpn_protocols = alpn.into_iter().map(Into::into).collect();
+        match (greet(&resolved.served, peer, host), expected) {
+            (Ok(told), Ok(expected)) => assert!(told.contains(expected), "{host} {alpn:?}: {told}"),
+            (Err(error), Err(expected)) => assert!(error.contains(expected), "{host} {alpn:?}: {error}"),
+            (found, _) => panic!("{host} {alpn:?}: {found:?} for {expected:?}"),
+        }
+    }
+}
+
+/// Only rustls can send an alert, so the refusal passes through it, and nothing else decides.
+#[test]
+fn a_resolver_refuses_a_peer_and_a_panic_of_it_costs_one_connection() {
+    let resolved = Resolved::new(|secured| {
+        secured.tls.clone().config_resolver(async |hello: ClientHello<'_>| {
+            yield_now().await;
+            match hello.server_name() {
+                Some("b.example") => Err("no such tenant".into()),
+                Some("c.example") => panic!("this panic is part of the test"),
+                _ => Ok(None),
+            }
+        })
+    });
+    for _ in 0..3 {
+        let (error, seen) = resolved.refusal("b.example");
+        assert!(error.contains("AccessDenied"), "{error}");
+        let expected = "the resolver of the configuration refused the peer: no such tenant";
+        assert_eq!(seen, [(0, expected.into())]);
+        let (_, seen) = resolved.refusal("c.example");
+        assert_eq!(seen, [(0, PANICKED.into())]);
+        assert!(greet(&resolved.served, resolved.secured.peer(), "a.example").is_ok());
+    }
+    assert_eq!(resolved.served.running.stats().total.errors.tls, 6);
+}
+
+/// A resolver that waits for something outside holds up its own connection alone.
+#[test]
+fn connections_go_on_while_a_resolver_waits() {
+    let answer = Arc::new(Notify::new());
+    let awaited = answer.clone();
+    let resolved = Resolved::new(|secured| {
+        secured.tls.clone().config_resolver(async move |hello: ClientHello<'_>| {
+            if hello.server_name() == Some("b.example") {
+                awaited.notified().await;
+            }
+            Ok(None)
+        })
+    });
+    let Resolved { secured, served, .. } = &resolved;
+    let hello = hello_for(secured.peer(), "b.example");
+    let waiting = [(); 20].map(|()| {
+        let mut peer = served.connect();
+        peer.send(&hello);
+        peer
+    });
+    eventually("all are there", || served.running.stats().total.open == 20);
+    for _ in 0..3 {
+        assert!(greet(served, secured.peer(), "a.example").is_ok());
+    }
+    eventually("only these are left", || served.running.stats().total.open == 20);
+    answer.notify_waiters();
+    // The server's own bytes follow, in which the peer is not interested.
+    waiting.into_iter().for_each(|mut peer| peer.stream.read_exact(&mut [0; 64]).unwrap());
+    assert_eq!(resolved.reports.take(), []);
+}
+
+/// A resolver that never answers ends with the time of the handshake, and with the server.
+#[test]
+fn a_resolver_that_never_answers_is_cut_off() {
+    struct OnDrop(mpsc::Sender<()>);
+    impl Drop for OnDrop {
+        fn drop(&mut self) {
+            self.0.send(()).unwrap();
+        }
+    }
+    for (stops, expected) in [(false, 10), (true, 1)] {
+        let (secured, reports) = (Secured::new(), ErrorReports::default());
+        let (dropped, is_dropped) = mpsc::channel();
+        let dropped = Mutex::new(dropped);
+        let tls = secured.tls.clone().config_resolver(async move |_: ClientHello<'_>| {
+            let _dropped = OnDrop(dropped.lock().unwrap().clone());
+            pending().await
+        });
+        let took = paused(async {
+            let service = reports.attach(Server::new()).tls(tls).service(tell);
+            let ((mut near, far), start) = (duplex(1 << 16), Instant::now());
+            near.write_all(&hello_for(secured.peer(), "a.example")).await.unwrap();
+            let stop = async {
+                yield_now().await;
+                if stops {
+                    service.stop();
+                }
+            };
+            let (served, ()) = tokio::join!(service.serve_connection(far), stop);
+            assert_eq!(served.is_ok(), stops, "{served:?}");
+            start.elapsed()
+        });
+        assert_eq!((took.as_secs(), is_dropped.try_recv()), (expected, Ok(())));
+        let late = (0, "the handshake took longer than 10 s".to_owned());
+        assert_eq!(reports.take(), if stops { vec![] } else { vec![late] });
+    }
+}
+
+#[test]
+fn sessions_are_resumed_in_a_configuration_that_a_resolver_chose() {
+    let resolved = Resolved::new(|secured| {
+        let theirs = config_for(secured, "b.example");
+        secured.tls.clone().config_resolver(async move |hello: ClientHello<'_>| {
+            yield_now().await;
+            Ok((hello.server_name() == Some("b.example")).then(|| theirs.clone()))
+        })
+    });
+    for (version, host) in
+        [(&TLS13, "a.example"), (&TLS12, "a.example"), (&TLS13, "b.example"), (&TLS12, "b.example")]
+    {
+        let mut peer = resolved.secured.peer_of(&[version], None);
+        peer.enable_early_data = true;
+        let peer = Arc::new(peer);
+        for is_resumed in [false, true, true] {
+            let mut connection = connect_to(&resolved.served, peer.clone(), host);
+            // Early data is not accepted, whichever configuration offers it.
+            assert!(connection.conn.early_data().is_none());
+            assert!(exchange(&mut connection).is_ok());
+            let kind = if is_resumed { HandshakeKind::Resumed } else { HandshakeKind::Full };
+            assert_eq!(connection.conn.handshake_kind(), Some(kind), "{host} {version:?}");
+        }
+    }
+}
+
+/// A resolver stays, and the configuration beside it is replaced.
+#[test]
+fn the_configuration_beside_a_resolver_is_replaced() {
+    let (mut identities, mut configs) = (None, None);
+    let with_identities = Resolved::new(|secured| {
+        identities.insert(secured.tls.clone().config_resolver(async |_: ClientHello<'_>| Ok(None))).clone()
+    });
+    let with_configs = Resolved::new(|secured| {
+        let tls = ServerTls::from_config(config_for(secured, "a.example"));
+        configs.insert(tls.config_resolver(async |_: ClientHello<'_>| Ok(None))).clone()
+    });
+    for Resolved { secured, served, .. } in [&with_identities, &with_configs] {
+        assert!(greet(served, secured.peer(), "a.example").is_ok());
+    }
+    let renewed = identity(&with_identities.secured.authority.issue(&["b.example"]));
+    identities.unwrap().replace_identities([renewed]).unwrap();
+    configs.unwrap().replace_config(config_for(&with_configs.secured, "b.example"));
+    for Resolved { secured, served, .. } in [&with_identities, &with_configs] {
+        assert!(greet(served, secured.peer(), "b.example").is_ok());
+        greet(served, secured.peer(), "a.example").unwrap_err();
+    }
 }
 
 #[test]

@@ -24,6 +24,10 @@ pub enum TlsError {
     PlainText,
     /// The peer does not speak TLS, broke its rules, or has no version, cipher or protocol in common with this side.
     Protocol(Box<dyn StdError + Send + Sync>),
+    /// The function that chooses a server's configuration has refused the peer, which has received an alert.
+    Resolver(Box<dyn StdError + Send + Sync>),
+    /// A function of the application panicked in a server's handshake, such as a resolver or a verifier of certificates.
+    Panic,
     /// The connection failed, or was closed during the handshake.
     Io(io::Error),
 }
@@ -38,6 +42,8 @@ impl TlsError {
             TlsError::Certificate(source) => TlsError::Certificate(source.to_string().into()),
             TlsError::Refused(source) => TlsError::Refused(source.to_string().into()),
             TlsError::Protocol(source) => TlsError::Protocol(source.to_string().into()),
+            TlsError::Resolver(source) => TlsError::Resolver(source.to_string().into()),
+            TlsError::Panic => TlsError::Panic,
             TlsError::Io(error) => TlsError::Io(io::Error::new(error.kind(), format!("{error:#}"))),
         }
     }
@@ -55,6 +61,8 @@ impl TlsError {
                 io::ErrorKind::InvalidData
             }
             TlsError::Refused(_) => io::ErrorKind::ConnectionAborted,
+            TlsError::Resolver(_) => io::ErrorKind::PermissionDenied,
+            TlsError::Panic => io::ErrorKind::Other,
             TlsError::Io(error) => error.kind(),
         }
     }
@@ -70,6 +78,8 @@ impl fmt::Display for TlsError {
                 TlsError::Refused(_) => "the peer ended the handshake",
                 TlsError::PlainText => "the peer speaks plain text, such as HTTP, instead of TLS",
                 TlsError::Protocol(_) => "no TLS handshake is possible with the peer",
+                TlsError::Resolver(_) => "the resolver of the configuration refused the peer",
+                TlsError::Panic => "a function of the application panicked in the TLS handshake",
                 TlsError::Io(_) => "the connection failed during the handshake",
             })
         })
@@ -79,10 +89,11 @@ impl fmt::Display for TlsError {
 impl StdError for TlsError {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         match self {
-            TlsError::Unavailable | TlsError::Host | TlsError::PlainText => None,
-            TlsError::Certificate(cause) | TlsError::Refused(cause) | TlsError::Protocol(cause) => {
-                Some(&**cause)
-            }
+            TlsError::Unavailable | TlsError::Host | TlsError::PlainText | TlsError::Panic => None,
+            TlsError::Certificate(cause)
+            | TlsError::Refused(cause)
+            | TlsError::Protocol(cause)
+            | TlsError::Resolver(cause) => Some(&**cause),
             TlsError::Io(cause) => Some(cause),
         }
     }

@@ -3,6 +3,7 @@
 
 use std::future::poll_fn;
 use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::task::Poll;
 
@@ -74,10 +75,14 @@ async fn tls_handshake<H: Handler>(
 ) -> JobOutcome {
     let mut handshake = acceptor.accept(mem::take(&mut conn.transport));
     let limit = per_core.core.bounds.timeouts.head;
-    let outcome = poll_fn(|cx| match handshake.poll(cx) {
-        Poll::Ready(Ok(stream)) => Poll::Ready(HandshakeOutcome::Secured(Transport::Tls(Box::new(stream)))),
-        Poll::Ready(Err((error, transport))) => Poll::Ready(HandshakeOutcome::Failed(error, transport)),
-        Poll::Pending => match conn.poll_expired(cx, TimerSlot::Read, limit) {
+    // A resolver or a verifier of the application may panic.
+    let outcome = poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| handshake.poll(cx))) {
+        Err(_) => Poll::Ready(HandshakeOutcome::Failed(TlsError::Panic, Transport::Closed)),
+        Ok(Poll::Ready(Ok(stream))) => {
+            Poll::Ready(HandshakeOutcome::Secured(Transport::Tls(Box::new(stream))))
+        }
+        Ok(Poll::Ready(Err((error, transport)))) => Poll::Ready(HandshakeOutcome::Failed(error, transport)),
+        Ok(Poll::Pending) => match conn.poll_expired(cx, TimerSlot::Read, limit) {
             Poll::Ready(_) => Poll::Ready(HandshakeOutcome::TimedOut),
             Poll::Pending => poll_stop_opening(&mut conn, cx).map(|()| HandshakeOutcome::Stopped),
         },
@@ -122,7 +127,8 @@ async fn tls_handshake<H: Handler>(
 /// How a handshake ended.
 enum HandshakeOutcome {
     Secured(Transport),
-    /// The transport is the bare one again. The peer has received an alert, unless it speaks plain HTTP.
+    /// The transport is the bare one again, unless a panic has closed it. The peer has received an alert, unless it speaks
+    /// plain HTTP.
     Failed(TlsError, Transport),
     TimedOut,
     Stopped,

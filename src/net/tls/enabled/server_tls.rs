@@ -1,14 +1,20 @@
 //! [`ServerTls`]: how a server makes its connections secure; [`TlsAcceptor`]: does the handshakes (RFC 8446 §2).
 
+use std::error::Error as StdError;
+use std::fmt;
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::CryptoProvider;
 use tokio_rustls::rustls::server::danger::ClientCertVerifier;
-use tokio_rustls::rustls::server::{ServerSessionMemoryCache, WebPkiClientVerifier};
+use tokio_rustls::rustls::server::{
+    Acceptor, ClientHello, ResolvesServerCertUsingSni, ServerSessionMemoryCache, WebPkiClientVerifier,
+};
 use tokio_rustls::server::FallibleAccept;
 
 use super::carrier::Carrier;
@@ -43,7 +49,10 @@ use crate::net::tls::TlsError;
 /// ```
 #[derive(Clone, Debug)]
 #[must_use]
-pub struct ServerTls(Source);
+pub struct ServerTls {
+    source: Source,
+    resolver: Option<ConfigResolver>,
+}
 
 /// Where the configuration of rustls comes from.
 #[derive(Clone, Debug)]
@@ -66,7 +75,7 @@ impl ServerTls {
     pub fn new(identity: TlsIdentity) -> ServerTls {
         let resolver = Arc::new(CertResolver::new(CertTable::new(identity, Vec::new())));
         let (client_auth, version_min) = (ClientAuth::None, TlsVersion::default());
-        ServerTls(Source::Settings(Settings {
+        ServerTls::from_source(Source::Settings(Settings {
             resolver,
             client_auth,
             version_min,
@@ -79,10 +88,10 @@ impl ServerTls {
     /// share. Nothing is added to it, so the other settings of this value have no effect.
     ///
     /// Its [`alpn_protocols`](crate::rustls::ServerConfig::alpn_protocols) should contain `http/1.1`, and must not
-    /// contain `h2`, which this server does not speak. A resolver runs on the core that serves the connection, and must not
-    /// wait for anything; one that panics costs that connection. Whichever is agreed on, the connection carries HTTP/1.1, and
+    /// contain `h2`, which this server does not speak. Whichever is agreed on, the connection carries HTTP/1.1, and
     /// [`TlsSession::alpn`](super::TlsSession::alpn) holds it. Early data (RFC 8446 §2.3) could be replayed and is not
-    /// accepted, whatever the configuration.
+    /// accepted, whatever the configuration. A resolver of certificates runs on the core that serves the connection, and
+    /// must not wait for anything, which that of [`ServerTls::config_resolver`] may; one that panics costs that connection.
     ///
     /// # Examples
     ///
@@ -121,7 +130,11 @@ impl ServerTls {
     /// # }
     /// ```
     pub fn from_config(config: impl Into<Arc<ServerConfig>>) -> ServerTls {
-        ServerTls(Source::Config(Replaceable::new(without_early_data(config.into()))))
+        ServerTls::from_source(Source::Config(Replaceable::new(without_early_data(config.into()))))
+    }
+
+    fn from_source(source: Source) -> ServerTls {
+        ServerTls { source, resolver: None }
     }
 
     /// Shows `identity` to peers that ask for a host that its certificate is for. Of several for one host, such as one
@@ -181,6 +194,48 @@ impl ServerTls {
         Ok(self.with(|settings| settings.cryptography = cryptography))
     }
 
+    /// Sets a function that chooses the configuration for each connection by its
+    /// [`ClientHello`](crate::rustls::server::ClientHello), and may wait for it: certificates from a database, or some that
+    /// are issued when a host is first asked for. `Ok(None)` leaves the connection to the configuration that this value
+    /// has without the function. An error refuses the peer by the alert `access_denied`. Default: none.
+    ///
+    /// Other connections do not wait for it. Its time is part of that of the handshake
+    /// ([`Timeouts::head`](crate::Timeouts::head)), at the end of which it is dropped. A panic costs the connection.
+    /// Errors and panics are reported to [`Server::on_error`](crate::Server::on_error), as [`TlsError::Resolver`] and
+    /// [`TlsError::Panic`].
+    ///
+    /// A configuration is what [`ServerTls::from_config`] takes. The sessions of a host are only resumed if the function
+    /// returns the same one for it again, or others with the same tickets.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use corehttp::rustls::ServerConfig;
+    /// use corehttp::rustls::server::ClientHello;
+    /// use corehttp::{ServerTls, TlsIdentity};
+    ///
+    /// # struct Tenants;
+    /// # impl Tenants {
+    /// #     async fn config(&self, _: &str) -> std::io::Result<Option<Arc<ServerConfig>>> { Ok(None) }
+    /// # }
+    /// fn secure(ours: TlsIdentity, tenants: Tenants) -> ServerTls {
+    ///     ServerTls::new(ours).config_resolver(async move |hello: ClientHello<'_>| {
+    ///         let Some(host) = hello.server_name() else { return Ok(None) };
+    ///         Ok(tenants.config(host).await?) // from memory, or else from the database
+    ///     })
+    /// }
+    /// # let _ = secure;
+    /// ```
+    #[doc(alias("LazyConfigAcceptor", "ResolvesServerCert", "cert_resolver", "GetConfigForClient", "SNI"))]
+    pub fn config_resolver<F>(mut self, resolver: F) -> ServerTls
+    where
+        F: AsyncFn(ClientHello<'_>) -> ResolvedConfig + Send + Sync + 'static,
+    {
+        self.resolver = Some(ConfigResolver(Arc::new(resolver)));
+        self
+    }
+
     /// Replaces the identities, from the next handshake on, in all clones including those of running servers. The first
     /// one is for all hosts, and each of the others for those in its certificate. Open connections are not affected, and
     /// sessions that began with an earlier certificate can still be resumed.
@@ -194,7 +249,7 @@ impl ServerTls {
     ) -> Result<(), TlsConfigError> {
         let mut identities = identities.into_iter();
         let default = identities.next().ok_or(TlsConfigError::NoCertificate)?;
-        if let Source::Settings(settings) = &self.0 {
+        if let Source::Settings(settings) = &self.source {
             settings.resolver.set(CertTable::new(default, identities.collect()));
         }
         Ok(())
@@ -204,7 +259,7 @@ impl ServerTls {
     /// those of running servers. Earlier sessions are not resumed, and open connections are not affected. Has no effect
     /// if peers are not asked for certificates.
     pub fn replace_roots(&self, roots: TlsRoots) {
-        if let Source::Settings(settings) = &self.0 {
+        if let Source::Settings(settings) = &self.source {
             settings.client_auth.replace(roots);
         }
     }
@@ -213,26 +268,27 @@ impl ServerTls {
     /// Open connections are not affected. Whether earlier sessions are resumed depends on the new configuration. Has an
     /// effect only if the first one was [given](ServerTls::from_config) by the application, too.
     pub fn replace_config(&self, config: impl Into<Arc<ServerConfig>>) {
-        if let Source::Config(replaceable) = &self.0 {
+        if let Source::Config(replaceable) = &self.source {
             replaceable.set(without_early_data(config.into()));
         }
     }
 
     /// Makes the acceptor with these settings.
     pub(crate) fn acceptor(&self) -> TlsAcceptor {
-        TlsAcceptor(match self.0.clone() {
+        let source = match self.source.clone() {
             Source::Config(config) => CachedSource::Config(config),
             Source::Settings(settings) => {
                 let roots = settings.client_auth.roots();
                 let cache = ConfigCache::new(settings.config(roots.as_ref()), roots);
                 CachedSource::Settings(Arc::new((settings, cache)))
             }
-        })
+        };
+        TlsAcceptor { source, resolver: self.resolver.clone() }
     }
 
     /// Changes the settings, if there are any.
     fn with(mut self, change: impl FnOnce(&mut Settings)) -> ServerTls {
-        if let Source::Settings(settings) = &mut self.0 {
+        if let Source::Settings(settings) = &mut self.source {
             change(settings);
         }
         self
@@ -241,7 +297,7 @@ impl ServerTls {
     /// The configuration for rustls of these settings.
     #[cfg(test)]
     pub(super) fn config(&self) -> ServerConfig {
-        match &self.0 {
+        match &self.source {
             Source::Settings(settings) => settings.config(settings.client_auth.roots().as_ref()),
             Source::Config(config) => (*config.get()).clone(),
         }
@@ -278,7 +334,10 @@ const SESSIONS_MAX: usize = 4096;
 
 /// Does TLS handshakes with peers that connect.
 #[derive(Clone)]
-pub(crate) struct TlsAcceptor(CachedSource);
+pub(crate) struct TlsAcceptor {
+    source: CachedSource,
+    resolver: Option<ConfigResolver>,
+}
 
 #[derive(Clone)]
 enum CachedSource {
@@ -288,15 +347,27 @@ enum CachedSource {
 
 impl TlsAcceptor {
     /// Begins a handshake over `carrier`.
-    pub(crate) fn accept<C: AsyncRead + AsyncWrite + Unpin>(&self, carrier: C) -> Handshake<C> {
-        let config = match &self.0 {
+    pub(crate) fn accept<C: AsyncRead + AsyncWrite + Unpin + 'static>(&self, carrier: C) -> Handshake<C> {
+        let carrier = Carrier::new(carrier);
+        Handshake(match self.resolver.clone() {
+            None => {
+                let acceptor = tokio_rustls::TlsAcceptor::from(self.source.config());
+                Accepting::Configured(acceptor.accept(carrier).into_fallible())
+            }
+            Some(resolver) => Accepting::Resolved(Box::pin(resolver.accept(self.source.clone(), carrier))),
+        })
+    }
+}
+
+impl CachedSource {
+    fn config(&self) -> Arc<ServerConfig> {
+        match self {
             CachedSource::Config(config) => config.get(),
             CachedSource::Settings(shared) => {
                 let (settings, cache) = &**shared;
                 cache.config(|| settings.client_auth.roots(), |roots| settings.config(roots.as_ref()))
             }
-        };
-        Handshake(tokio_rustls::TlsAcceptor::from(config).accept(Carrier::new(carrier)).into_fallible())
+        }
     }
 }
 
@@ -311,17 +382,95 @@ impl Parts for Option<TlsRoots> {
 }
 
 /// A handshake in progress.
-pub(crate) struct Handshake<C>(FallibleAccept<Carrier<C>>);
+pub(crate) struct Handshake<C>(Accepting<C>);
+
+#[expect(clippy::large_enum_variant, reason = "the future of its connection has room for the usual one")]
+enum Accepting<C> {
+    Configured(FallibleAccept<Carrier<C>>),
+    /// With a configuration that is chosen by the hello.
+    Resolved(Pin<Box<dyn Future<Output = Shaken<C>>>>),
+}
+
+/// A secure stream, or the error and the bare transport.
+type Shaken<C> = Result<TlsStream<C>, (TlsError, C)>;
 
 impl<C: AsyncRead + AsyncWrite + Unpin> Handshake<C> {
     /// Ready with a secure stream, or with the error and the bare transport, on which an alert was sent unless the peer
     /// speaks plain HTTP. Must not be polled again after that.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<TlsStream<C>, (TlsError, C)>> {
-        Pin::new(&mut self.0).poll(cx).map(|shaken| match shaken {
-            Ok(stream) => Ok(TlsStream::new(stream)),
-            Err((error, carrier)) => Err((carrier.blame(TlsError::from_io(error)), carrier.inner)),
-        })
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Shaken<C>> {
+        match &mut self.0 {
+            Accepting::Configured(accept) => Pin::new(accept).poll(cx).map(into_secure),
+            Accepting::Resolved(accept) => accept.as_mut().poll(cx),
+        }
     }
+}
+
+fn into_secure<C>(
+    shaken: Result<tokio_rustls::server::TlsStream<Carrier<C>>, (io::Error, Carrier<C>)>,
+) -> Shaken<C> {
+    match shaken {
+        Ok(stream) => Ok(TlsStream::new(stream)),
+        Err((error, carrier)) => Err((carrier.blame(TlsError::from_io(error)), carrier.inner)),
+    }
+}
+
+/// The function that chooses the configuration of a connection.
+#[derive(Clone)]
+struct ConfigResolver(Arc<dyn ResolveConfig>);
+
+/// A configuration, `None` for the usual one, or why the peer is refused.
+type ResolvedConfig = Result<Option<Arc<ServerConfig>>, Box<dyn StdError + Send + Sync>>;
+
+/// An object-safe `AsyncFn`.
+trait ResolveConfig: Send + Sync {
+    fn resolve<'a>(&'a self, hello: ClientHello<'a>) -> Pin<Box<dyn Future<Output = ResolvedConfig> + 'a>>;
+}
+
+impl<F: AsyncFn(ClientHello<'_>) -> ResolvedConfig + Send + Sync> ResolveConfig for F {
+    fn resolve<'a>(&'a self, hello: ClientHello<'a>) -> Pin<Box<dyn Future<Output = ResolvedConfig> + 'a>> {
+        Box::pin(self(hello))
+    }
+}
+
+impl ConfigResolver {
+    /// Does a handshake with the configuration that the function chooses, or else with that of `source`.
+    async fn accept<C: AsyncRead + AsyncWrite + Unpin>(
+        self,
+        source: CachedSource,
+        carrier: Carrier<C>,
+    ) -> Shaken<C> {
+        let mut lazy = LazyConfigAcceptor::new(Acceptor::default(), carrier);
+        let start = match (&mut lazy).await {
+            Ok(start) => start,
+            Err(error) => {
+                let carrier = lazy.take_io().expect("the acceptor gives its transport to a start alone");
+                return into_secure(Err((error, carrier)));
+            }
+        };
+        let (config, refused) = match self.0.resolve(start.client_hello()).await {
+            Ok(Some(config)) => (without_early_data(config), None),
+            Ok(None) => (source.config(), None),
+            Err(cause) => (without_certificate(source.config()), Some(cause)),
+        };
+        let shaken = start.into_stream(config).into_fallible().await;
+        match (shaken, refused) {
+            (shaken, None) => into_secure(shaken),
+            (Err((_, carrier)), Some(cause)) => Err((TlsError::Resolver(cause), carrier.inner)),
+            (Ok(stream), Some(cause)) => Err((TlsError::Resolver(cause), stream.into_inner().0.inner)),
+        }
+    }
+}
+
+impl fmt::Debug for ConfigResolver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ConfigResolver")
+    }
+}
+
+/// Turns the configuration into one that refuses every peer, since only rustls can send the alert.
+fn without_certificate(mut config: Arc<ServerConfig>) -> Arc<ServerConfig> {
+    Arc::make_mut(&mut config).cert_resolver = Arc::new(ResolvesServerCertUsingSni::new());
+    config
 }
 
 /// Whether peers must show certificates. Clones share the roots that these must lead to.
