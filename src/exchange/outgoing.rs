@@ -421,8 +421,9 @@ impl Body {
     /// Makes a range of `file`, in bytes, the content, which is sent with its length.
     ///
     /// On Linux, the operating system moves the range to a socket by itself. Elsewhere, and to other transports, it is
-    /// read piece by piece, on the runtime's threads for blocking work. Either way it takes no memory in proportion to
-    /// its size. If the file grows, the addition is not sent; if it shrinks, the connection is aborted.
+    /// read piece by piece: from the page cache, if the system is Linux, and otherwise on the runtime's threads for
+    /// blocking work. Either way it takes no memory in proportion to its size. If the file grows, the addition is not
+    /// sent; if it shrinks, the connection is aborted.
     ///
     /// To middleware, it is a [stream](Body::is_stream), which can be taken once.
     ///

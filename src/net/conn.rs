@@ -425,7 +425,7 @@ fn charge_budget(cx: &mut Context<'_>, count: usize) {
 }
 
 /// How many bytes count as one call. 128 calls are 2 MiB.
-const BYTES_PER_CALL: usize = 16 << 10;
+pub(super) const BYTES_PER_CALL: usize = 16 << 10;
 
 impl Conn<Sendable> {
     /// Begins a wait in this slot that expires at `until`, unless one has begun.

@@ -1,5 +1,6 @@
-//! [`FileSender`]: a range of a file that the operating system moves to a socket by itself; [`FileReader`]: one as a stream,
-//! read on other threads.
+//! [`FileSender`]: a range of a file that the operating system moves to a socket by itself; [`FileReader`]: one as a stream.
+//!
+//! Neither waits for a disk on the core: other threads read what is not in the page cache.
 
 use std::fs::File;
 use std::io;
@@ -11,8 +12,9 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, ReadBuf};
-use tokio::task::{JoinHandle, spawn_blocking, yield_now};
+use tokio::task::{JoinHandle, coop, spawn_blocking, yield_now};
 
+use super::conn::BYTES_PER_CALL;
 use super::{Conn, ConnError, Locality, socket};
 
 /// A range of a file on its way to a socket, without a copy through the memory of the program.
@@ -97,7 +99,8 @@ const YIELD_EVERY: u64 = 2 << 20;
 /// How much is read ahead at once from a disk.
 const READAHEAD: u64 = 1 << 20;
 
-/// A range of a file, read in chunks on the runtime's threads for blocking work.
+/// A range of a file, read from the page cache, and in chunks on the runtime's threads for blocking work where it is not
+/// there.
 ///
 /// The reader yields exactly as many bytes as the range has, or fails: growth of the file is ignored, and shrinking is
 /// an error.
@@ -105,6 +108,8 @@ pub(crate) struct FileReader {
     file: Arc<File>,
     /// The bytes that remain to be read.
     range: Range<u64>,
+    /// The file may be read from the page cache alone, as far as is known.
+    reads_cached: bool,
     chunk: Chunk,
 }
 
@@ -116,11 +121,30 @@ enum Chunk {
 
 impl FileReader {
     pub(crate) fn new(file: Arc<File>, range: Range<u64>) -> FileReader {
-        FileReader { file, range, chunk: Chunk::Ready(Vec::new(), 0) }
+        FileReader { file, range, reads_cached: true, chunk: Chunk::Ready(Vec::new(), 0) }
+    }
+
+    /// Reads from the page cache. Returns how much, or 0 if a thread must read on, be it the end of a file that shrank.
+    /// Yields now and then, since a peer that takes bytes as fast as they are read would keep the core to itself.
+    fn poll_cached(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<usize> {
+        let call = ready!(coop::poll_proceed(cx));
+        if !self.reads_cached {
+            return Poll::Ready(0);
+        }
+        let len = self.left(BYTES_PER_CALL.min(buf.remaining()));
+        let read = socket::read_cached(&self.file, buf.initialize_unfilled_to(len), self.range.start);
+        if let Err(error) = &read {
+            self.reads_cached = error.kind() == io::ErrorKind::WouldBlock;
+        }
+        let count = read.unwrap_or(0);
+        buf.advance(count);
+        self.range.start += count as u64;
+        call.made_progress();
+        Poll::Ready(count)
     }
 
     /// Makes a chunk that was read the current one.
-    fn take(&mut self, bytes: io::Result<Vec<u8>>) -> io::Result<()> {
+    fn set_chunk(&mut self, bytes: io::Result<Vec<u8>>) -> io::Result<()> {
         self.chunk = Chunk::Ready(Vec::new(), 0);
         let bytes = bytes?;
         if bytes.is_empty() {
@@ -132,19 +156,25 @@ impl FileReader {
     }
 
     /// Starts to read the next chunk, into the memory of the last one.
-    fn read_on(&mut self, mut memory: Vec<u8>) -> Chunk {
-        let (file, start) = (self.file.clone(), self.range.start);
-        let len = (self.range.end - start).min(CHUNK_LEN as u64) as usize;
-        Chunk::Reading(spawn_blocking(move || {
+    fn read_on(&mut self) {
+        let (file, start, len) = (self.file.clone(), self.range.start, self.left(CHUNK_LEN));
+        let last = mem::replace(&mut self.chunk, Chunk::Ready(Vec::new(), 0));
+        let Chunk::Ready(mut memory, _) = last else { unreachable!("one chunk is read at a time") };
+        self.chunk = Chunk::Reading(spawn_blocking(move || {
             memory.resize(len, 0);
             let count = read_at(&file, &mut memory, start)?;
             memory.truncate(count);
             Ok(memory)
-        }))
+        }));
+    }
+
+    /// How many bytes remain, at most `max`.
+    fn left(&self, max: usize) -> usize {
+        (self.range.end - self.range.start).min(max as u64) as usize
     }
 }
 
-/// How many bytes are read at once: enough to make the cost of another thread negligible.
+/// How many bytes a thread reads at once: enough to make the cost of another thread negligible.
 const CHUNK_LEN: usize = 64 << 10;
 
 impl AsyncRead for FileReader {
@@ -159,13 +189,13 @@ impl AsyncRead for FileReader {
                     return Poll::Ready(Ok(()));
                 }
                 Chunk::Ready(..) if reader.range.is_empty() => return Poll::Ready(Ok(())),
-                Chunk::Ready(bytes, _) => {
-                    let memory = mem::take(bytes);
-                    reader.chunk = reader.read_on(memory);
-                }
+                Chunk::Ready(..) => match ready!(reader.poll_cached(cx, buf)) {
+                    0 => reader.read_on(),
+                    _ => return Poll::Ready(Ok(())),
+                },
                 Chunk::Reading(read) => {
                     let read = ready!(Pin::new(read).poll(cx));
-                    reader.take(read.unwrap_or_else(|cut_off| Err(cut_off.into())))?;
+                    reader.set_chunk(read.unwrap_or_else(|cut_off| Err(cut_off.into())))?;
                 }
             }
         }
@@ -304,30 +334,107 @@ mod tests {
         assert!(error.kind() == io::ErrorKind::InvalidInput && !closed.sends_files());
     }
 
-    /// Reads `range` of a file of `len` bytes.
-    fn read(range: Range<u64>, len: u64) -> io::Result<usize> {
-        let mut file = tempfile::tempfile()?;
-        file.write_all(&[b'x'; 100_000])?;
-        file.set_len(len)?;
-        let mut bytes = Vec::new();
-        let mut reader = FileReader::new(Arc::new(file), range);
+    /// A file of 100,000 bytes, each its position modulo 251.
+    fn numbered() -> File {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&content(0..100_000)).unwrap();
+        file
+    }
+
+    fn content(range: Range<u64>) -> Vec<u8> {
+        range.map(|at| (at % 251) as u8).collect()
+    }
+
+    /// Reads `range` of a file whose length is set to `len` after `before` bytes of it were read.
+    fn read(file: File, range: Range<u64>, before: u64, len: u64) -> io::Result<Vec<u8>> {
+        let (mut bytes, file) = (Vec::new(), Arc::new(file));
+        let mut reader = FileReader::new(file.clone(), range);
         let runtime = Builder::new_current_thread().build()?;
-        runtime.block_on(reader.read_to_end(&mut bytes)).inspect(|count| assert_eq!(*count, bytes.len()))
+        runtime.block_on(async {
+            (&mut reader).take(before).read_to_end(&mut bytes).await?;
+            file.set_len(len)?;
+            reader.read_to_end(&mut bytes).await.map(|_| bytes)
+        })
     }
 
     #[test]
     fn a_range_is_read_whole_or_not_at_all() {
         for range in [0..100_000, 0..0, 99_999..100_000, 1..CHUNK_LEN as u64 + 1, 7..90_000] {
-            assert_eq!(read(range.clone(), 200_000).unwrap() as u64, range.end - range.start, "{range:?}");
+            for before in [0, 1, 16 << 10, 17 << 10] {
+                let read = read(numbered(), range.clone(), before, 200_000).unwrap();
+                assert!(read == content(range.clone()), "{range:?}");
+            }
         }
-        for (range, len) in
-            [(0..100_000, 99_999), (0..1, 0), (5..100_001, 100_000), (200_000..200_001, 100_000)]
-        {
+        for (range, before, len) in [
+            (0..100_000, 0, 99_999),
+            (0..1, 0, 0),
+            (5..100_001, 0, 100_000),
+            (200_000..200_001, 0, 100_000),
+            (0..100_000, 1, 0),
+            (0..100_000, 20_000, 20_000),
+            (0..100_000, 20_000, 99_999),
+        ] {
             assert_eq!(
-                read(range.clone(), len).unwrap_err().kind(),
+                read(numbered(), range.clone(), before, len).unwrap_err().kind(),
                 io::ErrorKind::UnexpectedEof,
                 "{range:?} of {len}"
             );
         }
+    }
+
+    /// Bytes that are in memory take no thread, of which there is none outside of a runtime. Where they are not, or the
+    /// file system does not say, a thread reads them.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn only_what_is_not_cached_takes_a_thread() {
+        use rustix::fs::{Advice, fadvise};
+        let file = numbered();
+        file.sync_all().unwrap();
+        let reads_cached = socket::read_cached(&file, &mut [0], 0).is_ok();
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        let mut buf = vec![0; 200_000];
+        let mut buf = ReadBuf::new(&mut buf);
+        let mut reader = FileReader::new(Arc::new(file.try_clone().unwrap()), 3..100_000);
+        while reads_cached && !reader.range.is_empty() {
+            assert!(Pin::new(&mut reader).poll_read(&mut cx, &mut buf).is_ready());
+        }
+        assert!(!reads_cached || buf.filled() == content(3..100_000));
+        for dropped in [0..100_000, 50_000..100_000, 0..50_000] {
+            fadvise(&file, dropped.start, (dropped.end - dropped.start).try_into().ok(), Advice::DontNeed)
+                .unwrap();
+            assert!(read(file.try_clone().unwrap(), 3..100_000, 0, 100_000).unwrap() == content(3..100_000));
+        }
+    }
+
+    /// Some file systems are never read from memory alone, and a socket has no positions at all.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_file_that_is_never_read_from_memory_alone_is_tried_once() {
+        let runtime = Builder::new_current_thread().build().unwrap();
+        let (socket, _) = std::os::unix::net::UnixStream::pair().unwrap();
+        let socket = File::from(std::os::fd::OwnedFd::from(socket));
+        for (file, is_read) in [(File::open("/proc/self/status").unwrap(), true), (socket, false)] {
+            let mut reader = FileReader::new(Arc::new(file), 0..5);
+            let mut bytes = Vec::new();
+            let read = runtime.block_on(reader.read_to_end(&mut bytes));
+            assert!(read.is_ok() == is_read && bytes == [&b""[..], b"Name:"][usize::from(is_read)]);
+            assert!(!reader.reads_cached);
+        }
+    }
+
+    /// A task that reads from memory alone is never pending by itself.
+    #[test]
+    fn the_task_yields_while_it_reads_a_file() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&vec![b'x'; 4 << 20]).unwrap();
+        let mut reader = FileReader::new(Arc::new(file), 0..4 << 20);
+        let mut room = vec![0; 64 << 10];
+        let runtime = Builder::new_current_thread().build().unwrap();
+        runtime.block_on(poll_fn(|cx| {
+            while Pin::new(&mut reader).poll_read(cx, &mut ReadBuf::new(&mut room)).is_ready() {
+                assert!(!reader.range.is_empty(), "all was read at once");
+            }
+            Poll::Ready(())
+        }));
     }
 }

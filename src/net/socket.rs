@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
 
-pub(super) use self::imp::{SENDS_FILES, is_cached, read_ahead, send};
+pub(super) use self::imp::{SENDS_FILES, is_cached, read_ahead, read_cached, send};
 
 /// How long a peer may be silent before the operating system probes it, and the interval between probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +78,16 @@ mod imp {
     /// Whether a range of `file` can be read without waiting, judging by a sample of its pages.
     pub(in crate::net) fn is_cached(file: &File, range: Range<u64>) -> bool {
         let mut probes = range.clone().step_by(PROBE).chain([range.end.saturating_sub(1)]);
-        probes.all(|at| preadv2(file, &mut [IoSliceMut::new(&mut [0])], at, ReadWriteFlags::NOWAIT).is_ok())
+        probes.all(|at| read_cached(file, &mut [0], at).is_ok_and(|count| count > 0))
+    }
+
+    /// Reads those bytes of `file` from `offset` on that are in the page cache, and returns how many. Fails with
+    /// `WouldBlock` if the first one is not there, and otherwise if the file system, or the system, never reads so.
+    ///
+    /// 0 need not be the end of the file: Linux 5.9 and 5.10 return it for bytes that are not there (readv(2)).
+    pub(in crate::net) fn read_cached(file: &File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut buf = [IoSliceMut::new(buf)];
+        Ok(retry_on_intr(|| preadv2(file, &mut buf, offset, ReadWriteFlags::NOWAIT))?)
     }
 
     /// Reads a range of `file` into the page cache.
@@ -111,6 +120,10 @@ mod imp {
 
     pub(in crate::net) fn is_cached(_: &File, _: Range<u64>) -> bool {
         true
+    }
+
+    pub(in crate::net) fn read_cached(_: &File, _: &mut [u8], _: u64) -> io::Result<usize> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     pub(in crate::net) fn read_ahead(_: &File, _: Range<u64>) -> io::Result<()> {
