@@ -9,8 +9,10 @@ use std::time::{Duration, Instant};
 
 use super::disk::descriptor_limit;
 use super::path::RelativePath;
+use super::recent_files::{Generation, RECENT_FILES};
 use super::resource::{FIELDS_COST, Resource, StoredCoding};
-use crate::memory::lock;
+use crate::memory::{CachePadded, lock};
+use crate::runtime::available_cores;
 
 /// Bounds on what [`Files`](crate::Files) keeps between requests, for each root.
 ///
@@ -84,20 +86,18 @@ impl AddAssign for FileCacheStats {
     }
 }
 
-/// Files by path. Divided into shards, so that cores rarely wait for each other.
+/// Files by path. Divided into shards, so that cores rarely wait for each other; and a file that a core has found lately
+/// takes no lock at all.
 #[derive(Debug)]
 pub(super) struct Cache {
     pub(super) bounds: FileCache,
     shards: Box<[Mutex<Shard>]>,
     hasher: RandomState,
-    /// Counts the calls of [`Cache::clear`].
+    /// The current [`Generation`].
     generation: AtomicU64,
+    /// Look-ups that found a file without a lock. A thread adds to one of them.
+    recent_hits: Box<[CachePadded<AtomicU64>]>,
 }
-
-/// The number of calls of [`Cache::clear`] when a lookup on disk began: its result is not kept if the root was replaced
-/// meanwhile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Generation(u64);
 
 #[derive(Debug, Default)]
 struct Shard {
@@ -108,7 +108,7 @@ struct Shard {
     open_files: usize,
     /// Counts look-ups, to order entries by their last use.
     tick: u64,
-    /// How many look-ups found no fresh entry. All others are hits, which are the hot path and are not counted apart.
+    /// How many look-ups found no fresh entry. All others are hits, and are not counted apart.
     misses: u64,
 }
 
@@ -132,7 +132,9 @@ impl Cache {
         let file_bytes_max = bounds.file_bytes_max.min(bounds.bytes_max.max(SMALL));
         let bounds = FileCache { file_bytes_max, fresh: bounds.fresh.min(FRESH_MAX), ..bounds };
         let shards = (0..count).map(|_| Mutex::default()).collect();
-        Cache { bounds, shards, hasher: RandomState::new(), generation: AtomicU64::new(0) }
+        let generation = AtomicU64::new(Generation::next().0);
+        let recent_hits = (0..available_cores()).map(|_| CachePadded::default()).collect();
+        Cache { bounds, shards, hasher: RandomState::new(), generation, recent_hits }
     }
 
     /// The file at `path`, if it was checked recently.
@@ -140,6 +142,16 @@ impl Cache {
     /// After `None`, the caller must check the file. If the entry was fresh until recently, concurrent callers get it
     /// meanwhile, so that only one of them reads the disk.
     pub(super) fn get(&self, path: &[u8], now: Instant) -> Option<Arc<Resource>> {
+        let generation = self.generation();
+        let recent = RECENT_FILES.with_borrow(|recent| {
+            let found = recent.get(path, generation, now)?;
+            let hits = &self.recent_hits[recent.thread % self.recent_hits.len()];
+            hits.0.fetch_add(1, Ordering::Relaxed);
+            Some(found)
+        });
+        if recent.is_some() {
+            return recent;
+        }
         let (hash, mut shard) = self.shard(path);
         shard.tick += 1;
         let tick = shard.tick;
@@ -149,7 +161,10 @@ impl Cache {
         };
         entry.used = tick;
         if now < entry.fresh_until {
-            return Some(entry.resource.clone());
+            let (found, fresh_until) = (entry.resource.clone(), entry.fresh_until);
+            drop(shard);
+            RECENT_FILES.with_borrow_mut(|recent| recent.insert(path, &found, generation, now, fresh_until));
+            return Some(found);
         }
         // An entry that was not requested in days must be checked for all concurrent callers.
         let was_fresh_lately = now < entry.fresh_until + self.bounds.fresh;
@@ -174,7 +189,7 @@ impl Cache {
 
     /// Drops all entries, and the results of lookups that have begun. To be called after the root was replaced.
     pub(super) fn clear(&self) {
-        self.generation.fetch_add(1, Ordering::AcqRel);
+        self.generation.store(Generation::next().0, Ordering::Release);
         self.shards.iter().for_each(|shard| lock(shard).clear());
     }
 
@@ -240,6 +255,7 @@ impl Cache {
     pub(super) fn stats(&self) -> FileCacheStats {
         let mut stats = FileCacheStats::default();
         self.shards.iter().for_each(|shard| stats += lock(shard).stats());
+        stats.hits += self.recent_hits.iter().map(|hits| hits.0.load(Ordering::Relaxed)).sum::<u64>();
         stats
     }
 
@@ -418,10 +434,11 @@ mod tests {
     /// Files that are kept open must leave descriptors for connections.
     #[test]
     fn few_files_are_kept_open_and_the_most_recently_used_ones() {
-        let large = resource(FileContent::File(Arc::new(File::open("Cargo.toml").unwrap()), 1 << 20));
+        let file = Arc::new(File::open("Cargo.toml").unwrap());
         let insert_all = |cache: &Cache, numbers: Range<usize>| {
             numbers.for_each(|number| {
                 let path = number.to_string();
+                let large = resource(FileContent::File(file.clone(), 1 << 20));
                 insert(cache, path.clone(), &large, Instant::now());
                 cache.get(path.as_bytes(), Instant::now());
             });
@@ -456,10 +473,10 @@ mod tests {
     /// not.
     #[test]
     fn while_one_request_checks_a_file_others_get_the_entry_that_was_fresh_lately() {
-        let cache = Cache::new(FileCache::default());
         let resource = resource(FileContent::Bytes(Bytes::from_static(b"x")));
         let kept_at = Instant::now();
         for (after, others) in [(1000, true), (1999, true), (2000, false), (86_400_000, false)] {
+            let cache = Cache::new(FileCache::default());
             insert(&cache, "a".to_owned(), &resource, kept_at);
             let found = |after| cache.get(b"a", kept_at + Duration::from_millis(after)).is_some();
             assert!(found(999), "it is fresh");

@@ -14,6 +14,7 @@ mod resource;
 mod snapshot;
 
 mod cache;
+mod recent_files;
 
 mod response;
 

@@ -4,12 +4,12 @@ use std::fs::{File, Metadata};
 use std::io;
 use std::path::{self, Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::system;
 use crate::fs::path::{Links, join};
-use crate::memory::lock;
+use crate::memory::{read_lock, write_lock};
 
 /// A directory whose files are served.
 #[derive(Debug)]
@@ -128,7 +128,7 @@ pub(in crate::fs) struct DiskRoot {
     /// Absolute; links in the path are resolved by each check.
     path: PathBuf,
     /// The directory, or why there is none.
-    current: Mutex<Result<Arc<RootDir>, io::ErrorKind>>,
+    current: RwLock<Result<Arc<RootDir>, io::ErrorKind>>,
     opened_at: Instant,
     /// When the path is to be checked next, in milliseconds after `opened_at`.
     next_check: AtomicU64,
@@ -145,7 +145,7 @@ impl DiskRoot {
         // The process may change its working directory later.
         let path = path::absolute(path)?;
         debug_assert!(path.is_absolute(), "a check must not depend on the working directory");
-        let current = Mutex::new(Ok(Arc::new(dir)));
+        let current = RwLock::new(Ok(Arc::new(dir)));
         let next_check = AtomicU64::new(CHECK_INTERVAL.as_millis() as u64);
         Ok(DiskRoot { path, current, opened_at: Instant::now(), next_check })
     }
@@ -170,7 +170,7 @@ impl DiskRoot {
             // For example, the process has too many open files.
             Err(_) => return false,
         };
-        let mut current = lock(&self.current);
+        let mut current = write_lock(&self.current);
         let is_same = match (&*current, &found) {
             (Ok(old), Ok(new)) => old.is_same(new),
             (Err(old), Err(new)) => old == new,
@@ -188,7 +188,7 @@ impl DiskRoot {
     ///
     /// Fails if there was none, or one that must not be read.
     pub(in crate::fs) fn current_dir(&self) -> io::Result<Arc<RootDir>> {
-        lock(&self.current).clone().map_err(io::Error::from)
+        read_lock(&self.current).clone().map_err(io::Error::from)
     }
 }
 
