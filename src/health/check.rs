@@ -16,9 +16,9 @@ pub(super) struct Check {
     pub(super) name: Box<str>,
     run: Box<dyn Fn() -> CheckFuture + Send + Sync>,
     /// How long the check may take.
-    limit: Duration,
+    timeout: Duration,
     /// How long an outcome is kept.
-    keep: Duration,
+    keep_outcome_for: Duration,
     /// The last outcome. Locked while the check runs, so that it runs only once at a time.
     last: Mutex<Option<Outcome>>,
 }
@@ -36,7 +36,7 @@ type CheckFuture = Pin<Box<dyn Future<Output = Result<(), CheckError>>>>;
 pub(super) type CheckError = Box<dyn Error + Send + Sync>;
 
 impl Check {
-    pub(super) fn new<F, E>(name: &str, check: F, limit: Duration, keep: Duration) -> Check
+    pub(super) fn new<F, E>(name: &str, check: F, timeout: Duration, keep_outcome_for: Duration) -> Check
     where
         F: AsyncFn() -> Result<(), E> + Send + Sync + 'static,
         E: Into<CheckError>,
@@ -46,23 +46,23 @@ impl Check {
             let check = check.clone();
             Box::pin(async move { check().await.map_err(Into::into) })
         };
-        Check { name: name.into(), run: Box::new(run), limit, keep, last: Mutex::default() }
+        Check { name: name.into(), run: Box::new(run), timeout, keep_outcome_for, last: Mutex::default() }
     }
 
     /// Returns whether the dependency works, by the last outcome unless that is too old. `on_change` gets an outcome that
     /// is another than the one before: the error, or none if it works again.
     pub(super) async fn is_good(&self, on_change: impl Fn(&str, Option<CheckError>)) -> bool {
         // The core of the probe that runs the check may be blocked.
-        let Ok(mut last) = timeout(self.limit, self.last.lock()).await else { return false };
+        let Ok(mut last) = timeout(self.timeout, self.last.lock()).await else { return false };
         if let Some(Outcome { at, is_good }) = *last
-            && runtime::now().saturating_duration_since(at) < self.keep
+            && runtime::now().saturating_duration_since(at) < self.keep_outcome_for
         {
             return is_good;
         }
-        let error = match timeout(self.limit, (self.run)()).await {
+        let error = match timeout(self.timeout, (self.run)()).await {
             Ok(outcome) => outcome.err(),
             Err(_) => {
-                let text = format!("it {}", TimeLimit::from(self.limit).exceeded());
+                let text = format!("it {}", TimeLimit::from(self.timeout).exceeded());
                 Some(io::Error::new(io::ErrorKind::TimedOut, text).into())
             }
         };

@@ -58,8 +58,8 @@ use crate::server::{Context, Handler, IntoHandler};
 #[must_use]
 pub struct Health {
     checks: Vec<Arc<Check>>,
-    limit: Duration,
-    keep: Duration,
+    check_timeout: Duration,
+    keep_outcome_for: Duration,
     is_ready: Arc<AtomicBool>,
     on_change: Arc<OnChange>,
 }
@@ -72,8 +72,8 @@ impl Health {
     pub fn new() -> Health {
         Health {
             checks: Vec::new(),
-            limit: Duration::from_secs(1),
-            keep: Duration::from_secs(1),
+            check_timeout: Duration::from_secs(1),
+            keep_outcome_for: Duration::from_secs(1),
             is_ready: Arc::new(AtomicBool::new(true)),
             on_change: Arc::new(|_, _| ()),
         }
@@ -81,14 +81,14 @@ impl Health {
 
     /// Sets how long each check that is added after this call may take. Default: 1 s. A check that takes longer has
     /// failed, and is dropped.
-    pub fn limit(mut self, limit: Duration) -> Health {
-        self.limit = limit;
+    pub fn check_timeout(mut self, timeout: Duration) -> Health {
+        self.check_timeout = timeout;
         self
     }
 
     /// Sets for how long the outcome of each check that is added after this call is kept. Default: 1 s.
-    pub fn keep(mut self, keep: Duration) -> Health {
-        self.keep = keep;
+    pub fn keep_outcome_for(mut self, duration: Duration) -> Health {
+        self.keep_outcome_for = duration;
         self
     }
 
@@ -102,7 +102,7 @@ impl Health {
         F: AsyncFn() -> Result<(), E> + Send + Sync + 'static,
         E: Into<Box<dyn Error + Send + Sync>> + 'static,
     {
-        self.checks.push(Arc::new(Check::new(name, check, self.limit, self.keep)));
+        self.checks.push(Arc::new(Check::new(name, check, self.check_timeout, self.keep_outcome_for)));
         self
     }
 

@@ -67,7 +67,7 @@ fn checks_that_are_stuck_are_waited_for_together() {
     paused(async {
         let stuck = async || pending::<io::Result<()>>().await;
         let (start, limit) = (tokio::time::Instant::now(), Duration::from_secs(5));
-        let health = Health::new().limit(limit).check("a", stuck).check("b", stuck);
+        let health = Health::new().check_timeout(limit).check("a", stuck).check("b", stuck);
         assert_eq!(probe(&service(&health), "/ready").await.0, Status::SERVICE_UNAVAILABLE);
         assert_eq!(start.elapsed(), limit);
     });
@@ -87,7 +87,7 @@ fn counting(runs: &Arc<AtomicUsize>, health: Health) -> Health {
 fn a_flood_of_probes_runs_a_check_once_in_a_while() {
     paused(async {
         let runs = Arc::<AtomicUsize>::default();
-        let health = counting(&runs, Health::new().keep(Duration::from_secs(10)));
+        let health = counting(&runs, Health::new().keep_outcome_for(Duration::from_secs(10)));
         let service = service(&health);
         let flood = async || {
             let probes = Vec::from_iter((0..1000).map(|_| Box::pin(probe(&service, "/ready"))));
@@ -124,7 +124,7 @@ fn a_change_is_told_once_with_its_error() {
         let (works, told) = (Arc::new(AtomicBool::new(true)), Arc::<Mutex<Vec<String>>>::default());
         let (seen, told_to) = (works.clone(), told.clone());
         let health = Health::new()
-            .keep(Duration::ZERO)
+            .keep_outcome_for(Duration::ZERO)
             .check("database", async move || match seen.load(Ordering::Relaxed) {
                 true => Ok(()),
                 false => Err("no route"),
