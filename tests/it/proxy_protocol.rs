@@ -331,8 +331,11 @@ fn a_stop_does_not_wait_for_a_header() {
 fn a_header_is_read_from_a_unix_socket_on_request() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("socket");
-    let running =
-        Server::bind(path.clone()).cores(1).proxy_protocol(required().unix(true)).start(tell).unwrap();
+    let running = Server::bind(path.clone())
+        .cores(1)
+        .proxy_protocol(required().on_unix_sockets(true))
+        .start(tell)
+        .unwrap();
     let mut stream = std::os::unix::net::UnixStream::connect(&path).unwrap();
     stream.write_all(&[&header([192, 0, 2, 1]).to_bytes_v1()[..], LAST.as_bytes()].concat()).unwrap();
     let mut received = String::new();

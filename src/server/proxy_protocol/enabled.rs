@@ -37,7 +37,7 @@ use crate::server::error_report::{ErrorCause, InvalidProxyHeader};
 pub struct ProxyProtocol {
     is_source: Arc<dyn Fn(IpAddr) -> bool + Send + Sync>,
     presence: Presence,
-    unix: bool,
+    on_unix_sockets: bool,
 }
 
 /// Whether a source may begin without a header.
@@ -53,7 +53,7 @@ impl ProxyProtocol {
     ///
     /// The header of any other peer is malformed HTTP or TLS, and refused as such: it could contain any address.
     pub fn required(is_source: impl Fn(IpAddr) -> bool + Send + Sync + 'static) -> ProxyProtocol {
-        ProxyProtocol { is_source: Arc::new(is_source), presence: Presence::Required, unix: false }
+        ProxyProtocol { is_source: Arc::new(is_source), presence: Presence::Required, on_unix_sockets: false }
     }
 
     /// Reads a header from the peers whose addresses `is_source` accepts, if they send one: for the time in which some
@@ -65,9 +65,9 @@ impl ProxyProtocol {
         ProxyProtocol { presence: Presence::Optional, ..ProxyProtocol::required(is_source) }
     }
 
-    /// Sets whether a header is required on Unix sockets. Default: no.
-    pub fn unix(mut self, unix: bool) -> ProxyProtocol {
-        self.unix = unix;
+    /// Sets whether a header is read on Unix sockets as well, required or optional as elsewhere. Default: no.
+    pub fn on_unix_sockets(mut self, is_on: bool) -> ProxyProtocol {
+        self.on_unix_sockets = is_on;
         self
     }
 
@@ -75,7 +75,7 @@ impl ProxyProtocol {
     pub(in crate::server) fn expects(&self, peer: PeerAddr) -> bool {
         match peer.ip() {
             Some(ip) => (self.is_source)(ip),
-            None => self.unix && peer == PeerAddr::Unix,
+            None => self.on_unix_sockets && peer == PeerAddr::Unix,
         }
     }
 
@@ -206,10 +206,10 @@ impl From<InvalidProxyHeader> for Option<ErrorCause> {
 
 impl fmt::Debug for ProxyProtocol {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ProxyProtocol { is_source: _, presence, unix } = self;
+        let ProxyProtocol { is_source: _, presence, on_unix_sockets } = self;
         f.debug_struct("ProxyProtocol")
             .field("presence", presence)
-            .field("unix", unix)
+            .field("on_unix_sockets", on_unix_sockets)
             .finish_non_exhaustive()
     }
 }
