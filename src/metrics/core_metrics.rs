@@ -192,7 +192,7 @@ impl Observer for CoreObserver {
     }
 
     fn on_accept(&self, waited: Duration) {
-        self.core.accept_waits.record_alone(nanos(waited));
+        self.core.accept_waits.record_single_writer(nanos(waited));
     }
 
     fn times_polls(&self) -> bool {

@@ -47,7 +47,7 @@ impl Histogram {
 
     /// Counts a value, without a locked instruction: no other thread writes.
     #[inline]
-    pub(super) fn record_alone(&self, value: u64) {
+    pub(super) fn record_single_writer(&self, value: u64) {
         let bucket = &self.buckets[bucket_of(value)];
         bucket.store(bucket.load(Relaxed).wrapping_add(1), Relaxed);
         self.sum.store(self.sum.load(Relaxed).wrapping_add(value), Relaxed);
@@ -210,7 +210,7 @@ mod tests {
                 (seed >> 33) >> (seed % 30)
             })
             .collect();
-        values.iter().for_each(|value| histogram.record_alone(*value));
+        values.iter().for_each(|value| histogram.record_single_writer(*value));
         values.sort_unstable();
         let counts = histogram.counts();
         assert_eq!((counts.count(), counts.sum()), (10_000, values.iter().sum()));

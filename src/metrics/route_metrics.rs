@@ -61,10 +61,10 @@ impl RouteMetrics {
             (&class.until_response, report.until_response),
             (&class.duration, Some(report.duration)),
         ] {
-            time.iter().for_each(|time| histogram.record_alone(nanos(*time)));
+            time.iter().for_each(|time| histogram.record_single_writer(nanos(*time)));
         }
-        self.received.record_alone(report.received);
-        self.sent.record_alone(report.sent);
+        self.received.record_single_writer(report.received);
+        self.sent.record_single_writer(report.sent);
     }
 
     /// Records an exchange in the slot of this number, too.
@@ -73,7 +73,7 @@ impl RouteMetrics {
         // A stream takes as long as it likes, so the time until its response counts.
         let time = report.until_response.unwrap_or(report.duration);
         let is_failed = report.cut.is_some() || report.status.is_none_or(Status::is_server_error);
-        recent.timeline.record_alone(slot, nanos(time), is_failed);
+        recent.timeline.record_single_writer(slot, nanos(time), is_failed);
         recent.slow.offer(slot, report, now);
     }
 

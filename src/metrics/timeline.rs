@@ -33,7 +33,7 @@ impl Default for Timeline {
 
 impl Timeline {
     /// Counts an exchange that was over in the slot of this number, after so many nanoseconds. No other thread writes.
-    pub(super) fn record_alone(&self, number: u64, nanos: u64, is_failed: bool) {
+    pub(super) fn record_single_writer(&self, number: u64, nanos: u64, is_failed: bool) {
         let slot = self.slot(number);
         let add =
             |counter: &AtomicU32, count| counter.store(counter.load(Relaxed).wrapping_add(count), Relaxed);
@@ -41,8 +41,8 @@ impl Timeline {
         add(&slot.buckets[coarse_bucket_of(nanos)], 1);
     }
 
-    /// Counts an exchange as [`Timeline::record_alone`] does, while other threads may write, too; `None` for one that has
-    /// failed. One that ends while another thread begins the slot may be lost.
+    /// Counts an exchange as [`Timeline::record_single_writer`] does, while other threads may write, too; `None` for one
+    /// that has failed. One that ends while another thread begins the slot may be lost.
     pub(super) fn record(&self, number: u64, nanos: Option<u64>) {
         let slot = self.slot(number);
         match nanos {
@@ -179,7 +179,8 @@ mod tests {
     fn a_slot_is_used_again_once_its_time_is_over() {
         let timeline = Timeline::default();
         for number in 1..=3 * SLOTS {
-            (0..number).for_each(|_| timeline.record_alone(number, 1_000_000 * number, number % 2 == 0));
+            (0..number)
+                .for_each(|_| timeline.record_single_writer(number, 1_000_000 * number, number % 2 == 0));
             let before = number.saturating_sub(SLOTS - 1).max(1);
             for kept in before..=number {
                 let counts = timeline.counts(kept);
@@ -194,7 +195,9 @@ mod tests {
     #[test]
     fn slots_add_up() {
         let timeline = Timeline::default();
-        [0, 500, 2_000, u64::MAX].into_iter().for_each(|nanos| timeline.record_alone(7, nanos, false));
+        [0, 500, 2_000, u64::MAX]
+            .into_iter()
+            .for_each(|nanos| timeline.record_single_writer(7, nanos, false));
         let mut sum = SlotCounts::default();
         assert_eq!((sum.count(), sum.per_mille(500)), (0, 0));
         (0..2).for_each(|_| sum += &timeline.counts(7));
