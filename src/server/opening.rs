@@ -27,8 +27,8 @@ pub(super) struct Opening {
 }
 
 impl Opening {
-    /// Whether requests may come at once.
-    pub(super) fn is_over(&self) -> bool {
+    /// Whether requests may come at once: nothing precedes them.
+    pub(super) fn is_ready(&self) -> bool {
         self.acceptor.is_none() && !self.has_header && self.accepted_at.is_none()
     }
 }

@@ -42,7 +42,7 @@ impl<H: Handler> Connection<H> {
             aging_limit: 0,
             upgraded: None,
         };
-        match opening.is_over() {
+        match opening.is_ready() {
             true => connection.admit(opening.conn),
             false => connection.start_job(Job::Open(Box::new(opening))),
         }
