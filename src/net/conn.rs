@@ -475,13 +475,13 @@ impl Conn {
     }
 
     /// The values that live as long as the connection.
-    pub(crate) fn extras(&self) -> Option<Rc<dyn Any>> {
-        self.timer.extras()
+    pub(crate) fn rare_state(&self) -> Option<Rc<dyn Any>> {
+        self.timer.rare_state()
     }
 
     /// Sets the values that live as long as the connection.
-    pub(crate) fn set_extras(&self, extras: Rc<dyn Any>) {
-        self.timer.set_extras(extras);
+    pub(crate) fn set_rare_state(&self, rare_state: Rc<dyn Any>) {
+        self.timer.set_rare_state(rare_state);
     }
 
     /// Notes the life of the connection, which opens now.

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::opening::Extras;
+use super::opening::RareConnectionState;
 use crate::net::{Conn, Peer, PeerAddr};
 
 /// A connection that is over.
@@ -40,7 +40,7 @@ pub struct ConnectionReport {
     pub age: Duration,
     /// In the unit of [`Life`](crate::net::Life).
     pub(super) opened_at: u64,
-    extras: Option<Rc<Extras>>,
+    rare_state: Option<Rc<RareConnectionState>>,
 }
 
 impl ConnectionReport {
@@ -59,14 +59,14 @@ impl ConnectionReport {
             sent: traffic.sent,
             age: Duration::ZERO,
             opened_at,
-            extras: Extras::from_conn(conn),
+            rare_state: RareConnectionState::from_conn(conn),
         }))
     }
 
     /// Returns the state that [`Server::on_connect`](crate::Server::on_connect) has given the connection, if it is of
     /// this type.
     pub fn connection_state<T: 'static>(&self) -> Option<Rc<T>> {
-        let state: Rc<dyn Any> = self.extras.as_ref()?.state.clone()?;
+        let state: Rc<dyn Any> = self.rare_state.as_ref()?.state.clone()?;
         state.downcast().ok()
     }
 }

@@ -14,7 +14,7 @@ use super::error_report::{ErrorCause, ErrorReport, Refused};
 use super::exchange_info::ExchangeInfo;
 use super::exchange_report::{CutBy, ExchangeWatcher, Observation};
 use super::invalid_response::InvalidResponse;
-use super::opening::Extras;
+use super::opening::RareConnectionState;
 use super::shared_conn::SharedConn;
 use super::upgraded::{Upgraded, UpgradedHandle};
 use crate::exchange::{Bounds, ExchangeError, Expectation, HeadOutcome, Incoming, Outgoing, poll_flush};
@@ -469,8 +469,8 @@ impl Exchange {
     }
 
     /// The rare values of the connection, unless that was upgraded.
-    pub(super) fn extras(&self) -> Option<Rc<Extras>> {
-        self.conn.with(|conn| Extras::from_conn(conn)).flatten()
+    pub(super) fn rare_state(&self) -> Option<Rc<RareConnectionState>> {
+        self.conn.with(|conn| RareConnectionState::from_conn(conn)).flatten()
     }
 
     /// Whether the request's body has been received to its end.

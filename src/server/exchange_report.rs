@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::error_report::ErrorCause;
 use super::forwarded::client_ip;
-use super::opening::Extras;
+use super::opening::RareConnectionState;
 use super::proxy_protocol::ProxyHeader;
 use super::trusted_proxies::TrustedProxies;
 use crate::error::write_escaped;
@@ -160,7 +160,7 @@ impl ExchangeReport<'_> {
     #[allow(dead_code, reason = "headers are shown with the PROXY protocol, which is a feature")]
     pub(super) fn header(&self) -> Option<Rc<ProxyHeader>> {
         match self.conn {
-            Some(conn) => Extras::from_conn(conn)?.proxy_header.clone(),
+            Some(conn) => RareConnectionState::from_conn(conn)?.proxy_header.clone(),
             None => self.observation.proxy_header.clone(),
         }
     }
@@ -289,7 +289,8 @@ impl Observation {
     pub(super) fn note_connection(&mut self, conn: &Conn) {
         self.traffic = conn.total_traffic();
         self.tls_session = conn.transport.tls_session();
-        self.proxy_header = Extras::from_conn(conn).and_then(|extras| extras.proxy_header.clone());
+        self.proxy_header =
+            RareConnectionState::from_conn(conn).and_then(|rare_state| rare_state.proxy_header.clone());
     }
 
     /// Notes the time of the response's head before something else takes time. A small response, which is sent at once,

@@ -1,5 +1,5 @@
 //! [`Opening`]: a new connection, and what precedes its first request; [`OpenedConnection`]: the application's view of it;
-//! [`Extras`]: the rare values of a connection.
+//! [`RareConnectionState`]: the rare values of a connection.
 
 use std::any::Any;
 use std::fmt;
@@ -88,7 +88,7 @@ impl OpenedConnection<'_> {
         let called = catch_unwind(AssertUnwindSafe(|| on_connect(&mut opened)));
         let OpenedConnection { state, is_refused, .. } = opened;
         if state.is_some() {
-            Extras::update(conn, |extras| extras.state = state);
+            RareConnectionState::update(conn, |rare_state| rare_state.state = state);
         }
         called.is_ok() && !is_refused
     }
@@ -111,7 +111,7 @@ pub(super) type OnConnect = Arc<dyn Fn(&mut OpenedConnection<'_>) + Send + Sync>
 /// They are in a table beside the deadlines of the core, which has no memory until a connection has some, so that others
 /// do not pay for them.
 #[derive(Clone, Default)]
-pub(super) struct Extras {
+pub(super) struct RareConnectionState {
     /// The PROXY header that the connection began with.
     pub(super) proxy_header: Option<Rc<ProxyHeader>>,
     /// The count of the peer that the header named, held as long as the connection is open.
@@ -120,17 +120,17 @@ pub(super) struct Extras {
     pub(super) state: Option<Rc<dyn Any>>,
 }
 
-impl Extras {
+impl RareConnectionState {
     /// The values of this connection.
-    pub(super) fn from_conn(conn: &Conn) -> Option<Rc<Extras>> {
-        let extras: Rc<dyn Any> = conn.extras()?;
-        extras.downcast().ok()
+    pub(super) fn from_conn(conn: &Conn) -> Option<Rc<RareConnectionState>> {
+        let rare_state: Rc<dyn Any> = conn.rare_state()?;
+        rare_state.downcast().ok()
     }
 
     /// Changes the values of this connection.
-    pub(super) fn update(conn: &Conn, change: impl FnOnce(&mut Extras)) {
-        let mut extras = Extras::from_conn(conn).as_deref().cloned().unwrap_or_default();
-        change(&mut extras);
-        conn.set_extras(Rc::new(extras));
+    pub(super) fn update(conn: &Conn, change: impl FnOnce(&mut RareConnectionState)) {
+        let mut rare_state = RareConnectionState::from_conn(conn).as_deref().cloned().unwrap_or_default();
+        change(&mut rare_state);
+        conn.set_rare_state(Rc::new(rare_state));
     }
 }

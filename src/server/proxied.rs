@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::context::Context;
 use super::exchange_report::ExchangeReport;
-use super::opening::{Extras, OpenedConnection};
+use super::opening::{OpenedConnection, RareConnectionState};
 use super::proxy_protocol::{ProxyHeader, ProxyProtocol};
 use super::server::Server;
 
@@ -25,7 +25,7 @@ impl Server {
 impl OpenedConnection<'_> {
     /// Returns the PROXY header that the connection began with, if there was one.
     pub fn proxy_header(&self) -> Option<Rc<ProxyHeader>> {
-        Extras::from_conn(self.conn)?.proxy_header.clone()
+        RareConnectionState::from_conn(self.conn)?.proxy_header.clone()
     }
 }
 
@@ -33,7 +33,7 @@ impl Context {
     /// Returns the PROXY header that the connection began with, if [`Server::proxy_protocol`] was set and there was
     /// one. `None` if the connection was upgraded.
     pub fn proxy_header(&self) -> Option<Rc<ProxyHeader>> {
-        self.exchange.extras()?.proxy_header.clone()
+        self.exchange.rare_state()?.proxy_header.clone()
     }
 }
 

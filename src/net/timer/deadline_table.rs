@@ -27,7 +27,7 @@ pub(crate) struct DeadlineTable {
     draining: Cell<bool>,
     /// Values of connections, by the numbers of their entries. Empty, and without memory, until there is one: an entry
     /// has no room for what few connections have.
-    extras: RefCell<Vec<Option<Rc<dyn Any>>>>,
+    rare_states: RefCell<Vec<Option<Rc<dyn Any>>>>,
     stopping: Cell<bool>,
     /// Notified when the first connection comes, when the last connection goes, and when the server stops.
     on_occupied: Notify,
@@ -91,7 +91,7 @@ impl DeadlineTable {
             now: Cell::new(0),
             entries: RefCell::default(),
             draining: Cell::new(false),
-            extras: RefCell::default(),
+            rare_states: RefCell::default(),
             stopping: Cell::new(false),
             on_occupied: Notify::new(),
             on_emptied: Notify::new(),
@@ -359,17 +359,17 @@ impl TableTimer {
     }
 
     /// The values that were set last, until the timer is dropped.
-    pub(crate) fn extras(&self) -> Option<Rc<dyn Any>> {
-        self.table.extras.borrow().get(self.entry as usize)?.clone()
+    pub(crate) fn rare_state(&self) -> Option<Rc<dyn Any>> {
+        self.table.rare_states.borrow().get(self.entry as usize)?.clone()
     }
 
-    pub(crate) fn set_extras(&self, extras: Rc<dyn Any>) {
-        let mut all = self.table.extras.borrow_mut();
+    pub(crate) fn set_rare_state(&self, rare_state: Rc<dyn Any>) {
+        let mut all = self.table.rare_states.borrow_mut();
         let index = self.entry as usize;
         if all.len() <= index {
             all.resize(index + 1, None);
         }
-        let replaced = all[index].replace(extras);
+        let replaced = all[index].replace(rare_state);
         drop(all);
         // The drop of a value may do anything, as that of a waker.
         drop(replaced);
@@ -413,13 +413,14 @@ impl Drop for TableTimer {
         entries.free.push(self.entry);
         let is_last = entries.len() == 0;
         drop(entries);
-        let extras = self.table.extras.borrow_mut().get_mut(self.entry as usize).and_then(Option::take);
+        let rare_state =
+            self.table.rare_states.borrow_mut().get_mut(self.entry as usize).and_then(Option::take);
         if is_last {
             self.table.on_emptied.notify_one();
         }
         drop(left);
         // The application's state may panic when it is dropped, and this may be during another panic.
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(extras)));
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(rare_state)));
     }
 }
 

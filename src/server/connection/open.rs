@@ -16,7 +16,7 @@ use crate::net::tls::TlsAcceptor;
 use crate::net::{Conn, TimerSlot, TlsError, Transport};
 use crate::server::connection_limiter::PeerPermit;
 use crate::server::error_report::Refused;
-use crate::server::opening::{Extras, Opening};
+use crate::server::opening::{Opening, RareConnectionState};
 use crate::server::per_core::{JobOutcome, PerCore};
 use crate::server::{ErrorCause, ErrorReport, Handler};
 
@@ -41,9 +41,9 @@ pub(super) async fn open<H: Handler>(per_core: Rc<PerCore<H>>, opening: Opening)
         }
         let peer = limiter.as_ref().map(|limiter| PeerPermit::acquire(limiter, conn.peer().addr));
         match peer.transpose() {
-            Ok(peer) => Extras::update(&conn, |extras| {
-                extras.proxy_header = header.map(Rc::new);
-                extras.peer_permit = peer.flatten().map(Rc::new);
+            Ok(peer) => RareConnectionState::update(&conn, |rare_state| {
+                rare_state.proxy_header = header.map(Rc::new);
+                rare_state.peer_permit = peer.flatten().map(Rc::new);
             }),
             Err(cause) => return refuse_peer(&per_core, conn, cause, acceptor.is_none()).await,
         }

@@ -22,7 +22,6 @@ use crate::net::{PeerAddr, PeerCredentials, Transport};
 use crate::server::core_state::CoreState;
 use crate::server::exchange::{Exchange, UnreadBody};
 use crate::server::forwarded::{Forwarded, client_ip};
-use crate::server::opening::Extras;
 use crate::server::{InvalidResponse, Result, TrustedProxies};
 use crate::wire::{Limits, encode};
 
@@ -438,13 +437,13 @@ impl Context {
     /// Whether the connection began with a PROXY header, if only with one that names no client.
     #[allow(dead_code, reason = "the page of metrics asks, which is a feature")]
     pub(crate) fn has_proxy_header(&self) -> bool {
-        self.exchange.extras().is_some_and(|extras| extras.proxy_header.is_some())
+        self.exchange.rare_state().is_some_and(|rare_state| rare_state.proxy_header.is_some())
     }
 
     /// Returns the state that [`Server::on_connect`](crate::Server::on_connect) has given the connection, if it is of this
     /// type. `None` once the connection was upgraded.
     pub fn connection_state<T: 'static>(&self) -> Option<Rc<T>> {
-        self.exchange.extras()?.state.clone()?.downcast().ok()
+        self.exchange.rare_state()?.state.clone()?.downcast().ok()
     }
 
     /// Returns the number of the connection, unique within this server. With [`Context::exchange_number`] it identifies
@@ -565,8 +564,8 @@ impl Context {
     /// Whether the client that [`Context::peer_addr`] names has a secure connection: to this server, or to the proxy whose
     /// PROXY header describes it.
     pub(crate) fn is_secure_in_front(&self) -> bool {
-        let has_tls = |extras: &Extras| extras.proxy_header.as_ref().is_some_and(|header| header.has_tls());
-        self.is_secure() || self.exchange.extras().is_some_and(|extras| has_tls(&extras))
+        let header = self.exchange.rare_state().and_then(|rare_state| rare_state.proxy_header.clone());
+        self.is_secure() || header.is_some_and(|header| header.has_tls())
     }
 }
 
