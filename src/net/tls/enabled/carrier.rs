@@ -14,12 +14,12 @@ use crate::net::tls::TlsError;
 /// The transport below a secure connection.
 pub(super) struct Carrier<C> {
     pub(super) inner: C,
-    opening: Opening,
+    first_octet: FirstOctet,
 }
 
 /// The first octet that the peer sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Opening {
+enum FirstOctet {
     Awaited,
     Record,
     /// An octet that begins a line of text, and no TLS record.
@@ -28,13 +28,13 @@ enum Opening {
 
 impl<C> Carrier<C> {
     pub(super) fn new(inner: C) -> Carrier<C> {
-        Carrier { inner, opening: Opening::Awaited }
+        Carrier { inner, first_octet: FirstOctet::Awaited }
     }
 
     /// The error of a handshake that failed with `error`: plain text, if the peer sent some.
-    pub(super) fn blame(&self, error: TlsError) -> TlsError {
-        match (error, self.opening) {
-            (TlsError::Protocol(_), Opening::Text) => TlsError::PlainText,
+    pub(super) fn handshake_error(&self, error: TlsError) -> TlsError {
+        match (error, self.first_octet) {
+            (TlsError::Protocol(_), FirstOctet::Text) => TlsError::PlainText,
             (error, _) => error,
         }
     }
@@ -49,11 +49,11 @@ impl<C: AsyncRead + Unpin> AsyncRead for Carrier<C> {
     ) -> Poll<io::Result<()>> {
         let before = out.filled().len();
         ready!(Pin::new(&mut self.inner).poll_read(cx, out))?;
-        if self.opening == Opening::Awaited {
-            self.opening = match out.filled().get(before) {
-                None => Opening::Awaited,
-                Some(b'\r' | b'\n' | b'!'..=b'~') => Opening::Text,
-                Some(_) => Opening::Record,
+        if self.first_octet == FirstOctet::Awaited {
+            self.first_octet = match out.filled().get(before) {
+                None => FirstOctet::Awaited,
+                Some(b'\r' | b'\n' | b'!'..=b'~') => FirstOctet::Text,
+                Some(_) => FirstOctet::Record,
             };
         }
         Poll::Ready(Ok(()))
@@ -64,9 +64,9 @@ impl<C: AsyncWrite + Unpin> AsyncWrite for Carrier<C> {
     /// Drops what TLS writes to a peer that began with text: an alert would garble the HTTP response.
     #[inline]
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        match self.opening {
-            Opening::Text => Poll::Ready(Ok(bytes.len())),
-            Opening::Awaited | Opening::Record => Pin::new(&mut self.inner).poll_write(cx, bytes),
+        match self.first_octet {
+            FirstOctet::Text => Poll::Ready(Ok(bytes.len())),
+            FirstOctet::Awaited | FirstOctet::Record => Pin::new(&mut self.inner).poll_write(cx, bytes),
         }
     }
 
@@ -76,9 +76,11 @@ impl<C: AsyncWrite + Unpin> AsyncWrite for Carrier<C> {
         cx: &mut Context<'_>,
         parts: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match self.opening {
-            Opening::Text => Poll::Ready(Ok(parts.iter().map(|part| part.len()).sum())),
-            Opening::Awaited | Opening::Record => Pin::new(&mut self.inner).poll_write_vectored(cx, parts),
+        match self.first_octet {
+            FirstOctet::Text => Poll::Ready(Ok(parts.iter().map(|part| part.len()).sum())),
+            FirstOctet::Awaited | FirstOctet::Record => {
+                Pin::new(&mut self.inner).poll_write_vectored(cx, parts)
+            }
         }
     }
 
@@ -106,12 +108,12 @@ impl TlsError {
             }
             Err(error) => return TlsError::Io(error),
         };
-        let blame: fn(Box<dyn StdError + Send + Sync>) -> TlsError = match &cause {
+        let kind: fn(Box<dyn StdError + Send + Sync>) -> TlsError = match &cause {
             Error::AlertReceived(_) => TlsError::Refused,
             Error::InvalidCertificate(_) | Error::NoCertificatesPresented => TlsError::Certificate,
             _ => TlsError::Protocol,
         };
-        blame(explained(&cause).map_or_else(|| cause.into(), Box::from))
+        kind(explained(&cause).map_or_else(|| cause.into(), Box::from))
     }
 }
 

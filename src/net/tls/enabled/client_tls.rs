@@ -409,7 +409,8 @@ impl TlsConnector {
         };
         let connect =
             tokio_rustls::TlsConnector::from(config).connect(host.0, Carrier::new(carrier)).into_fallible();
-        let stream = connect.await.map_err(|(error, carrier)| carrier.blame(TlsError::from_io(error)))?;
+        let stream =
+            connect.await.map_err(|(error, carrier)| carrier.handshake_error(TlsError::from_io(error)))?;
         Ok(TlsStream::new(stream))
     }
 }

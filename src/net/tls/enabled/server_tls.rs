@@ -410,7 +410,7 @@ fn into_secure<C>(
 ) -> Shaken<C> {
     match shaken {
         Ok(stream) => Ok(TlsStream::new(stream)),
-        Err((error, carrier)) => Err((carrier.blame(TlsError::from_io(error)), carrier.inner)),
+        Err((error, carrier)) => Err((carrier.handshake_error(TlsError::from_io(error)), carrier.inner)),
     }
 }
 
