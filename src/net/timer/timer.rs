@@ -72,7 +72,7 @@ pub(super) struct Deadline(pub(super) u64);
 
 impl Deadline {
     /// The same moment as an instant, on a clock that was zero at `epoch`. `None` means never.
-    pub(super) fn on(self, epoch: Instant) -> Option<Instant> {
+    pub(super) fn to_instant(self, epoch: Instant) -> Option<Instant> {
         epoch.checked_add(Duration::from_millis(self.0)).filter(|_| self < FAR)
     }
 }
@@ -186,7 +186,7 @@ impl LazySleep {
             self.sleep.is_some() || self.fires_at == Deadline::default(),
             "without a timer none is set"
         );
-        let Some(fires_at) = next.on(epoch) else {
+        let Some(fires_at) = next.to_instant(epoch) else {
             // A timer that is still set for an earlier wait wakes this task from now on.
             if let Some(sleep) = &mut self.sleep {
                 let _ = poll(sleep, cx);
