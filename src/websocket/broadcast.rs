@@ -123,9 +123,9 @@ pub struct BroadcastMember {
 }
 
 impl BroadcastMember {
-    /// Sends the messages of the broadcast through `writer`, until all clones of the broadcast are dropped. Messages
-    /// that are there together leave in one write. If the future is dropped, each message is sent as a whole or not at
-    /// all.
+    /// Sends the messages of the broadcast through `writer`, until all clones of the broadcast are dropped, or the
+    /// WebSocket is closed. Messages that are there together leave in one write. If the future is dropped, each message
+    /// is sent as a whole or not at all.
     ///
     /// # Errors
     ///
@@ -135,6 +135,10 @@ impl BroadcastMember {
         let place = self.relays.place();
         let mut received = self.receive(place.as_ref()).await;
         loop {
+            // Nothing is sent behind a close frame, which the peer is yet to answer.
+            if writer.is_close_sent() {
+                return writer.closed().await;
+            }
             match received {
                 Ok(message) => writer.feed_shared(&message).await?,
                 Err(RecvError::Lagged(_)) if self.slow == SlowMember::Skip => {}

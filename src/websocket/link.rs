@@ -5,6 +5,7 @@ use std::io;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 
@@ -20,7 +21,7 @@ use super::settings::LinkBounds;
 use crate::exchange::{ExchangeError, Phase};
 use crate::memory::{LocalCache, Reset, lock};
 use crate::net::{Conn, ConnError, IoState, TimerSlot, Traffic, Transport, WakerSet};
-use crate::runtime::Budget;
+use crate::runtime::{Budget, Instant, now};
 use crate::server::SocketObserver;
 
 /// The connection, and what is known without a lock.
@@ -59,8 +60,11 @@ pub(super) struct Link<E: Sealed> {
     has_lost: bool,
     /// Whether a ping was sent that nothing has followed.
     is_pinged: bool,
-    /// How many pings were sent that no pong has come for.
+    /// How many pings were sent that no pong has come for, and when the first of them was.
     pings: u32,
+    pinged_at: Option<Instant>,
+    /// How long a ping has taken, in microseconds.
+    round_trip: Option<u32>,
     /// A pong that waits until the peer reads. A newer one takes its place (§5.5.3).
     late_pong: Option<Box<[u8]>>,
     /// Messages that are compressed to little hardly ever wait for the socket.
@@ -83,11 +87,15 @@ pub(super) struct Link<E: Sealed> {
 
 impl<E: Sealed> Link<E> {
     pub(super) fn new(
-        conn: Conn<E::Locality>,
+        mut conn: Conn<E::Locality>,
         bounds: LinkBounds,
         encoder: Encoder,
         guard: Option<oneshot::Sender<Infallible>>,
     ) -> Link<E> {
+        // The waits of the exchange are over, such as the time limit of the request.
+        for slot in [TimerSlot::Read, TimerSlot::Write, TimerSlot::Total] {
+            conn.disarm(slot);
+        }
         Link {
             conn,
             bounds,
@@ -98,6 +106,8 @@ impl<E: Sealed> Link<E> {
             has_lost: false,
             is_pinged: false,
             pings: 0,
+            pinged_at: None,
+            round_trip: None,
             late_pong: None,
             budget: Budget::default(),
             traffic: Traffic::default(),
@@ -261,6 +271,7 @@ impl<E: Sealed> Link<E> {
         self.check_open()?;
         self.write(|encoder, out| encoder.control(OpCode::Ping, payload, out))?;
         self.pings = self.pings.saturating_add(1);
+        self.pinged_at.get_or_insert_with(now);
         Ok(())
     }
 
@@ -268,7 +279,15 @@ impl<E: Sealed> Link<E> {
     pub(super) fn admit_pong(&mut self) -> bool {
         let left = self.pings.checked_sub(1);
         self.pings = left.unwrap_or(0);
+        if let Some(at) = self.pinged_at.take() {
+            self.round_trip = Some(u32::try_from(at.elapsed().as_micros()).unwrap_or(u32::MAX));
+        }
         left.is_some()
+    }
+
+    /// How long a ping has taken, up to its pong.
+    pub(super) fn round_trip(&self) -> Option<Duration> {
+        self.round_trip.map(|micros| Duration::from_micros(micros.into()))
     }
 
     /// Answers a ping. A peer that sends pings and reads nothing gets the answer to the last of them once it reads.
@@ -338,6 +357,15 @@ impl<E: Sealed> Link<E> {
         polled
     }
 
+    /// Waits until the WebSocket is closed, behind a close frame that was sent.
+    pub(super) fn poll_closed(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.is_over {
+            return Poll::Ready(Ok(()));
+        }
+        self.with_waker(cx, Link::flush_and_check_close)?;
+        Poll::Pending
+    }
+
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.is_over {
             return Poll::Ready(Err(self.closed()));
@@ -383,15 +411,7 @@ impl<E: Sealed> Link<E> {
             if self.is_over {
                 return Poll::Ready(Err(self.closed()));
             }
-            let is_flushed = match self.poll_flush(cx) {
-                Poll::Ready(flushed) => flushed.map(|()| true)?,
-                Poll::Pending => false,
-            };
-            // At a stop, a peer that is behind gets its messages and the close frame as long as it takes them. The grace
-            // bounds that.
-            if self.is_close_sent && (is_flushed || !self.is_stopping()) {
-                self.poll_close_expired(cx)?;
-            }
+            self.flush_and_check_close(cx)?;
             match self.conn.poll_read(cx, input.room(), self.bounds.silence) {
                 Poll::Ready(Ok(count)) => {
                     self.end_silence();
@@ -407,6 +427,20 @@ impl<E: Sealed> Link<E> {
                 Poll::Pending => return Poll::Pending,
             }
         }
+    }
+
+    /// Sends what waits to be written, and fails once the close has taken too long.
+    fn flush_and_check_close(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        let is_flushed = match self.poll_flush(cx) {
+            Poll::Ready(flushed) => flushed.map(|()| true)?,
+            Poll::Pending => false,
+        };
+        // At a stop, a peer that is behind gets its messages and the close frame as long as it takes them. The grace bounds
+        // that.
+        if self.is_close_sent && (is_flushed || !self.is_stopping()) {
+            self.poll_close_expired(cx)?;
+        }
+        Ok(())
     }
 
     /// Fails once the close has taken too long.

@@ -6,6 +6,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use super::close_code::CloseCode;
 use super::endpoint::{Endpoint, ServerEnd};
@@ -32,8 +33,10 @@ impl<E: Endpoint> WebSocketWriter<E> {
     /// # Errors
     ///
     /// Fails if the connection does, or the peer takes nothing for too long; and with a
-    /// [`WebSocketError`](crate::WebSocketError) behind a close frame, such as that of a stop
-    /// ([`WebSocketReader::receive`](crate::WebSocketReader::receive)), and between the parts of another message.
+    /// [`WebSocketError`](crate::WebSocketError) between the parts of another message, and behind a close frame, such as
+    /// that of a stop. A handler that sends while it waits for messages, as in a `select!`, checks
+    /// [`WebSocketWriter::is_closed`] before, and waits on until [`WebSocketReader::receive`](crate::WebSocketReader::receive)
+    /// returns `None`: if it ended, the connection would be closed before the peer could answer.
     pub async fn send(&mut self, message: impl Into<Message<'_>>) -> io::Result<()> {
         let mut message = Some(message.into());
         poll_fn(|cx| {
@@ -86,8 +89,8 @@ impl<E: Endpoint> WebSocketWriter<E> {
         poll_fn(|cx| self.shared.with(|link| self.poll_send(link, cx))).await
     }
 
-    /// Sends a ping with `payload`, which the peer answers by a pong. A peer that is silent gets pings by itself, see
-    /// [`WebSocketSettings::silence`](crate::WebSocketSettings::silence).
+    /// Sends a ping with `payload`, which the peer answers by a pong: see [`WebSocketWriter::round_trip`]. A peer that is
+    /// silent gets pings by itself, see [`WebSocketSettings::silence`](crate::WebSocketSettings::silence).
     ///
     /// # Errors
     ///
@@ -95,6 +98,13 @@ impl<E: Endpoint> WebSocketWriter<E> {
     pub async fn ping(&mut self, payload: &[u8]) -> io::Result<()> {
         self.shared.with(|link| link.write_ping(payload))?;
         self.flush().await
+    }
+
+    /// Returns how long the last ping took that the peer has answered; `None` if there is none. The pings are those of
+    /// [`WebSocketWriter::ping`], and those that a silent peer is sent. Of several that wait for an answer, the first is
+    /// measured. Their pongs are seen while the reader waits for messages, which it does not hand out.
+    pub fn round_trip(&self) -> Option<Duration> {
+        self.shared.with(|link| link.round_trip())
     }
 
     /// Sends all messages that wait.
@@ -140,6 +150,16 @@ impl<E: Endpoint> WebSocketWriter<E> {
             })
         })
         .await
+    }
+
+    /// Waits until the WebSocket is closed, behind a close frame that was sent.
+    pub(super) async fn closed(&self) -> io::Result<()> {
+        poll_fn(|cx| self.shared.with(|link| link.poll_closed(cx))).await
+    }
+
+    /// Whether a close frame was sent.
+    pub(super) fn is_close_sent(&self) -> bool {
+        self.shared.with(|link| link.is_close_sent())
     }
 
     /// Returns whether nothing can be sent any more: a close frame was sent, or the connection has ended.

@@ -101,6 +101,25 @@ fn answers_to_pings_do_not_flood() {
     }
 }
 
+/// A pong is seen as the time that its ping took. One that was not asked for is no answer.
+#[test]
+fn the_answer_to_a_ping_is_measured() {
+    let service = Server::new().service(async |ctx: &mut Context| -> corehttp::Result {
+        let mut socket = ctx.websocket(&WebSocketSettings::default()).await?;
+        socket.receive().await?;
+        assert_eq!(socket.writer.round_trip(), None);
+        socket.writer.ping(b"p").await?;
+        assert_eq!(socket.writer.round_trip(), None);
+        socket.receive().await?;
+        assert!(socket.writer.round_trip().is_some());
+        Ok(socket.close(corehttp::CloseCode::NORMAL, "").await?)
+    });
+    let sent =
+        [frame(PONG, "q"), frame(TEXT, "a"), frame(PONG, "p"), frame(TEXT, "b"), close(1000, "")].concat();
+    let (_, received) = paused(async { talk(&service, "", &[&sent]).await });
+    assert_eq!(shown(&received), ["ping \"p\"", "close 1000 \"\""]);
+}
+
 /// A peer that sends pings and reads nothing gets the answer to the last of them.
 #[test]
 fn pongs_do_not_pile_up() {

@@ -3,7 +3,8 @@
 use std::cell::Cell;
 use std::io;
 use std::rc::Rc;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -253,6 +254,56 @@ fn a_broadcast_ends_with_its_last_clone() {
         peer.send(close(1000, ""));
         assert_eq!(peer.receive_all(), "");
     }
+}
+
+/// A message that comes behind the close frame of a stop is not sent, and the handler waits for its peer to close, too.
+#[test]
+fn a_stop_closes_members_with_1001() {
+    let (room, reports) = (Broadcast::new(16), ErrorReports::default());
+    let shared = room.clone();
+    let served = Served::with(
+        |server| reports.attach(server),
+        async move |ctx: &mut Context| chat(ctx, &shared, &WebSocketSettings::default()).await,
+    );
+    let mut peers = [(); 3].map(|()| served.connect());
+    for peer in &mut peers {
+        peer.send(format!("{HEAD}\r\n"));
+        peer.receive();
+    }
+    eventually("all have joined", || room.members() == peers.len());
+    served.running.stop(Duration::from_secs(30));
+    for peer in &mut peers {
+        assert_eq!(peer.receive_through("\u{3}"), "\u{fffd}\u{2}\u{3}");
+    }
+    room.send("late");
+    for mut peer in peers {
+        peer.send([frame(TEXT, "on its way"), close(1001, "")].concat());
+        assert_eq!(peer.receive_all(), "\u{fffd}");
+    }
+    served.running.wait().unwrap();
+    assert_eq!(reports.take(), []);
+}
+
+/// A member whose WebSocket is closed is done with the next message, even if the reader is in another task.
+#[test]
+fn a_close_ends_a_member_in_a_task_of_its_own() {
+    let (room, done) = (Broadcast::new(16), Arc::<AtomicBool>::default());
+    let (shared, noted) = (room.clone(), done.clone());
+    let served = Served::new(async move |ctx: &mut Context| -> corehttp::Result {
+        let WebSocket { mut reader, mut writer, .. } = ctx.websocket(&WebSocketSettings::default()).await?;
+        let (mut member, noted) = (shared.join(SlowMember::Skip), noted.clone());
+        spawn_local(async move { noted.store(member.forward(&mut writer).await.is_ok(), Relaxed) });
+        assert!(reader.receive().await?.is_none());
+        Ok(())
+    });
+    let mut peer = served.connect();
+    peer.send(format!("{HEAD}\r\n"));
+    peer.receive();
+    eventually("it has joined", || room.members() == 1);
+    peer.send(close(1000, ""));
+    assert_eq!(peer.receive_all(), "\u{fffd}\u{2}\u{3}\u{fffd}");
+    assert_eq!((room.send("late"), done.load(Relaxed)), (1, false));
+    eventually("it is done", || done.load(Relaxed));
 }
 
 /// A message for many does not keep the core to itself.

@@ -1,20 +1,22 @@
 //! The client's end of a WebSocket, against the server's, and against servers that break RFC 6455.
 
 use std::io;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use corehttp::{
-    Client, ClientCause, ClientWebSocket, CloseCode, Context, MemoryListener, Message, MessageDeflate,
-    MessageKind, MessagePart, Response, Server, ServerHandle, WebSocket, WebSocketError, WebSocketSettings,
-    block_on,
+    Client, ClientCause, ClientWebSocket, CloseCode, Context, Dialer, MemoryListener, Message,
+    MessageDeflate, MessageKind, MessagePart, Response, Server, ServerHandle, WebSocket, WebSocketError,
+    WebSocketSettings, block_on,
 };
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
 
 use super::support::{
     BINARY, CLOSE, FIRST_TEXT, LAST, MORE, PING, PONG, TEXT, close, echo, frame, shown, unmasked,
 };
+use crate::support::{ErrorReports, paused};
 
 fn served() -> (ServerHandle, Client) {
     let listener = MemoryListener::new();
@@ -187,13 +189,45 @@ async fn the_end_of_a_connection_wakes_both_halves_and_is_no_success() {
     assert!(received.is_err() && sent.is_err(), "{received:?} {sent:?}");
 }
 
+/// The time limit of the request ends with the opening, and does not shorten a close that comes later.
+#[test]
+fn a_time_limit_is_for_the_opening() {
+    let reports = ErrorReports::default();
+    let service = reports.attach(Server::new()).service(async |ctx: &mut Context| -> corehttp::Result {
+        let mut socket = ctx.websocket(&WebSocketSettings::default()).await?;
+        sleep(Duration::from_secs(20)).await;
+        Ok(socket.close(CloseCode(4000), "").await?)
+    });
+    paused(async {
+        let (near, far) = duplex(4096);
+        let client = Client::builder().dialer(Once(Mutex::new(Some(near)))).build();
+        let talk = async {
+            let mut socket = client.websocket("ws://a/").timeout(Duration::from_secs(10)).await.unwrap();
+            assert!(socket.receive().await.unwrap().is_none());
+        };
+        let _ = tokio::join!(service.serve_connection(far), talk);
+    });
+    assert_eq!(reports.take(), []);
+}
+
+/// Hands out one stream.
+struct Once(Mutex<Option<DuplexStream>>);
+
+impl Dialer for Once {
+    type Stream = DuplexStream;
+
+    async fn dial(&self, _: &str, _: u16) -> io::Result<DuplexStream> {
+        self.0.lock().unwrap().take().ok_or_else(|| io::ErrorKind::ConnectionRefused.into())
+    }
+}
+
 /// The value that accepts a key, as the server under test computes it.
 fn accept(key: &str) -> String {
     let head = super::support::HEAD.replace("dGhlIHNhbXBsZSBub25jZQ==", key);
     let answer = std::thread::spawn(move || {
         let service = super::support::service(super::support::Echo::Whole, &WebSocketSettings::default());
-        crate::support::paused(async move {
-            let (mut near, far) = tokio::io::duplex(1 << 16);
+        paused(async move {
+            let (mut near, far) = duplex(1 << 16);
             near.write_all(format!("{head}\r\n").as_bytes()).await.unwrap();
             near.shutdown().await.unwrap();
             let mut received = String::new();
