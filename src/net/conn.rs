@@ -55,6 +55,12 @@ impl<L: Locality> Conn<L> {
         std::mem::swap(&mut self.io_state, io_state);
     }
 
+    /// Whether the connection has an I/O state.
+    #[inline]
+    pub(crate) fn has_io_state(&self) -> bool {
+        self.io_state.is_some()
+    }
+
     /// The bytes that wait to be written.
     #[inline]
     pub(crate) fn write_buffer(&mut self) -> &mut WriteBuffer {

@@ -38,7 +38,7 @@ impl Encoder {
     #[inline]
     pub(super) fn message(&mut self, message: Message<'_>, out: &mut Vec<u8>) -> io::Result<()> {
         self.check_whole()?;
-        match self.deflate_for(message.as_bytes().len()) {
+        match self.deflate_for(message.as_bytes().len()).copied() {
             Some(deflate) => self.compressed(message, deflate, out),
             None => self.frame(message.kind().opcode(), Flags::WHOLE, message.as_bytes(), out),
         }
@@ -58,8 +58,8 @@ impl Encoder {
 
     /// How a message of `len` bytes is compressed; `None` if it is sent as it is.
     #[inline]
-    fn deflate_for(&self, len: usize) -> Option<(DeflateParams, MessageDeflate)> {
-        self.deflate.filter(|(_, settings)| len >= settings.message_min.max(1))
+    fn deflate_for(&self, len: usize) -> Option<&(DeflateParams, MessageDeflate)> {
+        self.deflate.as_ref().filter(|(_, settings)| len >= settings.message_min.max(1))
     }
 
     /// Whether a message of `len` bytes is compressed.
@@ -70,7 +70,7 @@ impl Encoder {
 
     /// The form in which a message of `len` bytes of a broadcast is written.
     pub(super) fn shares(&self, len: usize) -> SharedForm {
-        let Some(deflate) = self.deflate_for(len) else { return SharedForm::Plain };
+        let Some(&deflate) = self.deflate_for(len) else { return SharedForm::Plain };
         if deflate.0.keeps_own { SharedForm::Own } else { SharedForm::Deflated(deflate) }
     }
 

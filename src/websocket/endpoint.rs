@@ -19,12 +19,18 @@ impl Endpoint for ServerEnd {}
 impl Endpoint for ClientEnd {}
 
 pub(super) mod private {
+    use std::cell::RefCell;
+    use std::sync::Mutex;
+
     use super::{ClientEnd, ServerEnd};
+    use crate::memory::lock;
     use crate::net::{Conn, Local, Locality, Sendable};
     use crate::websocket::frame::Role;
 
     pub(crate) trait Sealed {
         type Locality: Locality;
+        /// Where both halves find what they share.
+        type Cell<T>: Lend<T>;
 
         const ROLE: Role;
 
@@ -32,8 +38,40 @@ pub(super) mod private {
         fn is_stopping(conn: &Conn<Self::Locality>) -> bool;
     }
 
+    /// A value that is lent for a step, to one borrower at a time.
+    pub(crate) trait Lend<T> {
+        fn new(value: T) -> Self;
+
+        fn lend<R>(&self, step: impl FnOnce(&mut T) -> R) -> R;
+    }
+
+    impl<T> Lend<T> for RefCell<T> {
+        fn new(value: T) -> RefCell<T> {
+            RefCell::new(value)
+        }
+
+        #[inline]
+        fn lend<R>(&self, step: impl FnOnce(&mut T) -> R) -> R {
+            step(&mut self.borrow_mut())
+        }
+    }
+
+    impl<T> Lend<T> for Mutex<T> {
+        fn new(value: T) -> Mutex<T> {
+            Mutex::new(value)
+        }
+
+        #[inline]
+        fn lend<R>(&self, step: impl FnOnce(&mut T) -> R) -> R {
+            step(&mut lock(self))
+        }
+    }
+
     impl Sealed for ServerEnd {
         type Locality = Local;
+
+        // Both halves stay on their core, so no message pays for a lock.
+        type Cell<T> = RefCell<T>;
 
         const ROLE: Role = Role::Server;
 
@@ -44,6 +82,7 @@ pub(super) mod private {
 
     impl Sealed for ClientEnd {
         type Locality = Sendable;
+        type Cell<T> = Mutex<T>;
 
         const ROLE: Role = Role::Client;
 

@@ -170,7 +170,11 @@ impl Mask {
         let Mask(key) = self;
         let narrow = u32::from_ne_bytes(*key);
         let wide = u64::from(narrow) << 32 | u64::from(narrow);
-        let (words, rest) = bytes.as_chunks_mut::<8>();
+        let (pairs, rest) = bytes.as_chunks_mut::<16>();
+        for pair in pairs {
+            *pair = (u128::from_ne_bytes(*pair) ^ (u128::from(wide) << 64 | u128::from(wide))).to_ne_bytes();
+        }
+        let (words, rest) = rest.as_chunks_mut::<8>();
         for word in words {
             *word = (u64::from_ne_bytes(*word) ^ wide).to_ne_bytes();
         }

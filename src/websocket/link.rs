@@ -2,8 +2,8 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
@@ -12,21 +12,21 @@ use tokio::sync::oneshot;
 use super::close::close_payload;
 use super::close_code::CloseCode;
 use super::encoder::Encoder;
-use super::endpoint::private::Sealed;
+use super::endpoint::private::{Lend, Sealed};
 use super::error::WebSocketError;
 use super::frame::OpCode;
 use super::input::Input;
 use super::message::{Message, MessagePart};
 use super::settings::LinkBounds;
 use crate::exchange::{ExchangeError, Phase};
-use crate::memory::{LocalCache, Reset, lock};
+use crate::memory::{LocalCache, Reset};
 use crate::net::{Conn, ConnError, IoState, TimerSlot, Traffic, Transport, WakerSet};
 use crate::runtime::{Budget, Instant, now};
 use crate::server::SocketObserver;
 
-/// The connection, and what is known without a lock.
+/// The connection, and what is known without it.
 pub(super) struct Shared<E: Sealed> {
-    pub(super) link: Mutex<Link<E>>,
+    pub(super) link: E::Cell<Link<E>>,
     /// Whether bytes that have arrived wait to be received. Messages of the handler are held back then, until it waits.
     pub(super) is_corked: AtomicBool,
     /// Counts, at a server.
@@ -37,12 +37,13 @@ impl<E: Sealed> Shared<E> {
     /// Lends the connection for one poll, and counts what goes over it.
     #[inline]
     pub(super) fn with<T>(&self, step: impl FnOnce(&mut Link<E>) -> T) -> T {
-        let mut link = lock(&self.link);
-        let done = step(&mut link);
-        if let Some(observer) = &self.observer {
-            link.count(observer);
-        }
-        done
+        self.link.lend(|link| {
+            let done = step(link);
+            if let Some(observer) = &self.observer {
+                link.count(observer);
+            }
+            done
+        })
     }
 }
 
@@ -128,8 +129,7 @@ impl<E: Sealed> Link<E> {
         let Traffic { received, sent } = self.traffic;
         if received + sent > 0 {
             observer.count_traffic(std::mem::take(&mut self.traffic));
-        }
-        if self.sent > 0 {
+            // Messages that are held back are counted together, once bytes are sent.
             observer.count_sent(std::mem::take(&mut self.sent));
         }
         if let Some(code) = self.close_code.take() {
@@ -191,6 +191,7 @@ impl<E: Sealed> Link<E> {
         {
             self.failure = Some(error);
         }
+        self.return_memory();
     }
 
     /// Whether the handler is polled, and no other task.
@@ -235,11 +236,12 @@ impl<E: Sealed> Link<E> {
     #[inline]
     pub(super) fn write_message(&mut self, cx: &mut Context<'_>, message: Message<'_>) -> io::Result<()> {
         self.check_open()?;
-        if self.encoder.compresses(message.as_bytes().len()) {
-            self.budget.spend(message.as_bytes().len());
+        let len = message.as_bytes().len();
+        if self.encoder.compresses(len) {
+            self.budget.spend(len);
         }
-        let is_head_alone = message.as_bytes().len() >= COPIED_MAX
-            && self.write(|encoder, out| encoder.head_alone(message, out))?;
+        let is_head_alone =
+            len >= COPIED_MAX && self.write(|encoder, out| encoder.head_alone(message, out))?;
         match is_head_alone {
             true => self.write_payload(cx, message.as_bytes())?,
             false => self.write(|encoder, out| encoder.message(message, out))?,
@@ -353,7 +355,10 @@ impl<E: Sealed> Link<E> {
             return Poll::Ready(Ok(()));
         }
         let polled = self.with_waker(cx, Link::poll_flush);
-        self.return_memory();
+        // The handler is about to write again, or pauses.
+        if !self.is_handler(cx) {
+            self.return_memory();
+        }
         polled
     }
 
@@ -366,7 +371,13 @@ impl<E: Sealed> Link<E> {
         Poll::Pending
     }
 
+    #[inline]
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let is_idle = self.late_pong.is_none() && self.conn.has_sent_all();
+        if is_idle && !self.is_over { Poll::Ready(Ok(())) } else { self.poll_flush_all(cx) }
+    }
+
+    fn poll_flush_all(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.is_over {
             return Poll::Ready(Err(self.closed()));
         }
@@ -402,7 +413,10 @@ impl<E: Sealed> Link<E> {
     pub(super) fn poll_fill(&mut self, cx: &mut Context<'_>, input: &mut Input) -> Poll<io::Result<usize>> {
         self.borrow_memory();
         let polled = self.with_waker(cx, |link, cx| link.poll_fill_once(cx, input));
-        self.return_memory();
+        // Answers to the bytes that are here need memory, too.
+        if polled.is_pending() || !self.is_handler(cx) {
+            self.return_memory();
+        }
         polled
     }
 
@@ -539,11 +553,10 @@ impl<E: Sealed> Link<E> {
     /// Takes a write buffer from the thread's cache, if there is none.
     #[inline]
     fn borrow_memory(&mut self) {
-        let mut io_state = None;
-        self.conn.swap_io_state(&mut io_state);
-        let cached = || IO_STATES.try_with(|cache| cache.take(|_| true)).ok().flatten();
-        let mut io_state = io_state.or_else(cached).or_else(|| Some(Box::default()));
-        self.conn.swap_io_state(&mut io_state);
+        if !self.conn.has_io_state() {
+            let cached = IO_STATES.try_with(|cache| cache.take(|_| true)).ok().flatten();
+            self.conn.swap_io_state(&mut cached.or_else(|| Some(Box::default())));
+        }
     }
 
     /// Gives the write buffer back, once all of it was sent.

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
@@ -12,7 +12,7 @@ use super::close_code::CloseCode;
 use super::decoder::Decoder;
 use super::deflate::DeflateParams;
 use super::encoder::Encoder;
-use super::endpoint::private::Sealed;
+use super::endpoint::private::{Lend, Sealed};
 use super::endpoint::{ClientEnd, Endpoint, ServerEnd};
 use super::link::{Link, Shared};
 use super::message::Message;
@@ -88,7 +88,7 @@ impl<E: Endpoint> WebSocket<E> {
         let Agreement { protocol, deflate } = agreement;
         let encoder = Encoder::new(E::ROLE, deflate.zip(settings.deflate));
         let decoder = Decoder::new(E::ROLE, settings.message_bounds(), deflate);
-        let link = Mutex::new(Link::new(conn, settings.link_bounds(), encoder, guard));
+        let link = E::Cell::new(Link::new(conn, settings.link_bounds(), encoder, guard));
         let shared = Arc::new(Shared { link, observer, is_corked: Default::default() });
         WebSocket {
             reader: WebSocketReader::new(shared.clone(), early.unread(), decoder, settings.control_rate_max),
