@@ -109,8 +109,12 @@ impl Context {
         let opened = join_first(async { opening.await.map_err(gateway_error) }, self.peer_gone());
         let call = RefCell::new(opened.await?.into_exchange());
         let mut pump = Pump::new(&call, self.request.body.bytes());
-        while join_first(next_interim(&call), pump.run_and_watch(&mut self.body_reader().skip_buffered()))
-            .await?
+        // Pinned here, since futures of this size are copied each time they are passed on.
+        while join_first(
+            next_interim(&call),
+            pin!(pump.run_and_watch(&mut self.body_reader().skip_buffered())),
+        )
+        .await?
         {
             let (status, fields) = {
                 let mut call = call.borrow_mut();
@@ -138,7 +142,8 @@ impl Context {
         } else {
             let (body, out) = self.duplex().await?;
             let mut body = body.skip_buffered();
-            join_first(relay(&call, &connection_options, out), pump.run_and_watch(&mut body)).await?;
+            let relayed = pin!(relay(&call, &connection_options, out));
+            join_first(relayed, pin!(pump.run_and_watch(&mut body))).await?;
             // Many servers answer while they still read the request.
             pump.run(&mut body).await?;
         }
@@ -152,10 +157,11 @@ impl Context {
     /// the protocols, which it must name (RFC 9110 §15.5.22).
     fn forward_fields(&mut self) -> Headers {
         let Response { status, headers, .. } = &mut self.response;
-        let mut named = Headers::new();
-        if *status == Status::UPGRADE_REQUIRED {
-            headers.named(FieldName::UPGRADE).for_each(|protocols| named.push(FieldName::UPGRADE, protocols));
+        if *status != Status::UPGRADE_REQUIRED {
+            return headers.forward();
         }
+        let mut named = Headers::new();
+        headers.named(FieldName::UPGRADE).for_each(|protocols| named.push(FieldName::UPGRADE, protocols));
         let connection_options = headers.forward();
         headers.append_all(&named);
         connection_options

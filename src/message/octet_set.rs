@@ -72,7 +72,11 @@ impl OctetSet {
             }
             rest = behind;
         }
-        text.len() - rest.len() + rest.iter().position(is_other).unwrap_or(rest.len())
+        let mut len = text.len() - rest.len();
+        while len < text.len() && self.contains(text[len]) {
+            len += 1;
+        }
+        len
     }
 
     /// Whether every octet of `text` is in this set.

@@ -82,15 +82,27 @@ impl ChunkedDecoder {
     /// # Errors
     ///
     /// Fails if the input breaks the grammar or a limit. All further calls then fail with the same error.
+    #[inline]
     pub(crate) fn decode(
         &mut self,
         input: &[u8],
         limits: &Limits,
         trailers: &mut Headers,
     ) -> Result<Decoded, WireError> {
-        if let Some(decoded) = self.next_chunk(input, limits) {
-            return Ok(decoded);
+        match self.next_chunk(input, limits) {
+            Some(decoded) => Ok(decoded),
+            None => self.decode_slowly(input, limits, trailers),
         }
+    }
+
+    /// Decodes as [`ChunkedDecoder::decode`] does, where the framing is longer than necessary, or incomplete.
+    #[inline(never)]
+    fn decode_slowly(
+        &mut self,
+        input: &[u8],
+        limits: &Limits,
+        trailers: &mut Headers,
+    ) -> Result<Decoded, WireError> {
         let decoded = self.advance(input, limits, trailers);
         debug_assert!(
             decoded.is_err() || decoded.is_ok_and(|it| it.framing + it.data <= input.len()),
@@ -135,7 +147,7 @@ impl ChunkedDecoder {
     }
 
     /// The fast path, for nearly all chunks: the framing between two pieces of data is complete, and as short as
-    /// possible. `None` leaves it to [`ChunkedDecoder::decode`].
+    /// possible. `None` leaves it to [`ChunkedDecoder::decode_slowly`].
     #[inline]
     pub(crate) fn next_chunk(&mut self, input: &[u8], limits: &Limits) -> Option<Decoded> {
         let start = match self.state {

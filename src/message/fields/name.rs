@@ -68,9 +68,9 @@ impl NameHash {
     pub(crate) const fn new(name: &[u8]) -> NameHash {
         let (Some(first), Some(last)) = (name.first(), name.last()) else { return NameHash(0) };
         // Setting this bit changes only the letters among the octets of a token, and only to lower case.
-        let (first, last) = (*first | 0x20, *last | 0x20);
-        let byte = LEN_FACTOR.wrapping_mul(name.len() as u8);
-        NameHash(byte.wrapping_add(first.wrapping_mul(FIRST_FACTOR)).wrapping_add(last) as u32)
+        let (first, last) = ((*first | 0x20) as u32, (*last | 0x20) as u32);
+        let len = LEN_FACTOR.wrapping_mul(name.len() as u32);
+        NameHash(len.wrapping_add(FIRST_FACTOR * first + last) & 0xff)
     }
 
     /// The bit of the hash in a Bloom filter, which several hashes share.
@@ -81,8 +81,8 @@ impl NameHash {
 }
 
 /// Chosen so that the names that frame a message share their bit with no name that most messages contain.
-const LEN_FACTOR: u8 = 43;
-const FIRST_FACTOR: u8 = 18;
+const LEN_FACTOR: u32 = 43;
+const FIRST_FACTOR: u32 = 18;
 
 /// Whether `text` is a token (RFC 9110 §5.6.2).
 #[inline]

@@ -80,10 +80,10 @@ pub(super) fn fields(head: &[u8], start: usize, fields_max: usize, into: &mut He
     // The head is cut to the length that spans can address, which then need not be checked for each span.
     let head = &head[..head.len().min(u32::MAX as usize)];
     let mut rest = &head[start..];
+    if let Some(behind) = rest.strip_prefix(b"\r\n") {
+        return Some(head.len() - behind.len());
+    }
     loop {
-        if let Some(behind) = rest.strip_prefix(b"\r\n") {
-            return Some(head.len() - behind.len());
-        }
         let (name, behind) = split_name(rest)?;
         let (value, end) = behind.split_at_checked(value_len(behind))?;
         // Whitespace around the value, beyond the one space before it, is not part of it.
@@ -92,7 +92,11 @@ pub(super) fn fields(head: &[u8], start: usize, fields_max: usize, into: &mut He
             return None;
         }
         into.push_spans(NameHash::new(name), Span::from_slices(name, head), Span::from_slices(value, head));
-        rest = end.strip_prefix(b"\r\n")?;
+        match end.first_chunk::<4>()? {
+            b"\r\n\r\n" => return Some(head.len() - end.len() + "\r\n\r\n".len()),
+            [b'\r', b'\n', ..] => rest = &end["\r\n".len()..],
+            _ => return None,
+        }
     }
 }
 
@@ -151,8 +155,8 @@ fn first_of(marks: u64) -> Option<usize> {
 /// wrongly.
 #[inline]
 fn mark_non_text(word: u64) -> u64 {
-    // Octets below space wrap around below zero, and DEL overflows 0x7f.
-    (word.wrapping_sub(EACH * b' ' as u64) | word.wrapping_add(EACH) | word) & HIGH_BITS
+    // The subtraction sets the high bits of octets below space and of 0xff, the addition those of all others from DEL on.
+    (word.wrapping_sub(EACH * b' ' as u64) | word.wrapping_add(EACH)) & HIGH_BITS
 }
 
 /// The same as [`mark_non_text`], for octets that are neither letter nor hyphen, which are rare in names.
