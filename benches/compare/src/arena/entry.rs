@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::Stdio;
 
 use super::data::Data;
+use super::kind::Kind;
 use super::programs::{ARENA, ELYSIA, FASTPYSGI, GO_PEER, NGINX, Programs, RUST_PEERS, SOURCES, target};
-use super::scenario::Kind;
 use crate::child::{Child, bound};
 use crate::peer::{free_address, wait_for};
 use crate::pinned_core::PinnedCore;

@@ -4,6 +4,7 @@
 mod database;
 mod dataset;
 mod exchange;
+mod kind;
 mod static_files;
 
 mod data;

@@ -1,7 +1,7 @@
 //! [`steps`]: the requests of each row, as they go on the wire.
 
 use super::dataset::{CATEGORIES, Chance};
-use super::scenario::Kind;
+use super::kind::Kind;
 use super::static_files::STATIC_FILES;
 use crate::load::{Shape, Step};
 

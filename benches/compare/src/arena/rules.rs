@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use super::data::Data;
 use super::entry::Addresses;
 use super::exchange::{Peer, Response, connect, connect_securely};
+use super::kind::Kind;
 use super::requests::{
     CODINGS, JSON, LIMITS, MESSAGE, PAIRS, UPDATE, chunked, draft, frame, get, static_file, upload, with_body,
 };
-use super::scenario::Kind;
 use super::static_files::STATIC_FILES;
 use crate::load::upgrade;
 

@@ -4,6 +4,7 @@ use std::io;
 
 use super::data::Data;
 use super::entry::{Addresses, Entry};
+use super::kind::Kind;
 use super::{requests, rules};
 use crate::load::{Plan, Protocol};
 
@@ -21,27 +22,6 @@ pub(crate) struct Scenario {
     pub(crate) offered: u32,
     /// The divisor of the weights of steps: uploads count megabytes.
     pub(crate) unit: u64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Baseline,
-    Pipeline,
-    Json,
-    CompressedJson,
-    SecureJson,
-    Upload,
-    Static,
-    Query,
-    Crud,
-    Api,
-    WebSocket,
-}
-
-impl Kind {
-    pub(crate) fn needs_database(self) -> bool {
-        matches!(self, Kind::Query | Kind::Crud | Kind::Api)
-    }
 }
 
 impl Scenario {
