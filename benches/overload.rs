@@ -7,9 +7,13 @@
 //!
 //! `corehttp-shed` is corehttp with a `LoadShed` of 20 ms around the handler.
 //!
+//! The simulation has the same core and the same clients, and others that send the next request as soon as one was
+//! refused. It compares refusals at once with those that wait until all of them have taken less than a part of the time.
+//!
 //! ```text
 //! cargo bench --features load --bench overload              # two minutes
 //! cargo bench --features load --bench overload -- corehttp
+//! cargo bench --features load --bench overload -- simulation
 //! ```
 
 #[allow(dead_code, reason = "the processor time of the servers is of interest elsewhere")]
@@ -17,6 +21,8 @@
 mod child;
 #[path = "support/clients.rs"]
 mod clients;
+#[path = "support/refusals.rs"]
+mod refusals;
 #[path = "support/spread.rs"]
 mod spread;
 #[path = "support/work.rs"]
@@ -26,12 +32,18 @@ use std::time::Duration;
 
 use child::{Child, PinnedCore, pin};
 use clients::{Clients, Outcomes};
+use refusals::{Demand, Refusing, RefusingCore};
 use spread::Spread;
 use work::{ACTIX, AXUM, COREHTTP, GO, SHED, Work};
 
 fn main() {
     match child::server() {
-        None if child::wanted() => measure(),
+        None if child::wanted() => {
+            measure();
+            if !child::chosen(["simulation"]).is_empty() {
+                simulate();
+            }
+        }
         None => {}
         Some(server) => work::serve(&server),
     }
@@ -60,6 +72,27 @@ fn measure() {
         "", "load", "goodput/s", "share", "p50 ms", "p99 ms", "503/s", "MiB"
     );
     servers.iter().for_each(Server::print);
+}
+
+/// Prints the goodput of a core that refuses at once, or within a third or a tenth of its time.
+fn simulate() {
+    println!("{:<26}{:>12}{:>9}{:>9}{:>9}", "", "request us", "at once", "third", "tenth");
+    for (name, demand, connections) in [
+        ("2 times", Demand::Load(2.0), CONNECTIONS),
+        ("5 times", Demand::Load(5.0), CONNECTIONS),
+        ("10 times", Demand::Load(10.0), CONNECTIONS),
+        ("2,048 retry", Demand::Retries, CONNECTIONS),
+        ("8,192 retry", Demand::Retries, 4 * CONNECTIONS),
+        ("16,384 retry", Demand::Retries, 8 * CONNECTIONS),
+    ] {
+        for service in [108.0, 308.0, 1008.0] {
+            let goodput =
+                |refusing| RefusingCore::new(demand, connections, service, refusing).goodput() * 100.0;
+            let [at_once, third, tenth] =
+                [Refusing::AtOnce, Refusing::Within(1.0 / 3.0), Refusing::Within(0.1)].map(goodput);
+            println!("{name:<26}{service:>12}{at_once:>8.0}%{third:>8.0}%{tenth:>8.0}%");
+        }
+    }
 }
 
 /// A server, and its rounds at each load.

@@ -13,7 +13,8 @@ use crate::server::{Context, Error, IntoHandler};
 /// request that waits for all others, the cores are busy with requests whose peers may have given up, and hardly any
 /// response is in time. Behind this guard, a request that has waited for longer than the bound is answered with 503 and
 /// `retry-after: 1` (RFC 9110 §15.6.4, §10.2.3), before its body is received. So the core has time for requests that are
-/// not late yet. A refusal takes about 10 us of it, most of them in the operating system.
+/// not late yet. A refusal takes about 7 us of it, most of them in the operating system. At five times the load that a
+/// core can handle, refusals take a tenth of its time if a request takes 300 us, and a quarter if it takes 100 us.
 ///
 /// The wait is that of the connection's task in the queue of its core, from when the core saw that bytes had arrived, or
 /// accepted the connection. A busy core looks for bytes once in 61 tasks, and a wait is measured from the last moment at
