@@ -226,6 +226,8 @@
 //! | each exchange, as it ended: logs and metrics | [`Server::on_exchange`], with feature `access-log` `AccessLog` |
 //! | how long exchanges take, by route and status, with feature `metrics` | `Server::metrics`, `Metrics`, `MetricsText`, `MetricsPage` |
 //! | counters and histograms of the application, with feature `metrics` | `Metrics::add_collector`, `Histogram` |
+//! | which methods the exchanges of a route had, with feature `metrics` | `RouteCounts::methods` |
+//! | hits and size of the buffers and codecs that each core keeps | [`ServerCounts::pools`] |
 //! | hits, misses and size of the cache of files, with feature `fs` | `Files::stats`, with feature `metrics` `Metrics::add_files` |
 //! | spans of exchanges, and traces through several programs, with feature `tracing` | `Tracing`, `TraceContext` |
 //! | what went wrong, and how often | [`Server::on_error`], [`ServerHandle::stats`] |
@@ -393,6 +395,7 @@ pub use health::Health;
 pub use http_types::{ConversionError, HttpBody};
 #[cfg(feature = "json")]
 pub use json::{InvalidJson, JsonError};
+pub use memory::PoolCounts;
 pub use message::{
     BasicAuth, Body, ClientInfo, Cookies, ExtensionMethod, FieldValue, Form, FormBuf, FormPairs, FromText,
     Headers, HeadersIter, HttpDate, InvalidCharset, InvalidCookie, InvalidCredentials, InvalidField,

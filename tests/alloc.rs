@@ -348,6 +348,33 @@ fn seeing_each_exchange_allocates_nothing_on_a_core() {
     assert!(routes[0].count() > 1000);
 }
 
+/// Any number of distinct paths, methods and hosts takes no more memory, whatever is counted and logged of them.
+#[cfg(all(feature = "access-log", feature = "metrics"))]
+#[test]
+fn distinct_requests_allocate_nothing_on_a_core() {
+    let log = corehttp::AccessLog::from_writer(std::io::sink(), corehttp::LogFormat::Json).unwrap();
+    let metrics = corehttp::Metrics::new();
+    let running = Server::bind("127.0.0.1:0")
+        .cores(1)
+        .on_exchange(log.recorder(TrustedProxies::default()))
+        .metrics(&metrics)
+        .start(Told(routes! { any "/a/{name}" => hello }.into_handler()))
+        .unwrap();
+    let mut peer = TcpStream::connect(running.local_addr()).unwrap();
+    peer.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let get = |n: u64| format!("M{n:06} /a/{n:06}?b={n:06} HTTP/1.1\r\nhost: h{n:06}.example\r\n\r\n");
+    let mut ask = |hundred: u64| {
+        let batch: String = (100 * hundred..100 * (hundred + 1)).map(get).collect();
+        exchange(&mut peer, &batch, 100, "hello, world")
+    };
+    let warm = (0..20).map(&mut ask).last().unwrap();
+    (20..200).for_each(|hundred| assert_eq!(ask(hundred), warm, "after {hundred} batches"));
+    running.stop(Duration::ZERO);
+    running.wait().unwrap();
+    let routes = metrics.routes();
+    assert_eq!((routes.len(), Vec::from_iter(routes[0].methods())), (1, vec![("_OTHER", 20_000)]));
+}
+
 #[test]
 fn pipelined_requests_allocate_nothing() {
     check(hello, &GET.repeat(16), 16, "hello, world");

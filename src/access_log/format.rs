@@ -1,6 +1,6 @@
 //! [`LogFormat`]: what the lines of an access log contain.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::io::Write;
 use std::net::IpAddr;
@@ -109,7 +109,7 @@ impl fmt::Debug for LogFormat {
 
 fn write_common(report: &ExchangeReport<'_>, client: Option<IpAddr>, line: &mut Vec<u8>) {
     write_client(line, client);
-    line.extend_from_slice(&LogTime::at(report.ended).text);
+    with_time(report.ended, |time| line.extend_from_slice(time));
     match &report.method {
         Some(method) => {
             line.extend_from_slice(method.as_str().as_bytes());
@@ -142,7 +142,7 @@ fn write_agent(report: &ExchangeReport<'_>, line: &mut Vec<u8>) {
 
 fn write_json(report: &ExchangeReport<'_>, client: Option<IpAddr>, line: &mut Vec<u8>) {
     line.extend_from_slice(b"{\"time\":\"");
-    line.extend_from_slice(&LogTime::at(report.ended).text[TIME]);
+    with_time(report.ended, |time| line.extend_from_slice(&time[TIME]));
     line.push(b'"');
     if client.is_some() {
         line.extend_from_slice(b",\"client\":\"");
@@ -229,7 +229,6 @@ fn front(text: &str) -> &str {
 const VALUE_LEN_MAX: usize = 2 << 10;
 
 /// A second as text, since most lines of a core are of the same one.
-#[derive(Clone, Copy)]
 struct LogTime {
     /// The first moment for which the text was used.
     from: Instant,
@@ -241,16 +240,6 @@ struct LogTime {
 }
 
 impl LogTime {
-    /// The second of this moment.
-    fn at(moment: Instant) -> LogTime {
-        let time = match LAST_TIME.get() {
-            Some(time) if (time.from..time.until).contains(&moment) => return time,
-            _ => LogTime::new(moment, SystemTime::now()),
-        };
-        LAST_TIME.set(Some(time));
-        time
-    }
-
     /// The second of this moment, which is `now` by the clock of the system.
     fn new(moment: Instant, now: SystemTime) -> LogTime {
         let subsec = now.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.subsec_nanos());
@@ -264,12 +253,20 @@ impl LogTime {
     }
 }
 
+/// Calls `write` with the text of this moment's second.
+fn with_time(moment: Instant, write: impl FnOnce(&[u8; BEFORE_REQUEST.len()])) {
+    LAST_TIME.with_borrow_mut(|last| {
+        last.take_if(|last| !(last.from..last.until).contains(&moment));
+        write(&last.get_or_insert_with(|| LogTime::new(moment, SystemTime::now())).text);
+    });
+}
+
 const BEFORE_REQUEST: &[u8; 35] = b" - - [dd/Mmm/yyyy:hh:mm:ss +0000] \"";
 const TIME: Range<usize> = 6..BEFORE_REQUEST.len() - 3;
 
 thread_local! {
     /// The second of the line before.
-    static LAST_TIME: Cell<Option<LogTime>> = const { Cell::new(None) };
+    static LAST_TIME: RefCell<Option<LogTime>> = const { RefCell::new(None) };
     /// Receives a line of the application, which thus sees no line of others.
     static OWN_LINE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
@@ -287,8 +284,10 @@ mod tests {
         let end = now + Duration::from_millis(750);
         assert_eq!((time.from, time.until), (now, end));
         LAST_TIME.set(Some(time));
-        assert_eq!(LogTime::at(end - Duration::from_nanos(1)).text, time.text);
-        assert_ne!(LogTime::at(end).text, time.text);
+        with_time(end - Duration::from_nanos(1), |text| {
+            assert_eq!(text, b" - - [06/Nov/1994:08:49:37 +0000] \"")
+        });
+        with_time(end, |text| assert_ne!(text, b" - - [06/Nov/1994:08:49:37 +0000] \""));
     }
 
     #[test]

@@ -114,12 +114,14 @@ impl Reset for ClientExchange {
         *progress = Progress::new(Timings::default(), progress.phase_start);
     }
 
-    fn shrink(&mut self) {
-        self.incoming.shrink();
-        self.outgoing.shrink();
-        self.io_state.iter_mut().for_each(|io_state| io_state.shrink());
-        self.early.iter_mut().for_each(|early| early.shrink());
+    fn shrink(&mut self) -> usize {
         self.target.shrink_to(TARGET_USUAL);
+        size_of::<ClientExchange>()
+            + self.incoming.shrink()
+            + self.outgoing.shrink()
+            + self.io_state.as_mut().map_or(0, |io_state| io_state.shrink())
+            + self.early.as_mut().map_or(0, |early| early.shrink())
+            + self.target.capacity()
     }
 }
 

@@ -83,6 +83,9 @@ pub(super) trait Decode: Send {
 
     /// Makes the decoder equal to a new one, but keeps the memory that usual content needs.
     fn reset(&mut self);
+
+    /// How many bytes of memory it takes, to within a few KB.
+    fn memory(&self) -> usize;
 }
 
 /// The least room that a decoder is offered.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::codec::{Decode, ROOM_MIN, Step};
 use super::{Coding, CodingError, codecs};
-use crate::memory::{Arena, LocalCache};
+use crate::memory::{Arena, LocalCache, PoolKind};
 use crate::message::Headers;
 
 /// The decoders of one content, one for each coding that was applied to it. When the chain is dropped, its decoders are
@@ -135,6 +135,9 @@ fn pull(
 
 impl BufferedDecoder {
     fn new(coding: Coding, left: usize) -> Result<BufferedDecoder, CodingError> {
+        if !coding.is_available() {
+            return Err(CodingError::Unknown);
+        }
         let kept = CACHE.with(|cache| cache.take(|(of, ..)| *of == coding));
         let (_, state, input) = match kept {
             Some(kept) => kept,
@@ -168,7 +171,9 @@ impl BufferedDecoder {
 type CachedDecoder = (Coding, Box<dyn Decode>, Arena);
 
 thread_local! {
-    static CACHE: LocalCache<CachedDecoder> = const { LocalCache::new() };
+    static CACHE: LocalCache<CachedDecoder> = const {
+        LocalCache::counted(PoolKind::Decoders, |(_, state, input)| state.memory() + input.capacity())
+    };
 }
 
 impl Drop for DecoderChain {

@@ -5,7 +5,7 @@ use std::fmt;
 use super::codec::Flush;
 use super::encode::Encode;
 use super::{Coding, CodingError, codecs};
-use crate::memory::LocalCache;
+use crate::memory::{LocalCache, PoolKind};
 
 /// An encoder in use. When it is dropped, its state, which is large, is cached on the thread.
 pub(crate) struct ContentEncoder {
@@ -18,6 +18,9 @@ pub(crate) struct ContentEncoder {
 impl ContentEncoder {
     /// Makes an encoder with this level, if the coding has one. A level that is too high becomes the highest one.
     pub(crate) fn new(coding: Coding, level: u32) -> Option<ContentEncoder> {
+        if !coding.is_available() {
+            return None;
+        }
         let params = (coding, level);
         let kept = CACHE.with(|cache| cache.take(|(of, _)| *of == params));
         let state = kept.map(|(_, state)| state).or_else(|| codecs::encoder(coding, level))?;
@@ -87,7 +90,8 @@ const ROOM_MAX: usize = 16 << 10;
 type CachedEncoder = ((Coding, u32), Box<dyn Encode>);
 
 thread_local! {
-    static CACHE: LocalCache<CachedEncoder> = const { LocalCache::new() };
+    static CACHE: LocalCache<CachedEncoder> =
+        const { LocalCache::counted(PoolKind::Encoders, |(_, state)| state.memory()) };
 }
 
 impl Drop for ContentEncoder {

@@ -10,4 +10,7 @@ pub(super) trait Encode: Send {
 
     /// Makes the encoder equal to a new one, but keeps the memory.
     fn reset(&mut self);
+
+    /// How many bytes of memory it takes, to within a few KB.
+    fn memory(&self) -> usize;
 }

@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 use crate::coding::{
     Coding, CodingError, ContentEncoder, Flush, NegotiatedCoding, encode_once, essence, is_compressible,
 };
-use crate::memory::LocalCache;
+use crate::memory::{LocalCache, PoolKind};
 use crate::message::{Body, BodyLength, BodySource, Headers, Method, Response, Status};
 use crate::runtime::Budget;
 use crate::server::{Context, Transform, TransformAction};
@@ -227,7 +227,11 @@ impl CompressTransform {
 const OUTPUT_KEPT_MAX: usize = 256 << 10;
 
 thread_local! {
-    static CACHE: LocalCache<Box<CompressTransform>> = const { LocalCache::new() };
+    static CACHE: LocalCache<Box<CompressTransform>> = const {
+        LocalCache::counted(PoolKind::Transforms, |transform| {
+            size_of::<CompressTransform>() + transform.output.capacity()
+        })
+    };
 }
 
 impl Transform for CompressTransform {

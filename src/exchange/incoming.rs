@@ -554,8 +554,7 @@ impl Reset for Incoming {
         self.forget_message();
     }
 
-    fn shrink(&mut self) {
-        self.input.shrink();
-        self.trailers.shrink();
+    fn shrink(&mut self) -> usize {
+        self.input.shrink() + self.trailers.shrink()
     }
 }

@@ -329,8 +329,8 @@ impl Reset for Outgoing {
         piece.clear();
     }
 
-    fn shrink(&mut self) {
-        self.piece.shrink(PIECE);
+    fn shrink(&mut self) -> usize {
+        self.piece.shrink(PIECE)
     }
 }
 

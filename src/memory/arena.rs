@@ -122,12 +122,13 @@ impl Arena {
         }
     }
 
-    /// Frees memory beyond `kept_max` bytes, unless it is in use.
-    pub(crate) fn shrink(&mut self, kept_max: usize) {
+    /// Frees memory beyond `kept_max` bytes, unless it is in use, and returns how many bytes are kept.
+    pub(crate) fn shrink(&mut self, kept_max: usize) -> usize {
         if self.bytes.capacity() > kept_max && self.end <= kept_max {
             self.bytes.truncate(kept_max);
             self.bytes.shrink_to(kept_max);
         }
+        self.bytes.capacity()
     }
 
     #[inline]

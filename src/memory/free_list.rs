@@ -2,13 +2,15 @@
 
 use std::cell::{Cell, RefCell};
 
+use super::pool_counts::{PoolCounts, PoolKind, count_cache};
+
 /// An object that can be used again.
 pub(crate) trait Reset {
     /// Makes the object equal to a new one, except that it keeps its memory.
     fn reset(&mut self);
 
-    /// Frees memory that only large messages need.
-    fn shrink(&mut self);
+    /// Frees memory that only large messages need, and returns how many bytes are kept.
+    fn shrink(&mut self) -> usize;
 }
 
 /// Free objects of one core, last in, first out, so that the one with the warmest memory is used next.
@@ -20,11 +22,17 @@ pub(crate) struct FreeList<T> {
     free: RefCell<Vec<Box<T>>>,
     /// The smallest number of free objects since the last trim, which is how many were not needed.
     unneeded: Cell<usize>,
+    /// How often an object was taken, and a new one was made for that.
+    taken: Cell<u64>,
+    created: Cell<u64>,
+    /// How many bytes the free objects had at the last trim.
+    bytes: Cell<usize>,
 }
 
 impl<T> Default for FreeList<T> {
     fn default() -> FreeList<T> {
-        FreeList { free: RefCell::default(), unneeded: Cell::new(0) }
+        let (free, unneeded, taken, created, bytes) = Default::default();
+        FreeList { free, unneeded, taken, created, bytes }
     }
 }
 
@@ -34,9 +42,16 @@ impl<T: Reset> FreeList<T> {
     pub(crate) fn take(&self, new: impl FnOnce() -> Box<T>) -> Box<T> {
         let mut free = self.free.borrow_mut();
         let taken = free.pop();
-        self.unneeded.set(self.unneeded.get().min(free.len()));
+        // A store that is usually left out is cheaper than one of the smaller number.
+        if free.len() < self.unneeded.get() {
+            self.unneeded.set(free.len());
+        }
         drop(free);
-        taken.unwrap_or_else(new)
+        self.taken.set(self.taken.get() + 1);
+        taken.unwrap_or_else(|| {
+            self.created.set(self.created.get() + 1);
+            new()
+        })
     }
 
     /// Resets `object` and keeps it.
@@ -58,12 +73,22 @@ impl<T: Reset> FreeList<T> {
         let surplus = self.unneeded.get().div_ceil(2);
         // The objects at the front have waited longest.
         free.drain(..surplus);
-        free.iter_mut().for_each(|object| object.shrink());
+        self.bytes.set(free.iter_mut().map(|object| object.shrink()).sum());
         let kept = free.len();
         debug_assert!(surplus <= self.unneeded.get(), "only objects that were not needed are dropped");
         free.shrink_to(2 * kept.max(STEADY));
         self.unneeded.set(kept);
         kept > 0
+    }
+
+    /// The counts so far. The bytes are those of the last trim.
+    pub(crate) fn counts(&self) -> PoolCounts {
+        PoolCounts {
+            reused: self.taken.get() - self.created.get(),
+            created: self.created.get(),
+            kept: self.free.borrow().len() as u64,
+            bytes: self.bytes.get() as u64,
+        }
     }
 }
 
@@ -74,18 +99,31 @@ const STEADY: usize = 8;
 /// so few that it needs no trimming: one too many replaces the oldest.
 pub(crate) struct LocalCache<T> {
     kept: RefCell<Vec<T>>,
+    /// The kind of the objects, and how many bytes one of them takes, if they are counted.
+    counted: Option<(PoolKind, Measure<T>)>,
 }
 
+/// How many bytes an object takes.
+type Measure<T> = fn(&T) -> usize;
+
 impl<T> LocalCache<T> {
+    #[allow(dead_code, reason = "feature `websocket` alone has a cache that is not counted")]
     pub(crate) const fn new() -> LocalCache<T> {
-        LocalCache { kept: RefCell::new(Vec::new()) }
+        LocalCache { kept: RefCell::new(Vec::new()), counted: None }
     }
 
-    /// Takes the object that was given last among those that `suits` accepts.
+    /// Creates a cache whose objects are counted, and take so many bytes.
+    pub(crate) const fn counted(kind: PoolKind, bytes: Measure<T>) -> LocalCache<T> {
+        LocalCache { kept: RefCell::new(Vec::new()), counted: Some((kind, bytes)) }
+    }
+
+    /// Takes the object that was given last among those that `suits` accepts. The caller makes one if there is none.
     pub(crate) fn take(&self, suits: impl Fn(&T) -> bool) -> Option<T> {
         let mut kept = self.kept.borrow_mut();
-        let at = kept.iter().rposition(suits)?;
-        Some(kept.remove(at))
+        let at = kept.iter().rposition(suits);
+        let taken = at.map(|at| kept.remove(at));
+        self.count(&kept, Some(taken.is_some()));
+        taken
     }
 
     /// Keeps `object`, which the caller has reset. If there are too many objects, the oldest one is dropped.
@@ -94,8 +132,15 @@ impl<T> LocalCache<T> {
         let surplus = (kept.len() == KEPT_MAX).then(|| kept.remove(0));
         kept.push(object);
         debug_assert!(kept.len() <= KEPT_MAX);
+        self.count(&kept, None);
         // Dropped last, because the drop may itself give objects to this cache.
         drop((kept, surplus));
+    }
+
+    fn count(&self, kept: &[T], had: Option<bool>) {
+        if let Some((kind, bytes)) = self.counted {
+            count_cache(kind, had, kept.len(), kept.iter().map(bytes).sum());
+        }
     }
 }
 
@@ -119,6 +164,9 @@ fn empty<T>(place: &mut Option<T>) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use super::super::PoolCounters;
     use super::*;
 
     #[derive(Debug, Default, PartialEq)]
@@ -129,7 +177,9 @@ mod tests {
             self.0 = 0;
         }
 
-        fn shrink(&mut self) {}
+        fn shrink(&mut self) -> usize {
+            size_of::<Object>()
+        }
     }
 
     fn held(list: &FreeList<Object>) -> usize {
@@ -159,6 +209,40 @@ mod tests {
             list.trim();
         }
         assert!((4..8).contains(&held(&list)), "{} are held", held(&list));
+    }
+
+    #[test]
+    fn a_list_counts_what_was_used_again() {
+        let list = FreeList::<Object>::default();
+        let counts = |reused, created, kept, bytes| PoolCounts { reused, created, kept, bytes };
+        let both = [(); 2].map(|()| list.take(Box::default));
+        assert_eq!(list.counts(), counts(0, 2, 0, 0));
+        both.into_iter().for_each(|object| list.give(object));
+        list.trim();
+        assert_eq!(list.counts(), counts(0, 2, 2, 2 * size_of::<Object>() as u64));
+        list.give(list.take(Box::default));
+        list.trim();
+        list.trim();
+        assert_eq!(list.counts(), counts(1, 2, 0, 0));
+    }
+
+    #[test]
+    fn a_cache_counts_for_the_core_that_began_last() {
+        let cache = LocalCache::counted(PoolKind::Decoders, |object: &u8| usize::from(*object));
+        let (first, second) = (Arc::<PoolCounters>::default(), Arc::<PoolCounters>::default());
+        let all = || [&first, &second].map(|counters| counters.counts()[PoolKind::Decoders as usize]);
+        let counts = |reused, created, kept, bytes| PoolCounts { reused, created, kept, bytes };
+        cache.give(1);
+        let _first = first.count_thread();
+        assert_eq!(cache.take(|_| true), Some(1));
+        assert_eq!(all(), [counts(1, 0, 0, 0), counts(0, 0, 0, 0)]);
+        let counting = second.count_thread();
+        assert_eq!(cache.take(|_| true), None);
+        (1..=9).for_each(|object| cache.give(object));
+        assert_eq!(all(), [counts(1, 0, 0, 0), counts(0, 1, 4, 6 + 7 + 8 + 9)]);
+        drop(counting);
+        cache.take(|_| true);
+        assert_eq!(all(), [counts(1, 0, 0, 0), counts(0, 1, 0, 0)]);
     }
 
     #[test]

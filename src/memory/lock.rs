@@ -37,6 +37,11 @@ impl Counter {
         self.0.store(self.0.load(Relaxed).wrapping_add(count), Relaxed);
     }
 
+    /// Replaces the count: no other thread writes.
+    pub(crate) fn set(&self, count: u64) {
+        self.0.store(count, Relaxed);
+    }
+
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Relaxed)
     }

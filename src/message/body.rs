@@ -291,8 +291,8 @@ impl Reset for Body {
         self.clear();
     }
 
-    fn shrink(&mut self) {
-        self.buffer.shrink(BUFFER_KEPT_MAX);
+    fn shrink(&mut self) -> usize {
+        self.buffer.shrink(BUFFER_KEPT_MAX)
     }
 }
 

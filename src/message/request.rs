@@ -472,11 +472,8 @@ impl Reset for Request {
         trailers.reset();
     }
 
-    fn shrink(&mut self) {
-        self.target.shrink();
-        self.headers.shrink();
-        self.body.shrink();
-        self.trailers.shrink();
+    fn shrink(&mut self) -> usize {
+        self.target.shrink() + self.headers.shrink() + self.body.shrink() + self.trailers.shrink()
     }
 }
 

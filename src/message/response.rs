@@ -511,10 +511,8 @@ impl Reset for Response {
         trailers.reset();
     }
 
-    fn shrink(&mut self) {
-        self.headers.shrink();
-        self.body.shrink();
-        self.trailers.shrink();
+    fn shrink(&mut self) -> usize {
+        self.headers.shrink() + self.body.shrink() + self.trailers.shrink()
     }
 }
 

@@ -51,18 +51,14 @@ impl CacheTable {
             return;
         }
         for (place, (kind, name, help)) in CACHE_METRICS.into_iter().enumerate() {
-            let name = format!("corehttp_file_cache_{name}");
-            let mut samples = match kind {
-                "gauge" => writer.gauge(&name, help),
-                _ => writer.counter(&name, help),
-            };
+            let mut samples = writer.metric(&format!("corehttp_file_cache_{name}"), kind, help);
             counts
                 .iter()
                 .for_each(|(cache, counts)| samples.value(&[("cache", cache)], counts[place] as f64));
         }
     }
 
-    fn counts(&self) -> BTreeMap<Box<str>, CacheCounts> {
+    pub(super) fn counts(&self) -> BTreeMap<Box<str>, CacheCounts> {
         let mut by_name = BTreeMap::<_, CacheCounts>::new();
         for (name, caches) in &*lock(&self.0) {
             for cache in caches.iter().filter_map(Weak::upgrade) {

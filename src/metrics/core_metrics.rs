@@ -217,7 +217,7 @@ impl Drop for CoreObserver {
     fn drop(&mut self) {
         let mut stats = lock(&self.core.stats);
         if let Some(now) = stats.now.take() {
-            stats.before += &ServerCounts { open: 0, ..now.counts() };
+            stats.before += &now.counts().ended();
         }
         self.core.is_taken.store(false, Release);
     }

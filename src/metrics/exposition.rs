@@ -9,10 +9,17 @@ use super::histogram::HistogramCounts;
 use super::metrics_writer::MetricsWriter;
 use super::route_metrics::{ClassCounts, OTHER, RouteCounts};
 use crate::client::{ClientCounts, ClientStats};
-use crate::server::SERVER_METRICS;
+use crate::server::{POOL_METRICS, SERVER_METRICS};
 
-/// Writes the times and the sizes of the exchanges of each route.
+/// Writes the methods, the times and the sizes of the exchanges of each route.
 pub(super) fn write_routes(writer: &mut MetricsWriter, routes: &[RouteCounts]) {
+    let mut exchanges =
+        writer.counter("corehttp_exchanges_total", "Exchanges that are over, by their methods.");
+    for route in routes {
+        for (method, count) in route.methods() {
+            exchanges.value(&[("route", &route.pattern), ("method", method)], count as f64);
+        }
+    }
     for (name, help, times) in TIMES {
         let mut samples = writer.histogram(name, help, 1e-9);
         for route in routes {
@@ -56,13 +63,17 @@ pub(super) fn write_cores(writer: &mut MetricsWriter, cores: &BTreeMap<usize, Co
     let cores: Vec<(String, &CoreCounts)> =
         cores.iter().map(|(index, core)| (index.to_string(), core)).collect();
     for (name, kind, help, count) in SERVER_METRICS {
-        let name = format!("corehttp_{name}");
-        let mut samples = match kind {
-            "gauge" => writer.gauge(&name, help),
-            _ => writer.counter(&name, help),
-        };
+        let mut samples = writer.metric(&format!("corehttp_{name}"), kind, help);
         for (label, core) in &cores {
             samples.value(&[("core", label)], count(&core.server) as f64);
+        }
+    }
+    for (name, kind, help, count) in POOL_METRICS {
+        let mut samples = writer.metric(&format!("corehttp_pool_{name}"), kind, help);
+        for (label, core) in &cores {
+            for (pool, counts) in core.server.pools() {
+                samples.value(&[("core", label), ("pool", pool)], count(&counts) as f64);
+            }
         }
     }
     let mut errors = writer.counter("corehttp_errors_total", "What went wrong.");

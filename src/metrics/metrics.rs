@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-use super::cache_metrics::{CacheTable, CountedCache};
+use super::cache_metrics::{CacheCounts, CacheTable, CountedCache};
 use super::client_metrics::{HostCounts, HostTable, add_stats};
 use super::core_metrics::{CoreCounts, CoreMetrics, Recording};
 use super::exposition::{write_clients, write_cores, write_routes};
@@ -26,7 +26,8 @@ use crate::server::{CoreStats, Observer, Server};
 /// Each core counts for itself, without locks and without allocations once a route is known. A clone refers to the same
 /// counts. Servers that share them are counted together, each core with those of the same number.
 ///
-/// For each route and core the counts take 20 KB, and 30 KB for each class of status that it answers with.
+/// For each route and core the counts take 20 KB, and 30 KB for each class of status that it answers with. Methods are
+/// counted, but have no histograms, which would take 30 KB for each method and class.
 ///
 /// Each core also counts how long new connections waited, from their acceptance to the first poll of their task, and
 /// across the way to another core. The time before, in the queue of the system, cannot be seen from here: it is at most
@@ -110,8 +111,9 @@ impl Metrics {
         routes.into_values().collect()
     }
 
-    /// Returns all metrics as text: of the routes, of the cores, of the hosts of clients, of caches, of the process (on
-    /// Linux), and of the functions of [`Metrics::add_collector`].
+    /// Returns all metrics as text: of the routes, of the cores and of the objects that they use again (as
+    /// [`ServerCounts::pools`](crate::ServerCounts::pools) has them), of the hosts of clients, of caches, of the process
+    /// (on Linux), and of the functions of [`Metrics::add_collector`].
     pub fn to_text(&self, format: MetricsFormat) -> String {
         let mut writer = MetricsWriter::new(format);
         write_routes(&mut writer, &self.routes());
@@ -194,6 +196,11 @@ impl Metrics {
     #[allow(dead_code, reason = "files alone have a cache that is counted")]
     pub(crate) fn add_cache(&self, name: &str, cache: Weak<dyn CountedCache>) {
         self.inner.caches.add(name, cache);
+    }
+
+    /// The counts of the caches of each name.
+    pub(super) fn cache_counts(&self) -> BTreeMap<Box<str>, CacheCounts> {
+        self.inner.caches.counts()
     }
 
     /// The counts of all clients together. `None` without a client.
@@ -317,6 +324,7 @@ impl Server {
 
 #[cfg(test)]
 mod tests {
+    use std::panic;
     use std::pin::pin;
     use std::task::{Context as TaskContext, Waker};
     use std::thread;
@@ -354,6 +362,19 @@ mod tests {
             assert_eq!(core.poll_longest_route.as_deref(), Some(expected), "{path}");
         }
         drop(server);
+    }
+
+    #[test]
+    fn a_collector_that_panics_ends_nothing() {
+        let metrics = Metrics::new();
+        metrics.add_collector(|writer| {
+            writer.counter("before_total", "Before.").value(&[], 1.0);
+            panic::resume_unwind(Box::new("without a trace"));
+        });
+        metrics.add_collector(|writer| writer.gauge("after", "After.").value(&[], 2.0));
+        let text = metrics.to_text(MetricsFormat::OpenMetrics);
+        assert!(text.contains("\nbefore_total 1\n# TYPE after gauge\n"), "{text}");
+        assert!(text.ends_with("\nafter 2\n# EOF\n"), "{text}");
     }
 
     /// Echoes in small pieces, with a pause before each.

@@ -60,6 +60,14 @@ impl MetricsWriter {
         self.begin(name, Kind::Histogram { unit }, help)
     }
 
+    /// Begins a metric of the crate, whose kind is `counter` or `gauge`.
+    pub(super) fn metric(&mut self, name: &str, kind: &str, help: &str) -> MetricSamples<'_> {
+        match kind {
+            "gauge" => self.gauge(name, help),
+            _ => self.counter(name, help),
+        }
+    }
+
     fn begin(&mut self, name: &str, kind: Kind, help: &str) -> MetricSamples<'_> {
         let name: String = Name(name).to_string();
         let is_new = self.written.insert(name.clone());

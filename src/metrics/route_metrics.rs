@@ -11,7 +11,7 @@ use super::histogram::{Histogram, HistogramCounts, nanos};
 use super::slow_exchanges::{SlowExchange, SlowExchanges};
 use super::timeline::{SlotSeries, Timeline};
 use crate::memory::Counter;
-use crate::message::Status;
+use crate::message::{Method, Status};
 use crate::server::ExchangeReport;
 
 /// The exchanges of one route on one core. Only that core writes.
@@ -21,6 +21,8 @@ pub(super) struct RouteMetrics {
     pub(super) place: usize,
     /// In the order of [`CLASSES`]. Memory for a class is taken with its first exchange.
     classes: [OnceLock<Box<ClassMetrics>>; CLASSES.len()],
+    /// In the order of [`METHODS`].
+    methods: [Counter; METHODS.len()],
     received: Histogram,
     sent: Histogram,
     /// The last minutes, for the page.
@@ -48,6 +50,7 @@ impl RouteMetrics {
             pattern: pattern.into(),
             place,
             classes: Default::default(),
+            methods: Default::default(),
             received: Histogram::new(),
             sent: Histogram::new(),
             recent: OnceLock::new(),
@@ -63,6 +66,7 @@ impl RouteMetrics {
         ] {
             time.iter().for_each(|time| histogram.record_single_writer(nanos(*time)));
         }
+        self.methods[method_of(report.method)].add(1);
         self.received.record_single_writer(report.received);
         self.sent.record_single_writer(report.sent);
     }
@@ -85,6 +89,7 @@ impl RouteMetrics {
                 counts.duration += &class.duration.counts();
             }
         }
+        zip(&mut counts.methods, &self.methods).for_each(|(count, method)| *count += method.get());
         counts.received += &self.received.counts();
         counts.sent += &self.sent.counts();
     }
@@ -209,6 +214,8 @@ pub struct RouteCounts {
     pub pattern: String,
     /// The times of the exchanges, by the class of their status: `none` first, then `1xx` to `5xx`.
     pub classes: [ClassCounts; 6],
+    /// In the order of [`METHODS`].
+    methods: [u64; METHODS.len()],
     /// The bytes received for each exchange, as [`ExchangeReport::received`](crate::ExchangeReport::received).
     pub received: HistogramCounts,
     /// The bytes sent for each exchange, as [`ExchangeReport::sent`](crate::ExchangeReport::sent).
@@ -235,6 +242,7 @@ impl RouteCounts {
         RouteCounts {
             pattern: pattern.to_owned(),
             classes: CLASSES.map(ClassCounts::new),
+            methods: Default::default(),
             received: HistogramCounts::default(),
             sent: HistogramCounts::default(),
         }
@@ -243,6 +251,12 @@ impl RouteCounts {
     /// Returns how many exchanges there were.
     pub fn count(&self) -> u64 {
         self.classes.iter().map(|class| class.duration.count()).sum()
+    }
+
+    /// Returns how many exchanges there were with each method, of those that there were any with. Methods that neither
+    /// RFC 9110 nor RFC 5789 defines are counted together, as `_OTHER`, and so are heads that were refused.
+    pub fn methods(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+        zip(METHODS, self.methods).filter(|(_, count)| *count > 0)
     }
 }
 
@@ -262,6 +276,26 @@ impl ClassCounts {
             until_response: HistogramCounts::default(),
             duration: HistogramCounts::default(),
         }
+    }
+}
+
+/// The methods that are counted apart, and the others, as OpenTelemetry's `http.request.method` has them.
+const METHODS: [&str; 10] =
+    ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "_OTHER"];
+
+/// The place of a method in [`METHODS`].
+fn method_of(method: Option<Method>) -> usize {
+    match method {
+        Some(Method::Get) => 0,
+        Some(Method::Head) => 1,
+        Some(Method::Post) => 2,
+        Some(Method::Put) => 3,
+        Some(Method::Delete) => 4,
+        Some(Method::Connect) => 5,
+        Some(Method::Options) => 6,
+        Some(Method::Trace) => 7,
+        Some(Method::Patch) => 8,
+        Some(Method::Extension(_)) | None => 9,
     }
 }
 
@@ -290,6 +324,17 @@ mod tests {
             assert_eq!(&*table.get(None).pattern, NONE);
         }
         assert_eq!(table.slots.iter().filter(|slot| slot.get().is_some()).count(), 102);
+    }
+
+    #[test]
+    fn each_method_has_a_place() {
+        for method in METHODS {
+            assert_eq!(METHODS[method_of(method.parse().ok())], method);
+        }
+        for other in ["PROPFIND", "get", "_OTHER"] {
+            assert_eq!(METHODS[method_of(other.parse().ok())], "_OTHER", "{other}");
+        }
+        assert_eq!(METHODS[method_of(None)], "_OTHER");
     }
 
     #[test]

@@ -164,9 +164,9 @@ impl Reset for ReadBuffer {
         arena.clear();
     }
 
-    fn shrink(&mut self) {
-        self.arena.shrink(READ_KEPT_MAX);
+    fn shrink(&mut self) -> usize {
         let _ = LARGE.try_with(RefCell::take);
+        self.arena.shrink(READ_KEPT_MAX)
     }
 }
 
@@ -227,8 +227,9 @@ impl Reset for WriteBuffer {
         *written = 0;
     }
 
-    fn shrink(&mut self) {
+    fn shrink(&mut self) -> usize {
         self.bytes.shrink_to(WRITE_KEPT_MAX);
+        self.bytes.capacity()
     }
 }
 

@@ -137,8 +137,8 @@ impl Reset for IoState {
         *progress = WriteProgress::default();
     }
 
-    fn shrink(&mut self) {
-        self.write_buffer.shrink();
+    fn shrink(&mut self) -> usize {
+        size_of::<IoState>() + self.write_buffer.shrink()
     }
 }
 

@@ -43,6 +43,11 @@ impl<I: 'static, O: 'static> ReusableFuture<I, O> {
         debug_assert!(pending.is_none(), "the future is idle");
     }
 
+    /// How many bytes the future takes.
+    pub(crate) fn size(&self) -> usize {
+        size_of_val(&*self.future) + size_of::<Cells<I, O>>()
+    }
+
     /// Ready with the output, after which the future is idle.
     #[inline]
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<O> {

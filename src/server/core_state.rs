@@ -1,7 +1,6 @@
 //! [`CoreState`]: what the connections of one core share; made of the server's [`ServerSettings`].
 
 use std::cell::Cell;
-use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -10,11 +9,12 @@ use std::time::{Duration, Instant};
 use super::connection_report::{ConnectionEnd, ConnectionReport, OnDisconnect};
 use super::error_report::ErrorReport;
 use super::error_response::ErrorResponseFn;
-use super::exchange_report::{ExchangeReport, Observation};
+use super::exchange_report::{ExchangeReport, ExchangeWatcher, Observation};
 use super::opening::OnConnect;
 use super::proxy_protocol::ProxyProtocol;
 use super::stats::CoreStats;
 use crate::exchange::{Bounds, Clock};
+use crate::memory::PoolGuard;
 use crate::message::Request;
 use crate::net::tls::TlsAcceptor;
 use crate::net::{Conn, DeadlineTable, Life, Peer, PeerAddr};
@@ -39,6 +39,8 @@ pub(super) struct CoreState {
     pub(super) clock: Clock,
     pub(super) deadlines: Rc<DeadlineTable>,
     pub(super) stats: Arc<CoreStats>,
+    /// Makes the caches of the thread count for this core.
+    _pools: PoolGuard,
 }
 
 impl CoreState {
@@ -77,6 +79,7 @@ impl CoreState {
             started: runtime::now(),
             clock,
             deadlines,
+            _pools: stats.pools.count_thread(),
             stats,
         })
     }
@@ -112,15 +115,16 @@ impl CoreState {
         request: &Request,
     ) {
         self.clock.refresh();
-        let (now, watchers) = (self.clock.now(), mem::take(&mut observation.watchers));
+        let now = self.clock.now();
+        let watchers = observation.take_watchers();
         let report = observation.report(now, conn, (peer, exchange_number), request);
         self.observer.iter().for_each(|observer| observer.on_exchange(&report, now));
         // A panic of the application's function must end neither the connection nor the core.
         let _ = catch_unwind(AssertUnwindSafe(|| {
             self.on_exchange.iter().for_each(|on_exchange| on_exchange(&report));
         }));
-        for watcher in watchers {
-            let _ = catch_unwind(AssertUnwindSafe(|| watcher(&report)));
+        if let Some(watchers) = watchers {
+            call(watchers, &report);
         }
         observation.close();
     }
@@ -188,6 +192,14 @@ impl CoreState {
         let traffic = conn.take_traffic();
         self.stats.received.add(traffic.received);
         self.stats.sent.add(traffic.sent);
+    }
+}
+
+/// Few exchanges have watchers.
+#[cold]
+fn call(watchers: Vec<Box<ExchangeWatcher>>, report: &ExchangeReport<'_>) {
+    for watcher in watchers {
+        let _ = catch_unwind(AssertUnwindSafe(|| watcher(report)));
     }
 }
 

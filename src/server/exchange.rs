@@ -452,7 +452,9 @@ impl Exchange {
             None => self.upgraded.iter().for_each(|upgraded| peer = upgraded.peer()),
         }
         self.conn.core().report_exchange(observation, conn.as_ref(), &peer, number, request);
-        self.observation.take_if(|_| !self.conn.core().observes_exchanges());
+        if !self.conn.core().observes_exchanges() {
+            clear_cold(&mut self.observation);
+        }
     }
 
     /// Calls `watcher` with the report of this exchange. The next one is observed only if all are, or if it is watched, too.
@@ -544,12 +546,11 @@ impl Reset for Exchange {
         io_state.iter_mut().for_each(|io_state| io_state.reset());
     }
 
-    fn shrink(&mut self) {
-        self.incoming.get_mut().shrink();
-        self.outgoing.shrink();
+    fn shrink(&mut self) -> usize {
         self.transformed.shrink_to(TRANSFORMED_KEPT_MAX);
-        self.observation.iter_mut().for_each(|observation| observation.shrink());
-        self.io_state.iter_mut().for_each(|io_state| io_state.shrink());
+        let own = self.incoming.get_mut().shrink() + self.outgoing.shrink() + self.transformed.capacity();
+        let noted = self.observation.as_mut().map_or(0, |observation| observation.shrink());
+        own + noted + self.io_state.as_mut().map_or(0, |io_state| io_state.shrink())
     }
 }
 

@@ -2,6 +2,7 @@
 //! [`Observation`], which notes what the report needs while the exchange goes on.
 
 use std::fmt;
+use std::mem;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -215,7 +216,7 @@ pub(super) struct Observation {
     /// The traffic of the connection at the end of this exchange, and of the last one.
     pub(super) traffic: Traffic,
     traffic_before: Traffic,
-    pub(super) watchers: Vec<Box<ExchangeWatcher>>,
+    watchers: Vec<Box<ExchangeWatcher>>,
     /// The counts of the WebSocket that the exchange has opened.
     pub(super) socket: Option<Arc<SocketCounts>>,
     /// The session and the header of a connection that was upgraded.
@@ -268,6 +269,11 @@ impl Observation {
             self.note_handler(called);
         }
         self.watchers.push(watcher);
+    }
+
+    /// The watchers of this exchange, if there are any.
+    pub(super) fn take_watchers(&mut self) -> Option<Vec<Box<ExchangeWatcher>>> {
+        (!self.watchers.is_empty()).then(|| mem::take(&mut self.watchers))
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -365,8 +371,9 @@ impl Reset for Observation {
         clear_cold(&mut self.proxy_header);
     }
 
-    fn shrink(&mut self) {
+    fn shrink(&mut self) -> usize {
         self.target.shrink_to(TARGET_KEPT_MAX);
+        size_of::<Observation>() + self.target.capacity()
     }
 }
 

@@ -84,7 +84,7 @@ pub use service::Service;
 #[cfg(feature = "websocket")]
 pub(crate) use socket_observer::SocketObserver;
 #[cfg(feature = "metrics")]
-pub(crate) use stats::{CoreStats, ERROR_KINDS, SERVER_METRICS};
+pub(crate) use stats::{CoreStats, ERROR_KINDS, POOL_METRICS, SERVER_METRICS};
 pub use stats::{ErrorCounts, ServerCounts, ServerStats};
 pub use stop::IntoIoResult;
 pub use trusted_proxies::{ForwardedField, InvalidNetwork, TrustedProxies};

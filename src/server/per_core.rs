@@ -12,7 +12,7 @@ use super::handler::Handler;
 use super::opening::Opening;
 use super::stats::CoreStats;
 use super::upgraded::UpgradedHandle;
-use crate::memory::{FreeList, Reset};
+use crate::memory::{FreeList, PoolKind, Reset};
 use crate::net::{Conn, DeadlineTable, Ticker};
 use crate::runtime::ReusableFuture;
 
@@ -65,7 +65,15 @@ impl<H: Handler> PerCore<H> {
             self.trim_at.set(now + TRIM_PAUSE);
             self.contexts.trim();
             self.job_futures.trim();
+            self.note_pools();
         }
+    }
+
+    /// Shows the counts of the free lists, in which nothing but this thread looks.
+    fn note_pools(&self) {
+        let pools = &self.core.stats.pools;
+        pools.set(PoolKind::Contexts, self.contexts.counts());
+        pools.set(PoolKind::Futures, self.job_futures.counts());
     }
 
     /// Checks the core's deadlines and frees its memory, for ever.
@@ -82,6 +90,12 @@ impl<H: Handler> PerCore<H> {
     }
 }
 
+impl<H: Handler> Drop for PerCore<H> {
+    fn drop(&mut self) {
+        self.note_pools();
+    }
+}
+
 /// Runs a job, and is used again for the job of another connection.
 ///
 /// So the task of a connection has no room for the state of a job, and an idle connection is small whatever the handler
@@ -92,7 +106,9 @@ pub(super) type JobFuture<H> = ReusableFuture<(Rc<PerCore<H>>, Job), JobOutcome>
 impl<H: Handler> Reset for JobFuture<H> {
     fn reset(&mut self) {}
 
-    fn shrink(&mut self) {}
+    fn shrink(&mut self) -> usize {
+        self.size()
+    }
 }
 
 /// The work for a busy connection. Small, since it is moved several times.
@@ -153,6 +169,9 @@ mod tests {
         per_core.give_context(context);
         per_core.trim_at.set(per_core.core.clock.now());
         timeout(Duration::from_secs(1), per_core.maintain(Ticker::default())).await.unwrap_err();
+        let [contexts, ..] = per_core.core.stats.pools.counts();
+        assert_eq!((contexts.created, contexts.reused, contexts.kept), (1, 0, 1));
+        assert!((1 << 10..1 << 17).contains(&contexts.bytes), "{contexts:?}");
         let kept = per_core.take_context().request.body.receive().spare(0).len();
         assert!(kept < 1 << 17, "{kept} bytes are kept");
     }

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::error_report::ErrorCause;
 use crate::exchange::{ExchangeError, Phase};
-use crate::memory::{CachePadded, Counter};
+use crate::memory::{CachePadded, Counter, POOLS, PoolCounters, PoolCounts, add_pools};
 
 /// The counts of a server so far, for each core and in total.
 ///
@@ -49,6 +49,17 @@ impl ServerStats {
         cores.iter().for_each(|core| total += core);
         ServerStats { total, cores }
     }
+
+    fn write_pools(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, kind, help, count) in POOL_METRICS {
+            writeln!(f, "# HELP corehttp_pool_{name} {help}\n# TYPE corehttp_pool_{name} {kind}")?;
+            let pools = |(number, core): (usize, &ServerCounts)| core.pools().map(move |pool| (number, pool));
+            for (number, (pool, counts)) in self.cores.iter().enumerate().flat_map(pools) {
+                writeln!(f, "corehttp_pool_{name}{{core=\"{number}\",pool=\"{pool}\"}} {}", count(&counts))?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The counts of one core, or of all of them together.
@@ -74,11 +85,39 @@ pub struct ServerCounts {
     pub messages_sent: u64,
     /// Errors, by kind.
     pub errors: ErrorCounts,
+    /// In the order of [`POOLS`].
+    pub(super) pools: [PoolCounts; POOLS.len()],
+}
+
+impl ServerCounts {
+    /// Returns the counts of the objects that a core keeps to use them again, each kind with its name:
+    ///
+    /// - `contexts`, each with the buffers of an exchange. A connection takes one while it is busy;
+    /// - `futures`, each for the handler of a busy connection;
+    /// - `encoders` and `decoders`, the states of content codings. Content that is so large that another thread encodes it
+    ///   is not counted;
+    /// - `transforms`, each for a response that may be compressed;
+    /// - `deflaters` and `inflaters`, the states of compressed WebSockets.
+    ///
+    /// The first two are counted once a second, when memory that was not needed is freed. The others are those of the
+    /// thread, so of several services on one thread, the one that was made last counts them. Memory that the codecs take
+    /// is known to within a few KB.
+    pub fn pools(&self) -> impl Iterator<Item = (&'static str, PoolCounts)> + use<> {
+        zip(POOLS, self.pools)
+    }
+
+    /// The same counts as those of a core that has ended: nothing is open or kept.
+    #[allow(dead_code, reason = "metrics alone outlive a core")]
+    pub(crate) fn ended(mut self) -> ServerCounts {
+        self.open = 0;
+        self.pools.iter_mut().for_each(|pool| (pool.kept, pool.bytes) = (0, 0));
+        self
+    }
 }
 
 impl AddAssign<&ServerCounts> for ServerCounts {
     fn add_assign(&mut self, other: &ServerCounts) {
-        let ServerCounts { open, accepted, cut, requests, received, sent, errors, .. } = other;
+        let ServerCounts { open, accepted, cut, requests, received, sent, errors, pools, .. } = other;
         self.open += open;
         self.accepted += accepted;
         self.cut += cut;
@@ -88,6 +127,7 @@ impl AddAssign<&ServerCounts> for ServerCounts {
         self.messages_received += other.messages_received;
         self.messages_sent += other.messages_sent;
         self.errors += errors;
+        add_pools(&mut self.pools, pools);
     }
 }
 
@@ -230,6 +270,7 @@ pub(crate) struct CoreStats {
     pub(super) messages_sent: Counter,
     /// One for each of [`ErrorCounts::counts_mut`].
     errors: [Counter; ERROR_KINDS.len()],
+    pub(super) pools: Arc<PoolCounters>,
 }
 
 impl CoreStats {
@@ -258,6 +299,7 @@ impl CoreStats {
             messages_received: self.messages_received.get(),
             messages_sent: self.messages_sent.get(),
             errors,
+            pools: self.pools.counts(),
         }
     }
 }
@@ -295,14 +337,21 @@ impl fmt::Display for ServerStats {
                 writeln!(f, "corehttp_errors_total{{core=\"{number}\",kind=\"{kind}\"}} {count}")?;
             }
         }
-        Ok(())
+        self.write_pools(f)
     }
 }
 
-/// The name of a metric, its type, what it means, and what it counts of a core.
-pub(crate) type Metric = (&'static str, &'static str, &'static str, fn(&ServerCounts) -> u64);
+/// The name of a metric, its type, its meaning, and its count, of a core or of a pool.
+type Metric<T> = (&'static str, &'static str, &'static str, fn(&T) -> u64);
 
-pub(crate) const SERVER_METRICS: [Metric; 8] = [
+pub(crate) const POOL_METRICS: [Metric<PoolCounts>; 4] = [
+    ("reused_total", "counter", "How often an object was used again.", |pool| pool.reused),
+    ("created_total", "counter", "How often an object was made, because none was free.", |pool| pool.created),
+    ("kept", "gauge", "Objects that are free.", |pool| pool.kept),
+    ("bytes", "gauge", "Memory of the objects that are free.", |pool| pool.bytes),
+];
+
+pub(crate) const SERVER_METRICS: [Metric<ServerCounts>; 8] = [
     ("connections_open", "gauge", "Connections open now.", |core| core.open),
     ("connections_accepted_total", "counter", "Connections accepted.", |core| core.accepted),
     ("connections_cut_total", "counter", "Connections cut by a stop.", |core| core.cut),
@@ -320,6 +369,7 @@ mod tests {
     use std::mem::offset_of;
 
     use super::*;
+    use crate::memory::PoolKind;
     use crate::server::ErrorCounts;
 
     /// A request writes some counters, and these must not share a line with those of another core, nor with the count
@@ -350,7 +400,7 @@ mod tests {
     #[test]
     fn each_count_of_each_core_is_a_line() {
         let errors = ErrorCounts { accept: 8, ..ErrorCounts::default() };
-        let busy = ServerCounts {
+        let mut busy = ServerCounts {
             open: 1,
             accepted: 2,
             cut: 3,
@@ -360,7 +410,9 @@ mod tests {
             messages_received: 7,
             messages_sent: 9,
             errors,
+            pools: [PoolCounts::default(); POOLS.len()],
         };
+        busy.pools[PoolKind::Decoders as usize].reused = 10;
         let stats = ServerStats { cores: vec![ServerCounts::default(), busy], ..ServerStats::default() };
         let text = stats.to_string();
         for line in [
@@ -379,10 +431,13 @@ mod tests {
             "corehttp_errors_total{core=\"0\",kind=\"accept\"} 0",
             "corehttp_errors_total{core=\"1\",kind=\"accept\"} 8",
             "corehttp_errors_total{core=\"1\",kind=\"timed_out\"} 0",
+            "# TYPE corehttp_pool_kept gauge",
+            "corehttp_pool_reused_total{core=\"0\",pool=\"decoders\"} 0",
+            "corehttp_pool_reused_total{core=\"1\",pool=\"decoders\"} 10",
         ] {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         }
-        assert_eq!(text.lines().count(), 8 * (2 + 2) + 2 + 2 * 11);
+        assert_eq!(text.lines().count(), 8 * (2 + 2) + 2 + 2 * 11 + 4 * (2 + 2 * 7));
         assert!(text.ends_with('\n'));
     }
 }

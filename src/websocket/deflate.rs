@@ -6,7 +6,7 @@ use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, 
 
 use super::error::WebSocketError;
 use super::settings::MessageDeflate;
-use crate::memory::{Arena, LocalCache};
+use crate::memory::{Arena, LocalCache, PoolKind};
 use crate::message::{Headers, members, trim};
 
 /// The outcome of the negotiation, as seen from this end.
@@ -321,9 +321,16 @@ impl Inflater {
 }
 
 thread_local! {
-    static DEFLATERS: LocalCache<Box<Deflater>> = const { LocalCache::new() };
-    static INFLATERS: LocalCache<Box<Inflater>> = const { LocalCache::new() };
+    static DEFLATERS: LocalCache<Box<Deflater>> = const {
+        LocalCache::counted(PoolKind::Deflaters, |deflater| (4 << deflater.window_bits) + DEFLATE_TABLES)
+    };
+    static INFLATERS: LocalCache<Box<Inflater>> =
+        const { LocalCache::counted(PoolKind::Inflaters, |inflater| INFLATE_MEMORY + inflater.out.capacity()) };
 }
+
+/// How much memory a state of zlib-rs takes beside its window and the links of that, and one that decompresses in all.
+const DEFLATE_TABLES: usize = 248 << 10;
+const INFLATE_MEMORY: usize = 48 << 10;
 
 const ROOM_MIN: usize = 4 << 10;
 const OUT_KEPT_MAX: usize = 64 << 10;

@@ -147,11 +147,12 @@ impl Reset for Input {
         (*message, *raw, *is_full) = (0..0, 0..0, false);
     }
 
-    fn shrink(&mut self) {
+    fn shrink(&mut self) -> usize {
         if self.bytes.len() > KEPT_MAX {
             self.bytes.truncate(KEPT_MAX);
             self.bytes.shrink_to(KEPT_MAX);
         }
+        self.bytes.capacity()
     }
 }
 

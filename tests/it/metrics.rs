@@ -221,6 +221,11 @@ fn histograms_add_up_to_the_reports_of_a_random_history() {
             steps.iter().for_each(|step| step.play(&served));
             eventually("all exchanges are counted", add_up);
         });
+        let pool = |name: &str| {
+            let text = metrics.to_text(MetricsFormat::Prometheus);
+            sample::<u64>(&text, &format!("corehttp_pool_{name}{{core=\"0\",pool=\"contexts\"}}"))
+        };
+        eventually("free contexts are counted", || pool("created_total") > 0 && pool("reused_total") > 0);
         // The stop cuts this one.
         let mut stays = served.connect();
         stays.send(get("/streamed"));
@@ -233,6 +238,7 @@ fn histograms_add_up_to_the_reports_of_a_random_history() {
         let text = metrics.to_text(MetricsFormat::Prometheus);
         assert_eq!(sample::<u64>(&text, "corehttp_exchanges_open{core=\"0\"}"), 0);
         assert_eq!(sample::<u64>(&text, "corehttp_connections_open{core=\"0\"}"), 0);
+        assert_eq!((pool("kept"), pool("bytes")), (0, 0));
         let waited = sample::<u64>(&text, "corehttp_accept_wait_seconds_count{core=\"0\"}");
         assert_eq!(waited, running.stats().total.accepted);
         let of_no_route = &model.classes[&("(none)".to_owned(), "4xx")];
@@ -255,6 +261,7 @@ fn peers_make_no_routes() {
     drop(served);
     let routes = metrics.routes();
     assert_eq!((routes.len(), routes[0].count()), (1, 10_000), "{routes:?}");
+    assert_eq!(Vec::from_iter(routes[0].methods()), [("_OTHER", 10_000)]);
 }
 
 /// A server that follows another one goes on with its counts.
@@ -323,6 +330,37 @@ fn the_page_is_live_until_the_server_stops() {
     served.running.stop(Duration::from_secs(3600));
     page.receive_all();
     served.running.wait().unwrap();
+}
+
+/// States of codings are made once for a core, and the page and the text show how much they take.
+#[cfg(feature = "compress")]
+#[test]
+fn encoders_and_decoders_are_used_again() {
+    use corehttp::{Compress, Request};
+
+    let metrics = Metrics::new();
+    let content = |ctx: &mut Context| ctx.response.set_text("content ".repeat(1000));
+    let service = Server::new().metrics(&metrics).service(Compress::new(content));
+    let counts = |pool: &str| {
+        let text = metrics.to_text(MetricsFormat::OpenMetrics);
+        ["reused_total", "created_total", "kept", "bytes"]
+            .map(|name| sample::<u64>(&text, &format!("corehttp_pool_{name}{{core=\"0\",pool=\"{pool}\"}}")))
+    };
+    for round in 0..3 {
+        for coding in ["gzip", "br"] {
+            let mut request = Request::get("/").unwrap();
+            request.headers.set("accept-encoding", coding).unwrap();
+            let response = corehttp::block_on(service.respond(request)).unwrap();
+            assert_eq!(response.headers.text("content-encoding"), Some(coding));
+        }
+        let [reused, created, kept, bytes] = counts("encoders");
+        assert_eq!([reused, created, kept], [2 * round, 2, 2]);
+        assert!((300 << 10..16 << 20).contains(&bytes), "{bytes}");
+        let [reused, created, kept, _] = counts("transforms");
+        assert_eq!((reused, created, kept), (2 * round + 1, 1, 1));
+    }
+    drop(service);
+    assert_eq!(counts("encoders"), [4, 2, 0, 0]);
 }
 
 #[cfg(feature = "fs")]

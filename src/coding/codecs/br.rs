@@ -73,6 +73,10 @@ impl Encode for BrEncoder {
     fn reset(&mut self) {
         self.state = encoder_state(&self.alloc, self.level);
     }
+
+    fn memory(&self) -> usize {
+        size_of::<BrEncoder>() + self.alloc.memory()
+    }
 }
 
 /// A decoder for `br`.
@@ -126,25 +130,48 @@ impl Decode for BrDecoder {
         self.state = decoder_state(&self.alloc);
         self.is_whole = false;
     }
+
+    fn memory(&self) -> usize {
+        size_of::<BrDecoder>() + self.alloc.memory()
+    }
 }
 
 /// Slices of all types that a codec allocates, kept when it frees them. Clones share them.
 #[derive(Clone, Default)]
 pub(super) struct CachingAlloc {
-    /// A `Vec<Vec<T>>` for each type. The lock is never contended, since a codec is used by one thread at a time.
-    free: Arc<Mutex<Vec<Box<dyn Any + Send>>>>,
+    /// The lock is never contended, since a codec is used by one thread at a time.
+    slices: Arc<Mutex<Slices>>,
     /// How many bytes are kept of one type.
     kept_max: usize,
 }
 
+#[derive(Default)]
+struct Slices {
+    /// A `Vec<Vec<T>>` for each type.
+    free: Vec<Box<dyn Any + Send>>,
+    /// How many bytes were allocated, and are kept or in use.
+    bytes: usize,
+}
+
 impl CachingAlloc {
     pub(super) fn new(kept_max: usize) -> CachingAlloc {
-        CachingAlloc { free: Arc::default(), kept_max }
+        CachingAlloc { slices: Arc::default(), kept_max }
+    }
+
+    /// How many bytes are kept or in use.
+    fn memory(&self) -> usize {
+        lock(&self.slices).bytes
+    }
+
+    fn allocate<T>(&self, len: usize) -> Vec<T> {
+        let memory = Vec::with_capacity(len);
+        lock(&self.slices).bytes += size(&memory);
+        memory
     }
 
     /// Takes the smallest free slice that has room for `len`.
     fn take<T: Send + 'static>(&self, len: usize) -> Option<Vec<T>> {
-        let mut free = lock(&self.free);
+        let Slices { free, .. } = &mut *lock(&self.slices);
         let of_type = free.iter_mut().find_map(|free| free.downcast_mut::<Vec<Vec<T>>>())?;
         let fitting = of_type.iter().enumerate().filter(|(_, free)| free.capacity() >= len);
         let (best, _) = fitting.min_by_key(|(_, free)| free.capacity())?;
@@ -154,20 +181,24 @@ impl CachingAlloc {
     /// Keeps a slice. If too much is kept, the largest slices are dropped: large content needed them step by step, and
     /// usual content does not need them.
     fn give<T: Send + 'static>(&self, memory: Vec<T>) {
-        let size = |memory: &Vec<T>| memory.capacity() * size_of::<T>();
+        let Slices { free, bytes } = &mut *lock(&self.slices);
         if size(&memory) > self.kept_max {
+            *bytes -= size(&memory);
             return;
         }
-        let mut free = lock(&self.free);
         let found = free.iter_mut().find_map(|free| free.downcast_mut::<Vec<Vec<T>>>());
         let Some(of_type) = found else { return free.push(Box::new(vec![memory])) };
         of_type.push(memory);
         while of_type.len() > SLICES_MAX || of_type.iter().map(size).sum::<usize>() > self.kept_max {
             let largest = of_type.iter().enumerate().max_by_key(|(_, free)| free.capacity());
             let Some((at, _)) = largest else { return };
-            of_type.swap_remove(at);
+            *bytes -= size(&of_type.swap_remove(at));
         }
     }
+}
+
+fn size<T>(memory: &Vec<T>) -> usize {
+    memory.capacity() * size_of::<T>()
 }
 
 /// How many slices of one type are kept: more than a codec uses at once.
@@ -180,7 +211,7 @@ impl<T: Clone + Default + Send + 'static> Allocator<T> for CachingAlloc {
         if len == 0 {
             return CachedSlice::default();
         }
-        let mut memory = self.take(len).unwrap_or_else(|| Vec::with_capacity(len));
+        let mut memory = self.take(len).unwrap_or_else(|| self.allocate(len));
         // The brotli of C initializes its memory; the brotli of Rust relies on memory that is zeroed, and goes out of
         // bounds without it.
         memory.clear();
@@ -255,6 +286,22 @@ mod tests {
         assert_eq!(free(&alloc), Vec::from_iter(1..=SLICES_MAX));
         alloc_and_free(&mut alloc, 1..=SLICES_MAX + 1);
         assert_eq!(free(&alloc), Vec::from_iter(1..=SLICES_MAX));
+    }
+
+    #[test]
+    fn memory_is_known_whether_it_is_in_use_or_kept() {
+        let mut alloc = CachingAlloc::new(64);
+        let slices: [CachedSlice<u16>; 2] = [32, 33].map(|len| alloc.alloc_cell(len));
+        assert_eq!(alloc.memory(), 2 * (32 + 33));
+        drop(slices);
+        assert_eq!(alloc.memory(), 2 * 32);
+        alloc_and_free(&mut alloc, [32, 16]);
+        assert_eq!(alloc.memory(), 2 * 16, "the larger one has gone");
+        let mut encoder = BrEncoder::new(5);
+        encoder.step(b"content", &mut [0; 256], Flush::End).unwrap();
+        let before = encoder.memory();
+        encoder.reset();
+        assert!(before > 100 << 10 && encoder.memory() <= before, "{before}");
     }
 
     /// An encoder may need a larger slice with each step. All the smaller ones together would be 16 MiB for a single

@@ -62,7 +62,16 @@ impl Encode for DeflateEncoder {
         }
         self.is_open = false;
     }
+
+    fn memory(&self) -> usize {
+        DEFLATE_MEMORY
+    }
 }
+
+/// How much memory a state of zlib-rs takes: its window twice, the links of that, and tables.
+const DEFLATE_MEMORY: usize = (4 << WINDOW_BITS) + (248 << 10);
+/// How much one takes that decompresses: its window, and tables.
+const INFLATE_MEMORY: usize = 48 << 10;
 
 /// A decoder for `deflate`. Also accepts content without the zlib format, which some senders omit (RFC 9110 §8.4.1.2).
 pub(super) struct DeflateDecoder {
@@ -116,6 +125,10 @@ impl Decode for DeflateDecoder {
 
     fn reset(&mut self) {
         self.at = ZlibPart::Start;
+    }
+
+    fn memory(&self) -> usize {
+        INFLATE_MEMORY
     }
 }
 
@@ -313,5 +326,9 @@ impl Decode for GzipDecoder {
         inflate.reset(false);
         crc.reset();
         (*flags, *at) = (0, MemberPart::Fixed(0));
+    }
+
+    fn memory(&self) -> usize {
+        INFLATE_MEMORY
     }
 }

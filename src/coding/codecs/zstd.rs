@@ -1,6 +1,7 @@
 //! `zstd` (RFC 8878), by the library that defines it.
 
-use zstd::stream::raw::{CParameter, DParameter, Decoder, Encoder, InBuffer, Operation, OutBuffer};
+use zstd::stream::raw::{DParameter, Decoder, InBuffer, Operation, OutBuffer};
+use zstd::zstd_safe::{CCtx, CParameter, ResetDirective};
 
 use crate::coding::CodingError;
 use crate::coding::codec::{Decode, Flush, Step};
@@ -18,19 +19,22 @@ pub(super) fn decoder() -> Option<Box<dyn Decode>> {
 pub(super) fn encoder(level: u32) -> Option<Box<dyn Encode>> {
     let range = zstd::compression_level_range();
     let level = i32::try_from(level).unwrap_or(i32::MAX).clamp(1, *range.end());
-    let encoder = Encoder::new(level).and_then(|mut encoder| {
-        encoder.set_parameter(CParameter::ChecksumFlag(true))?;
-        encoder.set_parameter(CParameter::WindowLog(ENCODER_WINDOW_LOG))?;
-        Ok(encoder)
-    });
-    encoder.ok().map(|encoder| Box::new(ZstdEncoder { encoder }) as Box<dyn Encode>)
+    let mut encoder = CCtx::try_create()?;
+    for parameter in [
+        CParameter::CompressionLevel(level),
+        CParameter::ChecksumFlag(true),
+        CParameter::WindowLog(ENCODER_WINDOW_LOG),
+    ] {
+        encoder.set_parameter(parameter).ok()?;
+    }
+    Some(Box::new(ZstdEncoder { encoder }))
 }
 
 /// 1 MiB. A larger window costs each stream that much memory.
 const ENCODER_WINDOW_LOG: u32 = 20;
 
 struct ZstdEncoder {
-    encoder: Encoder<'static>,
+    encoder: CCtx<'static>,
 }
 
 impl Encode for ZstdEncoder {
@@ -39,21 +43,25 @@ impl Encode for ZstdEncoder {
         let failed = |_| CodingError::Encoder;
         // After an end that did not fit into the room, `run` would begin another frame.
         if !input.src.is_empty() {
-            self.encoder.run(&mut input, &mut room).map_err(failed)?;
+            self.encoder.compress_stream(&mut room, &mut input).map_err(failed)?;
         }
         let is_taken = input.pos() == input.src.len();
         let is_whole = match flush {
             _ if !is_taken || room.pos() == room.capacity() => false,
             Flush::Later => true,
-            Flush::Now => self.encoder.flush(&mut room).map_err(failed)? == 0,
-            Flush::End => self.encoder.finish(&mut room, true).map_err(failed)? == 0,
+            Flush::Now => self.encoder.flush_stream(&mut room).map_err(failed)? == 0,
+            Flush::End => self.encoder.end_stream(&mut room).map_err(failed)? == 0,
         };
         Ok(Step { read: input.pos(), written: room.pos(), is_whole })
     }
 
     fn reset(&mut self) {
         // Only the session is reset, which cannot fail; parameters stay.
-        let _ = self.encoder.reinit();
+        let _ = self.encoder.reset(ResetDirective::SessionOnly);
+    }
+
+    fn memory(&self) -> usize {
+        self.encoder.sizeof()
     }
 }
 
@@ -87,7 +95,14 @@ impl Decode for ZstdDecoder {
         // Resetting the session would keep the window, whose size the last peer has chosen.
         *self = ZstdDecoder::new();
     }
+
+    fn memory(&self) -> usize {
+        DECODER_MEMORY
+    }
 }
+
+/// How much memory a decoder takes before it has seen content.
+const DECODER_MEMORY: usize = 94 << 10;
 
 fn new_decoder() -> Option<Decoder<'static>> {
     let mut decoder = Decoder::new().ok()?;

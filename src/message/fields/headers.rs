@@ -473,9 +473,9 @@ impl Reset for Headers {
         self.clear();
     }
 
-    fn shrink(&mut self) {
-        self.text.shrink(TEXT_KEPT_MAX);
+    fn shrink(&mut self) -> usize {
         self.fields.shrink_to(FIELDS_KEPT_MAX);
+        self.text.shrink(TEXT_KEPT_MAX) + self.fields.capacity() * size_of::<FieldLine>()
     }
 }
 

@@ -414,8 +414,9 @@ impl Reset for Target {
         clear_cold(authorization);
     }
 
-    fn shrink(&mut self) {
+    fn shrink(&mut self) -> usize {
         self.text.shrink_to(TEXT_KEPT_MAX);
+        self.text.capacity()
     }
 }
 

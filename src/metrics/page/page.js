@@ -24,7 +24,7 @@ const bytes = (number) => {
     number /= 1024;
   }
 };
-const percent = (share) => (100 * share).toFixed(share > 0 && share < 0.1 ? 2 : 0) + "%";
+const percent = (share) => (100 * share).toFixed(share > 0 && share < 0.1 || share > 0.99 && share < 1 ? 2 : 0) + "%";
 const ago = (seconds) => seconds < 90 ? Math.round(seconds) + " s" : seconds < 5400 ? Math.round(seconds / 60) + " min"
   : Math.round(seconds / 3600) + " h";
 
@@ -127,8 +127,11 @@ function tiles(data) {
 }
 
 function legend(id, entries) {
-  $(id).replaceChildren(...entries.flatMap((text, which) =>
-    [make("span", { class: "key k" + which, "aria-hidden": "true" }), text + (which < entries.length - 1 ? ", " : "")]));
+  $(id).replaceChildren(...entries.flatMap((text, which) => {
+    const entry = make("span");
+    entry.append(make("span", { class: "key k" + which, "aria-hidden": "true" }), text);
+    return which < entries.length - 1 ? [entry, ", "] : [entry];
+  }));
 }
 
 function charts(data) {
@@ -154,7 +157,8 @@ function routes(data) {
     const times = [p50, p90, p99, most].map((us) => total ? time(us) : "–");
     return [[route.pattern, "text"], count(total / data.recentSeconds),
       [total ? percent(failed / total) : "–", failed ? "bad" : ""], ...times,
-      spark(history(data, own, (slot) => slot[0] ? slot[4] : null)), ...classes.map(count), count(none + informational)];
+      spark(history(data, own, (slot) => slot[0] ? slot[4] : null)), ...classes.map(count), count(none + informational),
+      [route.methods.map(([method, number]) => method + " " + count(number)).join(", "), "text"]];
   });
   fill("routes", rows, "No exchange yet.");
 }
@@ -212,10 +216,16 @@ function cores(data) {
   }), "No core yet.");
 }
 
+function memory(data) {
+  fill("memory", data.memory.map((one) => [[one.kind ?? "files: " + one.cache, "text"], count(one.kept), bytes(one.bytes),
+    count(one.hits), count(one.misses), one.hits + one.misses ? percent(one.hits / (one.hits + one.misses)) : "–"]),
+  "Nothing was used yet.");
+}
+
 function show(data) {
   if (!before || data.uptime < before.uptime) { slots.clear(); routeSlots.clear(); before = null; }
   remember(slots, data, data.total);
-  if (!paused) [tiles, charts, routes, slow, errors, hosts, cores].forEach((part) => part(data));
+  if (!paused) [tiles, charts, routes, slow, errors, hosts, cores, memory].forEach((part) => part(data));
   before = data;
 }
 

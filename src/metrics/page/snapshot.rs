@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use crate::client::{ClientCounts, ClientStats};
+use crate::memory::PoolCounts;
 use crate::metrics::client_metrics::PHASES;
 use crate::metrics::core_metrics::CoreCounts;
 use crate::metrics::histogram::HistogramCounts;
@@ -34,6 +35,7 @@ pub(super) fn snapshot(metrics: &Metrics, sent: Option<u64>) -> (u64, String) {
         let series = timelines.get(route.pattern.as_str()).unwrap_or(&empty);
         json!({
             "pattern": route.pattern,
+            "methods": route.methods().collect::<Vec<_>>(),
             "classes": route.classes.each_ref().map(|class| class.duration.count()),
             "recent": figures(&series.sum_since(recent_first)),
             "slots": slots(series, first),
@@ -58,6 +60,7 @@ pub(super) fn snapshot(metrics: &Metrics, sent: Option<u64>) -> (u64, String) {
         "hosts": hosts(metrics, &SlotSeries::new(recent_first, slot)),
         "slow": slow(metrics),
         "errors": errors(metrics, &cores),
+        "memory": memory(metrics, &cores),
         "process": {
             "resident": process.resident_bytes,
             "cpu": process.cpu_seconds,
@@ -167,8 +170,7 @@ const SLOW_OF_ROUTE_MAX: usize = 3;
 
 /// The kinds of errors that there were, with the latest of each.
 fn errors(metrics: &Metrics, cores: &BTreeMap<usize, CoreCounts>) -> Value {
-    let mut total = ServerCounts::default();
-    cores.values().for_each(|core| total += &core.server);
+    let total = sum(cores);
     let latest: Vec<Option<LatestError>> = metrics.latest_errors();
     let kinds = zip(total.errors.by_kind(), latest).filter(|((_, count), _)| *count > 0);
     let kinds = kinds.map(|((kind, count), latest)| {
@@ -180,6 +182,24 @@ fn errors(metrics: &Metrics, cores: &BTreeMap<usize, CoreCounts>) -> Value {
         })
     });
     kinds.collect()
+}
+
+/// The objects that the cores have used again or kept for that, and the caches of files.
+fn memory(metrics: &Metrics, cores: &BTreeMap<usize, CoreCounts>) -> Value {
+    let used = sum(cores).pools().filter(|(_, pool)| pool.created > 0);
+    let pools = used.map(|(name, PoolCounts { reused, created, kept, bytes, .. })| {
+        json!({ "kind": name, "hits": reused, "misses": created, "kept": kept, "bytes": bytes })
+    });
+    let caches = metrics.cache_counts().into_iter().map(|(name, [hits, misses, kept, bytes])| {
+        json!({ "cache": name, "hits": hits, "misses": misses, "kept": kept, "bytes": bytes })
+    });
+    pools.chain(caches).collect()
+}
+
+fn sum(cores: &BTreeMap<usize, CoreCounts>) -> ServerCounts {
+    let mut total = ServerCounts::default();
+    cores.values().for_each(|core| total += &core.server);
+    total
 }
 
 fn micros(time: Duration) -> f64 {
@@ -215,6 +235,7 @@ mod tests {
             assert_eq!(figures(value), (Some(4), Some(1)), "{text}");
         }
         assert_eq!((&route["pattern"], &route["classes"]), (&json!("(none)"), &json!([0, 0, 3, 0, 0, 1])));
+        assert_eq!(route["methods"], json!([["GET", 4]]));
         assert_eq!((data["slot"].as_u64(), data["cores"][0]["requests"].as_u64()), (Some(slot), Some(4)));
         assert_eq!(data["slow"].as_array().unwrap().len(), SLOW_OF_ROUTE_MAX);
         let [error] = &data["errors"].as_array().unwrap()[..] else { panic!("{text}") };

@@ -580,10 +580,8 @@ impl Reset for Context {
         exchange.reset();
     }
 
-    fn shrink(&mut self) {
-        self.request.shrink();
-        self.response.shrink();
-        self.exchange.shrink();
+    fn shrink(&mut self) -> usize {
+        size_of::<Context>() + self.request.shrink() + self.response.shrink() + self.exchange.shrink()
     }
 }
 

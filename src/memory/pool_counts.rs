@@ -1,0 +1,137 @@
+//! [`PoolCounts`]: how often the objects of a core are used again; and [`PoolCounters`], which count that.
+
+use std::cell::RefCell;
+use std::iter::zip;
+use std::ops::AddAssign;
+use std::sync::Arc;
+
+use super::lock::Counter;
+
+/// The objects of one kind that a core keeps to use them again, as they were at one moment.
+///
+/// See [`ServerCounts::pools`](crate::ServerCounts::pools).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PoolCounts {
+    /// How often an object was used again.
+    pub reused: u64,
+    /// How often none was free, so that one was made.
+    pub created: u64,
+    /// How many objects are free now.
+    pub kept: u64,
+    /// How much memory these take, in bytes.
+    pub bytes: u64,
+}
+
+impl AddAssign<PoolCounts> for PoolCounts {
+    fn add_assign(&mut self, other: PoolCounts) {
+        let PoolCounts { reused, created, kept, bytes } = other;
+        self.reused += reused;
+        self.created += created;
+        self.kept += kept;
+        self.bytes += bytes;
+    }
+}
+
+/// The kinds of objects that are counted, in the order of [`POOLS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PoolKind {
+    Contexts,
+    Futures,
+    #[allow(dead_code, reason = "feature `compress` alone encodes")]
+    Encoders,
+    Decoders,
+    #[allow(dead_code, reason = "feature `compress` alone transforms")]
+    Transforms,
+    #[allow(dead_code, reason = "feature `websocket` alone compresses messages")]
+    Deflaters,
+    #[allow(dead_code, reason = "feature `websocket` alone compresses messages")]
+    Inflaters,
+}
+
+/// The names of the kinds.
+pub(crate) const POOLS: [&str; 7] =
+    ["contexts", "futures", "encoders", "decoders", "transforms", "deflaters", "inflaters"];
+
+const _: () = assert!(PoolKind::Inflaters as usize + 1 == POOLS.len(), "each kind has its name");
+
+/// The counts of the objects of one core. Only its thread writes.
+#[derive(Default)]
+pub(crate) struct PoolCounters([PoolCounter; POOLS.len()]);
+
+#[derive(Default)]
+struct PoolCounter {
+    reused: Counter,
+    created: Counter,
+    kept: Counter,
+    bytes: Counter,
+}
+
+impl PoolCounters {
+    /// Makes the caches of this thread count here, and no longer elsewhere, until the guard is dropped.
+    pub(crate) fn count_thread(self: &Arc<PoolCounters>) -> PoolGuard {
+        CURRENT.set(Some(self.clone()));
+        PoolGuard(self.clone())
+    }
+
+    /// Replaces the counts of a kind.
+    pub(crate) fn set(&self, kind: PoolKind, counts: PoolCounts) {
+        let counter = &self.0[kind as usize];
+        counter.reused.set(counts.reused);
+        counter.created.set(counts.created);
+        counter.set_kept(counts.kept, counts.bytes);
+    }
+
+    /// The counts at this moment, in the order of [`POOLS`].
+    pub(crate) fn counts(&self) -> [PoolCounts; POOLS.len()] {
+        self.0.each_ref().map(|PoolCounter { reused, created, kept, bytes }| PoolCounts {
+            reused: reused.get(),
+            created: created.get(),
+            kept: kept.get(),
+            bytes: bytes.get(),
+        })
+    }
+}
+
+impl PoolCounter {
+    fn set_kept(&self, kept: u64, bytes: u64) {
+        self.kept.set(kept);
+        self.bytes.set(bytes);
+    }
+}
+
+/// Counts what a cache of this thread does, if its core is counted: whether it had the object that was asked for, and
+/// how many it keeps now, of so many bytes.
+pub(super) fn count_cache(kind: PoolKind, had: Option<bool>, kept: usize, bytes: usize) {
+    // On a thread that is ending, there is nothing to count.
+    let _ = CURRENT.try_with(|current| {
+        let current = current.borrow();
+        let Some(counters) = &*current else { return };
+        let counter = &counters.0[kind as usize];
+        counter.reused.add(u64::from(had == Some(true)));
+        counter.created.add(u64::from(had == Some(false)));
+        counter.set_kept(kept as u64, bytes as u64);
+    });
+}
+
+thread_local! {
+    /// The counters of the core of this thread.
+    static CURRENT: RefCell<Option<Arc<PoolCounters>>> = const { RefCell::new(None) };
+}
+
+/// Makes the caches of a thread count. Once it is dropped, nothing is kept.
+pub(crate) struct PoolGuard(Arc<PoolCounters>);
+
+impl Drop for PoolGuard {
+    fn drop(&mut self) {
+        self.0.0.iter().for_each(|counter| counter.set_kept(0, 0));
+        let _ = CURRENT.try_with(|current| {
+            current.borrow_mut().take_if(|current| Arc::ptr_eq(current, &self.0));
+        });
+    }
+}
+
+/// Adds the counts of each kind.
+pub(crate) fn add_pools(sums: &mut [PoolCounts; POOLS.len()], counts: &[PoolCounts; POOLS.len()]) {
+    zip(sums, counts).for_each(|(sum, counts)| *sum += *counts);
+}
