@@ -13,8 +13,8 @@ impl Server {
     /// addresses that both have, and binds the others. Once all of its cores listen, the predecessor stops, as with
     /// [`ServerHandle::stop`](crate::ServerHandle::stop) and the grace of [`Server::on_stop`] (10 s without). Then this
     /// server waits at `path` for its own successor. If a successor fails or is stopped before it listens, nothing changes.
-    /// If its predecessor is stopped meanwhile, the successor still gets the place. One successor starts at a time, in up
-    /// to 300 s; another one fails after 10 s.
+    /// If its predecessor is stopped meanwhile, the successor still gets the place. One successor starts at a time, and
+    /// another one fails after 10 s. One that needs more than 300 s fails before it listens, and its predecessor goes on.
     ///
     /// The sockets are never closed, so no connection is refused or reset, whatever the system does with connections
     /// that wait in a closed socket ([`Server::reuse_port`] describes that). Addresses are matched as they are written,

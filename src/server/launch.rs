@@ -14,7 +14,7 @@ use super::connection_limiter::{ConnectionLimiter, ServerTotals};
 use super::core_state::ServerSettings;
 use super::error::{Error, Result};
 use super::handler::IntoHandler;
-use super::handover::{Announcement, Handover};
+use super::handover::{Announcement, Handover, StartLimit};
 use super::per_core::PerCore;
 use super::server_handle::{ListenedAddress, ServerHandle};
 use super::stats::CoreStats;
@@ -215,6 +215,7 @@ struct BoundCore {
     core_senders: Vec<CoreSender>,
     /// Holds each core until all of them have a handler.
     handlers_ready: Arc<Barrier>,
+    start_limit: Option<StartLimit>,
     totals: Arc<ServerTotals>,
     stats: Arc<CoreStats>,
     settings: ServerSettings,
@@ -247,6 +248,7 @@ fn bind(
             handoffs,
             core_senders: Vec::new(),
             handlers_ready: handlers_ready.clone(),
+            start_limit: None,
             totals: totals.clone(),
             stats,
             settings,
@@ -276,6 +278,7 @@ fn bind(
             false => (index + 1, NEXT_CORES.min(senders.len() - 1)),
         };
         core.core_senders = senders.iter().cycle().skip(first).take(count).cloned().collect();
+        core.start_limit = handover.as_ref().map(Handover::start_limit);
     }
     Ok((cores, addresses))
 }
@@ -351,11 +354,13 @@ where
     F: AsyncFn(ServerCore) -> Result<H>,
     H: IntoHandler<Kind>,
 {
-    let BoundCore { listeners, handoffs, core_senders, handlers_ready, totals, stats, settings } = bound;
+    let BoundCore { listeners, handoffs, core_senders, handlers_ready, start_limit, totals, stats, settings } =
+        bound;
     let handler = make(core).await?.into_handler();
     // On a shared port, a core that listens is given peers of the server that this one takes over from. They would be
     // lost if another core failed now.
     handlers_ready.wait().await;
+    start_limit.iter().try_for_each(StartLimit::check)?;
     let listeners = listeners.into_iter().map(|BoundListener { bound, dispatch, acceptor }| {
         Ok(CoreListener { listener: Listener::open(bound)?, dispatch, acceptor })
     });

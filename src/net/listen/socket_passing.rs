@@ -2,13 +2,15 @@
 //! `SCM_RIGHTS`); [`Predecessor`] and [`Successor`]: the two processes.
 //!
 //! A successor connects, and receives a message for each listening socket: its address as text, and its descriptor. The
-//! last one is the control socket itself, whose address is empty. Once the successor serves, it writes a byte.
+//! last one is the control socket itself, whose address is empty. Once the successor serves, it writes a byte. A
+//! predecessor that no longer waits for it writes one, too.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener as StdListener, UnixStream as StdStream};
 use std::path::Path;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use rustix::cmsg_space;
@@ -18,6 +20,7 @@ use rustix::net::{
 };
 use tokio::io::{AsyncReadExt, Interest};
 use tokio::net::{UnixListener, UnixStream};
+use tokio::time::timeout;
 
 use super::socket_file::{FileOwnership, SocketFile};
 
@@ -64,15 +67,25 @@ impl OpenControlSocket {
         self.listener.accept().await.map(|(stream, _)| Successor(stream))
     }
 
-    /// Sends all sockets to a successor, and waits until it serves.
+    /// Sends all sockets to a successor, and waits for up to `limit` until it serves.
     pub(crate) async fn pass_on(
         &self,
         mut successor: Successor,
         sockets: &[(String, OwnedFd)],
+        limit: Duration,
     ) -> io::Result<()> {
+        let passed = timeout(limit, self.pass_to(&mut successor, sockets)).await;
+        passed.unwrap_or_else(|_| {
+            // The end of the stream would look as if this process had ended.
+            let _ = successor.0.try_write(&[GIVEN_UP]);
+            Err(io::ErrorKind::TimedOut.into())
+        })
+    }
+
+    async fn pass_to(&self, successor: &mut Successor, sockets: &[(String, OwnedFd)]) -> io::Result<()> {
         let sockets = sockets.iter().map(|(address, socket)| (address.as_str(), socket.as_fd()));
         for (address, socket) in sockets.chain([("", self.listener.as_fd())]) {
-            let Successor(stream) = &successor;
+            let Successor(stream) = &*successor;
             stream.async_io(Interest::WRITABLE, || send(stream.as_fd(), address, socket)).await?;
         }
         match successor.0.read_u8().await? {
@@ -86,7 +99,11 @@ impl OpenControlSocket {
 pub(crate) struct Successor(UnixStream);
 
 /// A process whose place this one is about to take.
-pub(crate) struct Predecessor(StdStream);
+pub(crate) struct Predecessor {
+    stream: StdStream,
+    /// Whether it goes on because this one was late, once that is known.
+    goes_on: OnceLock<bool>,
+}
 
 impl Predecessor {
     /// Connects to the predecessor. `None` if there is none.
@@ -96,7 +113,7 @@ impl Predecessor {
             connected => {
                 let stream = connected?;
                 stream.set_read_timeout(Some(RECEIVE_MAX))?;
-                Ok(Some(Predecessor(stream)))
+                Ok(Some(Predecessor { stream, goes_on: OnceLock::new() }))
             }
         }
     }
@@ -105,7 +122,7 @@ impl Predecessor {
     pub(crate) fn receive(&self, path: &Path) -> io::Result<(Vec<(String, OwnedFd)>, ControlSocket)> {
         let mut sockets = Vec::new();
         while sockets.len() < SOCKETS_MAX {
-            match receive(&self.0)? {
+            match receive(&self.stream)? {
                 (address, listener) if address.is_empty() => {
                     let control = ControlSocket { file: SocketFile::adopt(path)?, listener: listener.into() };
                     return Ok((sockets, control));
@@ -116,9 +133,19 @@ impl Predecessor {
         Err(io::Error::new(io::ErrorKind::InvalidData, "the predecessor has too many sockets"))
     }
 
-    /// Has the predecessor stop. One that has died meanwhile need not.
-    pub(crate) fn announce(mut self) {
-        let _ = self.0.write_all(&[READY]);
+    /// Whether the predecessor goes on because this process `is_late`, and has not ended. The first call decides.
+    pub(crate) fn goes_on(&self, is_late: bool) -> bool {
+        *self.goes_on.get_or_init(|| is_late && !self.has_ended())
+    }
+
+    /// Whether the stream has ended without a byte of the predecessor's.
+    fn has_ended(&self) -> bool {
+        self.stream.set_nonblocking(true).is_ok() && matches!((&self.stream).read(&mut [0]), Ok(0))
+    }
+
+    /// Has the predecessor stop. One that has ended meanwhile need not.
+    pub(crate) fn announce(&self) {
+        let _ = (&self.stream).write_all(&[READY]);
     }
 }
 
@@ -129,6 +156,9 @@ fn is_absent(error: &io::Error) -> bool {
 
 /// The byte of a successor that serves.
 const READY: u8 = b'r';
+
+/// The byte of a predecessor that waits no longer.
+const GIVEN_UP: u8 = b'g';
 
 /// How long a predecessor may take to send a socket.
 const RECEIVE_MAX: Duration = Duration::from_secs(10);
@@ -170,3 +200,43 @@ fn receive(mut from: &StdStream) -> io::Result<(String, OwnedFd)> {
 const CLOSE_ON_EXEC: RecvFlags = RecvFlags::CMSG_CLOEXEC;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 const CLOSE_ON_EXEC: RecvFlags = RecvFlags::empty();
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A late process must not serve beside the one whose place it was to take, and must serve if that one is gone.
+    #[test]
+    fn a_late_successor_goes_on_only_without_its_predecessor() {
+        for (is_late, sent, ends, expected) in [
+            (false, &b""[..], false, false),
+            (false, b"g", true, false),
+            (true, b"", false, true),
+            (true, b"g", false, true),
+            (true, b"g", true, true),
+            (true, b"", true, false),
+        ] {
+            let (stream, mut other) = StdStream::pair().unwrap();
+            let predecessor = Predecessor { stream, goes_on: OnceLock::new() };
+            other.write_all(sent).unwrap();
+            let _open = Some(other).filter(|_| !ends);
+            for _ in 0..2 {
+                assert_eq!(predecessor.goes_on(is_late), expected, "{is_late} {sent:?} {ends}");
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_successor_that_is_late_is_given_up() {
+        let directory = tempfile::tempdir().unwrap();
+        let control = ControlSocket::bind(&directory.path().join("control")).unwrap().open().unwrap();
+        for limit in [Duration::from_secs(310), Duration::ZERO] {
+            let (near, mut far) = UnixStream::pair().unwrap();
+            let passed = control.pass_on(Successor(near), &[], limit).await;
+            assert_eq!(passed.unwrap_err().kind(), io::ErrorKind::TimedOut);
+            let mut received = Vec::new();
+            far.read_to_end(&mut received).await.unwrap();
+            assert!(received.ends_with(&[GIVEN_UP]), "{received:?}");
+        }
+    }
+}

@@ -27,11 +27,25 @@ impl Handover {
         match self.0 {}
     }
 
+    pub(in crate::server) fn start_limit(&self) -> StartLimit {
+        match self.0 {}
+    }
+
     pub(in crate::server) fn announcement(&mut self) -> Announcement {
         match self.0 {}
     }
 
     pub(in crate::server) async fn serve(self, _: ServerHandle, _: Duration) -> io::Result<()> {
+        match self.0 {}
+    }
+}
+
+/// The limit of a start, of which there are none.
+#[derive(Clone)]
+pub(in crate::server) struct StartLimit(Infallible);
+
+impl StartLimit {
+    pub(in crate::server) fn check(&self) -> io::Result<()> {
         match self.0 {}
     }
 }

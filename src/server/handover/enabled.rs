@@ -7,6 +7,7 @@ use std::io;
 use std::mem;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -20,7 +21,10 @@ use crate::server::server_handle::ServerHandle;
 /// The listening sockets of a server that takes them over, and passes them on.
 pub(in crate::server) struct Handover {
     path: PathBuf,
-    predecessor: Option<Predecessor>,
+    /// When this server must be ready to listen.
+    ready_by: runtime::Instant,
+    start_max: Duration,
+    predecessor: Option<Arc<Predecessor>>,
     /// Ready once this server serves.
     serving: Option<oneshot::Receiver<()>>,
     /// The sockets of the predecessor that no address has taken yet.
@@ -37,7 +41,18 @@ pub(in crate::server) struct Handover {
 impl Handover {
     pub(in crate::server) fn new(path: PathBuf) -> Handover {
         let (inherited, abandoned, kept, files) = Default::default();
-        Handover { path, predecessor: None, serving: None, inherited, abandoned, control: None, kept, files }
+        Handover {
+            path,
+            ready_by: runtime::now(),
+            start_max: START_MAX,
+            predecessor: None,
+            serving: None,
+            inherited,
+            abandoned,
+            control: None,
+            kept,
+            files,
+        }
     }
 
     /// Receives the sockets of the predecessor, if there is one.
@@ -46,9 +61,12 @@ impl Handover {
     ///
     /// Fails if the predecessor cannot be reached, or sends something else. It then goes on.
     pub(in crate::server) fn receive(&mut self) -> io::Result<()> {
+        // The predecessor's clock starts later, once it has accepted.
+        self.ready_by = runtime::later(runtime::now(), self.start_max);
         let Some(predecessor) = Predecessor::connect(&self.path)? else { return Ok(()) };
         let (inherited, control) = predecessor.receive(&self.path)?;
-        (self.inherited, self.control, self.predecessor) = (inherited, Some(control), Some(predecessor));
+        (self.inherited, self.control, self.predecessor) =
+            (inherited, Some(control), Some(Arc::new(predecessor)));
         Ok(())
     }
 
@@ -90,6 +108,12 @@ impl Handover {
         Ok(())
     }
 
+    /// The limit of this server's start.
+    pub(in crate::server) fn start_limit(&self) -> StartLimit {
+        let Handover { predecessor, ready_by, start_max, .. } = self;
+        StartLimit { predecessor: predecessor.clone(), ready_by: *ready_by, start_max: *start_max }
+    }
+
     /// The announcement of this server, to be made once it serves.
     pub(in crate::server) fn announcement(&mut self) -> Announcement {
         let (serves, serving) = oneshot::channel();
@@ -116,8 +140,7 @@ impl Handover {
             // If this server is stopped while the successor starts, the files stay for it. Without a successor, the next
             // server replaces them.
             self.set_files_owned(false);
-            let passed = runtime::timeout(START_MAX, control.pass_on(successor, &self.kept)).await;
-            if let Ok(Ok(())) = passed {
+            if control.pass_on(successor, &self.kept, START_MAX + ANNOUNCE_MAX).await.is_ok() {
                 running.stop_for_successor(grace);
                 return Ok(());
             }
@@ -137,9 +160,39 @@ const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 /// How long a successor may take to start.
 const START_MAX: Duration = Duration::from_secs(300);
 
+/// How long it may take from the last look at [`START_MAX`] to its announcement. Its predecessor waits so much longer,
+/// because only one of the two may find that it was late.
+const ANNOUNCE_MAX: Duration = Duration::from_secs(10);
+
+/// How long a server may take to start whose predecessor waits for it.
+#[derive(Clone)]
+pub(in crate::server) struct StartLimit {
+    predecessor: Option<Arc<Predecessor>>,
+    ready_by: runtime::Instant,
+    start_max: Duration,
+}
+
+impl StartLimit {
+    /// Decides whether this server may listen. All of its cores get the same result.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it took too long. The predecessor then goes on.
+    pub(in crate::server) fn check(&self) -> io::Result<()> {
+        let StartLimit { predecessor, ready_by, start_max } = self;
+        match predecessor {
+            Some(predecessor) if predecessor.goes_on(runtime::now() > *ready_by) => Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                format!("the start took longer than {} s, so the predecessor goes on", start_max.as_secs()),
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// Has the predecessor stop once this server serves. If it is dropped before that, the predecessor goes on.
 pub(in crate::server) struct Announcement {
-    predecessor: Option<Predecessor>,
+    predecessor: Option<Arc<Predecessor>>,
     abandoned: Vec<(SocketFile, OwnedFd)>,
     files: Vec<FileOwnership>,
     serves: oneshot::Sender<()>,
@@ -156,7 +209,31 @@ impl Announcement {
         let abandoned = self.abandoned.iter().map(|(file, _)| file.ownership());
         abandoned.chain(self.files).for_each(|file| file.set_owned(true));
         drop(self.abandoned);
-        self.predecessor.into_iter().for_each(Predecessor::announce);
+        self.predecessor.iter().for_each(|predecessor| predecessor.announce());
         let _ = self.serves.send(());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::server::{Context, Server};
+
+    use super::*;
+
+    #[test]
+    fn a_server_that_starts_too_late_does_not_listen_and_its_predecessor_goes_on() {
+        let directory = tempfile::tempdir().unwrap();
+        let server = || Server::bind("127.0.0.1:0").cores(2).handover(directory.path().join("handover"));
+        let first = server().start(|_: &mut Context| {}).unwrap();
+        let mut late = server();
+        late.launch.handover.as_mut().unwrap().start_max = Duration::ZERO;
+        let error = late.start(|_: &mut Context| {}).unwrap_err().to_string();
+        assert!(error.contains("the start took longer than 0 s"), "{error}");
+        assert!(!first.is_stopping());
+        let second = server().start(|_: &mut Context| {}).unwrap();
+        first.wait().unwrap();
+        assert_eq!(second.local_addr(), first.local_addr());
+        second.stop(Duration::ZERO);
+        second.wait().unwrap();
     }
 }

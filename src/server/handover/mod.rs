@@ -7,6 +7,6 @@ mod disabled;
 mod enabled;
 
 #[cfg(not(all(feature = "handover", unix)))]
-pub(super) use disabled::{Announcement, Handover};
+pub(super) use disabled::{Announcement, Handover, StartLimit};
 #[cfg(all(feature = "handover", unix))]
-pub(super) use enabled::{Announcement, Handover};
+pub(super) use enabled::{Announcement, Handover, StartLimit};
