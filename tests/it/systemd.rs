@@ -84,8 +84,8 @@ fn a_service_reports_its_state_and_that_it_lives() {
         }
     }
     assert!(service.wait().unwrap().success());
-    // The first cores may beat before the last one listens.
     told.dedup();
+    assert_eq!(told[0], "READY=1\n");
     told.retain(|state| state != "WATCHDOG=1\n");
     assert_eq!(told, ["READY=1\n", "STOPPING=1\n"]);
 }
@@ -133,6 +133,10 @@ fn a_service_listens_on_the_sockets_that_it_is_given() {
 #[cfg(feature = "handover")]
 const BROKEN: &str = "COREHTTP_TEST_BROKEN";
 
+/// Set in a process that takes many times as long to start as its signs of life are apart.
+#[cfg(feature = "handover")]
+const SLOW: &str = "COREHTTP_TEST_SLOW";
+
 /// Serves at a Unix socket, which it takes over from the process before, until a request says that it is enough.
 #[cfg(feature = "handover")]
 fn serve_in_turn(directory: &Path) {
@@ -144,9 +148,14 @@ fn serve_in_turn(directory: &Path) {
         Ok(())
     };
     let app = move |_: &mut Context| enough.notify_one();
-    let make = async move |_: ServerCore| match env::var_os(BROKEN) {
-        Some(_) => Err(Status::INTERNAL_SERVER_ERROR.into()),
-        None => Ok(app.clone()),
+    let make = async move |_: ServerCore| {
+        if env::var_os(SLOW).is_some() {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+        match env::var_os(BROKEN) {
+            Some(_) => Err(Status::INTERNAL_SERVER_ERROR.into()),
+            None => Ok(app.clone()),
+        }
     };
     server.on_stop(stopped, TIMEOUT).handover(directory.join("handover")).run_per_core(make).unwrap();
 }
@@ -185,4 +194,32 @@ fn a_successor_becomes_the_main_process_before_its_predecessor_stops() {
     assert!(main.wait().unwrap().success());
     manager.set_nonblocking(true).unwrap();
     assert!(manager.recv(&mut [0]).is_err(), "no process has reported anything else");
+}
+
+/// Its sign of life would be one of the process that still serves, which may have none.
+#[cfg(feature = "handover")]
+#[test]
+fn a_successor_gives_no_sign_of_life_before_it_serves() {
+    const DIRECTORY: &str = "COREHTTP_TEST_OTHER_DIRECTORY";
+    if let Some(directory) = env::var_os(DIRECTORY) {
+        return serve_in_turn(Path::new(&directory));
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("notify");
+    let manager = manage(&path);
+    let begin = |more: &[(&str, &str)]| {
+        let mut command = Command::new(env::current_exe().unwrap());
+        command.env("NOTIFY_SOCKET", &path).env(DIRECTORY, directory.path()).envs(more.iter().copied());
+        start(&mut command, "systemd::a_successor_gives_no_sign_of_life_before_it_serves").unwrap()
+    };
+    let told = || receive(&manager);
+    let mut main = begin(&[]);
+    assert_eq!(told(), "READY=1\n");
+    let mut successor = begin(&[(SLOW, "1"), ("WATCHDOG_USEC", "20000")]);
+    assert_eq!([told(), told()], [format!("MAINPID={}\n", successor.id()), "READY=1\n".into()]);
+    assert!(main.wait().unwrap().success());
+    assert_eq!(told(), "WATCHDOG=1\n");
+    let mut near = UnixStream::connect(directory.path().join("served")).unwrap();
+    std::io::Write::write_all(&mut near, LAST.as_bytes()).unwrap();
+    assert!(successor.wait().unwrap().success());
 }

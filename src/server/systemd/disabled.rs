@@ -19,6 +19,10 @@ impl Notifier {
         match self.0 {}
     }
 
+    pub(in crate::server) fn retire(&self) {
+        match self.0 {}
+    }
+
     pub(in crate::server) fn stopping(&self) {
         match self.0 {}
     }
