@@ -2,12 +2,13 @@
 
 use std::io;
 use std::num::NonZero;
+use std::panic::catch_unwind;
 use std::pin::pin;
 use std::task::{Context, Poll};
 use std::thread::{self, JoinHandle};
 
 pub(crate) use tokio::runtime::Id;
-use tokio::runtime::{self, Builder, LocalOptions};
+use tokio::runtime::{self, Builder, LocalOptions, LocalRuntime};
 use tokio::task;
 pub(crate) use tokio::task::yield_now;
 
@@ -143,8 +144,15 @@ impl Handle {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn block_on<F: IntoFuture>(future: F) -> io::Result<F::Output> {
-    let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
-    Ok(runtime.block_on(future.into_future()))
+    Ok(build_runtime()?.block_on(future.into_future()))
+}
+
+fn build_runtime() -> io::Result<LocalRuntime> {
+    // tokio panics if there are no descriptors for its signals.
+    let built =
+        catch_unwind(|| Builder::new_current_thread().enable_all().build_local(LocalOptions::default()));
+    built
+        .unwrap_or_else(|_| Err(io::Error::other("no runtime can be built, perhaps for lack of descriptors")))
 }
 
 #[cfg(test)]

@@ -180,20 +180,32 @@ impl Server {
     /// before, to set options that [`SocketOptions`] has not. On Linux, accepted sockets inherit most of them. Default:
     /// none. An error of the function is one of [`Server::run`].
     ///
-    /// No crate has a safe function for `TCP_DEFER_ACCEPT` and `TCP_FASTOPEN`, so an application sets them by `setsockopt`
-    /// of the crate `libc`; systemd sets the first one by `DeferAcceptSec=`.
-    ///
     /// # Examples
     ///
+    /// The crate socket2 has functions for many options, and the crate nix a macro for others, such as the two of nginx's
+    /// `deferred` and `fastopen`. For a socket of systemd, `DeferAcceptSec=` sets the first one.
+    ///
     /// ```no_run
+    /// # #[cfg(target_os = "linux")]
+    /// # mod linux {
     /// use corehttp::{Context, Server};
+    /// use nix::sys::socket::SetSockOpt;
+    /// use nix::{setsockopt_impl, sockopt_impl};
     /// use socket2::SockRef;
+    ///
+    /// sockopt_impl!(DeferAccept, SetOnly, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, u32);
+    /// sockopt_impl!(FastOpen, SetOnly, libc::IPPROTO_TCP, libc::TCP_FASTOPEN, u32);
     ///
     /// fn main() -> corehttp::Result {
     ///     Server::bind("[::]:8080")
-    ///         .on_listen(|socket| SockRef::from(&socket).set_tcp_congestion(b"bbr"))
+    ///         .on_listen(|socket| {
+    ///             DeferAccept.set(&socket, &10)?; // seconds that a connection may be silent before it is accepted
+    ///             FastOpen.set(&socket, &256)?; // connections that wait
+    ///             SockRef::from(&socket).set_tcp_congestion(b"bbr")
+    ///         })
     ///         .run(|ctx: &mut Context| ctx.response.set_text("Hello, World!"))
     /// }
+    /// # }
     /// ```
     #[cfg(unix)]
     #[doc(alias("setsockopt", "TCP_DEFER_ACCEPT", "TCP_FASTOPEN"))]

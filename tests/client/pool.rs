@@ -2,8 +2,10 @@
 
 use std::future::{Future, pending, poll_fn};
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, TcpListener};
 use std::pin::{Pin, pin};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
@@ -12,11 +14,11 @@ use std::time::Duration;
 
 use corehttp::{
     Client, ClientBuilder, ClientCause, ClientError, ClientPhase, ClientTimeouts, Dialer, ExchangeError,
-    MemoryListener, Method, Request, Response, ResponseReader,
+    MemoryListener, Method, Request, Resolver, Response, ResponseReader,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
 use tokio::sync::{Notify, Semaphore};
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, yield_now};
 use tokio::time::sleep;
 
 use crate::support::{
@@ -1186,4 +1188,46 @@ async fn connections_spread_over_the_addresses_of_a_name() {
         let counted = counts.each_ref().map(|count| count.swap(0, Ordering::Relaxed));
         assert!(counted.iter().all(|count| (8..=12).contains(count)), "{counted:?} with {keep:?}");
     }
+}
+
+/// Panics in its first look-ups.
+struct Fragile(AtomicUsize);
+
+impl Resolver for Fragile {
+    async fn resolve(&self, _: &str) -> io::Result<Vec<IpAddr>> {
+        yield_now().await;
+        let is_over = self.0.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_err();
+        assert!(is_over, "this panic is part of the test");
+        Ok(vec![Ipv4Addr::LOCALHOST.into()])
+    }
+}
+
+/// The callers behind it look the name up again, and no connection is kept from them.
+#[tokio::test]
+async fn a_resolver_that_panics_costs_its_caller_alone() {
+    let server = Scripted::always(OK).await;
+    let url = server.url.replace("127.0.0.1", "a.example");
+    let client = |panics| {
+        let resolver = Fragile(AtomicUsize::new(panics));
+        Client::builder().resolver(resolver, Duration::from_secs(60)).connections_per_host_max(1).build()
+    };
+    let three = client(3);
+    let asks = Vec::from_iter((0..8).map(|_| {
+        let (client, url) = (three.clone(), url.clone());
+        tokio::spawn(async move { client.get(&url).await.unwrap().status.as_u16() })
+    }));
+    let mut panics = 0;
+    for asked in asks {
+        match asked.await {
+            Ok(status) => assert_eq!(status, 200),
+            Err(error) => panics += usize::from(error.is_panic()),
+        }
+    }
+    assert_eq!((panics, three.busy(), server.connections()), (3, 0, 1));
+    // The task of a pipeline looks up for those who wait.
+    let pipeline = client(1).pipeline(&url).unwrap().build();
+    let mut response = Response::new();
+    pipeline.send(&Request::get("/").unwrap(), &mut response).await.unwrap_err();
+    pipeline.send(&Request::get("/").unwrap(), &mut response).await.unwrap();
+    assert_eq!(response.status.as_u16(), 200);
 }

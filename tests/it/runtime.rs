@@ -618,6 +618,78 @@ fn a_server_without_descriptors_waits_until_there_are_some() {
     });
 }
 
+/// Each step of the start lacks a descriptor once, and none is kept.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_server_without_descriptors_does_not_start() {
+    alone("runtime::a_server_without_descriptors_does_not_start", || {
+        let directory = TempDir::new().unwrap();
+        rlimit::setrlimit(rlimit::Resource::NOFILE, 64, 64).unwrap();
+        let use_up = || std::iter::from_fn(|| File::open("/dev/null").ok()).collect::<Vec<_>>();
+        let (mut files, mut failures) = (use_up(), 0);
+        let all = files.len();
+        let running = loop {
+            let server = Server::bind("127.0.0.1:0").and_bind(directory.path().join("socket")).cores(2);
+            match server.start(who) {
+                Ok(running) => break running,
+                Err(error) => {
+                    let error = error.to_string();
+                    let is_clear =
+                        ["os error 24", "lack of descriptors"].iter().any(|part| error.contains(part));
+                    assert!(is_clear, "{error}");
+                }
+            }
+            failures += 1;
+            files.pop().unwrap();
+        };
+        assert!(failures > 4, "{failures}");
+        running.stop(Duration::ZERO);
+        running.wait().unwrap();
+        drop(files);
+        // tokio keeps two for signals.
+        assert_eq!(use_up().len(), all - 2);
+    });
+}
+
+/// Options without a field are set on each socket, before it listens.
+#[cfg(target_os = "linux")]
+#[test]
+fn an_application_sets_options_of_its_own_before_its_sockets_listen() {
+    use std::os::fd::BorrowedFd;
+
+    use nix::sys::socket::{GetSockOpt, SetSockOpt};
+    use nix::{getsockopt_impl, setsockopt_impl, sockopt_impl};
+    use socket2::SockRef;
+
+    sockopt_impl!(DeferAccept, Both, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, u32);
+    sockopt_impl!(FastOpen, Both, libc::IPPROTO_TCP, libc::TCP_FASTOPEN, u32);
+
+    let sockets = Arc::<Mutex<Vec<_>>>::default();
+    let noted = sockets.clone();
+    let set = move |socket: BorrowedFd<'_>| {
+        assert!(!SockRef::from(&socket).is_listener()?);
+        DeferAccept.set(&socket, &60)?;
+        FastOpen.set(&socket, &77)?;
+        noted.lock().unwrap().push(socket.try_clone_to_owned()?);
+        Ok(())
+    };
+    let served = Served::with(|server| server.cores(2).on_listen(set), who);
+    let sockets = sockets.lock().unwrap();
+    assert_eq!(sockets.len(), 2);
+    for socket in &*sockets {
+        assert!(SockRef::from(socket).is_listener().unwrap());
+        assert!(DeferAccept.get(socket).unwrap() >= 60);
+        assert_eq!(FastOpen.get(socket), Ok(77));
+    }
+    // A silent peer is connected, and not accepted before it sends something.
+    let mut silent = served.connect();
+    check(served.connect().stream, "127.0.0.1");
+    assert_eq!(served.running.stats().total.accepted, 1);
+    silent.send(GET);
+    assert_eq!(status(&silent.receive_all()), 200);
+    assert_eq!(served.running.stats().total.accepted, 2);
+}
+
 /// A handler that needs a descriptor of its own fails, and is answered for; once there are some, all goes on.
 #[cfg(all(target_os = "linux", feature = "fs"))]
 #[test]

@@ -296,6 +296,27 @@ mod tests {
         });
     }
 
+    /// Only who administers the network may have the system poll for longer.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn an_accepted_socket_polls_its_device_for_as_long_as_was_set() {
+        let busy_poll = Some(Duration::from_micros(50));
+        let socket_options = SocketOptions { busy_poll, ..SocketOptions::default() };
+        let options = ListenOptions { socket_options, ..ListenOptions::default() };
+        let bound = match BoundSocket::bind(&"127.0.0.1:0".into(), &options) {
+            Ok(mut bound) => bound.remove(0),
+            Err(error) => return assert!(error.to_string().contains("the option SO_BUSY_POLL: "), "{error}"),
+        };
+        bound.listen().unwrap();
+        let _near = net::TcpStream::connect(bound.local_addr().unwrap()).unwrap();
+        block_on(async {
+            let (Transport::Tcp(stream), _) = Listener::open(bound).unwrap().accept().await.unwrap() else {
+                unreachable!()
+            };
+            assert_eq!(SockRef::from(&stream).busy_poll().unwrap(), 50);
+        });
+    }
+
     #[cfg(target_os = "linux")]
     #[test]
     fn an_option_that_the_system_refuses_is_named() {

@@ -7,8 +7,8 @@ use socket2::SockRef;
 
 /// Options of the TCP sockets of a server (socket(7), tcp(7)). `None` leaves what the operating system has.
 ///
-/// Other options are set by [`Server::on_listen`](crate::Server::on_listen). Sockets that were already open get these
-/// options, too, but Unix sockets do not.
+/// Other options are set by [`Server::on_listen`](crate::Server::on_listen), such as `TCP_DEFER_ACCEPT` and
+/// `TCP_FASTOPEN`. Sockets that were already open get these options, too, but Unix sockets do not.
 ///
 /// # Examples
 ///
