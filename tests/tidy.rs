@@ -180,7 +180,7 @@ const VARIANTS: &[&str] = &[
 const LARGE: &[&str] = &["Context", "Headers", "PooledConn", "Request"];
 
 // 240 for what one exchange needs, and the rooms above it: routes, layers, sessions, bounds, what observes, WebSocket.
-const FILES_MAX: usize = 388;
+const FILES_MAX: usize = 389;
 const MEDIAN_LINES_MIN: usize = 130;
 const FILE_LINES_MIN: usize = 60;
 const FILE_LINES_MAX: usize = 600;

@@ -341,14 +341,14 @@ impl Hasher for PassThroughHasher {
 /// Descriptors are shared by the process: if each root had a bound of its own, a few roots could leave none for
 /// connections.
 #[derive(Debug)]
-pub(super) struct DescriptorQuota(usize);
+struct DescriptorQuota(usize);
 
 impl DescriptorQuota {
     /// How many files are kept open in total. Most systems give a process 1,024 descriptors, and connections need them.
-    pub(super) const MAX: usize = 256;
+    const MAX: usize = 256;
 
     /// Acquires descriptors for `count` more files, if that many are left.
-    pub(super) fn try_acquire(count: usize) -> Option<DescriptorQuota> {
+    fn try_acquire(count: usize) -> Option<DescriptorQuota> {
         let mut acquired = lock(&ACQUIRED);
         let has_left = count == 0 || *acquired + count <= *LIMIT;
         has_left.then(|| {

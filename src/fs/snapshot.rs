@@ -235,20 +235,20 @@ pub enum Etag {
 
 /// The metadata of a file that changes with its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stat {
-    pub(super) len: u64,
-    pub(super) modified: Option<SystemTime>,
+struct Stat {
+    len: u64,
+    modified: Option<SystemTime>,
     /// When the content, the times or the names of the file were changed (`ctime`). No program can set this time.
-    pub(super) changed: Option<SystemTime>,
+    changed: Option<SystemTime>,
 }
 
 impl Stat {
-    pub(super) fn new(metadata: &Metadata) -> Stat {
+    fn new(metadata: &Metadata) -> Stat {
         Stat { len: metadata.len(), modified: metadata.modified().ok(), changed: changed(metadata) }
     }
 
     /// An opaque-tag made of size and times, and whether another content would have another one.
-    pub(super) fn tag(&self, etag: Etag, now: SystemTime) -> (String, bool) {
+    fn tag(&self, etag: Etag, now: SystemTime) -> (String, bool) {
         let is_plausible = self.modified.is_some_and(|at| is_plausible(&at));
         // Where the two are the same, no program has set the time of the last change.
         let is_needed = self.changed != self.modified && !(etag == Etag::Time && is_plausible);
@@ -276,7 +276,7 @@ pub(super) fn content_tag(bytes: &[u8]) -> String {
 }
 
 /// The opaque-tag of the first `len` bytes of a file.
-pub(super) fn hash_file(mut file: &File, len: u64) -> io::Result<String> {
+fn hash_file(mut file: &File, len: u64) -> io::Result<String> {
     let (mut hasher, mut chunk, mut left) = (SipHasher13::new(), vec![0; CHUNK], file.take(len));
     file.rewind()?;
     loop {
@@ -291,7 +291,7 @@ pub(super) fn hash_file(mut file: &File, len: u64) -> io::Result<String> {
 const CHUNK: usize = 64 << 10;
 
 /// Whether a change that is made `now` gets another time than `at`.
-pub(super) fn is_settled(at: SystemTime, now: SystemTime) -> bool {
+fn is_settled(at: SystemTime, now: SystemTime) -> bool {
     // A date in the future was set by hand, and a change would set the current one.
     now.duration_since(at).unwrap_or_else(|ahead| ahead.duration()) > SETTLING
 }
@@ -302,7 +302,7 @@ const SETTLING: Duration = Duration::from_secs(2);
 
 /// Whether a date may be that of a change. Earlier dates than the first web page are those of builds that give all files
 /// one date, so that their result depends on nothing else: 1970 (Nix), 1980 (zip), 1985 (npm).
-pub(super) fn is_plausible(at: &SystemTime) -> bool {
+fn is_plausible(at: &SystemTime) -> bool {
     *at >= SystemTime::UNIX_EPOCH + PLAUSIBLE_SINCE
 }
 

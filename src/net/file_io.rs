@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio::task::{JoinHandle, coop, spawn_blocking, yield_now};
 
 use super::conn::BYTES_PER_CALL;
-use super::{Conn, ConnError, Locality, socket};
+use super::{Conn, ConnError, Locality, page_cache};
 
 /// A range of a file on its way to a socket, without a copy through the memory of the program.
 ///
@@ -55,11 +55,11 @@ impl FileSender {
                 self.readahead = None;
                 loaded.unwrap_or_else(|cut_off| Err(cut_off.into()))?;
                 self.cached_until = self.piece(READAHEAD).end;
-            } else if socket::is_cached(&self.file, self.piece(PIECE)) {
+            } else if page_cache::is_cached(&self.file, self.piece(PIECE)) {
                 self.cached_until = self.piece(PIECE).end;
             } else {
                 let (file, piece) = (self.file.clone(), self.piece(READAHEAD));
-                self.readahead = Some(spawn_blocking(move || socket::read_ahead(&file, piece)));
+                self.readahead = Some(spawn_blocking(move || page_cache::read_ahead(&file, piece)));
             }
         }
         Poll::Ready(Ok(()))
@@ -132,7 +132,7 @@ impl FileReader {
             return Poll::Ready(0);
         }
         let len = self.left(BYTES_PER_CALL.min(buf.remaining()));
-        let read = socket::read_cached(&self.file, buf.initialize_unfilled_to(len), self.range.start);
+        let read = page_cache::read_cached(&self.file, buf.initialize_unfilled_to(len), self.range.start);
         if let Err(error) = &read {
             self.reads_cached = error.kind() == io::ErrorKind::WouldBlock;
         }
@@ -235,7 +235,7 @@ mod tests {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&vec![b'x'; 3 << 20]).unwrap();
         let file = Arc::new(file);
-        socket::read_ahead(&file, 0..3 << 20).unwrap();
+        page_cache::read_ahead(&file, 0..3 << 20).unwrap();
         let runtime = Builder::new_current_thread().build().unwrap();
         for range in [0..3 << 20, 5..6, (3 << 20) - 1..3 << 20] {
             let mut sender = FileSender::new(file.clone(), range.clone());
@@ -245,7 +245,7 @@ mod tests {
             let mut sender = FileSender::new(file.clone(), range.clone());
             let piece = sender.piece(READAHEAD);
             let warm = file.clone();
-            let work = move || socket::read_ahead(&warm, piece);
+            let work = move || page_cache::read_ahead(&warm, piece);
             let entered = runtime.enter();
             sender.readahead = Some(spawn_blocking(work));
             drop(entered);
@@ -390,7 +390,7 @@ mod tests {
         use rustix::fs::{Advice, fadvise};
         let file = numbered();
         file.sync_all().unwrap();
-        let reads_cached = socket::read_cached(&file, &mut [0], 0).is_ok();
+        let reads_cached = page_cache::read_cached(&file, &mut [0], 0).is_ok();
         let mut cx = Context::from_waker(std::task::Waker::noop());
         let mut buf = vec![0; 200_000];
         let mut buf = ReadBuf::new(&mut buf);

@@ -29,6 +29,7 @@ mod io_state;
 mod dial;
 
 mod file_io;
+mod page_cache;
 
 pub(crate) use address::Peer;
 pub use address::{Address, PeerAddr, PeerCredentials};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
 
-pub(super) use self::imp::{SENDS_FILES, is_cached, read_ahead, read_cached, send};
+pub(super) use self::imp::{SENDS_FILES, send};
 
 /// How long a peer may be silent before the operating system probes it, and the interval between probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,18 +38,16 @@ fn again_every(_: Duration, keepalive: TcpKeepalive) -> TcpKeepalive {
     keepalive
 }
 
-/// Linux: sendfile(2), and the state of the page cache.
+/// Linux: sendfile(2).
 #[cfg(target_os = "linux")]
 mod imp {
     use std::fs::File;
-    use std::io::{self, IoSliceMut};
-    use std::num::NonZero;
+    use std::io;
     use std::ops::Range;
     use std::os::fd::AsFd;
-    use std::os::unix::fs::FileExt;
 
-    use rustix::fs::{Advice, fadvise, sendfile};
-    use rustix::io::{Errno, ReadWriteFlags, preadv2, retry_on_intr};
+    use rustix::fs::sendfile;
+    use rustix::io::{Errno, retry_on_intr};
 
     pub(in crate::net) const SENDS_FILES: bool = true;
 
@@ -74,35 +72,6 @@ mod imp {
             errno => errno.into(),
         }
     }
-
-    /// Whether a range of `file` can be read without waiting, judging by a sample of its pages.
-    pub(in crate::net) fn is_cached(file: &File, range: Range<u64>) -> bool {
-        let mut probes = range.clone().step_by(PROBE).chain([range.end.saturating_sub(1)]);
-        probes.all(|at| read_cached(file, &mut [0], at).is_ok_and(|count| count > 0))
-    }
-
-    /// Reads those bytes of `file` from `offset` on that are in the page cache, and returns how many. Fails with
-    /// `WouldBlock` if the first one is not there, and otherwise if the file system, or the system, never reads so.
-    ///
-    /// 0 need not be the end of the file: Linux 5.9 and 5.10 return it for bytes that are not there (readv(2)).
-    pub(in crate::net) fn read_cached(file: &File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        let mut buf = [IoSliceMut::new(buf)];
-        Ok(retry_on_intr(|| preadv2(file, &mut buf, offset, ReadWriteFlags::NOWAIT))?)
-    }
-
-    /// Reads a range of `file` into the page cache.
-    pub(in crate::net) fn read_ahead(file: &File, range: Range<u64>) -> io::Result<()> {
-        // Advice only: if it fails, the reads below are slower.
-        let _ = fadvise(file, range.start, NonZero::new(range.end - range.start), Advice::WillNeed);
-        // Without preadv2(2), as in kernels before 4.6 and in some sandboxes, every range counts as not cached, and is
-        // read here.
-        range.step_by(PAGE).try_for_each(|at| file.read_at(&mut [0], at).map(drop))
-    }
-
-    /// The kernel reads ahead at least this much by default, so where one page is in memory, its neighbors are too.
-    const PROBE: usize = 128 << 10;
-
-    const PAGE: usize = 4 << 10;
 }
 
 /// Other systems: files are read and written.
@@ -116,18 +85,6 @@ mod imp {
 
     pub(in crate::net) fn send<S>(_: &S, _: &File, _: Range<u64>) -> io::Result<u64> {
         Err(io::ErrorKind::InvalidInput.into())
-    }
-
-    pub(in crate::net) fn is_cached(_: &File, _: Range<u64>) -> bool {
-        true
-    }
-
-    pub(in crate::net) fn read_cached(_: &File, _: &mut [u8], _: u64) -> io::Result<usize> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    pub(in crate::net) fn read_ahead(_: &File, _: Range<u64>) -> io::Result<()> {
-        Ok(())
     }
 }
 
