@@ -12,8 +12,8 @@ const CLIENTS: &[Program] = &[
     Program {
         file: "websocket.py",
         runners: &[
-            (&["python3"], &["python3", "-c", "import websockets.asyncio.client"]),
-            (&["/usr/bin/python3"], &["/usr/bin/python3", "-c", "import websockets.asyncio.client"]),
+            (&["python3"], &["python3", "-c", "import websockets"]),
+            (&["/usr/bin/python3"], &["/usr/bin/python3", "-c", "import websockets"]),
         ],
     },
     Program {

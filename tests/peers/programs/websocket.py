@@ -39,8 +39,10 @@ async def send_too_much(url, size):
 async def come_from_elsewhere(url):
     try:
         await websockets.connect(url, origin="http://evil.example")
-    except websockets.InvalidStatus as refused:
-        assert refused.response.status_code == 403, refused
+    except websockets.InvalidHandshake as refused:
+        # Releases before 14 have the status itself.
+        response = refused if hasattr(refused, "status_code") else refused.response
+        assert response.status_code == 403, refused
     else:
         raise AssertionError("it was let in")
 
