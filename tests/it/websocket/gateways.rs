@@ -26,6 +26,22 @@ fn gateway_with(set: impl FnOnce(Server) -> Server, client: Client, backend: Str
     Served::with(set, with_plan(|_| BodyPlan::Stream, pass))
 }
 
+/// A gateway whose handler waits for something else, too.
+fn busy_gateway(backend: String) -> Served {
+    let client = Client::new();
+    Served::new(async move |ctx: &mut Context| -> corehttp::Result {
+        let onward = ctx.request.forwarded_to(&backend)?;
+        let mut ticks = tokio::time::interval(Duration::from_millis(1));
+        let mut forwarded = std::pin::pin!(ctx.forward(client.open(&onward)));
+        loop {
+            tokio::select! {
+                done = &mut forwarded => return done,
+                _ = ticks.tick() => {}
+            }
+        }
+    })
+}
+
 fn this_machine() -> TrustedProxies {
     TrustedProxies::new(["127.0.0.1"]).unwrap().fields([ForwardedField::XForwardedHost])
 }
@@ -180,6 +196,11 @@ fn an_end_on_one_side_ends_the_other() {
 /// The gateway stops: it closes with 1001, and the answer of the peer closes the server behind.
 #[test]
 fn a_stop_of_a_gateway_closes_both_sides_with_1001() {
+    [gateway, busy_gateway].into_iter().for_each(check_stop);
+}
+
+#[track_caller]
+fn check_stop(gateway: fn(String) -> Served) {
     let (settings, reports) = (WebSocketSettings::default(), ErrorReports::default());
     let behind = Served::with(
         |server| reports.attach(server),
