@@ -9,4 +9,6 @@ mod frames;
 mod gateways;
 mod histories;
 mod reports;
+#[cfg(feature = "tls")]
+mod secure;
 mod support;
