@@ -70,6 +70,7 @@ impl Exchange {
         limit: Duration,
     ) -> Poll<bool> {
         debug_assert!(self.io_state.is_some(), "an exchange without a connection has its I/O state");
+        debug_assert!(!conn.has_io_state(), "an idle connection has none");
         conn.swap_io_state(&mut self.io_state);
         match conn.poll_fill(cx, &mut self.incoming.get_mut().input, limit) {
             Poll::Ready(Ok(1..)) => Poll::Ready(true),
