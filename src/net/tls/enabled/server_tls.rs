@@ -388,16 +388,16 @@ pub(crate) struct Handshake<C>(Accepting<C>);
 enum Accepting<C> {
     Configured(FallibleAccept<Carrier<C>>),
     /// With a configuration that is chosen by the hello.
-    Resolved(Pin<Box<dyn Future<Output = Shaken<C>>>>),
+    Resolved(Pin<Box<dyn Future<Output = HandshakeResult<C>>>>),
 }
 
 /// A secure stream, or the error and the bare transport.
-type Shaken<C> = Result<TlsStream<C>, (TlsError, C)>;
+type HandshakeResult<C> = Result<TlsStream<C>, (TlsError, C)>;
 
 impl<C: AsyncRead + AsyncWrite + Unpin> Handshake<C> {
     /// Ready with a secure stream, or with the error and the bare transport, on which an alert was sent unless the peer
     /// speaks plain HTTP. Must not be polled again after that.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Shaken<C>> {
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<HandshakeResult<C>> {
         match &mut self.0 {
             Accepting::Configured(accept) => Pin::new(accept).poll(cx).map(into_secure),
             Accepting::Resolved(accept) => accept.as_mut().poll(cx),
@@ -406,9 +406,9 @@ impl<C: AsyncRead + AsyncWrite + Unpin> Handshake<C> {
 }
 
 fn into_secure<C>(
-    shaken: Result<tokio_rustls::server::TlsStream<Carrier<C>>, (io::Error, Carrier<C>)>,
-) -> Shaken<C> {
-    match shaken {
+    result: Result<tokio_rustls::server::TlsStream<Carrier<C>>, (io::Error, Carrier<C>)>,
+) -> HandshakeResult<C> {
+    match result {
         Ok(stream) => Ok(TlsStream::new(stream)),
         Err((error, carrier)) => Err((carrier.handshake_error(TlsError::from_io(error)), carrier.inner)),
     }
@@ -438,7 +438,7 @@ impl ConfigResolver {
         self,
         source: CachedSource,
         carrier: Carrier<C>,
-    ) -> Shaken<C> {
+    ) -> HandshakeResult<C> {
         let mut lazy = LazyConfigAcceptor::new(Acceptor::default(), carrier);
         let start = match (&mut lazy).await {
             Ok(start) => start,
@@ -452,9 +452,9 @@ impl ConfigResolver {
             Ok(None) => (source.config(), None),
             Err(cause) => (without_certificate(source.config()), Some(cause)),
         };
-        let shaken = start.into_stream(config).into_fallible().await;
-        match (shaken, refused) {
-            (shaken, None) => into_secure(shaken),
+        let result = start.into_stream(config).into_fallible().await;
+        match (result, refused) {
+            (result, None) => into_secure(result),
             (Err((_, carrier)), Some(cause)) => Err((TlsError::Resolver(cause), carrier.inner)),
             (Ok(stream), Some(cause)) => Err((TlsError::Resolver(cause), stream.into_inner().0.inner)),
         }
