@@ -39,7 +39,10 @@ use work::{ACTIX, AXUM, COREHTTP, GO, SHED, Work};
 fn main() {
     match child::server() {
         None if child::wanted() => {
-            measure();
+            let names = child::chosen([COREHTTP, SHED, AXUM, ACTIX, GO]);
+            if !names.is_empty() {
+                measure(names);
+            }
             if !child::chosen(["simulation"]).is_empty() {
                 simulate();
             }
@@ -55,13 +58,12 @@ const ROUND: Duration = Duration::from_secs(2);
 const CONNECTIONS: usize = 2_048;
 const PATIENCE: Duration = Duration::from_millis(100);
 
-fn measure() {
+fn measure(names: Vec<&'static str>) {
     // Two connections at a time are the most that a descriptor is needed for.
     rlimit::increase_nofile_limit(2 * CONNECTIONS as u64 + 100).expect("enough descriptors");
     // Servers inherit the core.
     pin(PinnedCore::Server);
     let work = Work::measured(Duration::from_micros(100), Duration::ZERO);
-    let names = child::chosen([COREHTTP, SHED, AXUM, ACTIX, GO]);
     let mut servers: Vec<_> = names.into_iter().filter_map(|name| Server::start(name, work)).collect();
     pin(PinnedCore::Load);
     for _ in 0..ROUNDS {

@@ -33,7 +33,7 @@ pub(crate) struct RefusingCore {
     unseen: VecDeque<usize>,
     free: VecDeque<usize>,
     /// Connections whose requests are refused, but not answered yet, and since when.
-    held: VecDeque<(f64, usize)>,
+    delayed: VecDeque<(f64, usize)>,
     /// When the request of each connection was due.
     due: Vec<f64>,
     /// When the probe joined the queue, if it is there.
@@ -57,7 +57,7 @@ const PATIENCE: f64 = 100e3;
 const HELD_MAX: f64 = 1e6;
 /// A core looks for events once in so many tasks.
 const EVENT_INTERVAL: usize = 61;
-const LOOK: f64 = 3.0;
+const EVENT_POLL_COST: f64 = 3.0;
 const DURATION: f64 = 4e6;
 /// The first second counts nothing.
 const WARM_UP: f64 = 1e6;
@@ -77,7 +77,7 @@ impl RefusingCore {
             queue: VecDeque::new(),
             unseen,
             free,
-            held: VecDeque::new(),
+            delayed: VecDeque::new(),
             due: vec![0.0; connections],
             probe: None,
             spent: 0.0,
@@ -89,7 +89,7 @@ impl RefusingCore {
     /// The share of what the core could answer that is answered in time.
     pub(crate) fn goodput(mut self) -> f64 {
         while self.now < DURATION {
-            self.look();
+            self.poll_events();
             for _ in 0..EVENT_INTERVAL {
                 match self.queue.pop_front() {
                     Some(Queued::Connection(connection)) => self.run(connection),
@@ -102,14 +102,14 @@ impl RefusingCore {
     }
 
     /// Looks for events, and answers refusals that have waited.
-    fn look(&mut self) {
-        self.now += LOOK;
+    fn poll_events(&mut self) {
+        self.now += EVENT_POLL_COST;
         self.send();
         self.queue.extend(self.unseen.drain(..).map(Queued::Connection));
-        while let Some((since, connection)) = self.held.front().copied()
+        while let Some((since, connection)) = self.delayed.front().copied()
             && (self.may_refuse() || self.now - since >= HELD_MAX)
         {
-            self.held.pop_front();
+            self.delayed.pop_front();
             self.refuse(connection, REFUSAL - REFUSAL_READ);
         }
     }
@@ -134,7 +134,7 @@ impl RefusingCore {
         } else {
             self.now += REFUSAL_READ;
             self.spent += REFUSAL_READ;
-            self.held.push_back((self.now, connection));
+            self.delayed.push_back((self.now, connection));
         }
     }
 

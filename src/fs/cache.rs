@@ -95,7 +95,7 @@ pub(super) struct Cache {
     hasher: RandomState,
     /// The current [`Generation`].
     generation: AtomicU64,
-    /// Look-ups that found a file without a lock. A thread adds to one of them.
+    /// Look-ups that found a file without a lock, a counter for each thread.
     recent_hits: Box<[CachePadded<AtomicU64>]>,
 }
 

@@ -18,7 +18,7 @@ pub(super) struct RecentFiles {
     /// By a hash of the path. The last of several files with one hash is kept, so a hash that attackers can predict costs
     /// no more than a look into the cache.
     slots: Box<[Option<RecentFile>]>,
-    /// The number of this thread. Threads that count for themselves take a place each by it.
+    /// The number of this thread, which chooses its counter where each thread has one of its own.
     pub(super) thread: usize,
 }
 
@@ -27,7 +27,7 @@ struct RecentFile {
     generation: Generation,
     path: Vec<u8>,
     resource: Weak<Resource>,
-    until: Instant,
+    expires_at: Instant,
 }
 
 impl RecentFiles {
@@ -45,15 +45,15 @@ impl RecentFiles {
         let mut kept = slot.take().map_or_else(Vec::new, |last| last.path);
         kept.clear();
         kept.extend_from_slice(path);
-        let (resource, until) = (Arc::downgrade(resource), fresh_until.min(now + KEPT_FOR));
-        *slot = Some(RecentFile { generation, path: kept, resource, until });
+        let (resource, expires_at) = (Arc::downgrade(resource), fresh_until.min(now + TTL_MAX));
+        *slot = Some(RecentFile { generation, path: kept, resource, expires_at });
     }
 
     /// The file at `path` in the cache of this generation.
     pub(super) fn get(&self, path: &[u8], generation: Generation, now: Instant) -> Option<Arc<Resource>> {
         let recent = self.slots[index(path)].as_ref()?;
         let is_same = recent.generation == generation && *recent.path == *path;
-        if is_same && now < recent.until { recent.resource.upgrade() } else { None }
+        if is_same && now < recent.expires_at { recent.resource.upgrade() } else { None }
     }
 }
 
@@ -82,7 +82,7 @@ impl Generation {
 const SLOTS: usize = 128;
 
 /// How long a file is found here before the cache is asked again, which by that notes that the file is still in use.
-const KEPT_FOR: Duration = Duration::from_millis(100);
+const TTL_MAX: Duration = Duration::from_millis(100);
 
 /// The slot of a path, by its FNV-1a hash, of which the upper bits are the best.
 fn index(path: &[u8]) -> usize {
@@ -108,10 +108,10 @@ mod tests {
         let resource = Arc::new(Resource::new(description, whole, Vec::new()).unwrap());
         let (mut recent, now) = (RecentFiles::default(), Instant::now());
         let (generation, other) = (Generation::next(), Generation::next());
-        for fresh_for in [KEPT_FOR / 2, KEPT_FOR, 2 * KEPT_FOR] {
+        for fresh_for in [TTL_MAX / 2, TTL_MAX, 2 * TTL_MAX] {
             recent.insert(b"a", &resource, generation, now, now + fresh_for);
             let found = |path: &[u8], generation, after| recent.get(path, generation, now + after).is_some();
-            let kept_for = fresh_for.min(KEPT_FOR);
+            let kept_for = fresh_for.min(TTL_MAX);
             for (path, generation, after, expected) in [
                 (&b"a"[..], generation, Duration::ZERO, true),
                 (b"a", generation, kept_for - Duration::from_nanos(1), true),

@@ -109,7 +109,7 @@ impl Context {
         let opened = join_first(async { opening.await.map_err(gateway_error) }, self.peer_gone());
         let call = RefCell::new(opened.await?.into_exchange());
         let mut pump = Pump::new(&call, self.request.body.bytes());
-        // Pinned here, since futures of this size are copied each time they are passed on.
+        // Pinned here, since a future of this size would be copied at each call that it is passed to.
         while join_first(
             next_interim(&call),
             pin!(pump.run_and_watch(&mut self.body_reader().skip_buffered())),

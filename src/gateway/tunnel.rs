@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use crate::net::{Conn, ConnError, Locality, ReadBuffer, TimerSlot};
+use crate::net::{Conn, ConnError, Locality, ReadBuffer};
 use crate::runtime;
 
 /// Passes bytes in both directions, until both have ended. Once one of them has, the other has no longer than `linger`.
@@ -48,7 +48,7 @@ pub(super) struct End<L: Locality> {
 impl<L: Locality> End<L> {
     pub(super) fn new(mut conn: Conn<L>, early: ReadBuffer, write_limit: Duration) -> End<L> {
         // The waits of the exchange are over.
-        [TimerSlot::Read, TimerSlot::Write].into_iter().for_each(|slot| conn.disarm(slot));
+        conn.disarm_all();
         End { conn, early, write_limit }
     }
 

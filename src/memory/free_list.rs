@@ -25,7 +25,7 @@ pub(crate) struct FreeList<T> {
     /// How often an object was taken, and a new one was made for that.
     taken: Cell<u64>,
     created: Cell<u64>,
-    /// How many bytes the free objects had at the last trim.
+    /// How many bytes the free objects hit at the last trim.
     bytes: Cell<usize>,
 }
 
@@ -42,7 +42,7 @@ impl<T: Reset> FreeList<T> {
     pub(crate) fn take(&self, new: impl FnOnce() -> Box<T>) -> Box<T> {
         let mut free = self.free.borrow_mut();
         let taken = free.pop();
-        // A store that is usually left out is cheaper than one of the smaller number.
+        // A branch that is rarely taken is cheaper than a store at each call.
         if free.len() < self.unneeded.get() {
             self.unneeded.set(free.len());
         }
@@ -112,7 +112,7 @@ impl<T> LocalCache<T> {
         LocalCache { kept: RefCell::new(Vec::new()), counted: None }
     }
 
-    /// Creates a cache whose objects are counted, and take so many bytes.
+    /// Creates a cache whose objects are counted, and whose size `bytes` returns.
     pub(crate) const fn counted(kind: PoolKind, bytes: Measure<T>) -> LocalCache<T> {
         LocalCache { kept: RefCell::new(Vec::new()), counted: Some((kind, bytes)) }
     }
@@ -137,9 +137,9 @@ impl<T> LocalCache<T> {
         drop((kept, surplus));
     }
 
-    fn count(&self, kept: &[T], had: Option<bool>) {
+    fn count(&self, kept: &[T], hit: Option<bool>) {
         if let Some((kind, bytes)) = self.counted {
-            count_cache(kind, had, kept.len(), kept.iter().map(bytes).sum());
+            count_cache(kind, hit, kept.len(), || kept.iter().map(bytes).sum());
         }
     }
 }
@@ -233,10 +233,10 @@ mod tests {
         let all = || [&first, &second].map(|counters| counters.counts()[PoolKind::Decoders as usize]);
         let counts = |reused, created, kept, bytes| PoolCounts { reused, created, kept, bytes };
         cache.give(1);
-        let _first = first.count_thread();
+        let _first = first.attach_to_thread();
         assert_eq!(cache.take(|_| true), Some(1));
         assert_eq!(all(), [counts(1, 0, 0, 0), counts(0, 0, 0, 0)]);
-        let counting = second.count_thread();
+        let counting = second.attach_to_thread();
         assert_eq!(cache.take(|_| true), None);
         (1..=9).for_each(|object| cache.give(object));
         assert_eq!(all(), [counts(1, 0, 0, 0), counts(0, 1, 4, 6 + 7 + 8 + 9)]);

@@ -11,4 +11,4 @@ pub(crate) use arena::{Arena, Span};
 pub(crate) use free_list::{FreeList, LocalCache, Reset, clear_cold};
 pub(crate) use lock::{CachePadded, Counter, lock, read_lock, write_lock};
 pub use pool_counts::PoolCounts;
-pub(crate) use pool_counts::{POOLS, PoolCounters, PoolGuard, PoolKind, add_pools};
+pub(crate) use pool_counts::{POOL_NAMES, PoolCounters, PoolGuard, PoolKind};

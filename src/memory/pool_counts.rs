@@ -1,7 +1,6 @@
 //! [`PoolCounts`]: how often the objects of a core are used again; and [`PoolCounters`], which count that.
 
 use std::cell::RefCell;
-use std::iter::zip;
 use std::ops::AddAssign;
 use std::sync::Arc;
 
@@ -33,7 +32,7 @@ impl AddAssign<PoolCounts> for PoolCounts {
     }
 }
 
-/// The kinds of objects that are counted, in the order of [`POOLS`].
+/// The kinds of objects that are counted, in the order of [`POOL_NAMES`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PoolKind {
     Contexts,
@@ -50,14 +49,26 @@ pub(crate) enum PoolKind {
 }
 
 /// The names of the kinds.
-pub(crate) const POOLS: [&str; 7] =
+pub(crate) const POOL_NAMES: [&str; 7] =
     ["contexts", "futures", "encoders", "decoders", "transforms", "deflaters", "inflaters"];
 
-const _: () = assert!(PoolKind::Inflaters as usize + 1 == POOLS.len(), "each kind has its name");
+const _: () = assert!(PoolKind::Inflaters as usize + 1 == POOL_NAMES.len(), "each kind has its name");
+
+impl PoolKind {
+    /// How much memory a state of zlib-rs takes that decompresses: its window, and tables.
+    #[allow(dead_code, reason = "features `compress` and `websocket` alone decompress")]
+    pub(crate) const INFLATE_MEMORY: usize = 48 << 10;
+
+    /// How much one takes that compresses: its window twice, the links of that, and tables.
+    #[allow(dead_code, reason = "features `compress` and `websocket` alone compress")]
+    pub(crate) const fn deflate_memory(window_bits: u8) -> usize {
+        (4 << window_bits) + (248 << 10)
+    }
+}
 
 /// The counts of the objects of one core. Only its thread writes.
 #[derive(Default)]
-pub(crate) struct PoolCounters([PoolCounter; POOLS.len()]);
+pub(crate) struct PoolCounters([PoolCounter; POOL_NAMES.len()]);
 
 #[derive(Default)]
 struct PoolCounter {
@@ -68,8 +79,8 @@ struct PoolCounter {
 }
 
 impl PoolCounters {
-    /// Makes the caches of this thread count here, and no longer elsewhere, until the guard is dropped.
-    pub(crate) fn count_thread(self: &Arc<PoolCounters>) -> PoolGuard {
+    /// Has the caches of this thread report here, and no longer elsewhere, until the guard is dropped.
+    pub(crate) fn attach_to_thread(self: &Arc<PoolCounters>) -> PoolGuard {
         CURRENT.set(Some(self.clone()));
         PoolGuard(self.clone())
     }
@@ -82,8 +93,8 @@ impl PoolCounters {
         counter.set_kept(counts.kept, counts.bytes);
     }
 
-    /// The counts at this moment, in the order of [`POOLS`].
-    pub(crate) fn counts(&self) -> [PoolCounts; POOLS.len()] {
+    /// The counts at this moment, in the order of [`POOL_NAMES`].
+    pub(crate) fn counts(&self) -> [PoolCounts; POOL_NAMES.len()] {
         self.0.each_ref().map(|PoolCounter { reused, created, kept, bytes }| PoolCounts {
             reused: reused.get(),
             created: created.get(),
@@ -100,17 +111,17 @@ impl PoolCounter {
     }
 }
 
-/// Counts what a cache of this thread does, if its core is counted: whether it had the object that was asked for, and
-/// how many it keeps now, of so many bytes.
-pub(super) fn count_cache(kind: PoolKind, had: Option<bool>, kept: usize, bytes: usize) {
+/// Counts what a cache of this thread does, if its core is counted: whether it had the object that was asked for (`None`
+/// if one was given), and how many it keeps now, of so many bytes.
+pub(super) fn count_cache(kind: PoolKind, hit: Option<bool>, kept: usize, bytes: impl FnOnce() -> usize) {
     // On a thread that is ending, there is nothing to count.
     let _ = CURRENT.try_with(|current| {
         let current = current.borrow();
         let Some(counters) = &*current else { return };
         let counter = &counters.0[kind as usize];
-        counter.reused.add(u64::from(had == Some(true)));
-        counter.created.add(u64::from(had == Some(false)));
-        counter.set_kept(kept as u64, bytes as u64);
+        counter.reused.add(u64::from(hit == Some(true)));
+        counter.created.add(u64::from(hit == Some(false)));
+        counter.set_kept(kept as u64, bytes() as u64);
     });
 }
 
@@ -119,7 +130,7 @@ thread_local! {
     static CURRENT: RefCell<Option<Arc<PoolCounters>>> = const { RefCell::new(None) };
 }
 
-/// Makes the caches of a thread count. Once it is dropped, nothing is kept.
+/// Has the caches of a thread report to these counters. Once it is dropped, nothing is kept.
 pub(crate) struct PoolGuard(Arc<PoolCounters>);
 
 impl Drop for PoolGuard {
@@ -129,9 +140,4 @@ impl Drop for PoolGuard {
             current.borrow_mut().take_if(|current| Arc::ptr_eq(current, &self.0));
         });
     }
-}
-
-/// Adds the counts of each kind.
-pub(crate) fn add_pools(sums: &mut [PoolCounts; POOLS.len()], counts: &[PoolCounts; POOLS.len()]) {
-    zip(sums, counts).for_each(|(sum, counts)| *sum += *counts);
 }

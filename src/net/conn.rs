@@ -382,6 +382,11 @@ impl<L: Locality> Conn<L> {
         self.timer.disarm(slot);
     }
 
+    /// Ends all waits, such as those of an exchange that is over.
+    pub(crate) fn disarm_all(&mut self) {
+        [TimerSlot::Read, TimerSlot::Write, TimerSlot::Total].into_iter().for_each(|slot| self.disarm(slot));
+    }
+
     /// Milliseconds since some fixed moment.
     pub(crate) fn now(&self) -> u64 {
         self.timer.now()
@@ -480,12 +485,12 @@ impl Conn {
         self.timer.set_peer_addr(addr);
     }
 
-    /// The values that live as long as the connection.
+    /// The state that few connections have, and that lives as long as they do.
     pub(crate) fn rare_state(&self) -> Option<Rc<dyn Any>> {
         self.timer.rare_state()
     }
 
-    /// Sets the values that live as long as the connection.
+    /// Sets the state that lives as long as the connection.
     pub(crate) fn set_rare_state(&self, rare_state: Rc<dyn Any>) {
         self.timer.set_rare_state(rare_state);
     }

@@ -109,7 +109,7 @@ pub(crate) struct FileReader {
     /// The bytes that remain to be read.
     range: Range<u64>,
     /// The file may be read from the page cache alone, as far as is known.
-    reads_cached: bool,
+    supports_nowait: bool,
     chunk: Chunk,
 }
 
@@ -121,20 +121,20 @@ enum Chunk {
 
 impl FileReader {
     pub(crate) fn new(file: Arc<File>, range: Range<u64>) -> FileReader {
-        FileReader { file, range, reads_cached: true, chunk: Chunk::Ready(Vec::new(), 0) }
+        FileReader { file, range, supports_nowait: true, chunk: Chunk::Ready(Vec::new(), 0) }
     }
 
-    /// Reads from the page cache. Returns how much, or 0 if a thread must read on, be it the end of a file that shrank.
+    /// Reads from the page cache. Returns how much, or 0 if a thread must read on, which also finds that the file has shrunk.
     /// Yields now and then, since a peer that takes bytes as fast as they are read would keep the core to itself.
     fn poll_cached(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<usize> {
         let call = ready!(coop::poll_proceed(cx));
-        if !self.reads_cached {
+        if !self.supports_nowait {
             return Poll::Ready(0);
         }
-        let len = self.left(BYTES_PER_CALL.min(buf.remaining()));
+        let len = self.remaining_up_to(BYTES_PER_CALL.min(buf.remaining()));
         let read = page_cache::read_cached(&self.file, buf.initialize_unfilled_to(len), self.range.start);
         if let Err(error) = &read {
-            self.reads_cached = error.kind() == io::ErrorKind::WouldBlock;
+            self.supports_nowait = error.kind() == io::ErrorKind::WouldBlock;
         }
         let count = read.unwrap_or(0);
         buf.advance(count);
@@ -157,7 +157,7 @@ impl FileReader {
 
     /// Starts to read the next chunk, into the memory of the last one.
     fn read_on(&mut self) {
-        let (file, start, len) = (self.file.clone(), self.range.start, self.left(CHUNK_LEN));
+        let (file, start, len) = (self.file.clone(), self.range.start, self.remaining_up_to(CHUNK_LEN));
         let last = mem::replace(&mut self.chunk, Chunk::Ready(Vec::new(), 0));
         let Chunk::Ready(mut memory, _) = last else { unreachable!("one chunk is read at a time") };
         self.chunk = Chunk::Reading(spawn_blocking(move || {
@@ -169,7 +169,7 @@ impl FileReader {
     }
 
     /// How many bytes remain, at most `max`.
-    fn left(&self, max: usize) -> usize {
+    fn remaining_up_to(&self, max: usize) -> usize {
         (self.range.end - self.range.start).min(max as u64) as usize
     }
 }
@@ -390,15 +390,15 @@ mod tests {
         use rustix::fs::{Advice, fadvise};
         let file = numbered();
         file.sync_all().unwrap();
-        let reads_cached = page_cache::read_cached(&file, &mut [0], 0).is_ok();
+        let supports_nowait = page_cache::read_cached(&file, &mut [0], 0).is_ok();
         let mut cx = Context::from_waker(std::task::Waker::noop());
         let mut buf = vec![0; 200_000];
         let mut buf = ReadBuf::new(&mut buf);
         let mut reader = FileReader::new(Arc::new(file.try_clone().unwrap()), 3..100_000);
-        while reads_cached && !reader.range.is_empty() {
+        while supports_nowait && !reader.range.is_empty() {
             assert!(Pin::new(&mut reader).poll_read(&mut cx, &mut buf).is_ready());
         }
-        assert!(!reads_cached || buf.filled() == content(3..100_000));
+        assert!(!supports_nowait || buf.filled() == content(3..100_000));
         for dropped in [0..100_000, 50_000..100_000, 0..50_000] {
             fadvise(&file, dropped.start, (dropped.end - dropped.start).try_into().ok(), Advice::DontNeed)
                 .unwrap();
@@ -418,7 +418,7 @@ mod tests {
             let mut bytes = Vec::new();
             let read = runtime.block_on(reader.read_to_end(&mut bytes));
             assert!(read.is_ok() == is_read && bytes == [&b""[..], b"Name:"][usize::from(is_read)]);
-            assert!(!reader.reads_cached);
+            assert!(!reader.supports_nowait);
         }
     }
 

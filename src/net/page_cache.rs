@@ -1,4 +1,4 @@
-//! [`read_cached`]: reads of a file what the operating system has in memory; [`read_ahead`]: has it read the rest.
+//! [`read_cached`]: reads what is in the page cache, without blocking; [`read_ahead`]: has the system read the rest.
 
 pub(super) use self::imp::{is_cached, read_ahead, read_cached};
 
@@ -21,7 +21,8 @@ mod imp {
     }
 
     /// Reads those bytes of `file` from `offset` on that are in the page cache, and returns how many. Fails with
-    /// `WouldBlock` if the first one is not there, and otherwise if the file system, or the system, never reads so.
+    /// `WouldBlock` if the first one is not there, and otherwise if the file system, or the kernel, does not support
+    /// RWF_NOWAIT.
     ///
     /// 0 need not be the end of the file: Linux 5.9 and 5.10 return it for bytes that are not there (readv(2)).
     pub(in crate::net) fn read_cached(file: &File, buf: &mut [u8], offset: u64) -> io::Result<usize> {

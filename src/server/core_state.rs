@@ -39,8 +39,8 @@ pub(super) struct CoreState {
     pub(super) clock: Clock,
     pub(super) deadlines: Rc<DeadlineTable>,
     pub(super) stats: Arc<CoreStats>,
-    /// Makes the caches of the thread count for this core.
-    _pools: PoolGuard,
+    /// Has the caches of the thread report to this core.
+    _pool_guard: PoolGuard,
 }
 
 impl CoreState {
@@ -79,7 +79,7 @@ impl CoreState {
             started: runtime::now(),
             clock,
             deadlines,
-            _pools: stats.pools.count_thread(),
+            _pool_guard: stats.pools.attach_to_thread(),
             stats,
         })
     }
@@ -124,7 +124,7 @@ impl CoreState {
             self.on_exchange.iter().for_each(|on_exchange| on_exchange(&report));
         }));
         if let Some(watchers) = watchers {
-            call(watchers, &report);
+            call_watchers(watchers, &report);
         }
         observation.close();
     }
@@ -197,7 +197,7 @@ impl CoreState {
 
 /// Few exchanges have watchers.
 #[cold]
-fn call(watchers: Vec<Box<ExchangeWatcher>>, report: &ExchangeReport<'_>) {
+fn call_watchers(watchers: Vec<Box<ExchangeWatcher>>, report: &ExchangeReport<'_>) {
     for watcher in watchers {
         let _ = catch_unwind(AssertUnwindSafe(|| watcher(report)));
     }

@@ -471,7 +471,7 @@ impl Exchange {
         peer.or_else(|| self.upgraded.as_ref().map(|upgraded| upgraded.peer())).unwrap_or_default()
     }
 
-    /// The rare values of the connection, unless that was upgraded.
+    /// The rare state of the connection, unless that was upgraded.
     pub(super) fn rare_state(&self) -> Option<Rc<RareConnectionState>> {
         self.conn.with(|conn| RareConnectionState::from_conn(conn)).flatten()
     }

@@ -161,7 +161,7 @@ impl ExchangeReport<'_> {
     #[allow(dead_code, reason = "headers are shown with the PROXY protocol, which is a feature")]
     pub(super) fn header(&self) -> Option<Rc<ProxyHeader>> {
         match self.conn {
-            Some(conn) => RareConnectionState::from_conn(conn)?.proxy_header.clone(),
+            Some(conn) => RareConnectionState::proxy_header(conn),
             None => self.observation.proxy_header.clone(),
         }
     }
@@ -295,8 +295,7 @@ impl Observation {
     pub(super) fn note_connection(&mut self, conn: &Conn) {
         self.traffic = conn.total_traffic();
         self.tls_session = conn.transport.tls_session();
-        self.proxy_header =
-            RareConnectionState::from_conn(conn).and_then(|rare_state| rare_state.proxy_header.clone());
+        self.proxy_header = RareConnectionState::proxy_header(conn);
     }
 
     /// Notes the time of the response's head before something else takes time. A small response, which is sent at once,

@@ -69,8 +69,8 @@ impl Server {
     /// # With a handover
     ///
     /// With `Server::handover`, `systemctl reload` has a new process take the place of the one that runs. Before that one
-    /// stops, the new one reports that it is now the main process (`MAINPID=`). Only the main process gives signs of life,
-    /// so the watchdog watches the old one while the new one starts. Such a service has no socket unit, since it passes the
+    /// stops, the new one reports that it is now the main process (`MAINPID=`). Only the main process notifies the
+    /// watchdog, which so watches the old one while the new one starts. Such a service has no socket unit, since it passes the
     /// sockets on itself, and its unit differs in these lines:
     ///
     /// ```ini

@@ -1,5 +1,5 @@
 //! [`Opening`]: a new connection, and what precedes its first request; [`OpenedConnection`]: the application's view of it;
-//! [`RareConnectionState`]: the rare values of a connection.
+//! [`RareConnectionState`]: state that few connections have.
 
 use std::any::Any;
 use std::fmt;
@@ -121,13 +121,18 @@ pub(super) struct RareConnectionState {
 }
 
 impl RareConnectionState {
-    /// The values of this connection.
+    /// The state of this connection, if it has any.
     pub(super) fn from_conn(conn: &Conn) -> Option<Rc<RareConnectionState>> {
         let rare_state: Rc<dyn Any> = conn.rare_state()?;
         rare_state.downcast().ok()
     }
 
-    /// Changes the values of this connection.
+    /// The PROXY header that this connection began with.
+    pub(super) fn proxy_header(conn: &Conn) -> Option<Rc<ProxyHeader>> {
+        RareConnectionState::from_conn(conn)?.proxy_header.clone()
+    }
+
+    /// Changes the state of this connection.
     pub(super) fn update(conn: &Conn, change: impl FnOnce(&mut RareConnectionState)) {
         let mut rare_state = RareConnectionState::from_conn(conn).as_deref().cloned().unwrap_or_default();
         change(&mut rare_state);

@@ -65,12 +65,12 @@ impl<H: Handler> PerCore<H> {
             self.trim_at.set(now + TRIM_PAUSE);
             self.contexts.trim();
             self.job_futures.trim();
-            self.note_pools();
+            self.publish_pools();
         }
     }
 
-    /// Shows the counts of the free lists, in which nothing but this thread looks.
-    fn note_pools(&self) {
+    /// Publishes the counts of the free lists, which only this thread can read.
+    fn publish_pools(&self) {
         let pools = &self.core.stats.pools;
         pools.set(PoolKind::Contexts, self.contexts.counts());
         pools.set(PoolKind::Futures, self.job_futures.counts());
@@ -92,7 +92,7 @@ impl<H: Handler> PerCore<H> {
 
 impl<H: Handler> Drop for PerCore<H> {
     fn drop(&mut self) {
-        self.note_pools();
+        self.publish_pools();
     }
 }
 

@@ -25,7 +25,7 @@ impl Server {
 impl OpenedConnection<'_> {
     /// Returns the PROXY header that the connection began with, if there was one.
     pub fn proxy_header(&self) -> Option<Rc<ProxyHeader>> {
-        RareConnectionState::from_conn(self.conn)?.proxy_header.clone()
+        RareConnectionState::proxy_header(self.conn)
     }
 }
 

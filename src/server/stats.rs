@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::error_report::ErrorCause;
 use crate::exchange::{ExchangeError, Phase};
-use crate::memory::{CachePadded, Counter, POOLS, PoolCounters, PoolCounts, add_pools};
+use crate::memory::{CachePadded, Counter, POOL_NAMES, PoolCounters, PoolCounts};
 
 /// The counts of a server so far, for each core and in total.
 ///
@@ -85,8 +85,8 @@ pub struct ServerCounts {
     pub messages_sent: u64,
     /// Errors, by kind.
     pub errors: ErrorCounts,
-    /// In the order of [`POOLS`].
-    pub(super) pools: [PoolCounts; POOLS.len()],
+    /// In the order of [`POOL_NAMES`].
+    pub(super) pools: [PoolCounts; POOL_NAMES.len()],
 }
 
 impl ServerCounts {
@@ -103,7 +103,7 @@ impl ServerCounts {
     /// thread, so of several services on one thread, the one that was made last counts them. Memory that the codecs take
     /// is known to within a few KB.
     pub fn pools(&self) -> impl Iterator<Item = (&'static str, PoolCounts)> + use<> {
-        zip(POOLS, self.pools)
+        zip(POOL_NAMES, self.pools)
     }
 
     /// The same counts as those of a core that has ended: nothing is open or kept.
@@ -127,7 +127,7 @@ impl AddAssign<&ServerCounts> for ServerCounts {
         self.messages_received += other.messages_received;
         self.messages_sent += other.messages_sent;
         self.errors += errors;
-        add_pools(&mut self.pools, pools);
+        zip(&mut self.pools, pools).for_each(|(sum, pool)| *sum += *pool);
     }
 }
 
@@ -410,7 +410,7 @@ mod tests {
             messages_received: 7,
             messages_sent: 9,
             errors,
-            pools: [PoolCounts::default(); POOLS.len()],
+            pools: [PoolCounts::default(); POOL_NAMES.len()],
         };
         busy.pools[PoolKind::Decoders as usize].reused = 10;
         let stats = ServerStats { cores: vec![ServerCounts::default(), busy], ..ServerStats::default() };

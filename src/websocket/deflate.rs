@@ -322,15 +322,11 @@ impl Inflater {
 
 thread_local! {
     static DEFLATERS: LocalCache<Box<Deflater>> = const {
-        LocalCache::counted(PoolKind::Deflaters, |deflater| (4 << deflater.window_bits) + DEFLATE_TABLES)
+        LocalCache::counted(PoolKind::Deflaters, |deflater| PoolKind::deflate_memory(deflater.window_bits))
     };
     static INFLATERS: LocalCache<Box<Inflater>> =
-        const { LocalCache::counted(PoolKind::Inflaters, |inflater| INFLATE_MEMORY + inflater.out.capacity()) };
+        const { LocalCache::counted(PoolKind::Inflaters, |inflater| PoolKind::INFLATE_MEMORY + inflater.out.capacity()) };
 }
-
-/// How much memory a state of zlib-rs takes beside its window and the links of that, and one that decompresses in all.
-const DEFLATE_TABLES: usize = 248 << 10;
-const INFLATE_MEMORY: usize = 48 << 10;
 
 const ROOM_MIN: usize = 4 << 10;
 const OUT_KEPT_MAX: usize = 64 << 10;

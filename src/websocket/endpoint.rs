@@ -29,8 +29,8 @@ pub(super) mod private {
 
     pub(crate) trait Sealed {
         type Locality: Locality;
-        /// Where both halves find what they share.
-        type Cell<T>: Lend<T>;
+        /// The cell of the state that both halves share.
+        type Cell<T>: SharedCell<T>;
 
         const ROLE: Role;
 
@@ -39,30 +39,30 @@ pub(super) mod private {
     }
 
     /// A value that is lent for a step, to one borrower at a time.
-    pub(crate) trait Lend<T> {
+    pub(crate) trait SharedCell<T> {
         fn new(value: T) -> Self;
 
-        fn lend<R>(&self, step: impl FnOnce(&mut T) -> R) -> R;
+        fn with_mut<R>(&self, step: impl FnOnce(&mut T) -> R) -> R;
     }
 
-    impl<T> Lend<T> for RefCell<T> {
+    impl<T> SharedCell<T> for RefCell<T> {
         fn new(value: T) -> RefCell<T> {
             RefCell::new(value)
         }
 
         #[inline]
-        fn lend<R>(&self, step: impl FnOnce(&mut T) -> R) -> R {
+        fn with_mut<R>(&self, step: impl FnOnce(&mut T) -> R) -> R {
             step(&mut self.borrow_mut())
         }
     }
 
-    impl<T> Lend<T> for Mutex<T> {
+    impl<T> SharedCell<T> for Mutex<T> {
         fn new(value: T) -> Mutex<T> {
             Mutex::new(value)
         }
 
         #[inline]
-        fn lend<R>(&self, step: impl FnOnce(&mut T) -> R) -> R {
+        fn with_mut<R>(&self, step: impl FnOnce(&mut T) -> R) -> R {
             step(&mut lock(self))
         }
     }

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use super::close::close_payload;
 use super::close_code::CloseCode;
 use super::encoder::Encoder;
-use super::endpoint::private::{Lend, Sealed};
+use super::endpoint::private::{Sealed, SharedCell};
 use super::error::WebSocketError;
 use super::frame::OpCode;
 use super::input::Input;
@@ -24,7 +24,7 @@ use crate::net::{Conn, ConnError, IoState, TimerSlot, Traffic, Transport, WakerS
 use crate::runtime::{Budget, Instant, now};
 use crate::server::SocketObserver;
 
-/// The connection, and what is known without it.
+/// The connection, and the state that is read without borrowing it.
 pub(super) struct Shared<E: Sealed> {
     pub(super) link: E::Cell<Link<E>>,
     /// Whether bytes that have arrived wait to be received. Messages of the handler are held back then, until it waits.
@@ -37,7 +37,7 @@ impl<E: Sealed> Shared<E> {
     /// Lends the connection for one poll, and counts what goes over it.
     #[inline]
     pub(super) fn with<T>(&self, step: impl FnOnce(&mut Link<E>) -> T) -> T {
-        self.link.lend(|link| {
+        self.link.with_mut(|link| {
             let done = step(link);
             if let Some(observer) = &self.observer {
                 link.count(observer);
@@ -63,7 +63,7 @@ pub(super) struct Link<E: Sealed> {
     is_pinged: bool,
     /// How many pings were sent that no pong has come for, and when the first of them was.
     pings: u32,
-    pinged_at: Option<Instant>,
+    oldest_ping_at: Option<Instant>,
     /// How long a ping has taken, in microseconds.
     round_trip: Option<u32>,
     /// A pong that waits until the peer reads. A newer one takes its place (§5.5.3).
@@ -93,10 +93,8 @@ impl<E: Sealed> Link<E> {
         encoder: Encoder,
         guard: Option<oneshot::Sender<Infallible>>,
     ) -> Link<E> {
-        // The waits of the exchange are over, such as the time limit of the request.
-        for slot in [TimerSlot::Read, TimerSlot::Write, TimerSlot::Total] {
-            conn.disarm(slot);
-        }
+        // The timeouts of the exchange no longer apply, such as that of the whole request.
+        conn.disarm_all();
         Link {
             conn,
             bounds,
@@ -107,7 +105,7 @@ impl<E: Sealed> Link<E> {
             has_lost: false,
             is_pinged: false,
             pings: 0,
-            pinged_at: None,
+            oldest_ping_at: None,
             round_trip: None,
             late_pong: None,
             budget: Budget::default(),
@@ -129,7 +127,7 @@ impl<E: Sealed> Link<E> {
         let Traffic { received, sent } = self.traffic;
         if received + sent > 0 {
             observer.count_traffic(std::mem::take(&mut self.traffic));
-            // Messages that are held back are counted together, once bytes are sent.
+            // Messages that are held back are counted together, with the next bytes.
             observer.count_sent(std::mem::take(&mut self.sent));
         }
         if let Some(code) = self.close_code.take() {
@@ -273,7 +271,7 @@ impl<E: Sealed> Link<E> {
         self.check_open()?;
         self.write(|encoder, out| encoder.control(OpCode::Ping, payload, out))?;
         self.pings = self.pings.saturating_add(1);
-        self.pinged_at.get_or_insert_with(now);
+        self.oldest_ping_at.get_or_insert_with(now);
         Ok(())
     }
 
@@ -281,7 +279,7 @@ impl<E: Sealed> Link<E> {
     pub(super) fn admit_pong(&mut self) -> bool {
         let left = self.pings.checked_sub(1);
         self.pings = left.unwrap_or(0);
-        if let Some(at) = self.pinged_at.take() {
+        if let Some(at) = self.oldest_ping_at.take() {
             self.round_trip = Some(u32::try_from(at.elapsed().as_micros()).unwrap_or(u32::MAX));
         }
         left.is_some()

@@ -12,7 +12,7 @@ use super::close_code::CloseCode;
 use super::decoder::Decoder;
 use super::deflate::DeflateParams;
 use super::encoder::Encoder;
-use super::endpoint::private::{Lend, Sealed};
+use super::endpoint::private::{Sealed, SharedCell};
 use super::endpoint::{ClientEnd, Endpoint, ServerEnd};
 use super::link::{Link, Shared};
 use super::message::Message;

@@ -91,13 +91,13 @@ impl ChunkedDecoder {
     ) -> Result<Decoded, WireError> {
         match self.next_chunk(input, limits) {
             Some(decoded) => Ok(decoded),
-            None => self.decode_slowly(input, limits, trailers),
+            None => self.decode_slow_path(input, limits, trailers),
         }
     }
 
     /// Decodes as [`ChunkedDecoder::decode`] does, where the framing is longer than necessary, or incomplete.
     #[inline(never)]
-    fn decode_slowly(
+    fn decode_slow_path(
         &mut self,
         input: &[u8],
         limits: &Limits,
@@ -147,7 +147,7 @@ impl ChunkedDecoder {
     }
 
     /// The fast path, for nearly all chunks: the framing between two pieces of data is complete, and as short as
-    /// possible. `None` leaves it to [`ChunkedDecoder::decode_slowly`].
+    /// possible. `None` leaves it to [`ChunkedDecoder::decode_slow_path`].
     #[inline]
     pub(crate) fn next_chunk(&mut self, input: &[u8], limits: &Limits) -> Option<Decoded> {
         let start = match self.state {

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant, SystemTime};
 use corehttp::{Body, Context, Etag, FileCache, Files, Handler, Headers, Request, Response, Server, Status};
 use tempfile::TempDir;
 
-#[cfg(target_os = "linux")]
-use super::support::alone;
 use super::support::{ErrorReports, Served, eventually, in_time, paused, status, undated};
+#[cfg(target_os = "linux")]
+use super::support::{alone, use_up_descriptors};
 
 /// A directory with files of these paths, whose content is their path. A path that ends with a `/` is a directory.
 fn tree(paths: &[&str]) -> TempDir {
@@ -1862,7 +1862,7 @@ mod changing {
             };
             assert!(list().contains("./a.txt"));
             setrlimit(Resource::Nofile, Rlimit { current: Some(64), maximum: Some(64) }).unwrap();
-            let mut taken: Vec<_> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+            let mut taken = use_up_descriptors();
             let mut statuses = Vec::new();
             for _ in 0..8 {
                 let listing = list();

@@ -19,6 +19,8 @@ use socket2::{Domain, Socket, Type};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+#[cfg(target_os = "linux")]
+use crate::support::use_up_descriptors;
 use crate::support::{ErrorReports, Served, alone, eventually, get, paused, status};
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
@@ -587,7 +589,7 @@ fn a_server_without_descriptors_waits_until_there_are_some() {
         early.send(keep_alive);
         early.receive();
         rlimit::setrlimit(rlimit::Resource::NOFILE, 64, 64).unwrap();
-        let mut files: Vec<_> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+        let mut files = use_up_descriptors();
         files.pop();
         // The peer takes the last descriptor, and the server has none to accept it with.
         let mut late = served.connect();
@@ -625,8 +627,7 @@ fn a_server_without_descriptors_does_not_start() {
     alone("runtime::a_server_without_descriptors_does_not_start", || {
         let directory = TempDir::new().unwrap();
         rlimit::setrlimit(rlimit::Resource::NOFILE, 64, 64).unwrap();
-        let use_up = || std::iter::from_fn(|| File::open("/dev/null").ok()).collect::<Vec<_>>();
-        let (mut files, mut failures) = (use_up(), 0);
+        let (mut files, mut failures) = (use_up_descriptors(), 0);
         let all = files.len();
         let running = loop {
             let server = Server::bind("127.0.0.1:0").and_bind(directory.path().join("socket")).cores(2);
@@ -647,7 +648,7 @@ fn a_server_without_descriptors_does_not_start() {
         running.wait().unwrap();
         drop(files);
         // tokio keeps two for signals.
-        assert_eq!(use_up().len(), all - 2);
+        assert_eq!(use_up_descriptors().len(), all - 2);
     });
 }
 
@@ -722,7 +723,7 @@ fn handlers_without_descriptors_fail_until_there_are_some() {
         };
         assert_eq!(ask("/"), 200);
         rlimit::setrlimit(rlimit::Resource::NOFILE, 64, 64).unwrap();
-        let files: Vec<_> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+        let files = use_up_descriptors();
         let paths = ["/address", "/name", "/file"];
         for _ in 0..3 {
             let statuses = paths.map(&mut ask);

@@ -238,6 +238,12 @@ pub fn paused<T>(future: impl Future<Output = T>) -> T {
     runtime.enable_all().start_paused(true).build().unwrap().block_on(future)
 }
 
+/// Opens files until no descriptor is left.
+#[cfg(target_os = "linux")]
+pub fn use_up_descriptors() -> Vec<std::fs::File> {
+    std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect()
+}
+
 /// Runs `body` in a process of its own, because it measures or limits the process as a whole: this program is started
 /// again for this one test.
 pub fn alone(test: &str, body: impl FnOnce()) {

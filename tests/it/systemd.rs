@@ -133,7 +133,7 @@ fn a_service_listens_on_the_sockets_that_it_is_given() {
 #[cfg(feature = "handover")]
 const BROKEN: &str = "COREHTTP_TEST_BROKEN";
 
-/// Set in a process that takes many times as long to start as its signs of life are apart.
+/// Set in a process that takes many times as long to start as its notifications of the watchdog are apart.
 #[cfg(feature = "handover")]
 const SLOW: &str = "COREHTTP_TEST_SLOW";
 
@@ -160,30 +160,40 @@ fn serve_in_turn(directory: &Path) {
     server.on_stop(stopped, TIMEOUT).handover(directory.join("handover")).run_per_core(make).unwrap();
 }
 
+/// The directory of processes that serve in turn.
+#[cfg(feature = "handover")]
+const DIRECTORY: &str = "COREHTTP_TEST_DIRECTORY";
+
+/// Starts a process that serves in turn, as `test` does where [`DIRECTORY`] is set.
+#[cfg(feature = "handover")]
+fn start_in_turn(test: &str, directory: &Path, more: &[(&str, &str)]) -> Child {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command
+        .env("NOTIFY_SOCKET", directory.join("notify"))
+        .env(DIRECTORY, directory)
+        .envs(more.iter().copied());
+    start(&mut command, test).unwrap()
+}
+
 /// The manager would take the end of the first process for that of the service, and its stop for one of all.
 #[cfg(feature = "handover")]
 #[test]
 fn a_successor_becomes_the_main_process_before_its_predecessor_stops() {
-    const DIRECTORY: &str = "COREHTTP_TEST_DIRECTORY";
     if let Some(directory) = env::var_os(DIRECTORY) {
         return serve_in_turn(Path::new(&directory));
     }
     let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("notify");
-    let manager = manage(&path);
-    let begin_with = |name: &str| {
-        let mut command = Command::new(env::current_exe().unwrap());
-        command.env("NOTIFY_SOCKET", &path).env(DIRECTORY, directory.path()).env(name, "1");
-        start(&mut command, "systemd::a_successor_becomes_the_main_process_before_its_predecessor_stops")
-            .unwrap()
+    let manager = manage(&directory.path().join("notify"));
+    let begin = |more: &[(&str, &str)]| {
+        let test = "systemd::a_successor_becomes_the_main_process_before_its_predecessor_stops";
+        start_in_turn(test, directory.path(), more)
     };
-    let begin = || begin_with(SERVICE);
     let told = || receive(&manager);
-    let mut main = begin();
+    let mut main = begin(&[]);
     assert_eq!(told(), "READY=1\n");
     for _ in 0..3 {
-        assert!(!begin_with(BROKEN).wait().unwrap().success(), "and reports nothing");
-        let mut successor = begin();
+        assert!(!begin(&[(BROKEN, "1")]).wait().unwrap().success(), "and reports nothing");
+        let mut successor = begin(&[]);
         assert_eq!([told(), told()], [format!("MAINPID={}\n", successor.id()), "READY=1\n".into()]);
         assert!(main.wait().unwrap().success());
         std::mem::swap(&mut main, &mut successor);
@@ -196,21 +206,18 @@ fn a_successor_becomes_the_main_process_before_its_predecessor_stops() {
     assert!(manager.recv(&mut [0]).is_err(), "no process has reported anything else");
 }
 
-/// Its sign of life would be one of the process that still serves, which may have none.
+/// Its notification would pass for one of the process that still serves, which may have none.
 #[cfg(feature = "handover")]
 #[test]
-fn a_successor_gives_no_sign_of_life_before_it_serves() {
-    const DIRECTORY: &str = "COREHTTP_TEST_OTHER_DIRECTORY";
+fn a_successor_sends_no_notification_of_the_watchdog_before_it_serves() {
     if let Some(directory) = env::var_os(DIRECTORY) {
         return serve_in_turn(Path::new(&directory));
     }
     let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("notify");
-    let manager = manage(&path);
+    let manager = manage(&directory.path().join("notify"));
     let begin = |more: &[(&str, &str)]| {
-        let mut command = Command::new(env::current_exe().unwrap());
-        command.env("NOTIFY_SOCKET", &path).env(DIRECTORY, directory.path()).envs(more.iter().copied());
-        start(&mut command, "systemd::a_successor_gives_no_sign_of_life_before_it_serves").unwrap()
+        let test = "systemd::a_successor_sends_no_notification_of_the_watchdog_before_it_serves";
+        start_in_turn(test, directory.path(), more)
     };
     let told = || receive(&manager);
     let mut main = begin(&[]);

@@ -5,6 +5,7 @@ use flate2::{Compress, Compression, Crc, Decompress, FlushCompress, FlushDecompr
 use crate::coding::CodingError;
 use crate::coding::codec::{Decode, Flush, Step};
 use crate::coding::encode::Encode;
+use crate::memory::PoolKind;
 
 /// An encoder for `deflate` or `gzip`.
 pub(super) struct DeflateEncoder {
@@ -64,14 +65,9 @@ impl Encode for DeflateEncoder {
     }
 
     fn memory(&self) -> usize {
-        DEFLATE_MEMORY
+        PoolKind::deflate_memory(WINDOW_BITS)
     }
 }
-
-/// How much memory a state of zlib-rs takes: its window twice, the links of that, and tables.
-const DEFLATE_MEMORY: usize = (4 << WINDOW_BITS) + (248 << 10);
-/// How much one takes that decompresses: its window, and tables.
-const INFLATE_MEMORY: usize = 48 << 10;
 
 /// A decoder for `deflate`. Also accepts content without the zlib format, which some senders omit (RFC 9110 §8.4.1.2).
 pub(super) struct DeflateDecoder {
@@ -128,7 +124,7 @@ impl Decode for DeflateDecoder {
     }
 
     fn memory(&self) -> usize {
-        INFLATE_MEMORY
+        PoolKind::INFLATE_MEMORY
     }
 }
 
@@ -329,6 +325,6 @@ impl Decode for GzipDecoder {
     }
 
     fn memory(&self) -> usize {
-        INFLATE_MEMORY
+        PoolKind::INFLATE_MEMORY
     }
 }

@@ -217,7 +217,7 @@ function cores(data) {
 }
 
 function memory(data) {
-  fill("memory", data.memory.map((one) => [[one.kind ?? "files: " + one.cache, "text"], count(one.kept), bytes(one.bytes),
+  fill("memory", data.memory.map((one) => [[one.kind, "text"], count(one.kept), bytes(one.bytes),
     count(one.hits), count(one.misses), one.hits + one.misses ? percent(one.hits / (one.hits + one.misses)) : "–"]),
   "Nothing was used yet.");
 }

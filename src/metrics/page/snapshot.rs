@@ -8,7 +8,6 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use crate::client::{ClientCounts, ClientStats};
-use crate::memory::PoolCounts;
 use crate::metrics::client_metrics::PHASES;
 use crate::metrics::core_metrics::CoreCounts;
 use crate::metrics::histogram::HistogramCounts;
@@ -47,6 +46,8 @@ pub(super) fn snapshot(metrics: &Metrics, sent: Option<u64>) -> (u64, String) {
         core_timelines.get(index).map(|series| series.sum_since(recent_first)).unwrap_or_default()
     };
     let process = ProcessInfo::read();
+    let mut server = ServerCounts::default();
+    cores.values().for_each(|core| server += &core.server);
     let data = json!({
         "uptime": uptime.as_secs_f64(),
         "slot": slot,
@@ -59,8 +60,8 @@ pub(super) fn snapshot(metrics: &Metrics, sent: Option<u64>) -> (u64, String) {
         "cores": cores.iter().map(|(index, counts)| core(*index, counts, &core_recent(index))).collect::<Value>(),
         "hosts": hosts(metrics, &SlotSeries::new(recent_first, slot)),
         "slow": slow(metrics),
-        "errors": errors(metrics, &cores),
-        "memory": memory(metrics, &cores),
+        "errors": errors(metrics, &server),
+        "memory": memory(metrics, &server),
         "process": {
             "resident": process.resident_bytes,
             "cpu": process.cpu_seconds,
@@ -169,10 +170,9 @@ const SLOW_SHOWN_MAX: usize = 24;
 const SLOW_OF_ROUTE_MAX: usize = 3;
 
 /// The kinds of errors that there were, with the latest of each.
-fn errors(metrics: &Metrics, cores: &BTreeMap<usize, CoreCounts>) -> Value {
-    let total = sum(cores);
+fn errors(metrics: &Metrics, server: &ServerCounts) -> Value {
     let latest: Vec<Option<LatestError>> = metrics.latest_errors();
-    let kinds = zip(total.errors.by_kind(), latest).filter(|((_, count), _)| *count > 0);
+    let kinds = zip(server.errors.by_kind(), latest).filter(|((_, count), _)| *count > 0);
     let kinds = kinds.map(|((kind, count), latest)| {
         json!({
             "kind": kind,
@@ -185,21 +185,15 @@ fn errors(metrics: &Metrics, cores: &BTreeMap<usize, CoreCounts>) -> Value {
 }
 
 /// The objects that the cores have used again or kept for that, and the caches of files.
-fn memory(metrics: &Metrics, cores: &BTreeMap<usize, CoreCounts>) -> Value {
-    let used = sum(cores).pools().filter(|(_, pool)| pool.created > 0);
-    let pools = used.map(|(name, PoolCounts { reused, created, kept, bytes, .. })| {
-        json!({ "kind": name, "hits": reused, "misses": created, "kept": kept, "bytes": bytes })
+fn memory(metrics: &Metrics, server: &ServerCounts) -> Value {
+    let used = server.pools().filter(|(_, pool)| pool.created > 0);
+    let pools =
+        used.map(|(name, pool)| (name.to_owned(), [pool.reused, pool.created, pool.kept, pool.bytes]));
+    let caches = metrics.cache_counts().into_iter().map(|(name, counts)| (format!("files: {name}"), counts));
+    let rows = pools.chain(caches).map(|(kind, [hits, misses, kept, bytes])| {
+        json!({ "kind": kind, "hits": hits, "misses": misses, "kept": kept, "bytes": bytes })
     });
-    let caches = metrics.cache_counts().into_iter().map(|(name, [hits, misses, kept, bytes])| {
-        json!({ "cache": name, "hits": hits, "misses": misses, "kept": kept, "bytes": bytes })
-    });
-    pools.chain(caches).collect()
-}
-
-fn sum(cores: &BTreeMap<usize, CoreCounts>) -> ServerCounts {
-    let mut total = ServerCounts::default();
-    cores.values().for_each(|core| total += &core.server);
-    total
+    rows.collect()
 }
 
 fn micros(time: Duration) -> f64 {

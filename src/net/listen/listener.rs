@@ -296,7 +296,7 @@ mod tests {
         });
     }
 
-    /// Only who administers the network may have the system poll for longer.
+    /// Only a process with CAP_NET_ADMIN may have the system poll for longer.
     #[cfg(target_os = "linux")]
     #[test]
     fn an_accepted_socket_polls_its_device_for_as_long_as_was_set() {

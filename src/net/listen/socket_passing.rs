@@ -74,15 +74,19 @@ impl OpenControlSocket {
         sockets: &[(String, OwnedFd)],
         limit: Duration,
     ) -> io::Result<()> {
-        let passed = timeout(limit, self.pass_to(&mut successor, sockets)).await;
+        let passed = timeout(limit, self.send_and_await_ready(&mut successor, sockets)).await;
         passed.unwrap_or_else(|_| {
             // The end of the stream would look as if this process had ended.
-            let _ = successor.0.try_write(&[GIVEN_UP]);
+            let _ = successor.0.try_write(&[TIMED_OUT]);
             Err(io::ErrorKind::TimedOut.into())
         })
     }
 
-    async fn pass_to(&self, successor: &mut Successor, sockets: &[(String, OwnedFd)]) -> io::Result<()> {
+    async fn send_and_await_ready(
+        &self,
+        successor: &mut Successor,
+        sockets: &[(String, OwnedFd)],
+    ) -> io::Result<()> {
         let sockets = sockets.iter().map(|(address, socket)| (address.as_str(), socket.as_fd()));
         for (address, socket) in sockets.chain([("", self.listener.as_fd())]) {
             let Successor(stream) = &*successor;
@@ -133,8 +137,9 @@ impl Predecessor {
         Err(io::Error::new(io::ErrorKind::InvalidData, "the predecessor has too many sockets"))
     }
 
-    /// Whether the predecessor goes on because this process `is_late`, and has not ended. The first call decides.
-    pub(crate) fn goes_on(&self, is_late: bool) -> bool {
+    /// Whether the predecessor goes on because this process `is_late`, and has not ended. The first call
+    /// decides for all later ones.
+    pub(crate) fn decide_goes_on(&self, is_late: bool) -> bool {
         *self.goes_on.get_or_init(|| is_late && !self.has_ended())
     }
 
@@ -158,7 +163,7 @@ fn is_absent(error: &io::Error) -> bool {
 const READY: u8 = b'r';
 
 /// The byte of a predecessor that waits no longer.
-const GIVEN_UP: u8 = b'g';
+const TIMED_OUT: u8 = b'g';
 
 /// How long a predecessor may take to send a socket.
 const RECEIVE_MAX: Duration = Duration::from_secs(10);
@@ -221,7 +226,7 @@ mod tests {
             other.write_all(sent).unwrap();
             let _open = Some(other).filter(|_| !ends);
             for _ in 0..2 {
-                assert_eq!(predecessor.goes_on(is_late), expected, "{is_late} {sent:?} {ends}");
+                assert_eq!(predecessor.decide_goes_on(is_late), expected, "{is_late} {sent:?} {ends}");
             }
         }
     }
@@ -236,7 +241,7 @@ mod tests {
             assert_eq!(passed.unwrap_err().kind(), io::ErrorKind::TimedOut);
             let mut received = Vec::new();
             far.read_to_end(&mut received).await.unwrap();
-            assert!(received.ends_with(&[GIVEN_UP]), "{received:?}");
+            assert!(received.ends_with(&[TIMED_OUT]), "{received:?}");
         }
     }
 }

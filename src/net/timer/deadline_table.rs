@@ -25,7 +25,7 @@ pub(crate) struct DeadlineTable {
     entries: RefCell<Entries>,
     /// Whether a stop has been ordered, so that each response is the last one of its connection.
     draining: Cell<bool>,
-    /// Values of connections, by the numbers of their entries. Empty, and without memory, until there is one: an entry
+    /// Rare states of connections, by the numbers of their entries. Empty, and without memory, until there is one: an entry
     /// has no room for what few connections have.
     rare_states: RefCell<Vec<Option<Rc<dyn Any>>>>,
     stopping: Cell<bool>,

@@ -129,9 +129,7 @@ fn poll_shutdown(exchange: &mut Exchange, cx: &mut task::Context<'_>) -> Poll<Re
         let limit = bounds.timeouts.write;
         let shut = ready!(conn.poll_shutdown(cx, limit));
         shut.map_err(ExchangeError::during(Phase::Write, limit))?;
-        for slot in [TimerSlot::Read, TimerSlot::Write, TimerSlot::Total] {
-            conn.disarm(slot);
-        }
+        conn.disarm_all();
         incoming.get_mut().reset();
         Poll::Ready(Ok(()))
     })

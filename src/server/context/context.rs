@@ -564,8 +564,8 @@ impl Context {
     /// Whether the client that [`Context::peer_addr`] names has a secure connection: to this server, or to the proxy whose
     /// PROXY header describes it.
     pub(crate) fn is_secure_in_front(&self) -> bool {
-        let header = self.exchange.rare_state().and_then(|rare_state| rare_state.proxy_header.clone());
-        self.is_secure() || header.is_some_and(|header| header.has_tls())
+        let header = || self.exchange.rare_state()?.proxy_header.clone();
+        self.is_secure() || header().is_some_and(|header| header.has_tls())
     }
 }
 

@@ -21,10 +21,7 @@ use crate::server::server_handle::ServerHandle;
 /// The listening sockets of a server that takes them over, and passes them on.
 pub(in crate::server) struct Handover {
     path: PathBuf,
-    /// When this server must be ready to listen.
-    ready_by: runtime::Instant,
-    start_max: Duration,
-    predecessor: Option<Arc<Predecessor>>,
+    start_limit: StartLimit,
     /// Ready once this server serves.
     serving: Option<oneshot::Receiver<()>>,
     /// The sockets of the predecessor that no address has taken yet.
@@ -40,19 +37,9 @@ pub(in crate::server) struct Handover {
 
 impl Handover {
     pub(in crate::server) fn new(path: PathBuf) -> Handover {
+        let start_limit = StartLimit { predecessor: None, ready_by: runtime::now(), start_max: START_MAX };
         let (inherited, abandoned, kept, files) = Default::default();
-        Handover {
-            path,
-            ready_by: runtime::now(),
-            start_max: START_MAX,
-            predecessor: None,
-            serving: None,
-            inherited,
-            abandoned,
-            control: None,
-            kept,
-            files,
-        }
+        Handover { path, start_limit, serving: None, inherited, abandoned, control: None, kept, files }
     }
 
     /// Receives the sockets of the predecessor, if there is one.
@@ -62,11 +49,11 @@ impl Handover {
     /// Fails if the predecessor cannot be reached, or sends something else. It then goes on.
     pub(in crate::server) fn receive(&mut self) -> io::Result<()> {
         // The predecessor's clock starts later, once it has accepted.
-        self.ready_by = runtime::later(runtime::now(), self.start_max);
+        self.start_limit.ready_by = runtime::later(runtime::now(), self.start_limit.start_max);
         let Some(predecessor) = Predecessor::connect(&self.path)? else { return Ok(()) };
         let (inherited, control) = predecessor.receive(&self.path)?;
-        (self.inherited, self.control, self.predecessor) =
-            (inherited, Some(control), Some(Arc::new(predecessor)));
+        (self.inherited, self.control) = (inherited, Some(control));
+        self.start_limit.predecessor = Some(Arc::new(predecessor));
         Ok(())
     }
 
@@ -110,15 +97,14 @@ impl Handover {
 
     /// The limit of this server's start.
     pub(in crate::server) fn start_limit(&self) -> StartLimit {
-        let Handover { predecessor, ready_by, start_max, .. } = self;
-        StartLimit { predecessor: predecessor.clone(), ready_by: *ready_by, start_max: *start_max }
+        self.start_limit.clone()
     }
 
     /// The announcement of this server, to be made once it serves.
     pub(in crate::server) fn announcement(&mut self) -> Announcement {
         let (serves, serving) = oneshot::channel();
         self.serving = Some(serving);
-        let (predecessor, abandoned) = (self.predecessor.take(), mem::take(&mut self.abandoned));
+        let (predecessor, abandoned) = (self.start_limit.predecessor.take(), mem::take(&mut self.abandoned));
         Announcement { predecessor, abandoned, files: self.files.clone(), serves }
     }
 
@@ -160,14 +146,15 @@ const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 /// How long a successor may take to start.
 const START_MAX: Duration = Duration::from_secs(300);
 
-/// How long it may take from the last look at [`START_MAX`] to its announcement. Its predecessor waits so much longer,
-/// because only one of the two may find that it was late.
+/// How long it may take from the last check against [`START_MAX`] to its announcement. Its predecessor waits so much longer,
+/// or else both could decide that the other one has failed.
 const ANNOUNCE_MAX: Duration = Duration::from_secs(10);
 
 /// How long a server may take to start whose predecessor waits for it.
 #[derive(Clone)]
 pub(in crate::server) struct StartLimit {
     predecessor: Option<Arc<Predecessor>>,
+    /// When this server must be ready to listen.
     ready_by: runtime::Instant,
     start_max: Duration,
 }
@@ -181,10 +168,15 @@ impl StartLimit {
     pub(in crate::server) fn check(&self) -> io::Result<()> {
         let StartLimit { predecessor, ready_by, start_max } = self;
         match predecessor {
-            Some(predecessor) if predecessor.goes_on(runtime::now() > *ready_by) => Err(io::Error::new(
-                io::ErrorKind::TimedOut,
-                format!("the start took longer than {} s, so the predecessor goes on", start_max.as_secs()),
-            )),
+            Some(predecessor) if predecessor.decide_goes_on(runtime::now() > *ready_by) => {
+                Err(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    format!(
+                        "the start took longer than {} s, so the predecessor goes on",
+                        start_max.as_secs()
+                    ),
+                ))
+            }
             _ => Ok(()),
         }
     }
@@ -226,7 +218,7 @@ mod tests {
         let server = || Server::bind("127.0.0.1:0").cores(2).handover(directory.path().join("handover"));
         let first = server().start(|_: &mut Context| {}).unwrap();
         let mut late = server();
-        late.launch.handover.as_mut().unwrap().start_max = Duration::ZERO;
+        late.launch.handover.as_mut().unwrap().start_limit.start_max = Duration::ZERO;
         let error = late.start(|_: &mut Context| {}).unwrap_err().to_string();
         assert!(error.contains("the start took longer than 0 s"), "{error}");
         assert!(!first.is_stopping());

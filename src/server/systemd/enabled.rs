@@ -17,8 +17,8 @@ pub(in crate::server) struct Notifier {
     watchdog: Option<Duration>,
     /// How often each core has shown that it runs.
     beats: Arc<[AtomicU64]>,
-    /// Whether this is the process whose signs of life count.
-    is_main: Arc<AtomicBool>,
+    /// Whether this is the process that the manager watches.
+    is_main_process: Arc<AtomicBool>,
 }
 
 impl Notifier {
@@ -38,31 +38,31 @@ impl Notifier {
 
     /// Reports that all cores listen.
     pub(in crate::server) fn ready(&self) {
-        self.is_main.store(true, Relaxed);
+        self.is_main_process.store(true, Relaxed);
         notify(NotifyState::Ready);
     }
 
-    /// Reports nothing more, since a successor does.
+    /// Sends no further notification of the watchdog, since a successor does.
     pub(in crate::server) fn retire(&self) {
-        self.is_main.store(false, Relaxed);
+        self.is_main_process.store(false, Relaxed);
     }
 
     /// Reports that a stop was ordered, if all cores have listened. The manager would stop the whole service for a
     /// successor that fails before that, its predecessor included.
     pub(in crate::server) fn stopping(&self) {
-        if self.is_main.load(Relaxed) {
+        if self.is_main_process.load(Relaxed) {
             notify(NotifyState::Stopping);
         }
     }
 
-    /// Shows that this core runs, for as long as it does. The first core reports to the manager, which would take the
-    /// sign of a successor that starts, or of a predecessor that stops, for one of the main process.
+    /// Shows that this core runs, for as long as it does. The first core reports to the manager, which would take a
+    /// notification of a successor that starts, or of a predecessor that stops, for one of the main process.
     pub(in crate::server) async fn beat(self, index: usize) {
         let Some(limit) = self.watchdog else { return };
         let mut seen = vec![0; self.beats.len()];
         loop {
             self.beats[index].fetch_add(1, Relaxed);
-            if index == 0 && self.has_moved(&mut seen) && self.is_main.load(Relaxed) {
+            if index == 0 && self.has_moved(&mut seen) && self.is_main_process.load(Relaxed) {
                 notify(NotifyState::Watchdog);
             }
             // Two cores that beat in turns may look as if one had not moved, but not twice in a row.
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_core_that_stands_still_keeps_back_the_sign_of_life() {
+    fn a_core_that_stands_still_keeps_back_the_notification() {
         let notifier = Notifier::default().with_cores(3);
         let (mut seen, beat) = ([0; 3], |core: usize| {
             notifier.beats[core].fetch_add(1, Relaxed);

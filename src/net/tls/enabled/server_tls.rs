@@ -352,9 +352,11 @@ impl TlsAcceptor {
         Handshake(match self.resolver.clone() {
             None => {
                 let acceptor = tokio_rustls::TlsAcceptor::from(self.source.config());
-                Accepting::Configured(acceptor.accept(carrier).into_fallible())
+                Accepting::WithConfig(acceptor.accept(carrier).into_fallible())
             }
-            Some(resolver) => Accepting::Resolved(Box::pin(resolver.accept(self.source.clone(), carrier))),
+            Some(resolver) => {
+                Accepting::WithResolver(Box::pin(resolver.accept(self.source.clone(), carrier)))
+            }
         })
     }
 }
@@ -386,9 +388,9 @@ pub(crate) struct Handshake<C>(Accepting<C>);
 
 #[expect(clippy::large_enum_variant, reason = "the future of its connection has room for the usual one")]
 enum Accepting<C> {
-    Configured(FallibleAccept<Carrier<C>>),
-    /// With a configuration that is chosen by the hello.
-    Resolved(Pin<Box<dyn Future<Output = HandshakeResult<C>>>>),
+    WithConfig(FallibleAccept<Carrier<C>>),
+    /// With a configuration that the resolver chooses by the ClientHello.
+    WithResolver(Pin<Box<dyn Future<Output = HandshakeResult<C>>>>),
 }
 
 /// A secure stream, or the error and the bare transport.
@@ -399,13 +401,13 @@ impl<C: AsyncRead + AsyncWrite + Unpin> Handshake<C> {
     /// speaks plain HTTP. Must not be polled again after that.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<HandshakeResult<C>> {
         match &mut self.0 {
-            Accepting::Configured(accept) => Pin::new(accept).poll(cx).map(into_secure),
-            Accepting::Resolved(accept) => accept.as_mut().poll(cx),
+            Accepting::WithConfig(accept) => Pin::new(accept).poll(cx).map(handshake_result),
+            Accepting::WithResolver(accept) => accept.as_mut().poll(cx),
         }
     }
 }
 
-fn into_secure<C>(
+fn handshake_result<C>(
     result: Result<tokio_rustls::server::TlsStream<Carrier<C>>, (io::Error, Carrier<C>)>,
 ) -> HandshakeResult<C> {
     match result {
@@ -443,8 +445,9 @@ impl ConfigResolver {
         let start = match (&mut lazy).await {
             Ok(start) => start,
             Err(error) => {
-                let carrier = lazy.take_io().expect("the acceptor gives its transport to a start alone");
-                return into_secure(Err((error, carrier)));
+                let carrier =
+                    lazy.take_io().expect("the acceptor gives up its transport only to a `StartHandshake`");
+                return handshake_result(Err((error, carrier)));
             }
         };
         let (config, refused) = match self.0.resolve(start.client_hello()).await {
@@ -454,7 +457,7 @@ impl ConfigResolver {
         };
         let result = start.into_stream(config).into_fallible().await;
         match (result, refused) {
-            (result, None) => into_secure(result),
+            (result, None) => handshake_result(result),
             (Err((_, carrier)), Some(cause)) => Err((TlsError::Resolver(cause), carrier.inner)),
             (Ok(stream), Some(cause)) => Err((TlsError::Resolver(cause), stream.into_inner().0.inner)),
         }
@@ -467,7 +470,7 @@ impl fmt::Debug for ConfigResolver {
     }
 }
 
-/// Turns the configuration into one that refuses every peer, since only rustls can send the alert.
+/// Turns the configuration into one without certificates. With it, rustls sends `access_denied` and ends the handshake.
 fn without_certificate(mut config: Arc<ServerConfig>) -> Arc<ServerConfig> {
     Arc::make_mut(&mut config).cert_resolver = Arc::new(ResolvesServerCertUsingSni::new());
     config
