@@ -8,11 +8,11 @@
 //! The servers take turns round by round; the ratio is that of one round, and its median is what counts.
 //!
 //! uWebSockets takes part if the variable `UWEBSOCKETS` names the program that `support/uwebsockets.cpp` was built to. (Its
-//! package of npm is the same code, with calls into JavaScript.)
+//! package of npm is the same code, with calls into JavaScript.) gorilla and gobwas do if Go is installed and can have them.
 //!
 //! ```text
-//! cargo bench --bench websocket --features websocket              # about half a minute
-//! cargo bench --bench websocket --features websocket -- corehttp  # against the limit only
+//! cargo bench --bench websocket --features websocket              # about two minutes
+//! cargo bench --bench websocket --features websocket -- corehttp  # against the limit alone
 //! ```
 
 #[allow(dead_code, reason = "others ask which process it is")]
@@ -22,6 +22,7 @@ mod child;
 mod spread;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -60,7 +61,10 @@ fn serve(name: &str) {
         }),
         TUNGSTENITE => serve_corehttp(async |ctx: &mut Context| echo_tungstenite(ctx).await),
         LIMIT => serve_limit(),
-        UWEBSOCKETS => serve_uwebsockets(),
+        UWEBSOCKETS => {
+            serve_by(&mut Command::new(std::env::var_os(UWEBSOCKETS_PROGRAM).expect("it is chosen")))
+        }
+        GORILLA | GOBWAS => serve_by(Command::new(go_program()).arg(name)),
         unknown => panic!("no server is called {unknown}"),
     }
 }
@@ -69,6 +73,8 @@ const LIMIT: &str = "limit";
 const COREHTTP: &str = "corehttp";
 const TUNGSTENITE: &str = "tungstenite";
 const UWEBSOCKETS: &str = "uwebsockets";
+const GORILLA: &str = "gorilla";
+const GOBWAS: &str = "gobwas";
 /// A handler that returns once it has moved its WebSocket to a task.
 const IN_TASK: &str = "in-task";
 
@@ -105,14 +111,19 @@ async fn echo_tungstenite(ctx: &mut Context) -> corehttp::Result {
     Ok(())
 }
 
-/// Starts the program of uWebSockets, which answers the load in place of this process.
-fn serve_uwebsockets() {
-    let program = std::env::var_os(UWEBSOCKETS_PROGRAM).expect("it is only asked for if there is one");
-    let ended = Command::new(program).status().expect("the program starts");
-    assert!(ended.success(), "uWebSockets: {ended}");
+/// Starts a program, which answers the load in place of this process.
+fn serve_by(program: &mut Command) {
+    let ended = program.status().expect("the program starts");
+    assert!(ended.success(), "{program:?}: {ended}");
 }
 
+/// Names the program of uWebSockets.
 const UWEBSOCKETS_PROGRAM: &str = "UWEBSOCKETS";
+
+/// The program of gorilla and gobwas.
+fn go_program() -> PathBuf {
+    std::env::temp_dir().join("corehttp-bench-websocket")
+}
 
 /// Reads, removes masks, and writes what has come in one write.
 fn serve_limit() {
@@ -130,7 +141,7 @@ fn serve_limit() {
 }
 
 async fn copy_frames(mut stream: TcpStream) {
-    let (mut input, mut output) = (vec![0; 128 << 10], Vec::new());
+    let (mut input, mut output) = (vec![0; 2 << 20], Vec::new());
     let mut filled = 0;
     let head_len = loop {
         match stream.read(&mut input[filled..]).await {
@@ -188,14 +199,19 @@ fn frame(bytes: &mut [u8]) -> Option<(usize, (usize, Vec<u8>))> {
 }
 
 fn measure() {
-    let mut servers: Vec<_> =
-        child::chosen([LIMIT, COREHTTP, TUNGSTENITE, UWEBSOCKETS]).into_iter().chain([LIMIT]).collect();
-    servers.retain(|name| *name != UWEBSOCKETS || std::env::var_os(UWEBSOCKETS_PROGRAM).is_some());
-    servers.sort_by_key(|name| *name != LIMIT);
-    servers.dedup();
-    let mut servers: Vec<_> = servers.into_iter().map(|name| (name, Child::spawn(name))).collect();
+    let mut servers = child::chosen([COREHTTP, TUNGSTENITE, UWEBSOCKETS, GORILLA, GOBWAS]);
+    let has_go = child::build_go("websocket", go_program()).is_some();
+    servers.retain(|name| match *name {
+        UWEBSOCKETS => std::env::var_os(UWEBSOCKETS_PROGRAM).is_some(),
+        GORILLA | GOBWAS => has_go,
+        _ => true,
+    });
+    let servers = [LIMIT].into_iter().chain(servers);
+    let mut servers: Vec<_> = servers.map(|name| (name, Child::spawn(name))).collect();
     pin(PinnedCore::Load);
-    for (len, in_flight, connections) in [(125, 1, 64), (125, 16, 64), (125, 1, 512), (64 << 10, 1, 16)] {
+    for (len, in_flight, connections) in
+        [(125, 1, 64), (125, 16, 64), (125, 1, 512), (64 << 10, 1, 16), (1 << 20, 1, 4)]
+    {
         let mut rounds = vec![Vec::new(); servers.len()];
         for _ in 0..ROUNDS {
             for ((_, server), rounds) in servers.iter_mut().zip(&mut rounds) {

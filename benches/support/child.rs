@@ -94,11 +94,15 @@ pub(crate) fn spawn_on(pinned_core: PinnedCore, command: &mut Command) -> io::Re
     thread::scope(|scope| scope.spawn(on_core).join()).expect("a thread that starts a program")
 }
 
-/// Builds a program of this file of `support`, which is written in Go, and returns it. `None` without Go.
+/// Builds a program of this file or folder of `support`, which is written in Go, and returns it. `None` without Go, or
+/// what it depends on.
 #[allow(dead_code, reason = "few benchmarks have a server in another language")]
 pub(crate) fn build_go(source: &str, program: PathBuf) -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("support").join(source);
-    let built = Command::new("go").args(["build", "-o"]).args([&program, &source]).status();
+    // A folder is a module of its own, and what it depends on is that of its folder.
+    let folder = if source.is_dir() { source.as_path() } else { Path::new(".") };
+    let built =
+        Command::new("go").args(["build", "-o"]).args([&program, &source]).current_dir(folder).status();
     built.is_ok_and(|status| status.success()).then_some(program)
 }
 
