@@ -25,7 +25,7 @@ pub(crate) struct FreeList<T> {
     /// How often an object was taken, and a new one was made for that.
     taken: Cell<u64>,
     created: Cell<u64>,
-    /// How many bytes the free objects hit at the last trim.
+    /// How many bytes the free objects had at the last trim.
     bytes: Cell<usize>,
 }
 
