@@ -108,9 +108,9 @@ impl BoundSocket {
             Address::Host(name) => bind_host(name, options),
             Address::Unix(path) => bind_unix(path, options).map(|bound| vec![bound]),
             Address::Memory(listener) => Ok(vec![BoundSocket::Memory(listener.clone())]),
-            Address::TcpListener(listener) => take_tcp(listener, options).map(|bound| vec![bound]),
+            Address::TcpListener(listener) => adopt_tcp(listener, options).map(|bound| vec![bound]),
             #[cfg(unix)]
-            Address::UnixListener(listener) => take_unix(listener, options).map(|bound| vec![bound]),
+            Address::UnixListener(listener) => adopt_unix(listener, options).map(|bound| vec![bound]),
         };
         bound.map_err(|cause| cannot_listen(address, &cause))
     }
@@ -120,7 +120,7 @@ impl BoundSocket {
         match self {
             BoundSocket::Tcp(listener, options, _) if KERNEL_BALANCES => {
                 let address = listener.local_addr()?;
-                let sibling = take_address(address, options, PortUse::Shared);
+                let sibling = bind_socket(address, options, PortUse::Shared);
                 let sibling = sibling.map_err(|cause| cannot_listen(&address.into(), &cause))?;
                 Ok(Some(BoundSocket::Tcp(sibling, options.clone(), None)))
             }
@@ -139,7 +139,7 @@ impl BoundSocket {
         address: &Address,
         options: &ListenOptions,
     ) -> io::Result<Self> {
-        take(SockRef::from(&socket), options)?;
+        start_listening(SockRef::from(&socket), options)?;
         if let Address::Unix(_) | Address::UnixListener(_) = address {
             let file = match address {
                 Address::Unix(path) => Some(SocketFile::adopt(path)?),
@@ -147,7 +147,7 @@ impl BoundSocket {
             };
             return Ok(BoundSocket::Unix(file, socket.into()));
         }
-        prepare(&SockRef::from(&socket), options)?;
+        set_options(&SockRef::from(&socket), options)?;
         Ok(match address {
             Address::Tcp(_) | Address::Host(_) => BoundSocket::Tcp(socket.into(), options.clone(), None),
             _ => BoundSocket::Given(socket.into(), options.clone()),
@@ -166,7 +166,7 @@ impl BoundSocket {
         socket.try_clone_to_owned().map(Some)
     }
 
-    /// Decides whether the file of the socket is removed, if it has one.
+    /// Who removes the file of the socket, if it has one.
     #[cfg(unix)]
     #[allow(dead_code, reason = "a handover alone passes sockets on")]
     pub(crate) fn file_ownership(&self) -> Option<FileOwnership> {
@@ -236,9 +236,9 @@ fn bind_host(name: &str, options: &ListenOptions) -> io::Result<Vec<BoundSocket>
 /// Binds one address. Where there is no IPv6, the wildcard `[::]` becomes `0.0.0.0`.
 fn bind_tcp(address: SocketAddr, options: &ListenOptions) -> io::Result<BoundSocket> {
     let port_use = if options.reuse_port { PortUse::Shared } else { PortUse::Exclusive };
-    let listener = match take_address(address, options, port_use) {
-        Err(error) if is_absent(&error) && options.dual_stack && is_every_ipv6(&address) => {
-            take_address((Ipv4Addr::UNSPECIFIED, address.port()).into(), options, port_use).map_err(|_| error)
+    let listener = match bind_socket(address, options, port_use) {
+        Err(error) if is_absent(&error) && options.dual_stack && is_unspecified_ipv6(&address) => {
+            bind_socket((Ipv4Addr::UNSPECIFIED, address.port()).into(), options, port_use).map_err(|_| error)
         }
         taken => taken,
     }?;
@@ -271,33 +271,36 @@ fn bind_unix(_: &Path, _: &ListenOptions) -> io::Result<BoundSocket> {
 }
 
 /// Takes over a socket that is already bound. The original may be closed, or used again.
-fn take_tcp(listener: &TcpListener, options: &ListenOptions) -> io::Result<BoundSocket> {
+fn adopt_tcp(listener: &TcpListener, options: &ListenOptions) -> io::Result<BoundSocket> {
     let listener = listener.try_clone()?;
-    prepare(&SockRef::from(&listener), options)?;
-    take(SockRef::from(&listener), options)?;
+    set_options(&SockRef::from(&listener), options)?;
+    start_listening(SockRef::from(&listener), options)?;
     Ok(BoundSocket::Given(listener, options.clone()))
 }
 
 #[cfg(unix)]
-fn take_unix(listener: &UnixListener, options: &ListenOptions) -> io::Result<BoundSocket> {
+fn adopt_unix(listener: &UnixListener, options: &ListenOptions) -> io::Result<BoundSocket> {
     let listener = listener.try_clone()?;
     // Fails on a socket of another family, which would listen, but whose connections would all be dropped.
     listener.local_addr()?;
-    take(SockRef::from(&listener), options)?;
+    start_listening(SockRef::from(&listener), options)?;
     Ok(BoundSocket::Unix(None, listener))
 }
 
-fn take(socket: SockRef<'_>, options: &ListenOptions) -> io::Result<()> {
+/// Makes a socket that is bound listen, without blocking its accepts.
+fn start_listening(socket: SockRef<'_>, options: &ListenOptions) -> io::Result<()> {
     socket.set_nonblocking(true)?;
     // The socket most likely listens already, and then only the backlog changes.
     socket.listen(options.backlog)
 }
 
-fn take_address(address: SocketAddr, options: &ListenOptions, port_use: PortUse) -> io::Result<TcpListener> {
+/// Makes a socket that is bound to `address`. It listens, unless another server may share the port: see
+/// [`BoundSocket::bind`].
+fn bind_socket(address: SocketAddr, options: &ListenOptions, port_use: PortUse) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
-    prepare(&SockRef::from(&socket), options)?;
-    if is_every_ipv6(&address) {
+    set_options(&SockRef::from(&socket), options)?;
+    if is_unspecified_ipv6(&address) {
         socket.set_only_v6(!options.dual_stack)?;
     }
     if cfg!(unix) {
@@ -320,8 +323,8 @@ fn take_address(address: SocketAddr, options: &ListenOptions, port_use: PortUse)
 }
 
 /// Sets all options of a listening socket.
-fn prepare(socket: &SockRef<'_>, options: &ListenOptions) -> io::Result<()> {
-    set_up(socket, options.keepalive)?;
+fn set_options(socket: &SockRef<'_>, options: &ListenOptions) -> io::Result<()> {
+    set_connection_options(socket, options.keepalive)?;
     options.socket_options.set(socket)?;
     #[cfg(unix)]
     if let Some(ListenFn(on_listen)) = &options.on_listen {
@@ -331,7 +334,7 @@ fn prepare(socket: &SockRef<'_>, options: &ListenOptions) -> io::Result<()> {
 }
 
 /// Sets the options of connections. On Linux, accepted sockets inherit them, which saves system calls for each.
-pub(super) fn set_up(socket: &SockRef<'_>, keepalive: Option<Keepalive>) -> io::Result<()> {
+pub(super) fn set_connection_options(socket: &SockRef<'_>, keepalive: Option<Keepalive>) -> io::Result<()> {
     // Small responses must leave at once.
     socket.set_tcp_nodelay(true)?;
     keepalive.map_or(Ok(()), |keepalive| keepalive.set(socket))
@@ -347,7 +350,7 @@ fn reuse_port(_: &Socket) -> io::Result<()> {
     Ok(())
 }
 
-fn is_every_ipv6(address: &SocketAddr) -> bool {
+fn is_unspecified_ipv6(address: &SocketAddr) -> bool {
     address.is_ipv6() && address.ip().is_unspecified()
 }
 

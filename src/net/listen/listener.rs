@@ -8,7 +8,7 @@ use tokio::net::{TcpListener, TcpStream};
 #[cfg(unix)]
 use tokio::net::{UnixListener, UnixStream};
 
-use super::bound_socket::{BoundSocket, PortClaim, set_up};
+use super::bound_socket::{BoundSocket, PortClaim, set_connection_options};
 #[cfg(unix)]
 use super::socket_file::SocketFile;
 use crate::net::{Keepalive, MemoryAcceptor, PeerAddr, Transport};
@@ -19,13 +19,10 @@ pub(crate) enum Listener {
     Tcp(
         TcpListener,
         Option<Keepalive>,
-        #[expect(dead_code, reason = "others may share the port when it is dropped")] Option<PortClaim>,
+        #[expect(dead_code, reason = "its drop lets other servers share the port")] Option<PortClaim>,
     ),
     #[cfg(unix)]
-    Unix(
-        #[expect(dead_code, reason = "it removes the file when it is dropped")] Option<SocketFile>,
-        UnixListener,
-    ),
+    Unix(#[expect(dead_code, reason = "its drop removes the file")] Option<SocketFile>, UnixListener),
     Memory(MemoryAcceptor),
 }
 
@@ -105,7 +102,7 @@ impl Listener {
 fn tcp(stream: TcpStream, keepalive: Option<Keepalive>) -> Transport {
     if !OPTIONS_ARE_INHERITED {
         // The options cannot be set only on a connection that is already dead, which its first read will report.
-        let _ = set_up(&SockRef::from(&stream), keepalive);
+        let _ = set_connection_options(&SockRef::from(&stream), keepalive);
     }
     Transport::Tcp(stream)
 }

@@ -63,7 +63,7 @@ impl SocketFile {
         Ok(Self { path: path::absolute(path)?, inode: inode(path)?, ownership })
     }
 
-    /// Decides whether the file is removed.
+    /// Who removes the file.
     pub(crate) fn ownership(&self) -> FileOwnership {
         self.ownership.clone()
     }
@@ -78,7 +78,8 @@ impl Drop for SocketFile {
     }
 }
 
-/// Whether this process removes the file of a socket, or another one that has the socket, too.
+/// Whether this process removes the file of a socket, or another process that has the socket, too. Clones share the
+/// decision.
 #[derive(Clone, Debug)]
 pub(crate) struct FileOwnership(Arc<AtomicBool>);
 

@@ -37,7 +37,7 @@ impl ControlSocket {
         Ok(ControlSocket { file, listener })
     }
 
-    /// Decides whether its file is removed.
+    /// Who removes the file of the socket.
     pub(crate) fn ownership(&self) -> FileOwnership {
         self.file.ownership()
     }
