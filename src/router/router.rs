@@ -401,9 +401,9 @@ impl<B> Router<Vec<B>> {
 }
 
 impl<S: HandlerSet> Router<S> {
-    /// The depth at which the router is called, and the route that `on_head` has recorded there, which is entered. There is
-    /// none if target or method were replaced since, or if middleware did not call `on_head`. The handler is called at
-    /// the next depth, and returns to this one.
+    /// Returns the depth at which the router is called, and the route that `on_head` has recorded there. If there is such
+    /// a route, the request enters it, so its handler is called one level deeper. There is none if target or method were
+    /// replaced since, or if middleware did not call `on_head`.
     #[inline]
     fn enter_recorded(&self, request: &mut Request) -> (usize, Option<RouteIndex>) {
         let (depth, route) = request.matched_route_mut().enter(self.id);
@@ -434,8 +434,8 @@ impl<S: HandlerSet> Router<S> {
         outcome
     }
 
-    /// Follows the plan of a route that was found after another one had planned for the request, or none: a guard in it
-    /// must not be passed by, and the handler must find the body that it expects.
+    /// Carries out the plan of a route that only `handle` has found: `on_head` was called for another route, or for none.
+    /// Otherwise the request would pass by a guard in the handler, or lack the body that the handler expects.
     #[cold]
     async fn plan(&self, route: RouteIndex, ctx: &mut Context) -> Result {
         match self.handlers.on_head(route, ctx) {
@@ -492,8 +492,8 @@ impl<S: HandlerSet> Handler for Router<S> {
     }
 }
 
-/// The context of a router that was entered at `depth`. It is there again when the router is left, also if the future of
-/// its handler is dropped or panics: middleware may call another router then.
+/// A guard of a context whose request has entered a router at `depth`. Its drop returns the request to that depth, even
+/// if the future of the handler is dropped or panics, since middleware may call another router afterwards.
 struct Entered<'a> {
     ctx: &'a mut Context,
     depth: usize,

@@ -123,7 +123,7 @@ impl RouteTable {
             if let Some(fault) = fault(path).filter(|_| path != FALLBACK) {
                 return Err(InvalidRoute::from_fault(path, fault));
             }
-            if let Some(other) = self.insert(route.methods, path) {
+            if let Err(other) = self.insert(route.methods, path) {
                 return Err(InvalidRoute::from_conflict(route.to_string(), self.routes[other].to_string()));
             }
         }
@@ -132,10 +132,10 @@ impl RouteTable {
     }
 
     /// Inserts the next route into the tree. Fails with the route that is already there.
-    fn insert(&mut self, methods: Methods, pattern: &str) -> Option<RouteIndex> {
+    fn insert(&mut self, methods: Methods, pattern: &str) -> Result<(), RouteIndex> {
         let index = self.routes.len();
         if pattern == FALLBACK {
-            return self.fallback.replace(index);
+            return self.fallback.replace(index).map_or(Ok(()), Err);
         }
         let (host, path) = pattern.split_at(pattern.find('/').unwrap_or_default());
         let root = self.root(host);
@@ -228,12 +228,12 @@ impl RouteTable {
     }
 }
 
-/// The routes of a path.
+/// The outcome of a look-up.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found<'t> {
     pub(super) endpoint: &'t Endpoint,
-    /// Whether the path is in normal form, unless there are escapes in it: each segment is that of the pattern, or begins
-    /// with another octet than a dot.
+    /// Whether the path is in normal form if there are no escapes in it: each segment equals the pattern's, or is a
+    /// parameter that does not begin with a dot.
     pub(super) is_exact: bool,
 }
 
@@ -244,6 +244,7 @@ struct Search<'t, 's> {
     /// The path without its `/`.
     path: &'s [u8],
     values: &'s mut Vec<Span>,
+    /// As in [`Found`].
     is_exact: bool,
 }
 
@@ -318,16 +319,14 @@ impl Endpoint {
     }
 
     /// Adds a route. Fails with the route that is already there.
-    fn add(&mut self, methods: Methods, index: RouteIndex) -> Option<RouteIndex> {
-        match methods {
-            Methods::Any => self.any.replace(index),
-            Methods::One(method) => {
-                let other = self.routes.iter().find(|(own, _)| *own == method).map(|(_, other)| *other);
-                self.routes.push((method, index));
-                self.allow = self.allowed();
-                other
-            }
+    fn add(&mut self, methods: Methods, index: RouteIndex) -> Result<(), RouteIndex> {
+        let Methods::One(method) = methods else { return self.any.replace(index).map_or(Ok(()), Err) };
+        if let Some((_, other)) = self.routes.iter().find(|(own, _)| *own == method) {
+            return Err(*other);
         }
+        self.routes.push((method, index));
+        self.allow = self.allowed();
+        Ok(())
     }
 
     fn allowed(&self) -> String {
