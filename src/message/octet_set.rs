@@ -16,9 +16,12 @@ impl OctetSet {
     /// `unreserved / sub-delims` (RFC 3986 §2.2): what need not be escaped in a host, a path or a query.
     pub(crate) const URI_PLAIN: OctetSet = OctetSet::UNRESERVED.with(b"!$&'()*+,;=");
 
+    /// `pchar` without escapes (RFC 3986 §3.3): what need not be escaped in a segment of a path.
+    pub(crate) const PCHAR: OctetSet = OctetSet::URI_PLAIN.with(b":@");
+
     /// The octets of a path with its query, and of escapes in them (RFC 3986 §3.3, §3.4); also `[` and `]`, as in a
     /// query of PHP.
-    pub(crate) const PATH_AND_QUERY: OctetSet = OctetSet::URI_PLAIN.with(b"/:@%?[]");
+    pub(crate) const PATH_AND_QUERY: OctetSet = OctetSet::PCHAR.with(b"/%?[]");
 
     /// Returns this set with `octets` added.
     pub(crate) const fn with(mut self, octets: &[u8]) -> OctetSet {

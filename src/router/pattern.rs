@@ -111,15 +111,12 @@ const fn host_fault(text: &[u8], start: usize, end: usize) -> Option<Fault> {
     None
 }
 
-/// `pchar` without escapes (RFC 3986 §3.3).
-const SEGMENT: OctetSet = OctetSet::URI_PLAIN.with(b":@");
-
 /// The fault of a segment that is matched as it stands: an octet that is never sent so, or another spelling of one.
 const fn segment_fault(text: &[u8], start: usize, end: usize) -> Option<Fault> {
     let mut at = start;
     while at < end {
         match text[at] {
-            octet if SEGMENT.contains(octet) => {}
+            octet if OctetSet::PCHAR.contains(octet) => {}
             b'%' if at + 2 < end && is_needed_escape(text[at + 1], text[at + 2]) => at += 2,
             b'{' | b'}' => return Some(Fault::Parameter),
             _ => return Some(Fault::Octet),

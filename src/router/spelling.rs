@@ -126,12 +126,10 @@ fn push_segment(segment: &str, normal: &mut String) {
     }
 }
 
-/// The octets of a segment that are not escaped: `pchar` (RFC 3986 §3.3).
-static SEGMENT: OctetSet = PCHAR;
+/// The octets of a segment that are not escaped.
+static SEGMENT: OctetSet = OctetSet::PCHAR;
 
-static PATH: OctetSet = PCHAR.with(b"/");
-
-const PCHAR: OctetSet = OctetSet::URI_PLAIN.with(b":@");
+static PATH: OctetSet = OctetSet::PCHAR.with(b"/");
 
 #[cfg(test)]
 mod tests {

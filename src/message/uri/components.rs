@@ -246,7 +246,7 @@ static QUERY: OctetSet = ASCII.with(b"?\\").with_obs_text();
 pub(super) static ASCII_PATH: OctetSet = ASCII;
 
 /// The octets of [`PATH`] that are never escaped (RFC 3986 §3.3).
-pub(super) static PLAIN_PATH: OctetSet = OctetSet::URI_PLAIN.with(b"/:@");
+pub(super) static PLAIN_PATH: OctetSet = OctetSet::PCHAR.with(b"/");
 
 /// The octets of [`QUERY`] that are ASCII.
 pub(super) static ASCII_QUERY: OctetSet = ASCII.with(b"?\\");

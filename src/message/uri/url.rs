@@ -340,11 +340,10 @@ fn is_displayed_as(value: impl fmt::Display, text: &str) -> bool {
     write!(rest, "{value}").is_ok() && rest.0.is_empty()
 }
 
-/// `pchar` without escapes (RFC 3986 §3.3).
-static SEGMENT: OctetSet = OctetSet::URI_PLAIN.with(b":@");
+static SEGMENT: OctetSet = OctetSet::PCHAR;
 
 /// The octets of a query besides escapes (§3.4), except for `'`, which browsers escape.
-pub(super) static QUERY: OctetSet = OctetSet::URI_PLAIN.with(b":@/?").without(b"'");
+pub(super) static QUERY: OctetSet = OctetSet::PCHAR.with(b"/?").without(b"'");
 
-static NORMALIZED_PATH: OctetSet = OctetSet::URI_PLAIN.with(b":@/%");
-static NORMALIZED_QUERY: OctetSet = OctetSet::URI_PLAIN.with(b":@/?%").without(b"'");
+static NORMALIZED_PATH: OctetSet = OctetSet::PCHAR.with(b"/%");
+static NORMALIZED_QUERY: OctetSet = OctetSet::PCHAR.with(b"/?%").without(b"'");
