@@ -54,7 +54,7 @@ impl RequestSender {
     }
 
     /// Returns this sender, with connections of its own that have these settings.
-    #[allow(dead_code, reason = "the PROXY protocol is a feature")]
+    #[allow(dead_code, reason = "unused without the feature `proxy-protocol`")]
     pub(super) fn with_settings(&self, settings: Settings) -> RequestSender {
         RequestSender { pools: Arc::new(ClientPools::new(settings)), ..self.clone() }
     }

@@ -107,7 +107,7 @@ pub(crate) struct LocalCache<T> {
 type Measure<T> = fn(&T) -> usize;
 
 impl<T> LocalCache<T> {
-    #[allow(dead_code, reason = "feature `websocket` alone has a cache that is not counted")]
+    #[allow(dead_code, reason = "unused without the feature `websocket`")]
     pub(crate) const fn new() -> LocalCache<T> {
         LocalCache { kept: RefCell::new(Vec::new()), counted: None }
     }

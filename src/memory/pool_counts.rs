@@ -37,14 +37,14 @@ impl AddAssign<PoolCounts> for PoolCounts {
 pub(crate) enum PoolKind {
     Contexts,
     Futures,
-    #[allow(dead_code, reason = "feature `compress` alone encodes")]
+    #[allow(dead_code, reason = "unused without the feature `compress`")]
     Encoders,
     Decoders,
-    #[allow(dead_code, reason = "feature `compress` alone transforms")]
+    #[allow(dead_code, reason = "unused without the feature `compress`")]
     Transforms,
-    #[allow(dead_code, reason = "feature `websocket` alone compresses messages")]
+    #[allow(dead_code, reason = "unused without the feature `websocket`")]
     Deflaters,
-    #[allow(dead_code, reason = "feature `websocket` alone compresses messages")]
+    #[allow(dead_code, reason = "unused without the feature `websocket`")]
     Inflaters,
 }
 
@@ -56,11 +56,11 @@ const _: () = assert!(PoolKind::Inflaters as usize + 1 == POOL_NAMES.len(), "eac
 
 impl PoolKind {
     /// How much memory a state of zlib-rs takes that decompresses: its window, and tables.
-    #[allow(dead_code, reason = "features `compress` and `websocket` alone decompress")]
+    #[allow(dead_code, reason = "unused without the features `compress` and `websocket`")]
     pub(crate) const INFLATE_MEMORY: usize = 48 << 10;
 
     /// How much one takes that compresses: its window twice, the links of that, and tables.
-    #[allow(dead_code, reason = "features `compress` and `websocket` alone compress")]
+    #[allow(dead_code, reason = "unused without the features `compress` and `websocket`")]
     pub(crate) const fn deflate_memory(window_bits: u8) -> usize {
         (4 << window_bits) + (248 << 10)
     }

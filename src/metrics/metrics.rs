@@ -193,7 +193,7 @@ impl Metrics {
     }
 
     /// Shows the counts of `cache` under this name.
-    #[allow(dead_code, reason = "files alone have a cache that is counted")]
+    #[allow(dead_code, reason = "unused without the feature `fs`")]
     pub(crate) fn add_cache(&self, name: &str, cache: Weak<dyn CountedCache>) {
         self.inner.caches.add(name, cache);
     }

@@ -42,10 +42,10 @@ fn lost(error: JoinError) -> io::Error {
 
 /// One permit per core, since more threads would only compete for the cores. Each kind of work has a limit of its own,
 /// so that work that waits for a disk does not hold up another kind.
-#[allow(dead_code, reason = "multipart alone limits nothing")]
+#[allow(dead_code, reason = "unused with the feature `multipart` alone")]
 pub(crate) struct BlockingLimit(LazyLock<Semaphore>);
 
-#[allow(dead_code, reason = "multipart alone limits nothing")]
+#[allow(dead_code, reason = "unused with the feature `multipart` alone")]
 impl BlockingLimit {
     pub(crate) const fn new() -> BlockingLimit {
         BlockingLimit(LazyLock::new(|| Semaphore::new(available_cores())))

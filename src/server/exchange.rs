@@ -459,7 +459,7 @@ impl Exchange {
     }
 
     /// Calls `watcher` with the report of this exchange. The next one is observed only if all are, or if it is watched, too.
-    #[allow(dead_code, reason = "traces alone watch")]
+    #[allow(dead_code, reason = "unused without the feature `tracing`")]
     pub(super) fn watch(&mut self, request: &Request, watcher: Box<ExchangeWatcher>) {
         let (arrived, now) = (self.info.arrived, self.conn.core().clock.now());
         self.observation.get_or_insert_default().watch((arrived, now), request, watcher);

@@ -80,10 +80,10 @@ pub struct ExchangeReport<'a> {
     /// The time from the head of the request to the end of the exchange.
     pub duration: Duration,
     /// The end of the exchange.
-    #[allow(dead_code, reason = "access logs alone write the time of day")]
+    #[allow(dead_code, reason = "unused without the feature `access-log`")]
     pub(crate) ended: Instant,
     /// Whether the response was a stream of events, which lasts as long as its peer likes.
-    #[allow(dead_code, reason = "metrics alone leave such streams out")]
+    #[allow(dead_code, reason = "unused without the feature `metrics`")]
     pub(crate) is_event_stream: bool,
     /// The connection, unless it was upgraded.
     conn: Option<&'a Conn>,
@@ -149,7 +149,7 @@ impl ExchangeReport<'_> {
     }
 
     /// The session of the connection, if that is secure.
-    #[allow(dead_code, reason = "sessions are shown with TLS, which is a feature")]
+    #[allow(dead_code, reason = "unused without the feature `tls`")]
     pub(super) fn tls_session(&self) -> Option<Arc<TlsSession>> {
         match self.conn {
             Some(conn) => conn.transport.tls_session(),
@@ -158,7 +158,7 @@ impl ExchangeReport<'_> {
     }
 
     /// The PROXY header that the connection began with.
-    #[allow(dead_code, reason = "headers are shown with the PROXY protocol, which is a feature")]
+    #[allow(dead_code, reason = "unused without the feature `proxy-protocol`")]
     pub(super) fn header(&self) -> Option<Rc<ProxyHeader>> {
         match self.conn {
             Some(conn) => RareConnectionState::proxy_header(conn),

@@ -284,7 +284,7 @@ impl Server {
     }
 
     /// Sets what observes each core.
-    #[allow(dead_code, reason = "metrics alone observe")]
+    #[allow(dead_code, reason = "unused without the feature `metrics`")]
     pub(crate) fn observe(mut self, make_observer: MakeObserver) -> Server {
         self.settings.make_observer = Some(make_observer);
         self

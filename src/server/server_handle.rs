@@ -136,7 +136,7 @@ impl ServerHandle {
 
     /// Stops the server as [`ServerHandle::stop`] does, but accepts nothing more, since another process does. The
     /// service goes on, so its manager learns of no stop.
-    #[allow(dead_code, reason = "a handover alone has a successor")]
+    #[allow(dead_code, reason = "unused without the feature `handover`")]
     pub(super) fn stop_for_successor(&self, grace: Duration) {
         self.inner.notifier.iter().for_each(Notifier::retire);
         self.order_stop((Duration::ZERO, grace), |stop, cut_at| cut_at < stop.cut_at);

@@ -196,7 +196,7 @@ impl SharedConn {
     }
 
     /// The session of the connection, if that is secure and was not upgraded.
-    #[allow(dead_code, reason = "sessions are shown with TLS, which is a feature")]
+    #[allow(dead_code, reason = "unused without the features `tls` and `tower`")]
     pub(super) fn tls_session(&self) -> Option<Arc<TlsSession>> {
         self.open().as_ref()?.transport.tls_session()
     }

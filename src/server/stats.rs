@@ -107,7 +107,7 @@ impl ServerCounts {
     }
 
     /// The same counts as those of a core that has ended: nothing is open or kept.
-    #[allow(dead_code, reason = "metrics alone outlive a core")]
+    #[allow(dead_code, reason = "unused without the feature `metrics`")]
     pub(crate) fn ended(mut self) -> ServerCounts {
         self.open = 0;
         self.pools.iter_mut().for_each(|pool| (pool.kept, pool.bytes) = (0, 0));
@@ -190,7 +190,7 @@ impl ErrorCounts {
     }
 
     /// The place of `cause`'s kind in [`ERROR_KINDS`].
-    #[allow(dead_code, reason = "metrics alone keep causes")]
+    #[allow(dead_code, reason = "unused without the feature `metrics`")]
     pub(crate) fn kind_of(cause: &ErrorCause) -> usize {
         let counts = ErrorCounts::from_cause(cause).counts_mut().map(|count| *count);
         counts.iter().position(|count| *count > 0).expect("a cause has a kind")

@@ -202,7 +202,7 @@ impl Balancer {
     }
 
     /// Returns this balancer with the connections of `sender`.
-    #[allow(dead_code, reason = "the PROXY protocol is a feature")]
+    #[allow(dead_code, reason = "unused without the feature `proxy-protocol`")]
     pub(in crate::client) fn with_sender(&self, sender: RequestSender) -> Balancer {
         Balancer { inner: self.inner.clone(), sender: Some(sender) }
     }

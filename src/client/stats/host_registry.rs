@@ -52,7 +52,7 @@ impl HostRegistry {
     }
 
     /// Sets what observes each pool, unless something does already.
-    #[allow(dead_code, reason = "metrics alone observe")]
+    #[allow(dead_code, reason = "unused without the feature `metrics`")]
     pub(in crate::client) fn observe(&self, make_observer: &MakePoolObserver) {
         let mut hosts = lock(&self.0);
         hosts.make_observer.get_or_insert_with(|| make_observer.clone());

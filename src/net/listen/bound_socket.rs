@@ -133,7 +133,7 @@ impl BoundSocket {
 
     /// Takes over a socket that a predecessor of this server has bound to `address`, and passed on.
     #[cfg(unix)]
-    #[allow(dead_code, reason = "a handover alone passes sockets on")]
+    #[allow(dead_code, reason = "unused without the feature `handover`")]
     pub(crate) fn from_inherited(
         socket: OwnedFd,
         address: &Address,
@@ -156,7 +156,7 @@ impl BoundSocket {
 
     /// Another descriptor of the socket, to be passed on. `None` if there is no socket.
     #[cfg(unix)]
-    #[allow(dead_code, reason = "a handover alone passes sockets on")]
+    #[allow(dead_code, reason = "unused without the feature `handover`")]
     pub(crate) fn duplicate(&self) -> io::Result<Option<OwnedFd>> {
         let socket = match self {
             BoundSocket::Tcp(listener, ..) | BoundSocket::Given(listener, _) => listener.as_fd(),
@@ -168,7 +168,7 @@ impl BoundSocket {
 
     /// Who removes the file of the socket, if it has one.
     #[cfg(unix)]
-    #[allow(dead_code, reason = "a handover alone passes sockets on")]
+    #[allow(dead_code, reason = "unused without the feature `handover`")]
     pub(crate) fn file_ownership(&self) -> Option<FileOwnership> {
         match self {
             BoundSocket::Unix(file, _) => file.as_ref().map(SocketFile::ownership),

@@ -54,7 +54,7 @@ impl SocketFile {
     }
 
     /// The file of a socket that was inherited. It is still owned by the process that has passed the socket on.
-    #[allow(dead_code, reason = "a handover alone passes sockets on")]
+    #[allow(dead_code, reason = "unused without the feature `handover`")]
     pub(crate) fn adopt(path: &Path) -> io::Result<Self> {
         Self::new(path, FileOwnership::new(false))
     }
@@ -92,7 +92,7 @@ impl FileOwnership {
         self.0.load(Relaxed)
     }
 
-    #[allow(dead_code, reason = "a handover alone passes sockets on")]
+    #[allow(dead_code, reason = "unused without the feature `handover`")]
     pub(crate) fn set_owned(&self, is_owned: bool) {
         self.0.store(is_owned, Relaxed);
     }

@@ -435,7 +435,7 @@ impl Context {
     }
 
     /// Whether the connection began with a PROXY header, if only with one that names no client.
-    #[allow(dead_code, reason = "the page of metrics asks, which is a feature")]
+    #[allow(dead_code, reason = "unused without the feature `metrics`")]
     pub(crate) fn has_proxy_header(&self) -> bool {
         self.exchange.rare_state().is_some_and(|rare_state| rare_state.proxy_header.is_some())
     }
