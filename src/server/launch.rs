@@ -27,7 +27,7 @@ use crate::runtime::{self, Pinning};
 
 /// Where a server listens, on how many cores, and what stops it.
 pub(super) struct LaunchOptions {
-    /// Each with the acceptor that is its own, if it has one.
+    /// Each with the TLS acceptor that is its own, if it has one.
     pub(super) addresses: Vec<(Address, Option<TlsAcceptor>)>,
     pub(super) cores: usize,
     pub(super) pinning: Pinning,
@@ -83,13 +83,13 @@ where
     for (index, bound) in cores.into_iter().enumerate() {
         let (make, started_tx, signal) = (make.clone(), started_tx.clone(), signal.take());
         let (handover, notifier, running) = (options.handover.take(), notifier.clone(), handle.clone());
-        let companions = Companions { handover, notifier, running, grace };
+        let background = BackgroundTasks { handover, notifier, running, grace };
         // A core that dies before it serves ends the others at once, since the server does not start then.
         let (stop, mut stop_on_drop) = (handle.stop_signal(), handle.stop_on_drop(Duration::ZERO));
         let (drained, undrained) = (drained.clone(), drained.0.subscribe());
         let thread = runtime::block_on_core(index, options.pinning, move || async move {
             let signal_task = signal.map(|signal| runtime::spawn(stop_after_signal(signal, grace)));
-            companions.spawn(index, stop.clone());
+            background.spawn(index, stop.clone());
             let mut stop_ordered = stop.clone();
             let cut = async {
                 drop(stop_ordered.wait_for(Option::is_some).await);
@@ -125,7 +125,7 @@ where
         handle.add(thread.map_err(|error| give_up(&handle, error.into()))?);
     }
     drop(started_tx);
-    started(&started_rx, count).map_err(|error| give_up(&handle, error))?;
+    wait_for_start(&started_rx, count).map_err(|error| give_up(&handle, error))?;
     announce(&handle, announcement, notifier.as_ref());
     Ok(handle)
 }
@@ -143,23 +143,24 @@ fn announce(running: &ServerHandle, announcement: Option<Announcement>, notifier
     announcement.into_iter().for_each(Announcement::make);
 }
 
-/// Waits until so many cores have started.
-fn started(cores: &std_mpsc::Receiver<Result>, count: usize) -> Result {
+/// Waits until so many cores have started. A core that ended without a report has panicked: its error has no cause, and
+/// [`give_up`] finds a better one.
+fn wait_for_start(cores: &std_mpsc::Receiver<Result>, count: usize) -> Result {
     let failed = |_| Err(Status::INTERNAL_SERVER_ERROR.into());
     (0..count).try_for_each(|_| cores.recv().unwrap_or_else(failed))
 }
 
 /// The tasks of a core beside its accept loop.
-struct Companions {
+struct BackgroundTasks {
     handover: Option<Handover>,
     notifier: Option<Notifier>,
     running: ServerHandle,
     grace: Duration,
 }
 
-impl Companions {
+impl BackgroundTasks {
     fn spawn(self, index: usize, mut stop: watch::Receiver<Option<Stop>>) {
-        let Companions { handover, notifier, running, grace } = self;
+        let BackgroundTasks { handover, notifier, running, grace } = self;
         notifier.into_iter().for_each(|notifier| drop(runtime::spawn(notifier.beat(index))));
         let Some(handover) = handover else { return };
         runtime::spawn(async move {
@@ -211,7 +212,7 @@ fn give_up(handle: &ServerHandle, error: Error) -> Error {
 struct BoundCore {
     listeners: Vec<BoundListener>,
     handoffs: mpsc::UnboundedReceiver<Handoff>,
-    /// The senders to the next cores; to all, for the one that accepts for the others.
+    /// As in [`AcceptLoop`].
     core_senders: Vec<CoreSender>,
     /// Holds each core until all of them have a handler.
     handlers_ready: Arc<Barrier>,
@@ -272,7 +273,8 @@ fn bind(
     handover.iter_mut().try_for_each(Handover::listen)?;
     for (index, core) in cores.iter_mut().enumerate() {
         let accepts_for_all = core.listeners.iter().any(|own| own.dispatch == Dispatch::LeastLoaded);
-        // Among cores with as many connections the first is chosen, and to keep a connection costs nothing.
+        // Of the cores with the fewest connections the first is chosen: this core, since to keep a connection costs
+        // nothing.
         let (first, count) = match accepts_for_all {
             true => (index, senders.len()),
             false => (index + 1, NEXT_CORES.min(senders.len() - 1)),

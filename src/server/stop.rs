@@ -43,26 +43,26 @@ pub(super) struct Stop {
 
 /// Waits for the end of the time in which a server that is about to stop accepts connections.
 pub(super) async fn delay_elapsed(stop: &mut watch::Receiver<Option<Stop>>) {
-    reached(stop, |stop| stop.close_at).await;
+    wait_until(stop, |stop| stop.close_at).await;
 }
 
 /// Waits for the end of the grace.
 pub(super) async fn grace_elapsed(stop: &mut watch::Receiver<Option<Stop>>) {
-    reached(stop, |stop| stop.cut_at).await;
+    wait_until(stop, |stop| stop.cut_at).await;
 }
 
-/// Waits for this moment of the order to stop, which a later order may make an earlier one.
-async fn reached(stop: &mut watch::Receiver<Option<Stop>>, moment: fn(Stop) -> Instant) {
+/// Waits for a moment of the order to stop. A later order may bring it forward.
+async fn wait_until(stop: &mut watch::Receiver<Option<Stop>>, moment: fn(Stop) -> Instant) {
     loop {
         let ordered = *stop.borrow_and_update();
         let Some(until) = ordered.map(moment) else { return };
-        // A timer would fire a millisecond later.
+        // A moment that has come needs no timer, which would fire a millisecond late.
         if until <= runtime::now() {
             return;
         }
         match runtime::timeout_at(until, stop.changed()).await {
             Ok(Ok(())) => {}
-            // No sender is left that could make it shorter.
+            // No sender is left that could bring the moment forward.
             Ok(Err(_)) => return runtime::sleep_until(until).await,
             Err(_) => return,
         }

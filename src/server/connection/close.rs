@@ -53,22 +53,23 @@ pub(super) async fn shutdown_and_linger(exchange: &mut Exchange) {
     }
 }
 
-/// How long a connection may be idle, for up to `limit`, before it reaches its age. `begun` holds the result in
-/// milliseconds while it waits: less is left of its age later, and [`poll_stop`] needs the limit that the wait has.
+/// How long a connection may be idle, for up to `limit`, before it reaches its age. The result is computed when a wait
+/// begins, and kept in `aging_limit` in milliseconds until the wait ends: less is left of the age later, and [`poll_stop`]
+/// needs the limit with which the wait began.
 #[cold]
 pub(super) fn age_limit(
     core: &CoreState,
     conn: &Conn,
     (age_max, limit): (Duration, Duration),
-    begun: &mut u32,
+    aging_limit: &mut u32,
 ) -> Duration {
     if conn.is_waiting(TimerSlot::Read) {
-        return Duration::from_millis((*begun).into());
+        return Duration::from_millis((*aging_limit).into());
     }
     // Just behind a response, it may have a request on its way.
     let limit = core.age_left(conn, age_max).max(NEXT_REQUEST_GRACE).min(limit);
     // Beyond 49 days, a stop finds the connection less silent than it is.
-    *begun = u32::try_from(limit.as_millis()).unwrap_or(u32::MAX);
+    *aging_limit = u32::try_from(limit.as_millis()).unwrap_or(u32::MAX);
     limit
 }
 

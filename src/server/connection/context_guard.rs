@@ -9,13 +9,13 @@ use crate::server::per_core::PerCore;
 use crate::server::{Context, ErrorCause, Handler};
 
 /// A context that goes back to its free list, whatever becomes of the task that holds it.
-pub(super) struct ContextGuard<'w, H: Handler> {
-    per_core: &'w PerCore<H>,
+pub(super) struct ContextGuard<'p, H: Handler> {
+    per_core: &'p PerCore<H>,
     context: Option<Box<Context>>,
 }
 
-impl<'w, H: Handler> ContextGuard<'w, H> {
-    pub(super) fn new(per_core: &'w PerCore<H>, context: Box<Context>) -> ContextGuard<'w, H> {
+impl<'p, H: Handler> ContextGuard<'p, H> {
+    pub(super) fn new(per_core: &'p PerCore<H>, context: Box<Context>) -> ContextGuard<'p, H> {
         ContextGuard { per_core, context: Some(context) }
     }
 

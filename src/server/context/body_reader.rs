@@ -219,7 +219,7 @@ fn discarded() -> ExchangeError {
 
 /// A wait for the next piece. When a wait is given up, the time until the next one is not counted against the peer's
 /// rate.
-struct PauseBodyOnDrop<'w, 'a>(&'w mut BodyReader<'a>);
+struct PauseBodyOnDrop<'r, 'a>(&'r mut BodyReader<'a>);
 
 impl Drop for PauseBodyOnDrop<'_, '_> {
     fn drop(&mut self) {
