@@ -70,12 +70,12 @@ impl<T: Reset> FreeList<T> {
     /// there is more to free.
     pub(crate) fn trim(&self) -> bool {
         let mut free = self.free.borrow_mut();
+        debug_assert!(self.unneeded.get() <= free.len(), "an object that is not needed is free");
         let surplus = self.unneeded.get().div_ceil(2);
         // The objects at the front have waited longest.
         free.drain(..surplus);
         self.bytes.set(free.iter_mut().map(|object| object.shrink()).sum());
         let kept = free.len();
-        debug_assert!(surplus <= self.unneeded.get(), "only objects that were not needed are dropped");
         free.shrink_to(2 * kept.max(STEADY));
         self.unneeded.set(kept);
         kept > 0
@@ -131,7 +131,7 @@ impl<T> LocalCache<T> {
         let mut kept = self.kept.borrow_mut();
         let surplus = (kept.len() == KEPT_MAX).then(|| kept.remove(0));
         kept.push(object);
-        debug_assert!(kept.len() <= KEPT_MAX);
+        debug_assert!(kept.len() <= KEPT_MAX, "the oldest object has made room");
         self.count(&kept, None);
         // Dropped last, because the drop may itself give objects to this cache.
         drop((kept, surplus));

@@ -102,11 +102,10 @@ impl MemoryConnector {
     ///
     /// Fails with [`io::ErrorKind::ConnectionRefused`] once the listener has been closed.
     pub async fn connect(&self) -> io::Result<MemoryStream> {
-        let free_places =
-            self.queue.free_places.acquire().await.map_err(|_| io::ErrorKind::ConnectionRefused)?;
+        let place = self.queue.free_places.acquire().await.map_err(|_| io::ErrorKind::ConnectionRefused)?;
         let (near, far) = tokio::io::duplex(STREAM_BYTES);
         self.queue.push(far)?;
-        free_places.forget();
+        place.forget();
         Ok(near)
     }
 }

@@ -113,7 +113,8 @@ impl<B: AnyStream> Transport<B> {
         }
     }
 
-    /// Waits without a buffer until a read may succeed. Returns `None` for a transport that can only be read.
+    /// Waits without a buffer until a read may succeed. Returns `None` for a transport whose readiness cannot be checked
+    /// without a read.
     ///
     /// A read may still be pending afterwards, since a fresh socket is assumed to be readable until tried.
     pub(crate) fn poll_read_ready(&self, cx: &mut Context<'_>) -> Option<Poll<io::Result<()>>> {
@@ -171,8 +172,8 @@ impl<B: AnyStream> Transport<B> {
     /// Reads the bytes that the kernel has for a socket. For TLS, ready with an error if there is content or an end.
     fn poll_read_kernel(&mut self, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if let Transport::Tls(stream) = self {
-            let noise = stream.poll_app_data(Transport::poll_read_kernel);
-            return noise.map(|()| Err(io::ErrorKind::Unsupported.into()));
+            let app_data = stream.poll_app_data(Transport::poll_read_kernel);
+            return app_data.map(|()| Err(io::ErrorKind::Unsupported.into()));
         }
         let Some(socket) = self.socket() else { return Poll::Pending };
         let read = (&*socket).read(buf.initialize_unfilled());

@@ -1,4 +1,5 @@
-//! Threads, each with a current-thread runtime, and the tasks in it; [`Handle`] and [`block_on`] for other runtimes.
+//! Threads, each with a current-thread runtime, and the tasks in it; [`Budget`]: when a task yields; [`Handle`] and
+//! [`block_on`] for other runtimes.
 
 use std::io;
 use std::num::NonZero;
@@ -83,11 +84,11 @@ impl Budget {
     /// `yield_now` the runtime polls for events first.
     #[inline]
     pub(crate) fn poll_proceed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.done < DONE_MAX { Poll::Ready(()) } else { self.begin_turn(cx) }
+        if self.done < DONE_MAX { Poll::Ready(()) } else { self.poll_yield(cx) }
     }
 
     #[cold]
-    fn begin_turn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll_yield(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.done = 0;
         let _ = pin!(yield_now()).poll(cx);
         Poll::Pending

@@ -25,14 +25,17 @@ pub(crate) struct DeadlineTable {
     entries: RefCell<Entries>,
     /// Whether a stop has been ordered, so that each response is the last one of its connection.
     draining: Cell<bool>,
+    /// Whether the server stops: its delay is over, and idle connections are closed.
+    stopping: Cell<bool>,
     /// Rare states of connections, by the numbers of their entries. Empty, and without memory, until there is one: an entry
     /// has no room for what few connections have.
     rare_states: RefCell<Vec<Option<Rc<dyn Any>>>>,
-    stopping: Cell<bool>,
-    /// Notified when the first connection comes, when the last connection goes, and when the server stops.
+    /// Notified when a connection comes.
     on_occupied: Notify,
+    /// Notified when the last connection goes.
     on_emptied: Notify,
-    stopped: Notify,
+    /// Notified when the server stops.
+    on_stopping: Notify,
     mode: Cell<Mode>,
 }
 
@@ -91,11 +94,11 @@ impl DeadlineTable {
             now: Cell::new(0),
             entries: RefCell::default(),
             draining: Cell::new(false),
-            rare_states: RefCell::default(),
             stopping: Cell::new(false),
+            rare_states: RefCell::default(),
             on_occupied: Notify::new(),
             on_emptied: Notify::new(),
-            stopped: Notify::new(),
+            on_stopping: Notify::new(),
             mode: Cell::new(mode),
         })
     }
@@ -149,7 +152,7 @@ impl DeadlineTable {
             let (now, age) = (Instant::now(), Duration::from_millis(self.now.get()));
             self.mode.set(Mode::Sleeps { epoch: now.checked_sub(age).unwrap_or(now) });
         }
-        self.stopped.notify_waiters();
+        self.on_stopping.notify_waiters();
         let all = waiting_wakers(self.entries.borrow().iter());
         all.into_iter().for_each(Waker::wake);
     }
@@ -165,7 +168,7 @@ impl DeadlineTable {
     /// Waits until [`DeadlineTable::stop`] is called.
     pub(crate) async fn stopping(&self) {
         while !self.is_stopping() {
-            self.stopped.notified().await;
+            self.on_stopping.notified().await;
         }
     }
 
@@ -276,8 +279,8 @@ pub(crate) struct TableTimer {
 }
 
 impl Timer for TableTimer {
-    // Not inlined, since many places may have to wait, and few do.
     /// The task is also woken by [`DeadlineTable::stop`].
+    // Not inlined, since many places may have to wait, and few do.
     #[inline(never)]
     fn poll_expired(&mut self, cx: &mut Context<'_>, slot: TimerSlot, limit: Duration) -> Poll<()> {
         self.armed[slot as usize] = true;
