@@ -91,9 +91,9 @@ impl AsyncRead for BodyChain {
 fn subtract_read(left: &mut Option<u64>, count: usize) -> io::Result<()> {
     let Some(left) = left else { return Ok(()) };
     match left.checked_sub(count as u64) {
-        None => Err(io::Error::new(io::ErrorKind::InvalidData, "a source is longer than was said")),
+        None => Err(io::Error::new(io::ErrorKind::InvalidData, "a source is longer than was declared")),
         Some(1..) if count == 0 => {
-            Err(io::Error::new(io::ErrorKind::UnexpectedEof, "a source is shorter than was said"))
+            Err(io::Error::new(io::ErrorKind::UnexpectedEof, "a source is shorter than was declared"))
         }
         Some(rest) => {
             *left = rest;

@@ -419,7 +419,7 @@ impl Exchange {
         self.observe(|observation, _| observation.note_response_time());
     }
 
-    /// Apart from [`Exchange::observe`], so that exchanges that are not reported step over none of this.
+    /// A function apart from [`Exchange::observe`], so that its code is not in the way of exchanges that are not reported.
     #[cold]
     fn note(&mut self, note: impl FnOnce(&mut Observation, Instant)) {
         if let Some(observation) = &mut self.observation {

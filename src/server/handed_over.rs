@@ -14,14 +14,15 @@ impl Server {
     /// [`ServerHandle::stop`](crate::ServerHandle::stop) and the grace of [`Server::on_stop`] (10 s without). Then this
     /// server waits at `path` for its own successor. If a successor fails or is stopped before it listens, nothing changes.
     /// If its predecessor is stopped meanwhile, the successor still gets the place. One successor starts at a time, and
-    /// another one fails after 10 s. One that needs more than 300 s fails before it listens, and its predecessor goes on.
+    /// another one fails after 10 s. A successor that needs more than 300 s fails before it listens, and its predecessor
+    /// goes on.
     ///
     /// The sockets are never closed, so no connection is refused or reset, whatever the system does with connections
     /// that wait in a closed socket ([`Server::reuse_port`] describes that). Addresses are matched as they are written,
     /// and a core of the successor gets a socket of its own. Addresses that only the predecessor has are closed.
     ///
-    /// Who may connect to `path` gets the sockets and can stop the server. Its mode is 0600, and its directory must be one
-    /// that only this user can write to.
+    /// A process that may connect to `path` gets the sockets and can stop the server. The mode of the path is 0600, and its
+    /// directory must be one that only this user can write to.
     ///
     /// # Examples
     ///

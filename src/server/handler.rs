@@ -190,8 +190,8 @@ pub trait Handler: ErasedHandler + 'static {
     /// [`with_plan`](crate::with_plan) gives a closure a plan.
     ///
     /// The body has not arrived yet, and no response can be sent. The fields of the request, the address of the peer and
-    /// the extensions are there, and changes to them are there for the handler. Fields that are set in the response stay, even if
-    /// the request is refused here, or its body cannot be received.
+    /// the extensions are available, and changes to them reach the handler. Fields that are set in the response stay, even
+    /// if the request is refused here, or its body cannot be received.
     #[inline]
     fn on_head(&self, ctx: &mut Context) -> BodyPlan {
         let _ = ctx;
@@ -223,8 +223,8 @@ pub trait Handler: ErasedHandler + 'static {
 
     /// Answers `ctx.request` at once, without a future, if this handler can. Default: it cannot, and does nothing.
     ///
-    /// A handler behind a pointer is asked first, because the future that [`Handler::handle`] makes there would be
-    /// allocated. A handler for which this returns `Some` returns the same from [`Handler::handle`]. Closures and
+    /// On a handler behind a pointer this method is called first, because the future that [`Handler::handle`] makes there
+    /// would be allocated. A handler for which it returns `Some` returns the same from [`Handler::handle`]. Closures and
     /// functions that are not `async` implement it.
     #[inline]
     fn handle_now(&self, ctx: &mut Context) -> Option<Result> {

@@ -78,7 +78,7 @@ impl Server {
     /// # The new process is not the main one yet when it reports.
     /// NotifyAccess=all
     /// RuntimeDirectory=app
-    /// # systemd tells the first process alone of the watchdog, in microseconds.
+    /// # systemd sets the watchdog for the first process alone, in microseconds.
     /// ExecReload=/bin/sh -c 'WATCHDOG_USEC=10000000 /usr/local/bin/app &'
     /// ```
     #[doc(alias("LISTEN_FDS", "socket activation", "sd_notify", "watchdog"))]

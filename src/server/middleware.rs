@@ -142,8 +142,8 @@ where
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// The head of a request can decide about its bounds in a [`Handler::on_head`]. Here a device may say that its upload is
-/// large and slow:
+/// A [`Handler::on_head`] can choose the bounds by the head of the request. Here the requests of devices, which have a
+/// field `x-device`, may be large and slow:
 ///
 /// ```
 /// use corehttp::{BodyPlan, Context, Handler, Limits, Result, Timeouts};

@@ -91,7 +91,8 @@ impl Server {
         self
     }
 
-    /// Sets whether each thread is pinned to one core of the machine. Default: no.
+    /// Sets whether each thread is pinned to one core of the machine. Default: no. A thread that the operating
+    /// system does not pin runs unpinned.
     pub fn pinned(mut self, pinned: bool) -> Server {
         self.launch.pinning = if pinned { Pinning::Pinned } else { Pinning::Free };
         self
@@ -177,8 +178,8 @@ impl Server {
     }
 
     /// Sets a function that is called with each TCP socket before it is bound, or before it listens if it was bound
-    /// before, to set options that [`SocketOptions`] has not. On Linux, accepted sockets inherit most of them. Default:
-    /// none. An error of the function is one of [`Server::run`].
+    /// before, to set options that [`SocketOptions`] lacks. On Linux, accepted sockets inherit most of them. Default: none.
+    /// If the function fails, [`Server::run`] fails with its error.
     ///
     /// # Examples
     ///
@@ -437,9 +438,9 @@ impl Server {
 
     /// Sets how long the server goes on accepting connections after a stop was ordered. Default: not at all.
     ///
-    /// Meanwhile [`Health::ready`](crate::Health::ready) and [`Context::is_stopping`](crate::Context::is_stopping) say
-    /// so, and each response is the last one of its connection, with `connection: close`. So load balancers find out,
-    /// and send new requests elsewhere, before the first connection is refused. With Kubernetes, a delay of about twice
+    /// Meanwhile [`Health::ready`](crate::Health::ready) refuses, [`Context::is_stopping`](crate::Context::is_stopping) is
+    /// true, and each response is the last one of its connection, with `connection: close`. So load balancers send new
+    /// requests elsewhere before the first connection is refused. With Kubernetes, a delay of about twice
     /// the period of its probes takes the place of a `preStop` hook that sleeps.
     ///
     /// The delay is a part of the grace period of the stop, and no longer than that: a stop with a grace of zero has

@@ -108,7 +108,7 @@ impl<H: Handler> Service<H> {
         peer: PeerAddr,
         io: impl AsyncRead + AsyncWrite + 'static,
     ) -> impl Future<Output = io::Result<()>> {
-        // Made outside of the future, which would otherwise keep room for `io` as long as the connection lasts.
+        // The connection is made outside of the future, which would otherwise keep room for `io` until its end.
         let (conn, acceptor) = (self.connect(peer, io), self.acceptor.clone());
         let has_header = self.per_core.core.expects_proxy_header(peer);
         let opening = Opening { conn, acceptor, has_header, limiter: None, accepted_at: None };

@@ -92,8 +92,8 @@ impl<S: SessionStore> Sessions<S> {
         self
     }
 
-    /// Sets how many bytes the values of a session may have as JSON. A larger session is not saved, and its request is answered with 500.
-    /// Default: 16 KiB.
+    /// Sets how many bytes the values of a session may have as JSON. A larger session is not saved, and its request is
+    /// answered with 500. Default: 16 KiB.
     pub fn data_max(mut self, bytes: usize) -> Sessions<S> {
         self.settings.data_max = bytes;
         self

@@ -58,7 +58,7 @@ pub struct Limits {
     pub connections_max: usize,
     /// Connections of one peer: an IPv4 address or an IPv6 /64. Beyond: 429, or close as above. Default: no limit.
     pub connections_per_peer_max: Option<usize>,
-    /// Requests on one connection. The last response says `connection: close`. Default: no limit; zero counts as one.
+    /// Requests on one connection. The last response carries `connection: close`. Default: no limit; zero counts as one.
     pub requests_per_connection_max: Option<u64>,
 }
 

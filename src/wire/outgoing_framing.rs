@@ -66,8 +66,8 @@ impl OutgoingFraming {
             (_, BodyLength::Known(length)) => (FramingField::Length(length), Framing::Length(length)),
             (_, BodyLength::Unknown) => (Chunked, Framing::Chunked),
         };
-        // Without a body, there is nothing to wait for 100 with (RFC 9110 §10.1.1).
         debug_assert!(body != Framing::UntilClose, "only responses end with the connection");
+        // Without a body, there is nothing that could wait for 100 (RFC 9110 §10.1.1).
         OutgoingFraming { field, body, content, expects: !body.is_empty() }
     }
 

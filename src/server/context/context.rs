@@ -316,7 +316,7 @@ impl Context {
     }
 
     /// Waits until the peer has closed the connection, or its sending half, which looks the same: a peer that closes
-    /// only that half still waits for its response (RFC 9112 §9.6), so answer it, if only in short, or do not wait for
+    /// only that half still waits for its response (RFC 9112 §9.6), so answer it, if only briefly, or do not wait for
     /// this. See [`Server::half_close`](crate::Server::half_close).
     ///
     /// Use it alongside work that is pointless once the peer is gone, because a handler that does not write would not
@@ -421,8 +421,8 @@ impl Context {
         self.exchange.conn.with(|conn| conn.transport.local_addr()).flatten()
     }
 
-    /// Returns which process has connected through a Unix socket, by the system's word (`SO_PEERCRED`, `getpeereid`).
-    /// `None` if the connection is another one, or was upgraded.
+    /// Returns which process has connected through a Unix socket, as the system reports it (`SO_PEERCRED`, `getpeereid`).
+    /// `None` if the connection is not over a Unix socket, or was upgraded.
     #[doc(alias("ucred", "uid", "SO_PEERCRED"))]
     pub fn peer_credentials(&self) -> Option<PeerCredentials> {
         self.exchange.conn.with(|conn| conn.transport.peer_credentials()).flatten()

@@ -132,8 +132,8 @@ impl Context {
     }
 
     /// Switches to `protocol`, which the request asks for: sends a head of 101, once middleware has seen it, and hands the
-    /// connection over, with the bytes that have arrived and a guard. That is to be dropped behind the connection, which
-    /// counts until then.
+    /// connection over, with the bytes that have arrived and a guard. The connection counts as open until the guard is
+    /// dropped, so that is to be dropped last.
     pub(crate) async fn switch_conn(
         &mut self,
         protocol: &str,

@@ -18,7 +18,7 @@ pub(crate) struct SwitchedConn {
     /// The bytes that have arrived already.
     pub(crate) early: ReadBuffer,
     pub(crate) observer: SocketObserver,
-    /// Dropped behind the connection, which counts until then.
+    /// Dropped last, since the connection counts as open until then.
     pub(crate) guard: oneshot::Sender<Infallible>,
 }
 

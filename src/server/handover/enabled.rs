@@ -146,8 +146,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 /// How long a successor may take to start.
 const START_MAX: Duration = Duration::from_secs(300);
 
-/// How long it may take from the last check against [`START_MAX`] to its announcement. Its predecessor waits so much longer,
-/// or else both could decide that the other one has failed.
+/// How much longer than [`START_MAX`] a predecessor waits: the time that a successor may take from its last check of the
+/// limit to its announcement. Otherwise both could decide that the other one has failed.
 const ANNOUNCE_MAX: Duration = Duration::from_secs(10);
 
 /// How long a server may take to start whose predecessor waits for it.
