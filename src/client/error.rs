@@ -7,8 +7,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::cause::ProxyRefusal;
-use super::cause::{ClientCause, ClientPhase};
+use super::cause::{ClientCause, ClientPhase, ProxyRefusal};
 use crate::error::{TimeLimit, write_error};
 use crate::exchange::ExchangeError;
 use crate::message::{InvalidRequest, Response, Status};
@@ -72,38 +71,39 @@ struct ErrorInner {
     is_reused: bool,
     is_sent: bool,
     cause: ClientCause,
-    details: Details,
-}
-
-/// The circumstances of an error.
-#[derive(Clone, Default)]
-struct Details {
     /// The URL of the request, without credentials; or its target, until the origin has been added.
     url: Option<Box<str>>,
     /// The address of the other end of the connection.
     peer: Option<SocketAddr>,
     /// The host, the peer or the proxy that the phase was about, as a text.
     subject: Option<Box<str>>,
-    /// The limit that was exceeded.
-    limit: Option<Limit>,
+    detail: Option<Detail>,
 }
 
-/// A limit that was exceeded.
+/// A detail of the cause.
 #[derive(Clone, Debug)]
-enum Limit {
-    /// The time of a phase.
-    Phase(TimeLimit),
-    /// The time of the whole exchange.
-    Whole(TimeLimit),
-    /// Another limit, or what was not allowed, as a text.
-    Other(Box<str>),
+enum Detail {
+    /// The time limit of the phase, which was exceeded.
+    PhaseLimit(TimeLimit),
+    /// The time limit of the whole exchange, which was exceeded.
+    TotalLimit(TimeLimit),
+    /// Another limit, or the rule that was broken, as a text.
+    Text(Box<str>),
 }
 
 impl ClientError {
     #[cold]
     pub(super) fn new(phase: ClientPhase, cause: ClientCause) -> ClientError {
-        let details = Details::default();
-        ClientError(Box::new(ErrorInner { phase, is_reused: false, is_sent: false, cause, details }))
+        ClientError(Box::new(ErrorInner {
+            phase,
+            is_reused: false,
+            is_sent: false,
+            cause,
+            url: None,
+            peer: None,
+            subject: None,
+            detail: None,
+        }))
     }
 
     /// The error of a look-up of `host`, or of a dial to `subject`.
@@ -122,32 +122,32 @@ impl ClientError {
 
     /// Adds the host, the peer or the proxy that the phase is about, unless there is one.
     pub(super) fn with_subject(mut self, subject: impl Into<Box<str>>) -> ClientError {
-        self.0.details.subject.get_or_insert(subject.into());
+        self.0.subject.get_or_insert(subject.into());
         self
     }
 
     /// Adds the address of the peer.
     pub(super) fn with_peer(mut self, peer: Option<SocketAddr>) -> ClientError {
-        self.0.details.peer = peer;
+        self.0.peer = peer;
         self
     }
 
-    /// Adds another limit, or what was not allowed, as a text.
-    pub(super) fn with_detail(mut self, limit: impl Into<Box<str>>) -> ClientError {
-        self.0.details.limit = Some(Limit::Other(limit.into()));
+    /// Adds a limit that is no time limit, or the rule that was broken, as a text.
+    pub(super) fn with_detail(mut self, text: impl Into<Box<str>>) -> ClientError {
+        self.0.detail = Some(Detail::Text(text.into()));
         self
     }
 
     /// Adds the time limit that was exceeded.
     pub(super) fn with_time_limit(mut self, limit: TimeLimit) -> ClientError {
-        self.0.details.limit = Some(Limit::Phase(limit));
+        self.0.detail = Some(Detail::PhaseLimit(limit));
         self
     }
 
     /// Adds the time limit of the whole exchange, if a time limit was exceeded.
     pub(super) fn with_total_limit(mut self, total: Option<Duration>) -> ClientError {
         if let (ClientCause::TimedOut, Some(total)) = (&self.0.cause, total) {
-            self.0.details.limit = Some(Limit::Whole(total.into()));
+            self.0.detail = Some(Detail::TotalLimit(total.into()));
         }
         self
     }
@@ -157,9 +157,9 @@ impl ClientError {
         mut self,
         limit: impl FnOnce(ClientPhase) -> Option<Duration>,
     ) -> ClientError {
-        let ErrorInner { phase, cause, details, .. } = &mut *self.0;
-        if let (ClientCause::TimedOut, None) = (cause, &details.limit) {
-            details.limit = limit(*phase).map(|limit| Limit::Phase(limit.into()));
+        let ErrorInner { phase, cause, detail, .. } = &mut *self.0;
+        if let (ClientCause::TimedOut, None) = (cause, &detail) {
+            *detail = limit(*phase).map(|limit| Detail::PhaseLimit(limit.into()));
         }
         self
     }
@@ -167,15 +167,15 @@ impl ClientError {
     /// Adds the target of the request, unless there is one.
     #[cold]
     pub(super) fn with_url(mut self, target: &str) -> ClientError {
-        self.0.details.url.get_or_insert_with(|| target.into());
+        self.0.url.get_or_insert_with(|| target.into());
         self
     }
 
     /// Adds the origin, if the target is only a path.
     #[cold]
     pub(super) fn with_origin(mut self, origin: &str) -> ClientError {
-        let url = self.0.details.url.take();
-        self.0.details.url = match url.as_deref() {
+        let url = self.0.url.take();
+        self.0.url = match url.as_deref() {
             Some(path) if path.starts_with('/') => Some(format!("{origin}{path}").into()),
             Some(url) if url.contains("://") => Some(url.into()),
             Some(_) | None => Some(origin.into()),
@@ -197,7 +197,7 @@ impl ClientError {
 
     /// A copy, for another request that failed for the same reason. Causes that cannot be cloned become text.
     pub(super) fn duplicate(&self) -> ClientError {
-        let ErrorInner { phase, is_reused, is_sent, cause, details } = &*self.0;
+        let ErrorInner { phase, is_reused, is_sent, cause, url: _, peer, subject, detail } = &*self.0;
         let cause = match cause {
             ClientCause::Io(error) => ClientCause::Io(match error.raw_os_error() {
                 Some(code) => io::Error::from_raw_os_error(code),
@@ -213,9 +213,10 @@ impl ClientError {
             ClientCause::Coding(error) => ClientCause::Coding(*error),
             other => ClientCause::Io(io::Error::new(self.kind(), format!("{other:#}"))),
         };
-        let mut duplicate = ClientError::new(*phase, cause).on_connection(*is_reused, *is_sent);
-        // The other request has a target of its own.
-        duplicate.0.details = Details { url: None, ..details.clone() };
+        let mut duplicate =
+            ClientError::new(*phase, cause).on_connection(*is_reused, *is_sent).with_peer(*peer);
+        // The other request has a URL of its own.
+        (duplicate.0.subject, duplicate.0.detail) = (subject.clone(), detail.clone());
         duplicate
     }
 
@@ -232,12 +233,12 @@ impl ClientError {
 
     /// Returns the URL of the request that failed, with its query.
     pub fn url_with_query(&self) -> Option<&str> {
-        self.0.details.url.as_deref()
+        self.0.url.as_deref()
     }
 
     /// Returns the address of the peer, which is the server or a proxy, if the connection was open and is over TCP.
     pub fn peer(&self) -> Option<SocketAddr> {
-        self.0.details.peer
+        self.0.peer
     }
 
     /// Returns the cause.
@@ -337,14 +338,16 @@ impl fmt::Display for ClientError {
             if let Some(url) = self.url() {
                 write!(f, "{url}: ")?;
             }
-            let ErrorInner { phase, cause, details, .. } = &*self.0;
+            let ErrorInner { phase, cause, subject, detail, .. } = &*self.0;
             if let ClientCause::Status(_) = cause {
                 return write!(f, "{cause}");
             }
-            write_phase(f, *phase, cause, details.subject.as_deref())?;
-            match (cause, &details.limit) {
-                (ClientCause::TimedOut, Some(Limit::Phase(limit))) => write!(f, " {}", limit.exceeded()),
-                (ClientCause::TimedOut, Some(Limit::Whole(limit))) => {
+            write_phase(f, *phase, cause, subject.as_deref())?;
+            match (cause, detail) {
+                (ClientCause::TimedOut, Some(Detail::PhaseLimit(limit))) => {
+                    write!(f, " {}", limit.exceeded())
+                }
+                (ClientCause::TimedOut, Some(Detail::TotalLimit(limit))) => {
                     write!(f, ": the whole exchange {}", limit.exceeded())
                 }
                 (ClientCause::TimedOut, _) => f.write_str(" took too long"),
@@ -352,7 +355,7 @@ impl fmt::Display for ClientError {
                 (ClientCause::Closed, _) if *phase == ClientPhase::Connect => {
                     f.write_str(": the proxy closed the connection without a response")
                 }
-                (cause, Some(Limit::Other(limit))) => write!(f, ": {cause}: {limit}"),
+                (cause, Some(Detail::Text(text))) => write!(f, ": {cause}: {text}"),
                 (cause, _) => write!(f, ": {cause}"),
             }
         })
@@ -365,15 +368,15 @@ impl fmt::Debug for ClientError {
         if !f.alternate() {
             return write!(f, "{self:#}");
         }
-        let ErrorInner { phase, is_reused, is_sent, cause, details } = &*self.0;
+        let ErrorInner { phase, is_reused, is_sent, cause, url: _, peer, subject: _, detail } = &*self.0;
         f.debug_struct("ClientError")
             .field("url", &self.url())
-            .field("peer", &details.peer)
+            .field("peer", peer)
             .field("phase", phase)
             .field("is_reused", is_reused)
             .field("is_sent", is_sent)
             .field("cause", cause)
-            .field("limit", &details.limit)
+            .field("detail", detail)
             .finish()
     }
 }
