@@ -11,11 +11,10 @@ use super::cause::{ClientCause, ClientPhase};
 use super::cookies::RequestCookies;
 use super::error::ClientError;
 use super::exchange::{ExchangeSpec, Progress};
-use super::origin::{Origin, TlsHandshake};
+use super::origin::TlsHandshake;
 use super::pool::{CheckoutMiss, ClientPools, Pool, PoolPermit, PooledConn};
 use super::redirect::{self, ExpectField, OutgoingRequest, RedirectTaint, Redirects};
 use super::response_reader::ResponseReader;
-use super::route::Proxy;
 use super::settings::Settings;
 use super::stats::{ClientStats, ExchangeEnd};
 use super::upgraded::ClientUpgraded;
@@ -185,9 +184,9 @@ impl RequestSender {
         let span = self.pools.settings.tracing.begin(request, &pool.origin);
         let mut pooled = match PooledConn::checkout(pool, runtime::now()) {
             Ok(pooled) => pooled,
-            Err(miss) => boxed(|| self.wait_for_conn(miss, deadline))
-                .await
-                .inspect_err(|error| span.end(Err(error)))?,
+            Err(miss) => {
+                boxed(|| wait_for_conn(miss, deadline)).await.inspect_err(|error| span.end(Err(error)))?
+            }
         };
         let outgoing = outgoing.with_trace(span.fields());
         let cookies = self.begin(&mut pooled, outgoing, framing, deadline);
@@ -274,7 +273,7 @@ impl RequestSender {
         let ExchangeSpec { deadline, .. } = stale.exchange.spec;
         let Progress { timings, wants_interim, .. } = stale.exchange.progress;
         let renewed = async {
-            let mut pooled = self.open_conn(stale.permit, timings.queue, deadline).await?;
+            let mut pooled = open_conn(stale.permit, timings.queue, deadline).await?;
             pooled.begin(outgoing, framing, cookie, deadline);
             pooled.exchange.spec.total = self.total;
             pooled.exchange.progress.wants_interim = wants_interim;
@@ -311,9 +310,9 @@ impl RequestSender {
         let span = self.pools.settings.tracing.begin(request, &pool.origin);
         let mut pooled = match PooledConn::checkout(pool, runtime::now()) {
             Ok(pooled) => pooled,
-            Err(miss) => boxed(|| self.wait_for_conn(miss, deadline))
-                .await
-                .inspect_err(|error| span.end(Err(error)))?,
+            Err(miss) => {
+                boxed(|| wait_for_conn(miss, deadline)).await.inspect_err(|error| span.end(Err(error)))?
+            }
         };
         let outgoing = outgoing.with_trace(span.fields());
         let cookies = self.begin(&mut pooled, outgoing, framing, deadline);
@@ -376,58 +375,54 @@ impl RequestSender {
         Err(refused)
     }
 
-    /// Opens a connection, or takes one that became idle during the wait for a permit.
-    pub(super) async fn wait_for_conn(
-        &self,
-        miss: CheckoutMiss,
-        deadline: Option<Instant>,
-    ) -> Result<PooledConn, ClientError> {
-        let (pool, since) = match miss {
-            CheckoutMiss::NoIdle(permit) => {
-                return boxed(|| self.open_conn(permit, Duration::ZERO, deadline)).await;
-            }
-            CheckoutMiss::NoPermit(pool, since) => (pool, since),
-        };
-        let permit = pool.acquire(since, deadline).await?;
-        let now = runtime::now();
-        let queue = now.saturating_duration_since(since);
-        permit.pool.counters.count_queued(Ok(queue));
-        // A request may wait in one runtime, and go on in another.
-        let checked_out = match permit.pool.is_of_current_runtime() {
-            true => PooledConn::from_idle(permit, queue, now),
-            false => Err(permit),
-        };
-        match checked_out {
-            Ok(pooled) => Ok(pooled),
-            Err(permit) => boxed(|| self.open_conn(permit, queue, deadline)).await,
-        }
-    }
-
-    /// Opens a connection. The connection is not used again if its runtime may be another than that of its pool.
-    async fn open_conn(
-        &self,
-        permit: PoolPermit,
-        queue: Duration,
-        deadline: Option<Instant>,
-    ) -> Result<PooledConn, ClientError> {
-        let mut timings = Timings { queue, ..Timings::default() };
-        let settings = &self.pools.settings;
-        let Pool { origin, proxy, counters, .. } = &*permit.pool;
-        let was_here = permit.pool.is_of_current_runtime();
-        counters.count(|counts| counts.dials += 1);
-        let dialed = connect(settings, origin, proxy.as_ref(), deadline, &mut timings).await;
-        counters.count_dialed(dialed.as_ref().map(|_| &timings).map_err(ClientError::phase));
-        let conn = dialed?;
-        let is_its_own = was_here && permit.pool.is_of_current_runtime();
-        let mut pooled = PooledConn::new(conn, permit, timings);
-        pooled.exchange.persistence.persists = is_its_own;
-        Ok(pooled)
-    }
-
     /// The deadline of an exchange that begins now.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.total.map(|total| runtime::later(runtime::now(), total))
     }
+}
+
+/// Opens a connection, or takes one that became idle during the wait for a permit.
+pub(super) async fn wait_for_conn(
+    miss: CheckoutMiss,
+    deadline: Option<Instant>,
+) -> Result<PooledConn, ClientError> {
+    let (pool, since) = match miss {
+        CheckoutMiss::NoIdle(permit) => {
+            return boxed(|| open_conn(permit, Duration::ZERO, deadline)).await;
+        }
+        CheckoutMiss::NoPermit(pool, since) => (pool, since),
+    };
+    let permit = pool.acquire(since, deadline).await?;
+    let now = runtime::now();
+    let queue = now.saturating_duration_since(since);
+    permit.pool.counters.count_queued(Ok(queue));
+    // A request may wait in one runtime, and go on in another.
+    let checked_out = match permit.pool.is_of_current_runtime() {
+        true => PooledConn::from_idle(permit, queue, now),
+        false => Err(permit),
+    };
+    match checked_out {
+        Ok(pooled) => Ok(pooled),
+        Err(permit) => boxed(|| open_conn(permit, queue, deadline)).await,
+    }
+}
+
+/// Opens a connection. The connection is not used again if its runtime may be another than that of its pool.
+async fn open_conn(
+    permit: PoolPermit,
+    queue: Duration,
+    deadline: Option<Instant>,
+) -> Result<PooledConn, ClientError> {
+    let Pool { counters, .. } = &*permit.pool;
+    let was_here = permit.pool.is_of_current_runtime();
+    counters.count(|counts| counts.dials += 1);
+    let dialed = connect(&permit.pool, deadline).await;
+    counters.count_dialed(dialed.as_ref().map(|(_, timings)| timings).map_err(ClientError::phase));
+    let (conn, timings) = dialed?;
+    let is_its_own = was_here && permit.pool.is_of_current_runtime();
+    let mut pooled = PooledConn::new(conn, permit, Timings { queue, ..timings });
+    pooled.exchange.persistence.persists = is_its_own;
+    Ok(pooled)
 }
 
 /// The target of the request that `response` answers, which is the last one of a chain of redirects.
@@ -476,31 +471,25 @@ fn written_length(request: &Request) -> BodyLength {
     }
 }
 
-/// Opens a connection to `origin` before `deadline`, through `proxy` if there is one, and sets the `timings` of its
-/// phases.
+/// Opens a connection to the origin of `pool` before `deadline`, through the proxy if there is one, and returns how long
+/// its phases took.
 ///
 /// # Errors
 ///
-/// The error has the phase that failed.
+/// The error has the phase that failed, and names the other side.
 async fn connect(
-    settings: &Settings,
-    origin: &Origin,
-    proxy: Option<&Proxy>,
+    pool: &Pool,
     deadline: Option<Instant>,
-    timings: &mut Timings,
-) -> Result<Box<Conn<Sendable>>, ClientError> {
-    let opened = open(settings, origin, proxy, deadline, timings).await;
-    let subject = || proxy.map_or_else(|| origin.host_and_port(), |proxy| proxy.subject(origin));
-    opened.map_err(|error| error.with_subject(subject()))
+) -> Result<(Box<Conn<Sendable>>, Timings), ClientError> {
+    let Pool { origin, proxy, .. } = pool;
+    let subject = || proxy.as_ref().map_or_else(|| origin.host_and_port(), |proxy| proxy.subject(origin));
+    open(pool, deadline).await.map_err(|error| error.with_subject(subject()))
 }
 
 async fn open(
-    settings: &Settings,
-    origin: &Origin,
-    proxy: Option<&Proxy>,
+    Pool { origin, proxy, settings, .. }: &Pool,
     deadline: Option<Instant>,
-    timings: &mut Timings,
-) -> Result<Box<Conn<Sendable>>, ClientError> {
+) -> Result<(Box<Conn<Sendable>>, Timings), ClientError> {
     let left =
         || deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(runtime::now()));
     let timeouts = &settings.timeouts;
@@ -522,9 +511,9 @@ async fn open(
             .unwrap_or_else(|_| Err(ClientError::new(ClientPhase::Connect, ClientCause::TimedOut)))?,
         None => opening.await?,
     };
-    (timings.resolve, timings.connect) = (times.resolve, times.connect);
+    let mut timings = Timings { resolve: times.resolve, connect: times.connect, ..Timings::default() };
     if let Some(handshake) = handshake {
         (transport, timings.tls) = handshake.run(&settings.tls, transport, timeouts.tls.min(left())).await?;
     }
-    Ok(Box::new(Conn::new(transport, TokioTimer::new())))
+    Ok((Box::new(Conn::new(transport, TokioTimer::new())), timings))
 }

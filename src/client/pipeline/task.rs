@@ -11,7 +11,7 @@ use crate::client::cause::{ClientCause, ClientPhase};
 use crate::client::error::ClientError;
 use crate::client::pool::CheckoutMiss;
 use crate::client::pool::PooledConn;
-use crate::client::request_sender::RequestSender;
+use crate::client::request_sender::{self, RequestSender};
 use crate::client::stats::ExchangeEnd;
 use crate::exchange::ExchangeError;
 use crate::memory::Reset;
@@ -131,14 +131,13 @@ impl PipelineTask {
 
     /// Takes or opens a connection of the client, which goes back to the client's pool while nothing is in flight.
     async fn connect(&self) -> Result<PooledConn, ClientError> {
-        let sender = &self.sender;
-        match PooledConn::checkout(sender.pool(&self.key)?, runtime::now()) {
+        match PooledConn::checkout(self.sender.pool(&self.key)?, runtime::now()) {
             Ok(pooled) => Ok(pooled),
             Err(CheckoutMiss::NoPermit(pool, now)) => {
                 let since = self.queue.lock().waiting_since().unwrap_or(now);
-                sender.wait_for_conn(CheckoutMiss::NoPermit(pool, since), None).await
+                request_sender::wait_for_conn(CheckoutMiss::NoPermit(pool, since), None).await
             }
-            Err(miss) => sender.wait_for_conn(miss, None).await,
+            Err(miss) => request_sender::wait_for_conn(miss, None).await,
         }
     }
 
