@@ -99,8 +99,15 @@ impl Metrics {
     pub fn with_settings(settings: MetricsSettings) -> Metrics {
         let recording = Arc::new(Recording::new(Instant::now()));
         let hosts = Arc::new(HostTable::new(settings.hosts_max, &recording));
-        let (cores, collectors, clients, caches) = Default::default();
-        let inner = MetricsInner { settings, recording, cores, collectors, clients, hosts, caches };
+        let inner = MetricsInner {
+            settings,
+            recording,
+            cores: Mutex::default(),
+            collectors: Mutex::default(),
+            clients: Mutex::default(),
+            hosts,
+            caches: CacheTable::default(),
+        };
         Metrics { inner: Arc::new(inner) }
     }
 

@@ -101,8 +101,13 @@ struct RuntimePools {
 
 impl RuntimePools {
     fn new(handle: Handle, settings: Arc<Settings>, registry: Arc<HostRegistry>) -> Arc<RuntimePools> {
-        let (by_origin, is_reaping) = Default::default();
-        Arc::new(RuntimePools { handle, settings, registry, by_origin, is_reaping })
+        Arc::new(RuntimePools {
+            handle,
+            settings,
+            registry,
+            by_origin: Mutex::default(),
+            is_reaping: Arc::default(),
+        })
     }
 
     /// The pool of the origin with this key, if it was needed before.
@@ -131,7 +136,11 @@ impl RuntimePools {
             by_origin.prune();
         }
         let pools = Arc::downgrade(self);
-        let start_reaper = move || pools.upgrade().iter().for_each(RuntimePools::start_reaper);
+        let start_reaper = move || {
+            if let Some(pools) = pools.upgrade() {
+                pools.start_reaper();
+            }
+        };
         let (settings, registry, is_reaping) =
             (self.settings.clone(), self.registry.clone(), self.is_reaping.clone());
         let pool = Pool::new(self.handle.id(), (origin, proxy), settings, registry, is_reaping, start_reaper);

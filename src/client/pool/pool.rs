@@ -102,8 +102,6 @@ impl Pool {
                 fields.put(FieldName::new("proxy-authorization"), authorization.as_bytes());
             }
         }
-        let (state, start_reaper) = (Mutex::default(), Box::new(start_reaper));
-        let (created_at, answered_in_1_0, waiting) = (runtime::now(), AtomicU64::new(0), AtomicUsize::new(0));
         let counters = registry.enroll(origin.key());
         Pool {
             runtime,
@@ -112,15 +110,15 @@ impl Pool {
             fields,
             public_fields,
             permits,
-            waiting,
-            state,
+            waiting: AtomicUsize::new(0),
+            state: Mutex::default(),
             settings,
-            created_at,
-            answered_in_1_0,
+            created_at: runtime::now(),
+            answered_in_1_0: AtomicU64::new(0),
             counters,
             registry,
             is_reaping,
-            start_reaper,
+            start_reaper: Box::new(start_reaper),
         }
     }
 
@@ -369,10 +367,10 @@ impl Pool {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// How long a connection may be idle: the limit of the client, or the server's if that is less.
-    fn idle_max(&self, asked: Option<Duration>) -> Duration {
+    /// How long a connection may be idle: the limit of the client, or that of the server if it is less.
+    fn idle_max(&self, server_limit: Option<Duration>) -> Duration {
         let idle = self.settings.pool.idle;
-        asked.map_or(idle, |least| least.min(idle))
+        server_limit.map_or(idle, |limit| limit.min(idle))
     }
 
     /// Whether a connection that was opened at `opened_at` may still be used.
