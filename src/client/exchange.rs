@@ -105,8 +105,12 @@ impl Reset for ClientExchange {
         } = self;
         incoming.reset();
         outgoing.reset();
-        io_state.iter_mut().for_each(|io_state| io_state.reset());
-        early.iter_mut().for_each(|early| early.reset());
+        if let Some(io_state) = io_state {
+            io_state.reset();
+        }
+        if let Some(early) = early {
+            early.reset();
+        }
         (*budget, *spec) = Default::default();
         target.clear();
         debug_assert!(connection.is_none(), "a connection that is given back takes its description along");
@@ -152,7 +156,7 @@ impl Persistence {
 #[derive(Default)]
 pub(super) struct ExchangeSpec {
     pub(super) request_info: RequestInfo,
-    pub(super) asks_for_upgrade: bool,
+    pub(super) has_upgrade_field: bool,
     /// When the exchange must be complete.
     pub(super) deadline: Option<Instant>,
     /// The time limit of the whole exchange, for errors.
@@ -161,8 +165,8 @@ pub(super) struct ExchangeSpec {
 
 impl ExchangeSpec {
     pub(super) fn new(request: &Request, deadline: Option<Instant>) -> ExchangeSpec {
-        let asks_for_upgrade = request.headers.contains("upgrade");
-        ExchangeSpec { request_info: RequestInfo::new(request), asks_for_upgrade, deadline, total: None }
+        let has_upgrade_field = request.headers.contains("upgrade");
+        ExchangeSpec { request_info: RequestInfo::new(request), has_upgrade_field, deadline, total: None }
     }
 }
 

@@ -132,6 +132,11 @@ impl Host {
         Host { sender: self.sender.with_total(Some(total)), ..self.clone() }
     }
 
+    /// The pool of this origin in the current runtime, for `request`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the request is for another origin, or if there is no runtime.
     fn pool(&self, request: &Request) -> Result<Arc<Pool>, ClientError> {
         origin::check(request.target(), &self.key)?;
         match &self.pool {

@@ -164,7 +164,7 @@ impl TlsHandshake {
         match scheme {
             Scheme::Http => Ok(None),
             Scheme::Https => {
-                let host = HostName::new(host).map_err(|error| refused(phase, error))?;
+                let host = HostName::new(host).map_err(|error| tls_error(phase, error))?;
                 Ok(Some(TlsHandshake { host, phase }))
             }
         }
@@ -180,13 +180,13 @@ impl TlsHandshake {
         let TlsHandshake { host, phase } = self;
         match timed(limit, tls.connect(host, transport)).await {
             (Some(Ok(stream)), took) => Ok((Transport::Tls(Box::new(stream)), took)),
-            (Some(Err(error)), _) => Err(refused(phase, error)),
+            (Some(Err(error)), _) => Err(tls_error(phase, error)),
             (None, _) => Err(ClientError::new(phase, ClientCause::TimedOut)),
         }
     }
 }
 
-fn refused(phase: ClientPhase, error: TlsError) -> ClientError {
+fn tls_error(phase: ClientPhase, error: TlsError) -> ClientError {
     ClientError::new(phase, ClientCause::Tls(error))
 }
 

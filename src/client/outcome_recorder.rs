@@ -39,8 +39,8 @@ impl OutcomeRecorder {
         OutcomeRecorder { recording: None, span }
     }
 
-    /// Adds the balancer of `other`.
-    pub(super) fn replace(&mut self, other: OutcomeRecorder) {
+    /// Records for the balancer of `other` as well.
+    pub(super) fn set_balancer(&mut self, other: OutcomeRecorder) {
         self.recording = other.recording;
     }
 

@@ -142,7 +142,7 @@ pub(super) fn next(
     Ok(Some((next, RedirectTaint::CrossOrigin)))
 }
 
-/// The location of `response`, if it has one, which it need not. Repeating the same one is harmless; if there are two
+/// The location of `response`, if it has one. Repeating the same one is harmless; if there are two
 /// different ones, another reader of the response might follow the other.
 fn location(response: &Response) -> Result<Option<&[u8]>, ClientError> {
     let mut lines = response.headers.named(FieldName::new("location"));

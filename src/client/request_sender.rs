@@ -195,7 +195,7 @@ impl RequestSender {
             pooled = boxed(retry).await.inspect_err(|error| span.end(Err(error)))?;
         }
         cookies.end(response);
-        pooled.note_in(response);
+        pooled.set_client_info(response);
         span.end(Ok(response));
         if response.status == Status::EXPECTATION_FAILED && may_drop_expectation(request, framing) {
             let outgoing = outgoing.without_expectation();
@@ -456,8 +456,8 @@ pub(super) fn check(method: Method, content: BodyLength) -> Result<(), InvalidRe
 /// Whether `response` names the protocols that it switches to, and `request` names all of them (RFC 9110 §7.8).
 fn is_requested_upgrade(response: &Headers, request: &Headers) -> bool {
     let mut protocols = response.named(FieldName::UPGRADE).flat_map(members).peekable();
-    let is_asked = |name| str::from_utf8(name).is_ok_and(|name| request.contains_token("upgrade", name));
-    protocols.peek().is_some() && protocols.all(is_asked)
+    let is_named = |name| str::from_utf8(name).is_ok_and(|name| request.contains_token("upgrade", name));
+    protocols.peek().is_some() && protocols.all(is_named)
 }
 
 /// The length of the body that will be written after the head.

@@ -189,8 +189,8 @@ impl Balancer {
     pub fn remove(&self, url: &str) -> bool {
         let Ok(key) = origin::key_of_url(url) else { return false };
         let mut members = write_lock(&self.inner.members);
-        let is_it = |member: &Arc<Member>| *member.host.origin() == *key;
-        let Some(at) = members.iter().position(is_it) else { return false };
+        let is_named = |member: &Arc<Member>| *member.host.origin() == *key;
+        let Some(at) = members.iter().position(is_named) else { return false };
         members.remove(at).stop_checks();
         true
     }
@@ -242,13 +242,14 @@ impl BalancerInner {
         self.choose(None).ok_or_else(|| not_assigned(request, ClientCause::NoHost))
     }
 
-    /// A host, other than `but`, even if that was removed and added again.
-    fn choose(&self, but: Option<&Arc<Member>>) -> Option<HostAttempt> {
+    /// Chooses a host other than `excluded`, even if that was removed and added again.
+    fn choose(&self, excluded: Option<&Arc<Member>>) -> Option<HostAttempt> {
         let members = read_lock(&self.members);
         if let Some(check) = &self.check {
             members.iter().for_each(|member| member.start_checks(check));
         }
-        let is_other = |member: &Member| but.is_none_or(|but| but.host.origin() != member.host.origin());
+        let is_other =
+            |member: &Member| excluded.is_none_or(|excluded| excluded.host.origin() != member.host.origin());
         let others = || members.iter().filter(|member| is_other(member));
         let up = others().filter(|member| member.is_up());
         // If all are down, all are candidates, even if the last one went down only during this choice.
@@ -322,8 +323,8 @@ impl fmt::Debug for Balancer {
 /// A request that was assigned to a host.
 struct HostAttempt {
     member: Arc<Member>,
-    /// The host with other connections than those of the balancer.
-    other: Option<Host>,
+    /// The same host over connections of another sender than the balancer's.
+    through_other: Option<Host>,
     /// Counts the request for that host.
     in_flight: InFlightGuard,
     /// Whether another host failed before.
@@ -333,7 +334,7 @@ struct HostAttempt {
 impl HostAttempt {
     fn new(member: Arc<Member>) -> HostAttempt {
         let in_flight = member.begin_request();
-        HostAttempt { member, other: None, in_flight, is_second: false }
+        HostAttempt { member, through_other: None, in_flight, is_second: false }
     }
 
     /// Uses the connections of `sender`, if there is one.
@@ -344,13 +345,13 @@ impl HostAttempt {
     ) -> Result<HostAttempt, ClientError> {
         if let Some(sender) = sender {
             let host = Host::new(sender.clone(), self.member.host.origin());
-            self.other = Some(host.map_err(|_| not_assigned(request, ClientCause::Origin))?);
+            self.through_other = Some(host.map_err(|_| not_assigned(request, ClientCause::Origin))?);
         }
         Ok(self)
     }
 
     fn host(&self) -> &Host {
-        self.other.as_ref().unwrap_or(&self.member.host)
+        self.through_other.as_ref().unwrap_or(&self.member.host)
     }
 }
 
@@ -382,7 +383,7 @@ impl BalancerBuilder {
         let health = HealthPolicy {
             penalty: PENALTY,
             penalty_max: PENALTY_MAX,
-            is_healthy: Box::new(|it| it.is_ok()),
+            is_healthy: Box::new(|outcome| outcome.is_ok()),
         };
         BalancerBuilder(BalancerInner {
             sender,

@@ -184,7 +184,7 @@ impl HostChoice {
     }
 }
 
-/// Random numbers.
+/// Draws pairs of different numbers at random.
 #[derive(Default)]
 pub(super) struct RandomPairs {
     random: RandomState,
@@ -257,7 +257,9 @@ async fn keep_checking(member: Weak<Member>, host: Host, check: Arc<HealthCheck>
             Err(_) => Some(false),
         };
         let Some(member) = member.upgrade() else { return };
-        is_up.into_iter().for_each(|is_up| member.set_up(is_up));
+        if let Some(is_up) = is_up {
+            member.set_up(is_up);
+        }
         drop(member);
         sleep_until(next).await;
     }

@@ -45,7 +45,7 @@ impl CallExchange {
 
     /// Sets the recorder of a balancer.
     pub(super) fn set_recorder(&mut self, recorder: OutcomeRecorder) {
-        self.recorder.replace(recorder);
+        self.recorder.set_balancer(recorder);
     }
 
     /// Whether the server still reads the body.
@@ -129,7 +129,7 @@ impl CallExchange {
 
     /// Completes a head that has been received: its timings, cookies and decoding, and the record of a balancer.
     pub(super) fn complete_head(&mut self, response: &mut Response) -> Result<(), ClientError> {
-        self.pooled.note_in(response);
+        self.pooled.set_client_info(response);
         self.cookies.end(response);
         let decoded = self.pooled.decode(response);
         self.recorder.record(decoded.as_ref().map(|()| &*response));
@@ -162,19 +162,19 @@ impl CallExchange {
         &self.pooled.exchange.incoming.trailers
     }
 
-    /// Ends the exchange, unless all of the response has come. Returns whether it did.
+    /// Aborts the exchange, unless all of the response has been read. Returns whether the exchange was aborted.
     pub(super) fn abort_unless_read(&mut self) -> bool {
-        let is_over = self.has_response() && self.pooled.exchange.incoming.is_end_stream();
-        if !is_over {
+        let is_read = self.has_response() && self.pooled.exchange.incoming.is_end_stream();
+        if !is_read {
             self.pooled.close();
             self.pooled.exchange.progress.drop_interim();
             // An error of the writer is no longer the server's fault.
             self.recorder.end();
         }
-        !is_over
+        !is_read
     }
 
-    /// Gives the connection back, if both sides have come to their ends.
+    /// Gives the connection back to the pool, if both sides have come to their ends.
     pub(crate) fn release(mut self) {
         // The response that was swapped in may hold values of the application, which must not be dropped
         // under the pool's lock.
@@ -186,9 +186,9 @@ impl CallExchange {
     /// Hands the connection over, on which the server has switched to another protocol: with what has already come, how
     /// long the server may take nothing, and the guard by which a balancer counts the connection as pending.
     pub(crate) fn into_switched(self) -> (Box<Conn<Sendable>>, ReadBuffer, Duration, impl Sized) {
-        let send = self.pooled.settings().timeouts.send;
+        let write_limit = self.pooled.settings().timeouts.send;
         let (conn, early) = self.pooled.into_parts();
-        (conn, early, send, self.recorder.into_guard())
+        (conn, early, write_limit, self.recorder.into_guard())
     }
 
     /// Ends the body with these trailers, and receives the head of the response into `response`.

@@ -371,7 +371,7 @@ impl HalfWakers {
     fn register(&self, side: Side, waker: &Waker) -> Option<Waker> {
         match &mut lock(&self.0)[side as usize] {
             Some(known) if known.will_wake(waker) => None,
-            owner => owner.replace(waker.clone()),
+            slot => slot.replace(waker.clone()),
         }
     }
 }

@@ -342,7 +342,9 @@ impl QueueState {
             State::Abandoned => self.release(at),
             _ => {
                 entry.state = State::Waiting;
-                entry.meta.iter_mut().for_each(|meta| meta.since = runtime::now());
+                if let Some(meta) = &mut entry.meta {
+                    meta.since = runtime::now();
+                }
                 self.waiting.push_front(at);
             }
         }

@@ -290,7 +290,7 @@ impl PipelineTask {
         let wait = all.saturating_sub(timings.send + timings.receive);
         pooled.exchange.progress.timings = Timings { wait, ..timings };
         pooled.exchange.progress.end = None;
-        pooled.note_in(&mut self.response);
+        pooled.set_client_info(&mut self.response);
         self.queue.lock().respond(request.dequeued.entry, &mut self.response);
         match (pooled.exchange.persistence.persists, is_closing) {
             // The connection goes back to the pool first, which checks that the server has sent nothing more.

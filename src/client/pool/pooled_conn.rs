@@ -247,14 +247,14 @@ impl PooledConn {
         phase: ClientPhase,
     ) -> Result<(), ClientError> {
         match self.exchange.spec.deadline {
-            Some(deadline) => self.check_passed(cx, deadline, phase),
+            Some(deadline) => self.check_deadline_at(cx, deadline, phase),
             None => Ok(()),
         }
     }
 
     /// Checks `deadline`. While the connection waits for it, no clock is read.
     #[inline(never)]
-    fn check_passed(
+    fn check_deadline_at(
         &mut self,
         cx: &mut Context<'_>,
         deadline: Instant,
@@ -269,9 +269,9 @@ impl PooledConn {
         }
     }
 
-    /// Stores in `response` how it was received so far.
+    /// Stores in `response` how it was received: the timings so far, the version and the connection.
     #[inline]
-    pub(in crate::client) fn note_in(&self, response: &mut Response) {
+    pub(in crate::client) fn set_client_info(&self, response: &mut Response) {
         let ClientExchange { connection, progress, .. } = &*self.exchange;
         if let Some(connection) = connection {
             response.set_client_info(&progress.timings, progress.version, connection);
@@ -331,7 +331,7 @@ impl PooledConn {
         if takes_time {
             progress.timings.receive = progress.end_phase();
             self.permit.pool.counters.count(|counts| counts.receive.count(progress.timings.receive));
-            self.note_in(response);
+            self.set_client_info(response);
         }
         Poll::Ready(Ok(()))
     }

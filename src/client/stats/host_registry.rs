@@ -38,7 +38,9 @@ impl HostRegistry {
         if hosts.by_key.len() < HOSTS_MAX && !hosts.by_key.contains_key(key) {
             hosts.by_key.insert(key.into(), HostEntry::default());
         }
-        hosts.make_observer.iter().for_each(|make| counters.set_observer(make(key)));
+        if let Some(make_observer) = &hosts.make_observer {
+            counters.set_observer(make_observer(key));
+        }
         hosts.entry(key).pools.push(counters.clone());
         counters
     }
@@ -51,7 +53,7 @@ impl HostRegistry {
         entry.retired += &counters.counts();
     }
 
-    /// Sets what observes each pool, unless something does already.
+    /// Has each pool observed, now and later, unless its counters have an observer already.
     #[allow(dead_code, reason = "unused without the feature `metrics`")]
     pub(in crate::client) fn observe(&self, make_observer: &MakePoolObserver) {
         let mut hosts = lock(&self.0);

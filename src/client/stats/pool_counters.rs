@@ -78,7 +78,8 @@ impl PoolCounters {
                 ExchangeEnd::Failed(phase) => counts.count_failure(phase),
                 ExchangeEnd::Canceled => counts.canceled += 1,
                 ExchangeEnd::Retried => {
-                    (counts.stale, counts.retries) = (counts.stale + 1, counts.retries + 1)
+                    counts.stale += 1;
+                    counts.retries += 1;
                 }
             }
             counts.count_exchange(timings);
@@ -125,15 +126,15 @@ impl PoolCounters {
         change(&mut lock(&self.others));
     }
 
-    /// Sets what sees the times from now on, unless something does already.
+    /// Sets the observer, unless there is one.
     pub(super) fn set_observer(&self, observer: Box<dyn PoolObserver>) {
         let _ = self.observer.set(observer);
     }
 
     #[inline]
-    fn observe(&self, note: impl FnOnce(&dyn PoolObserver)) {
+    fn observe(&self, report: impl FnOnce(&dyn PoolObserver)) {
         if let Some(observer) = self.observer.get() {
-            note(&**observer);
+            report(&**observer);
         }
     }
 
