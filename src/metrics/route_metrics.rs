@@ -262,9 +262,10 @@ impl RouteCounts {
 
 impl AddAssign<&ClassCounts> for ClassCounts {
     fn add_assign(&mut self, other: &ClassCounts) {
-        self.until_handler += &other.until_handler;
-        self.until_response += &other.until_response;
-        self.duration += &other.duration;
+        let ClassCounts { class: _, until_handler, until_response, duration } = other;
+        self.until_handler += until_handler;
+        self.until_response += until_response;
+        self.duration += duration;
     }
 }
 

@@ -168,19 +168,41 @@ impl PhaseCounts {
 
 impl AddAssign<&ClientCounts> for ClientCounts {
     fn add_assign(&mut self, other: &ClientCounts) {
-        self.idle += other.idle;
-        self.busy += other.busy;
-        self.waiting += other.waiting;
-        self.dials += other.dials;
-        self.opened += other.opened;
-        self.reused += other.reused;
-        self.stale += other.stale;
-        self.answered += other.answered;
-        self.failed += other.failed;
-        self.canceled += other.canceled;
-        self.retries += other.retries;
-        self.received += other.received;
-        self.sent += other.sent;
+        let ClientCounts {
+            idle,
+            busy,
+            waiting,
+            dials,
+            opened,
+            stale,
+            reused,
+            answered,
+            failed,
+            canceled,
+            retries,
+            queue: _,
+            resolve: _,
+            connect: _,
+            tls: _,
+            send: _,
+            wait: _,
+            receive: _,
+            received,
+            sent,
+        } = other;
+        self.idle += idle;
+        self.busy += busy;
+        self.waiting += waiting;
+        self.dials += dials;
+        self.opened += opened;
+        self.stale += stale;
+        self.reused += reused;
+        self.answered += answered;
+        self.failed += failed;
+        self.canceled += canceled;
+        self.retries += retries;
+        self.received += received;
+        self.sent += sent;
         for (phase, (_, other)) in self.phases_mut().into_iter().zip(other.phases()) {
             phase.ended += other.ended;
             phase.time = phase.time.saturating_add(other.time);
