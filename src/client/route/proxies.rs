@@ -61,6 +61,7 @@ impl Proxies {
     ///
     /// Each may also be written in upper case; if both are set, lower case wins. Blanks around a value are ignored, and
     /// an empty variable counts as unset.
+    ///
     /// `HTTP_PROXY` is ignored if `REQUEST_METHOD` is set, since in a CGI program a client can set it with a field
     /// `Proxy`. On Windows, where names have no case, `http_proxy` is then ignored as well.
     ///
@@ -78,13 +79,14 @@ impl Proxies {
     }
 
     fn from_vars(var: impl Fn(&str) -> Option<String>) -> Result<Proxies, InvalidProxy> {
-        let set = |name: String| {
+        let in_this_case = |name: String| {
             let value = var(&name)?;
             let value = value.trim_ascii();
             (!value.is_empty()).then(|| (name, value.to_owned()))
         };
-        let either = |name: &str| set(name.to_owned()).or_else(|| set(name.to_ascii_uppercase()));
-        let proxies = match either("no_proxy") {
+        let in_either_case =
+            |name: &str| in_this_case(name.to_owned()).or_else(|| in_this_case(name.to_ascii_uppercase()));
+        let proxies = match in_either_case("no_proxy") {
             Some((_, hosts)) => Proxies::none().except(&hosts),
             None => Proxies::none(),
         };
@@ -93,20 +95,22 @@ impl Proxies {
         }
         let http = match var("REQUEST_METHOD") {
             Some(_) if cfg!(windows) => None,
-            Some(_) => set("http_proxy".to_owned()),
-            None => either("http_proxy"),
+            Some(_) => in_this_case("http_proxy".to_owned()),
+            None => in_either_case("http_proxy"),
         };
         let all = || {
-            either("all_proxy").map_or(ProxySetting::Direct, |variable| match proxy_of_variable(variable) {
-                Ok(proxy) => ProxySetting::Through(proxy),
-                Err(invalid) => ProxySetting::Unusable(invalid),
+            in_either_case("all_proxy").map_or(ProxySetting::Direct, |variable| {
+                match proxy_of_variable(variable) {
+                    Ok(proxy) => ProxySetting::Through(proxy),
+                    Err(invalid) => ProxySetting::Unusable(invalid),
+                }
             })
         };
         let or_all = |variable: Option<_>| match variable {
             Some(variable) => proxy_of_variable(variable).map(ProxySetting::Through),
             None => Ok(all()),
         };
-        Ok(Proxies { http: or_all(http)?, https: or_all(either("https_proxy"))?, ..proxies })
+        Ok(Proxies { http: or_all(http)?, https: or_all(in_either_case("https_proxy"))?, ..proxies })
     }
 
     /// Uses `proxy` for `http` URLs.
@@ -247,7 +251,7 @@ impl Rule {
     fn covers(&self, host: Option<UriHost<'_>>, port: u16) -> bool {
         let covers = match (&self.hosts, host) {
             (Hosts::All, _) => true,
-            (Hosts::Domain(domain), Some(UriHost::Name(name))) => is_below(name, domain),
+            (Hosts::Domain(domain), Some(UriHost::Name(name))) => is_in_domain(name, domain),
             (Hosts::Network(network, bits), Some(UriHost::Address(address))) => {
                 prefix(*network, *bits) == prefix(address.to_canonical(), *bits)
             }
@@ -299,7 +303,8 @@ fn prefix(address: IpAddr, bits: u32) -> (u32, Option<u128>) {
     (width, value.checked_shr(width.saturating_sub(bits)))
 }
 
-fn is_below(name: &str, domain: &str) -> bool {
+/// Whether `name` is `domain` or below it, ignoring case and a final dot.
+fn is_in_domain(name: &str, domain: &str) -> bool {
     let name = name.strip_suffix('.').unwrap_or(name);
     let Some(start) = name.len().checked_sub(domain.len()) else { return false };
     // A host name is ASCII, so it can be split anywhere.

@@ -102,7 +102,7 @@ impl Proxy {
             }
             userinfo => {
                 let (user, password) = userinfo.split_once(':').unwrap_or((userinfo, ""));
-                proxy.with(&percent::decode_octets(user), &percent::decode_octets(password))
+                proxy.with_credentials(&percent::decode_octets(user), &percent::decode_octets(password))
             }
         }
     }
@@ -117,7 +117,7 @@ impl Proxy {
     /// Fails if they cannot be sent. For HTTP neither may contain a control character, nor the user a colon. For SOCKS5
     /// each must have 1 to 255 octets.
     pub fn credentials(self, user: &str, password: &str) -> Result<Proxy, InvalidProxy> {
-        self.with(user.as_bytes(), password.as_bytes())
+        self.with_credentials(user.as_bytes(), password.as_bytes())
     }
 
     /// Returns this proxy with a field that is sent with each CONNECT, such as one that an administrator requires.
@@ -147,12 +147,12 @@ impl Proxy {
         let mut field = Headers::new();
         field.append(name, value)?;
         for (name, value) in field.iter() {
-            self.protocol.add(FieldName::new(name), value);
+            self.protocol.add_field(FieldName::new(name), value);
         }
         Ok(self)
     }
 
-    fn with(mut self, user: &[u8], password: &[u8]) -> Result<Proxy, InvalidProxy> {
+    fn with_credentials(mut self, user: &[u8], password: &[u8]) -> Result<Proxy, InvalidProxy> {
         let refused = InvalidProxy::Credentials(format!("`{self}`").into());
         match &mut self.protocol {
             Protocol::Http { authorization, .. } => {
@@ -248,7 +248,7 @@ impl Protocol {
     }
 
     /// Adds a field to each CONNECT.
-    fn add(&mut self, name: FieldName<'_>, value: &[u8]) {
+    fn add_field(&mut self, name: FieldName<'_>, value: &[u8]) {
         let Protocol::Http { authorization, fields, .. } = self else { return };
         let text = name.as_str().as_bytes();
         if FieldName::new("proxy-authorization").is(text) {
@@ -371,16 +371,17 @@ impl Proxy {
             }
             Protocol::Http { scheme, .. } => {
                 let (host, port) = self.address();
-                let failed = |error: ClientError| error.with_subject(self.as_subject());
+                let subject = self.as_subject();
+                let named = |error: ClientError| error.with_subject(&*subject);
                 let handshake =
-                    TlsHandshake::for_scheme(*scheme, host, ClientPhase::Connect).map_err(failed)?;
+                    TlsHandshake::for_scheme(*scheme, host, ClientPhase::Connect).map_err(named)?;
                 let dialed = dial.connect(host, port, limits).await;
-                let undialed = |error| ClientError::from_dial(error, &self.as_subject(), &self.as_subject());
-                let (mut transport, mut times) = dialed.map_err(undialed)?;
+                let dialed = dialed.map_err(|error| ClientError::from_dial(error, &subject, &subject));
+                let (mut transport, mut times) = dialed?;
                 let left = |times: &DialTimes| limits.connect.saturating_sub(times.connect);
                 if let Some(handshake) = handshake {
                     let took;
-                    (transport, took) = handshake.run(tls, transport, left(&times)).await.map_err(failed)?;
+                    (transport, took) = handshake.run(tls, transport, left(&times)).await.map_err(named)?;
                     times.connect += took;
                 }
                 // A proxy that reads the requests finds the origin in the target of each.
@@ -402,7 +403,7 @@ impl Proxy {
 ///
 /// Fails if the proxy refuses, does not answer, or sends more than its response: the bytes after it would pass for the
 /// origin's.
-pub(super) async fn open_tunnel(
+async fn open_tunnel(
     transport: Transport<BoxedStream>,
     proxy: &Proxy,
     origin: &Origin,
