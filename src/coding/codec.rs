@@ -78,7 +78,7 @@ pub(super) struct Step {
 
 /// The state of a decoder.
 pub(super) trait Decode: Send {
-    /// Makes the next step. There is room for [`ROOM_MIN`] bytes. Without input, output that was held back is written.
+    /// Makes the next step. There is room for [`DECODER_ROOM_MIN`] bytes. Without input, output that was held back is written.
     fn step(&mut self, input: &[u8], room: &mut [u8]) -> Result<Step, CodingError>;
 
     /// Makes the decoder equal to a new one, but keeps the memory that usual content needs.
@@ -89,7 +89,7 @@ pub(super) trait Decode: Send {
 }
 
 /// The least room that a decoder is offered.
-pub(super) const ROOM_MIN: usize = 4 << 10;
+pub(super) const DECODER_ROOM_MIN: usize = 4 << 10;
 
 /// Why content cannot be decoded or encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

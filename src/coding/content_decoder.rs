@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::codec::{Decode, ROOM_MIN, Step};
+use super::codec::{DECODER_ROOM_MIN, Decode, Step};
 use super::{Coding, CodingError, codecs};
 use crate::memory::{Arena, LocalCache, PoolKind};
 use crate::message::Headers;
@@ -16,7 +16,7 @@ use crate::message::Headers;
 pub(crate) struct DecoderChain {
     /// The decoders in the order in which codings are undone: the coding that was applied last is the first.
     decoders: Vec<BufferedDecoder>,
-    /// How many bytes may come out.
+    /// How many bytes may come out of all of them, for errors.
     limit: usize,
 }
 
@@ -29,7 +29,7 @@ struct BufferedDecoder {
     read: usize,
     /// How many bytes may still come out.
     left: usize,
-    /// How many bytes the decoder has read since its last output.
+    /// How many bytes the decoder has read beyond twice the bytes that it has written; 0 if it has written more.
     idle: usize,
     /// Whether the content may end here. Also true before the content begins, since content may be empty.
     is_whole: bool,
@@ -97,7 +97,7 @@ const IDLE_MAX: usize = 256 << 10;
 /// How many bytes are decoded at once.
 pub(crate) const DECODED_PER_STEP: usize = 16 << 10;
 
-const _: () = assert!(DECODED_PER_STEP >= ROOM_MIN, "decoders have the room they need");
+const _: () = assert!(DECODED_PER_STEP >= DECODER_ROOM_MIN, "decoders have the room they need");
 
 /// Pulls output from the last of `decoders`, which gets its input from the ones before it, and from `source`. At most
 /// `limit` bytes may come out of all of them.

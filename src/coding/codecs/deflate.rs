@@ -198,13 +198,13 @@ impl GzipDecoder {
                 self.at = MemberPart::ExtraLen { seen: 1, len: octet.into() }
             }
             MemberPart::ExtraLen { len, .. } => match len | u16::from(octet) << 8 {
-                0 => self.section(),
+                0 => self.begin_next_section(),
                 left => self.at = MemberPart::Extra { left },
             },
-            MemberPart::Extra { left: 1 } => self.section(),
+            MemberPart::Extra { left: 1 } => self.begin_next_section(),
             MemberPart::Extra { left } => self.at = MemberPart::Extra { left: left - 1 },
             MemberPart::Name | MemberPart::Comment if octet != 0 => {}
-            MemberPart::Name | MemberPart::Comment => self.section(),
+            MemberPart::Name | MemberPart::Comment => self.begin_next_section(),
             MemberPart::HeaderCrc { seen: 0, .. } => {
                 self.at = MemberPart::HeaderCrc { seen: 1, value: u16::from(octet) ^ crc };
             }
@@ -234,14 +234,14 @@ impl GzipDecoder {
             self.flags = octet;
         }
         match seen {
-            9 => self.section(),
+            9 => self.begin_next_section(),
             _ => self.at = MemberPart::Fixed(seen + 1),
         }
         Ok(())
     }
 
     /// Goes on to the next section that the header has, or to the data.
-    fn section(&mut self) {
+    fn begin_next_section(&mut self) {
         let sections = [
             (EXTRA, MemberPart::ExtraLen { seen: 0, len: 0 }),
             (NAME, MemberPart::Name),

@@ -17,7 +17,7 @@ impl Coding {
     /// Returns whether the crate was built with this coding.
     pub const fn is_available(self) -> bool {
         match self {
-            Coding::Zstd => zstd::IS_HERE,
+            Coding::Zstd => zstd::IS_AVAILABLE,
             Coding::Br | Coding::Gzip | Coding::Deflate => true,
         }
     }

@@ -6,7 +6,7 @@ use crate::coding::encode::Encode;
 /// The value of `accept-encoding`.
 pub(super) const ACCEPTED: &str = "br, gzip, deflate";
 
-pub(super) const IS_HERE: bool = false;
+pub(super) const IS_AVAILABLE: bool = false;
 
 pub(super) fn decoder() -> Option<Box<dyn Decode>> {
     None

@@ -10,7 +10,7 @@ use crate::coding::encode::Encode;
 /// The value of `accept-encoding`.
 pub(super) const ACCEPTED: &str = "br, zstd, gzip, deflate";
 
-pub(super) const IS_HERE: bool = true;
+pub(super) const IS_AVAILABLE: bool = true;
 
 pub(super) fn decoder() -> Option<Box<dyn Decode>> {
     Some(Box::new(ZstdDecoder::new()))
