@@ -49,7 +49,7 @@ pub(super) struct LargeBody {
 }
 
 impl LargeBody {
-    /// Compresses it, on any thread.
+    /// Compresses the body, on any thread.
     pub(super) fn encode(mut self) -> Result<Body, CodingError> {
         self.body.set_shared(encode_once(self.coding, self.level, self.body.bytes())?);
         Ok(self.body)
@@ -61,8 +61,9 @@ enum State {
     /// The response may still be streamed.
     Waiting,
     /// The response is streamed, and not compressed.
-    Around,
-    Through(ContentEncoder),
+    Bypass,
+    /// The response is streamed through the encoder.
+    Encode(ContentEncoder),
     /// No encoder could be made.
     Failed,
 }
@@ -162,12 +163,12 @@ impl CompressTransform {
             return None;
         }
         let headers = &mut response.headers;
-        if response.status == Status::PARTIAL_CONTENT && self.rules.recommend_whole(headers) {
+        if response.status == Status::PARTIAL_CONTENT && self.rules.is_whole_worthwhile(headers) {
             vary(headers);
         }
-        let is_worth_it = self.rules.recommend(headers, len);
-        if !CompressRules::allow(response.status, headers)
-            || !(is_worth_it || self.negotiated.is_identity_refused)
+        let is_worthwhile = self.rules.is_worthwhile(headers, len);
+        if !CompressRules::is_allowed(response.status, headers)
+            || !(is_worthwhile || self.negotiated.is_identity_refused)
         {
             return None;
         }
@@ -239,16 +240,16 @@ impl Transform for CompressTransform {
         debug_assert!(matches!(self.state, State::Waiting), "a stream begins once");
         let len = response.headers.content_length();
         self.state = match self.decide(response, len).map(|coding| self.encoder(coding)) {
-            Some(Ok(encoder)) => State::Through(encoder),
+            Some(Ok(encoder)) => State::Encode(encoder),
             // The stream's first write will fail.
             Some(Err(_)) => State::Failed,
-            None => State::Around,
+            None => State::Bypass,
         };
         // The outer transform gets the stream after this one: with the head as it is now, and the content compressed.
         self.outer_action =
             self.outer.as_mut().map_or(TransformAction::Bypass, |outer| outer.begin(response));
         match (&self.state, self.outer_action) {
-            (State::Waiting | State::Around, TransformAction::Bypass) => TransformAction::Bypass,
+            (State::Waiting | State::Bypass, TransformAction::Bypass) => TransformAction::Bypass,
             _ => TransformAction::Apply,
         }
     }
@@ -256,8 +257,8 @@ impl Transform for CompressTransform {
     fn apply(&mut self, data: &[u8], flush: Flush, out: &mut Vec<u8>) -> io::Result<()> {
         let outer = self.outer.as_mut().filter(|_| self.outer_action == TransformAction::Apply);
         match (&mut self.state, outer) {
-            (State::Through(encoder), None) => Ok(encoder.encode(data, flush, out)?),
-            (State::Through(encoder), Some(outer)) => {
+            (State::Encode(encoder), None) => Ok(encoder.encode(data, flush, out)?),
+            (State::Encode(encoder), Some(outer)) => {
                 self.output.clear();
                 encoder.encode(data, flush, &mut self.output)?;
                 if !self.output.is_empty() {
@@ -265,13 +266,13 @@ impl Transform for CompressTransform {
                 }
                 if flush == Flush::Later { Ok(()) } else { outer.apply(&[], flush, out) }
             }
-            (State::Around, Some(outer)) => outer.apply(data, flush, out),
-            (State::Waiting | State::Around | State::Failed, _) => Err(CodingError::Encoder.into()),
+            (State::Bypass, Some(outer)) => outer.apply(data, flush, out),
+            (State::Waiting | State::Bypass | State::Failed, _) => Err(CodingError::Encoder.into()),
         }
     }
 
     fn end(&mut self, trailers: &mut Headers) {
-        if let State::Through(_) = self.state {
+        if let State::Encode(_) = self.state {
             trailers.remove_each(&UNCODED_CONTENT_FIELDS);
         }
         if let (Some(outer), TransformAction::Apply) = (&mut self.outer, self.outer_action) {
@@ -392,7 +393,7 @@ pub(super) struct CompressRules {
     /// The codings to choose from, in order of preference.
     codings: [Coding; CODINGS],
     count: usize,
-    /// The level of each coding.
+    /// The level of each coding, in the order of [`Coding`].
     levels: [u32; CODINGS],
     pub(super) size_min: usize,
     pub(super) inline_max: usize,
@@ -400,8 +401,8 @@ pub(super) struct CompressRules {
 }
 
 const CODINGS: usize = 4;
-/// Content that is compressed for one response should be small soon. At their default levels, the content of gzip is 5%
-/// smaller to 3% larger than that of br, and takes half to a tenth of the time.
+/// The default order. Content is compressed for each response, so time matters as much as size: at their default levels,
+/// the content of gzip is 5% smaller to 3% larger than that of br, and takes half to a tenth of the time.
 const ALL: [Coding; CODINGS] = [Coding::Zstd, Coding::Gzip, Coding::Br, Coding::Deflate];
 
 impl CompressRules {
@@ -428,7 +429,7 @@ impl CompressRules {
     }
 
     /// Whether a response may be compressed at all: its content is complete, not coded yet, and may be changed.
-    pub(super) fn allow(status: Status, headers: &Headers) -> bool {
+    pub(super) fn is_allowed(status: Status, headers: &Headers) -> bool {
         let has_content = !status.is_informational() && ![204, 205, 206, 304].contains(&status.as_u16());
         has_content
             && !headers.contains("content-encoding")
@@ -437,14 +438,14 @@ impl CompressRules {
     }
 
     /// Whether content with this type and length should be compressed.
-    pub(super) fn recommend(&self, headers: &Headers, len: Option<u64>) -> bool {
+    pub(super) fn is_worthwhile(&self, headers: &Headers, len: Option<u64>) -> bool {
         let is_long = len.is_none_or(|len| len >= self.size_min as u64);
         is_long && headers.content_type().is_some_and(|content_type| self.is_compressible(content_type))
     }
 
     /// Whether the whole content, of which a 206 has a part, might be compressed: a part has the fields of the whole
     /// (RFC 9110 §15.3.7).
-    pub(super) fn recommend_whole(&self, headers: &Headers) -> bool {
+    pub(super) fn is_whole_worthwhile(&self, headers: &Headers) -> bool {
         let is_compressible =
             |of: &str| essence(of).eq_ignore_ascii_case("multipart/byteranges") || self.is_compressible(of);
         !headers.contains("content-encoding")
