@@ -153,9 +153,15 @@ fn write_json(report: &ExchangeReport<'_>, client: Option<IpAddr>, line: &mut Ve
         write_text_member(line, "method", method.as_str());
         write_text_member(line, "target", front(report.target));
     }
-    report.matched_pattern().iter().for_each(|route| write_text_member(line, "route", route));
-    report.status.iter().for_each(|status| write_member(line, "status", status.as_u16().into()));
-    report.cut.iter().for_each(|cut| write_text_member(line, "cut", cut.as_str()));
+    if let Some(route) = report.matched_pattern() {
+        write_text_member(line, "route", route);
+    }
+    if let Some(status) = report.status {
+        write_member(line, "status", status.as_u16().into());
+    }
+    if let Some(cut) = report.cut {
+        write_text_member(line, "cut", cut.as_str());
+    }
     write_member(line, "received", report.received);
     write_member(line, "sent", report.sent);
     let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
@@ -164,14 +170,16 @@ fn write_json(report: &ExchangeReport<'_>, client: Option<IpAddr>, line: &mut Ve
         ("until_response_us", report.until_response),
         ("duration_us", Some(report.duration)),
     ] {
-        time.iter().for_each(|time| write_member(line, name, micros(*time)));
+        if let Some(time) = time {
+            write_member(line, name, micros(time));
+        }
     }
     write_member(line, "connection", report.connection_id);
     write_member(line, "exchange", report.exchange_number);
     line.push(b'}');
 }
 
-/// Writes a member of an object that is not the first.
+/// Writes a member of an object, which is not its first: a number.
 fn write_member(line: &mut Vec<u8>, name: &str, value: u64) {
     write_name(line, name);
     write_number(line, value);

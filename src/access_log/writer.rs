@@ -47,7 +47,7 @@ impl LineQueue {
         }
     }
 
-    /// Lets `write` add a line behind others. If too many wait already, this one is dropped.
+    /// Has `write` append a line. If too many wait already, this one is dropped.
     pub(super) fn push(&self, write: impl FnOnce(&mut Vec<u8>)) {
         let Some(mut buffer) = self.free_buffer() else {
             self.dropped.fetch_add(1, Ordering::Relaxed);
@@ -62,16 +62,16 @@ impl LineQueue {
         drop(line);
         *count += 1;
         drop(buffer);
-        if is_filling {
-            self.writer.get().iter().for_each(|writer| writer.unpark());
+        if is_filling && let Some(writer) = self.writer.get() {
+            writer.unpark();
         }
     }
 
     /// A buffer that has room, and that no other thread holds.
     fn free_buffer(&self) -> Option<MutexGuard<'_, LineBuffer>> {
-        let home = HOME.get();
+        let first = FIRST_BUFFER.get();
         (0..BUFFERS).find_map(|at| {
-            let buffer = match self.buffers[(home + at) % BUFFERS].try_lock() {
+            let buffer = match self.buffers[(first + at) % BUFFERS].try_lock() {
                 Ok(buffer) => buffer,
                 // A format of the application has panicked, and its line was taken back.
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -122,24 +122,25 @@ impl LineQueue {
     }
 }
 
-/// Decides when it is said how many lines are missing: at once, then at most once a minute, and at the end.
+/// Decides when dropped lines are reported: at once, then at most once a minute, and at the end.
 struct DropNotices {
-    said_at: Instant,
-    said: u64,
+    reported_at: Instant,
+    /// How many of the dropped lines were reported.
+    reported: u64,
 }
 
 impl DropNotices {
     fn new() -> DropNotices {
-        DropNotices { said_at: Instant::now(), said: 0 }
+        DropNotices { reported_at: Instant::now(), reported: 0 }
     }
 
     /// Returns how many lines were dropped since the last notice, if there is to be one.
     fn next(&mut self, dropped: u64, ends: bool) -> Option<u64> {
-        let unsaid = dropped - self.said;
-        let is_time = ends || self.said == 0 || self.said_at.elapsed() >= REPORT_PAUSE;
-        (unsaid > 0 && is_time).then(|| {
-            *self = DropNotices { said_at: Instant::now(), said: dropped };
-            unsaid
+        let unreported = dropped - self.reported;
+        let is_time = ends || self.reported == 0 || self.reported_at.elapsed() >= REPORT_PAUSE;
+        (unreported > 0 && is_time).then(|| {
+            *self = DropNotices { reported_at: Instant::now(), reported: dropped };
+            unreported
         })
     }
 }
@@ -159,7 +160,7 @@ impl Drop for UnfinishedLine<'_> {
 
 thread_local! {
     /// The first buffer that this thread looks at.
-    static HOME: Cell<usize> = {
+    static FIRST_BUFFER: Cell<usize> = {
         static THREADS: AtomicUsize = AtomicUsize::new(0);
         Cell::new(THREADS.fetch_add(1, Ordering::Relaxed))
     };
@@ -234,7 +235,7 @@ fn open(path: &Path) -> io::Result<File> {
 /// How long a line waits at most for the thread to look, unless its buffer fills up. To wake the thread is a system call.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// How often it is said that lines were dropped.
+/// The least time between two reports of dropped lines, unless the log ends.
 const REPORT_PAUSE: Duration = Duration::from_secs(60);
 
 /// How many buffers there are. Two cores that begin with the same one rarely meet there.
@@ -278,11 +279,11 @@ mod tests {
     }
 
     #[test]
-    fn all_lines_that_were_dropped_are_said_at_the_end() {
+    fn all_lines_that_were_dropped_are_reported_at_the_end() {
         let mut notices = DropNotices::new();
-        let said = [(0, false), (3, false), (5, false), (5, true)];
-        let said = said.map(|(dropped, ends)| notices.next(dropped, ends));
-        assert_eq!(said, [None, Some(3), None, Some(2)]);
+        let dropped = [(0, false), (3, false), (5, false), (5, true)];
+        let reported = dropped.map(|(dropped, ends)| notices.next(dropped, ends));
+        assert_eq!(reported, [None, Some(3), None, Some(2)]);
         assert_eq!(DropNotices::new().next(0, true), None);
     }
 }
