@@ -49,8 +49,8 @@ impl Check {
         Check { name: name.into(), run: Box::new(run), timeout, keep_outcome_for, last: Mutex::default() }
     }
 
-    /// Returns whether the dependency works, by the last outcome unless that is too old. `on_change` gets an outcome that
-    /// is another than the one before: the error, or none if it works again.
+    /// Returns whether the dependency works, by the last outcome unless that is too old. Calls `on_change` if the outcome
+    /// differs from the one before: with the error, or without one if the dependency works again.
     pub(super) async fn is_good(&self, on_change: impl Fn(&str, Option<CheckError>)) -> bool {
         // The core of the probe that runs the check may be blocked.
         let Ok(mut last) = timeout(self.timeout, self.last.lock()).await else { return false };

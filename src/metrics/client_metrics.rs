@@ -93,9 +93,13 @@ impl HostMetrics {
         let mut counts = HostCounts::default();
         for shard in self.shards() {
             for (sum, phase) in zip(&mut counts.phases, &shard.phases) {
-                phase.get().iter().for_each(|phase| *sum += &phase.counts());
+                if let Some(phase) = phase.get() {
+                    *sum += &phase.counts();
+                }
             }
-            shard.exchanges.get().iter().for_each(|exchanges| counts.exchanges += &exchanges.counts());
+            if let Some(exchanges) = shard.exchanges.get() {
+                counts.exchanges += &exchanges.counts();
+            }
         }
         counts
     }

@@ -118,7 +118,9 @@ impl CoreMetrics {
         let ended = self.ended.get();
         let stats = lock(&self.stats);
         let mut server = stats.before.clone();
-        stats.now.iter().for_each(|now| server += &now.counts());
+        if let Some(now) = &stats.now {
+            server += &now.counts();
+        }
         CoreCounts {
             exchanges_open: server.requests.saturating_sub(ended),
             server,

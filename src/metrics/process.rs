@@ -1,10 +1,10 @@
-//! [`ProcessInfo`]: what the system knows of this process.
+//! [`ProcessInfo`]: the memory, the CPU time and the descriptors of this process.
 
 use std::fs;
 
 use super::metrics_writer::MetricsWriter;
 
-/// The memory, the time and the descriptors that the process has taken. Linux alone tells them by files.
+/// The resources that the process has taken, by the files of Linux in `/proc`. `None` on other systems.
 pub(super) struct ProcessInfo {
     pub(super) resident_bytes: Option<u64>,
     pub(super) cpu_seconds: Option<f64>,

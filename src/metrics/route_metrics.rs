@@ -64,7 +64,9 @@ impl RouteMetrics {
             (&class.until_response, report.until_response),
             (&class.duration, Some(report.duration)),
         ] {
-            time.iter().for_each(|time| histogram.record_single_writer(nanos(*time)));
+            if let Some(time) = time {
+                histogram.record_single_writer(nanos(time));
+            }
         }
         self.methods[method_of(report.method)].add(1);
         self.received.record_single_writer(report.received);

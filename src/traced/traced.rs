@@ -153,8 +153,10 @@ struct PanicGuard<'a>(Option<&'a Cell<bool>>);
 
 impl Drop for PanicGuard<'_> {
     fn drop(&mut self) {
-        if thread::panicking() {
-            self.0.iter().for_each(|has_panicked| has_panicked.set(true));
+        if thread::panicking()
+            && let Some(has_panicked) = self.0
+        {
+            has_panicked.set(true);
         }
     }
 }

@@ -154,7 +154,7 @@ const PARTS: [Part; 2] = [
 /// How many pages are live at once; further ones get 503, since each costs a core some time.
 const VIEWERS_MAX: usize = 16;
 
-/// How often the page is told what is new.
+/// The time between two updates of a live page.
 const PAUSE: Duration = Duration::from_secs(2);
 
 #[cfg(test)]

@@ -79,7 +79,8 @@ fn slots(series: &SlotSeries, first: u64) -> Value {
     Value::Object(slots.collect::<Map<_, _>>())
 }
 
-/// How many exchanges there were, how many of them failed, and within how many microseconds so many responded.
+/// How many exchanges there were, how many of them failed, and within how many microseconds 50%, 90%, 99% and all of them
+/// had a response.
 fn figures(slot: &SlotCounts) -> Value {
     let [half, most, nearly_all, all] =
         [500, 900, 990, 1000].map(|share| slot.per_mille(share) as f64 / 1000.0);
