@@ -95,7 +95,7 @@ pub(super) struct Cache {
     hasher: RandomState,
     /// The current [`Generation`].
     generation: AtomicU64,
-    /// Look-ups that found a file without a lock, a counter for each thread.
+    /// How many look-ups found a file without a lock: a counter for each core, which threads beyond them share.
     recent_hits: Box<[CachePadded<AtomicU64>]>,
 }
 

@@ -94,6 +94,7 @@ impl Files {
     /// path is switched, that one is served within a second. For this, requests check the path, but no more than twice
     /// a second. A file that is being sent by then is sent to its end from the old directory, and nothing else of that is
     /// kept.
+    ///
     /// While there is no directory, no file is [found](Files::not_found): 404, unless another handler answers. One that
     /// must not be read is answered with 403.
     ///

@@ -81,7 +81,7 @@ impl Generation {
 /// Several times as many as the files of most pages.
 const SLOTS: usize = 128;
 
-/// How long a file is found here before the cache is asked again, which by that notes that the file is still in use.
+/// How long a file is found here before it is looked up in the cache again, which then counts it as used.
 const TTL_MAX: Duration = Duration::from_millis(100);
 
 /// The slot of a path, by its FNV-1a hash, of which the upper bits are the best.

@@ -50,7 +50,7 @@ enum Content {
     Whole(Body),
     /// The rest of a stream.
     Stream {
-        /// Locked by nobody: it lets threads share the body, of a source that they cannot share.
+        /// Never locked: the mutex makes the body `Sync`, which its source need not be.
         source: Mutex<BodySource>,
         /// Memory for the next piece.
         memory: BytesMut,
@@ -116,12 +116,14 @@ const PIECE: usize = 16 << 10;
 /// The least room for a piece. Less than that is left unused.
 const PIECE_MIN: usize = 2 << 10;
 
-/// The content of a body whose first frame was polled for.
+/// The content of a body when its first frame is polled for.
 enum Begun {
     Bytes(Bytes),
     Stream(Content),
 }
 
+/// Takes the bytes of a body, or the stream that it is read from.
+///
 /// # Errors
 ///
 /// Fails if the body is a stream that was taken before.

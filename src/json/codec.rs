@@ -187,7 +187,7 @@ impl RequestBuilder {
 }
 
 impl Body {
-    /// Reads the content as JSON, whatever its content type. See [`Response::set_json`].
+    /// Reads the content as JSON, whatever its content type. See [`Response::json`].
     ///
     /// # Errors
     ///

@@ -10,7 +10,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use super::event::Event;
 use crate::message::saturating_decimal;
 
-/// Reads events as they come, for instance from an [`ResponseReader`](crate::ResponseReader) (HTML §9.2.6).
+/// Reads events as they come, for instance from a [`ResponseReader`](crate::ResponseReader) (HTML §9.2.6).
 ///
 /// # Examples
 ///
