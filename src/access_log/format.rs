@@ -132,7 +132,7 @@ fn write_common(report: &ExchangeReport<'_>, client: Option<IpAddr>, line: &mut 
 /// Writes the fields `referer` and `user-agent`.
 fn write_agent(report: &ExchangeReport<'_>, line: &mut Vec<u8>) {
     for name in [const { FieldName::new("referer") }, const { FieldName::new("user-agent") }] {
-        // `named` is inlined, and compares with a name that the compiler knows in a third of the instructions.
+        // `named` is inlined, and compares with a constant name in a third of the instructions.
         let value = report.request.headers.named(name).next().unwrap_or(b"-");
         line.extend_from_slice(b" \"");
         write_log_text(line, &value[..value.len().min(VALUE_LEN_MAX)]);

@@ -174,7 +174,7 @@ impl Context {
         let (conn, early, send, _in_flight) = call.into_switched();
         let behind = End::new(*conn, early, send);
         self.check_upgrade_to("websocket")?;
-        // The guard is dropped behind the connection, which counts until then.
+        // The guard is dropped after the connection, which counts until then.
         let (conn, early, _guard) = self.switch_conn("websocket").await?;
         join(End::new(conn, early, timeouts.write), behind, timeouts.linger, stopping).await;
         Ok(())

@@ -123,7 +123,7 @@ enum Step {
 }
 
 impl Direction {
-    /// Passes on what is here. Returns whether the sender has ended, and the receiver knows.
+    /// Passes on what is here. Returns whether the sender has ended, and the end was passed on, too.
     fn poll<A: Locality, B: Locality>(
         &mut self,
         cx: &mut Context<'_>,
@@ -179,9 +179,9 @@ struct FrameScanner {
     /// The beginning of a head.
     head: [u8; 10],
     head_len: usize,
-    /// How much of a frame is to come behind its length.
+    /// How much of a frame is to come after its length: the mask and the payload.
     left: u64,
-    /// Whether a close frame has begun, behind which there are no others.
+    /// Whether a close frame has begun, after which there are no others.
     has_closed: bool,
 }
 

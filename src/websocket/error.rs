@@ -87,7 +87,7 @@ pub enum WebSocketProtocolError {
 }
 
 impl WebSocketError {
-    /// Returns the code with which the peer is told (RFC 6455 §7.4.1).
+    /// Returns the code of the close frame that is sent to the peer, if there is one (RFC 6455 §7.4.1).
     pub(super) fn close_code(&self) -> Option<CloseCode> {
         Some(match self {
             WebSocketError::Protocol(_) => CloseCode::PROTOCOL_ERROR,
