@@ -42,20 +42,20 @@ fn fetch(method: &str, url: &str, body: Option<&str>, is_verbose: bool) -> Resul
             writeln!(out, "{name}: {}", String::from_utf8_lossy(value))?;
         }
         writeln!(out)?;
-        let (mut size, begins) = (0, Instant::now());
+        let (mut size, start) = (0, Instant::now());
         while let Some(chunk) = reader.chunk().await? {
             out.write_all(chunk)?;
             size += chunk.len();
         }
         out.flush()?;
         if is_verbose {
-            tell(response.timings(), begins.elapsed(), size);
+            print_timings(response.timings(), start.elapsed(), size);
         }
         Ok(())
     })?
 }
 
-fn tell(timings: Timings, receive: Duration, size: usize) {
+fn print_timings(timings: Timings, receive: Duration, size: usize) {
     let Timings { resolve, connect, tls, send, wait, .. } = timings;
     for (phase, time) in [
         ("resolve", resolve),

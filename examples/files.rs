@@ -10,8 +10,7 @@ use corehttp::{Context, Files, Handler, IntoHandler, Server, shutdown_signal};
 
 fn main() -> corehttp::Result {
     let mut args = std::env::args().skip(1);
-    let directory =
-        args.next().ok_or("which directory? `files DIR [ADDR]`").map_err(std::io::Error::other)?;
+    let directory = args.next().ok_or_else(|| std::io::Error::other("usage: files DIR [ADDR]"))?;
     let address = args.next().unwrap_or_else(|| "127.0.0.1:8080".into());
     let files = Files::new(directory)?
         .listing()

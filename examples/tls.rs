@@ -19,7 +19,7 @@ fn main() -> corehttp::Result {
     let address = args.first().map_or("127.0.0.1:8443", String::as_str);
     let (tls, own) = match args.get(1..) {
         Some([chain, key]) => (from_files(chain.clone(), key.clone())?, None),
-        _ => made_on_the_spot().map(|(identity, roots)| (ServerTls::new(identity), Some(roots)))?,
+        _ => self_signed().map(|(identity, roots)| (ServerTls::new(identity), Some(roots)))?,
     };
     let running = Server::bind(address)
         .tls(tls)
@@ -28,7 +28,7 @@ fn main() -> corehttp::Result {
         .start(greet)?;
     println!("listening on {running}");
     if let Some(roots) = own {
-        ask(roots, &format!("https://localhost:{}/", running.local_addr().port()))?;
+        fetch(roots, &format!("https://localhost:{}/", running.local_addr().port()))?;
     }
     running.wait()
 }
@@ -56,21 +56,21 @@ fn from_files(chain: String, key: String) -> corehttp::Result<ServerTls> {
     Ok(tls)
 }
 
-/// A self-signed certificate, and the roots of whoever is to trust it.
-fn made_on_the_spot() -> corehttp::Result<(TlsIdentity, TlsRoots)> {
+/// A self-signed certificate, and the roots for a client that trusts it alone.
+fn self_signed() -> corehttp::Result<(TlsIdentity, TlsRoots)> {
     let names = ["localhost", "127.0.0.1", "::1"].map(String::from);
     let made = rcgen::generate_simple_self_signed(names)?;
     let path = env::temp_dir().join("corehttp-example.pem");
     fs::write(&path, made.cert.pem())?;
-    println!("its certificate is in {}", path.display());
+    println!("the certificate is in {}", path.display());
     let identity = TlsIdentity::from_pem(made.cert.pem(), made.signing_key.serialize_pem())?;
     Ok((identity, TlsRoots::from_pem(made.cert.pem())?))
 }
 
-/// Fetches `url`, whose host has to prove who it is to these roots.
-fn ask(roots: TlsRoots, url: &str) -> corehttp::Result {
+/// Sends a request to `url`, trusting these roots alone.
+fn fetch(roots: TlsRoots, url: &str) -> corehttp::Result {
     let client = Client::builder().tls(ClientTls::new().roots(roots)).build();
     let response = corehttp::block_on(client.get(url))??;
-    println!("it says: {}", response.text()?);
+    println!("the response: {}", response.text()?);
     Ok(())
 }

@@ -32,22 +32,23 @@ fn main() -> corehttp::Result {
 /// Saves the files of a form, and answers what was in it. Nothing is kept of a form that is cut short or malformed.
 async fn receive(dir: &Path, ctx: &mut Context) -> corehttp::Result {
     let limits = MultipartLimits { part_max: 4 << 30, bytes_max: 8 << 30, ..MultipartLimits::default() };
-    let (mut came, mut files, mut parts) = (String::new(), Drafts::default(), ctx.multipart_within(limits)?);
+    let (mut listing, mut files, mut parts) =
+        (String::new(), Drafts::default(), ctx.multipart_within(limits)?);
     while let Some(mut part) = parts.part().await? {
         let name = part.name().to_owned();
         match part.file_name().map(str::to_owned) {
-            None => writeln!(came, "{name}: {}", part.text().await?)?,
+            None => writeln!(listing, "{name}: {}", part.text().await?)?,
             // A browser sends a nameless, empty file where none was chosen (HTML §4.10.21.4).
-            Some(file_name) if file_name.is_empty() => writeln!(came, "{name}: no file")?,
+            Some(file_name) if file_name.is_empty() => writeln!(listing, "{name}: no file")?,
             Some(file_name) => {
                 let saved = part.save(dir).await?;
-                writeln!(came, "{name}: {file_name:?}, {} bytes, is {}", saved.len, saved.path.display())?;
+                writeln!(listing, "{name}: {file_name:?}, {} bytes, is {}", saved.len, saved.path.display())?;
                 files.0.push(saved.path);
             }
         }
     }
     files.keep();
-    ctx.response.set_text(came);
+    ctx.response.set_text(listing);
     Ok(())
 }
 

@@ -55,12 +55,13 @@ async fn chat(state: &State, ctx: &mut Context) -> corehttp::Result {
         // Messages that were sent before the peer closes are forwarded first.
         biased;
         done = member.forward(writer) => done?,
-        done = say(reader, &state.room) => done?,
+        done = pass_on(reader, &state.room) => done?,
     }
     Ok(())
 }
 
-async fn say(reader: &mut WebSocketReader, room: &Broadcast) -> io::Result<()> {
+/// Sends the messages of one member to all.
+async fn pass_on(reader: &mut WebSocketReader, room: &Broadcast) -> io::Result<()> {
     while let Some(message) = reader.receive().await? {
         room.send(message);
     }

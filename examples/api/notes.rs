@@ -24,7 +24,7 @@ async fn list<D: Database>(database: &D, ctx: &mut Context) -> Result {
     let query = ctx.request.query();
     let limit = query.get_as("limit")?.unwrap_or(LIMIT_DEFAULT).clamp(1, LIMIT_MAX);
     let tag = query.get("tag").map(Cow::into_owned);
-    // One more note than the page has shows that there are others behind it.
+    // One note more than the page has is read, to find out whether others follow.
     let page = Page {
         tag: tag.clone(),
         before: query.get_as("before")?.unwrap_or(i64::MAX),
@@ -34,7 +34,9 @@ async fn list<D: Database>(database: &D, ctx: &mut Context) -> Result {
     if notes.len() > limit as usize {
         notes.truncate(limit as usize);
         let mut next = FormBuf::new();
-        tag.iter().for_each(|tag| next.append("tag", tag.as_str()));
+        if let Some(tag) = &tag {
+            next.append("tag", tag.as_str());
+        }
         next.append("limit", limit);
         next.append("before", notes[notes.len() - 1].id);
         ctx.response.headers.set("link", format!("</notes?{}>; rel=\"next\"", next.as_str()))?;

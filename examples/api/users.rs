@@ -57,7 +57,7 @@ async fn sign_up<D: Database>(database: &D, ctx: &mut Context) -> Result {
 
 async fn sign_in<D: Database>(database: &D, ctx: &mut Context) -> Result {
     let Credentials { name, password } = ctx.request.json()?;
-    // That a name is unknown can be told by the time this takes, but is no secret: signing up tells it, too.
+    // The time that this takes reveals whether a name is known. That is no secret: signing up reveals it, too.
     let is_right = match database.password_hash(name.clone()).await? {
         Some(hash) => compute(move || is_password(&password, &hash)).await?,
         None => false,
