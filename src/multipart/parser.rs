@@ -147,7 +147,7 @@ impl<R: AsyncRead + Unpin> Parser<R> {
         let start = self.boundary.delimiter_len();
         loop {
             let rest = &self.window.unread()[start..];
-            match parse_delimiter_line(rest, self.window.is_end(), self.parts)? {
+            match parse_delimiter_line(rest, self.window.is_end, self.parts)? {
                 Some((line, len)) => {
                     self.window.consume(start + len);
                     return Poll::Ready(Ok(line));
@@ -203,7 +203,7 @@ impl<R: AsyncRead + Unpin> Parser<R> {
     fn poll_fill(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<usize>> {
         let count = ready!(self.window.poll_fill(cx, &mut self.source))?;
         let bytes_max = self.limits.bytes_max;
-        let received = check_limit(self.window.received(), bytes_max, || body_too_large(bytes_max));
+        let received = check_limit(self.window.received, bytes_max, || body_too_large(bytes_max));
         Poll::Ready(received.map(|()| count))
     }
 
@@ -363,13 +363,5 @@ impl Window {
 
     fn unread(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
-    }
-
-    fn received(&self) -> u64 {
-        self.received
-    }
-
-    fn is_end(&self) -> bool {
-        self.is_end
     }
 }
