@@ -91,7 +91,7 @@ fn check_served<Kind, H>(
 
 const WARM_UP: usize = 50;
 
-/// Sends `batch`, hears all responses, and what the last of them tells.
+/// Sends `batch`, receives all responses, and returns the allocations that the last of them reports.
 fn exchange(peer: &mut TcpStream, batch: &str, requests: usize, end: &str) -> u64 {
     peer.write_all(batch.as_bytes()).unwrap();
     let (mut received, mut piece) = (String::new(), [0; 16 << 10]);
@@ -101,8 +101,8 @@ fn exchange(peer: &mut TcpStream, batch: &str, requests: usize, end: &str) -> u6
         // Content need not be text.
         received.extend(piece[..count].iter().map(|octet| char::from(*octet)));
     }
-    let (_, told) = received.rsplit_once("x-allocations: ").expect("each response tells");
-    told.split_once("\r\n").unwrap().0.parse().unwrap()
+    let (_, rest) = received.rsplit_once("x-allocations: ").expect("each response reports them");
+    rest.split_once("\r\n").unwrap().0.parse().unwrap()
 }
 
 const GET: &str = "GET /a/b?c=d HTTP/1.1\r\nHost: example.com\r\nUser-Agent: test\r\nAccept: text/html\r\n\

@@ -23,7 +23,7 @@ use tokio::runtime::Builder;
 const GET: &str = "GET /?q=tea HTTP/1.1\r\nhost: a\r\n\r\n";
 const SOON: Duration = Duration::from_secs(5);
 
-/// Serves until it has answered one request, and hears `expected` in the response.
+/// Serves until it has answered one request, and receives `expected` in the response.
 #[track_caller]
 fn check(run: impl FnOnce(Server) -> corehttp::Result + Send + 'static, request: &str, expected: &str) {
     let listener = MemoryListener::new();

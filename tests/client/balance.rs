@@ -26,7 +26,7 @@ enum Behavior {
     Refusing,
     /// Cannot be connected to, which shows after so many seconds.
     Unreachable(u64),
-    /// Closes before it hears anything.
+    /// Closes before it receives anything.
     Gone,
     /// Closes when it has received a request.
     Closing,

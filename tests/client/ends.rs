@@ -109,7 +109,7 @@ fn client_error(error: std::io::Error) -> ClientError {
     *error.into_inner().unwrap().downcast().unwrap()
 }
 
-/// The server hears `expected` behind the head, whether the call is whole or split.
+/// The server receives `expected` behind the head, whether the call is whole or split.
 async fn check(request: &Request, end: End, expected: &str) {
     let (client, mut response) = (client(), Response::new());
     for is_split in [false, true] {

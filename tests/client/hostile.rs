@@ -37,7 +37,7 @@ fn server_with(response: &[u8], closes: bool) -> Stage {
     })
 }
 
-/// All that a peer of a gateway in front of `stage` hears. A cut shows at the end, as a response that is not whole.
+/// All that a peer of a gateway in front of `stage` receives. A cut shows at the end, as a response that is not whole.
 async fn through_gateway(stage: &Stage) -> String {
     let client = stage.client();
     let gateway = async move |ctx: &mut Context| {

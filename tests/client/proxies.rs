@@ -402,7 +402,7 @@ mod over_tls {
             assert_eq!(response.body.text(), Ok("http://a.example/b for Basic am9lOnB3"));
             assert_eq!(response.timings().reused, is_reused);
         }
-        // TLS within TLS: the origin proves its identity, too, and hears nothing of the proxy's password.
+        // TLS within TLS: the origin proves its identity, too, and receives nothing of the proxy's password.
         let url = format!("https://localhost:{}/b", origin.local_addr().port());
         for is_reused in [false, true, true] {
             let response = client.get(&url).await.unwrap();
@@ -458,7 +458,7 @@ mod over_tls {
 
     type Secured = Peer<TlsStream<DuplexStream>>;
 
-    /// A proxy that shakes hands with `acceptor`, hears what it is asked for, and goes on with `serve`.
+    /// A proxy that shakes hands with `acceptor`, receives what it is asked for, and goes on with `serve`.
     fn acting<F>(acceptor: TlsAcceptor, serve: impl Fn(Secured, String) -> F + Send + Sync + 'static) -> Stage
     where
         F: Future<Output = io::Result<()>> + Send + 'static,

@@ -759,7 +759,7 @@ async fn check_goes_on(close: &'static str, dialed: usize, idle: usize) {
     assert_eq!((stage.dialed().len(), client.idle(), client.busy()), (dialed, idle, 0));
 }
 
-/// Uploads in one `way` what no buffer takes whole, and hears the content of the response.
+/// Uploads in one `way` what no buffer takes whole, and receives the content of the response.
 async fn upload(client: &Client, way: &str) -> Result<String, ClientError> {
     let (content, mut response) = (vec![0; 1 << 20], Response::new());
     let mut request = post();

@@ -256,7 +256,7 @@ async fn an_origin_that_closes_does_not_close_the_connection_in_front() {
     assert!(!received.contains("proxy-authenticate"), "{received}");
 }
 
-/// A peer behind a proxy hears what the origin has said, and judges it itself (RFC 9110 §15).
+/// A peer behind a proxy receives what the origin has sent, and judges that itself (RFC 9110 §15).
 #[tokio::test]
 async fn a_number_that_is_no_status_code_is_sent_on_as_it_is() {
     for code in ["600", "999"] {

@@ -41,7 +41,7 @@ fn fronts(stage: &Stage) -> [Service<impl Handler + use<>>; 3] {
     ]
 }
 
-/// The statuses that a peer hears that says `wire` and then waits.
+/// The statuses that a peer receives that sends `wire` and then waits.
 async fn receive(front: &Service<impl Handler>, wire: &[u8]) -> Vec<u16> {
     let (mut near, far) = duplex(64 << 10);
     let peer = async {

@@ -316,7 +316,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
 }
 
 impl Peer<TcpStream> {
-    /// Closes with a reset, which the client hears as a failure and not as an end.
+    /// Closes with a reset, which the client sees as a failure and not as an end.
     pub fn reset(self) {
         SockRef::from(&self.stream).set_linger(Some(Duration::ZERO)).unwrap();
     }

@@ -70,7 +70,7 @@ async fn fields_keep_their_values_and_their_order_rfc9110_5_3() {
     assert_eq!(stage.received(), ["GET /b?c HTTP/1.1\r\nhost: a\r\nx-a: 1\r\nx-a: 2\r\n\r\n"]);
 }
 
-/// Checks that the server hears `expected` when the client is called with this request.
+/// Checks that the server receives `expected` when the client is called with this request.
 async fn check_heard<B>(request: Request<B>, expected: &str)
 where
     B: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,

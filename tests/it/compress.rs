@@ -510,7 +510,7 @@ impl AsyncRead for Events {
     }
 }
 
-/// Hears three events, each before the next is there.
+/// Receives three events, each before the next is there.
 #[track_caller]
 fn check_events(served: &Served, go_on: &UnboundedSender<()>) {
     let mut peer = served.connect();

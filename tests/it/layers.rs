@@ -134,11 +134,11 @@ fn all_responses(handler: impl Handler) -> Vec<String> {
     let ask = |method: &str, path: &str| {
         let wire =
             format!("{method} {path} HTTP/1.1\r\nhost: a\r\n\r\nGET /plain HTTP/1.1\r\nhost: a\r\n\r\n");
-        let heard = wired.ask(&[wire.as_bytes()], Then::Ends);
+        let received = wired.ask(&[wire.as_bytes()], Then::Ends);
         let Responses { next: Next::Whole(mut response), rest, .. } =
-            final_response(heard.as_bytes(), method, false)
+            final_response(received.as_bytes(), method, false)
         else {
-            panic!("{method} {path}: {heard}")
+            panic!("{method} {path}: {received}")
         };
         assert!(
             rest.starts_with(b"HTTP/1.1 200 OK\r\n") && rest.ends_with(b"\r\n\r\nhello"),
@@ -204,10 +204,10 @@ fn described(ctx: &mut Context) {
 /// Checks that a request is answered with this status, with one of these fields if there is one, and this content.
 #[track_caller]
 fn check(layered: impl Handler, wire: &str, expected: (u16, &str, &str)) {
-    let heard = Wired::new(layered).ask_cut(wire, Then::Ends);
-    let (head, content) = heard.split_once("\r\n\r\n").unwrap();
+    let received = Wired::new(layered).ask_cut(wire, Then::Ends);
+    let (head, content) = received.split_once("\r\n\r\n").unwrap();
     let found = (status(head), head.split("\r\n").any(|line| line == expected.1), content);
-    assert_eq!(found, (expected.0, true, expected.2), "{heard}");
+    assert_eq!(found, (expected.0, true, expected.2), "{received}");
 }
 
 #[derive(Clone, Copy)]
@@ -344,8 +344,8 @@ mod requests {
             let echo = wire.replace(" / ", " /echo ");
             let wired =
                 Wired::new(layer(TraceLayer::new_for_http(), with_plan(|_| BodyPlan::Stream, respond)));
-            let heard = wired.ask(&[echo.as_bytes()], Then::Waits);
-            assert_eq!(responses(&heard)[0].body, "hello");
+            let received = wired.ask(&[echo.as_bytes()], Then::Waits);
+            assert_eq!(responses(&received)[0].body, "hello");
         }
     }
 
@@ -381,17 +381,17 @@ mod requests {
                 (&chunked, 200, "hello"),
             ];
             for (wire, expected, content) in rows {
-                let heard = Wired::new(layer(zips(), with_plan(plan, echo))).ask(&[wire], Then::Waits);
+                let received = Wired::new(layer(zips(), with_plan(plan, echo))).ask(&[wire], Then::Waits);
                 assert_eq!(
-                    (status(&heard), heard.ends_with(&format!("\r\n\r\n{content}"))),
+                    (status(&received), received.ends_with(&format!("\r\n\r\n{content}"))),
                     (expected, true),
-                    "{heard}"
+                    "{received}"
                 );
             }
             for (wire, most, expected) in [(&chunked, 5, 200), (&chunked, 4, 400), (&cut, 5, 400)] {
                 let wired = Wired::new(layer(layers(most), with_plan(plan, echo)));
-                let heard = wired.ask(&[wire], Then::Ends);
-                assert_eq!(status(&heard), expected, "{most}: {heard}");
+                let received = wired.ask(&[wire], Then::Ends);
+                assert_eq!(status(&received), expected, "{most}: {received}");
             }
         }
     }
@@ -414,8 +414,8 @@ mod requests {
                     request.map(|_| HttpBody::from(corehttp::Body::from(new)))
                 });
                 let wired = Wired::new(layer(replaces, with_plan(move |_| plan, read)));
-                let heard = wired.ask(&[chunked.as_bytes(), chunked.as_bytes()], Then::Ends);
-                let bodies: Vec<_> = responses(&heard).into_iter().map(|response| response.body).collect();
+                let received = wired.ask(&[chunked.as_bytes(), chunked.as_bytes()], Then::Ends);
+                let bodies: Vec<_> = responses(&received).into_iter().map(|response| response.body).collect();
                 assert_eq!(bodies, [new; 2], "{plan:?}");
             }
         }
@@ -425,8 +425,8 @@ mod requests {
     fn a_request_that_the_crate_http_cannot_hold_is_400() {
         let roomy = corehttp::Limits { request_line_max: 1 << 20, head_max: 1 << 20, ..Default::default() };
         let wired = Wired::with(|server| server.limits(roomy), layer(TraceLayer::new_for_http(), respond));
-        let heard = wired.ask(&[get(&format!("/{}", "a".repeat(65_535)), "").as_bytes()], Then::Ends);
-        assert_eq!(status(&heard), 400);
+        let received = wired.ask(&[get(&format!("/{}", "a".repeat(65_535)), "").as_bytes()], Then::Ends);
+        assert_eq!(status(&received), 400);
     }
 }
 
@@ -439,8 +439,11 @@ mod responses_of_layers {
         let sets = SetResponseHeaderLayer::overriding(name, HeaderValue::from_static("7"));
         let layered = Wired::new(layer(sets, respond));
         for path in PATHS {
-            let heard = layered.ask(&[get(path, "").as_bytes()], Then::Ends);
-            assert!(heard.split("\r\n\r\n").next().unwrap().contains("\r\nx-layer: 7"), "{path}: {heard}");
+            let received = layered.ask(&[get(path, "").as_bytes()], Then::Ends);
+            assert!(
+                received.split("\r\n\r\n").next().unwrap().contains("\r\nx-layer: 7"),
+                "{path}: {received}"
+            );
         }
     }
 
@@ -471,12 +474,12 @@ mod responses_of_layers {
         for layered in layered {
             let wired = Wired::new(layered);
             for path in ["/plain", "/stream", "/file", "/sum", "/status", "/cause"] {
-                let heard = wired.ask(&[get(path, "").as_bytes(), GET.as_bytes()], Then::Ends);
+                let received = wired.ask(&[get(path, "").as_bytes(), GET.as_bytes()], Then::Ends);
                 assert!(
-                    heard.contains("\r\ncontent-length: 8\r\n") && heard.contains("\r\n\r\nreplaced"),
-                    "{path}: {heard}"
+                    received.contains("\r\ncontent-length: 8\r\n") && received.contains("\r\n\r\nreplaced"),
+                    "{path}: {received}"
                 );
-                assert_eq!(heard.matches("HTTP/1.1 ").count(), 2, "{path}: {heard}");
+                assert_eq!(received.matches("HTTP/1.1 ").count(), 2, "{path}: {received}");
             }
         }
     }
@@ -505,9 +508,12 @@ mod responses_of_layers {
             },
             layer(limit, slow),
         );
-        let heard = Wired::new(outer).ask(&[GET.as_bytes(), GET.as_bytes()], Then::Ends);
-        assert_eq!(heard.matches("HTTP/1.1 408 ").count(), 2, "{heard}");
-        assert!(heard.contains("x-outer: 1") && !heard.contains("x-half") && dropped.get(), "{heard}");
+        let received = Wired::new(outer).ask(&[GET.as_bytes(), GET.as_bytes()], Then::Ends);
+        assert_eq!(received.matches("HTTP/1.1 408 ").count(), 2, "{received}");
+        assert!(
+            received.contains("x-outer: 1") && !received.contains("x-half") && dropped.get(),
+            "{received}"
+        );
     }
 
     #[test]
@@ -515,16 +521,16 @@ mod responses_of_layers {
         let panics = |_: &mut Context| -> () { std::panic::resume_unwind(Box::new("in the handler")) };
         let reports = ErrorReports::default();
         let caught = Wired::with(|server| reports.attach(server), layer(CatchPanicLayer::new(), panics));
-        let heard = caught.ask(&[GET.as_bytes(), GET.as_bytes()], Then::Ends);
+        let received = caught.ask(&[GET.as_bytes(), GET.as_bytes()], Then::Ends);
         assert_eq!(
-            (heard.matches("HTTP/1.1 500 ").count(), heard.matches("Service panicked").count()),
+            (received.matches("HTTP/1.1 500 ").count(), received.matches("Service panicked").count()),
             (2, 2)
         );
         assert!(reports.take().is_empty());
         let uncaught =
             Wired::with(|server| reports.attach(server), layer(TraceLayer::new_for_http(), panics));
-        let heard = uncaught.ask(&[GET.as_bytes(), GET.as_bytes()], Then::Ends);
-        assert!(status(&heard) == 500 && heard.contains("connection: close"), "{heard}");
+        let received = uncaught.ask(&[GET.as_bytes(), GET.as_bytes()], Then::Ends);
+        assert!(status(&received) == 500 && received.contains("connection: close"), "{received}");
         assert_eq!(reports.take().len(), 1);
     }
 
@@ -537,8 +543,8 @@ mod responses_of_layers {
         );
         let layered = ServiceBuilder::new().layer(TraceLayer::new_for_http()).layer(sets);
         let wired = Wired::with(|server| reports.attach(server), layer(layered, respond));
-        let heard = wired.ask(&[get("/cause", "").as_bytes()], Then::Ends);
-        assert!(heard.starts_with("HTTP/1.1 409 Conflict\r\nx-layer: 7\r\n"), "{heard}");
+        let received = wired.ask(&[get("/cause", "").as_bytes()], Then::Ends);
+        assert!(received.starts_with("HTTP/1.1 409 Conflict\r\nx-layer: 7\r\n"), "{received}");
         assert_eq!(reports.take(), [(409, "there is one already".to_owned())]);
     }
 
@@ -588,10 +594,10 @@ mod responses_of_layers {
         }
         let slows = MapResponseBodyLayer::new(|body| Slow(body, Box::pin(sleep(Duration::from_secs(1)))));
         let wired = Wired::new(layer(slows, respond));
-        let heard = wired.ask(&[get("/plain", "").as_bytes()], Then::Ends);
-        assert_eq!(responses(&heard)[0].body, "hello");
-        let heard = wired.ask(&[get("/sum", "").as_bytes()], Then::Ends);
-        assert!(heard.ends_with("transfer-encoding: chunked\r\n\r\n"), "{heard}");
+        let received = wired.ask(&[get("/plain", "").as_bytes()], Then::Ends);
+        assert_eq!(responses(&received)[0].body, "hello");
+        let received = wired.ask(&[get("/sum", "").as_bytes()], Then::Ends);
+        assert!(received.ends_with("transfer-encoding: chunked\r\n\r\n"), "{received}");
     }
 
     #[test]
@@ -606,17 +612,20 @@ mod responses_of_layers {
             HeaderValue::from_static("7"),
         );
         let wire = get("/", "connection: upgrade\r\nupgrade: echo\r\n");
-        let heard =
+        let received =
             Served::new(layer(ServiceBuilder::new().layer(TraceLayer::new_for_http()).layer(sets), upgrade))
                 .ask(&wire);
-        assert!(heard.starts_with("HTTP/1.1 101 ") && heard.contains("\r\nx-layer: 7\r\n"), "{heard}");
-        assert!(heard.ends_with("\r\n\r\nhello"), "{heard}");
+        assert!(
+            received.starts_with("HTTP/1.1 101 ") && received.contains("\r\nx-layer: 7\r\n"),
+            "{received}"
+        );
+        assert!(received.ends_with("\r\n\r\nhello"), "{received}");
         let refuses = MapResponseLayer::new(|mut response: http::Response<HttpBody>| {
             *response.status_mut() = StatusCode::FORBIDDEN;
             response
         });
-        let heard = Served::new(layer(refuses, upgrade)).ask([wire.as_bytes(), GET.as_bytes()].concat());
-        assert!(heard.starts_with("HTTP/1.1 403 ") && heard.contains("HTTP/1.1 403 "), "{heard}");
+        let received = Served::new(layer(refuses, upgrade)).ask([wire.as_bytes(), GET.as_bytes()].concat());
+        assert!(received.starts_with("HTTP/1.1 403 ") && received.contains("HTTP/1.1 403 "), "{received}");
     }
 
     #[test]
@@ -637,9 +646,9 @@ mod responses_of_layers {
         let layers = ServiceBuilder::new()
             .layer(GovernorLayer::new(config))
             .layer(MapResponseBodyLayer::new(AxumBody::new));
-        let heard = Served::new(layer(layers, respond)).ask(get("/stream", "").repeat(3));
-        let statuses: Vec<_> = responses(&heard).iter().map(|response| response.status).collect();
-        assert_eq!(statuses, [200, 200, 429], "{heard}");
+        let received = Served::new(layer(layers, respond)).ask(get("/stream", "").repeat(3));
+        let statuses: Vec<_> = responses(&received).iter().map(|response| response.status).collect();
+        assert_eq!(statuses, [200, 200, 429], "{received}");
     }
 
     /// Transforms of middleware inside and outside of layers, which also wrap the body.
@@ -679,9 +688,9 @@ mod responses_of_layers {
         });
         let inner = Tagged("inner:", respond.into_handler());
         let wired = Wired::new(Tagged("outer:", layer(wraps, inner)));
-        let heard = wired.ask(&[get("/sum", "").as_bytes()], Then::Ends);
-        let response = &responses(&heard)[0];
-        assert_eq!(response.body, "outer:layer1:inner:hello", "{heard}");
+        let received = wired.ask(&[get("/sum", "").as_bytes()], Then::Ends);
+        let response = &responses(&received)[0];
+        assert_eq!(response.body, "outer:layer1:inner:hello", "{received}");
     }
 
     #[test]
@@ -694,8 +703,8 @@ mod responses_of_layers {
         });
         let limits = ServiceBuilder::new().concurrency_limit(1).layer(counts);
         let served = Served::new(layer(CompressionLayer::new(), layer(limits, respond)));
-        let heard = served.ask(PATHS.map(|path| get(path, "")).concat());
-        assert_eq!((responses(&heard).len(), count.load(Ordering::Relaxed)), (PATHS.len(), PATHS.len()));
+        let received = served.ask(PATHS.map(|path| get(path, "")).concat());
+        assert_eq!((responses(&received).len(), count.load(Ordering::Relaxed)), (PATHS.len(), PATHS.len()));
     }
 
     #[test]

@@ -158,9 +158,9 @@ fn no_ready_made_content_shows_the_cause_or_the_request() {
             "GET /secret HTTP/1.1\r\nhost: a\r\nexpect: secret\r\n\r\n".into(),
             "secret secret secret\r\n\r\n".into(),
         ] {
-            let heard = wired.ask_cut(&wire, Then::Ends);
-            let [response] = &responses(&heard)[..] else { panic!("{heard}") };
-            assert!(response.status >= 400 && !heard.contains("secret"), "{wire:?}: {heard}");
+            let received = wired.ask_cut(&wire, Then::Ends);
+            let [response] = &responses(&received)[..] else { panic!("{received}") };
+            assert!(response.status >= 400 && !received.contains("secret"), "{wire:?}: {received}");
         }
     }
 }

@@ -103,7 +103,7 @@ impl Peer {
         let _ = self.stream.shutdown(Shutdown::Write);
     }
 
-    /// Hears one whole response whose length is announced, or that has no body.
+    /// Receives one whole response whose length is announced, or that has no body.
     #[track_caller]
     pub fn receive(&mut self) -> String {
         let mut received = Vec::new();
@@ -118,7 +118,7 @@ impl Peer {
         String::from_utf8_lossy(&received).into_owned()
     }
 
-    /// Hears what comes until it ends with `end`.
+    /// Receives what comes until it ends with `end`.
     #[track_caller]
     pub fn receive_through(&mut self, end: &str) -> String {
         let mut received = Vec::new();
@@ -128,7 +128,7 @@ impl Peer {
         String::from_utf8_lossy(&received).into_owned()
     }
 
-    /// Hears all until the server closes. A reset shows at its end, as `<ConnectionReset>`.
+    /// Receives all until the server closes. A reset shows at its end, as `<ConnectionReset>`.
     pub fn receive_all(&mut self) -> String {
         let mut received = Vec::new();
         let end = self.stream.read_to_end(&mut received);
@@ -139,7 +139,7 @@ impl Peer {
         received
     }
 
-    /// Closes with a reset, which the server hears as a failure and not as an end.
+    /// Closes with a reset, which the server sees as a failure and not as an end.
     pub fn reset(self) {
         SockRef::from(&self.stream).set_linger(Some(Duration::ZERO)).unwrap();
     }

@@ -1,4 +1,4 @@
-//! A client that hears arbitrary octets. The response that it accepts is what the oracle reads, however the octets are
+//! A client that receives arbitrary octets. The response that it accepts is what the oracle reads, however the octets are
 //! cut; memory is bounded; and nothing of it shows in the next exchange.
 
 use std::cell::RefCell;

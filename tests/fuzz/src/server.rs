@@ -1,4 +1,4 @@
-//! A server that hears arbitrary octets. Its handlers see the requests that the oracle reads, however the octets are
+//! A server that receives arbitrary octets. Its handlers see the requests that the oracle reads, however the octets are
 //! cut; a strict reader reads its responses; memory is bounded; and nothing of it shows in the next exchange.
 
 use std::cell::RefCell;

@@ -125,7 +125,7 @@ impl AsyncWrite for Peer {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         self.received.borrow_mut().is_ended = true;
-        // A peer that hears the end closes, too.
+        // A peer that receives the end closes, too.
         self.ends = true;
         Poll::Ready(Ok(()))
     }
