@@ -144,7 +144,9 @@ impl HandlerCall {
         state.stage = CallStage::Requested(head, body);
         let handler = state.handler.take();
         drop(state);
-        handler.into_iter().for_each(Waker::wake);
+        if let Some(handler) = handler {
+            handler.wake();
+        }
         true
     }
 
@@ -168,7 +170,9 @@ impl HandlerCall {
         state.stage = CallStage::Responded(outcome);
         let layers = state.layers.take();
         drop(state);
-        layers.into_iter().filter(|layers| !layers.will_wake(cx.waker())).for_each(Waker::wake);
+        if let Some(layers) = layers.filter(|layers| !layers.will_wake(cx.waker())) {
+            layers.wake();
+        }
     }
 
     /// Hands the outcome of the handler to the layers, which the caller awaits next.
@@ -216,6 +220,8 @@ impl Drop for CallGuard<'_> {
         drop(state);
         // The body of a request runs code of a layer when it is dropped.
         drop(given_up);
-        layers.into_iter().for_each(Waker::wake);
+        if let Some(layers) = layers {
+            layers.wake();
+        }
     }
 }

@@ -122,8 +122,8 @@ impl<B> GateFilter<B>
 where
     B: Body<Error: Into<Box<dyn StdError + Send + Sync>>> + 'static,
 {
-    /// Hands the head to the layers.
-    fn ask(
+    /// Passes the head to the layers.
+    fn pass_head(
         &self,
         cx: &mut task::Context<'_>,
         response: &mut Response,
@@ -196,7 +196,7 @@ where
         }
         let stage = self.gate.stage.replace(GateStage::Passed);
         let next = match stage {
-            GateStage::Open => GateStage::Waiting(self.ask(cx, response, transform, kind)?),
+            GateStage::Open => GateStage::Waiting(self.pass_head(cx, response, transform, kind)?),
             GateStage::Returned(waiting, returned) => match is_replaced(&waiting, &returned, kind) {
                 true => GateStage::Replaced(returned),
                 false => {

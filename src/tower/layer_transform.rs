@@ -173,7 +173,9 @@ impl Feed {
         state.is_ended |= is_last;
         let reader = state.reader.take();
         drop(state);
-        reader.into_iter().for_each(Waker::wake);
+        if let Some(reader) = reader {
+            reader.wake();
+        }
     }
 }
 

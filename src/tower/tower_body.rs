@@ -191,7 +191,9 @@ impl FrameChannel {
         let sender = inner.sender.take();
         // Unlocked first: the task that is woken may lock the channel at once, on another thread.
         drop(inner);
-        sender.into_iter().for_each(Waker::wake);
+        if let Some(sender) = sender {
+            sender.wake();
+        }
         Poll::Pending
     }
 
@@ -211,6 +213,8 @@ impl FrameChannel {
         inner.state = State::Full(frame);
         let receiver = inner.receiver.take();
         drop(inner);
-        receiver.into_iter().for_each(Waker::wake);
+        if let Some(receiver) = receiver {
+            receiver.wake();
+        }
     }
 }
