@@ -133,10 +133,11 @@ fn cookie_pairs(line: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 fn parse_pair(pair: &[u8]) -> Option<(&[u8], &[u8])> {
-    match (trim(pair), memchr::memchr(b'=', trim(pair))) {
-        (b"", _) => None,
-        (pair, Some(equals)) => Some((&pair[..equals], &pair[equals + 1..])),
-        (pair, None) => Some((b"", pair)),
+    let pair = trim(pair);
+    match memchr::memchr(b'=', pair) {
+        _ if pair.is_empty() => None,
+        Some(equals) => Some((&pair[..equals], &pair[equals + 1..])),
+        None => Some((b"", pair)),
     }
 }
 

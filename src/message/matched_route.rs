@@ -291,6 +291,10 @@ pub(crate) static NO_PATTERN: RoutePattern =
 
 impl RoutePattern {
     pub(crate) fn new(text: String, prefix_len: Option<usize>) -> RoutePattern {
+        debug_assert!(
+            prefix_len.is_none_or(|len| text[len..].starts_with("/{*")),
+            "the rest of the path follows the prefix of a mounted handler"
+        );
         let host_len = text.find('/').unwrap_or_default();
         let path = &text[host_len..];
         let params = path.split('/').filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}'));

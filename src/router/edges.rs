@@ -43,6 +43,10 @@ impl Edges {
     }
 
     fn place(&mut self, edge: Edge) {
+        debug_assert!(
+            self.slots.len().is_power_of_two() && 2 * self.len <= self.slots.len(),
+            "each search ends at a free slot"
+        );
         let mask = self.slots.len() - 1;
         let mut at = hash(edge.from, edge.ends) & mask;
         while self.slots[at].is_some() {

@@ -16,7 +16,7 @@ use super::systemd::Notifier;
 use crate::memory::lock;
 use crate::message::{Scheme, Status};
 use crate::net::Address;
-use crate::runtime::{self, Instant};
+use crate::runtime;
 
 /// A server that has started, to be inspected, stopped and waited for from any thread.
 ///
@@ -131,7 +131,7 @@ impl ServerHandle {
     /// not extend it.
     #[doc(alias = "shutdown", alias = "graceful_shutdown")]
     pub fn stop(&self, grace: Duration) {
-        self.stop_service(grace, |stop, cut_at| cut_at < stop.cut_at);
+        self.stop_service(grace, Later::Shortens);
     }
 
     /// Stops the server as [`ServerHandle::stop`] does, but accepts nothing more, since another process does. The
@@ -139,34 +139,30 @@ impl ServerHandle {
     #[allow(dead_code, reason = "unused without the feature `handover`")]
     pub(super) fn stop_for_successor(&self, grace: Duration) {
         self.inner.notifier.iter().for_each(Notifier::retire);
-        self.order_stop((Duration::ZERO, grace), |stop, cut_at| cut_at < stop.cut_at);
+        self.order_stop(Duration::ZERO, grace, Later::Shortens);
     }
 
-    /// Orders the server to stop, or replaces an earlier order if the new one `is_better`. Returns whether this order is
-    /// the first one.
-    fn order_stop(&self, (delay, grace): (Duration, Duration), is_better: fn(Stop, Instant) -> bool) -> bool {
+    /// Orders the server to stop. Returns whether this order is the first one.
+    fn order_stop(&self, delay: Duration, grace: Duration, later: Later) -> bool {
         let now = runtime::now();
         let (cut_at, close_at) = (runtime::later(now, grace), runtime::later(now, delay));
         let mut is_first = false;
         self.inner.stop.send_if_modified(|stop| {
             is_first = stop.is_none();
-            let is_replaced = stop.is_none_or(|stop| is_better(stop, cut_at));
-            if is_replaced {
-                debug_assert!(
-                    stop.is_none_or(|stop| cut_at < stop.cut_at),
-                    "a later order only shortens the grace"
-                );
-                let close_at = stop.map_or(close_at, |stop| stop.close_at).min(cut_at);
-                *stop = Some(Stop { close_at, cut_at });
-            }
-            is_replaced
+            let close_at = match (*stop, later) {
+                (None, _) => close_at,
+                (Some(stop), Later::Shortens) if cut_at < stop.cut_at => stop.close_at,
+                (Some(_), Later::Shortens | Later::Ignored) => return false,
+            };
+            *stop = Some(Stop { close_at: close_at.min(cut_at), cut_at });
+            true
         });
         is_first
     }
 
     /// Orders a stop after which no process serves, so the manager learns of it.
-    fn stop_service(&self, grace: Duration, is_better: fn(Stop, Instant) -> bool) {
-        if self.order_stop((self.inner.stop_delay, grace), is_better) {
+    fn stop_service(&self, grace: Duration, later: Later) {
+        if self.order_stop(self.inner.stop_delay, grace, later) {
             self.inner.notifier.iter().for_each(Notifier::stopping);
         }
     }
@@ -211,6 +207,14 @@ impl ServerHandle {
     }
 }
 
+/// The effect of an order to stop on a server that is stopping already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Later {
+    /// The order shortens the grace, and never extends it.
+    Shortens,
+    Ignored,
+}
+
 /// Held by a core while it accepts connections, and by the task that awaits a signal to stop. Dropping it stops the
 /// server, unless it was stopped before. A core that fails must not end alone: its share of the peers would not be
 /// served, and the error would not be reported.
@@ -221,7 +225,7 @@ pub(super) struct StopOnDrop {
 
 impl Drop for StopOnDrop {
     fn drop(&mut self) {
-        self.running.stop_service(self.grace, |_, _| false);
+        self.running.stop_service(self.grace, Later::Ignored);
     }
 }
 

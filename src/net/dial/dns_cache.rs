@@ -115,7 +115,7 @@ pub(crate) struct DnsCache {
 /// The addresses of a host, for one connection to it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Addresses {
-    /// In the resolver's order: at least one, none of them twice.
+    /// In the resolver's order, none of them twice. Empty if no name was looked up, as for a Unix socket.
     pub(super) found: Arc<[IpAddr]>,
     /// How many connections were opened with this name before: the offset in the round-robin.
     rotation: usize,
