@@ -513,13 +513,13 @@ impl fmt::Debug for BoxHandler {
 /// implements this trait.
 pub trait ErasedHandler {
     /// Calls [`Handler::handle`], and boxes its future.
-    fn handle_boxed<'a>(&'a self, ctx: &'a mut Context) -> HandlerFuture<'a>;
+    fn handle_boxed<'a>(&'a self, ctx: &'a mut Context) -> BoxedFuture<'a>;
 }
 
-type HandlerFuture<'a> = Pin<Box<dyn Future<Output = Result> + 'a>>;
+type BoxedFuture<'a> = Pin<Box<dyn Future<Output = Result> + 'a>>;
 
 impl<H: Handler> ErasedHandler for H {
-    fn handle_boxed<'a>(&'a self, ctx: &'a mut Context) -> HandlerFuture<'a> {
+    fn handle_boxed<'a>(&'a self, ctx: &'a mut Context) -> BoxedFuture<'a> {
         Box::pin(self.handle(ctx))
     }
 }

@@ -83,7 +83,7 @@ impl<'a> BodyWriter<'a> {
         }
         let mut rest = data;
         while !rest.is_empty() {
-            let count = poll_fn(|cx| self.poll_data(cx, rest)).await?;
+            let count = poll_fn(|cx| self.poll_write_or_discard(cx, rest)).await?;
             rest = &rest[count..];
         }
         Ok(())
@@ -95,7 +95,7 @@ impl<'a> BodyWriter<'a> {
     ///
     /// Fails if the connection does, or if the peer does not read.
     pub async fn flush(&mut self) -> io::Result<()> {
-        poll_fn(|cx| self.poll_sent(cx)).await
+        poll_fn(|cx| self.poll_flush_or_discard(cx)).await
     }
 
     /// Ends the body, with the trailers of the response if there are any, and sends the rest of it.
@@ -105,7 +105,7 @@ impl<'a> BodyWriter<'a> {
     /// Fails if there was less data than the `content-length` that was set, if a write has failed, or as
     /// [`BodyWriter::flush`].
     pub async fn finish(mut self) -> io::Result<()> {
-        poll_fn(|cx| self.poll_end(cx)).await
+        poll_fn(|cx| self.poll_end_or_discard(cx)).await
     }
 
     /// Ends the body as [`BodyWriter::finish`] does, with these trailer fields (RFC 9110 §6.5), which replace those of
@@ -173,8 +173,8 @@ impl<'a> BodyWriter<'a> {
         }
     }
 
-    fn poll_data(&mut self, cx: &mut task::Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
-        let written = self.poll_piece(cx, data);
+    fn poll_write_or_discard(&mut self, cx: &mut task::Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        let written = self.poll_write_piece(cx, data);
         let written = self.poll_discard(cx, written);
         if let Poll::Ready(Err(error)) = &written {
             self.outgoing.fail(error.kind());
@@ -182,7 +182,7 @@ impl<'a> BodyWriter<'a> {
         written
     }
 
-    fn poll_piece(&mut self, cx: &mut task::Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write_piece(&mut self, cx: &mut task::Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
         if self.outgoing.is_empty() {
             ready!(self.poll_drop(cx))?;
             self.budget.spend(data.len());
@@ -194,12 +194,12 @@ impl<'a> BodyWriter<'a> {
         })
     }
 
-    fn poll_sent(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
-        let sent = self.poll_all(cx);
+    fn poll_flush_or_discard(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        let sent = self.poll_flush_all(cx);
         self.poll_discard(cx, sent)
     }
 
-    fn poll_all(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_flush_all(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         if self.outgoing.is_empty() {
             ready!(self.poll_drop(cx))?;
         }
@@ -237,12 +237,12 @@ impl<'a> BodyWriter<'a> {
             .map_err(io::Error::from)
     }
 
-    fn poll_end(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
-        let ended = self.poll_last(cx);
+    fn poll_end_or_discard(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        let ended = self.poll_end(cx);
         self.poll_discard(cx, ended)
     }
 
-    fn poll_last(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_end(&mut self, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         let BodyWriter { trailers, transform, outgoing, conn, .. } = self;
         conn.poll_shared(cx, |cx, conn, bounds| {
             if let Some(transform) = transform {
@@ -261,16 +261,16 @@ impl AsyncWrite for BodyWriter<'_> {
         cx: &mut task::Context<'_>,
         data: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.poll_data(cx, data)
+        self.poll_write_or_discard(cx, data)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
-        self.poll_sent(cx)
+        self.poll_flush_or_discard(cx)
     }
 
     /// Ends the body, as [`BodyWriter::finish`] does.
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
-        self.poll_end(cx)
+        self.poll_end_or_discard(cx)
     }
 }
 
