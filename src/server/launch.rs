@@ -16,7 +16,7 @@ use super::error::{Error, Result};
 use super::handler::IntoHandler;
 use super::handover::{Announcement, Handover, StartLimit};
 use super::per_core::PerCore;
-use super::server_handle::{ListenedAddress, ServerHandle};
+use super::server_handle::{ListenedAddress, ServerHandle, StopOnDrop};
 use super::stats::CoreStats;
 use super::stop::{Signal, Stop, grace_elapsed};
 use super::systemd::Notifier;
@@ -81,53 +81,94 @@ where
     let (started_tx, started_rx) = std_mpsc::channel();
     let (drained, make, count) = (Arc::<DrainBarrier>::default(), Arc::new(make), cores.len());
     for (index, bound) in cores.into_iter().enumerate() {
-        let (make, started_tx, signal) = (make.clone(), started_tx.clone(), signal.take());
-        let (handover, notifier, running) = (options.handover.take(), notifier.clone(), handle.clone());
-        let background = BackgroundTasks { handover, notifier, running, grace };
-        // A core that dies before it serves ends the others at once, since the server does not start then.
-        let (stop, mut stop_on_drop) = (handle.stop_signal(), handle.stop_on_drop(Duration::ZERO));
-        let (drained, undrained) = (drained.clone(), drained.0.subscribe());
-        let thread = runtime::block_on_core(index, options.pinning, move || async move {
-            let signal_task = signal.map(|signal| runtime::spawn(stop_after_signal(signal, grace)));
-            background.spawn(index, stop.clone());
-            let mut stop_ordered = stop.clone();
-            let cut = async {
-                drop(stop_ordered.wait_for(Option::is_some).await);
-                grace_elapsed(&mut stop_ordered).await;
-                None
-            };
-            let opened = async { Some(open(&*make, ServerCore { index, count }, bound, stop).await) };
-            let opened = match runtime::select(cut, opened).await {
-                Some(Ok(opened)) => Some(opened),
-                // The launching thread returns the error, unless it has given up.
-                Some(Err(error)) => return started_tx.send(Err(error)).or(Ok(())),
-                // Another core has failed, and this one may be waiting for it; or the signal has come, and the grace is
-                // over for the peers that have connected.
-                None => None,
-            };
-            if started_tx.send(Ok(())).is_err() {
-                return Ok(());
-            }
-            // Once all senders are gone, `recv` fails in the launching thread, even if a core died without a report.
-            drop(started_tx);
-            if let Some((per_core, accept_loop)) = opened {
-                stop_on_drop.grace = grace;
-                let served = accept_loop.serve(per_core, stop_on_drop).await;
-                drained.wait(undrained).await;
-                served?;
-            }
-            match signal_task.filter(|signal_task| signal_task.is_finished()) {
-                Some(signal_task) => signal_task.await?,
-                // Another cause has stopped the server, and the signal may never come.
-                None => Ok(()),
-            }
-        });
+        let background = BackgroundTasks {
+            handover: options.handover.take(),
+            notifier: notifier.clone(),
+            running: handle.clone(),
+            grace,
+        };
+        let core = CoreStart {
+            core: ServerCore { index, count },
+            make: make.clone(),
+            bound,
+            background,
+            signal: signal.take(),
+            grace,
+            stop: handle.stop_signal(),
+            stop_on_drop: handle.stop_on_drop(Duration::ZERO),
+            started: started_tx.clone(),
+            drained: drained.clone(),
+            undrained: drained.0.subscribe(),
+        };
+        let thread = runtime::block_on_core(index, options.pinning, move || core.run::<Kind, H>());
         handle.add(thread.map_err(|error| give_up(&handle, error.into()))?);
     }
     drop(started_tx);
     wait_for_start(&started_rx, count).map_err(|error| give_up(&handle, error))?;
     announce(&handle, announcement, notifier.as_ref());
     Ok(handle)
+}
+
+/// All that a core needs on its thread.
+struct CoreStart<F> {
+    core: ServerCore,
+    make: Arc<F>,
+    bound: BoundCore,
+    background: BackgroundTasks,
+    /// The signal to stop, if this core awaits it.
+    signal: Option<(Signal, ServerHandle)>,
+    grace: Duration,
+    stop: watch::Receiver<Option<Stop>>,
+    /// A core that dies before it serves ends the others at once, since the server does not start then.
+    stop_on_drop: StopOnDrop,
+    /// The result of the start, for the launching thread.
+    started: std_mpsc::Sender<Result>,
+    drained: Arc<DrainBarrier>,
+    undrained: watch::Receiver<()>,
+}
+
+impl<F> CoreStart<F> {
+    /// Starts the core, and serves until all cores have drained. An error of the start goes to the launching thread.
+    async fn run<Kind, H>(self) -> io::Result<()>
+    where
+        F: AsyncFn(ServerCore) -> Result<H>,
+        H: IntoHandler<Kind>,
+    {
+        let CoreStart { core, make, bound, background, signal, grace, stop, mut stop_on_drop, .. } = self;
+        let signal_task = signal.map(|signal| runtime::spawn(stop_after_signal(signal, grace)));
+        background.spawn(core.index, stop.clone());
+        let mut stop_ordered = stop.clone();
+        let cut = async {
+            drop(stop_ordered.wait_for(Option::is_some).await);
+            grace_elapsed(&mut stop_ordered).await;
+            None
+        };
+        let opened = async { Some(open(&*make, core, bound, stop).await) };
+        let opened = match runtime::select(cut, opened).await {
+            Some(Ok(opened)) => Some(opened),
+            // The launching thread returns the error, unless it has given up.
+            Some(Err(error)) => return self.started.send(Err(error)).or(Ok(())),
+            // Another core has failed, and this one may be waiting for it; or the signal has come, and the grace is
+            // over for the peers that have connected.
+            None => None,
+        };
+        if self.started.send(Ok(())).is_err() {
+            return Ok(());
+        }
+        // Once all senders are gone, `recv` fails in the launching thread, even if a core died without a report.
+        drop(self.started);
+        if let Some((per_core, accept_loop)) = opened {
+            stop_on_drop.grace = grace;
+            let served = accept_loop.serve(per_core, stop_on_drop).await;
+            self.drained.wait(self.undrained).await;
+            served?;
+        }
+        match signal_task.filter(|signal_task| signal_task.is_finished()) {
+            Some(signal_task) => signal_task.await?,
+            // Another cause has stopped the server, and the signal may never come.
+            None => Ok(()),
+        }
+    }
 }
 
 /// Announces that all cores listen, to the manager and then to the predecessor, which stops: the manager would take its
