@@ -184,8 +184,9 @@ impl Headers {
         if !is_token(name.as_bytes()) {
             return Err(invalid_name(name));
         }
+        let field = FieldName::new(name);
         value.with_bytes(|value| {
-            store(self, FieldName::new(name), valid_value(name, value)?);
+            store(self, field, valid_value(name, value)?);
             Ok(())
         })
     }
