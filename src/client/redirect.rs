@@ -95,7 +95,8 @@ impl<'a> OutgoingRequest<'a> {
 }
 
 /// The fields that identify the user to an origin.
-pub(super) const CREDENTIALS: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
+pub(super) const CREDENTIALS: [FieldName<'static>; 3] =
+    [FieldName::AUTHORIZATION, FieldName::COOKIE, FieldName::new("proxy-authorization")];
 
 /// The request that `response` redirects to, if it does. `followed` is the number of redirects before it, and `origin`
 /// is where the request was sent.

@@ -5,7 +5,7 @@ use std::fmt;
 use super::codec::{DECODER_ROOM_MIN, Decode, Step};
 use super::{Coding, CodingError, codecs};
 use crate::memory::{Arena, LocalCache, PoolKind};
-use crate::message::Headers;
+use crate::message::{FieldName, Headers};
 
 /// The decoders of one content, one for each coding that was applied to it. When the chain is dropped, its decoders are
 /// cached on the thread.
@@ -81,8 +81,14 @@ impl DecoderChain {
 }
 
 /// Fields that describe the coded content, and are wrong once it is decoded (RFC 9110 §8, RFC 9530).
-pub(crate) const CODED_CONTENT_FIELDS: [&str; 6] =
-    ["content-encoding", "content-length", "content-md5", "digest", "content-digest", "repr-digest"];
+pub(crate) const CODED_CONTENT_FIELDS: [FieldName<'static>; 6] = [
+    FieldName::CONTENT_ENCODING,
+    FieldName::CONTENT_LENGTH,
+    FieldName::new("content-md5"),
+    FieldName::new("digest"),
+    FieldName::new("content-digest"),
+    FieldName::new("repr-digest"),
+];
 
 /// Content with more codings is an attack.
 const CODINGS_MAX: usize = 4;

@@ -13,7 +13,7 @@ use crate::coding::{
     Coding, CodingError, ContentEncoder, Flush, NegotiatedCoding, encode_once, essence, is_compressible,
 };
 use crate::memory::{LocalCache, PoolKind};
-use crate::message::{Body, BodyLength, BodySource, Headers, Method, Response, Status};
+use crate::message::{Body, BodyLength, BodySource, FieldName, Headers, Method, Response, Status};
 use crate::runtime::Budget;
 use crate::server::{Context, Transform, TransformAction};
 
@@ -303,8 +303,14 @@ fn ignore_range_by_date(headers: &mut Headers) {
 }
 
 /// Fields that are only true of the uncompressed content: its length, support for ranges, and digests (RFC 9530).
-const UNCODED_CONTENT_FIELDS: [&str; 6] =
-    ["accept-ranges", "content-digest", "content-length", "content-md5", "digest", "repr-digest"];
+const UNCODED_CONTENT_FIELDS: [FieldName<'static>; 6] = [
+    FieldName::new("accept-ranges"),
+    FieldName::new("content-digest"),
+    FieldName::CONTENT_LENGTH,
+    FieldName::new("content-md5"),
+    FieldName::new("digest"),
+    FieldName::new("repr-digest"),
+];
 
 /// Adds to `vary` that the response depends on `accept-encoding` (RFC 9110 §12.5.5).
 fn vary(headers: &mut Headers) {

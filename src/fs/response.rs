@@ -201,7 +201,7 @@ fn refuse(response: &mut Response, status: Status, chosen: &Representation) -> R
     response.status = status;
     describe(response, &chosen.fields_without_content)?;
     // Both are meant for the file: a cache would store the refusal for as long (RFC 9111 §3).
-    response.headers.remove_each(&["cache-control", "expires"]);
+    response.headers.remove_each(&[FieldName::new("cache-control"), FieldName::new("expires")]);
     Ok(())
 }
 

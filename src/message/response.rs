@@ -229,7 +229,11 @@ impl Response {
         self.status = Status::NOT_MODIFIED;
         self.body.clear();
         self.trailers.reset();
-        self.headers.remove_each(&["content-type", "content-length", "content-encoding"]);
+        self.headers.remove_each(&[
+            FieldName::CONTENT_TYPE,
+            FieldName::CONTENT_LENGTH,
+            FieldName::CONTENT_ENCODING,
+        ]);
     }
 
     /// Sets a cookie, in addition to those that are already set. Set each name only once: of two cookies with one name,
@@ -356,7 +360,7 @@ impl Response {
                 self.body.clear();
                 self.headers.remove_each(&CONTENT_FIELDS);
                 // A cache would answer others with the refusal for as long as with the content (RFC 9111 §3).
-                self.headers.remove_each(&["cache-control", "expires"]);
+                self.headers.remove_each(&[FieldName::new("cache-control"), FieldName::new("expires")]);
                 self.trailers.reset();
             }
         }
@@ -421,7 +425,7 @@ impl Response {
                 self.status = Status::RANGE_NOT_SATISFIABLE;
                 self.headers.put(content_range, format!("bytes */{len}").as_bytes());
                 // Both are meant for the content: a cache would store the refusal for as long (RFC 9111 §3).
-                self.headers.remove_each(&["cache-control", "expires"]);
+                self.headers.remove_each(&[FieldName::new("cache-control"), FieldName::new("expires")]);
                 None
             }
         }
@@ -460,7 +464,7 @@ impl Response {
     pub(crate) fn remove_content(&mut self) {
         self.body.clear();
         self.headers.remove_each(&CONTENT_FIELDS);
-        self.headers.remove("etag");
+        self.headers.remove_each(&[FieldName::ETAG]);
         self.trailers.reset();
     }
 

@@ -1,7 +1,9 @@
 //! [`Framing`]: finds where a body ends (RFC 9112 §6.3).
 
 use super::WireError;
-use crate::message::{FieldName, Headers, Method, Request, Status, Version, decimal, is_token, members};
+use crate::message::{
+    FRAMING_FIELDS, FieldName, Headers, Method, Request, Status, Version, decimal, is_token, members,
+};
 
 /// Where the body of a message ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,7 +52,7 @@ impl Framing {
 /// ignores them, but a gateway passes them on, and readers behind it may differ on which of them counts (§11.2).
 pub(crate) fn drop_ambiguous(version: Version, headers: &mut Headers) {
     if announced(version, headers).is_err() {
-        headers.remove_each(&["content-length", "transfer-encoding"]);
+        headers.remove_each(&FRAMING_FIELDS);
     }
 }
 

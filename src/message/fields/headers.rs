@@ -268,9 +268,9 @@ impl Headers {
     }
 
     /// Removes all lines of each of these names.
-    pub(crate) fn remove_each(&mut self, names: &[&str]) {
-        for name in names {
-            self.remove(name);
+    pub(crate) fn remove_each(&mut self, names: &[FieldName<'_>]) {
+        if names.iter().any(|name| self.may_have(*name)) {
+            self.retain_fields(|field, text| !names.iter().any(|name| field.is(*name, text)));
         }
     }
 
@@ -433,8 +433,11 @@ impl Headers {
     /// lists.
     pub(crate) fn forwarded_trailers(&self, headers: &Headers) -> Headers {
         let mut forwarded = Headers::new();
-        forwarded.append_all_but(&HOP_BY_HOP, self);
-        forwarded.remove_listed(headers);
+        // Few messages have trailers.
+        if !self.is_empty() {
+            forwarded.append_all_but(&HOP_BY_HOP, self);
+            forwarded.remove_listed(headers);
+        }
         forwarded
     }
 
@@ -445,9 +448,7 @@ impl Headers {
         for line in self.named(FieldName::CONNECTION) {
             connection.push(FieldName::CONNECTION, line);
         }
-        for hop in HOP_BY_HOP {
-            self.remove(hop.as_str());
-        }
+        self.remove_each(&HOP_BY_HOP);
         self.remove_listed(&connection);
         connection
     }
@@ -457,7 +458,7 @@ impl Headers {
         // One pass over the options, instead of one for each field: a peer can list tens of thousands of options.
         for option in headers.named(FieldName::CONNECTION).flat_map(members) {
             if let Ok(option) = str::from_utf8(option)
-                && !FRAMING_FIELDS.iter().any(|framing| framing.eq_ignore_ascii_case(option))
+                && !FRAMING_FIELDS.iter().any(|framing| framing.is(option.as_bytes()))
             {
                 self.remove(option);
             }

@@ -107,25 +107,26 @@ const TCHAR: &OctetSet = &OctetSet::ALPHANUMERIC.with(b"!#$%&'*+-.^_`|~");
 
 /// The fields that describe content, and go when it goes, in requests and in responses (RFC 9110 §6.6.2, §8, §14.4, RFC
 /// 6266, RFC 9530).
-pub(crate) const CONTENT_FIELDS: [&str; 13] = [
-    "content-digest",
-    "content-disposition",
-    "content-encoding",
-    "content-language",
-    "content-length",
-    "content-location",
-    "content-md5",
-    "content-range",
-    "content-type",
-    "digest",
-    "last-modified",
-    "repr-digest",
-    "trailer",
+pub(crate) const CONTENT_FIELDS: [FieldName<'static>; 13] = [
+    FieldName::new("content-digest"),
+    FieldName::new("content-disposition"),
+    FieldName::CONTENT_ENCODING,
+    FieldName::new("content-language"),
+    FieldName::CONTENT_LENGTH,
+    FieldName::new("content-location"),
+    FieldName::new("content-md5"),
+    FieldName::new("content-range"),
+    FieldName::CONTENT_TYPE,
+    FieldName::new("digest"),
+    FieldName::new("last-modified"),
+    FieldName::new("repr-digest"),
+    FieldName::TRAILER,
 ];
 
 /// Fields that frame the body. A peer that lists them in `connection` must not have them removed: the body would be
 /// lost with them, or read as the next message (RFC 9112 §11.2).
-pub(crate) const FRAMING_FIELDS: [&str; 2] = ["content-length", "transfer-encoding"];
+pub(crate) const FRAMING_FIELDS: [FieldName<'static>; 2] =
+    [FieldName::CONTENT_LENGTH, FieldName::TRANSFER_ENCODING];
 
 /// Fields from one hop to the next only (RFC 9110 §7.6.1). `host` is among them because the new target determines it.
 pub(super) const HOP_BY_HOP: [FieldName<'static>; 9] = [
