@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::{Barrier, mpsc, watch};
 
-use super::accept::{AcceptLoop, CoreListener, CoreSender, Dispatch, Handoff, NEXT_CORES};
+use super::accept_loop::{AcceptLoop, CoreListener, CoreSender, Dispatch, Handoff, NEXT_CORES};
 use super::connection_limiter::{ConnectionLimiter, ServerTotals};
 use super::core_state::ServerSettings;
 use super::error::{Error, Result};

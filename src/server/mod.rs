@@ -22,7 +22,7 @@ mod core_state;
 mod per_core;
 mod stats;
 
-mod accept;
+mod accept_loop;
 mod connection_limiter;
 mod connection_report;
 mod opening;

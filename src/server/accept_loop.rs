@@ -10,33 +10,33 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, watch};
 
+use super::connection::{Connection, reject};
+use super::connection_limiter::{ConnectionLimiter, ConnectionPermit};
+use super::core_state::CoreState;
+use super::error_report::{ErrorCause, ErrorReport, Refused};
+use super::handler::Handler;
+use super::opening::Opening;
+use super::per_core::PerCore;
+use super::server_handle::StopOnDrop;
+use super::stats::{CoreStats, OpenGuard};
+use super::stop::{Stop, delay_elapsed, grace_elapsed};
 use crate::message::Status;
 use crate::net::tls::TlsAcceptor;
 use crate::net::{
     AcceptReaction, Accepted, Conn, DetachedTransport, Listener, Peer, PeerAddr, Ticker, classify,
 };
 use crate::runtime;
-use crate::server::connection::{Connection, reject};
-use crate::server::connection_limiter::{ConnectionLimiter, ConnectionPermit};
-use crate::server::core_state::CoreState;
-use crate::server::error_report::{ErrorCause, ErrorReport, Refused};
-use crate::server::handler::Handler;
-use crate::server::opening::Opening;
-use crate::server::per_core::PerCore;
-use crate::server::server_handle::StopOnDrop;
-use crate::server::stats::{CoreStats, OpenGuard};
-use crate::server::stop::{Stop, delay_elapsed, grace_elapsed};
 
 /// Accepts the connections of one core, from its listeners and from the core that accepts for the others.
-pub(in crate::server) struct AcceptLoop {
-    pub(in crate::server) listeners: Vec<CoreListener>,
+pub(super) struct AcceptLoop {
+    pub(super) listeners: Vec<CoreListener>,
     /// Connections that another core has accepted for this one.
-    pub(in crate::server) handoffs: mpsc::UnboundedReceiver<Handoff>,
+    pub(super) handoffs: mpsc::UnboundedReceiver<Handoff>,
     /// The senders to other cores. If this core accepts for all, there is one for each core, and its own is the first.
     /// Otherwise there is one for each of the next cores, up to [`NEXT_CORES`].
-    pub(in crate::server) core_senders: Vec<CoreSender>,
-    pub(in crate::server) limiter: Rc<ConnectionLimiter>,
-    pub(in crate::server) stop: watch::Receiver<Option<Stop>>,
+    pub(super) core_senders: Vec<CoreSender>,
+    pub(super) limiter: Rc<ConnectionLimiter>,
+    pub(super) stop: watch::Receiver<Option<Stop>>,
 }
 
 impl AcceptLoop {
@@ -45,7 +45,7 @@ impl AcceptLoop {
     /// # Errors
     ///
     /// Fails if a listener fails for good. The whole server stops then.
-    pub(in crate::server) async fn serve<H: Handler>(
+    pub(super) async fn serve<H: Handler>(
         mut self,
         per_core: Rc<PerCore<H>>,
         stop_on_drop: StopOnDrop,
@@ -248,16 +248,16 @@ enum NewConnection {
 }
 
 /// A listener of one core.
-pub(in crate::server) struct CoreListener {
-    pub(in crate::server) listener: Listener,
-    pub(in crate::server) dispatch: Dispatch,
+pub(super) struct CoreListener {
+    pub(super) listener: Listener,
+    pub(super) dispatch: Dispatch,
     /// Makes its connections secure, if they are to be.
-    pub(in crate::server) acceptor: Option<TlsAcceptor>,
+    pub(super) acceptor: Option<TlsAcceptor>,
 }
 
 /// Which core serves the connections that a listener accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::server) enum Dispatch {
+pub(super) enum Dispatch {
     /// This core, unless one of the next cores has clearly fewer. The system spreads connections by a hash of their
     /// addresses, so of a few one core may have nearly all.
     Local,
@@ -265,20 +265,17 @@ pub(in crate::server) enum Dispatch {
 }
 
 /// How many of the next cores are compared with one that accepts for itself.
-pub(in crate::server) const NEXT_CORES: usize = 8;
+pub(super) const NEXT_CORES: usize = 8;
 
 /// Hands accepted connections over to one core.
 #[derive(Clone)]
-pub(in crate::server) struct CoreSender {
+pub(super) struct CoreSender {
     handoffs: mpsc::UnboundedSender<Handoff>,
     stats: Arc<CoreStats>,
 }
 
 impl CoreSender {
-    pub(in crate::server) fn new(
-        handoffs: mpsc::UnboundedSender<Handoff>,
-        stats: Arc<CoreStats>,
-    ) -> CoreSender {
+    pub(super) fn new(handoffs: mpsc::UnboundedSender<Handoff>, stats: Arc<CoreStats>) -> CoreSender {
         CoreSender { handoffs, stats }
     }
 
@@ -297,7 +294,7 @@ impl CoreSender {
 }
 
 /// A connection that was accepted on one core, to be served on another.
-pub(in crate::server) struct Handoff {
+pub(super) struct Handoff {
     detached: DetachedTransport,
     peer: PeerAddr,
     info: AcceptInfo,
