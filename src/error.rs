@@ -43,16 +43,16 @@ impl Excerpt<'_> {
 impl fmt::Display for Excerpt<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_char('`')?;
-        let mut chars = self.0.chars();
-        write_escaped(f, chars.by_ref().take(Excerpt::LEN_MAX))?;
-        f.write_str(if chars.next().is_some() { "…`" } else { "`" })
+        let quoted = front(self.0, Excerpt::LEN_MAX);
+        write_escaped(f, quoted)?;
+        f.write_str(if quoted.len() < self.0.len() { "…`" } else { "`" })
     }
 }
 
 /// Writes the beginning of the reason that serde gives for a value that does not fit, without that value. The reason may
 /// contain names and other text of the peer.
 pub(crate) fn write_reason(f: &mut fmt::Formatter<'_>, reason: &str) -> fmt::Result {
-    write_escaped(f, reason_without_value(reason).chars().take(REASON_LEN_MAX))
+    write_escaped(f, front(&reason_without_value(reason), REASON_LEN_MAX))
 }
 
 const REASON_LEN_MAX: usize = 200;
@@ -82,16 +82,24 @@ pub(crate) fn without_secrets(url: &str) -> String {
 /// Writes text that a peer may have made, or that may quote a peer. Characters that could steer a terminal or end a line
 /// are escaped, so that the text does not pass for a line of its own. U+2028 and U+2029 end a line, and the characters of
 /// the bidirectional algorithm change the order in which a line is shown, but none of them is a control.
-pub(crate) fn write_escaped(
-    f: &mut fmt::Formatter<'_>,
-    chars: impl IntoIterator<Item = char>,
-) -> fmt::Result {
-    chars.into_iter().try_for_each(|char| {
-        match char.is_control() || matches!(char, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}') {
-            true => write!(f, "{}", char.escape_debug()),
-            false => f.write_char(char),
-        }
-    })
+pub(crate) fn write_escaped(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
+    let steers =
+        |char: char| char.is_control() || matches!(char, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let mut rest = text;
+    // The text between two such characters is written at once: to standard error, each write is a system call.
+    while let Some(at) = rest.find(steers) {
+        let (plain, from) = rest.split_at(at);
+        let mut chars = from.chars();
+        f.write_str(plain)?;
+        chars.next().into_iter().try_for_each(|char| write!(f, "{}", char.escape_debug()))?;
+        rest = chars.as_str();
+    }
+    f.write_str(rest)
+}
+
+/// The first characters of `text`, so many at most.
+fn front(text: &str, len_max: usize) -> &str {
+    text.char_indices().nth(len_max).map_or(text, |(end, _)| &text[..end])
 }
 
 /// A time limit that was exceeded: a duration, or a rate in bytes per second. `{}` formats it as `30 s`, `250 ms` or

@@ -26,7 +26,7 @@ use crate::error::write_escaped;
 impl fmt::Display for Request {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "{} ", self.method())?;
-        write_escaped(f, self.target().as_str().chars())?;
+        write_escaped(f, self.target().as_str())?;
         write!(f, " {}", self.version())?;
         write_fields(f, &self.headers)
     }
@@ -67,7 +67,7 @@ fn write_fields(f: &mut Formatter<'_>, headers: &Headers) -> fmt::Result {
 
 fn write_value(f: &mut Formatter<'_>, value: &[u8]) -> fmt::Result {
     for chunk in value.utf8_chunks() {
-        write_escaped(f, chunk.valid().chars())?;
+        write_escaped(f, chunk.valid())?;
         write!(f, "{}", chunk.invalid().escape_ascii())?;
     }
     Ok(())

@@ -153,10 +153,10 @@ impl fmt::Display for ErrorReport<'_> {
         }
         if let Some(request) = self.request {
             write!(f, ", {} ", request.method())?;
-            write_escaped(f, path_or_target(request).chars())?;
+            write_escaped(f, path_or_target(request))?;
         }
         f.write_str(": ")?;
-        write_escaped(f, self.cause.to_string().chars())
+        write_escaped(f, &self.cause.to_string())
     }
 }
 

@@ -173,7 +173,7 @@ impl fmt::Display for ExchangeReport<'_> {
             Some(method) => {
                 let path = self.target.split('?').next().unwrap_or_default();
                 write!(f, "{method} ")?;
-                write_escaped(f, path.chars())?;
+                write_escaped(f, path)?;
             }
             None => f.write_str("a refused head")?,
         }
