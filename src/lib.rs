@@ -175,8 +175,8 @@
 //!   before this one stops: see [`Server::reuse_port`], also for the setting without which a few peers are reset, or
 //!   the feature `handover`, which needs none.
 //! - **Observing.** [`Server::on_exchange`] gets a report of each exchange when it is over, for access logs and metrics, and
-//!   [`Server::on_error`] of each refused peer and each failed exchange. [`ServerHandle::stats`] returns counters, which
-//!   `{}` formats as text for Prometheus.
+//!   [`Server::on_error`] of failed exchanges and, once a second, of refused peers. [`ServerHandle::stats`] returns
+//!   counters, which `{}` formats as text for Prometheus.
 //! - **Proxies.** Behind one, [`Context::peer_addr`] is the proxy's address, and [`Context::client_ip`] the client's;
 //!   [`Context::forwarded`] has the scheme and host that the client saw.
 //!

@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::connection::{Connection, reject};
 use super::connection_limiter::{ConnectionLimiter, ConnectionPermit};
+use super::connection_report::ConnectionEnd;
 use super::core_state::CoreState;
 use super::error_report::{ErrorCause, ErrorReport, Refused};
 use super::handler::Handler;
@@ -82,7 +83,7 @@ impl AcceptLoop {
 
     /// Accepts until that fails for good.
     async fn accept_all<H: Handler>(&mut self, per_core: &Rc<PerCore<H>>) -> io::Result<()> {
-        let (mut pause, mut reported_at) = (BACK_OFF_MIN, None);
+        let mut pause = BACK_OFF_MIN;
         loop {
             let error = match poll_fn(|cx| self.poll_next(cx)).await {
                 Ok(new) => {
@@ -96,7 +97,8 @@ impl AcceptLoop {
                 AcceptReaction::Skip => {}
                 // File descriptors become free when connections close; retrying at once would not help.
                 AcceptReaction::BackOff => {
-                    note_failure(&per_core.core, error, &mut reported_at);
+                    let report = ErrorReport::from_connection(Peer::default(), ErrorCause::Accept(error));
+                    per_core.core.report(report);
                     self.back_off(per_core, pause).await;
                     pause = (2 * pause).min(BACK_OFF_MAX);
                 }
@@ -218,21 +220,6 @@ impl AcceptLoop {
     }
 }
 
-/// Counts a failure to accept, and reports it unless another was reported a moment ago: descriptors that become free one
-/// by one let the pauses stay short, and each is followed by a failure.
-#[cold]
-fn note_failure(core: &CoreState, error: io::Error, reported_at: &mut Option<runtime::Instant>) {
-    let (now, cause) = (runtime::now(), ErrorCause::Accept(error));
-    if reported_at.is_some_and(|reported_at| now.saturating_duration_since(reported_at) < REPORT_PAUSE) {
-        return core.stats.count_error(&cause);
-    }
-    *reported_at = Some(now);
-    core.report(ErrorReport::from_connection(Peer::default(), cause));
-}
-
-/// How long a core reports no other failure to accept.
-const REPORT_PAUSE: Duration = Duration::from_secs(1);
-
 /// How long to wait for descriptors: at first, and at most.
 const BACK_OFF_MIN: Duration = Duration::from_millis(10);
 const BACK_OFF_MAX: Duration = Duration::from_secs(1);
@@ -321,10 +308,12 @@ impl RejectedConnection {
     /// Answers the peer if it speaks plain HTTP, in a task of its own, so that the accept loop never waits for a peer.
     fn answer<H: Handler>(self, per_core: Rc<PerCore<H>>, conn: Conn, is_plain: bool) {
         let RejectedConnection { limiter, open, cause } = self;
+        per_core.core.note_opening(&conn);
         if limiter.rejecting.get() == REJECTING_MAX || !is_plain {
             // In a flood, that many responses are not worth their cost. Nor is a handshake, without which a secure peer
             // could not read a response.
             per_core.core.report(ErrorReport::from_connection(conn.peer(), cause));
+            per_core.core.report_end(&conn, ConnectionEnd::Overload);
             return;
         }
         limiter.rejecting.set(limiter.rejecting.get() + 1);

@@ -36,7 +36,8 @@ pub struct ConnectionReport {
     pub received: u64,
     /// How many bytes were sent, counted as in `received`.
     pub sent: u64,
-    /// The time since it opened: since its [`Server::on_connect`](crate::Server::on_connect).
+    /// The time since it opened: since its [`Server::on_connect`](crate::Server::on_connect), or since it was accepted if
+    /// it never opened.
     pub age: Duration,
     /// In the unit of [`Life`](crate::net::Life).
     pub(super) opened_at: u64,
@@ -44,8 +45,7 @@ pub struct ConnectionReport {
 }
 
 impl ConnectionReport {
-    /// Begins the report of a connection that has carried so many exchanges. `None` if its life was not noted, as that of
-    /// one that was never open.
+    /// Begins the report of a connection that has carried so many exchanges. `None` if its life was not noted.
     #[cold]
     pub(super) fn new(conn: &Conn, exchange_count: u64) -> Option<Box<ConnectionReport>> {
         let (opened_at, traffic) = (conn.life().opened_at()?, conn.life().traffic());
@@ -61,6 +61,11 @@ impl ConnectionReport {
             opened_at,
             rare_state: RareConnectionState::from_conn(conn),
         }))
+    }
+
+    /// Whether the connection has opened, and [`Server::on_connect`](crate::Server::on_connect) was called with it.
+    pub fn has_opened(&self) -> bool {
+        !matches!(self.end, ConnectionEnd::Overload | ConnectionEnd::Handshake | ConnectionEnd::Unopened)
     }
 
     /// Returns the state that [`Server::on_connect`](crate::Server::on_connect) has given the connection, if it is of
@@ -92,6 +97,15 @@ impl fmt::Debug for ConnectionReport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ConnectionEnd {
+    /// It never opened, because the server or the peer had too many
+    /// ([`Limits::connections_max`](crate::Limits::connections_max),
+    /// [`Limits::connections_per_peer_max`](crate::Limits::connections_per_peer_max)).
+    Overload,
+    /// It never opened, because its PROXY header or its TLS handshake has failed, or took too long.
+    Handshake,
+    /// It never opened, because it was closed before its PROXY header and its TLS handshake were complete: by the peer, as
+    /// some that only probe the port do, or by a stop.
+    Unopened,
     /// [`Server::on_connect`](crate::Server::on_connect) has refused it, or has panicked.
     Refused,
     /// The peer has closed it between two requests, or before the first, or it has failed there.
@@ -118,6 +132,9 @@ impl ConnectionEnd {
     /// Returns the reason as one word in lower case, for logs and labels, such as `peer` or `idle`.
     pub fn as_str(self) -> &'static str {
         match self {
+            ConnectionEnd::Overload => "overload",
+            ConnectionEnd::Handshake => "handshake",
+            ConnectionEnd::Unopened => "unopened",
             ConnectionEnd::Refused => "refused",
             ConnectionEnd::Peer => "peer",
             ConnectionEnd::Idle => "idle",

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::connection_report::{ConnectionEnd, ConnectionReport, OnDisconnect};
-use super::error_report::ErrorReport;
+use super::error_report::{ErrorCause, ErrorReport};
 use super::error_response::ErrorResponseFn;
 use super::exchange_report::{ExchangeReport, ExchangeWatcher, Observation};
 use super::opening::OnConnect;
 use super::proxy_protocol::ProxyProtocol;
+use super::report_limiter::ReportLimiter;
 use super::stats::CoreStats;
 use crate::exchange::{Bounds, Clock};
 use crate::memory::PoolGuard;
@@ -24,6 +25,7 @@ use crate::runtime;
 pub(super) struct CoreState {
     pub(super) bounds: Bounds,
     on_error: Option<OnError>,
+    report_limiter: ReportLimiter,
     pub(super) on_exchange: Option<OnExchange>,
     pub(super) observer: Option<Box<dyn Observer>>,
     /// Whether the observer times the polls of connections.
@@ -68,6 +70,7 @@ impl CoreState {
         Rc::new(CoreState {
             bounds,
             on_error,
+            report_limiter: ReportLimiter::default(),
             on_exchange,
             observer,
             times_polls,
@@ -88,12 +91,15 @@ impl CoreState {
     pub(super) fn expects_proxy_header(&self, peer: PeerAddr) -> bool {
         let Some(proxy_protocol) = &self.proxy_protocol else { return false };
         // A panic of the application's function must not end the core. The peer is then no source.
-        catch_unwind(AssertUnwindSafe(|| proxy_protocol.expects(peer))).unwrap_or_default()
+        catch_unwind(AssertUnwindSafe(|| proxy_protocol.expects(peer))).unwrap_or_else(|_| {
+            self.report(ErrorReport::from_connection(Peer { addr: peer, id: 0 }, ErrorCause::Panic));
+            false
+        })
     }
 
-    /// Counts a refusal, and passes it to the application's `on_error`.
+    /// Counts a refusal, and passes it to the application's `on_error`, unless there are too many of its kind.
     #[cold]
-    pub(super) fn report(&self, report: ErrorReport<'_>) {
+    pub(super) fn report(&self, mut report: ErrorReport<'_>) {
         self.stats.count_error(&report.cause);
         let _ = catch_unwind(AssertUnwindSafe(|| {
             self.observer.iter().for_each(|observer| observer.on_error(&report, self.clock.now()));
@@ -101,7 +107,11 @@ impl CoreState {
         // A panic of the application's function, or of the cause when it is dropped, must end neither the exchange nor
         // the core.
         let _ = catch_unwind(AssertUnwindSafe(move || {
-            self.on_error.iter().for_each(|on_error| on_error(&report));
+            if let Some(on_error) = &self.on_error
+                && self.report_limiter.admit(&mut report)
+            {
+                on_error(&report);
+            }
         }));
     }
 
@@ -129,7 +139,7 @@ impl CoreState {
         observation.close();
     }
 
-    /// Notes that a connection opens, if its life is of interest.
+    /// Notes that a connection opens or was accepted, if its life is of interest.
     pub(super) fn note_opening(&self, conn: &Conn) {
         if self.on_disconnect.is_some() || self.bounds.timeouts.connection_age.is_some() {
             conn.set_life(Life::new(self.ticks()));
@@ -169,6 +179,13 @@ impl CoreState {
             self.on_disconnect.iter().for_each(|on_disconnect| on_disconnect(&report));
         }));
         let _ = catch_unwind(AssertUnwindSafe(|| drop(report)));
+    }
+
+    /// Passes the report of a connection that has carried no exchange to the application's `on_disconnect`.
+    #[cold]
+    pub(super) fn report_end(&self, conn: &Conn, end: ConnectionEnd) {
+        let report = ConnectionReport::new(conn, 0);
+        report.into_iter().for_each(|report| self.report_connection(report, end));
     }
 
     /// How long a connection has been open that opened at this time.

@@ -14,8 +14,9 @@ use crate::net::{Peer, PeerAddr, TlsError};
 /// A refused request or connection, a failed exchange, or a failure to accept, as [`Server::on_error`](crate::Server::on_error) and
 /// [`Server::error_response`](crate::Server::error_response) see it.
 ///
-/// `{}` formats it as one line: the status, the peer, the method and path if they are known, and the cause. Neither
-/// `{}` nor `{:?}` reveals more of the request than that.
+/// `{}` formats it as one line: the status, the peer, the method and path if they are known, the cause, and how many
+/// reports like it were left out before it, such as `192.0.2.1:50000 cut off: the PROXY header is malformed; 41 more
+/// suppressed`. Neither `{}` nor `{:?}` reveals more of the request than that.
 ///
 /// # Examples
 ///
@@ -47,6 +48,10 @@ pub struct ErrorReport<'a> {
     pub request: Option<&'a Request>,
     /// The cause.
     pub cause: ErrorCause,
+    /// How many reports of the same kind, of the same core, were left out since the last one that
+    /// [`Server::on_error`](crate::Server::on_error) got. Always 0 if there is a `request`, and for
+    /// [`Server::error_response`](crate::Server::error_response).
+    pub suppressed: u64,
 }
 
 /// Why an exchange or a connection failed or was refused.
@@ -58,8 +63,9 @@ pub enum ErrorCause {
     Exchange(ExchangeError),
     /// The handler failed.
     Handler(Error),
-    /// The handler panicked, or a value that it left behind panicked when it was dropped, or the function of
-    /// [`Server::error_response`](crate::Server::error_response) panicked.
+    /// The handler panicked, or a value that it left behind panicked when it was dropped, or a function panicked that was
+    /// given to the server, such as that of [`Server::error_response`](crate::Server::error_response) or
+    /// [`Server::on_connect`](crate::Server::on_connect).
     Panic,
     /// [`Handler::on_head`](crate::Handler::on_head) refused the request, or did not plan a tunnel for a CONNECT.
     Plan,
@@ -74,8 +80,7 @@ pub enum ErrorCause {
     /// [`Limits::connections_per_peer_max`](crate::Limits::connections_per_peer_max) allows, which is this many.
     ConnectionsOfPeer(usize),
     /// No connection could be accepted, for lack of descriptors or memory. The report is of no peer: it has the default
-    /// of [`PeerAddr`], and the number 0. Each core makes at most one a second; all attempts that have failed are in
-    /// [`ErrorCounts::accept`](crate::ErrorCounts::accept).
+    /// of [`PeerAddr`], and the number 0.
     Accept(io::Error),
 }
 
@@ -83,7 +88,15 @@ impl ErrorReport<'_> {
     /// The report of a refused connection that carried no exchange, and gets no response.
     pub(in crate::server) fn from_connection(peer: Peer, cause: ErrorCause) -> ErrorReport<'static> {
         let Peer { addr: peer, id: connection_id } = peer;
-        ErrorReport { status: None, peer, connection_id, exchange_number: 0, request: None, cause }
+        ErrorReport {
+            status: None,
+            peer,
+            connection_id,
+            exchange_number: 0,
+            request: None,
+            cause,
+            suppressed: 0,
+        }
     }
 }
 
@@ -156,7 +169,14 @@ impl fmt::Display for ErrorReport<'_> {
             write_escaped(f, path_or_target(request))?;
         }
         f.write_str(": ")?;
-        write_escaped(f, &self.cause.to_string())
+        match (&self.cause, self.exchange_number) {
+            (ErrorCause::Panic, 0) => f.write_str("a function of the application panicked")?,
+            (cause, _) => write_escaped(f, &cause.to_string())?,
+        }
+        match self.suppressed {
+            0 => Ok(()),
+            suppressed => write!(f, "; {suppressed} more suppressed"),
+        }
     }
 }
 
@@ -169,6 +189,7 @@ impl fmt::Debug for ErrorReport<'_> {
             .field("exchange_number", &self.exchange_number)
             .field("request", &self.request.map(|request| (request.method(), path_or_target(request))))
             .field("cause", &self.cause)
+            .field("suppressed", &self.suppressed)
             .finish()
     }
 }

@@ -394,7 +394,7 @@ impl Exchange {
             (0, false) => (0, None),
             (exchange_count, false) => (exchange_count, Some(request)),
         };
-        ErrorReport { status, peer, connection_id, exchange_number, request, cause }
+        ErrorReport { status, peer, connection_id, exchange_number, request, cause, suppressed: 0 }
     }
 
     /// Counts a failure, and passes its report to the application's `on_error`. If the connection of an exchange that

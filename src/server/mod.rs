@@ -54,6 +54,7 @@ mod error_report;
 mod error_response;
 mod exchange_report;
 mod invalid_response;
+mod report_limiter;
 #[cfg(feature = "websocket")]
 mod socket_observer;
 

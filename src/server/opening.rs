@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::thread;
 use std::time::Instant;
 
 use super::connection_limiter::{ConnectionLimiter, PeerPermit};
@@ -76,21 +77,21 @@ impl OpenedConnection<'_> {
         self.is_refused = true;
     }
 
-    /// Whether the application lets the connection in.
+    /// Whether the application lets the connection in. Fails if its function panics.
     #[inline]
-    pub(super) fn is_admitted(on_connect: Option<&OnConnect>, conn: &Conn) -> bool {
-        on_connect.is_none_or(|on_connect| OpenedConnection::is_admitted_by(on_connect, conn))
+    pub(super) fn is_admitted(on_connect: Option<&OnConnect>, conn: &Conn) -> thread::Result<bool> {
+        on_connect.map_or(Ok(true), |on_connect| OpenedConnection::is_admitted_by(on_connect, conn))
     }
 
-    fn is_admitted_by(on_connect: &OnConnect, conn: &Conn) -> bool {
+    fn is_admitted_by(on_connect: &OnConnect, conn: &Conn) -> thread::Result<bool> {
         let mut opened = OpenedConnection { conn, state: None, is_refused: false };
-        // A panic of the application's function must not end the core. It refuses the connection.
+        // A panic of the application's function must not end the core.
         let called = catch_unwind(AssertUnwindSafe(|| on_connect(&mut opened)));
         let OpenedConnection { state, is_refused, .. } = opened;
         if state.is_some() {
             RareConnectionState::update(conn, |rare_state| rare_state.state = state);
         }
-        called.is_ok() && !is_refused
+        called.map(|()| !is_refused)
     }
 }
 

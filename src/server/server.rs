@@ -254,9 +254,15 @@ impl Server {
         self
     }
 
-    /// Sets a function that is called with every refusal and every failed exchange, and at most once a second for each
-    /// core when no connection can be accepted ([`ErrorCause::Accept`](crate::ErrorCause::Accept)). If a connection fails
-    /// before it has carried the response to a refusal, the function is not called again. Default: none.
+    /// Sets a function that is called with each refused request and each failed exchange, and with faults without a
+    /// [`request`](ErrorReport::request), such as failed handshakes and malformed heads, at most once a second for each kind
+    /// and core. A connection that fails before it has carried a refusal causes no second call. Default: none.
+    ///
+    /// Peers cause faults without a request as fast as they connect, and a line for each would fill a log. The next report
+    /// has the number of those that were left out ([`ErrorReport::suppressed`]). The kinds are those of
+    /// [`ErrorCounts`](crate::ErrorCounts), bad PROXY headers, refusals of a TLS resolver, and peers with too many connections.
+    /// [`ServerHandle::stats`] counts each fault, [`Server::on_exchange`] gets each malformed head, and
+    /// [`Server::on_disconnect`] each connection, for example to ban its peer.
     ///
     /// The function is not called for a handler that fails with a bare [`Status`](crate::Status), which is a response
     /// like any other unless it cuts one off; for a peer that got an error and then closes before the end of its body;
@@ -330,10 +336,9 @@ impl Server {
         self
     }
 
-    /// Sets a function that is called once with each connection that is over, of those that [`Server::on_connect`] has
-    /// seen, or would have: however it ended, with a panic, a reset or a stop, and also if it was refused there. Default:
-    /// none, which costs nothing.
-    ///
+    /// Sets a function that is called once with each connection that is over, however it ended: with a panic, a reset or a
+    /// stop, and also if it was refused, or failed in its handshake, and [`Server::on_connect`] has not seen it
+    /// ([`ConnectionReport::has_opened`]). Default: none, which costs nothing.
     /// A connection that was upgraded is over when its [`Upgraded`](crate::Upgraded) is dropped; at a
     /// [`Service`], when its handler has returned. The function runs on the core of the connection, so it should return
     /// quickly; a panic of it is ignored.

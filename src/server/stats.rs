@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::error_report::ErrorCause;
 use crate::exchange::{ExchangeError, Phase};
 use crate::memory::{CachePadded, Counter, POOL_NAMES, PoolCounters, PoolCounts};
+use crate::net::TlsError;
 
 /// The counts of a server so far, for each core and in total.
 ///
@@ -151,17 +152,17 @@ pub struct ErrorCounts {
     /// Requests that a handler rejected: it failed with a cause and a status of 4xx, as with the error of
     /// [`Request::form`](crate::Request::form) for a malformed form.
     pub rejected: u64,
-    /// Panics of handlers, and of values that they left behind when these were dropped.
+    /// Panics of handlers, of values that they left behind when these were dropped, and of other functions that were given
+    /// to the server, such as a resolver of TLS.
     pub panic: u64,
     /// Requests that a handler's [`BodyPlan`](crate::BodyPlan) refused, and CONNECT requests that it did not plan for.
     pub plan: u64,
     /// Connections refused because there were too many.
     pub overload: u64,
     /// Attempts to accept that failed for lack of descriptors or memory. The peers wait until an attempt succeeds; the
-    /// server makes one at least once a second. [`Server::on_error`](crate::Server::on_error) gets one of them a second at
-    /// most from each core.
+    /// server makes one at least once a second.
     pub accept: u64,
-    /// TLS handshakes that failed, except those where the peer merely went away.
+    /// TLS handshakes that failed, except those where the peer merely went away, or a function of the application panicked.
     pub tls: u64,
 }
 
@@ -179,7 +180,7 @@ impl ErrorCounts {
                 None => &mut one.handler,
             },
             ErrorCause::ProxyHeader(_) => &mut one.wire,
-            ErrorCause::Panic => &mut one.panic,
+            ErrorCause::Panic | ErrorCause::Tls(TlsError::Panic) => &mut one.panic,
             ErrorCause::Plan => &mut one.plan,
             ErrorCause::Connections(_) | ErrorCause::ConnectionsOfPeer(_) => &mut one.overload,
             ErrorCause::Accept(_) => &mut one.accept,
@@ -190,7 +191,6 @@ impl ErrorCounts {
     }
 
     /// The place of `cause`'s kind in [`ERROR_KINDS`].
-    #[allow(dead_code, reason = "unused without the feature `metrics`")]
     pub(crate) fn kind_of(cause: &ErrorCause) -> usize {
         let counts = ErrorCounts::from_cause(cause).counts_mut().map(|count| *count);
         counts.iter().position(|count| *count > 0).expect("a cause has a kind")

@@ -491,10 +491,10 @@ fn connections_beyond_the_limit_of_all_cores_are_503_rfc9110_15_6_4() {
         let mut inside = [(); 3].map(|()| served.connect());
         inside.iter_mut().for_each(check_let_in);
         let outside = [(); 5].map(|()| check_turned_away(served.connect(), 503, Some("1")));
-        assert_eq!(
-            refusals.take(),
-            vec![(503, "the server has 3 connections, as many as it may have (`connections_max`)".into()); 5]
-        );
+        let mut seen = refusals.take();
+        seen.dedup();
+        let expected = "the server has 3 connections, as many as it may have (`connections_max`)";
+        assert_eq!(seen, [(503, expected.into())]);
         assert_eq!(served.running.stats().total.errors.overload, 5);
         // Rejected peers stay for a while, and hold no permit meanwhile.
         leave(&served, inside);
@@ -538,16 +538,10 @@ fn connections_beyond_the_limit_of_a_peer_are_429_rfc6585_4() {
         let mut inside = [1, 1].map(connect);
         inside.iter_mut().for_each(check_let_in);
         let outside = [1, 1, 1].map(|host| check_turned_away(connect(host), 429, None));
-        assert_eq!(
-            refusals.take(),
-            vec![
-                (
-                    429,
-                    "the peer has 2 connections, as many as it may have (`connections_per_peer_max`)".into()
-                );
-                3
-            ]
-        );
+        let mut seen = refusals.take();
+        seen.dedup();
+        let expected = "the peer has 2 connections, as many as it may have (`connections_per_peer_max`)";
+        assert_eq!(seen, [(429, expected.into())]);
         assert_eq!(served.running.stats().total.errors.overload, 3);
         let mut others = [2, 3, 2].map(connect);
         others.iter_mut().for_each(check_let_in);

@@ -27,6 +27,7 @@ mod events;
 mod exchange_reports;
 #[cfg(feature = "fs")]
 mod files;
+mod floods;
 mod forms;
 mod framing;
 mod guards;

@@ -12,7 +12,7 @@ use crate::server::core_state::CoreState;
 use crate::server::opening::{OpenedConnection, Opening};
 use crate::server::per_core::{Job, JobFuture, JobOutcome, PerCore};
 use crate::server::upgraded::UpgradedHandle;
-use crate::server::{Context, Handler};
+use crate::server::{Context, ErrorCause, ErrorReport, Handler};
 
 /// One connection, as its task holds it. An idle connection holds all of these fields, so there are few.
 pub(in crate::server) struct Connection<H: Handler> {
@@ -44,7 +44,10 @@ impl<H: Handler> Connection<H> {
         };
         match opening.is_ready() {
             true => connection.admit(opening.conn),
-            false => connection.start_job(Job::Open(Box::new(opening))),
+            false => {
+                connection.per_core.core.note_opening(&opening.conn);
+                connection.start_job(Job::Open(Box::new(opening)));
+            }
         }
         connection
     }
@@ -110,11 +113,12 @@ impl<H: Handler> Connection<H> {
     fn admit(&mut self, conn: Conn) {
         let core = &self.per_core.core;
         core.note_opening(&conn);
-        if OpenedConnection::is_admitted(core.on_connect.as_ref(), &conn) {
-            self.idle = Some(conn);
-        } else if let Some(report) = ConnectionReport::new(&conn, 0) {
-            core.report_connection(report, ConnectionEnd::Refused);
+        match OpenedConnection::is_admitted(core.on_connect.as_ref(), &conn) {
+            Ok(true) => return self.idle = Some(conn),
+            Ok(false) => {}
+            Err(_) => core.report(ErrorReport::from_connection(conn.peer(), ErrorCause::Panic)),
         }
+        core.report_end(&conn, ConnectionEnd::Refused);
     }
 
     fn start_job(&mut self, job: Job) {

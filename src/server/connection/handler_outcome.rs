@@ -11,6 +11,7 @@ use crate::exchange::{ExchangeError, Phase};
 use crate::memory::Reset;
 use crate::message::{FieldName, Status};
 use crate::net::Conn;
+use crate::server::connection_report::ConnectionEnd;
 use crate::server::error_report::Refused;
 use crate::server::error_response::write_error_response;
 use crate::server::exchange::{CloseMode, UnreadBody};
@@ -143,6 +144,10 @@ const RETRY_AFTER: &[u8] = b"1";
 pub(in crate::server) async fn reject<H: Handler>(per_core: &PerCore<H>, conn: Conn, refused: Box<Refused>) {
     let mut guard = ContextGuard::new(per_core, per_core.take_context());
     guard.exchange.attach(&mut Some(conn), 0);
+    guard.exchange.info.connection_end = match refused.cause {
+        ErrorCause::Connections(_) | ErrorCause::ConnectionsOfPeer(_) => ConnectionEnd::Overload,
+        _ => ConnectionEnd::Handshake,
+    };
     let (mode, _) = refuse(&mut guard, *refused);
     close(&mut guard, mode).await;
 }

@@ -3,6 +3,7 @@
 
 use std::future::poll_fn;
 use std::mem;
+use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::task::Poll;
@@ -15,6 +16,8 @@ use crate::message::Status;
 use crate::net::tls::TlsAcceptor;
 use crate::net::{Conn, TimerSlot, TlsError, Transport};
 use crate::server::connection_limiter::PeerPermit;
+use crate::server::connection_report::ConnectionEnd;
+use crate::server::core_state::CoreState;
 use crate::server::error_report::Refused;
 use crate::server::opening::{Opening, RareConnectionState};
 use crate::server::per_core::{JobOutcome, PerCore};
@@ -22,7 +25,8 @@ use crate::server::{ErrorCause, ErrorReport, Handler};
 
 /// Does what precedes the first request, within the time of its head.
 pub(super) async fn open<H: Handler>(per_core: Rc<PerCore<H>>, opening: Opening) -> JobOutcome {
-    let Opening { mut conn, acceptor, has_header, limiter, accepted_at } = opening;
+    let Opening { conn, acceptor, has_header, limiter, accepted_at } = opening;
+    let mut conn = UnopenedConn::new(&per_core.core, conn);
     if let (Some(accepted_at), Some(observer)) = (accepted_at, &per_core.core.observer) {
         observer.on_accept(per_core.core.clock.now().saturating_duration_since(accepted_at));
     }
@@ -31,8 +35,7 @@ pub(super) async fn open<H: Handler>(per_core: Rc<PerCore<H>>, opening: Opening)
         let header = match proxy_protocol.receive(&mut conn, limit, poll_stop_opening).await {
             Ok(header) => header,
             Err(cause) => {
-                let report = |cause| ErrorReport::from_connection(conn.peer(), cause);
-                cause.into_iter().for_each(|cause| per_core.core.report(report(cause)));
+                cause.into_iter().for_each(|cause| conn.fail(ConnectionEnd::Handshake, cause));
                 return JobOutcome::Closed(Ok(None));
             }
         };
@@ -49,29 +52,33 @@ pub(super) async fn open<H: Handler>(per_core: Rc<PerCore<H>>, opening: Opening)
         }
     }
     match acceptor {
-        Some(acceptor) => tls_handshake(per_core, (conn, acceptor)).await,
-        None => JobOutcome::Opened(Box::new(conn)),
+        Some(acceptor) => tls_handshake(&per_core, conn, &acceptor).await,
+        None => JobOutcome::Opened(Box::new(conn.into_inner())),
     }
 }
 
 /// Closes a connection of a peer that has too many, with a response if the connection is in the clear.
 async fn refuse_peer<H: Handler>(
     per_core: &PerCore<H>,
-    conn: Conn,
+    mut conn: UnopenedConn<'_>,
     cause: ErrorCause,
     is_plain: bool,
 ) -> JobOutcome {
     match is_plain {
-        true => reject(per_core, conn, Refused::new(Status::TOO_MANY_REQUESTS, cause)).await,
-        false => per_core.core.report(ErrorReport::from_connection(conn.peer(), cause)),
+        true => {
+            let refused = Refused::new(Status::TOO_MANY_REQUESTS, cause);
+            reject(per_core, conn.into_inner(), refused).await;
+        }
+        false => conn.fail(ConnectionEnd::Overload, cause),
     }
     JobOutcome::Closed(Ok(None))
 }
 
 /// Makes a new connection secure, within the time of its first head.
 async fn tls_handshake<H: Handler>(
-    per_core: Rc<PerCore<H>>,
-    (mut conn, acceptor): (Conn, TlsAcceptor),
+    per_core: &PerCore<H>,
+    mut conn: UnopenedConn<'_>,
+    acceptor: &TlsAcceptor,
 ) -> JobOutcome {
     let mut handshake = acceptor.accept(mem::take(&mut conn.transport));
     let limit = per_core.core.bounds.timeouts.head;
@@ -88,11 +95,10 @@ async fn tls_handshake<H: Handler>(
         },
     })
     .await;
-    let peer = conn.peer();
     match outcome {
         HandshakeOutcome::Secured(transport) => {
             conn.transport = transport;
-            JobOutcome::Opened(Box::new(conn))
+            JobOutcome::Opened(Box::new(conn.into_inner()))
         }
         // Such an end is not worth a report: some peers only probe the port, and browsers open spare connections that
         // they may never use.
@@ -102,25 +108,69 @@ async fn tls_handshake<H: Handler>(
         HandshakeOutcome::TimedOut => {
             let error = ExchangeError::TimedOut(Phase::Handshake, limit.into());
             let result = error.as_io();
-            per_core.core.report(ErrorReport::from_connection(peer, error.into()));
+            conn.fail(ConnectionEnd::Handshake, error.into());
             JobOutcome::Closed(Err(result))
         }
         HandshakeOutcome::Failed(TlsError::PlainText, transport) => {
             conn.transport = transport;
             let result = TlsError::PlainText.as_io();
             let cause = ErrorCause::Tls(TlsError::PlainText);
-            reject(&per_core, conn, Refused::new(Status::BAD_REQUEST, cause)).await;
+            reject(per_core, conn.into_inner(), Refused::new(Status::BAD_REQUEST, cause)).await;
             JobOutcome::Closed(Err(result))
         }
         HandshakeOutcome::Failed(error, transport) => {
             conn.transport = transport;
             let result = error.as_io();
-            per_core.core.report(ErrorReport::from_connection(peer, ErrorCause::Tls(error)));
-            let mut guard = ContextGuard::new(&per_core, per_core.take_context());
-            guard.exchange.attach(&mut Some(conn), 0);
+            per_core.core.report(ErrorReport::from_connection(conn.peer(), ErrorCause::Tls(error)));
+            let mut guard = ContextGuard::new(per_core, per_core.take_context());
+            guard.exchange.attach(&mut Some(conn.into_inner()), 0);
+            guard.exchange.info.connection_end = ConnectionEnd::Handshake;
             shutdown_and_linger(&mut guard.exchange).await;
             JobOutcome::Closed(Err(result))
         }
+    }
+}
+
+/// A connection that has not opened. Unless it is taken out, its end is reported.
+struct UnopenedConn<'c> {
+    core: &'c CoreState,
+    conn: Option<Conn>,
+    end: ConnectionEnd,
+}
+
+impl<'c> UnopenedConn<'c> {
+    fn new(core: &'c CoreState, conn: Conn) -> UnopenedConn<'c> {
+        UnopenedConn { core, conn: Some(conn), end: ConnectionEnd::Unopened }
+    }
+
+    /// Notes that the connection is not answered, and reports why.
+    fn fail(&mut self, end: ConnectionEnd, cause: ErrorCause) {
+        self.end = end;
+        self.core.report(ErrorReport::from_connection(self.peer(), cause));
+    }
+
+    fn into_inner(mut self) -> Conn {
+        self.conn.take().expect("a connection is taken out once")
+    }
+}
+
+impl Deref for UnopenedConn<'_> {
+    type Target = Conn;
+
+    fn deref(&self) -> &Conn {
+        self.conn.as_ref().expect("a connection is here until it is taken out")
+    }
+}
+
+impl DerefMut for UnopenedConn<'_> {
+    fn deref_mut(&mut self) -> &mut Conn {
+        self.conn.as_mut().expect("a connection is here until it is taken out")
+    }
+}
+
+impl Drop for UnopenedConn<'_> {
+    fn drop(&mut self) {
+        self.conn.iter().for_each(|conn| self.core.report_end(conn, self.end));
     }
 }
 

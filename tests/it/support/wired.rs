@@ -7,6 +7,7 @@ use std::mem;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{self, Poll};
+use std::time::Duration;
 
 use corehttp::{Handler, IntoHandler, Server, Service};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -51,6 +52,11 @@ impl<H: Handler> Wired<H> {
         // The error that ended the connection early shows in the bytes that were received.
         let _ = self.runtime.block_on(self.service.serve_connection(peer));
         received.take()
+    }
+
+    /// Lets time pass on the server's clock.
+    pub fn pass(&self, time: Duration) {
+        self.runtime.block_on(tokio::time::advance(time));
     }
 
     /// The time of the server's clock.
