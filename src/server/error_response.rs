@@ -67,7 +67,7 @@ fn set_default(response: &mut Response, status: Status, report: &ErrorReport<'_>
 /// A client that prefers `text/plain` or `text/html`, by its `accept`, gets these; one without a preference, or that
 /// accepts something else, gets `application/problem+json`. The details are those of [`ErrorReport::problem`], which do
 /// not show the cause: its example shows the causes that are the peer's faults, such as JSON with a field missing. The
-/// response has `vary: accept`.
+/// response has `vary: accept`. A redirect, such as that of [`HttpsRedirect`](crate::HttpsRedirect), keeps its reason.
 ///
 /// # Examples
 ///
@@ -89,7 +89,8 @@ pub fn problem_details(report: &ErrorReport<'_>, response: &mut Response) {
 /// [`Server::error_response`](crate::Server::error_response).
 ///
 /// A client that prefers `text/plain` or `application/problem+json`, by its `accept`, gets these; one without a
-/// preference, or that accepts something else, gets the page. The response has `vary: accept`.
+/// preference, or that accepts something else, gets the page. The response has `vary: accept`. A redirect keeps its
+/// reason.
 ///
 /// # Examples
 ///
@@ -113,6 +114,10 @@ const TEXT: &str = "text/plain";
 /// Writes the details of a report in the form that the client prefers of those `offered`. If it accepts none, the first
 /// one is better than nothing (RFC 9110 §12.5.1).
 fn write_preferred(report: &ErrorReport<'_>, response: &mut Response, offered: [&'static str; 4]) {
+    // A redirect is no problem (RFC 9457 §1), and neither is a handler that fails with one to end a request early.
+    if response.status.is_redirection() && report.cause.problem().is_none() {
+        return;
+    }
     let preferred = report.request.and_then(|request| request.preferred_type(offered));
     let problem = report.problem();
     match preferred.unwrap_or(offered[0]) {

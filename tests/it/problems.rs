@@ -50,6 +50,10 @@ fn app(ctx: &mut Context) -> corehttp::Result {
             ctx.response.headers.append("vary", "origin, Accept")?;
             Err(Status::NOT_FOUND.into())
         }
+        "/moved" => {
+            ctx.response.headers.set("location", "/full")?;
+            Err(Status::PERMANENT_REDIRECT.into())
+        }
         "/teapot" => Err(Status::new(418).unwrap().into()),
         "/unknown" => Err(Status::new(599).unwrap().into()),
         "/fails" => Err(Error::new(Status::BAD_REQUEST, "secret")),
@@ -136,6 +140,16 @@ fn a_page_and_a_text_show_the_detail_escaped() {
         assert!(response.text().unwrap().ends_with(page), "{}", response.text().unwrap());
         let response = respond(Server::new().error_response(error_page), path, "text/plain");
         assert_eq!(response.text(), Ok(text));
+    }
+}
+
+#[test]
+fn a_redirect_is_no_problem_rfc9457_1() {
+    for function in [problem_details, error_page] {
+        let response = respond(Server::new().error_response(function), "/moved", "");
+        assert_eq!((response.status.as_u16(), response.text()), (308, Ok("Permanent Redirect")));
+        assert_eq!(response.headers.content_type(), Some("text/plain; charset=utf-8"));
+        assert_eq!(response.headers.text("location"), Some("/full"));
     }
 }
 
