@@ -10,8 +10,12 @@ use crate::wire::Limits;
 /// Calls `middleware` in place of a handler, with that handler. Whether a body is buffered or streamed is
 /// still decided by the handler's [`Handler::on_head`].
 ///
-/// Middleware with settings or a plan of its own is a type that implements [`Handler`] and holds another handler, as
-/// shown there.
+/// Middleware with a plan of its own is a type that implements [`Handler`] and holds another handler, as shown there.
+///
+/// Each handler keeps its type, which the compiler follows to the innermost one. Where many are nested, it may end with
+/// `queries overflow the depth limit`, or take long, because the type of a function that is middleware contains that of
+/// its handler once more. A [`BoxHandler`](super::BoxHandler) in between, or a `Box<dyn Handler>` for the handlers of one
+/// core, ends the nesting, for an allocation per request; `#![recursion_limit = "256"]` in the program raises the limit.
 ///
 /// # Examples
 ///
@@ -29,6 +33,34 @@ use crate::wire::Limits;
 /// # let _ = || -> corehttp::Result {
 /// Server::bind("127.0.0.1:8080").run(around(log, app))
 /// # };
+/// ```
+///
+/// Middleware with state is a closure that captures it, one for each handler:
+///
+/// ```
+/// use std::sync::Arc;
+/// use corehttp::{Context, Handler, Status, around, routes};
+///
+/// struct Tokens(Vec<String>);
+///
+/// async fn guard(tokens: &Tokens, app: &impl Handler, ctx: &mut Context) -> corehttp::Result {
+///     let is_known = ctx.request.bearer_token().is_some_and(|token| tokens.0.iter().any(|known| known == token));
+///     if is_known { app.handle(ctx).await } else { Err(Status::UNAUTHORIZED.into()) }
+/// }
+///
+/// let tokens = Arc::new(Tokens(vec!["8f14e45f".into()]));
+/// let admin = routes! { GET "/stats" => |ctx: &mut Context| ctx.response.set_text("good") };
+/// let router = routes! {
+///     GET "/" => |ctx: &mut Context| ctx.response.set_text("hi"),
+///     mount "/admin" => around(async move |app: &_, ctx: &mut Context| guard(&tokens, app, ctx).await, admin),
+/// };
+/// # let service = corehttp::Server::new().service(router);
+/// # let mut request = corehttp::Request::get("/admin/stats")?;
+/// # let refused = corehttp::block_on(service.respond(request.clone()))?;
+/// # request.set_bearer_token("8f14e45f")?;
+/// # let admitted = corehttp::block_on(service.respond(request))?;
+/// # assert_eq!((refused.status, admitted.text()), (Status::UNAUTHORIZED, Ok("good")));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[doc(alias("middleware", "from_fn"))]
 pub fn around<M, H, Kind>(middleware: M, handler: H) -> Around<M, H::Handler>
@@ -56,9 +88,11 @@ where
         self.handler.on_head(ctx)
     }
 
+    // An `async` block around the future of the function would be one more for the compiler to lay out, whose limit
+    // bounds how deep middleware nests.
     #[inline]
-    async fn handle(&self, ctx: &mut Context) -> Result {
-        (self.middleware)(&self.handler, ctx).await
+    fn handle(&self, ctx: &mut Context) -> impl Future<Output = Result> {
+        (self.middleware)(&self.handler, ctx)
     }
 }
 
