@@ -55,15 +55,13 @@ mod error_response;
 mod exchange_report;
 mod invalid_response;
 mod report_limiter;
-#[cfg(feature = "websocket")]
-mod socket_observer;
 
 pub use connection_report::{ConnectionEnd, ConnectionReport};
-#[cfg(feature = "websocket")]
-pub(crate) use context::SwitchedConn;
 pub use context::{BodyReader, BodyWriter, Context, Extensions, Transform, TransformAction};
 #[cfg(feature = "tower")]
 pub(crate) use context::{HeadFilter, SentKind};
+#[cfg(feature = "websocket")]
+pub(crate) use context::{SocketObserver, SwitchedConn};
 #[cfg(feature = "metrics")]
 pub(crate) use core_state::Observer;
 pub use error::{Error, IntoError, Result};
@@ -82,12 +80,12 @@ pub use proxy_protocol::enabled::ProxyProtocol;
 pub use server::Server;
 pub use server_handle::ServerHandle;
 pub use service::Service;
-#[cfg(feature = "websocket")]
-pub(crate) use socket_observer::SocketObserver;
 #[cfg(feature = "metrics")]
 pub(crate) use stats::{CoreStats, ERROR_KINDS, POOL_METRICS, SERVER_METRICS};
 pub use stats::{ErrorCounts, ServerCounts, ServerStats};
 pub use stop::IntoIoResult;
 pub use trusted_proxies::{ForwardedField, InvalidNetwork, TrustedProxies};
 pub use upgraded::Upgraded;
+#[cfg(feature = "websocket")]
+pub(crate) use upgraded::UpgradedGuard;
 pub use with_state::{WithState, with_state};

@@ -115,6 +115,7 @@ impl<H: Handler> Service<H> {
         let mut connection = Connection::new(self.per_core.clone(), opening);
         async move {
             let served = poll_fn(|cx| connection.poll_serve(cx)).await;
+            poll_fn(|cx| connection.poll_closing(cx)).await;
             self.per_core.trim_if_due();
             served
         }

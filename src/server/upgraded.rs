@@ -1,9 +1,8 @@
 //! [`Upgraded`]: a connection that speaks another protocol from here on (RFC 9110 §7.8, §9.3.6).
 
-use std::convert::Infallible;
 use std::fmt;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use tokio::sync::oneshot;
 
@@ -22,15 +21,15 @@ use crate::net::{Conn, Peer, ReadBuffer, Rewind, Stream, TableTimer, delegate_st
 pub struct Upgraded {
     stream: Rewind<Pin<Box<dyn Stream>>>,
     /// Dropped last, since the connection must be closed before it is no longer counted.
-    _dropped: oneshot::Sender<Infallible>,
+    _guard: UpgradedGuard,
 }
 
 impl Upgraded {
     pub(super) fn new(conn: Conn, early: ReadBuffer) -> (Upgraded, UpgradedHandle) {
         let peer = conn.peer();
         let (transport, timer) = conn.into_parts();
-        let (sender, handle) = UpgradedHandle::new(peer, Some(timer));
-        (Upgraded { stream: Rewind::new(transport, early), _dropped: sender }, handle)
+        let (guard, handle) = UpgradedHandle::new(peer, Some(timer));
+        (Upgraded { stream: Rewind::new(transport, early), _guard: guard }, handle)
     }
 }
 
@@ -42,9 +41,18 @@ impl fmt::Debug for Upgraded {
     }
 }
 
+/// Dropped by the owner of a connection that was upgraded, behind the connection, which counts until then. An owner that is
+/// dropped before the connection is closed in order sends the future that closes it.
+pub(crate) type UpgradedGuard = oneshot::Sender<Closing>;
+
+/// Closes a connection whose owner was dropped.
+type Closing = Pin<Box<dyn Future<Output = ()>>>;
+
 /// The server's part of a connection that was upgraded: it still counts as one of its core's.
 pub(super) struct UpgradedHandle {
-    dropped: oneshot::Receiver<Infallible>,
+    dropped: oneshot::Receiver<Closing>,
+    /// Closes the connection, once its owner was dropped.
+    closing: Option<Closing>,
     peer: Peer,
     /// The entry by which a stop waits for the connection, unless that has kept it.
     _timer: Option<TableTimer>,
@@ -54,12 +62,9 @@ pub(super) struct UpgradedHandle {
 
 impl UpgradedHandle {
     /// A handle, and the sender that the owner of the connection drops behind it.
-    pub(super) fn new(
-        peer: Peer,
-        timer: Option<TableTimer>,
-    ) -> (oneshot::Sender<Infallible>, UpgradedHandle) {
-        let (sender, dropped) = oneshot::channel();
-        (sender, UpgradedHandle { dropped, peer, _timer: timer, report: None })
+    pub(super) fn new(peer: Peer, timer: Option<TableTimer>) -> (UpgradedGuard, UpgradedHandle) {
+        let (guard, dropped) = oneshot::channel();
+        (guard, UpgradedHandle { dropped, closing: None, peer, _timer: timer, report: None })
     }
 
     /// The peer of the connection.
@@ -67,8 +72,19 @@ impl UpgradedHandle {
         self.peer
     }
 
-    /// Ready when the [`Upgraded`] has been dropped.
-    pub(super) fn poll_dropped(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        Pin::new(&mut self.dropped).poll(cx).map(|_| ())
+    /// Ready when the owner of the connection was dropped, and the connection is closed.
+    pub(super) fn poll_closed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.closing.is_none() {
+            self.closing = ready!(Pin::new(&mut self.dropped).poll(cx)).ok();
+        }
+        self.poll_closing(cx)
+    }
+
+    /// Ready when the connection is closed, or its owner still has it.
+    pub(super) fn poll_closing(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.closing.is_none() {
+            self.closing = self.dropped.try_recv().ok();
+        }
+        self.closing.as_mut().map_or(Poll::Ready(()), |closing| closing.as_mut().poll(cx))
     }
 }

@@ -3,14 +3,18 @@
 use std::fmt;
 use std::future::IntoFuture;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::deflate::{EXTENSIONS, offer, read_answer};
+use super::endpoint::ClientEnd;
+use super::half::{Shared, close_dropped};
 use super::handshake::{KEY, PROTOCOL, VERSION, VERSION_VALUE, check_response, new_key};
 use super::settings::WebSocketSettings;
 use super::websocket::{Agreement, ClientWebSocket, WebSocket};
 use crate::client::{Client, ClientError, RequestBuilder, not_prepared, switch_protocols};
 use crate::message::{FieldValue, Response};
+use crate::runtime::Handle;
 
 /// A request that opens a WebSocket, made by [`Client::websocket`].
 ///
@@ -130,7 +134,14 @@ impl WebSocketRequest {
             Ok(())
         };
         let (conn, early) = switch_protocols(builder, response, check).await?;
-        Ok(WebSocket::new(*conn, &early, &settings, agreement, None))
+        Ok(WebSocket::new(*conn, &early, &settings, agreement, None, close_behind))
+    }
+}
+
+/// Closes in a task, if there is a runtime.
+fn close_behind(shared: Arc<Shared<ClientEnd>>) {
+    if let Some(handle) = Handle::current() {
+        handle.spawn(close_dropped(shared));
     }
 }
 

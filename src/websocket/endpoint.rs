@@ -20,11 +20,14 @@ impl Endpoint for ClientEnd {}
 
 pub(super) mod private {
     use std::cell::RefCell;
+    use std::convert::Infallible;
     use std::sync::Mutex;
 
     use super::{ClientEnd, ServerEnd};
     use crate::memory::lock;
     use crate::net::{Conn, Local, Locality, Sendable};
+    use crate::server::UpgradedGuard;
+    use crate::websocket::close_code::CloseCode;
     use crate::websocket::frame::Role;
 
     pub(crate) trait Sealed {
@@ -32,7 +35,12 @@ pub(super) mod private {
         /// The cell of the state that both halves share.
         type Cell<T>: SharedCell<T>;
 
+        /// The guard by which a server counts a connection.
+        type Guard;
+
         const ROLE: Role;
+        /// The code with which a WebSocket is closed that was dropped (§7.4.1).
+        const DROPPED: CloseCode;
 
         /// Whether the server is about to stop.
         fn is_stopping(conn: &Conn<Self::Locality>) -> bool;
@@ -73,7 +81,10 @@ pub(super) mod private {
         // Both halves stay on their core, so no message pays for a lock.
         type Cell<T> = RefCell<T>;
 
+        type Guard = UpgradedGuard;
+
         const ROLE: Role = Role::Server;
+        const DROPPED: CloseCode = CloseCode::INTERNAL_ERROR;
 
         fn is_stopping(conn: &Conn) -> bool {
             conn.is_stopping()
@@ -84,7 +95,10 @@ pub(super) mod private {
         type Locality = Sendable;
         type Cell<T> = Mutex<T>;
 
+        type Guard = Infallible;
+
         const ROLE: Role = Role::Client;
+        const DROPPED: CloseCode = CloseCode::AWAY;
 
         fn is_stopping(_: &Conn<Sendable>) -> bool {
             false

@@ -1,18 +1,14 @@
 //! [`Link`]: the connection of a WebSocket, which its reader and its writer share.
 
-use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
-
-use tokio::sync::oneshot;
 
 use super::close::close_payload;
 use super::close_code::CloseCode;
 use super::encoder::Encoder;
-use super::endpoint::private::{Sealed, SharedCell};
+use super::endpoint::private::Sealed;
 use super::error::WebSocketError;
 use super::frame::OpCode;
 use super::input::Input;
@@ -23,29 +19,6 @@ use crate::memory::{LocalCache, Reset};
 use crate::net::{Conn, ConnError, IoState, TimerSlot, Traffic, Transport, WakerSet};
 use crate::runtime::{Budget, Instant, now};
 use crate::server::SocketObserver;
-
-/// The connection, and the state that is read without borrowing it.
-pub(super) struct Shared<E: Sealed> {
-    pub(super) link: E::Cell<Link<E>>,
-    /// Whether bytes that have arrived wait to be received. Messages of the handler are held back then, until it waits.
-    pub(super) is_corked: AtomicBool,
-    /// Counts, at a server.
-    pub(super) observer: Option<SocketObserver>,
-}
-
-impl<E: Sealed> Shared<E> {
-    /// Lends the connection for one poll, and counts what goes over it.
-    #[inline]
-    pub(super) fn with<T>(&self, step: impl FnOnce(&mut Link<E>) -> T) -> T {
-        self.link.with_mut(|link| {
-            let done = step(link);
-            if let Some(observer) = &self.observer {
-                link.count(observer);
-            }
-            done
-        })
-    }
-}
 
 /// The connection of a WebSocket, and what is sent over it.
 pub(super) struct Link<E: Sealed> {
@@ -83,7 +56,7 @@ pub(super) struct Link<E: Sealed> {
     waker: Option<Waker>,
     wakers: Option<Arc<WakerSet>>,
     /// Dropped last, since the connection must be closed before its server no longer counts it.
-    guard: Option<oneshot::Sender<Infallible>>,
+    guard: Option<E::Guard>,
 }
 
 impl<E: Sealed> Link<E> {
@@ -91,7 +64,7 @@ impl<E: Sealed> Link<E> {
         mut conn: Conn<E::Locality>,
         bounds: LinkBounds,
         encoder: Encoder,
-        guard: Option<oneshot::Sender<Infallible>>,
+        guard: Option<E::Guard>,
     ) -> Link<E> {
         // The timeouts of the exchange no longer apply, such as that of the whole request.
         conn.disarm_all();
@@ -122,7 +95,7 @@ impl<E: Sealed> Link<E> {
 
     /// Counts what went over the connection since the last call.
     #[inline]
-    fn count(&mut self, observer: &SocketObserver) {
+    pub(super) fn count(&mut self, observer: &SocketObserver) {
         self.take_traffic();
         let Traffic { received, sent } = self.traffic;
         if received + sent > 0 {
@@ -461,6 +434,18 @@ impl<E: Sealed> Link<E> {
             Poll::Ready(error) => Err(self.fail(error, Phase::Close)),
             Poll::Pending => Ok(()),
         }
+    }
+
+    /// Appends a close frame, unless one was sent, because both halves are dropped. Returns whether the connection is
+    /// still open.
+    pub(super) fn begin_drop(&mut self) -> bool {
+        // If no mask can be made, the connection just ends.
+        !self.is_over && self.write_close(E::DROPPED, "").is_ok()
+    }
+
+    /// Takes what the server counts the connection by.
+    pub(super) fn take_guard(&mut self) -> Option<E::Guard> {
+        self.guard.take()
     }
 
     /// Sends what waits to be written, and closes the sending half.

@@ -21,6 +21,7 @@ mod decoder;
 mod encoder;
 
 mod endpoint;
+mod half;
 mod link;
 mod relay;
 mod shared_message;

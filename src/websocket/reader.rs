@@ -3,7 +3,6 @@
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, ready};
 
@@ -11,8 +10,9 @@ use super::close::CloseReason;
 use super::decoder::{Decoder, Reading, Step};
 use super::endpoint::{Endpoint, ServerEnd};
 use super::error::WebSocketError;
+use super::half::{Half, Shared};
 use super::input::Input;
-use super::link::{Link, Shared};
+use super::link::Link;
 use super::message::{Message, MessageKind, MessagePart};
 use crate::exchange::ExchangeError;
 use crate::runtime::Budget;
@@ -20,7 +20,7 @@ use crate::runtime::Budget;
 /// The half of a [`WebSocket`](crate::WebSocket) that receives messages. It also answers pings, sends pings to a peer
 /// that is silent, and takes part in the close: a WebSocket that is not received from does none of that.
 pub struct WebSocketReader<E: Endpoint = ServerEnd> {
-    shared: Arc<Shared<E>>,
+    shared: Half<E>,
     input: Input,
     decoder: Decoder,
     controls: ControlRate,
@@ -52,7 +52,7 @@ enum EndStep {
 
 impl<E: Endpoint> WebSocketReader<E> {
     pub(super) fn new(
-        shared: Arc<Shared<E>>,
+        shared: Half<E>,
         early: &[u8],
         decoder: Decoder,
         control_rate_max: u32,

@@ -4,9 +4,12 @@ use std::io;
 use std::sync::Arc;
 
 use super::deflate::{EXTENSIONS, accept_offer};
+use super::endpoint::ServerEnd;
+use super::half::{Shared, close_dropped};
 use super::handshake::{
     ACCEPT, PROTOCOL, VERSION, VERSION_VALUE, WebSocketHandshakeError, check_request, choose_protocol,
 };
+use super::link::Link;
 use super::settings::WebSocketSettings;
 use super::websocket::{Agreement, WebSocket};
 use crate::message::FieldName;
@@ -97,12 +100,20 @@ impl Context {
         };
         let agreement = Agreement { protocol: protocol.map(Into::into), deflate };
         let SwitchedConn { conn, early, observer, guard } = self.switch_to(PROTOCOL_NAME).await?;
-        let socket = WebSocket::new(conn, &early, settings, agreement, Some((observer, guard)));
-        let shared = Arc::downgrade(&socket.writer.shared);
+        let socket = WebSocket::new(conn, &early, settings, agreement, Some((observer, guard)), close_behind);
+        let shared = Arc::downgrade(socket.writer.shared.shared());
         self.set_on_pause(move |cx| {
             shared.upgrade().iter().for_each(|shared| shared.with(|link| link.pause(cx)));
         });
         Ok(socket)
+    }
+}
+
+/// Leaves the close to the connection of the server, which lasts until then.
+fn close_behind(shared: Arc<Shared<ServerEnd>>) {
+    if let Some(guard) = shared.with(Link::take_guard) {
+        // Without a connection of the server, the future is dropped, and closes at once.
+        let _ = guard.send(Box::pin(close_dropped(shared)));
     }
 }
 

@@ -1,20 +1,18 @@
 //! [`WebSocket`]: an open WebSocket (RFC 6455), at a server or at a client.
 
-use std::convert::Infallible;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
-
-use tokio::sync::oneshot;
 
 use super::close::CloseReason;
 use super::close_code::CloseCode;
 use super::decoder::Decoder;
 use super::deflate::DeflateParams;
 use super::encoder::Encoder;
-use super::endpoint::private::{Sealed, SharedCell};
+use super::endpoint::private::Sealed;
 use super::endpoint::{ClientEnd, Endpoint, ServerEnd};
-use super::link::{Link, Shared};
+use super::half::{Half, Shared};
+use super::link::Link;
 use super::message::Message;
 use super::reader::WebSocketReader;
 use super::settings::WebSocketSettings;
@@ -30,8 +28,10 @@ use crate::server::SocketObserver;
 /// A message that was received is a view, and stays until the next one is received. To send meanwhile, use the reader
 /// and the writer on their own: borrow them as in the example, or move them into two tasks of the core.
 ///
-/// All bounds are in [`WebSocketSettings`], with defaults. Dropping a WebSocket closes the connection without a close
-/// frame, which the peer sees as code 1006: see [`WebSocket::close`].
+/// All bounds are in [`WebSocketSettings`], with defaults. A WebSocket whose halves are dropped is closed in the
+/// background: messages that wait are sent, a close frame behind them unless one was sent already, and the connection is
+/// closed once the peer has closed, too, or after [`WebSocketSettings::close`]. The code is then 1011 from a server, whose
+/// handler may have failed, and 1001 from a client: see [`WebSocket::close`] for another.
 ///
 /// A silent WebSocket holds no buffer. In its handler it still holds the context and the request, which the handler may
 /// look at again: 4.0 KB in all. One that is moved to a task of its core (`tokio::task::spawn_local`), whose handler
@@ -82,17 +82,18 @@ impl<E: Endpoint> WebSocket<E> {
         early: &ReadBuffer,
         settings: &WebSocketSettings,
         agreement: Agreement,
-        server: Option<(SocketObserver, oneshot::Sender<Infallible>)>,
+        server: Option<(SocketObserver, E::Guard)>,
+        close_behind: fn(Arc<Shared<E>>),
     ) -> WebSocket<E> {
         let (observer, guard) = server.unzip();
         let Agreement { protocol, deflate } = agreement;
         let encoder = Encoder::new(E::ROLE, deflate.zip(settings.deflate));
         let decoder = Decoder::new(E::ROLE, settings.message_bounds(), deflate);
-        let link = E::Cell::new(Link::new(conn, settings.link_bounds(), encoder, guard));
-        let shared = Arc::new(Shared { link, observer, is_corked: Default::default() });
+        let link = Link::new(conn, settings.link_bounds(), encoder, guard);
+        let (reading, writing) = Half::pair(link, observer, close_behind);
         WebSocket {
-            reader: WebSocketReader::new(shared.clone(), early.unread(), decoder, settings.control_rate_max),
-            writer: WebSocketWriter { shared },
+            reader: WebSocketReader::new(reading, early.unread(), decoder, settings.control_rate_max),
+            writer: WebSocketWriter { shared: writing },
             protocol,
         }
     }

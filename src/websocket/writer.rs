@@ -3,20 +3,20 @@
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::close_code::CloseCode;
 use super::endpoint::{Endpoint, ServerEnd};
-use super::link::{Link, Shared};
+use super::half::Half;
+use super::link::Link;
 use super::message::{Message, MessagePart};
 use super::shared_message::SharedMessage;
 
 /// The half of a [`WebSocket`](crate::WebSocket) that sends messages.
 pub struct WebSocketWriter<E: Endpoint = ServerEnd> {
-    pub(super) shared: Arc<Shared<E>>,
+    pub(super) shared: Half<E>,
 }
 
 impl<E: Endpoint> WebSocketWriter<E> {

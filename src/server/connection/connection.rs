@@ -76,6 +76,11 @@ impl<H: Handler> Connection<H> {
         }
     }
 
+    /// Closes a connection that was upgraded, unless its owner still has it.
+    pub(in crate::server) fn poll_closing(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
+        self.upgraded.as_mut().map_or(Poll::Ready(()), |upgraded| upgraded.poll_closing(cx))
+    }
+
     /// Serves until the connection is closed, even if it was upgraded. Errors of the connection have been reported.
     pub(in crate::server) fn poll_closed(&mut self, cx: &mut task::Context<'_>) -> Poll<()> {
         if self.per_core.core.times_polls {
@@ -104,7 +109,7 @@ impl<H: Handler> Connection<H> {
         }
         let Some(upgraded) = &mut self.upgraded else { return Poll::Ready(()) };
         self.end = ConnectionEnd::Cut;
-        ready!(upgraded.poll_dropped(cx));
+        ready!(upgraded.poll_closed(cx));
         self.end = ConnectionEnd::Upgraded;
         Poll::Ready(())
     }

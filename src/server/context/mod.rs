@@ -24,4 +24,4 @@ pub use extensions::Extensions;
 pub(crate) use head_filter::{HeadFilter, SentKind};
 pub use transform::{Transform, TransformAction};
 #[cfg(feature = "websocket")]
-pub(crate) use websocket::SwitchedConn;
+pub(crate) use websocket::{SocketObserver, SwitchedConn};

@@ -1,10 +1,7 @@
 //! [`Context::upgrade`], [`Context::accept_tunnel`] and [`Context::take_over`]: how a handler takes the connection over
 //! (RFC 9110 §7.8, §9.3.6).
 
-use std::convert::Infallible;
 use std::io;
-
-use tokio::sync::oneshot;
 
 use super::context::Context;
 use super::head_filter::SentKind;
@@ -13,7 +10,7 @@ use crate::net::{Conn, ReadBuffer};
 use crate::server::InvalidResponse;
 use crate::server::connection_report::ConnectionReport;
 use crate::server::exchange_report::CutBy;
-use crate::server::upgraded::{Upgraded, UpgradedHandle};
+use crate::server::upgraded::{Upgraded, UpgradedGuard, UpgradedHandle};
 
 impl Context {
     /// Switches to `protocol` (RFC 9110 §7.8): answers 101 with the response's fields, and hands the connection over,
@@ -132,12 +129,11 @@ impl Context {
     }
 
     /// Switches to `protocol`, which the request asks for: sends a head of 101, once middleware has seen it, and hands the
-    /// connection over, with the bytes that have arrived and a guard. The connection counts as open until the guard is
-    /// dropped, so that is to be dropped last.
+    /// connection over, with the bytes that have arrived and a guard.
     pub(crate) async fn switch_conn(
         &mut self,
         protocol: &str,
-    ) -> io::Result<(Conn, ReadBuffer, oneshot::Sender<Infallible>)> {
+    ) -> io::Result<(Conn, ReadBuffer, UpgradedGuard)> {
         let (conn, early) = self.switch(Status::SWITCHING_PROTOCOLS, Some(protocol)).await?;
         let (guard, mut handle) = UpgradedHandle::new(conn.peer(), None);
         handle.report = ConnectionReport::new(&conn, self.exchange.info.exchange_count);

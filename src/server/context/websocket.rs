@@ -1,16 +1,19 @@
-//! How a WebSocket takes the connection over (RFC 6455 §4.2.2).
+//! How a WebSocket takes the connection over (RFC 6455 §4.2.2), and [`SocketObserver`], which counts what goes over it.
+//!
+//! The counts are written by the task that has the WebSocket, and read by whatever reports them, so they are atomic, and
+//! their order among each other is of no interest.
 
-use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::task;
-
-use tokio::sync::oneshot;
 
 use super::context::Context;
 use crate::message::Headers;
-use crate::net::{Conn, ReadBuffer};
-use crate::server::socket_observer::SocketObserver;
+use crate::net::{Conn, ReadBuffer, Traffic};
+use crate::server::exchange_report::SocketCounts;
+use crate::server::stats::CoreStats;
+use crate::server::upgraded::UpgradedGuard;
 
 /// A connection that a WebSocket has taken over.
 pub(crate) struct SwitchedConn {
@@ -18,8 +21,7 @@ pub(crate) struct SwitchedConn {
     /// The bytes that have arrived already.
     pub(crate) early: ReadBuffer,
     pub(crate) observer: SocketObserver,
-    /// Dropped last, since the connection counts as open until then.
-    pub(crate) guard: oneshot::Sender<Infallible>,
+    pub(crate) guard: UpgradedGuard,
 }
 
 impl Context {
@@ -42,5 +44,54 @@ impl Context {
     /// Has `on_pause` called whenever this handler waits.
     pub(crate) fn set_on_pause(&self, on_pause: impl Fn(&mut task::Context<'_>) + 'static) {
         *self.exchange.conn.on_pause().borrow_mut() = Some(Box::new(on_pause));
+    }
+}
+
+/// Counts for the core, and for the report of the exchange.
+pub(crate) struct SocketObserver {
+    core: Arc<CoreStats>,
+    reported: Option<Arc<SocketCounts>>,
+}
+
+impl SocketObserver {
+    /// Counts in `reported` too, if exchanges are reported.
+    pub(super) fn new(core: Arc<CoreStats>, reported: Option<Arc<SocketCounts>>) -> SocketObserver {
+        SocketObserver { core, reported }
+    }
+
+    /// Counts bytes.
+    #[inline]
+    pub(crate) fn count_traffic(&self, traffic: Traffic) {
+        self.core.received.add(traffic.received);
+        self.core.sent.add(traffic.sent);
+        if let Some(reported) = &self.reported {
+            reported.received.add(traffic.received);
+            reported.sent.add(traffic.sent);
+        }
+    }
+
+    /// Counts a message that was received.
+    #[inline]
+    pub(crate) fn count_received(&self) {
+        self.core.messages_received.add(1);
+        if let Some(reported) = &self.reported {
+            reported.messages_received.add(1);
+        }
+    }
+
+    /// Counts messages that were sent.
+    #[inline]
+    pub(crate) fn count_sent(&self, messages: u64) {
+        self.core.messages_sent.add(messages);
+        if let Some(reported) = &self.reported {
+            reported.messages_sent.add(messages);
+        }
+    }
+
+    /// Notes the code of the first close frame.
+    pub(crate) fn note_close(&self, code: u16) {
+        if let Some(reported) = &self.reported {
+            let _ = reported.close_code.compare_exchange(0, code, Relaxed, Relaxed);
+        }
     }
 }

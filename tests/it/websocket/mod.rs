@@ -4,6 +4,7 @@ mod bounds;
 mod broadcasts;
 mod clients;
 mod compression;
+mod drops;
 mod ends;
 mod frames;
 mod gateways;
