@@ -2,6 +2,7 @@
 //! servers.
 
 use std::collections::BTreeSet;
+#[cfg(unix)]
 use std::fmt;
 use std::io;
 #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -18,6 +19,7 @@ use std::os::unix::net::UnixListener;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use std::os::unix::net::{SocketAddr as UnixAddr, UnixDatagram};
 use std::path::Path;
+#[cfg(unix)]
 use std::sync::Arc;
 
 use socket2::{Domain, Protocol, SockRef, Socket, Type};

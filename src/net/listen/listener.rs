@@ -19,7 +19,11 @@ pub(crate) enum Listener {
     Tcp(
         TcpListener,
         Option<Keepalive>,
-        #[expect(dead_code, reason = "its drop lets other servers share the port")] Option<PortClaim>,
+        #[cfg_attr(
+            any(target_os = "linux", target_os = "android"),
+            expect(dead_code, reason = "its drop lets other servers share the port")
+        )]
+        Option<PortClaim>,
     ),
     #[cfg(unix)]
     Unix(#[expect(dead_code, reason = "its drop removes the file")] Option<SocketFile>, UnixListener),
