@@ -7,6 +7,10 @@
 //! its sink does.
 //! The servers take turns round by round; the ratio is that of one round, and its median is what counts.
 //!
+//! Linux keeps free pages for each core, as many as it sees fit, and messages of 1 MiB that one core sends and the other
+//! receives move pages from list to list. `sysctl vm.percpu_pagelist_high_fraction=500` keeps the lists within the caches;
+//! without it, the copy into a socket has two speeds.
+//!
 //! uWebSockets takes part if the variable `UWEBSOCKETS` names the program that `support/uwebsockets.cpp` was built to. (Its
 //! package of npm is the same code, with calls into JavaScript.) gorilla and gobwas do if Go is installed and can have them.
 //!
