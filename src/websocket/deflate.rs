@@ -16,8 +16,8 @@ pub(super) struct DeflateParams {
     pub(super) keeps_own: bool,
     /// Whether the messages that are received do.
     pub(super) keeps_peers: bool,
-    /// The size of the window for the messages that are sent, as a power of two: from [`WINDOW_BITS_MIN`] to
-    /// [`WINDOW_BITS_MAX`].
+    /// The size of the window for the messages that are sent, as a power of two, up to [`WINDOW_BITS_MAX`]. Below
+    /// [`WINDOW_BITS_MIN`], which zlib lacks, messages are sent as they are.
     pub(super) window_bits: u8,
 }
 
@@ -114,11 +114,13 @@ pub(super) fn accept_offer(headers: &Headers, settings: MessageDeflate) -> Optio
     })
 }
 
-/// The offer of a client.
+/// The offer of a client, which takes any window that the server asks for (§7.1.2.2).
 pub(super) fn offer(settings: MessageDeflate) -> &'static str {
     match settings.keeps_context {
-        true => NAME,
-        false => "permessage-deflate; server_no_context_takeover; client_no_context_takeover",
+        true => "permessage-deflate; client_max_window_bits",
+        false => {
+            "permessage-deflate; server_no_context_takeover; client_no_context_takeover; client_max_window_bits"
+        }
     }
 }
 
@@ -136,13 +138,15 @@ pub(super) fn read_answer(
     let settings = settings.ok_or(InvalidAnswer)?;
     let answer = Parameters::parse(answer).ok_or(InvalidAnswer)?;
     let must_forget = !settings.keeps_context;
-    if answers.next().is_some() || answer.client_bits.is_some() || must_forget && !answer.server_no_context {
+    // In an answer, the parameter has a value.
+    let window_bits = answer.client_bits.unwrap_or(Some(WINDOW_BITS_MAX)).ok_or(InvalidAnswer)?;
+    if answers.next().is_some() || must_forget && !answer.server_no_context {
         return Err(InvalidAnswer);
     }
     Ok(Some(DeflateParams {
         keeps_own: settings.keeps_context && !answer.client_no_context,
         keeps_peers: !answer.server_no_context,
-        window_bits: WINDOW_BITS_MAX,
+        window_bits,
     }))
 }
 

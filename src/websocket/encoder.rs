@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::io;
 
-use super::deflate::{DeflateParams, Deflater};
+use super::deflate::{DeflateParams, Deflater, WINDOW_BITS_MIN};
 use super::error::WebSocketError;
 use super::frame::{CONTROL_MAX, FrameHeader, Mask, OpCode, Role};
 use super::message::{Message, MessageKind, MessagePart};
@@ -22,6 +22,7 @@ pub(super) struct Encoder {
 
 impl Encoder {
     pub(super) fn new(role: Role, deflate: Option<(DeflateParams, MessageDeflate)>) -> Encoder {
+        let deflate = deflate.filter(|(params, _)| params.window_bits >= WINDOW_BITS_MIN);
         Encoder { role, deflate, deflater: None, open: None }
     }
 

@@ -139,8 +139,9 @@ pub enum Origins {
 /// How messages are compressed (permessage-deflate, RFC 7692).
 ///
 /// A client may ask for a smaller window (`server_max_window_bits`, §7.1.2.1), from 2^9 bytes on, and gets it. An offer
-/// with a window of 2^8 bytes is declined, because zlib has none. Without `keeps_context`, the states that compress
-/// belong to the core, which keeps four at most, and not to the connections.
+/// with a window of 2^8 bytes is declined, because zlib has none. The client takes any window that its
+/// server asks for (`client_max_window_bits`, §7.1.2.2), and sends its messages uncompressed if that is 2^8 bytes. Without
+/// `keeps_context`, the states that compress belong to the core, which keeps four at most, and not to the connections.
 ///
 /// All fields are public, and stay so; there may be more of them in a later release. A literal that ends in
 /// `..MessageDeflate::default()`, and a pattern that ends in `..`, work with both.

@@ -432,3 +432,62 @@ async fn a_client_survives_ends_and_resets_at_every_byte() {
         assert!(resets || whole == usize::from(end >= 3), "{whole} of {end}");
     }
 }
+
+/// Opens a WebSocket to a server that answers the offer with `answer`. The client sends a repetition that a window of 2^9
+/// bytes does not reach, and one of short ones. Returns the lengths of their frames' content; an error if it refuses.
+async fn sent_to(answer: &str) -> Result<[usize; 2], String> {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("ws://{}/", listener.local_addr().unwrap());
+    let fields = format!("{GOOD}sec-websocket-extensions: {answer}\r\n");
+    let deflate = MessageDeflate { message_min: 1, keeps_context: true, ..MessageDeflate::default() };
+    let settings = WebSocketSettings { deflate: Some(deflate), ..WebSocketSettings::default() };
+    let client = async {
+        let opened = Client::new().websocket(&url).settings(&settings).await;
+        let mut socket = opened.map_err(|error| format!("{error:#}"))?;
+        let scattered = |at: u32| char::from(b'a' + (at.wrapping_mul(2_654_435_761) >> 16) as u8 % 26);
+        let line: String = (0..800).map(scattered).collect();
+        socket.send(&line.repeat(3)).await.unwrap();
+        socket.send(&"ab".repeat(500)).await.unwrap();
+        socket.writer.close(CloseCode::NORMAL, "").await.map_err(|error| error.to_string())
+    };
+    let server = async {
+        let mut stream = open(&listener, &fields).await;
+        let mut received = Vec::new();
+        let _ = stream.read_to_end(&mut received).await;
+        received
+    };
+    let (opened, received) = tokio::join!(client, server);
+    opened?;
+    let [first, second, _close] = content_lengths(&received)[..] else { panic!("{received:02x?}") };
+    Ok([first, second])
+}
+
+/// The length of the content of each of a client's frames, none of which is longer than two octets can count.
+fn content_lengths(mut frames: &[u8]) -> Vec<usize> {
+    let mut lengths = Vec::new();
+    while !frames.is_empty() {
+        let (head, len) = match frames[1] & 0x7f {
+            126 => (8, usize::from(u16::from_be_bytes([frames[2], frames[3]]))),
+            len => (6, usize::from(len)),
+        };
+        frames = &frames[head + len..];
+        lengths.push(len);
+    }
+    lengths
+}
+
+#[tokio::test]
+async fn a_client_sends_in_the_window_that_its_server_asks_for_rfc7692_7_1_2_2() {
+    let [most, _] = sent_to("permessage-deflate").await.unwrap();
+    assert_eq!(sent_to("permessage-deflate; client_max_window_bits=15").await.unwrap()[0], most);
+    let small = sent_to("permessage-deflate; client_max_window_bits=9").await.unwrap();
+    assert!(most < small[0] && small[0] < 2400 && small[1] < 100, "{small:?} {most}");
+    let same = sent_to("permessage-deflate; client_max_window_bits=\"9\"").await.unwrap();
+    assert_eq!(same, small);
+    // zlib has no such window, and any message may be sent as it is (§6).
+    assert_eq!(sent_to("permessage-deflate; client_max_window_bits=8").await.unwrap(), [2400, 1000]);
+    for bad in ["client_max_window_bits", "client_max_window_bits=7", "client_max_window_bits=16"] {
+        let error = sent_to(&format!("permessage-deflate; {bad}")).await.unwrap_err();
+        assert!(error.contains("an extension that was not offered"), "{bad}: {error}");
+    }
+}
