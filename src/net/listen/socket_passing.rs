@@ -123,10 +123,14 @@ impl Predecessor {
     }
 
     /// Receives all sockets of the predecessor with their addresses, and its control socket at `path`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the predecessor sends something else, or nothing for [`RECEIVE_MAX`].
     pub(crate) fn receive(&self, path: &Path) -> io::Result<(Vec<(String, OwnedFd)>, ControlSocket)> {
         let mut sockets = Vec::new();
         while sockets.len() < SOCKETS_MAX {
-            match receive(&self.stream)? {
+            match receive(&self.stream).map_err(explain_silence)? {
                 (address, listener) if address.is_empty() => {
                     let control = ControlSocket { file: SocketFile::adopt(path)?, listener: listener.into() };
                     return Ok((sockets, control));
@@ -167,6 +171,20 @@ const TIMED_OUT: u8 = b'g';
 
 /// How long a predecessor may take to send a socket.
 const RECEIVE_MAX: Duration = Duration::from_secs(10);
+
+/// Gives a read that timed out an error with the usual reason: a predecessor serves one successor after another.
+fn explain_silence(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => io::Error::new(
+            io::ErrorKind::TimedOut,
+            format!(
+                "the predecessor has sent no socket for {} s; another successor of it may be starting",
+                RECEIVE_MAX.as_secs()
+            ),
+        ),
+        _ => error,
+    }
+}
 
 /// How many sockets are received at most.
 const SOCKETS_MAX: usize = 1 << 16;
@@ -229,6 +247,16 @@ mod tests {
                 assert_eq!(predecessor.decide_goes_on(is_late), expected, "{is_late} {sent:?} {ends}");
             }
         }
+    }
+
+    #[test]
+    fn a_predecessor_that_sends_nothing_is_named() {
+        let (stream, _other) = StdStream::pair().unwrap();
+        stream.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+        let predecessor = Predecessor { stream, goes_on: OnceLock::new() };
+        let error = predecessor.receive(Path::new("control")).map(drop).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(error.to_string().contains("no socket for 10 s; another successor"), "{error}");
     }
 
     #[tokio::test(start_paused = true)]
