@@ -98,7 +98,7 @@ impl AcceptLoop {
                 // File descriptors become free when connections close; retrying at once would not help.
                 AcceptReaction::BackOff => {
                     let report = ErrorReport::from_connection(Peer::default(), ErrorCause::Accept(error));
-                    per_core.core.report(report);
+                    per_core.core.report_error(report);
                     self.back_off(per_core, pause).await;
                     pause = (2 * pause).min(BACK_OFF_MAX);
                 }
@@ -312,8 +312,8 @@ impl RejectedConnection {
         if limiter.rejecting.get() == REJECTING_MAX || !is_plain {
             // In a flood, that many responses are not worth their cost. Nor is a handshake, without which a secure peer
             // could not read a response.
-            per_core.core.report(ErrorReport::from_connection(conn.peer(), cause));
-            per_core.core.report_end(&conn, ConnectionEnd::Overload);
+            per_core.core.report_error(ErrorReport::from_connection(conn.peer(), cause));
+            per_core.core.report_connection_end(&conn, ConnectionEnd::Overload);
             return;
         }
         limiter.rejecting.set(limiter.rejecting.get() + 1);

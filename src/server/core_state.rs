@@ -92,14 +92,14 @@ impl CoreState {
         let Some(proxy_protocol) = &self.proxy_protocol else { return false };
         // A panic of the application's function must not end the core. The peer is then no source.
         catch_unwind(AssertUnwindSafe(|| proxy_protocol.expects(peer))).unwrap_or_else(|_| {
-            self.report(ErrorReport::from_connection(Peer { addr: peer, id: 0 }, ErrorCause::Panic));
+            self.report_error(ErrorReport::from_connection(Peer { addr: peer, id: 0 }, ErrorCause::Panic));
             false
         })
     }
 
     /// Counts a refusal, and passes it to the application's `on_error`, unless there are too many of its kind.
     #[cold]
-    pub(super) fn report(&self, mut report: ErrorReport<'_>) {
+    pub(super) fn report_error(&self, mut report: ErrorReport<'_>) {
         self.stats.count_error(&report.cause);
         let _ = catch_unwind(AssertUnwindSafe(|| {
             self.observer.iter().for_each(|observer| observer.on_error(&report, self.clock.now()));
@@ -183,7 +183,7 @@ impl CoreState {
 
     /// Passes the report of a connection that has carried no exchange to the application's `on_disconnect`.
     #[cold]
-    pub(super) fn report_end(&self, conn: &Conn, end: ConnectionEnd) {
+    pub(super) fn report_connection_end(&self, conn: &Conn, end: ConnectionEnd) {
         let report = ConnectionReport::new(conn, 0);
         report.into_iter().for_each(|report| self.report_connection(report, end));
     }

@@ -98,9 +98,7 @@ impl ErrorReport<'_> {
             suppressed: 0,
         }
     }
-}
 
-impl ErrorReport<'_> {
     /// Returns the details that the peer is told: the [`Problem`] that the handler has failed with, or else the status. The
     /// cause is not part of them.
     ///

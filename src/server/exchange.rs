@@ -376,9 +376,9 @@ impl Exchange {
     }
 
     /// Counts a failure, and passes its report to the application's `on_error`.
-    pub(super) fn report(&mut self, request: &Request, status: Option<Status>, cause: ErrorCause) {
+    pub(super) fn report_error(&mut self, request: &Request, status: Option<Status>, cause: ErrorCause) {
         let report = self.error_report(request, status, cause);
-        self.send_report(report);
+        self.send_error_report(report);
     }
 
     /// The report of a failure of this exchange.
@@ -399,10 +399,10 @@ impl Exchange {
 
     /// Counts a failure, and passes its report to the application's `on_error`. If the connection of an exchange that
     /// was reported fails afterwards, the failure is not reported.
-    pub(super) fn send_report(&mut self, report: ErrorReport<'_>) {
+    pub(super) fn send_error_report(&mut self, report: ErrorReport<'_>) {
         let last = self.info.reported.replace((report.connection_id, report.exchange_number));
         if !matches!(report.cause, ErrorCause::Exchange(_)) || last != self.info.reported {
-            self.conn.core().report(report);
+            self.conn.core().report_error(report);
         }
     }
 
@@ -437,12 +437,12 @@ impl Exchange {
     /// whether it was cut, from what was noted.
     pub(super) fn end(&mut self, request: &Request, ended: impl FnOnce(Option<CutBy>) -> Option<CutBy>) {
         if self.observation.as_ref().is_some_and(|observation| observation.is_open()) {
-            self.report_end(request, ended);
+            self.report_exchange(request, ended);
         }
     }
 
     #[cold]
-    fn report_end(&mut self, request: &Request, ended: impl FnOnce(Option<CutBy>) -> Option<CutBy>) {
+    fn report_exchange(&mut self, request: &Request, ended: impl FnOnce(Option<CutBy>) -> Option<CutBy>) {
         let number = self.info.exchange_count + u64::from(self.info.is_head_refused);
         let Some(observation) = &mut self.observation else { return };
         observation.cut = ended(observation.cut);

@@ -121,9 +121,9 @@ impl<H: Handler> Connection<H> {
         match OpenedConnection::is_admitted(core.on_connect.as_ref(), &conn) {
             Ok(true) => return self.idle = Some(conn),
             Ok(false) => {}
-            Err(_) => core.report(ErrorReport::from_connection(conn.peer(), ErrorCause::Panic)),
+            Err(_) => core.report_error(ErrorReport::from_connection(conn.peer(), ErrorCause::Panic)),
         }
-        core.report_end(&conn, ConnectionEnd::Refused);
+        core.report_connection_end(&conn, ConnectionEnd::Refused);
     }
 
     fn start_job(&mut self, job: Job) {

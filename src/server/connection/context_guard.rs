@@ -50,7 +50,7 @@ impl<H: Handler> Drop for ContextGuard<'_, H> {
             // For example, a handler ran out of time, and a value that it held panicked when it was dropped. A second
             // panic would abort the process, so none may escape from this function.
             let Context { exchange, request, .. } = &mut *context;
-            exchange.report(request, None, ErrorCause::Panic);
+            exchange.report_error(request, None, ErrorCause::Panic);
             drop_all_user_values(&mut context);
         }
         context.exchange.disconnect();
@@ -79,7 +79,7 @@ pub(super) fn drop_user_values(ctx: &mut Context) {
 pub(super) fn drop_all_user_values(ctx: &mut Context) {
     // A value that panics is gone after its drop, so each round has fewer values.
     while catch_unwind(AssertUnwindSafe(|| clear_user_values(ctx))).is_err() {
-        ctx.exchange.report(&ctx.request, None, ErrorCause::Panic);
+        ctx.exchange.report_error(&ctx.request, None, ErrorCause::Panic);
         ctx.exchange.stop_persisting();
     }
 }

@@ -38,7 +38,7 @@ pub(super) fn report_failure(ctx: &mut Context, outcome: HandlerOutcome) {
         HandlerOutcome::TimedOut(limit) => ExchangeError::TimedOut(Phase::Handler, limit.into()).into(),
     };
     ctx.exchange.observe(|observation, _| observation.cut = Some(CutBy::from_cause(&cause)));
-    ctx.exchange.report(&ctx.request, None, cause);
+    ctx.exchange.report_error(&ctx.request, None, cause);
 }
 
 /// Turns the response that the handler left into one that can be sent, and writes its head.
@@ -129,7 +129,7 @@ pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (CloseMode, io::Res
             (CloseMode::Linger, Err(result))
         }
         None => {
-            ctx.exchange.report(&ctx.request, None, cause);
+            ctx.exchange.report_error(&ctx.request, None, cause);
             // An error after the end of a response must not take the response away.
             let is_whole = ctx.exchange.outgoing.is_over();
             (if is_whole { CloseMode::Linger } else { CloseMode::Reset }, Err(result))
@@ -165,9 +165,9 @@ fn respond_error(ctx: &mut Context, status: Status, cause: ErrorCause) {
     let function = exchange.conn.core().error_response.as_ref();
     let written = write_error_response(function, &report, response);
     if !matches!(&report.cause, ErrorCause::Handler(error) if error.is_response()) {
-        exchange.send_report(report);
+        exchange.send_error_report(report);
     }
     if written.is_err() {
-        exchange.report(request, Some(status), ErrorCause::Panic);
+        exchange.report_error(request, Some(status), ErrorCause::Panic);
     }
 }

@@ -121,7 +121,7 @@ async fn tls_handshake<H: Handler>(
         HandshakeOutcome::Failed(error, transport) => {
             conn.transport = transport;
             let result = error.as_io();
-            per_core.core.report(ErrorReport::from_connection(conn.peer(), ErrorCause::Tls(error)));
+            per_core.core.report_error(ErrorReport::from_connection(conn.peer(), ErrorCause::Tls(error)));
             let mut guard = ContextGuard::new(per_core, per_core.take_context());
             guard.exchange.attach(&mut Some(conn.into_inner()), 0);
             guard.exchange.info.connection_end = ConnectionEnd::Handshake;
@@ -146,7 +146,7 @@ impl<'c> UnopenedConn<'c> {
     /// Notes that the connection is not answered, and reports why.
     fn fail(&mut self, end: ConnectionEnd, cause: ErrorCause) {
         self.end = end;
-        self.core.report(ErrorReport::from_connection(self.peer(), cause));
+        self.core.report_error(ErrorReport::from_connection(self.peer(), cause));
     }
 
     fn into_inner(mut self) -> Conn {
@@ -170,7 +170,7 @@ impl DerefMut for UnopenedConn<'_> {
 
 impl Drop for UnopenedConn<'_> {
     fn drop(&mut self) {
-        self.conn.iter().for_each(|conn| self.core.report_end(conn, self.end));
+        self.conn.iter().for_each(|conn| self.core.report_connection_end(conn, self.end));
     }
 }
 

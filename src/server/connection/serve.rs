@@ -176,7 +176,7 @@ fn poll_drain(ctx: &mut Context, cx: &mut task::Context<'_>) -> Poll<()> {
             let is_refused = status.is_client_error() || status.is_server_error();
             // A peer that was refused should send no more (RFC 9112 §9.5).
             if !(is_refused && matches!(error, ExchangeError::Incomplete)) {
-                exchange.report(request, None, error.into());
+                exchange.report_error(request, None, error.into());
             }
             exchange.stop_persisting();
         }
