@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use corehttp::{ConnectionEnd, Context, ErrorCause, Limits, Server, ServerCounts, Service, Timeouts};
+use corehttp::{ConnectionEnd, Context, ErrorCause, Limits, Server, Service, Timeouts};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, duplex};
 use tokio::task::{LocalSet, spawn_local};
 use tokio::time::advance;
@@ -292,6 +292,7 @@ mod proxy_protocol {
 
 #[cfg(feature = "tls")]
 mod tls {
+    use corehttp::ServerCounts;
     use tokio_rustls::TlsConnector;
     use tokio_rustls::rustls::server::ClientHello;
 
