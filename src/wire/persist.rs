@@ -28,6 +28,11 @@ impl ConnectionOption {
     fn read(headers: &Headers) -> ConnectionOption {
         let mut found = ConnectionOption::Absent;
         for line in headers.named(FieldName::CONNECTION) {
+            // Most lines are what browsers send.
+            if line == b"keep-alive" {
+                found = ConnectionOption::KeepAlive;
+                continue;
+            }
             for option in members(line) {
                 if option.eq_ignore_ascii_case(b"close") {
                     return ConnectionOption::Close;

@@ -246,13 +246,15 @@ mod tests {
         parsed(head, |head, limits, request| Some(parse_with_httparse(head, 0, limits, request)))
     }
 
-    const HEADS: [&str; 6] = [
+    const HEADS: [&str; 7] = [
         "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
         "POST /a%20b?c=d HTTP/1.0\r\nx-b3: 1\r\nContent-Length: 5\r\n\r\nhello",
         "M-SEARCH /? HTTP/1.1\r\nEmpty: \r\nX_y: a longer one, with \"quotes\" ~\r\na: b\r\n\r\n",
         "GET /a/b-c_d.e~f!g$h&i'j(k)l*m+n,o;p=q:r@s[t] HTTP/1.1\r\n\r\n",
         "OPTIONS /a%2Fb|\"<>?{|}^=[?]\\ HTTP/1.1\r\nHost: example.com\r\n\r\nGET / HTTP/1.1\r\n\r\n",
         "DELETE /0123456789/0123456789/0123456789/0123 HTTP/1.1\r\na: 1\r\nb: 2\r\nc: 3\r\nd: 4\r\n\r\n",
+        "GET /long HTTP/1.1\r\nHost: www.example.com:8080\r\nUpgrade-Insecure-Requests: 1\r\nCookie: a=b; c=\"d\"\r\n\
+         Accept: text/html,application/xhtml+xml,application/xml;q=0.9,image/webp,*/*;q=0.8, https://a:80\r\n\r\n",
     ];
 
     #[test]
