@@ -47,15 +47,35 @@ impl Incoming {
         on_read: impl Fn(),
     ) -> Poll<Result<HeadOutcome, ExchangeError>> {
         while !self.try_head(message, bounds)? {
-            ready!(poll_flush(cx, conn, bounds))?;
-            match ready!(self.poll_head_bytes(cx, conn, bounds.timeouts.head)) {
-                Ok(None) => on_read(),
-                Ok(Some(none)) => return Poll::Ready(Ok(none)),
-                Err(error) => return Poll::Ready(Err(self.unfinished_head_error(error, message, bounds))),
+            let outcome = ready!(self.poll_incomplete_head(cx, conn, message, bounds, &on_read))?;
+            if let Some(none) = outcome {
+                return Poll::Ready(Ok(none));
             }
         }
         conn.disarm(TimerSlot::Read);
         Poll::Ready(Ok(HeadOutcome::Complete))
+    }
+
+    /// Reads for a head that is not complete. Returns the reason if no head will come. A function of its own, so that a
+    /// head which has arrived passes no code of a wait.
+    #[inline(never)]
+    fn poll_incomplete_head<L: Locality>(
+        &mut self,
+        cx: &mut Context<'_>,
+        conn: &mut Conn<L>,
+        message: &mut impl MessageHead,
+        bounds: &Bounds,
+        on_read: &impl Fn(),
+    ) -> Poll<Result<Option<HeadOutcome>, ExchangeError>> {
+        ready!(poll_flush(cx, conn, bounds))?;
+        Poll::Ready(match ready!(self.poll_head_bytes(cx, conn, bounds.timeouts.head)) {
+            Ok(None) => {
+                on_read();
+                Ok(None)
+            }
+            Ok(Some(none)) => Ok(Some(none)),
+            Err(error) => Err(self.unfinished_head_error(error, message, bounds)),
+        })
     }
 
     /// Reads once for a head. Returns the reason if no head will come.
@@ -116,8 +136,8 @@ impl Incoming {
         };
         self.parsed_len = 0;
         debug_assert!(0 < len && len <= text.len(), "a head is part of the input");
+        self.rate.begin(text.len() - len);
         self.input.move_to(message.text_mut(), len);
-        self.rate.begin(self.input.unread().len());
         match message.framing() {
             Ok(framing) => self.body = BodyDecoder::new(framing, M::FORBIDDEN_TRAILERS),
             Err(error) => {
