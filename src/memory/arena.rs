@@ -51,15 +51,17 @@ impl Arena {
     /// Appends copies of all `parts`.
     #[inline]
     pub(crate) fn push_all<const N: usize>(&mut self, parts: [&[u8]; N]) -> Span {
-        let total = parts.iter().map(|part| part.len()).sum();
-        let mut room = &mut self.spare(total)[..total];
+        let span = Span::new(self.end, parts.iter().map(|part| part.len()).sum());
+        if self.bytes.len() < span.end() {
+            self.make_room(span.len(), usize::MAX);
+        }
+        let mut room = &mut self.bytes[span.range()];
         for part in parts {
             let (here, rest) = room.split_at_mut(part.len());
             here.copy_from_slice(part);
             room = rest;
         }
-        let span = Span::new(self.end, total);
-        self.end += total;
+        self.end = span.end();
         span
     }
 

@@ -214,6 +214,15 @@ impl Headers {
             is_token(name.as_str().as_bytes()) && is_field_value(value),
             "the caller has checked the field"
         );
+        match self.may_have(name) {
+            true => self.replace(name, value),
+            false => self.push(name, value),
+        }
+    }
+
+    /// Sets a field that may be there already, which few are.
+    #[inline(never)]
+    fn replace(&mut self, name: FieldName<'_>, value: &[u8]) {
         let Some(first) = self.position(name) else { return self.push(name, value) };
         let old = self.fields[first].value;
         self.fields[first].value = match old.len() < value.len() {
