@@ -82,6 +82,12 @@ impl Outgoing {
         self.state == State::Done || self.is_empty()
     }
 
+    /// Whether the end of the body has been written.
+    #[inline]
+    pub(crate) fn is_done(&self) -> bool {
+        self.state == State::Done
+    }
+
     /// Whether everything that the head announced has been sent.
     #[inline]
     pub(crate) fn is_whole(&self) -> bool {
@@ -199,7 +205,7 @@ impl Outgoing {
         trailers: &Headers,
         bounds: &Bounds,
     ) -> Poll<Result<(), ExchangeError>> {
-        if self.state == State::Done || self.copy_whole(conn, body) {
+        if self.is_done() || self.copy_whole(conn.write_buffer(), body) {
             return Poll::Ready(Ok(()));
         }
         if self.state != State::Body(Framing::Empty) {
@@ -212,15 +218,15 @@ impl Outgoing {
         Poll::Ready(self.finish(conn, trailers, bounds))
     }
 
-    /// Copies a body after its head, if it is in memory and small, as most are. Returns whether it did.
+    /// Copies a body behind its head, if it is in memory and small, as most are. Returns whether it did.
     #[inline]
-    pub(crate) fn copy_whole<L: Locality>(&mut self, conn: &mut Conn<L>, body: &Body) -> bool {
+    pub(crate) fn copy_whole(&mut self, buffer: &mut WriteBuffer, body: &Body) -> bool {
         let bytes = body.bytes();
         let is_whole = !bytes.is_empty() && self.state == State::Body(Framing::Length(bytes.len() as u64));
-        if !is_whole || !fits_buffer(conn.write_buffer(), bytes) {
+        if !is_whole || !fits_buffer(buffer, bytes) {
             return false;
         }
-        conn.write_buffer().bytes().extend_from_slice(bytes);
+        buffer.bytes().extend_from_slice(bytes);
         self.state = State::Done;
         true
     }

@@ -19,7 +19,7 @@ use super::shared_conn::SharedConn;
 use super::upgraded::{Upgraded, UpgradedHandle};
 use crate::exchange::{Bounds, ExchangeError, Expectation, HeadOutcome, Incoming, Outgoing, poll_flush};
 use crate::memory::{Reset, clear_cold};
-use crate::message::{Body, BodyLength, Method, Request, Response, Status, Version};
+use crate::message::{BodyLength, Method, Request, Response, Status, Version};
 use crate::net::{Conn, IoState, Peer, ReadBuffer};
 use crate::wire::{ConnectionOption, Framing, OutgoingFraming, RequestInfo, encode, persists};
 
@@ -160,13 +160,18 @@ impl Exchange {
         Poll::Ready(Ok(()))
     }
 
-    /// Writes the head of the response to the write buffer, and begins its body.
-    pub(super) fn write_head(&mut self, response: &Response, content: BodyLength, unread: UnreadBody) {
+    /// Writes the head of the response to the write buffer, and begins its body. A body that is in memory and small, as
+    /// most are, is copied behind the head.
+    pub(super) fn write_head(&mut self, response: &Response, content: ContentSource) {
         debug_assert!(!self.outgoing.has_begun(), "an exchange has one final response");
-        self.observe(|observation, _| observation.note_response(response, content));
+        let (length, unread) = match content {
+            ContentSource::Body => (response.body.declared_length(), UnreadBody::Discard),
+            ContentSource::Writer(length, unread) => (length, unread),
+        };
+        self.observe(|observation, _| observation.note_response(response, length));
         let Exchange { incoming, outgoing, conn, info, .. } = self;
         let (incoming, core, request_info) = (incoming.get_mut(), conn.core(), info.request_info);
-        let framing = OutgoingFraming::from_response(request_info, response, content);
+        let framing = OutgoingFraming::from_response(request_info, response, length);
         outgoing.begin(framing);
         conn.with_bounds(|conn, bounds| {
             info.persists &= may_persist(incoming, response, unread, bounds)
@@ -185,8 +190,13 @@ impl Exchange {
                 // HTTP/1.1 connections persist by default.
                 (true, Version::Http11) => ConnectionOption::Absent,
             };
-            let out = conn.write_buffer().bytes();
-            core.clock.with_common_fields(|common| encode::response(out, response, framing, persist, common));
+            let out = conn.write_buffer();
+            core.clock.with_common_fields(|common| {
+                encode::response(out.bytes(), response, framing, persist, common)
+            });
+            if let ContentSource::Body = content {
+                outgoing.copy_whole(out, &response.body);
+            }
         });
     }
 
@@ -199,14 +209,6 @@ impl Exchange {
     /// Sends all of the write buffer.
     pub(super) async fn flush(&self) -> io::Result<()> {
         Ok(poll_fn(|cx| self.conn.poll_shared(cx, poll_flush)).await?)
-    }
-
-    /// Copies the response's body to the write buffer if it is in memory and small, as most are. Returns whether it
-    /// did.
-    #[inline]
-    pub(super) fn copy_body(&mut self, body: &Body) -> bool {
-        let Exchange { outgoing, conn, .. } = self;
-        conn.with(|conn| outgoing.copy_whole(conn, body)).unwrap_or_default()
     }
 
     /// Sends the rest of the response's body.
@@ -557,6 +559,15 @@ impl Reset for Exchange {
 
 /// How much memory of a transform's output is kept for the next exchange.
 const TRANSFORMED_KEPT_MAX: usize = 16 << 10;
+
+/// Where the content of a response comes from.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum ContentSource {
+    /// From the body of the response.
+    Body,
+    /// From the handler, which writes so much of it.
+    Writer(BodyLength, UnreadBody),
+}
 
 /// How the part of the request's body that is still unread when the response begins is treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

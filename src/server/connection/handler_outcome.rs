@@ -14,7 +14,7 @@ use crate::net::Conn;
 use crate::server::connection_report::ConnectionEnd;
 use crate::server::error_report::Refused;
 use crate::server::error_response::write_error_response;
-use crate::server::exchange::{CloseMode, UnreadBody};
+use crate::server::exchange::{CloseMode, ContentSource};
 use crate::server::exchange_report::CutBy;
 use crate::server::per_core::PerCore;
 use crate::server::{Context, Error, ErrorCause, Handler, Result};
@@ -41,13 +41,25 @@ pub(super) fn report_failure(ctx: &mut Context, outcome: HandlerOutcome) {
     ctx.exchange.report_error(&ctx.request, None, cause);
 }
 
-/// Turns the response that the handler left into one that can be sent, and writes its head.
+/// Turns the response that the handler left into one that can be sent, and writes it, or its head if it is large.
 #[inline]
 pub(super) fn finalize_response(ctx: &mut Context, outcome: HandlerOutcome) -> Result<(), Box<Refused>> {
+    let is_response = matches!(outcome, HandlerOutcome::Returned(Ok(())))
+        && !ctx.response.status.is_informational()
+        && !ctx.exchange.outgoing.has_begun();
+    if is_response || set_final_response(ctx, outcome)? {
+        ctx.exchange.write_head(&ctx.response, ContentSource::Body);
+    }
+    Ok(())
+}
+
+/// Sets the response that follows from this outcome. Returns whether it is still to be written.
+#[inline(never)]
+fn set_final_response(ctx: &mut Context, outcome: HandlerOutcome) -> Result<bool, Box<Refused>> {
     match (outcome, ctx.exchange.outgoing.has_begun()) {
         (HandlerOutcome::Refused(status), _) => respond_refused(ctx, status),
         (HandlerOutcome::Returned(Ok(())), false) => check_status(ctx),
-        (HandlerOutcome::Returned(Ok(())), true) if ctx.exchange.outgoing.is_whole() => return Ok(()),
+        (HandlerOutcome::Returned(Ok(())), true) if ctx.exchange.outgoing.is_whole() => return Ok(false),
         (HandlerOutcome::Returned(Ok(())), true) => return Err(ExchangeError::Unfinished.into()),
         (HandlerOutcome::Returned(Err(error)), false) if error.is_connection_lost() => {
             return Err(Refused::unanswered(ErrorCause::Handler(error)));
@@ -63,9 +75,7 @@ pub(super) fn finalize_response(ctx: &mut Context, outcome: HandlerOutcome) -> R
             return Err(ExchangeError::TimedOut(Phase::Handler, limit.into()).into());
         }
     }
-    let content = ctx.response.body.declared_length();
-    ctx.exchange.write_head(&ctx.response, content, UnreadBody::Discard);
-    Ok(())
+    Ok(true)
 }
 
 /// Sets the response to a request that the handler has refused by its head.
@@ -124,8 +134,7 @@ pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (CloseMode, io::Res
                 ctx.response.headers.put(FieldName::RETRY_AFTER, RETRY_AFTER);
             }
             respond_error(ctx, status, cause);
-            let content = ctx.response.body.declared_length();
-            ctx.exchange.write_head(&ctx.response, content, UnreadBody::Discard);
+            ctx.exchange.write_head(&ctx.response, ContentSource::Body);
             (CloseMode::Linger, Err(result))
         }
         None => {

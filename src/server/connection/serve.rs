@@ -67,7 +67,7 @@ async fn exchanges<H: Handler>(per_core: &PerCore<H>, ctx: &mut Context) -> Resu
         }
         finalize_response(ctx, outcome)?;
         debug_assert!(ctx.exchange.outgoing.has_begun(), "a final response has begun");
-        if !ctx.exchange.copy_body(&ctx.response.body) {
+        if !ctx.exchange.outgoing.is_done() {
             poll_fn(|cx| poll_send(ctx, cx)).await?;
         }
         drop_user_values(ctx);

@@ -14,7 +14,7 @@ use crate::coding::Flush;
 use crate::exchange::{ExchangeError, Incoming, Outgoing, poll_flush};
 use crate::message::{BodyLength, Headers, Request, Response, Status};
 use crate::runtime::Budget;
-use crate::server::exchange::{Exchange, UnreadBody};
+use crate::server::exchange::{ContentSource, Exchange, UnreadBody};
 use crate::server::shared_conn::SharedConn;
 use crate::server::{InvalidResponse, Result};
 
@@ -61,7 +61,7 @@ impl<'a> BodyWriter<'a> {
             (_, Some(given)) => BodyLength::Known(given),
             (_, None) => BodyLength::Unknown,
         };
-        exchange.write_head(response, content, unread);
+        exchange.write_head(response, ContentSource::Writer(content, unread));
         exchange.note_response_time();
         let Exchange { incoming, outgoing, conn, transformed, .. } = exchange;
         // A body that is not sent, such as that of a HEAD, need not be transformed.
