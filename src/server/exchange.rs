@@ -106,7 +106,7 @@ impl Exchange {
     }
 
     /// Receives the head of a request.
-    #[inline]
+    #[inline(always)]
     pub(super) fn poll_head(
         &mut self,
         cx: &mut Context<'_>,
@@ -126,7 +126,7 @@ impl Exchange {
     }
 
     /// Counts a request whose head has arrived, and notes the facts that its response depends on.
-    #[inline]
+    #[inline(always)]
     pub(super) fn note_request(&mut self, request: &Request) {
         let Exchange { info, conn, .. } = self;
         let (request_info, core) = (RequestInfo::new(request), conn.core());
@@ -338,6 +338,7 @@ impl Exchange {
     }
 
     /// Prepares for the next head on the same connection.
+    #[inline]
     pub(super) fn begin_next(&mut self) {
         self.reset_bounds();
         let Exchange { incoming, outgoing, info, .. } = self;
@@ -601,11 +602,14 @@ pub(super) enum CloseMode {
 
 /// Whether the handler's response, and the unread part of the request, allow another request.
 fn may_persist(incoming: &Incoming, response: &Response, unread: UnreadBody, bounds: &Bounds) -> bool {
-    let may_follow = match incoming.expectation {
-        // Without 100, the peer may send the body or leave it out.
-        Expectation::Continue | Expectation::BodyEndUnknown => incoming.is_end_stream(),
-        Expectation::None if unread == UnreadBody::Keep => true,
-        Expectation::None => incoming.length_left().is_none_or(|left| left <= bounds.limits.drain_max as u64),
-    };
+    let may_follow = incoming.is_end_stream()
+        || match incoming.expectation {
+            // Without 100, the peer may send the body or leave it out.
+            Expectation::Continue | Expectation::BodyEndUnknown => false,
+            Expectation::None if unread == UnreadBody::Keep => true,
+            Expectation::None => {
+                incoming.length_left().is_none_or(|left| left <= bounds.limits.drain_max as u64)
+            }
+        };
     may_follow && ConnectionOption::from_headers(&response.headers) != ConnectionOption::Close
 }

@@ -158,7 +158,7 @@ const ROUTING_AND_EXPECT: [FieldName<'static>; 6] = {
     [host, length, encoding, connection, keep_alive, FieldName::EXPECT]
 };
 
-#[inline]
+#[inline(always)]
 fn framing_field(out: &mut Vec<u8>, framing: OutgoingFraming) {
     match framing.field {
         FramingField::Absent => {}

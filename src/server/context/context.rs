@@ -124,6 +124,7 @@ impl Context {
     }
 
     /// Forgets the exchange, to be ready for the next head.
+    #[inline(always)]
     pub(in crate::server) fn begin_next(&mut self) {
         self.request.reset();
         self.response.reset();
