@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::connection_report::{ConnectionEnd, ConnectionReport};
 use super::core_state::CoreState;
 use super::error_report::{ErrorCause, ErrorReport, Refused};
-use super::exchange_info::ExchangeInfo;
+use super::exchange_info::{ExchangeInfo, UnreadBody, may_persist};
 use super::exchange_report::{CutBy, ExchangeWatcher, Observation};
 use super::invalid_response::InvalidResponse;
 use super::opening::RareConnectionState;
@@ -570,14 +570,6 @@ pub(super) enum ContentSource {
     Writer(BodyLength, UnreadBody),
 }
 
-/// How the part of the request's body that is still unread when the response begins is treated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum UnreadBody {
-    Discard,
-    /// The handler is about to read it.
-    Keep,
-}
-
 /// The next step of a connection after an exchange (RFC 9112 §9.3, §9.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NextStep {
@@ -598,18 +590,4 @@ pub(super) enum CloseMode {
     Linger,
     /// With a reset, in the middle of a response, so that the peer cannot mistake it for the whole.
     Reset,
-}
-
-/// Whether the handler's response, and the unread part of the request, allow another request.
-fn may_persist(incoming: &Incoming, response: &Response, unread: UnreadBody, bounds: &Bounds) -> bool {
-    let may_follow = incoming.is_end_stream()
-        || match incoming.expectation {
-            // Without 100, the peer may send the body or leave it out.
-            Expectation::Continue | Expectation::BodyEndUnknown => false,
-            Expectation::None if unread == UnreadBody::Keep => true,
-            Expectation::None => {
-                incoming.length_left().is_none_or(|left| left <= bounds.limits.drain_max as u64)
-            }
-        };
-    may_follow && ConnectionOption::from_headers(&response.headers) != ConnectionOption::Close
 }

@@ -5,8 +5,10 @@ use std::time::Instant;
 
 use super::connection_report::ConnectionEnd;
 use super::core_state::CoreState;
+use crate::exchange::{Bounds, Expectation, Incoming};
+use crate::message::Response;
 use crate::net::Conn;
-use crate::wire::RequestInfo;
+use crate::wire::{ConnectionOption, RequestInfo};
 
 /// The facts of an exchange that are noted before the handler runs. The framing of the response and the persistence of
 /// the connection do not depend on the request afterwards, since the handler may rewrite it.
@@ -57,4 +59,32 @@ impl ExchangeInfo {
             true => ConnectionEnd::Last,
         }
     }
+}
+
+/// Whether the handler's response, and the unread part of the request, allow another request.
+#[inline]
+pub(super) fn may_persist(
+    incoming: &Incoming,
+    response: &Response,
+    unread: UnreadBody,
+    bounds: &Bounds,
+) -> bool {
+    let may_follow = incoming.is_end_stream()
+        || match incoming.expectation {
+            // Without 100, the peer may send the body or leave it out.
+            Expectation::Continue | Expectation::BodyEndUnknown => false,
+            Expectation::None if unread == UnreadBody::Keep => true,
+            Expectation::None => {
+                incoming.length_left().is_none_or(|left| left <= bounds.limits.drain_max as u64)
+            }
+        };
+    may_follow && ConnectionOption::from_headers(&response.headers) != ConnectionOption::Close
+}
+
+/// How the part of the request's body that is still unread when the response begins is treated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum UnreadBody {
+    Discard,
+    /// The handler is about to read it.
+    Keep,
 }

@@ -14,7 +14,8 @@ use crate::coding::Flush;
 use crate::exchange::{ExchangeError, Incoming, Outgoing, poll_flush};
 use crate::message::{BodyLength, Headers, Request, Response, Status};
 use crate::runtime::Budget;
-use crate::server::exchange::{ContentSource, Exchange, UnreadBody};
+use crate::server::exchange::{ContentSource, Exchange};
+use crate::server::exchange_info::UnreadBody;
 use crate::server::shared_conn::SharedConn;
 use crate::server::{InvalidResponse, Result};
 
