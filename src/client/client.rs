@@ -553,7 +553,7 @@ impl ClientBuilder {
         settings.streamed_bounds.timeouts.body_rate_min = 0;
         // The fields of each request, and only one of each, name its host, its framing, the protocol to upgrade to and
         // the wait for 100.
-        for name in encode::ROUTING.into_iter().chain([FieldName::UPGRADE, FieldName::EXPECT]) {
+        for name in encode::ROUTING.names().iter().chain(&[FieldName::UPGRADE, FieldName::EXPECT]) {
             settings.fields.remove(name.as_str());
         }
         if let Some(authorization) = settings.fields.text(PROXY_AUTHORIZATION) {

@@ -4,7 +4,7 @@ use super::outgoing_framing::FramingField;
 use super::parse::is_forbidden_in_trailers;
 use super::{ConnectionOption, OutgoingFraming};
 use crate::message::{
-    FieldName, Headers, Method, Request, Response, Status, is_field_value, is_token, members,
+    FieldName, Headers, Method, NameSet, Request, Response, Status, is_field_value, is_token, members,
 };
 
 /// Writes the head of a response.
@@ -145,18 +145,22 @@ pub(crate) fn request(
 }
 
 /// The fields that [`request`] writes itself.
-pub(crate) const ROUTING: [FieldName<'static>; 5] = [
+pub(crate) const ROUTING: NameSet = NameSet::new(&[
     FieldName::HOST,
     FieldName::CONTENT_LENGTH,
     FieldName::TRANSFER_ENCODING,
     FieldName::CONNECTION,
     FieldName::KEEP_ALIVE,
-];
+]);
 
-const ROUTING_AND_EXPECT: [FieldName<'static>; 6] = {
-    let [host, length, encoding, connection, keep_alive] = ROUTING;
-    [host, length, encoding, connection, keep_alive, FieldName::EXPECT]
-};
+const ROUTING_AND_EXPECT: NameSet = NameSet::new(&[
+    FieldName::HOST,
+    FieldName::CONTENT_LENGTH,
+    FieldName::TRANSFER_ENCODING,
+    FieldName::CONNECTION,
+    FieldName::KEEP_ALIVE,
+    FieldName::EXPECT,
+]);
 
 #[inline(always)]
 fn framing_field(out: &mut Vec<u8>, framing: OutgoingFraming) {
@@ -197,20 +201,19 @@ fn fields(out: &mut Vec<u8>, headers: &Headers) {
 }
 
 #[inline]
-fn fields_except<const N: usize>(out: &mut Vec<u8>, headers: &Headers, computed: &[FieldName<'static>; N]) {
-    let may_have = computed.iter().any(|name| headers.may_have(*name));
+fn fields_except(out: &mut Vec<u8>, headers: &Headers, computed: &NameSet) {
     match headers.as_wire() {
-        Some(wire) if !may_have => out.extend_from_slice(wire),
+        Some(wire) if !headers.may_have_any(computed) => out.extend_from_slice(wire),
         Some(_) | None => lines_except(out, headers, computed),
     }
 }
 
 /// As [`fields_except`], with the fields in `trace` in place of those of their names.
 #[inline(never)]
-fn traced_fields(out: &mut Vec<u8>, headers: &Headers, computed: &[FieldName<'static>], trace: &Headers) {
+fn traced_fields(out: &mut Vec<u8>, headers: &Headers, computed: &NameSet, trace: &Headers) {
     let is_replaced = |name: &[u8]| trace.lines().any(|(own, _)| own.eq_ignore_ascii_case(name));
     for (name, value) in headers.lines() {
-        if !is_replaced(name) && !computed.iter().any(|computed| computed.is(name)) {
+        if !is_replaced(name) && !computed.contains(name) {
             line(out, name, value);
         }
     }
@@ -219,14 +222,14 @@ fn traced_fields(out: &mut Vec<u8>, headers: &Headers, computed: &[FieldName<'st
     }
 }
 
-/// As [`fields_except`], line by line.
+/// As [`fields_except`], if some lines are left out or spelled otherwise.
 #[inline(never)]
-fn lines_except(out: &mut Vec<u8>, headers: &Headers, computed: &[FieldName<'static>]) {
-    for (name, value) in headers.lines() {
-        if !computed.iter().any(|computed| computed.is(name)) {
-            line(out, name, value);
-        }
-    }
+fn lines_except(out: &mut Vec<u8>, headers: &Headers, computed: &NameSet) {
+    debug_assert!(
+        headers.lines().all(|(name, value)| is_token(name) && is_field_value(value)),
+        "a field could end its line, and split the message"
+    );
+    headers.write_all_but(computed, |piece| out.extend_from_slice(piece));
 }
 
 /// Writes the lines of a trailer section, except those that are not allowed in one (RFC 9110 §6.5.1).
@@ -236,8 +239,12 @@ pub(super) fn trailers(out: &mut Vec<u8>, trailers: &Headers) {
     }
 }
 
-const FRAMING: [FieldName<'static>; 4] =
-    [FieldName::CONTENT_LENGTH, FieldName::TRANSFER_ENCODING, FieldName::CONNECTION, FieldName::KEEP_ALIVE];
+const FRAMING: NameSet = NameSet::new(&[
+    FieldName::CONTENT_LENGTH,
+    FieldName::TRANSFER_ENCODING,
+    FieldName::CONNECTION,
+    FieldName::KEEP_ALIVE,
+]);
 
 #[inline]
 fn line(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {

@@ -174,6 +174,37 @@ fn a_request_and_its_response_are_forwarded_as_they_are() {
     }
 }
 
+/// Lines that go on side by side are copied as one piece. A line that is left out, or that is spelled otherwise than it
+/// goes on, divides them.
+#[test]
+fn each_line_is_forwarded_however_it_is_spelled_rfc9110_7_6_1() {
+    for (lines, forwarded) in [
+        ("x-a: 1\r\nX-B: 2\r\nx-a: 3\r\n", "x-a: 1\r\nX-B: 2\r\nx-a: 3\r\n"),
+        ("x-a:1\r\nx-b:\t2\r\nx-c:  3\r\nx-d: 4 \r\n", "x-a: 1\r\nx-b: 2\r\nx-c: 3\r\nx-d: 4\r\n"),
+        ("x-a: 1\r\nx-b:\t2\r\nx-c: 3\r\n", "x-a: 1\r\nx-b: 2\r\nx-c: 3\r\n"),
+        ("x-a:\r\nx-b: \r\nx-c:\t\r\nx-d: 4\r\n", "x-a: \r\nx-b: \r\nx-c: \r\nx-d: 4\r\n"),
+        (
+            "x-a: 1\r\nkeep-alive: max=5\r\nx-b: 2\r\nproxy-connection: x\r\nx-c: 3\r\n",
+            "x-a: 1\r\nx-b: 2\r\nx-c: 3\r\n",
+        ),
+        ("connection: x-a\r\nx-a: 1\r\nx-b: 2\r\nX-A: 3\r\nx-c: 4\r\n", "x-b: 2\r\nx-c: 4\r\n"),
+        ("x-a: 1\r\nConnection: x-c , X-B\r\nx-b:2\r\nx-c: 3\r\nx-d: 4\r\nconnection: x-d\r\n", "x-a: 1\r\n"),
+        ("connection: content-length\r\nx-a: 1\r\n", "x-a: 1\r\n"),
+        ("connection:\r\nx-a: 1\r\n", "x-a: 1\r\n"),
+    ] {
+        for [before, behind] in [["", lines], [lines, ""]] {
+            check(
+                &format!("GET / HTTP/1.1\r\n{before}host: a\r\n{behind}connection: close\r\n\r\n"),
+                &format!("GET / HTTP/1.1\r\nhost: b\r\n{forwarded}\r\n"),
+                &format!("HTTP/1.1 200 OK\r\n{before}content-length: 2\r\n{behind}\r\nok"),
+                &format!(
+                    "HTTP/1.1 200 OK\r\n{forwarded}x-front: 1\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok"
+                ),
+            );
+        }
+    }
+}
+
 /// Checks that a peer which sends `asked`, a head without its end, and `body`, receives `early` before [`OK`] as it is
 /// forwarded, when the server behind sends `said` before [`OK`].
 #[track_caller]

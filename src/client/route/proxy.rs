@@ -253,7 +253,7 @@ impl Protocol {
         let text = name.as_str().as_bytes();
         if FieldName::new("proxy-authorization").is(text) {
             *authorization = str::from_utf8(value).ok().map(Box::from);
-        } else if !ROUTING.iter().any(|routing| routing.is(text)) {
+        } else if !ROUTING.contains(text) {
             *fields = [&**fields, text, b": ", value, b"\r\n"].concat().into();
         }
     }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::slice;
 use std::time::SystemTime;
 
-use super::name::{FRAMING_FIELDS, FieldName, HOP_BY_HOP, NameHash, is_token};
+use super::name::{FRAMING_FIELDS, FieldLine, FieldName, HOP_BY_HOP, NameHash, NameSet, is_token};
 use super::value::{
     FieldValue, InvalidField, contains_token, invalid_name, is_field_value, members, valid_value,
 };
@@ -74,11 +74,18 @@ impl Headers {
 
     /// Appends all lines of `other`, in order.
     pub fn append_all(&mut self, other: &Headers) {
-        let Some(lines) = other.as_wire() else { return self.append_all_but(&[], other) };
+        let Some(lines) = other.as_wire() else { return self.append_lines(other) };
         let start = self.text.len();
         self.text.extend(lines);
         self.fields.extend(other.fields.iter().map(|field| field.shifted(start)));
         self.present |= other.present;
+    }
+
+    /// As [`Headers::append_all`], line by line.
+    fn append_lines(&mut self, other: &Headers) {
+        for FieldLine { hash, name, value } in &other.fields {
+            self.push_line(*hash, &other.text[*name], &other.text[*value]);
+        }
     }
 
     /// Sets a date field, such as `last-modified` (RFC 9110 §5.6.7), to the second.
@@ -317,6 +324,12 @@ impl Headers {
         self.present & name.hash().bit() != 0
     }
 
+    /// `false` if no line has any of these names, as [`Headers::may_have`].
+    #[inline]
+    pub(crate) fn may_have_any(&self, names: &NameSet) -> bool {
+        self.present & names.bits() != 0
+    }
+
     /// The value of the first line with a name.
     #[inline]
     pub(crate) fn first(&self, name: FieldName<'_>) -> Option<&[u8]> {
@@ -383,14 +396,26 @@ impl Headers {
         (!self.is_patched).then(|| self.text.as_slice())
     }
 
-    /// Appends the lines of `other` that have none of these names, in order.
-    pub(crate) fn append_all_but(&mut self, names: &[FieldName<'_>], other: &Headers) {
-        self.text.spare(other.text.len());
-        self.fields.reserve(other.fields.len());
-        let is_wanted = |field: &&FieldLine| !names.iter().any(|name| field.is(*name, &other.text));
-        for FieldLine { hash, name, value } in other.fields.iter().filter(is_wanted) {
-            self.push_line(*hash, &other.text[*name], &other.text[*value]);
+    /// Calls `write` with all lines that have none of these names, in order, as they go on the wire. Lines that are
+    /// adjacent in the text, as those of a received head are, come in one piece.
+    #[inline]
+    pub(crate) fn write_all_but(&self, names: &NameSet, mut write: impl FnMut(&[u8])) {
+        let (text, mut piece) = (self.text.as_slice(), 0..0);
+        for field in &self.fields {
+            if field.is_any(names, &self.text) {
+                continue;
+            }
+            match field.wire_range(text) {
+                Some(line) if line.start == piece.end => piece.end = line.end,
+                Some(line) => write(&text[std::mem::replace(&mut piece, line)]),
+                None => {
+                    write(&text[std::mem::take(&mut piece)]);
+                    let (name, value) = (&text[field.name.range()], &text[field.value.range()]);
+                    [name, b": ", value, b"\r\n"].into_iter().for_each(&mut write);
+                }
+            }
         }
+        write(&text[piece]);
     }
 
     /// Removes all lines, before those of a received head are pushed, whose bytes the caller puts into
@@ -444,7 +469,15 @@ impl Headers {
         let mut forwarded = Headers::new();
         // Few messages have trailers.
         if !self.is_empty() {
-            forwarded.append_all_but(&HOP_BY_HOP, self);
+            forwarded.text.spare(self.text.len() + FORWARDED_ROOM);
+            forwarded.text.extend(self.text.as_slice());
+            forwarded.fields.reserve(self.fields.len() + FORWARDED_FIELDS);
+            for field in &self.fields {
+                if !field.is_any(&HOP_BY_HOP, &self.text) {
+                    forwarded.push_spans(field.hash, field.name, field.value);
+                }
+            }
+            forwarded.is_patched = self.is_patched || forwarded.len() < self.len();
             forwarded.remove_listed(headers);
         }
         forwarded
@@ -454,16 +487,22 @@ impl Headers {
     /// forward the trailers.
     pub(crate) fn forward(&mut self) -> Headers {
         let mut connection = Headers::new();
+        if !self.may_have_any(&HOP_BY_HOP) {
+            return connection;
+        }
         for line in self.named(FieldName::CONNECTION) {
             connection.push(FieldName::CONNECTION, line);
         }
-        self.remove_each(&HOP_BY_HOP);
+        self.retain_fields(|field, text| !field.is_any(&HOP_BY_HOP, text));
         self.remove_listed(&connection);
         connection
     }
 
     /// Removes the fields that the `connection` of these `headers` lists.
     fn remove_listed(&mut self, headers: &Headers) {
+        if !headers.may_have(FieldName::CONNECTION) {
+            return;
+        }
         // One pass over the options, instead of one for each field: a peer can list tens of thousands of options.
         for option in headers.named(FieldName::CONNECTION).flat_map(members) {
             if let Ok(option) = str::from_utf8(option)
@@ -474,6 +513,10 @@ impl Headers {
         }
     }
 }
+
+/// How much room there is in forwarded headers for fields of the gateway, such as `via` and `forwarded`.
+const FORWARDED_ROOM: usize = 256;
+const FORWARDED_FIELDS: usize = 4;
 
 /// The error of a name with several lines, where there may be one only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -557,27 +600,6 @@ impl fmt::Debug for HeadersIter<'_> {
     }
 }
 
-/// Where one field line is in the text of its [`Headers`].
-#[derive(Clone, Copy)]
-struct FieldLine {
-    hash: NameHash,
-    name: Span,
-    value: Span,
-}
-
-impl FieldLine {
-    #[inline]
-    fn is(&self, name: FieldName<'_>, text: &Arena) -> bool {
-        self.hash == name.hash() && name.is(&text[self.name])
-    }
-
-    /// The same line of a text that has `len` more bytes in front.
-    #[inline]
-    fn shifted(self, len: usize) -> FieldLine {
-        FieldLine { name: self.name.shifted(len), value: self.value.shifted(len), ..self }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -615,6 +637,29 @@ mod tests {
         let mut fields = headers(&[("a", "1"), ("b", "2")]);
         fields.set("a", "4").unwrap();
         assert_eq!(fields.as_wire(), Some(&b"a: 4\r\nb: 2\r\n"[..]));
+    }
+
+    /// The fields `names` go out as `expected`, however the text was left by what was set and removed before.
+    #[test]
+    fn lines_that_were_patched_are_written_as_they_are_now() {
+        const NAMES: NameSet = NameSet::new(&[FieldName::HOST, FieldName::TE]);
+        let lines = [("a", "1"), ("Host", "x"), ("b", "22"), ("host", "y"), ("c", "3"), ("te", "z")];
+        for (set, expected) in [
+            (&[][..], "a: 1\r\nb: 22\r\nc: 3\r\n"),
+            (&[("b", "4")], "a: 1\r\nb: 4\r\nc: 3\r\n"),
+            (&[("b", "")], "a: 1\r\nb: \r\nc: 3\r\n"),
+            (&[("b", "444"), ("d", "5")], "a: 1\r\nb: 444\r\nc: 3\r\nd: 5\r\n"),
+            (&[("c", "4444"), ("c", "33"), ("b", "1")], "a: 1\r\nb: 1\r\nc: 33\r\n"),
+            (&[("host", "z"), ("a", "2")], "a: 2\r\nb: 22\r\nc: 3\r\n"),
+        ] {
+            let mut fields = headers(&lines);
+            set.iter().for_each(|(name, value)| fields.set(name, *value).unwrap());
+            let mut written = Vec::new();
+            fields.write_all_but(&NAMES, |piece| written.extend_from_slice(piece));
+            assert_eq!(written.escape_ascii().to_string(), expected.escape_default().to_string(), "{set:?}");
+            let forwarded = fields.forwarded();
+            assert!(forwarded.iter().eq(fields.iter().filter(|(name, _)| !NAMES.contains(name.as_bytes()))));
+        }
     }
 
     /// A value that does not fit in place of the old one takes new memory, which must not add up until the message is

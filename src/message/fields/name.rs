@@ -1,5 +1,9 @@
-//! [`FieldName`]: a field name to look up, and the grammar of names (RFC 9110 §5.1, §5.6.2).
+//! [`FieldName`]: a field name to look up, and the grammar of names (RFC 9110 §5.1, §5.6.2); [`FieldLine`]: where a name
+//! and its value are.
 
+use std::ops::Range;
+
+use crate::memory::{Arena, Span};
 use crate::message::OctetSet;
 
 /// A field name to look up, in any case, with its [`NameHash`].
@@ -58,6 +62,41 @@ impl<'a> FieldName<'a> {
     }
 }
 
+/// Names of which few messages have any, with their bits in the Bloom filter of a message's names.
+#[derive(Debug)]
+pub(crate) struct NameSet {
+    names: &'static [FieldName<'static>],
+    bits: u64,
+}
+
+impl NameSet {
+    pub(crate) const fn new(names: &'static [FieldName<'static>]) -> NameSet {
+        let (mut bits, mut at) = (0, 0);
+        while at < names.len() {
+            bits |= names[at].hash.bit();
+            at += 1;
+        }
+        NameSet { names, bits }
+    }
+
+    pub(crate) fn names(&self) -> &'static [FieldName<'static>] {
+        self.names
+    }
+
+    /// Whether `name` is one of the names, in any case.
+    #[inline(never)]
+    pub(crate) fn contains(&self, name: &[u8]) -> bool {
+        let hash = NameHash::new(name);
+        self.names.iter().any(|own| own.hash == hash && own.is(name))
+    }
+
+    /// The bits of all the names.
+    #[inline]
+    pub(crate) fn bits(&self) -> u64 {
+        self.bits
+    }
+}
+
 /// A hash of a name in one byte, the same in any case. Names with different hashes are different.
 // Kept in 32 bits, because names are passed in memory, and a load of 32 bits stalls if only eight were just stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +123,42 @@ impl NameHash {
 const LEN_FACTOR: u32 = 14_973;
 const FIRST_FACTOR: u32 = 7_064;
 const LAST_FACTOR: u32 = 1_525;
+
+/// Where one field line is in the text of its [`Headers`](super::Headers).
+#[derive(Clone, Copy)]
+pub(super) struct FieldLine {
+    pub(super) hash: NameHash,
+    pub(super) name: Span,
+    pub(super) value: Span,
+}
+
+impl FieldLine {
+    #[inline]
+    pub(super) fn is(&self, name: FieldName<'_>, text: &Arena) -> bool {
+        self.hash == name.hash() && name.is(&text[self.name])
+    }
+
+    #[inline]
+    pub(super) fn is_any(&self, names: &NameSet, text: &Arena) -> bool {
+        self.hash.bit() & names.bits() != 0 && names.contains(&text[self.name])
+    }
+
+    /// Where the line is in `text`, if it is spelled there as it goes on the wire: a received one may have other blanks,
+    /// and the value of one that was set again is elsewhere.
+    #[inline]
+    pub(super) fn wire_range(&self, text: &[u8]) -> Option<Range<usize>> {
+        let (name_end, end) = (self.name.end(), self.value.end() + "\r\n".len());
+        let is_usual = self.value.start() == name_end + ": ".len()
+            && matches!(text.get(name_end..end)?, [b':', b' ', .., b'\r', b'\n']);
+        is_usual.then_some(self.name.start()..end)
+    }
+
+    /// The same line of a text that has `len` more bytes in front.
+    #[inline]
+    pub(super) fn shifted(self, len: usize) -> FieldLine {
+        FieldLine { name: self.name.shifted(len), value: self.value.shifted(len), ..self }
+    }
+}
 
 /// Whether `text` is a token (RFC 9110 §5.6.2).
 #[inline]
@@ -129,7 +204,7 @@ pub(crate) const FRAMING_FIELDS: [FieldName<'static>; 2] =
     [FieldName::CONTENT_LENGTH, FieldName::TRANSFER_ENCODING];
 
 /// Fields from one hop to the next only (RFC 9110 §7.6.1). `host` is among them because the new target determines it.
-pub(super) const HOP_BY_HOP: [FieldName<'static>; 9] = [
+pub(super) const HOP_BY_HOP: NameSet = NameSet::new(&[
     FieldName::CONNECTION,
     FieldName::EXPECT,
     FieldName::HOST,
@@ -139,7 +214,7 @@ pub(super) const HOP_BY_HOP: [FieldName<'static>; 9] = [
     FieldName::new("proxy-connection"),
     FieldName::TE,
     FieldName::UPGRADE,
-];
+]);
 
 #[cfg(test)]
 mod tests {
@@ -234,7 +309,7 @@ mod tests {
     /// The names that are looked up in each message: those that frame it, and in a gateway those of one hop.
     #[test]
     fn usual_fields_have_other_bits_than_those_looked_up_in_each_message() {
-        for name in FRAMING.iter().chain(&HOP_BY_HOP) {
+        for name in FRAMING.iter().chain(HOP_BY_HOP.names()) {
             let framing =
                 FRAMING.iter().map(|framing| framing.as_str()).filter(|other| *other != name.as_str());
             for other in framing.chain(USUAL.iter().copied()) {
