@@ -1,7 +1,7 @@
 //! [`Request::forwarded_to`]: how a request is forwarded to an origin (RFC 9110 §7.6).
 
 use super::percent;
-use super::{FieldName, Headers, InvalidTarget, Method, Request, Target, Version, saturating_decimal};
+use super::{FieldName, Headers, InvalidTarget, Method, Request, TargetBase, Version, saturating_decimal};
 
 impl Request {
     /// Returns this request as a gateway or proxy forwards it to the server at `base`: with the same method, path,
@@ -122,18 +122,14 @@ impl Request {
         }
     }
 
-    /// Copies the request for `path` and `query` below `base`.
-    fn retargeted(&self, base: &str, [path, query]: [&str; 2]) -> Result<Request, InvalidTarget> {
-        if base.contains(['?', '#']) {
-            return Err(InvalidTarget::Form);
-        }
-        // The base is checked alone first, or the path could become the host of a base without one.
-        let (base, origin_len) = Target::base(base)?;
-        let base = base.strip_suffix('/').unwrap_or(&base);
-        let target = Target::from_url([base, path, query].concat())?;
-        if base.len() > origin_len && has_dot_dot(&percent::decode_octets(self.target().path())) {
+    /// Copies the request for a path and a query below `base`.
+    fn retargeted(&self, base: &str, resource: [&str; 2]) -> Result<Request, InvalidTarget> {
+        // The base is parsed alone, or the path could become the host of a base without one.
+        let base = TargetBase::parse(base)?;
+        if base.has_path() && has_dot_dot(&percent::decode_octets(self.target().path())) {
             return Err(InvalidTarget::Outside);
         }
+        let target = base.target(resource)?;
         let mut forwarded = Request::with_target(self.method(), target);
         forwarded.headers = self.headers.forwarded();
         // Without a length, the request would be sent in chunks, which servers of HTTP/1.0 do not understand (RFC 9112
@@ -142,7 +138,10 @@ impl Request {
             forwarded.headers.put(FieldName::CONTENT_LENGTH, b"0");
         }
         // The trailers of the response are forwarded, unless the peer cannot receive chunks (§6.5, §10.1.4).
-        if self.version() == Version::Http11 && self.headers.contains_token("te", "trailers") {
+        if self.headers.may_have(FieldName::TE)
+            && self.version() == Version::Http11
+            && self.headers.contains_token("te", "trailers")
+        {
             forwarded.headers.put(FieldName::TE, b"trailers");
         }
         if self.headers.may_have(FieldName::UPGRADE) && self.asks_for_websocket() {
@@ -204,7 +203,7 @@ fn segments(path: &[u8]) -> impl Iterator<Item = &[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::{Response, Status};
+    use crate::message::{Response, Status, Target};
 
     /// A request and a response with these lines are forwarded with the `expected` names only.
     #[track_caller]

@@ -7,7 +7,7 @@ use crate::memory::Span;
 use crate::message::{InvalidTarget, OctetSet, decimal};
 
 /// Where the components of a target are in its text. Components that a form does not have are empty.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Components {
     pub(super) form: TargetForm,
     pub(super) scheme: Option<Scheme>,

@@ -10,6 +10,7 @@ mod idna;
 pub use components::TargetForm;
 pub(crate) use components::{Authority, Scheme, port_number, split_port};
 pub use target::Target;
+pub(crate) use target::TargetBase;
 pub(super) use target::decode_path;
 pub(crate) use url::uri_host;
 

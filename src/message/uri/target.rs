@@ -108,27 +108,9 @@ impl Target {
         Ok(())
     }
 
-    /// The target of a URL, which consists of [`Target::base`] and the target of another message behind it.
+    /// The target of a URL that was put together of parts which were parsed before.
     pub(crate) fn from_url(url: String) -> Result<Target, InvalidTarget> {
         Ok(Target { components: Components::from_url(url.as_bytes())?, text: url, authorization: None })
-    }
-
-    /// The URL that targets are appended to, as [`Target::set_url`] takes it, and the length of its origin; 0 if it is
-    /// only a path.
-    ///
-    /// # Errors
-    ///
-    /// Fails if it is no URL, or has a user or a password.
-    pub(crate) fn base(url: &str) -> Result<(Cow<'_, str>, usize), InvalidTarget> {
-        if let Some(components) = url::parse_normalized(url) {
-            return Ok((Cow::Borrowed(url), components.authority.end()));
-        }
-        match Url::parse(url.as_bytes())? {
-            Url { authorization: Some(_), .. } => Err(InvalidTarget::Userinfo),
-            Url { text, components, authorization: None } => {
-                Ok((Cow::Owned(text), components.authority.end()))
-            }
-        }
     }
 
     /// Resolves `reference`, such as a link in a page or the `location` of a response, against this URL, as browsers
@@ -445,6 +427,76 @@ impl From<Url> for Target {
         debug_assert_eq!(components.end(), text.len(), "the components are those of the text");
         Target { text, components, authorization }
     }
+}
+
+/// A URL, or only a path, that the targets of forwarded requests are put behind.
+pub(crate) struct TargetBase<'a> {
+    /// Without the slash at its end.
+    text: Cow<'a, str>,
+    components: Components,
+}
+
+impl<'a> TargetBase<'a> {
+    /// Parses a base, which is written as [`Target::set_url`] takes it.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it is no URL, or has a query, a fragment, a user or a password.
+    pub(crate) fn parse(url: &'a str) -> Result<TargetBase<'a>, InvalidTarget> {
+        if url.contains(['?', '#']) {
+            return Err(InvalidTarget::Form);
+        }
+        // The usual base, behind which a target is as it was.
+        if url == "/" {
+            return Ok(TargetBase { text: Cow::Borrowed(""), components: Components::default() });
+        }
+        if let Some(components) = url::parse_normalized(url) {
+            return Ok(TargetBase { text: without_slash(url).into(), components });
+        }
+        match Url::parse(url.as_bytes())? {
+            Url { authorization: Some(_), .. } => Err(InvalidTarget::Userinfo),
+            Url { text, components, authorization: None } => {
+                Ok(TargetBase { text: without_slash(&text).to_owned().into(), components })
+            }
+        }
+    }
+
+    /// Whether the base has a path, which no target behind it may leave.
+    pub(crate) fn has_path(&self) -> bool {
+        self.text.len() > self.components.authority.end()
+    }
+
+    /// The target that consists of the base and a `resource`, which is the path and the query of another target, or
+    /// nothing.
+    ///
+    /// # Errors
+    ///
+    /// Fails if neither names anything.
+    pub(crate) fn target(&self, resource: [&str; 2]) -> Result<Target, InvalidTarget> {
+        let text = [&self.text, resource[0], resource[1]].concat();
+        if text.is_empty() {
+            return Err(InvalidTarget::Form);
+        }
+        // The octets of both parts were checked before.
+        let path_start = self.components.authority.end();
+        let path_end = memchr::memchr(b'?', text.as_bytes()).unwrap_or(text.len());
+        let query_start = text.len().min(path_end + "?".len());
+        let components = Components {
+            path: Span::new(path_start, path_end - path_start),
+            query: Span::new(query_start, text.len() - query_start),
+            ..self.components
+        };
+        debug_assert_eq!(
+            Components::from_url(text.as_bytes()),
+            Ok(components),
+            "both parts were parsed before"
+        );
+        Ok(Target { text, components, authorization: None })
+    }
+}
+
+fn without_slash(url: &str) -> &str {
+    url.strip_suffix('/').unwrap_or(url)
 }
 
 /// The length of the path in ASCII at the front of `text`.
