@@ -10,6 +10,7 @@ use tokio::io::ReadBuf;
 use crate::client::cause::ClientPhase;
 use crate::client::cookies::RequestCookies;
 use crate::client::error::ClientError;
+use crate::client::exchange::Upload;
 use crate::client::outcome_recorder::OutcomeRecorder;
 use crate::client::pool::PooledConn;
 use crate::client::response_reader::ResponseReader;
@@ -51,6 +52,11 @@ impl CallExchange {
     /// Whether the server still reads the body.
     pub(crate) fn is_body_wanted(&self) -> bool {
         self.pooled.is_body_wanted()
+    }
+
+    /// Whether all of the request has been sent.
+    pub(crate) fn is_sent(&self) -> bool {
+        matches!(self.pooled.exchange.progress.upload, Upload::Sent)
     }
 
     /// Takes the trailers of the request.

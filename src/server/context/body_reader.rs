@@ -113,6 +113,11 @@ impl<'a> BodyReader<'a> {
         }
     }
 
+    /// Whether there is no body, or nothing more of it.
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.request.body.is_empty() && self.incoming.is_end_stream()
+    }
+
     /// Whether a part of the body was read as it arrived, and is no longer in memory.
     pub(crate) fn has_begun(&self) -> bool {
         self.request.body.is_empty() && self.incoming.has_read_any()
