@@ -321,7 +321,8 @@ impl RequestSender {
         if !is_whole {
             let flushed = poll_fn(|cx| pooled.poll_flush(cx)).await;
             flushed.inspect_err(|error| span.end(Err(error)))?;
-            let (trailers, cookies) = (request.trailers.clone(), cookies.into_owned());
+            let trailers = (!request.trailers.is_empty()).then(|| Box::new(request.trailers.clone()));
+            let cookies = cookies.into_owned();
             return Ok(Call::new(CallExchange::new(pooled, early, trailers, cookies, span)));
         }
         pooled.exchange.progress.wants_interim = true;
@@ -331,7 +332,7 @@ impl RequestSender {
             pooled.note_target(request.target().as_str());
         }
         let cookies = cookies.into_owned();
-        Ok(Call::new(CallExchange::new(pooled, early, Headers::new(), cookies, span)))
+        Ok(Call::new(CallExchange::new(pooled, early, None, cookies, span)))
     }
 
     /// Sends `request`, which has an `upgrade` field, and hands the connection over.

@@ -20,6 +20,14 @@ pub(crate) struct Arena {
 }
 
 impl Arena {
+    /// Creates an arena with a copy of `content`, and spare capacity for at least `room` bytes behind it.
+    pub(crate) fn with_content(content: &[u8], room: usize) -> Arena {
+        let mut bytes = Vec::with_capacity(content.len() + room);
+        bytes.extend_from_slice(content);
+        bytes.resize(bytes.capacity(), 0);
+        Arena { bytes, start: 0, end: content.len() }
+    }
+
     /// Appends a copy of `part`.
     #[inline]
     pub(crate) fn push(&mut self, part: &[u8]) -> Span {

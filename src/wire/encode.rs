@@ -307,7 +307,8 @@ impl<'a> CommonFields<'a> {
     /// The lines whose names are not in `headers`, one of which may have such a field.
     #[inline(never)]
     fn missing(self, headers: &Headers) -> &'a [u8] {
-        match (headers.first(FieldName::SERVER).is_some(), headers.first(FieldName::DATE).is_some()) {
+        let has = |name| headers.named(name).next().is_some();
+        match (has(FieldName::SERVER), has(FieldName::DATE)) {
             (false, false) => self.both,
             (false, true) => &self.both[..self.server_len],
             (true, false) => &self.both[self.server_len..],

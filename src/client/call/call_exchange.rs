@@ -26,7 +26,8 @@ pub(crate) struct CallExchange {
     /// The head of a response that came before the body was complete, or if there is none to write; it may be an
     /// interim one.
     early: Box<Response>,
-    trailers: Headers,
+    /// The trailers of the request, if it has any. Boxed, since a call moves from one future to the next.
+    trailers: Option<Box<Headers>>,
     cookies: RequestCookies<'static>,
     /// Records the outcome for a balancer.
     recorder: OutcomeRecorder,
@@ -37,7 +38,7 @@ impl CallExchange {
     pub(in crate::client) fn new(
         pooled: PooledConn,
         early: Box<Response>,
-        trailers: Headers,
+        trailers: Option<Box<Headers>>,
         cookies: RequestCookies<'static>,
         span: ClientSpan,
     ) -> CallExchange {
@@ -61,7 +62,7 @@ impl CallExchange {
 
     /// Takes the trailers of the request.
     pub(super) fn take_trailers(&mut self) -> Headers {
-        std::mem::take(&mut self.trailers)
+        self.trailers.take().map_or_else(Headers::new, |trailers| *trailers)
     }
 
     /// Writes some bytes from the front of `data`, or drops them once the server reads no more.
@@ -94,7 +95,7 @@ impl CallExchange {
     /// Ends the body with the trailers of the request, and sends all of it.
     pub(super) fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientError>> {
         // They are written by the first call, whatever later calls still wait for.
-        let trailers = std::mem::take(&mut self.trailers);
+        let trailers = self.take_trailers();
         self.poll_end(cx, &trailers)
     }
 

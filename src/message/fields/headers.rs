@@ -74,6 +74,9 @@ impl Headers {
 
     /// Appends all lines of `other`, in order.
     pub fn append_all(&mut self, other: &Headers) {
+        if other.is_empty() {
+            return;
+        }
         let Some(lines) = other.as_wire() else { return self.append_lines(other) };
         let start = self.text.len();
         self.text.extend(lines);
@@ -167,7 +170,8 @@ impl Headers {
 
     /// Returns `content-length`, if it is a decimal number (RFC 9110 §8.6).
     pub fn content_length(&self) -> Option<u64> {
-        self.first(FieldName::CONTENT_LENGTH).and_then(decimal)
+        // Usually there is one, and here it is compared with a constant.
+        self.named(FieldName::CONTENT_LENGTH).next().and_then(decimal)
     }
 
     /// Returns `host` (RFC 9110 §7.2).
@@ -466,20 +470,22 @@ impl Headers {
     /// The trailers of a message that may go to the next hop, without those that the `connection` of its `headers`
     /// lists.
     pub(crate) fn forwarded_trailers(&self, headers: &Headers) -> Headers {
-        let mut forwarded = Headers::new();
         // Few messages have trailers.
-        if !self.is_empty() {
-            forwarded.text.spare(self.text.len() + FORWARDED_ROOM);
-            forwarded.text.extend(self.text.as_slice());
-            forwarded.fields.reserve(self.fields.len() + FORWARDED_FIELDS);
-            for field in &self.fields {
-                if !field.is_any(&HOP_BY_HOP, &self.text) {
-                    forwarded.push_spans(field.hash, field.name, field.value);
-                }
-            }
-            forwarded.is_patched = self.is_patched || forwarded.len() < self.len();
-            forwarded.remove_listed(headers);
+        if self.is_empty() {
+            return Headers::new();
         }
+        let mut forwarded = Headers {
+            text: Arena::with_content(self.text.as_slice(), FORWARDED_ROOM),
+            fields: Vec::with_capacity(self.fields.len() + FORWARDED_FIELDS),
+            ..Headers::default()
+        };
+        for field in &self.fields {
+            if !field.is_any(&HOP_BY_HOP, &self.text) {
+                forwarded.push_spans(field.hash, field.name, field.value);
+            }
+        }
+        forwarded.is_patched = self.is_patched || forwarded.len() < self.len();
+        forwarded.remove_listed(headers);
         forwarded
     }
 
