@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use super::name::{FRAMING_FIELDS, FieldLine, FieldName, HOP_BY_HOP, NameHash, NameSet, is_token};
 use super::value::{
-    FieldValue, InvalidField, contains_token, invalid_name, is_field_value, members, valid_value,
+    FieldValue, InvalidField, Repeated, contains_token, invalid_name, is_field_value, members, valid_value,
 };
 use crate::memory::{Arena, Reset, Span};
 use crate::message::{HttpDate, decimal};
@@ -77,18 +77,15 @@ impl Headers {
         if other.is_empty() {
             return;
         }
-        let Some(lines) = other.as_wire() else { return self.append_lines(other) };
+        let Some(lines) = other.as_wire() else {
+            let lines =
+                other.fields.iter().map(|line| (line.hash, &other.text[line.name], &other.text[line.value]));
+            return lines.for_each(|(hash, name, value)| self.push_line(hash, name, value));
+        };
         let start = self.text.len();
         self.text.extend(lines);
         self.fields.extend(other.fields.iter().map(|field| field.shifted(start)));
         self.present |= other.present;
-    }
-
-    /// As [`Headers::append_all`], line by line.
-    fn append_lines(&mut self, other: &Headers) {
-        for FieldLine { hash, name, value } in &other.fields {
-            self.push_line(*hash, &other.text[*name], &other.text[*value]);
-        }
     }
 
     /// Sets a date field, such as `last-modified` (RFC 9110 §5.6.7), to the second.
@@ -475,8 +472,8 @@ impl Headers {
             return Headers::new();
         }
         let mut forwarded = Headers {
-            text: Arena::with_content(self.text.as_slice(), FORWARDED_ROOM),
-            fields: Vec::with_capacity(self.fields.len() + FORWARDED_FIELDS),
+            text: Arena::with_content(self.text.as_slice(), 64 * ADDED_FIELDS),
+            fields: Vec::with_capacity(self.fields.len() + ADDED_FIELDS),
             ..Headers::default()
         };
         for field in &self.fields {
@@ -520,13 +517,8 @@ impl Headers {
     }
 }
 
-/// How much room there is in forwarded headers for fields of the gateway, such as `via` and `forwarded`.
-const FORWARDED_ROOM: usize = 256;
-const FORWARDED_FIELDS: usize = 4;
-
-/// The error of a name with several lines, where there may be one only.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Repeated;
+/// How many fields of the gateway, such as `via` and `forwarded`, there is room for in forwarded headers.
+const ADDED_FIELDS: usize = 4;
 
 impl Reset for Headers {
     fn reset(&mut self) {

@@ -6,11 +6,10 @@ mod name;
 mod parameters;
 mod value;
 
-pub(crate) use headers::Repeated;
 pub use headers::{Headers, HeadersIter};
 pub(crate) use name::{
     CONTENT_FIELDS, FRAMING_FIELDS, FieldName, NameHash, NameSet, is_tchar, is_token, token_len,
 };
 pub use parameters::{InvalidParameters, Parameters};
 pub use value::{FieldValue, InvalidField};
-pub(crate) use value::{is_field_value, members, trim};
+pub(crate) use value::{Repeated, is_field_value, members, trim};

@@ -188,6 +188,10 @@ fn quoting_member_len(list: &[u8]) -> usize {
     list.iter().position(splits).unwrap_or(list.len())
 }
 
+/// The error of a name with several lines, where there may be one only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Repeated;
+
 #[cfg(test)]
 mod tests {
     use super::*;
