@@ -36,15 +36,16 @@ impl Clock {
         clock
     }
 
-    /// Reads the real clock.
+    /// Reads the real clock, and returns its time.
     #[inline]
-    pub(crate) fn refresh(&self) {
+    pub(crate) fn refresh(&self) -> Instant {
         let now = Instant::now();
         self.now.set(now);
         self.is_stale.set(false);
         if now >= self.date_until.get() {
             self.set_date();
         }
+        now
     }
 
     /// Notes that time has passed, so that the next use of the time reads the real clock first.

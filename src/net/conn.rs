@@ -511,6 +511,7 @@ impl Conn {
     }
 
     /// The address of the peer, and the number of the connection.
+    #[inline]
     pub(crate) fn peer(&self) -> Peer {
         self.timer.peer()
     }

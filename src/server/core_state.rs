@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::connection_report::{ConnectionEnd, ConnectionReport, OnDisconnect};
 use super::error_report::{ErrorCause, ErrorReport};
 use super::error_response::ErrorResponseFn;
-use super::exchange_report::{ExchangeReport, ExchangeWatcher, Observation};
+use super::exchange_report::{ExchangeReport, Observation};
 use super::opening::OnConnect;
 use super::proxy_protocol::ProxyProtocol;
 use super::report_limiter::ReportLimiter;
@@ -18,7 +18,7 @@ use crate::exchange::{Bounds, Clock};
 use crate::memory::PoolGuard;
 use crate::message::Request;
 use crate::net::tls::TlsAcceptor;
-use crate::net::{Conn, DeadlineTable, Life, Peer, PeerAddr};
+use crate::net::{Conn, DeadlineTable, Life, Peer, PeerAddr, Traffic};
 use crate::runtime;
 
 /// The state that the connections of one core share.
@@ -116,27 +116,24 @@ impl CoreState {
     }
 
     /// Passes the report of an exchange, which is over, to all who want it, and forgets the exchange.
+    #[inline]
     pub(super) fn report_exchange(
         &self,
         observation: &mut Observation,
         conn: Option<&Conn>,
-        peer: &Peer,
-        exchange_number: u64,
+        (peer, traffic, exchange_number): (&Peer, Traffic, u64),
         request: &Request,
     ) {
-        self.clock.refresh();
-        let now = self.clock.now();
-        let watchers = observation.take_watchers();
-        let report = observation.report(now, conn, (peer, exchange_number), request);
+        let now = self.clock.refresh();
+        let mut report = observation.report(now, conn, (peer, traffic, exchange_number), request);
+        observation.add_socket(&mut report);
         self.observer.iter().for_each(|observer| observer.on_exchange(&report, now));
         // A panic of the application's function must end neither the connection nor the core.
         let _ = catch_unwind(AssertUnwindSafe(|| {
             self.on_exchange.iter().for_each(|on_exchange| on_exchange(&report));
         }));
-        if let Some(watchers) = watchers {
-            call_watchers(watchers, &report);
-        }
-        observation.close();
+        observation.call_watchers(&report);
+        observation.close(traffic);
     }
 
     /// Notes that a connection opens or was accepted, if its life is of interest.
@@ -209,14 +206,6 @@ impl CoreState {
         let traffic = conn.take_traffic();
         self.stats.received.add(traffic.received);
         self.stats.sent.add(traffic.sent);
-    }
-}
-
-/// Few exchanges have watchers.
-#[cold]
-fn call_watchers(watchers: Vec<Box<ExchangeWatcher>>, report: &ExchangeReport<'_>) {
-    for watcher in watchers {
-        let _ = catch_unwind(AssertUnwindSafe(|| watcher(report)));
     }
 }
 

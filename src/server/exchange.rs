@@ -6,7 +6,7 @@ use std::io;
 use std::mem;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::connection_report::{ConnectionEnd, ConnectionReport};
 use super::core_state::CoreState;
@@ -115,7 +115,7 @@ impl Exchange {
         let Exchange { incoming, conn, info, .. } = self;
         let incoming = incoming.get_mut();
         let polled = conn.poll_uncounted(|conn, bounds, core| {
-            incoming.poll_head(cx, conn, request, bounds, || core.clock.refresh())
+            incoming.poll_head(cx, conn, request, bounds, || _ = core.clock.refresh())
         });
         polled.map_err(|error| {
             // A refused HEAD request is answered without content, too.
@@ -128,7 +128,7 @@ impl Exchange {
     /// Counts a request whose head has arrived, and notes the facts that its response depends on.
     #[inline(always)]
     pub(super) fn note_request(&mut self, request: &Request) {
-        let Exchange { info, conn, .. } = self;
+        let Exchange { info, conn, observation, .. } = self;
         let (request_info, core) = (RequestInfo::new(request), conn.core());
         let exchange_count = info.exchange_count + 1;
         let may_follow =
@@ -140,7 +140,7 @@ impl Exchange {
         (info.request_info, info.exchange_count) = (request_info, exchange_count);
         info.arrived = core.clock.now();
         core.stats.requests.add(1);
-        self.observe(|observation, now| observation.begin(now, Some(request)));
+        observation.iter_mut().for_each(|observation| observation.begin(info.arrived, Some(request)));
     }
 
     /// Receives the whole body into the request.
@@ -168,7 +168,7 @@ impl Exchange {
             ContentSource::Body => (response.body.declared_length(), UnreadBody::Discard),
             ContentSource::Writer(length, unread) => (length, unread),
         };
-        self.observe(|observation, _| observation.note_response(response, length));
+        self.observe(|observation| observation.note_response(response, length));
         let Exchange { incoming, outgoing, conn, info, .. } = self;
         let (incoming, core, request_info) = (incoming.get_mut(), conn.core(), info.request_info);
         let framing = OutgoingFraming::from_response(request_info, response, length);
@@ -288,7 +288,7 @@ impl Exchange {
         // If the handler is cancelled from here on, the peer would take a response for bytes of the other protocol.
         self.outgoing.begin_tunnel();
         self.flush().await?;
-        self.observe(|observation, _| observation.note_response(response, BodyLength::NoContent));
+        self.observe(|observation| observation.note_response(response, BodyLength::NoContent));
         self.note_response_time();
         self.take_conn()
     }
@@ -297,7 +297,7 @@ impl Exchange {
     pub(super) fn take_conn(&mut self) -> io::Result<(Conn, ReadBuffer)> {
         let mut conn = self.conn.take().ok_or(io::ErrorKind::NotConnected)?;
         self.conn.core().count_traffic(&mut conn);
-        self.observe(|observation, _| observation.note_connection(&conn));
+        self.observe(|observation| observation.note_connection(&conn));
         conn.add_traffic_to_life();
         conn.swap_io_state(&mut self.io_state);
         let incoming = self.incoming.get_mut();
@@ -409,25 +409,24 @@ impl Exchange {
         }
     }
 
-    /// Notes something for the report, if exchanges are reported. `note` gets the time that the core has read last.
+    /// Notes something for the report, if exchanges are reported.
     #[inline]
-    pub(super) fn observe(&mut self, note: impl FnOnce(&mut Observation, Instant)) {
-        if self.is_observed() {
-            self.note(note);
+    pub(super) fn observe(&mut self, note: impl FnOnce(&mut Observation)) {
+        if let Some(observation) = &mut self.observation {
+            note(observation);
         }
+    }
+
+    /// Notes that the handler is called now.
+    #[inline]
+    pub(super) fn note_handler(&mut self) {
+        let Exchange { observation, conn, .. } = self;
+        observation.iter_mut().for_each(|observation| observation.note_handler(conn.core().clock.now()));
     }
 
     /// Notes that something else than the head of the response takes time from here on.
     pub(super) fn note_response_time(&mut self) {
-        self.observe(|observation, _| observation.note_response_time());
-    }
-
-    /// A function apart from [`Exchange::observe`], so that its code is not in the way of exchanges that are not reported.
-    #[cold]
-    fn note(&mut self, note: impl FnOnce(&mut Observation, Instant)) {
-        if let Some(observation) = &mut self.observation {
-            note(observation, self.conn.core().clock.now());
-        }
+        self.observe(Observation::note_response_time);
     }
 
     /// Whether exchanges are reported. Each response then leaves before the next request is looked at.
@@ -439,23 +438,24 @@ impl Exchange {
     /// Ends the exchange, if one has begun, and passes its report to the application's `on_exchange`. `ended` decides
     /// whether it was cut, from what was noted.
     pub(super) fn end(&mut self, request: &Request, ended: impl FnOnce(Option<CutBy>) -> Option<CutBy>) {
-        if self.observation.as_ref().is_some_and(|observation| observation.is_open()) {
-            self.report_exchange(request, ended);
+        let open = self.observation.as_mut().filter(|observation| observation.is_open());
+        if let Some(observation) = open {
+            observation.cut = ended(observation.cut);
+            self.report_exchange(request);
         }
     }
 
-    #[cold]
-    fn report_exchange(&mut self, request: &Request, ended: impl FnOnce(Option<CutBy>) -> Option<CutBy>) {
+    #[inline(never)]
+    fn report_exchange(&mut self, request: &Request) {
         let number = self.info.exchange_count + u64::from(self.info.is_head_refused);
         let Some(observation) = &mut self.observation else { return };
-        observation.cut = ended(observation.cut);
-        let (conn, mut peer) = (self.conn.open(), Peer::default());
-        // Assigned in place, since an address that is moved through an `Option` is copied in pieces.
-        match &*conn {
-            Some(conn) => (peer, observation.traffic) = (conn.peer(), conn.total_traffic()),
-            None => self.upgraded.iter().for_each(|upgraded| peer = upgraded.peer()),
-        }
-        self.conn.core().report_exchange(observation, conn.as_ref(), &peer, number, request);
+        let conn = self.conn.open();
+        let upgraded = || self.upgraded.as_ref().map(|upgraded| upgraded.peer()).unwrap_or_default();
+        let (peer, traffic) = match &*conn {
+            Some(conn) => (conn.peer(), conn.total_traffic()),
+            None => (upgraded(), observation.upgraded_traffic()),
+        };
+        self.conn.core().report_exchange(observation, conn.as_ref(), (&peer, traffic, number), request);
         if !self.conn.core().observes_exchanges() {
             clear_cold(&mut self.observation);
         }

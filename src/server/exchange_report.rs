@@ -1,9 +1,10 @@
 //! [`ExchangeReport`]: an exchange that is over, as [`Server::on_exchange`](super::Server::on_exchange) sees it; and
 //! [`Observation`], which notes what the report needs while the exchange goes on.
 
+use std::cell::RefCell;
 use std::fmt;
-use std::mem;
 use std::net::IpAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU16;
@@ -153,7 +154,7 @@ impl ExchangeReport<'_> {
     pub(super) fn tls_session(&self) -> Option<Arc<TlsSession>> {
         match self.conn {
             Some(conn) => conn.transport.tls_session(),
-            None => self.observation.tls_session.clone(),
+            None => self.observation.upgrade.as_ref()?.tls_session.clone(),
         }
     }
 
@@ -162,7 +163,7 @@ impl ExchangeReport<'_> {
     pub(super) fn header(&self) -> Option<Rc<ProxyHeader>> {
         match self.conn {
             Some(conn) => RareConnectionState::proxy_header(conn),
-            None => self.observation.proxy_header.clone(),
+            None => self.observation.upgrade.as_ref()?.proxy_header.clone(),
         }
     }
 }
@@ -213,13 +214,19 @@ pub(super) struct Observation {
     version: Version,
     target: String,
     pub(super) cut: Option<CutBy>,
-    /// The traffic of the connection at the end of this exchange, and of the last one.
-    pub(super) traffic: Traffic,
+    /// The traffic of the connection at the end of the last exchange.
     traffic_before: Traffic,
-    watchers: Vec<Box<ExchangeWatcher>>,
+    watchers: RefCell<Vec<Box<ExchangeWatcher>>>,
+    upgrade: Option<Box<UpgradeNotes>>,
+}
+
+/// The notes of an exchange that upgrades its connection.
+#[derive(Default)]
+struct UpgradeNotes {
     /// The counts of the WebSocket that the exchange has opened.
-    pub(super) socket: Option<Arc<SocketCounts>>,
-    /// The session and the header of a connection that was upgraded.
+    socket: Option<Arc<SocketCounts>>,
+    /// The traffic of the connection until then, its session and its header.
+    traffic: Traffic,
     tls_session: Option<Arc<TlsSession>>,
     proxy_header: Option<Rc<ProxyHeader>>,
 }
@@ -237,6 +244,7 @@ pub(super) struct SocketCounts {
 
 impl SocketCounts {
     #[cold]
+    #[inline(never)]
     fn add_to(&self, report: &mut ExchangeReport<'_>) {
         report.received += self.received.get();
         report.sent += self.sent.get();
@@ -247,7 +255,9 @@ impl SocketCounts {
 }
 
 impl Observation {
-    /// Notes a request, whose head has arrived, or was refused.
+    /// Notes a request, whose head has arrived, or was refused. A separate function, so that its code is not in the way
+    /// of exchanges that are not reported.
+    #[inline(never)]
     pub(super) fn begin(&mut self, now: Instant, request: Option<&Request>) {
         self.arrived = Some(now);
         if let Some(request) = request {
@@ -268,34 +278,37 @@ impl Observation {
             self.begin(arrived, Some(request));
             self.note_handler(called);
         }
-        self.watchers.push(watcher);
+        self.watchers.get_mut().push(watcher);
     }
 
-    /// The watchers of this exchange, if there are any.
-    pub(super) fn take_watchers(&mut self) -> Option<Vec<Box<ExchangeWatcher>>> {
-        (!self.watchers.is_empty()).then(|| mem::take(&mut self.watchers))
-    }
-
+    #[inline]
     pub(super) fn is_open(&self) -> bool {
         self.arrived.is_some()
     }
 
+    #[inline]
     pub(super) fn note_handler(&mut self, now: Instant) {
         self.handler_called = Some(now);
     }
 
+    #[inline]
     pub(super) fn note_response(&mut self, response: &Response, content: BodyLength) {
         self.status = Some(response.status);
-        let content_type = || response.headers.content_type().unwrap_or_default();
-        self.is_event_stream =
-            content == BodyLength::Unknown && content_type().starts_with("text/event-stream");
+        self.is_event_stream = content == BodyLength::Unknown && has_events(response);
     }
 
     /// Notes what the report tells of a connection that is about to be upgraded.
     pub(super) fn note_connection(&mut self, conn: &Conn) {
-        self.traffic = conn.total_traffic();
-        self.tls_session = conn.transport.tls_session();
-        self.proxy_header = RareConnectionState::proxy_header(conn);
+        let upgrade = self.upgrade.get_or_insert_default();
+        upgrade.traffic = conn.total_traffic();
+        upgrade.tls_session = conn.transport.tls_session();
+        upgrade.proxy_header = RareConnectionState::proxy_header(conn);
+    }
+
+    /// Notes that the exchange opens a WebSocket, and returns its counts.
+    #[allow(dead_code, reason = "unused without the feature `websocket`")]
+    pub(super) fn note_socket(&mut self) -> Arc<SocketCounts> {
+        self.upgrade.get_or_insert_default().socket.insert(Arc::default()).clone()
     }
 
     /// Notes the time of the response's head before something else takes time. A small response, which is sent at once,
@@ -308,18 +321,27 @@ impl Observation {
     }
 
     /// The report of the exchange, which has begun, and was over at `now`.
+    #[inline]
     pub(super) fn report<'r>(
         &'r self,
         now: Instant,
         conn: Option<&'r Conn>,
-        (peer, exchange_number): (&Peer, u64),
+        (peer, traffic, exchange_number): (&Peer, Traffic, u64),
         request: &'r Request,
     ) -> ExchangeReport<'r> {
         debug_assert!(self.is_open(), "an exchange that has not begun is not reported");
-        let (arrived, traffic) = (self.arrived.unwrap_or(now), self.traffic);
+        let arrived = self.arrived.unwrap_or(now);
         let since = |instant: Instant| instant.saturating_duration_since(arrived);
         let duration = since(now);
-        let mut report = ExchangeReport {
+        // Most handlers are called as soon as the head is here, and most responses are sent with their heads.
+        let until_handler = self.handler_called.map(|called| match called == arrived {
+            true => Duration::ZERO,
+            false => since(called),
+        });
+        let until_response = self.status.map(|_| self.responded.map_or(duration, since));
+        // Nothing is computed between the fields, so each is copied to its place at once. A second copy, made in other
+        // pieces, would wait for the first.
+        ExchangeReport {
             method: self.method,
             target: &self.target,
             version: self.version,
@@ -334,40 +356,67 @@ impl Observation {
             messages_received: 0,
             messages_sent: 0,
             close_code: None,
-            // Most handlers are called as soon as the head is here, and most responses are sent with their heads.
-            until_handler: self.handler_called.map(|called| match called == arrived {
-                true => Duration::ZERO,
-                false => since(called),
-            }),
-            until_response: self.status.map(|_| self.responded.map_or(duration, since)),
+            until_handler,
+            until_response,
             duration,
             ended: now,
             is_event_stream: self.is_event_stream,
             conn,
             observation: self,
-        };
-        self.socket.iter().for_each(|socket| socket.add_to(&mut report));
-        report
+        }
+    }
+
+    /// Adds the counts of the WebSocket that the exchange has opened to its report.
+    pub(super) fn add_socket(&self, report: &mut ExchangeReport<'_>) {
+        if let Some(upgrade) = &self.upgrade {
+            upgrade.socket.iter().for_each(|socket| socket.add_to(report));
+        }
+    }
+
+    /// The traffic of a connection that was upgraded, until then.
+    pub(super) fn upgraded_traffic(&self) -> Traffic {
+        self.upgrade.as_ref().map(|upgrade| upgrade.traffic).unwrap_or_default()
+    }
+
+    /// Calls the watchers of the exchange, which has this report.
+    pub(super) fn call_watchers(&self, report: &ExchangeReport<'_>) {
+        if !self.watchers.borrow().is_empty() {
+            call_watchers(self.watchers.take(), report);
+        }
     }
 
     /// Forgets the exchange, but not the traffic of its connection.
-    pub(super) fn close(&mut self) {
-        let traffic = self.traffic;
-        self.reset();
+    #[inline]
+    pub(super) fn close(&mut self, traffic: Traffic) {
+        (self.arrived, self.handler_called, self.status, self.responded) = Default::default();
+        (self.method, self.version, self.cut, self.is_event_stream) = Default::default();
+        self.target.clear();
         self.traffic_before = traffic;
+        clear_cold(&mut self.upgrade);
+    }
+}
+
+/// Whether the content of a response is a stream of events.
+#[cold]
+fn has_events(response: &Response) -> bool {
+    response.headers.content_type().unwrap_or_default().starts_with("text/event-stream")
+}
+
+#[cold]
+#[inline(never)]
+fn call_watchers(watchers: Vec<Box<ExchangeWatcher>>, report: &ExchangeReport<'_>) {
+    for watcher in watchers {
+        let _ = catch_unwind(AssertUnwindSafe(|| watcher(report)));
     }
 }
 
 impl Reset for Observation {
+    #[inline]
     fn reset(&mut self) {
-        self.target.clear();
-        (self.arrived, self.handler_called, self.status, self.responded) = Default::default();
-        (self.method, self.version, self.cut, self.is_event_stream) = Default::default();
-        (self.traffic, self.traffic_before) = Default::default();
-        self.watchers.clear();
-        clear_cold(&mut self.socket);
-        clear_cold(&mut self.tls_session);
-        clear_cold(&mut self.proxy_header);
+        self.close(Traffic::default());
+        if !self.watchers.get_mut().is_empty() {
+            self.watchers.take();
+        }
     }
 
     fn shrink(&mut self) -> usize {

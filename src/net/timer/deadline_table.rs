@@ -394,6 +394,7 @@ impl TableTimer {
         self.table.entries.borrow_mut().life(self.entry).copied().unwrap_or_default()
     }
 
+    #[inline]
     pub(crate) fn peer(&self) -> Peer {
         self.table.entries.borrow_mut().at(self.entry).peer
     }

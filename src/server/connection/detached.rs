@@ -19,7 +19,6 @@ use crate::message::{Body, Request, Response};
 use crate::net::Conn;
 use crate::server::error_report::Refused;
 use crate::server::exchange::CloseMode;
-use crate::server::exchange_report::Observation;
 use crate::server::per_core::PerCore;
 use crate::server::{Context, Handler};
 
@@ -65,7 +64,7 @@ async fn answer<H: Handler>(per_core: &PerCore<H>, ctx: &mut Context) -> Result<
         RequestAction::Refuse(status) => HandlerOutcome::Refused(status),
         RequestAction::Buffer(_) | RequestAction::Call => {
             receive(&mut ctx.request.body, body_max).await?;
-            ctx.exchange.observe(Observation::note_handler);
+            ctx.exchange.note_handler();
             run_handler(&conn, pin!(async { per_core.handler.handle(ctx).await })).await
         }
     };

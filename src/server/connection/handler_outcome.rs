@@ -37,7 +37,7 @@ pub(super) fn report_failure(ctx: &mut Context, outcome: HandlerOutcome) {
         HandlerOutcome::Panicked => ErrorCause::Panic,
         HandlerOutcome::TimedOut(limit) => ExchangeError::TimedOut(Phase::Handler, limit.into()).into(),
     };
-    ctx.exchange.observe(|observation, _| observation.cut = Some(CutBy::from_cause(&cause)));
+    ctx.exchange.observe(|observation| observation.cut = Some(CutBy::from_cause(&cause)));
     ctx.exchange.report_error(&ctx.request, None, cause);
 }
 
@@ -113,7 +113,8 @@ pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (CloseMode, io::Res
     };
     let result = failed.map_or_else(|| io::Error::other("the handler failed"), ExchangeError::as_io);
     let is_head_refused = ctx.exchange.info.is_head_refused;
-    ctx.exchange.observe(|observation, now| {
+    let now = ctx.exchange.conn.core().clock.now();
+    ctx.exchange.observe(|observation| {
         if is_head_refused && !observation.is_open() {
             observation.begin(now, None);
         }

@@ -17,7 +17,6 @@ use crate::runtime::{boxed, yield_now};
 use crate::server::connection_report::ConnectionEnd;
 use crate::server::error_report::Refused;
 use crate::server::exchange::{CloseMode, Exchange, NextStep};
-use crate::server::exchange_report::Observation;
 use crate::server::per_core::{Job, JobOutcome, PerCore};
 use crate::server::shared_conn::SharedConn;
 use crate::server::{BodyPlan, Context, ErrorCause, Handler, Result};
@@ -55,7 +54,7 @@ async fn exchanges<H: Handler>(per_core: &PerCore<H>, ctx: &mut Context) -> Resu
         let outcome = match action {
             RequestAction::Refuse(status) => HandlerOutcome::Refused(status),
             RequestAction::Buffer(_) | RequestAction::Call => {
-                ctx.exchange.observe(Observation::note_handler);
+                ctx.exchange.note_handler();
                 run_handler(&conn, pin!(async { per_core.handler.handle(ctx).await })).await
             }
         };

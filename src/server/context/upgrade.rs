@@ -117,7 +117,7 @@ impl Context {
         // If the handler is cancelled from here on, the peer gets no response either.
         exchange.outgoing.begin_tunnel();
         exchange.flush().await?;
-        exchange.observe(|observation, _| observation.cut = Some(CutBy::Handler));
+        exchange.observe(|observation| observation.cut = Some(CutBy::Handler));
         let (conn, early) = exchange.take_conn()?;
         Ok(exchange.hand_over(conn, early))
     }

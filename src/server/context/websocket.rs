@@ -33,7 +33,7 @@ impl Context {
         let (conn, early, guard) = self.switch_conn(protocol).await?;
         let Context { response, exchange, .. } = self;
         let mut reported = None;
-        exchange.observe(|observation, _| reported = Some(observation.socket.insert(Arc::default()).clone()));
+        exchange.observe(|observation| reported = Some(observation.note_socket()));
         let observer = SocketObserver::new(exchange.conn.core().stats.clone(), reported);
         response.headers = Headers::new();
         exchange.incoming.take();
