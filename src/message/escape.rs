@@ -1,6 +1,7 @@
 //! [`escape_html`], [`escape_json`], [`escape_log`] and [`attachment`]: texts inside of HTML, of JSON, of a line of a log
 //! and of a field.
 
+use std::array;
 use std::borrow::Cow;
 use std::io::{self, Write};
 
@@ -114,10 +115,17 @@ pub fn escape_log(text: &[u8]) -> Cow<'_, str> {
 }
 
 /// Writes text of a peer to a line of a log, escaped as by [`escape_log`].
+#[inline]
 pub(crate) fn write_log_text(line: &mut Vec<u8>, text: &[u8]) {
-    if is_plain_in_log(text) {
-        return line.extend_from_slice(text);
+    match is_plain_in_log(text) {
+        true => line.extend_from_slice(text),
+        false => write_escaped_in_log(line, text),
     }
+}
+
+#[cold]
+#[inline(never)]
+fn write_escaped_in_log(line: &mut Vec<u8>, text: &[u8]) {
     for octet in text {
         match is_special_in_log(*octet) {
             true => drop(write!(line, "\\x{octet:02X}")),
@@ -126,18 +134,37 @@ pub(crate) fn write_log_text(line: &mut Vec<u8>, text: &[u8]) {
     }
 }
 
-/// Whether no octet needs an escape. The compiler compares sixteen octets, or eight, at a time.
+/// Whether no octet needs an escape. The compiler compares sixteen octets at a time.
+#[inline(never)]
 fn is_plain_in_log(text: &[u8]) -> bool {
-    match (text.last_chunk::<16>(), text.first_chunk::<8>(), text.last_chunk::<8>()) {
-        (Some(last), ..) => text.as_chunks::<16>().0.iter().all(has_no_special) && has_no_special(last),
-        (None, Some(first), Some(last)) => has_no_special(first) && has_no_special(last),
+    let Some(last) = text.last_chunk() else { return is_short_plain_in_log(text) };
+    let mut rest = text;
+    loop {
+        // The last block may begin in the one before, so that there is one comparison, which stays in the loop.
+        let (block, behind) = rest.split_first_chunk().unwrap_or((last, &[]));
+        if has_special_in_log(block) {
+            return false;
+        }
+        if behind.is_empty() {
+            return true;
+        }
+        rest = behind;
+    }
+}
+
+/// The same of less than sixteen octets: of two times eight, or of single ones.
+fn is_short_plain_in_log(text: &[u8]) -> bool {
+    match (text.first_chunk::<8>(), text.last_chunk::<8>()) {
+        (Some(first), Some(last)) => {
+            !has_special_in_log(&array::from_fn(|at| if at < 8 { first[at] } else { last[at - 8] }))
+        }
         _ => !text.iter().any(|octet| is_special_in_log(*octet)),
     }
 }
 
 #[inline(always)]
-fn has_no_special<const N: usize>(octets: &[u8; N]) -> bool {
-    !octets.iter().fold(false, |found, octet| found | is_special_in_log(*octet))
+fn has_special_in_log(octets: &[u8; 16]) -> bool {
+    octets.iter().fold(false, |found, octet| found | is_special_in_log(*octet))
 }
 
 fn is_special_in_log(octet: u8) -> bool {

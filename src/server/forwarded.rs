@@ -82,7 +82,13 @@ pub(crate) const X_FORWARDED_PROTO: FieldName<'static> = FieldName::new("x-forwa
 pub(crate) const X_FORWARDED_HOST: FieldName<'static> = FieldName::new("x-forwarded-host");
 
 /// See [`Context::client_ip`](super::Context::client_ip).
+#[inline]
 pub(super) fn client_ip(peer: PeerAddr, headers: &Headers, proxies: &TrustedProxies) -> Option<IpAddr> {
+    if proxies.trusts(peer) { forwarded_ip(peer, headers, proxies) } else { peer.ip() }
+}
+
+/// The address of the client of this peer, which is a proxy.
+fn forwarded_ip(peer: PeerAddr, headers: &Headers, proxies: &TrustedProxies) -> Option<IpAddr> {
     match FieldSource::new(peer, headers, proxies) {
         FieldSource::Hops => node(&client_hop(headers, proxies)),
         FieldSource::Lists if proxies.names(ForwardedField::XForwardedFor) => {

@@ -91,6 +91,7 @@ impl TrustedProxies {
     }
 
     /// Whether the fields that this peer sends are believed.
+    #[inline]
     pub(crate) fn trusts(&self, peer: PeerAddr) -> bool {
         peer.ip().map_or(peer == PeerAddr::Unix, |ip| self.contains(ip))
     }
