@@ -127,7 +127,7 @@ impl fmt::Debug for HistogramCounts {
 }
 
 pub(super) fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+    time.as_secs().saturating_mul(1_000_000_000).saturating_add(time.subsec_nanos().into())
 }
 
 /// The bucket that counts `value`.

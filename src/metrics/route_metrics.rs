@@ -192,12 +192,21 @@ impl RouteTable {
 /// them, and not its peers.
 fn hash(pattern: &str) -> u64 {
     let octets = pattern.as_bytes();
-    let ends = match (octets.first_chunk(), octets.last_chunk()) {
-        (Some(first), Some(last)) => u64::from_le_bytes(*first).rotate_left(29) ^ u64::from_le_bytes(*last),
-        _ => octets.iter().fold(0, |hash, octet| hash << 8 | u64::from(*octet)),
+    let (first, last) = match (octets.first_chunk(), octets.last_chunk()) {
+        (Some(first), Some(last)) => (u64::from_le_bytes(*first), u64::from_le_bytes(*last)),
+        _ => short_ends(octets),
     };
+    let ends = first.rotate_left(29) ^ last;
     // The fractional part of the golden ratio, which spreads products over all bits.
     (ends ^ octets.len() as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32
+}
+
+/// Both ends of a pattern of less than eight octets.
+fn short_ends(octets: &[u8]) -> (u64, u64) {
+    match (octets.first_chunk(), octets.last_chunk()) {
+        (Some(first), Some(last)) => (u32::from_le_bytes(*first).into(), u32::from_le_bytes(*last).into()),
+        _ => (0, octets.iter().fold(0, |ends, octet| ends << 8 | u64::from(*octet))),
+    }
 }
 
 /// The pattern of requests that no router has matched. Patterns of routes have no parentheses.
