@@ -45,14 +45,15 @@ mod workload;
 
 use std::env;
 use std::fs::{self, File};
-use std::io::Write;
+use std::hint::black_box;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use corehttp::{
-    BodyPlan, Client, Context, FileCache, Files, Handler, IntoHandler, Request, Response, Server, routes,
-    with_plan,
+    AccessLog, BodyPlan, Client, Context, ExchangeReport, FileCache, Files, Handler, IntoHandler, LogFormat,
+    Metrics, Request, Response, Server, TrustedProxies, routes, with_plan,
 };
 
 use baseline::Baseline;
@@ -86,7 +87,7 @@ fn main() -> ExitCode {
 /// The name of a row, and the function that does so many rounds of it.
 type Row = (&'static str, fn(u64));
 
-const ROWS: [Row; 13] = [
+const ROWS: [Row; 16] = [
     ("server exchange, pipelined", |rounds| serve(GET, Cut::Never, rounds, respond)),
     ("server exchange", |rounds| serve(GET, Cut::WHOLE, rounds, respond)),
     ("routed exchange", |rounds| serve(GET, Cut::WHOLE, rounds, routed())),
@@ -102,6 +103,9 @@ const ROWS: [Row; 13] = [
     ("client exchange", ask),
     ("gateway exchange", pass),
     ("cached file", serve_file),
+    ("reported exchange", |rounds| see(Server::new().on_exchange(look), rounds)),
+    ("logged exchange", log),
+    ("measured exchange", |rounds| see(Server::new().metrics(&Metrics::new()), rounds)),
 ];
 
 fn run(name: &str, rounds: u64) -> ExitCode {
@@ -123,7 +127,19 @@ fn serve_status<Kind>(
     rounds: u64,
     handler: impl IntoHandler<Kind>,
 ) {
-    let service = Server::new().name(SERVER_NAME).service(handler);
+    serve_by(Server::new(), status, request, cut, rounds, handler);
+}
+
+/// As [`serve_status`], by this server.
+fn serve_by<Kind>(
+    server: Server,
+    status: &[u8],
+    request: &'static str,
+    cut: Cut,
+    rounds: u64,
+    handler: impl IntoHandler<Kind>,
+) {
+    let service = server.name(SERVER_NAME).service(handler);
     let serve = async |io: FakeConn| service.serve_connection(io).await.expect("it is served to the end");
     let workload = Workload { request: request.as_bytes(), cut, per_connection: rounds };
     let response = workload.response(&serve);
@@ -163,6 +179,23 @@ const UNKNOWN: &str = "GET /foobaz?baz HTTP/1.1\r\n\
     User-Agent: aaa/bbb/ccc/ddd/eee Firefox Chrome MSIE Opera\r\n\
     Referer: http://example.com/aaa?bbb=ccc\r\n\
     Cookie: foo=bar; baz=baraz; aa=aakslsdweriwereowriewroire\r\n\r\n";
+
+/// Has [`GET`] answered so many times by the handler of a route, on a server that sees each exchange: compare with
+/// `routed exchange`.
+fn see(server: Server, rounds: u64) {
+    let handler = routes! { GET "/foobar" => respond };
+    serve_by(server, b"HTTP/1.1 200 OK\r\n", GET, Cut::WHOLE, rounds, handler);
+}
+
+fn look(exchange: &ExchangeReport) {
+    black_box(exchange.duration);
+}
+
+/// The thread of the log wakes up fifty times a second, which adds up to 80 instructions to a round of a busy machine.
+fn log(rounds: u64) {
+    let log = AccessLog::from_writer(io::sink(), LogFormat::Combined).expect("a log");
+    see(Server::new().on_exchange(log.recorder(TrustedProxies::default())), rounds);
+}
 
 /// Has a picture of 4 KiB asked for so many times. It is in the cache by the second time.
 fn serve_file(rounds: u64) {
