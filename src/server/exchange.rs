@@ -20,7 +20,7 @@ use super::upgraded::{Upgraded, UpgradedHandle};
 use crate::exchange::{Bounds, ExchangeError, Expectation, HeadOutcome, Incoming, Outgoing, poll_flush};
 use crate::memory::{Reset, clear_cold};
 use crate::message::{BodyLength, Method, Request, Response, Status, Version};
-use crate::net::{Conn, IoState, Peer, ReadBuffer};
+use crate::net::{Conn, IoState, Peer, ReadBuffer, TimerSlot};
 use crate::wire::{ConnectionOption, Framing, OutgoingFraming, RequestInfo, encode, persists};
 
 /// One exchange on a connection: its receiving and its sending side, the connection, and the facts that its response
@@ -93,7 +93,12 @@ impl Exchange {
         if self.conn.core().on_disconnect.is_some() {
             slot.iter().for_each(Conn::add_traffic_to_life);
         }
-        slot.iter_mut().for_each(|conn| conn.swap_io_state(&mut self.io_state));
+        slot.iter_mut().for_each(|conn| {
+            // A handler may have waited for its peer to leave. An idle connection that already waited to read would be read
+            // at once, into a context.
+            conn.disarm(TimerSlot::Read);
+            conn.swap_io_state(&mut self.io_state);
+        });
         debug_assert!(self.incoming.get_mut().input.is_empty(), "an idle connection has no input");
         self.info.exchange_count
     }

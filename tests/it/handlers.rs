@@ -756,6 +756,28 @@ mod peer_closed {
         });
     }
 
+    /// A connection that waits for its next request takes a context only once bytes have arrived, though its handler has
+    /// waited to read as well.
+    #[test]
+    fn a_connection_takes_one_context_for_each_request() {
+        let (served, done, ends) = working();
+        let mut peer = served.connect();
+        for _ in 0..8 {
+            peer.send(GET);
+            assert_eq!(ends.recv(), Ok("started"));
+            done.add_permits(1);
+            assert!(peer.receive_through("done").starts_with("HTTP/1.1 200 OK"));
+            assert_eq!(ends.recv(), Ok("done"));
+        }
+        served.running.stop(Duration::ZERO);
+        served.running.wait().unwrap();
+        let total = served.running.stats().total;
+        let taken =
+            total.pools().find(|(name, _)| *name == "contexts").map(|(_, pool)| pool.created + pool.reused);
+        // The end of the connection may take one, too.
+        assert!(matches!(taken, Some(8 | 9)), "{taken:?}");
+    }
+
     #[test]
     fn bytes_that_come_meanwhile_are_kept_up_to_a_bound() {
         let service = Server::new().service(async |ctx: &mut Context| ctx.peer_closed().await);
