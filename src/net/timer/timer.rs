@@ -119,7 +119,14 @@ impl TokioTimer {
     /// Ready once `deadline` has come. While a timer for it is set, the clock need not be read.
     fn poll(&mut self, cx: &mut Context<'_>, deadline: Deadline) -> Poll<()> {
         let is_known = self.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
-        if is_known && self.sleep.is_set(deadline) {
+        let is_set = self.sleep.is_set(deadline);
+        if is_known && is_set {
+            return Poll::Pending;
+        }
+        let here = Handle::try_current().ok().map(|here| here.id());
+        // A connection of a pool is used by one task after the other.
+        if is_set && self.runtime == here && self.sleep.wakes(cx) {
+            self.waker = Some(cx.waker().clone());
             return Poll::Pending;
         }
         let now = Deadline(self.now());
@@ -129,7 +136,6 @@ impl TokioTimer {
         if !is_known {
             self.waker = Some(cx.waker().clone());
         }
-        let here = Handle::try_current().ok().map(|here| here.id());
         if self.runtime != here {
             (self.runtime, self.sleep) = (here, LazySleep::default());
         }
@@ -178,6 +184,11 @@ impl LazySleep {
     /// Whether the timer will fire by `deadline`, for the task that set it last.
     pub(super) fn is_set(&self, deadline: Deadline) -> bool {
         self.fires_at <= deadline && self.sleep.as_ref().is_some_and(|sleep| !sleep.is_elapsed())
+    }
+
+    /// Has the timer wake this task from now on. Returns whether it will, which it will not if it has fired.
+    fn wakes(&mut self, cx: &mut Context<'_>) -> bool {
+        self.sleep.as_mut().is_some_and(|sleep| poll(sleep, cx).is_pending())
     }
 
     /// Wakes the task at `next`, on a clock that was zero at `epoch`.
