@@ -207,9 +207,6 @@ async fn relay(
         if len == 0 {
             break;
         }
-        if out.try_buffer(call.borrow().chunk()) {
-            continue;
-        }
         let mut written = 0;
         while written < len {
             let write = |cx: &mut task::Context<'_>| {

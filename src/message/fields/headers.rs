@@ -518,7 +518,7 @@ impl Headers {
 }
 
 /// How many fields of the gateway, such as `via` and `forwarded`, there is room for in forwarded headers.
-const ADDED_FIELDS: usize = 4;
+const ADDED_FIELDS: usize = 2;
 
 impl Reset for Headers {
     fn reset(&mut self) {
