@@ -248,6 +248,7 @@ impl Body {
     }
 
     /// Makes the buffer the content, to receive into it.
+    #[inline]
     pub(crate) fn receive(&mut self) -> &mut Arena {
         clear_cold(&mut self.unbuffered);
         self.is_buffered = true;

@@ -165,13 +165,13 @@ impl Exchange {
         Poll::Ready(Ok(()))
     }
 
-    /// Writes the head of the response to the write buffer, and begins its body. A body that is in memory and small, as
-    /// most are, is copied behind the head.
-    pub(super) fn write_head(&mut self, response: &Response, content: ContentSource) {
+    /// Writes the head of the response, with content of this `length`, to the write buffer, and begins its body. A body
+    /// that is in memory and small, as most are, is copied behind the head.
+    pub(super) fn write_head(&mut self, response: &Response, length: BodyLength, content: ContentSource) {
         debug_assert!(!self.outgoing.has_begun(), "an exchange has one final response");
-        let (length, unread) = match content {
-            ContentSource::Body => (response.body.declared_length(), UnreadBody::Discard),
-            ContentSource::Writer(length, unread) => (length, unread),
+        let unread = match content {
+            ContentSource::Body => UnreadBody::Discard,
+            ContentSource::Writer(unread) => unread,
         };
         self.observe(|observation| observation.note_response(response, length));
         let Exchange { incoming, outgoing, conn, info, .. } = self;
@@ -571,8 +571,8 @@ const TRANSFORMED_KEPT_MAX: usize = 16 << 10;
 pub(super) enum ContentSource {
     /// From the body of the response.
     Body,
-    /// From the handler, which writes so much of it.
-    Writer(BodyLength, UnreadBody),
+    /// From the handler, which writes it.
+    Writer(UnreadBody),
 }
 
 /// The next step of a connection after an exchange (RFC 9112 §9.3, §9.6).

@@ -217,14 +217,17 @@ impl Headers {
     }
 
     /// Sets a field that is known to be valid.
+    #[inline]
     pub(crate) fn put(&mut self, name: FieldName<'_>, value: &[u8]) {
-        debug_assert!(
-            is_token(name.as_str().as_bytes()) && is_field_value(value),
-            "the caller has checked the field"
-        );
-        match self.may_have(name) {
-            true => self.replace(name, value),
-            false => self.push(name, value),
+        self.put_line(name.hash(), name.as_str(), value);
+    }
+
+    /// Sets a field as [`Headers::put`] does, with a name in parts, which are passed in registers.
+    fn put_line(&mut self, hash: NameHash, name: &str, value: &[u8]) {
+        debug_assert!(is_token(name.as_bytes()) && is_field_value(value), "the caller has checked the field");
+        match self.present & hash.bit() != 0 {
+            true => self.replace(FieldName::new(name), value),
+            false => self.push_line(hash, name.as_bytes(), value),
         }
     }
 

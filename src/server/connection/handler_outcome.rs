@@ -48,7 +48,8 @@ pub(super) fn finalize_response(ctx: &mut Context, outcome: HandlerOutcome) -> R
         && !ctx.response.status.is_informational()
         && !ctx.exchange.outgoing.has_begun();
     if is_response || set_final_response(ctx, outcome)? {
-        ctx.exchange.write_head(&ctx.response, ContentSource::Body);
+        let length = ctx.response.body.declared_length();
+        ctx.exchange.write_head(&ctx.response, length, ContentSource::Body);
     }
     Ok(())
 }
@@ -135,7 +136,8 @@ pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (CloseMode, io::Res
                 ctx.response.headers.put(FieldName::RETRY_AFTER, RETRY_AFTER);
             }
             respond_error(ctx, status, cause);
-            ctx.exchange.write_head(&ctx.response, ContentSource::Body);
+            let length = ctx.response.body.declared_length();
+            ctx.exchange.write_head(&ctx.response, length, ContentSource::Body);
             (CloseMode::Linger, Err(result))
         }
         None => {

@@ -62,7 +62,7 @@ impl<'a> BodyWriter<'a> {
             (_, Some(given)) => BodyLength::Known(given),
             (_, None) => BodyLength::Unknown,
         };
-        exchange.write_head(response, ContentSource::Writer(content, unread));
+        exchange.write_head(response, content, ContentSource::Writer(unread));
         exchange.note_response_time();
         let Exchange { incoming, outgoing, conn, transformed, .. } = exchange;
         // A body that is not sent, such as that of a HEAD, need not be transformed.
