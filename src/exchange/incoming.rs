@@ -424,7 +424,10 @@ impl Incoming {
             self.chunk_len + self.truncated_rest <= self.input.unread().len(),
             "chunks are part of the input"
         );
-        self.input.consume(std::mem::take(&mut self.chunk_len));
+        // Most messages have no body.
+        if self.chunk_len > 0 {
+            self.input.consume(std::mem::take(&mut self.chunk_len));
+        }
     }
 
     /// Finds the next piece of the body in the input, and counts it as received.
