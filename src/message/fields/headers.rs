@@ -100,10 +100,7 @@ impl Headers {
     /// Removes all lines with this name. Returns whether there was one.
     pub fn remove(&mut self, name: &str) -> bool {
         let name = FieldName::new(name);
-        if !self.may_have(name) {
-            return false;
-        }
-        self.retain_fields(|field, text| !field.is(name, text))
+        self.may_have(name) && self.retain_fields(|field, text| !field.is(name, text))
     }
 
     /// Removes all fields.
@@ -297,11 +294,9 @@ impl Headers {
     /// Appends a field that is known to be valid.
     #[inline]
     pub(crate) fn push(&mut self, name: FieldName<'_>, value: &[u8]) {
-        debug_assert!(
-            is_token(name.as_str().as_bytes()) && is_field_value(value),
-            "the caller has checked the field"
-        );
-        self.push_line(name.hash(), name.as_str().as_bytes(), value);
+        let (hash, name) = (name.hash(), name.as_str().as_bytes());
+        debug_assert!(is_token(name) && is_field_value(value), "the caller has checked the field");
+        self.push_line(hash, name, value);
     }
 
     #[inline]
