@@ -191,7 +191,7 @@ fn look(exchange: &ExchangeReport) {
     black_box(exchange.duration);
 }
 
-/// The thread of the log wakes up fifty times a second, which adds up to 80 instructions to a round of a busy machine.
+/// Has each exchange logged. The thread of the log wakes up fifty times a second, which adds up to 80 instructions to a round of a busy machine.
 fn log(rounds: u64) {
     let log = AccessLog::from_writer(io::sink(), LogFormat::Combined).expect("a log");
     see(Server::new().on_exchange(log.recorder(TrustedProxies::default())), rounds);

@@ -80,7 +80,7 @@ impl LogFormat {
             }
             LogFormat::Combined => {
                 write_common(report, client, line);
-                write_agent(report, line);
+                write_combined_end(report, line);
             }
             LogFormat::Json => write_json(report, client, line),
             LogFormat::Custom(write) => {
@@ -116,7 +116,7 @@ fn write_common(report: &ExchangeReport<'_>, client: Option<IpAddr>, line: &mut 
     // 499 is how nginx logs a peer that has closed before it was answered.
     let status = report.status.map_or(499, Status::as_u16);
     let [hundreds, tens, ones] = [100, 10, 1].map(|place| b'0' + (status / place % 10) as u8);
-    let status = [b'"', b' ', hundreds, tens, ones, b' '];
+    let quote_and_status = [b'"', b' ', hundreds, tens, ones, b' '];
     match &report.method {
         Some(method) => {
             line.extend_from_slice(method.as_str().as_bytes());
@@ -129,15 +129,13 @@ fn write_common(report: &ExchangeReport<'_>, client: Option<IpAddr>, line: &mut 
         }
         None => line.push(b'-'),
     }
-    line.extend_from_slice(&status);
+    line.extend_from_slice(&quote_and_status);
     write_number(line, report.sent);
 }
 
 /// Writes the fields `referer` and `user-agent`, and the end of the line.
-#[inline]
-fn write_agent(report: &ExchangeReport<'_>, line: &mut Vec<u8>) {
+fn write_combined_end(report: &ExchangeReport<'_>, line: &mut Vec<u8>) {
     let headers = &report.request.headers;
-    // `named` is inlined, and compares with a constant name in a third of the instructions.
     let referer = headers.named(const { FieldName::new("referer") }).next();
     let agent = headers.named(const { FieldName::new("user-agent") }).next();
     line.extend_from_slice(b" \"");
@@ -220,7 +218,7 @@ fn write_client(line: &mut Vec<u8>, client: Option<IpAddr>) {
     match client {
         None => line.push(b'-'),
         Some(IpAddr::V4(client)) => {
-            client.octets().into_iter().for_each(|octet| write_octet(line, octet));
+            client.octets().into_iter().for_each(|octet| write_octet_and_dot(line, octet));
             line.pop();
         }
         Some(IpAddr::V6(client)) => write_ipv6(line, client),
@@ -234,10 +232,10 @@ fn write_ipv6(line: &mut Vec<u8>, client: Ipv6Addr) {
 }
 
 /// Writes a number of up to three digits, for which itoa takes several times as long, and a dot.
-fn write_octet(line: &mut Vec<u8>, octet: u8) {
+fn write_octet_and_dot(line: &mut Vec<u8>, octet: u8) {
     let [hundreds, tens, ones] = [100, 10, 1].map(|place| b'0' + octet / place % 10);
     let zeros = u8::from(octet < 100) + u8::from(octet < 10);
-    // Four octets are one copy. The zeros in front are shifted out, and others come in behind the dot.
+    // Four octets are one copy. Leading zeros are shifted out; the NULs that come in behind the dot are cut off.
     let text = u32::from_le_bytes([hundreds, tens, ones, b'.']) >> (u8::BITS * u32::from(zeros));
     line.extend_from_slice(&text.to_le_bytes());
     line.truncate(line.len() - usize::from(zeros));
@@ -257,7 +255,7 @@ const VALUE_LEN_MAX: usize = 2 << 10;
 
 /// A second as text, since most lines of a core are of the same one.
 struct LogTime {
-    /// The end of the second. No line of the thread is of a moment before that of the last one.
+    /// The end of the second. Its start is not needed, since the lines of a thread are in order of time.
     until: Instant,
     /// The part of a line that has the time in it, which is at [`TIME`]. Before it are a user-id of RFC 1413, which nobody
     /// sends, and a user, whom only the application knows.

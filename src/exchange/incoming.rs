@@ -48,16 +48,16 @@ impl Incoming {
     ) -> Poll<Result<HeadOutcome, ExchangeError>> {
         while !self.try_head(message, bounds)? {
             let outcome = ready!(self.poll_incomplete_head(cx, conn, message, bounds, &on_read))?;
-            if let Some(none) = outcome {
-                return Poll::Ready(Ok(none));
+            if let Some(outcome) = outcome {
+                return Poll::Ready(Ok(outcome));
             }
         }
         conn.disarm(TimerSlot::Read);
         Poll::Ready(Ok(HeadOutcome::Complete))
     }
 
-    /// Reads for a head that is not complete. Returns the reason if no head will come. A function of its own, so that a
-    /// head which has arrived passes no code of a wait.
+    /// Reads for a head that is not complete. Returns the outcome if no head will come. Not inlined, so that the path of
+    /// a head that has arrived stays short.
     #[inline(never)]
     fn poll_incomplete_head<L: Locality>(
         &mut self,
@@ -73,7 +73,7 @@ impl Incoming {
                 on_read();
                 Ok(None)
             }
-            Ok(Some(none)) => Ok(Some(none)),
+            Ok(Some(outcome)) => Ok(Some(outcome)),
             Err(error) => Err(self.unfinished_head_error(error, message, bounds)),
         })
     }

@@ -79,7 +79,7 @@ impl Outgoing {
 
     /// Whether nothing more belongs to the response: its end has been written, or its head was all of it.
     pub(crate) fn is_over(&self) -> bool {
-        self.state == State::Done || self.is_empty()
+        self.is_done() || self.is_empty()
     }
 
     /// Whether the end of the body has been written.

@@ -110,7 +110,7 @@ impl Context {
         let call = RefCell::new(opened.await?.into_exchange());
         let mut pump = Pump::new(&call, self.request.body.bytes());
         // A request without content was sent with its head.
-        let is_sent = call.borrow().is_sent() && self.body_reader().is_at_end();
+        let is_request_sent = call.borrow().is_sent() && self.body_reader().is_at_end();
         // Pinned here, since a future of this size would be copied at each call that it is passed to.
         while !call.borrow().has_response()
             && join_first(
@@ -140,7 +140,7 @@ impl Context {
         if self.response.status == Status::SWITCHING_PROTOCOLS {
             return self.pass_upgraded(call.into_inner()).await;
         }
-        if is_sent || !pump.is_body_wanted() {
+        if is_request_sent || !pump.is_body_wanted() {
             relay(&call, &connection_options, self.body_writer().await?).await?;
         } else {
             let (body, out) = self.duplex().await?;

@@ -123,6 +123,7 @@ pub(crate) fn write_log_text(line: &mut Vec<u8>, text: &[u8]) {
     }
 }
 
+/// As [`write_log_text`], octet by octet.
 #[cold]
 #[inline(never)]
 fn write_escaped_in_log(line: &mut Vec<u8>, text: &[u8]) {
@@ -135,12 +136,13 @@ fn write_escaped_in_log(line: &mut Vec<u8>, text: &[u8]) {
 }
 
 /// Whether no octet needs an escape. The compiler compares sixteen octets at a time.
+// Not inlined, since a line has three texts.
 #[inline(never)]
 fn is_plain_in_log(text: &[u8]) -> bool {
     let Some(last) = text.last_chunk() else { return is_short_plain_in_log(text) };
     let mut rest = text;
     loop {
-        // The last block may begin in the one before, so that there is one comparison, which stays in the loop.
+        // The last block overlaps the one before, so that blocks are compared in one place.
         let (block, behind) = rest.split_first_chunk().unwrap_or((last, &[]));
         if has_special_in_log(block) {
             return false;
@@ -152,7 +154,7 @@ fn is_plain_in_log(text: &[u8]) -> bool {
     }
 }
 
-/// The same of less than sixteen octets: of two times eight, or of single ones.
+/// As [`is_plain_in_log`], for fewer than sixteen octets: the first and the last eight as one block, or one by one.
 fn is_short_plain_in_log(text: &[u8]) -> bool {
     match (text.first_chunk::<8>(), text.last_chunk::<8>()) {
         (Some(first), Some(last)) => {

@@ -127,6 +127,7 @@ impl fmt::Debug for HistogramCounts {
 }
 
 pub(super) fn nanos(time: Duration) -> u64 {
+    // `as_nanos` computes in 128 bits.
     time.as_secs().saturating_mul(1_000_000_000).saturating_add(time.subsec_nanos().into())
 }
 

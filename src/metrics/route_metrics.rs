@@ -192,7 +192,7 @@ impl RouteTable {
 /// them, and not its peers.
 fn hash(pattern: &str) -> u64 {
     let octets = pattern.as_bytes();
-    let (first, last) = match (octets.first_chunk(), octets.last_chunk()) {
+    let (first, last) = match (octets.first_chunk::<8>(), octets.last_chunk::<8>()) {
         (Some(first), Some(last)) => (u64::from_le_bytes(*first), u64::from_le_bytes(*last)),
         _ => short_ends(octets),
     };
@@ -201,9 +201,9 @@ fn hash(pattern: &str) -> u64 {
     (ends ^ octets.len() as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32
 }
 
-/// Both ends of a pattern of less than eight octets.
+/// Both ends of a pattern of fewer than eight octets.
 fn short_ends(octets: &[u8]) -> (u64, u64) {
-    match (octets.first_chunk(), octets.last_chunk()) {
+    match (octets.first_chunk::<4>(), octets.last_chunk::<4>()) {
         (Some(first), Some(last)) => (u32::from_le_bytes(*first).into(), u32::from_le_bytes(*last).into()),
         _ => (0, octets.iter().fold(0, |ends, octet| ends << 8 | u64::from(*octet))),
     }

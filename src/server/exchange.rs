@@ -93,12 +93,11 @@ impl Exchange {
         if self.conn.core().on_disconnect.is_some() {
             slot.iter().for_each(Conn::add_traffic_to_life);
         }
-        slot.iter_mut().for_each(|conn| {
-            // A handler may have waited for its peer to leave. An idle connection that already waited to read would be read
-            // at once, into a context.
+        if let Some(conn) = slot {
+            // A handler that waited for its peer to leave has left this armed, which `poll_wake` would take for a wake-up.
             conn.disarm(TimerSlot::Read);
             conn.swap_io_state(&mut self.io_state);
-        });
+        }
         debug_assert!(self.incoming.get_mut().input.is_empty(), "an idle connection has no input");
         self.info.exchange_count
     }
@@ -165,14 +164,17 @@ impl Exchange {
         Poll::Ready(Ok(()))
     }
 
-    /// Writes the head of the response, with content of this `length`, to the write buffer, and begins its body. A body
-    /// that is in memory and small, as most are, is copied behind the head.
-    pub(super) fn write_head(&mut self, response: &Response, length: BodyLength, content: ContentSource) {
+    /// Writes the head of the response, with content of this `length`, to the write buffer. A body that is in memory and
+    /// small, as most are, is copied behind it.
+    pub(super) fn begin_response(
+        &mut self,
+        response: &Response,
+        length: BodyLength,
+        content: ResponseContent,
+    ) {
         debug_assert!(!self.outgoing.has_begun(), "an exchange has one final response");
-        let unread = match content {
-            ContentSource::Body => UnreadBody::Discard,
-            ContentSource::Writer(unread) => unread,
-        };
+        let unread =
+            if let ResponseContent::Streamed(unread) = content { unread } else { UnreadBody::Discard };
         self.observe(|observation| observation.note_response(response, length));
         let Exchange { incoming, outgoing, conn, info, .. } = self;
         let (incoming, core, request_info) = (incoming.get_mut(), conn.core(), info.request_info);
@@ -199,7 +201,7 @@ impl Exchange {
             core.clock.with_common_fields(|common| {
                 encode::response(out.bytes(), response, framing, persist, common)
             });
-            if let ContentSource::Body = content {
+            if let ResponseContent::Body = content {
                 outgoing.copy_whole(out, &response.body);
             }
         });
@@ -443,8 +445,7 @@ impl Exchange {
     /// Ends the exchange, if one has begun, and passes its report to the application's `on_exchange`. `ended` decides
     /// whether it was cut, from what was noted.
     pub(super) fn end(&mut self, request: &Request, ended: impl FnOnce(Option<CutBy>) -> Option<CutBy>) {
-        let open = self.observation.as_mut().filter(|observation| observation.is_open());
-        if let Some(observation) = open {
+        if let Some(observation) = self.observation.as_mut().filter(|observation| observation.is_open()) {
             observation.cut = ended(observation.cut);
             self.report_exchange(request);
         }
@@ -566,13 +567,13 @@ impl Reset for Exchange {
 /// How much memory of a transform's output is kept for the next exchange.
 const TRANSFORMED_KEPT_MAX: usize = 16 << 10;
 
-/// Where the content of a response comes from.
+/// Where the content of a response is.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum ContentSource {
-    /// From the body of the response.
+pub(super) enum ResponseContent {
+    /// In the body of the response.
     Body,
-    /// From the handler, which writes it.
-    Writer(UnreadBody),
+    /// In what the handler writes, while the unread part of the request's body is treated like this.
+    Streamed(UnreadBody),
 }
 
 /// The next step of a connection after an exchange (RFC 9112 §9.3, §9.6).

@@ -61,6 +61,14 @@ impl ExchangeInfo {
     }
 }
 
+/// How the part of the request's body that is still unread when the response begins is treated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum UnreadBody {
+    Discard,
+    /// The handler is about to read it.
+    Keep,
+}
+
 /// Whether the handler's response, and the unread part of the request, allow another request.
 #[inline]
 pub(super) fn may_persist(
@@ -79,12 +87,4 @@ pub(super) fn may_persist(
             }
         };
     may_follow && ConnectionOption::from_headers(&response.headers) != ConnectionOption::Close
-}
-
-/// How the part of the request's body that is still unread when the response begins is treated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum UnreadBody {
-    Discard,
-    /// The handler is about to read it.
-    Keep,
 }

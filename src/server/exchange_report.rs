@@ -216,16 +216,17 @@ pub(super) struct Observation {
     pub(super) cut: Option<CutBy>,
     /// The traffic of the connection at the end of the last exchange.
     traffic_before: Traffic,
+    // In a cell, since the report that watchers get borrows the observation.
     watchers: RefCell<Vec<Box<ExchangeWatcher>>>,
-    upgrade: Option<Box<UpgradeNotes>>,
+    upgrade: Option<Box<UpgradeInfo>>,
 }
 
-/// The notes of an exchange that upgrades its connection.
+/// The facts of a connection that was upgraded, for the report.
 #[derive(Default)]
-struct UpgradeNotes {
+struct UpgradeInfo {
     /// The counts of the WebSocket that the exchange has opened.
     socket: Option<Arc<SocketCounts>>,
-    /// The traffic of the connection until then, its session and its header.
+    /// The traffic of the connection until it was upgraded.
     traffic: Traffic,
     tls_session: Option<Arc<TlsSession>>,
     proxy_header: Option<Rc<ProxyHeader>>,
@@ -294,7 +295,7 @@ impl Observation {
     #[inline]
     pub(super) fn note_response(&mut self, response: &Response, content: BodyLength) {
         self.status = Some(response.status);
-        self.is_event_stream = content == BodyLength::Unknown && has_events(response);
+        self.is_event_stream = content == BodyLength::Unknown && is_event_stream(response);
     }
 
     /// Notes what the report tells of a connection that is about to be upgraded.
@@ -339,8 +340,9 @@ impl Observation {
             false => since(called),
         });
         let until_response = self.status.map(|_| self.responded.map_or(duration, since));
-        // Nothing is computed between the fields, so each is copied to its place at once. A second copy, made in other
-        // pieces, would wait for the first.
+        let received = traffic.received.saturating_sub(self.traffic_before.received);
+        let sent = traffic.sent.saturating_sub(self.traffic_before.sent);
+        // Nothing is computed between the fields, so that the report is written in its place, and not copied there.
         ExchangeReport {
             method: self.method,
             target: &self.target,
@@ -351,8 +353,8 @@ impl Observation {
             peer: peer.addr,
             connection_id: peer.id,
             exchange_number,
-            received: traffic.received.saturating_sub(self.traffic_before.received),
-            sent: traffic.sent.saturating_sub(self.traffic_before.sent),
+            received,
+            sent,
             messages_received: 0,
             messages_sent: 0,
             close_code: None,
@@ -385,20 +387,34 @@ impl Observation {
         }
     }
 
-    /// Forgets the exchange, but not the traffic of its connection.
+    /// Forgets the exchange, whose watchers have been called, and notes the `traffic` of its connection so far.
     #[inline]
     pub(super) fn close(&mut self, traffic: Traffic) {
-        (self.arrived, self.handler_called, self.status, self.responded) = Default::default();
-        (self.method, self.version, self.cut, self.is_event_stream) = Default::default();
-        self.target.clear();
-        self.traffic_before = traffic;
-        clear_cold(&mut self.upgrade);
+        let Observation {
+            arrived,
+            handler_called,
+            status,
+            is_event_stream,
+            responded,
+            method,
+            version,
+            target,
+            cut,
+            traffic_before,
+            watchers: _,
+            upgrade,
+        } = self;
+        (*arrived, *handler_called, *status, *responded) = Default::default();
+        (*method, *version, *cut, *is_event_stream) = Default::default();
+        target.clear();
+        *traffic_before = traffic;
+        clear_cold(upgrade);
     }
 }
 
-/// Whether the content of a response is a stream of events.
+/// Whether the content of a response, whose length is unknown, is a stream of events.
 #[cold]
-fn has_events(response: &Response) -> bool {
+fn is_event_stream(response: &Response) -> bool {
     response.headers.content_type().unwrap_or_default().starts_with("text/event-stream")
 }
 

@@ -145,22 +145,19 @@ pub(crate) fn request(
 }
 
 /// The fields that [`request`] writes itself.
-pub(crate) const ROUTING: NameSet = NameSet::new(&[
-    FieldName::HOST,
-    FieldName::CONTENT_LENGTH,
-    FieldName::TRANSFER_ENCODING,
-    FieldName::CONNECTION,
-    FieldName::KEEP_ALIVE,
-]);
+pub(crate) const ROUTING: NameSet = NameSet::new(ROUTING_NAMES.split_at(ROUTING_NAMES.len() - 1).0);
 
-const ROUTING_AND_EXPECT: NameSet = NameSet::new(&[
+/// The same, and `expect`, which it writes as well if the request has a body that waits.
+const ROUTING_AND_EXPECT: NameSet = NameSet::new(ROUTING_NAMES);
+
+const ROUTING_NAMES: &[FieldName<'static>] = &[
     FieldName::HOST,
     FieldName::CONTENT_LENGTH,
     FieldName::TRANSFER_ENCODING,
     FieldName::CONNECTION,
     FieldName::KEEP_ALIVE,
     FieldName::EXPECT,
-]);
+];
 
 #[inline(always)]
 fn framing_field(out: &mut Vec<u8>, framing: OutgoingFraming) {
@@ -305,6 +302,7 @@ impl<'a> CommonFields<'a> {
     }
 
     /// The lines whose names are not in `headers`, one of which may have such a field.
+    // Not inlined, since few have.
     #[inline(never)]
     fn missing(self, headers: &Headers) -> &'a [u8] {
         let has = |name| headers.named(name).next().is_some();

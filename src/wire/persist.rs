@@ -28,7 +28,7 @@ impl ConnectionOption {
     fn read(headers: &Headers) -> ConnectionOption {
         let mut found = ConnectionOption::Absent;
         for line in headers.named(FieldName::CONNECTION) {
-            // Most lines are what browsers send.
+            // Browsers send this option alone.
             if line == b"keep-alive" {
                 found = ConnectionOption::KeepAlive;
                 continue;

@@ -358,6 +358,24 @@ async fn a_call_that_is_open_already_is_forwarded_alike() {
     assert_eq!((response.status, response.body.text()), (Status::OK, Ok("ok")));
 }
 
+/// The time for a whole call may be over once its response has arrived.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_forwarded_too_late_leaves_no_field_of_its_response() {
+    let response =
+        "HTTP/1.1 200 OK\r\nset-cookie: a=b\r\nconnection: x-a\r\nx-a: 1\r\ncontent-length: 2\r\n\r\nok";
+    let client = Stage::always(response).builder().timeout(Duration::from_secs(1)).build();
+    let gateway = async move |ctx: &mut Context| {
+        ctx.response.headers.set("x-front", 1)?;
+        let call = client.open(&ctx.request.forwarded_to("http://b")?).await?;
+        sleep(Duration::from_secs(2)).await;
+        ctx.forward(call).await
+    };
+    let response = Server::new().service(gateway).respond(Request::get("/").unwrap()).await;
+    assert_eq!(response.status, Status::GATEWAY_TIMEOUT);
+    let names = response.headers.iter().map(|(name, _)| name);
+    assert_eq!(Vec::from_iter(names), ["x-front", "content-type"]);
+}
+
 /// A source that the handler had set belongs to the application, and may use the client when it is dropped.
 #[test]
 fn a_source_that_is_given_up_for_a_response_may_use_the_client() {

@@ -117,17 +117,19 @@ impl CallExchange {
     }
 
     /// Receives the head of the final response into `response`. If it has arrived before, `response` is swapped with
-    /// [`CallExchange::early`].
+    /// [`CallExchange::early`], also if the time for the call is over.
     pub(crate) fn poll_head(
         &mut self,
         cx: &mut Context<'_>,
         response: &mut Response,
     ) -> Poll<Result<(), ClientError>> {
+        let has_response = self.has_response();
+        if has_response {
+            std::mem::swap(response, &mut *self.early);
+        }
         let checked = self.pooled.check_deadline(cx, ClientPhase::Wait);
         self.recorder.record_failure(checked)?;
-        if self.has_response() {
-            std::mem::swap(response, &mut *self.early);
-        } else {
+        if !has_response {
             let head = self.pooled.poll_early(cx, response);
             ready!(self.recorder.record_poll_failure(head))?;
         }

@@ -164,7 +164,6 @@ impl Headers {
 
     /// Returns `content-length`, if it is a decimal number (RFC 9110 §8.6).
     pub fn content_length(&self) -> Option<u64> {
-        // Usually there is one, and here it is compared with a constant.
         self.named(FieldName::CONTENT_LENGTH).next().and_then(decimal)
     }
 
@@ -350,7 +349,7 @@ impl Headers {
         self.fields.iter().position(|field| field.is(name, &self.text))
     }
 
-    /// The values of all lines with a name.
+    /// The values of all lines with a name. Inlined: a constant name takes a third of the instructions of `first`.
     #[inline]
     pub(crate) fn named(&self, name: FieldName<'_>) -> impl Iterator<Item = &[u8]> {
         let fields: &[FieldLine] = if self.may_have(name) { &self.fields } else { &[] };
@@ -459,19 +458,21 @@ impl Headers {
     /// The headers of a message that may go to the next hop. Fields that frame the body are kept, since the same
     /// body follows.
     pub(crate) fn forwarded(&self) -> Headers {
-        self.forwarded_trailers(self)
+        self.without_hop_by_hop(self)
     }
 
     /// The trailers of a message that may go to the next hop, without those that the `connection` of its `headers`
     /// lists.
     pub(crate) fn forwarded_trailers(&self, headers: &Headers) -> Headers {
         // Few messages have trailers.
-        if self.is_empty() {
-            return Headers::new();
-        }
+        if self.is_empty() { Headers::new() } else { self.without_hop_by_hop(headers) }
+    }
+
+    /// A copy without the fields of one hop, and those that the `connection` of these `headers` lists.
+    fn without_hop_by_hop(&self, headers: &Headers) -> Headers {
         let mut forwarded = Headers {
-            text: Arena::with_content(self.text.as_slice(), 64 * ADDED_FIELDS),
-            fields: Vec::with_capacity(self.fields.len() + ADDED_FIELDS),
+            text: Arena::with_content(self.text.as_slice(), GATEWAY_FIELDS * GATEWAY_FIELD_LEN),
+            fields: Vec::with_capacity(self.fields.len() + GATEWAY_FIELDS),
             ..Headers::default()
         };
         for field in &self.fields {
@@ -515,8 +516,9 @@ impl Headers {
     }
 }
 
-/// How many fields of the gateway, such as `via` and `forwarded`, there is room for in forwarded headers.
-const ADDED_FIELDS: usize = 2;
+/// Room for what a gateway adds, such as `via` and `forwarded`.
+const GATEWAY_FIELDS: usize = 2;
+const GATEWAY_FIELD_LEN: usize = 64;
 
 impl Reset for Headers {
     fn reset(&mut self) {

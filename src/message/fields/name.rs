@@ -62,7 +62,7 @@ impl<'a> FieldName<'a> {
     }
 }
 
-/// Names of which few messages have any, with their bits in the Bloom filter of a message's names.
+/// Names that are looked for together, with their bits in the Bloom filter of a message's names.
 #[derive(Debug)]
 pub(crate) struct NameSet {
     names: &'static [FieldName<'static>],
@@ -84,6 +84,7 @@ impl NameSet {
     }
 
     /// Whether `name` is one of the names, in any case.
+    // Not inlined, since the filter turns most names away before.
     #[inline(never)]
     pub(crate) fn contains(&self, name: &[u8]) -> bool {
         let hash = NameHash::new(name);

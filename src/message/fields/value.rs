@@ -101,6 +101,10 @@ impl fmt::Display for InvalidField {
 
 impl std::error::Error for InvalidField {}
 
+/// The error of a name with several lines, where there may be one only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Repeated;
+
 /// Returns `value` without the whitespace around it.
 ///
 /// # Errors
@@ -187,10 +191,6 @@ fn quoting_member_len(list: &[u8]) -> usize {
     };
     list.iter().position(splits).unwrap_or(list.len())
 }
-
-/// The error of a name with several lines, where there may be one only.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Repeated;
 
 #[cfg(test)]
 mod tests {

@@ -108,7 +108,7 @@ impl Target {
         Ok(())
     }
 
-    /// The target of a URL that was put together of parts which were parsed before.
+    /// The target of a URL that was put together from parts which were parsed before.
     pub(crate) fn from_url(url: String) -> Result<Target, InvalidTarget> {
         Ok(Target { components: Components::from_url(url.as_bytes())?, text: url, authorization: None })
     }
@@ -429,7 +429,7 @@ impl From<Url> for Target {
     }
 }
 
-/// A URL, or only a path, that the targets of forwarded requests are put behind.
+/// The URL, or only the path, that the targets of forwarded requests are appended to.
 pub(crate) struct TargetBase<'a> {
     /// Without the slash at its end.
     text: Cow<'a, str>,
@@ -446,7 +446,7 @@ impl<'a> TargetBase<'a> {
         if url.contains(['?', '#']) {
             return Err(InvalidTarget::Form);
         }
-        // The usual base, behind which a target is as it was.
+        // The usual base, which adds nothing.
         if url == "/" {
             return Ok(TargetBase { text: Cow::Borrowed(""), components: Components::default() });
         }

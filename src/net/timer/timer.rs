@@ -125,7 +125,7 @@ impl TokioTimer {
         }
         let here = Handle::try_current().ok().map(|here| here.id());
         // A connection of a pool is used by one task after the other.
-        if is_set && self.runtime == here && self.sleep.wakes(cx) {
+        if is_set && self.runtime == here && self.sleep.set_waker(cx) {
             self.waker = Some(cx.waker().clone());
             return Poll::Pending;
         }
@@ -186,8 +186,8 @@ impl LazySleep {
         self.fires_at <= deadline && self.sleep.as_ref().is_some_and(|sleep| !sleep.is_elapsed())
     }
 
-    /// Has the timer wake this task from now on. Returns whether it will, which it will not if it has fired.
-    fn wakes(&mut self, cx: &mut Context<'_>) -> bool {
+    /// Has the timer wake this task from now on. Returns `false` if it has fired.
+    fn set_waker(&mut self, cx: &mut Context<'_>) -> bool {
         self.sleep.as_mut().is_some_and(|sleep| poll(sleep, cx).is_pending())
     }
 

@@ -14,7 +14,7 @@ use crate::net::Conn;
 use crate::server::connection_report::ConnectionEnd;
 use crate::server::error_report::Refused;
 use crate::server::error_response::write_error_response;
-use crate::server::exchange::{CloseMode, ContentSource};
+use crate::server::exchange::{CloseMode, ResponseContent};
 use crate::server::exchange_report::CutBy;
 use crate::server::per_core::PerCore;
 use crate::server::{Context, Error, ErrorCause, Handler, Result};
@@ -41,20 +41,22 @@ pub(super) fn report_failure(ctx: &mut Context, outcome: HandlerOutcome) {
     ctx.exchange.report_error(&ctx.request, None, cause);
 }
 
-/// Turns the response that the handler left into one that can be sent, and writes it, or its head if it is large.
+/// Turns the response that the handler left into one that can be sent, and writes its head, and its body if that is in
+/// memory and small.
 #[inline]
 pub(super) fn finalize_response(ctx: &mut Context, outcome: HandlerOutcome) -> Result<(), Box<Refused>> {
-    let is_response = matches!(outcome, HandlerOutcome::Returned(Ok(())))
+    let is_sendable = matches!(outcome, HandlerOutcome::Returned(Ok(())))
         && !ctx.response.status.is_informational()
         && !ctx.exchange.outgoing.has_begun();
-    if is_response || set_final_response(ctx, outcome)? {
+    if is_sendable || set_final_response(ctx, outcome)? {
         let length = ctx.response.body.declared_length();
-        ctx.exchange.write_head(&ctx.response, length, ContentSource::Body);
+        ctx.exchange.begin_response(&ctx.response, length, ResponseContent::Body);
     }
     Ok(())
 }
 
-/// Sets the response that follows from this outcome. Returns whether it is still to be written.
+/// Sets the response that follows from this outcome. Returns whether it is still to be written. Not inlined, since most
+/// handlers leave one that can be sent.
 #[inline(never)]
 fn set_final_response(ctx: &mut Context, outcome: HandlerOutcome) -> Result<bool, Box<Refused>> {
     match (outcome, ctx.exchange.outgoing.has_begun()) {
@@ -137,7 +139,7 @@ pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (CloseMode, io::Res
             }
             respond_error(ctx, status, cause);
             let length = ctx.response.body.declared_length();
-            ctx.exchange.write_head(&ctx.response, length, ContentSource::Body);
+            ctx.exchange.begin_response(&ctx.response, length, ResponseContent::Body);
             (CloseMode::Linger, Err(result))
         }
         None => {

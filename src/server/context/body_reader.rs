@@ -113,7 +113,7 @@ impl<'a> BodyReader<'a> {
         }
     }
 
-    /// Whether there is no body, or nothing more of it.
+    /// Whether there is no body, or all of it was read and is no longer in memory.
     pub(crate) fn is_at_end(&self) -> bool {
         self.request.body.is_empty() && self.incoming.is_end_stream()
     }

@@ -14,7 +14,7 @@ use crate::coding::Flush;
 use crate::exchange::{ExchangeError, Incoming, Outgoing, poll_flush};
 use crate::message::{BodyLength, Headers, Request, Response, Status};
 use crate::runtime::Budget;
-use crate::server::exchange::{ContentSource, Exchange};
+use crate::server::exchange::{Exchange, ResponseContent};
 use crate::server::exchange_info::UnreadBody;
 use crate::server::shared_conn::SharedConn;
 use crate::server::{InvalidResponse, Result};
@@ -62,7 +62,7 @@ impl<'a> BodyWriter<'a> {
             (_, Some(given)) => BodyLength::Known(given),
             (_, None) => BodyLength::Unknown,
         };
-        exchange.write_head(response, content, ContentSource::Writer(unread));
+        exchange.begin_response(response, content, ResponseContent::Streamed(unread));
         exchange.note_response_time();
         let Exchange { incoming, outgoing, conn, transformed, .. } = exchange;
         // A body that is not sent, such as that of a HEAD, need not be transformed.

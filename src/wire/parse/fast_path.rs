@@ -84,9 +84,9 @@ pub(super) fn fields(head: &[u8], start: usize, fields_max: usize, into: &mut He
     if head[start..].starts_with(b"\r\n") {
         return Some(start + "\r\n".len());
     }
-    let (mut ends, mut start) = (LineEnds::new(head, start), start);
+    let (mut scanner, mut start) = (FieldScanner::new(head, start), start);
     loop {
-        let (colon, end) = ends.next()?;
+        let (colon, end) = scanner.next_line()?;
         let (name, value) = (head.get(start..colon)?, head.get(colon + ": ".len()..end)?);
         // Whitespace around the value, beyond the one space before it, is not part of it.
         let is_trimmed = !matches!(value, [b' ', ..] | [.., b' ']);
@@ -111,120 +111,120 @@ pub(super) fn fields(head: &[u8], start: usize, fields_max: usize, into: &mut He
 #[inline]
 fn is_name(name: &[u8], line: &[u8]) -> bool {
     match line.first_chunk() {
-        Some(block) if letters(block) == name.len() => !name.is_empty(),
-        _ => is_unusual_name(name),
+        Some(block) if letters_len(block) == name.len() => !name.is_empty(),
+        _ => is_other_token(name),
     }
 }
 
-/// Few names are long, or have other octets than letters and hyphens.
+/// As [`is_token`]. Not inlined, since few names are long or have octets other than letters and hyphens.
 #[inline(never)]
-fn is_unusual_name(name: &[u8]) -> bool {
+fn is_other_token(name: &[u8]) -> bool {
     is_token(name)
 }
 
-/// The places in a text where names and lines end. Colons and ends are looked for in 64 octets at once, before any of
-/// their places is needed: a search from each place for the next one would wait each time until the last one is known.
-struct LineEnds<'t> {
+/// Finds the colon and the end of one field line after another. Both are looked up in masks of 64 octets, which are made
+/// before a place is needed: a search that began where the last one ended would wait for its result.
+struct FieldScanner<'t> {
     text: &'t [u8],
-    /// The place of the first octet that the marks stand for.
+    /// The place of the first octet of the masks.
     start: usize,
-    marks: Marks,
+    masks: Masks,
 }
 
-impl<'t> LineEnds<'t> {
-    /// The ends behind `start`.
+impl<'t> FieldScanner<'t> {
+    /// Begins with the line at `start`.
     #[inline]
-    fn new(text: &'t [u8], start: usize) -> LineEnds<'t> {
-        LineEnds { text, start, marks: Marks::from_text(text, start) }
+    fn new(text: &'t [u8], start: usize) -> FieldScanner<'t> {
+        FieldScanner { text, start, masks: Masks::from_text(text, start) }
     }
 
     /// The places of the next colon, and of the next octet behind it that is not printable.
     #[inline]
-    fn next(&mut self) -> Option<(usize, usize)> {
-        while self.marks.colons == 0 {
-            self.go_on()?;
+    fn next_line(&mut self) -> Option<(usize, usize)> {
+        while self.masks.colons == 0 {
+            self.advance()?;
         }
-        let bit = self.marks.colons.trailing_zeros();
+        let bit = self.masks.colons.trailing_zeros();
         let colon = self.start + bit as usize;
-        self.marks.non_text &= !1 << bit;
-        while self.marks.non_text == 0 {
-            self.go_on()?;
+        self.masks.non_printable &= !1 << bit;
+        while self.masks.non_printable == 0 {
+            self.advance()?;
         }
-        let bit = self.marks.non_text.trailing_zeros();
-        self.marks.colons &= !1 << bit;
+        let bit = self.masks.non_printable.trailing_zeros();
+        self.masks.colons &= !1 << bit;
         Some((colon, self.start + bit as usize))
     }
 
-    /// Marks the next octets. `None` at the end of the text.
+    /// Moves on to the next 64 octets. `None` at the end of the text.
     #[inline]
-    fn go_on(&mut self) -> Option<()> {
-        self.start += MARKED;
-        self.marks = Marks::from_text(self.text, self.start);
+    fn advance(&mut self) -> Option<()> {
+        self.start += MASK_LEN;
+        self.masks = Masks::from_text(self.text, self.start);
         (self.start < self.text.len()).then_some(())
     }
 }
 
-/// The kinds of 64 octets: a bit for each, the lowest for the first.
+/// A bit for each of 64 octets, the lowest for the first: whether it is of a kind.
 #[derive(Clone, Copy, Default)]
-struct Marks {
+struct Masks {
     colons: u64,
-    /// Octets that are not printable ASCII.
-    non_text: u64,
+    /// Octets other than printable ASCII.
+    non_printable: u64,
 }
 
-impl Marks {
-    /// The marks of the octets from `start` on, if there are that many.
-    // Not inlined, since it would be in three places.
+impl Masks {
+    /// The masks of the 64 octets from `start` on, or of as many as there are.
+    // Not inlined, since it has three callers.
     #[inline(never)]
-    fn from_text(text: &[u8], start: usize) -> Marks {
+    fn from_text(text: &[u8], start: usize) -> Masks {
         let rest = text.get(start..).unwrap_or_default();
-        match rest.first_chunk::<MARKED>() {
+        match rest.first_chunk::<MASK_LEN>() {
             // The compiler unrolls a loop of a constant length.
-            Some(octets) => Marks::from_blocks(octets.as_chunks().0),
+            Some(octets) => Masks::from_blocks(octets.as_chunks().0),
             None => {
                 let (blocks, tail) = rest.as_chunks();
-                let marks = Marks::from_blocks(blocks);
-                // The last block of the text begins with octets that are marked already. A text that is shorter than a
-                // block is no head.
-                let last = text.last_chunk().map(Marks::from_block).unwrap_or_default();
-                let shift = |bits: u64| bits << tail.len() >> BLOCK_LEN << (blocks.len() * BLOCK_LEN);
-                Marks {
-                    colons: marks.colons | shift(last.colons),
-                    non_text: marks.non_text | shift(last.non_text),
+                let masks = Masks::from_blocks(blocks);
+                // The last octets of the text fill a vector as well; it begins with some that are in `blocks` already, which
+                // are shifted out. A text that is shorter than a vector is no head.
+                let last = text.last_chunk().map(Masks::from_block).unwrap_or_default();
+                let shift = |bits: u64| bits << tail.len() >> VECTOR_LEN << (blocks.len() * VECTOR_LEN);
+                Masks {
+                    colons: masks.colons | shift(last.colons),
+                    non_printable: masks.non_printable | shift(last.non_printable),
                 }
             }
         }
     }
 
     #[inline(always)]
-    fn from_blocks(blocks: &[[u8; BLOCK_LEN]]) -> Marks {
-        blocks.iter().enumerate().fold(Marks::default(), |marks, (at, block)| {
-            let next = Marks::from_block(block);
-            Marks {
-                colons: marks.colons | next.colons << (at * BLOCK_LEN),
-                non_text: marks.non_text | next.non_text << (at * BLOCK_LEN),
+    fn from_blocks(blocks: &[[u8; VECTOR_LEN]]) -> Masks {
+        blocks.iter().enumerate().fold(Masks::default(), |masks, (at, block)| {
+            let next = Masks::from_block(block);
+            Masks {
+                colons: masks.colons | next.colons << (at * VECTOR_LEN),
+                non_printable: masks.non_printable | next.non_printable << (at * VECTOR_LEN),
             }
         })
     }
 
     #[inline(always)]
-    fn from_block(block: &[u8; BLOCK_LEN]) -> Marks {
+    fn from_block(block: &[u8; VECTOR_LEN]) -> Masks {
         // As signed numbers, octets beyond ASCII are below control characters.
         let block = i8x16::new(block.map(|octet| octet as i8));
-        let is_non_text = block.simd_lt(i8x16::splat(0x20)) | block.simd_eq(i8x16::splat(0x7f));
+        let is_non_printable = block.simd_lt(i8x16::splat(0x20)) | block.simd_eq(i8x16::splat(0x7f));
         let is_colon = block.simd_eq(i8x16::splat(b':' as i8));
-        Marks { colons: is_colon.to_bitmask().into(), non_text: is_non_text.to_bitmask().into() }
+        Masks { colons: is_colon.to_bitmask().into(), non_printable: is_non_printable.to_bitmask().into() }
     }
 }
 
-/// How many octets have marks at once.
-const MARKED: usize = u64::BITS as usize;
-/// How many octets the processor compares at once.
-const BLOCK_LEN: usize = 16;
+/// How many octets the masks describe.
+const MASK_LEN: usize = u64::BITS as usize;
+/// How many octets a vector holds, which are compared at once.
+const VECTOR_LEN: usize = 16;
 
 /// How many octets at the front of a block are letters or hyphens, as all are in most names.
 #[inline]
-fn letters(block: &[u8; BLOCK_LEN]) -> usize {
+fn letters_len(block: &[u8; VECTOR_LEN]) -> usize {
     let block = u8x16::new(*block);
     let from_a = (block | u8x16::splat(0x20)) - u8x16::splat(b'a');
     let is_letter = from_a.min(u8x16::splat(b'z' - b'a')).simd_eq(from_a);
@@ -247,7 +247,7 @@ pub(super) fn variations(head: &[u8]) -> impl Iterator<Item = Vec<u8>> {
 mod tests {
     use super::*;
 
-    /// The same as [`LineEnds::next`], octet by octet.
+    /// The same as [`FieldScanner::next_line`], octet by octet.
     fn next(text: &[u8], from: usize) -> Option<(usize, usize)> {
         let colon = from + text.get(from..)?.iter().position(|octet| *octet == b':')?;
         let end = text[colon + 1..].iter().position(|octet| !matches!(octet, b' '..=b'~'))?;
@@ -265,8 +265,8 @@ mod tests {
             };
             let text = Vec::from_iter((0..len).map(octet));
             let mut from = len % 16;
-            let mut ends = LineEnds::new(&text, from);
-            while let Some((colon, end)) = ends.next() {
+            let mut scanner = FieldScanner::new(&text, from);
+            while let Some((colon, end)) = scanner.next_line() {
                 assert_eq!(next(&text, from), Some((colon, end)), "{}", text.escape_ascii());
                 (from, found) = (end + 1, found + 1);
             }
@@ -279,10 +279,14 @@ mod tests {
     fn letters_and_hyphens_are_counted_up_to_any_other_octet() {
         for octet in 0..=u8::MAX {
             let is_letter = octet.is_ascii_alphabetic() || octet == b'-';
-            for at in 0..BLOCK_LEN {
+            for at in 0..VECTOR_LEN {
                 let mut block = *b"Sec-ch-UA-azAZ-x";
                 block[at] = octet;
-                assert_eq!(letters(&block), if is_letter { BLOCK_LEN } else { at }, "{octet:#x} at {at}");
+                assert_eq!(
+                    letters_len(&block),
+                    if is_letter { VECTOR_LEN } else { at },
+                    "{octet:#x} at {at}"
+                );
             }
         }
     }
