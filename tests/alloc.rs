@@ -122,6 +122,26 @@ fn a_get_allocates_nothing() {
     check(hello, GET, 1, "hello, world");
 }
 
+/// A connection in memory that ends behind its request waits for nothing, so no timer is made for it.
+#[tokio::test]
+async fn a_connection_in_memory_allocates_its_box() {
+    let service = Server::new().service(hello);
+    let serve = async || {
+        let io = tokio::io::join(GET.as_bytes(), tokio::io::sink());
+        service.serve_connection(io).await.unwrap();
+    };
+    let mut warm = 0;
+    for connection in 0..1100 {
+        serve().await;
+        if connection < 100 {
+            warm = allocations();
+        }
+    }
+    // Less than two in a hundred take memory for more than their box.
+    let allocated = allocations() - warm;
+    assert!((1000..1020).contains(&allocated), "{allocated} allocations");
+}
+
 /// A core trims its memory once a second of the true time.
 #[test]
 fn an_exchange_allocates_nothing_after_memory_was_trimmed() {

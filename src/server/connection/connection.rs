@@ -189,7 +189,11 @@ impl<H: Handler> Connection<H> {
         }
         per_core.give_context(context);
         *end = ready!(match woken {
-            Poll::Ready(_) if conn.poll_expired(cx, TimerSlot::Read, limit).is_ready() => {
+            // A wait that has not begun is not over, and to ask its timer would begin it.
+            Poll::Ready(_)
+                if conn.is_waiting(TimerSlot::Read)
+                    && conn.poll_expired(cx, TimerSlot::Read, limit).is_ready() =>
+            {
                 Poll::Ready(idle_end(&per_core.core, conn))
             }
             Poll::Ready(_) => Poll::Ready(ConnectionEnd::Peer),
