@@ -111,12 +111,12 @@ pub(super) fn fields(head: &[u8], start: usize, fields_max: usize, into: &mut He
 #[inline]
 fn is_name(name: &[u8], line: &[u8]) -> bool {
     match line.first_chunk() {
-        Some(block) if letters_len(block) == name.len() => !name.is_empty(),
+        Some(block) if plain_name_len(block) == name.len() => !name.is_empty(),
         _ => is_other_token(name),
     }
 }
 
-/// As [`is_token`]. Not inlined, since few names are long or have octets other than letters and hyphens.
+/// As [`is_token`]. Not inlined, since few names are long or have other octets.
 #[inline(never)]
 fn is_other_token(name: &[u8]) -> bool {
     is_token(name)
@@ -222,13 +222,15 @@ const MASK_LEN: usize = u64::BITS as usize;
 /// How many octets a vector holds, which are compared at once.
 const VECTOR_LEN: usize = 16;
 
-/// How many octets at the front of a block are letters or hyphens, as all are in most names.
+/// How many octets at the front of a block are letters, digits or hyphens, as all are in most names.
 #[inline]
-fn letters_len(block: &[u8; VECTOR_LEN]) -> usize {
+fn plain_name_len(block: &[u8; VECTOR_LEN]) -> usize {
     let block = u8x16::new(*block);
     let from_a = (block | u8x16::splat(0x20)) - u8x16::splat(b'a');
     let is_letter = from_a.min(u8x16::splat(b'z' - b'a')).simd_eq(from_a);
-    (is_letter | block.simd_eq(u8x16::splat(b'-'))).to_bitmask().trailing_ones() as usize
+    let from_0 = block - u8x16::splat(b'0');
+    let is_digit = from_0.min(u8x16::splat(9)).simd_eq(from_0);
+    (is_letter | is_digit | block.simd_eq(u8x16::splat(b'-'))).to_bitmask().trailing_ones() as usize
 }
 
 /// `head` with each octet changed, doubled by another or dropped, and cut before each.
@@ -276,15 +278,15 @@ mod tests {
     }
 
     #[test]
-    fn letters_and_hyphens_are_counted_up_to_any_other_octet() {
+    fn octets_of_a_plain_name_are_counted_up_to_any_other() {
         for octet in 0..=u8::MAX {
-            let is_letter = octet.is_ascii_alphabetic() || octet == b'-';
+            let is_plain = octet.is_ascii_alphanumeric() || octet == b'-';
             for at in 0..VECTOR_LEN {
-                let mut block = *b"Sec-ch-UA-azAZ-x";
+                let mut block = *b"Sec-ch-UA-azAZ09";
                 block[at] = octet;
                 assert_eq!(
-                    letters_len(&block),
-                    if is_letter { VECTOR_LEN } else { at },
+                    plain_name_len(&block),
+                    if is_plain { VECTOR_LEN } else { at },
                     "{octet:#x} at {at}"
                 );
             }
