@@ -264,11 +264,13 @@ impl<'t> Search<'t, '_> {
             let text = if node.has_edges { self.edges.get(index, segment) } else { None };
             let param = node.param.filter(|_| !segment.text.is_empty());
             // The equal text first; the parameter only if nothing below the text matches.
+            if let (Some(text), Some(_)) = (text, param)
+                && let Some(endpoint) = self.behind(text, end)
+            {
+                return Some(endpoint);
+            }
             index = match (text, param) {
                 (Some(text), None) => text,
-                (Some(text), Some(_)) if let Some(endpoint) = self.behind(text, end) => {
-                    return Some(endpoint);
-                }
                 (_, Some(param)) => {
                     self.is_exact &= !segment.text.starts_with(b".");
                     self.push(at, segment.text.len());
