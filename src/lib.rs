@@ -232,7 +232,7 @@
 //! | spans of exchanges, and traces through several programs, with feature `tracing` | `Tracing`, `TraceContext` |
 //! | what went wrong, and how often | [`Server::on_error`], [`ServerHandle::stats`] |
 //! | routes, and paths with parameters | [`routes!`], [`Router`], [`Request::params`] |
-//! | an id of each request, in responses and logs | [`coming_from`](coming_from#ids-of-requests) |
+//! | an id of each request, in responses and logs | the module `coming_from`, "Ids of requests" |
 //! | middleware | [`Handler`], [`around`], [`Extensions`], [`Transform`], [`BoxHandler`] |
 //! | state that several handlers share | [`with_state`] |
 //! | bounds of a single route | [`with_limits`], [`with_timeouts`], [`with_plan`] |
