@@ -224,7 +224,7 @@
 //! | the content of error responses | [`Server::error_response`], [`problem_details`], [`error_page`] |
 //! | problem details (RFC 9457) | [`Problem`], [`Response::set_problem`] |
 //! | each exchange, as it ended: logs and metrics | [`Server::on_exchange`], with feature `access-log` `AccessLog` |
-//! | how long exchanges take, by route and status, with feature `metrics` | `Server::metrics`, `Metrics`, `MetricsText`, `MetricsPage` |
+//! | how long exchanges take, by route and status, with feature `metrics` | `Metrics`, `MetricsText`, `MetricsPage` |
 //! | counters and histograms of the application, with feature `metrics` | `Metrics::add_collector`, `Histogram` |
 //! | which methods the exchanges of a route had, with feature `metrics` | `RouteCounts::methods` |
 //! | hits and size of the buffers and codecs that each core keeps | [`ServerCounts::pools`] |
@@ -427,12 +427,12 @@ pub use runtime::{block_on, shutdown_signal};
 pub use server::ProxyProtocol;
 pub use server::{
     Around, AsyncHandler, BodyPlan, BodyReader, BodyWriter, BoxHandler, ConnectionEnd, ConnectionReport,
-    Context, CutBy, Error, ErrorCause, ErrorCounts, ErrorReport, ExchangeReport, Extensions, Forwarded,
-    ForwardedField, Handler, IntoError, IntoHandler, IntoIoResult, IntoResult, InvalidNetwork,
-    InvalidProxyHeader, InvalidResponse, OpenedConnection, PlainHandler, Result, Server, ServerCore,
-    ServerCounts, ServerHandle, ServerStats, Service, Transform, TransformAction, TrustedProxies, Upgraded,
-    WithBounds, WithPlan, WithState, around, error_page, problem_details, with_limits, with_plan, with_state,
-    with_timeouts,
+    Context, CoreCounters, CoreEvents, CutBy, Error, ErrorCause, ErrorCounts, ErrorReport, ExchangeReport,
+    Extensions, Forwarded, ForwardedField, Handler, IntoError, IntoHandler, IntoIoResult, IntoResult,
+    InvalidNetwork, InvalidProxyHeader, InvalidResponse, Observer, OpenedConnection, PlainHandler,
+    PollReport, Result, Server, ServerCore, ServerCounts, ServerHandle, ServerStats, Service, Transform,
+    TransformAction, TrustedProxies, Upgraded, WithBounds, WithPlan, WithState, around, error_page,
+    problem_details, with_limits, with_plan, with_state, with_timeouts,
 };
 pub use sse::{Event, EventReader, Events, InvalidEvent};
 #[cfg(feature = "tower")]

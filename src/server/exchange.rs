@@ -47,7 +47,7 @@ pub(super) struct Exchange {
 impl Exchange {
     pub(super) fn new(core: Rc<CoreState>) -> Exchange {
         let info = ExchangeInfo::new(core.clock.now());
-        let observation = core.observes_exchanges().then(Box::default);
+        let observation = core.events.observes_exchanges().then(Box::default);
         Exchange {
             incoming: RefCell::default(),
             outgoing: Outgoing::default(),
@@ -90,7 +90,7 @@ impl Exchange {
     /// Puts the connection back into its slot, without its I/O state, and returns how many exchanges it has carried.
     pub(super) fn release(&mut self, slot: &mut Option<Conn>) -> u64 {
         self.conn.release(slot);
-        if self.conn.core().on_disconnect.is_some() {
+        if self.conn.core().events.observes_disconnects() {
             slot.iter().for_each(Conn::add_traffic_to_life);
         }
         if let Some(conn) = slot {
@@ -442,7 +442,7 @@ impl Exchange {
         self.observation.is_some()
     }
 
-    /// Ends the exchange, if one has begun, and passes its report to the application's `on_exchange`. `ended` decides
+    /// Ends the exchange, if one has begun, and reports it. `ended` decides
     /// whether it was cut, from what was noted.
     pub(super) fn end(&mut self, request: &Request, ended: impl FnOnce(Option<CutBy>) -> Option<CutBy>) {
         if let Some(observation) = self.observation.as_mut().filter(|observation| observation.is_open()) {
@@ -462,7 +462,7 @@ impl Exchange {
             None => (upgraded(), observation.upgraded_traffic()),
         };
         self.conn.core().report_exchange(observation, conn.as_ref(), (&peer, traffic, number), request);
-        if !self.conn.core().observes_exchanges() {
+        if !self.conn.core().events.observes_exchanges() {
             clear_cold(&mut self.observation);
         }
     }

@@ -80,12 +80,10 @@ pub struct ExchangeReport<'a> {
     pub until_response: Option<Duration>,
     /// The time from the head of the request to the end of the exchange.
     pub duration: Duration,
-    /// The end of the exchange.
-    #[allow(dead_code, reason = "unused without the feature `access-log`")]
-    pub(crate) ended: Instant,
+    /// The moment at which the exchange was over.
+    pub ended_at: Instant,
     /// Whether the response was a stream of events, which lasts as long as its peer likes.
-    #[allow(dead_code, reason = "unused without the feature `metrics`")]
-    pub(crate) is_event_stream: bool,
+    pub is_event_stream: bool,
     /// The connection, unless it was upgraded.
     conn: Option<&'a Conn>,
     observation: &'a Observation,
@@ -361,7 +359,7 @@ impl Observation {
             until_handler,
             until_response,
             duration,
-            ended: now,
+            ended_at: now,
             is_event_stream: self.is_event_stream,
             conn,
             observation: self,

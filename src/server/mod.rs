@@ -19,6 +19,7 @@ mod stop;
 mod systemd;
 
 mod core_state;
+mod observer;
 mod per_core;
 mod stats;
 
@@ -62,8 +63,6 @@ pub use context::{BodyReader, BodyWriter, Context, Extensions, Transform, Transf
 pub(crate) use context::{HeadFilter, SentKind};
 #[cfg(feature = "websocket")]
 pub(crate) use context::{SocketObserver, SwitchedConn};
-#[cfg(feature = "metrics")]
-pub(crate) use core_state::Observer;
 pub use error::{Error, IntoError, Result};
 pub use error_report::{ErrorCause, ErrorReport, InvalidProxyHeader};
 pub use error_response::{error_page, problem_details};
@@ -74,6 +73,7 @@ pub use handler::{AsyncHandler, BodyPlan, BoxHandler, Handler, IntoHandler, Into
 pub use invalid_response::InvalidResponse;
 pub use launch::ServerCore;
 pub use middleware::{Around, WithBounds, WithPlan, around, with_limits, with_plan, with_timeouts};
+pub use observer::{CoreCounters, CoreEvents, Observer, PollReport};
 pub use opening::OpenedConnection;
 #[cfg(feature = "proxy-protocol")]
 pub use proxy_protocol::enabled::ProxyProtocol;
@@ -81,7 +81,7 @@ pub use server::Server;
 pub use server_handle::ServerHandle;
 pub use service::Service;
 #[cfg(feature = "metrics")]
-pub(crate) use stats::{CoreStats, ERROR_KINDS, POOL_METRICS, SERVER_METRICS};
+pub(crate) use stats::{ERROR_KINDS, POOL_METRICS, SERVER_METRICS};
 pub use stats::{ErrorCounts, ServerCounts, ServerStats};
 pub use stop::IntoIoResult;
 pub use trusted_proxies::{ForwardedField, InvalidNetwork, TrustedProxies};

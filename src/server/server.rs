@@ -9,12 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::connection_report::ConnectionReport;
-use super::core_state::{MakeObserver, ServerSettings};
+use super::core_state::ServerSettings;
 use super::error::Result;
 use super::error_report::ErrorReport;
 use super::exchange_report::ExchangeReport;
 use super::handler::IntoHandler;
 use super::launch::{CORES_MAX, LaunchOptions, ServerCore, launch};
+use super::observer::{CoreEvents, Observer};
 use super::opening::OpenedConnection;
 use super::server_handle::ServerHandle;
 use super::service::Service;
@@ -254,7 +255,14 @@ impl Server {
         self
     }
 
-    /// Sets a function that is called with each refused request and each failed exchange, and with faults without a
+    /// Adds an observer, such as an access log or metrics. Default: none, which costs nothing. Observers are called in
+    /// the order in which they were added.
+    pub fn observe(mut self, observer: impl Observer) -> Server {
+        self.settings.observers.push(Arc::new(observer));
+        self
+    }
+
+    /// Adds a function that is called with each refused request and each failed exchange, and with faults without a
     /// [`request`](ErrorReport::request), such as failed handshakes and malformed heads, at most once a second for each kind
     /// and core. A connection that fails before it has carried a refusal causes no second call. Default: none.
     ///
@@ -269,12 +277,15 @@ impl Server {
     /// or for connections that are cut when the grace period of a stop is over
     /// ([`ServerCounts::cut`](crate::ServerCounts::cut)). The function runs on the core where the error happened, so it
     /// should return quickly.
-    pub fn on_error(mut self, on_error: impl Fn(&ErrorReport<'_>) + Send + Sync + 'static) -> Server {
-        self.settings.on_error = Some(Arc::new(on_error));
-        self
+    pub fn on_error(self, on_error: impl Fn(&ErrorReport<'_>) + Send + Sync + 'static) -> Server {
+        let on_error = Arc::new(on_error);
+        self.observe(move |core: &mut CoreEvents| {
+            let on_error = on_error.clone();
+            core.on_error(move |report| on_error(report));
+        })
     }
 
-    /// Sets a function that is called once for each exchange when it is over, answered in full or not: for access logs,
+    /// Adds a function that is called once for each exchange when it is over, answered in full or not: for access logs,
     /// traces and metrics. Default: none, which costs nothing.
     ///
     /// An exchange is over when all of its response was handed to the operating system, or when it was cut; see
@@ -282,22 +293,15 @@ impl Server {
     /// tower as for other responses, and for requests that were refused before a handler. Responses to pipelined requests
     /// then leave one by one. The function runs on the core of the exchange, so it should return quickly; a panic of it
     /// is ignored.
-    pub fn on_exchange(
-        mut self,
-        on_exchange: impl Fn(&ExchangeReport<'_>) + Send + Sync + 'static,
-    ) -> Server {
-        self.settings.on_exchange = Some(Arc::new(on_exchange));
-        self
+    pub fn on_exchange(self, on_exchange: impl Fn(&ExchangeReport<'_>) + Send + Sync + 'static) -> Server {
+        let on_exchange = Arc::new(on_exchange);
+        self.observe(move |core: &mut CoreEvents| {
+            let on_exchange = on_exchange.clone();
+            core.on_exchange(move |report| on_exchange(report));
+        })
     }
 
-    /// Sets what observes each core.
-    #[allow(dead_code, reason = "unused without the feature `metrics`")]
-    pub(crate) fn observe(mut self, make_observer: MakeObserver) -> Server {
-        self.settings.make_observer = Some(make_observer);
-        self
-    }
-
-    /// Sets a function that is called with each new connection before its first request, behind its PROXY header and its
+    /// Adds a function that is called with each new connection before its first request, behind its PROXY header and its
     /// TLS handshake. It may refuse the connection, or give it a state. Default: none, which costs nothing.
     ///
     /// The function runs on the core of the connection, so it should return quickly. A panic of it refuses the
@@ -329,14 +333,17 @@ impl Server {
     /// ```
     #[doc(alias("ConnState", "ConnContext", "on_open", "into_make_service_with_connect_info"))]
     pub fn on_connect(
-        mut self,
+        self,
         on_connect: impl Fn(&mut OpenedConnection<'_>) + Send + Sync + 'static,
     ) -> Server {
-        self.settings.on_connect = Some(Arc::new(on_connect));
-        self
+        let on_connect = Arc::new(on_connect);
+        self.observe(move |core: &mut CoreEvents| {
+            let on_connect = on_connect.clone();
+            core.on_connect(move |connection| on_connect(connection));
+        })
     }
 
-    /// Sets a function that is called once with each connection that is over, however it ended: with a panic, a reset or a
+    /// Adds a function that is called once with each connection that is over, however it ended: with a panic, a reset or a
     /// stop, and also if it was refused, or failed in its handshake, and [`Server::on_connect`] has not seen it
     /// ([`ConnectionReport::has_opened`]). Default: none, which costs nothing.
     /// A connection that was upgraded is over when its [`Upgraded`](crate::Upgraded) is dropped; at a
@@ -356,12 +363,12 @@ impl Server {
     /// # let _ = server.service(|ctx: &mut Context| ctx.response.set_text("hi"));
     /// ```
     #[doc(alias("ConnState", "on_close"))]
-    pub fn on_disconnect(
-        mut self,
-        on_disconnect: impl Fn(&ConnectionReport) + Send + Sync + 'static,
-    ) -> Server {
-        self.settings.on_disconnect = Some(Arc::new(on_disconnect));
-        self
+    pub fn on_disconnect(self, on_disconnect: impl Fn(&ConnectionReport) + Send + Sync + 'static) -> Server {
+        let on_disconnect = Arc::new(on_disconnect);
+        self.observe(move |core: &mut CoreEvents| {
+            let on_disconnect = on_disconnect.clone();
+            core.on_disconnect(move |report| on_disconnect(report));
+        })
     }
 
     /// Sets a function that makes the content of error responses, which are sent before a handler is called, or in place

@@ -115,7 +115,7 @@ impl SharedConn {
     /// Notes that the handler waits, if polls are timed.
     #[inline]
     pub(super) fn note_waiting(&self) {
-        if self.core().times_polls {
+        if self.core().events.observes_polls() {
             self.core().waiting.set(self.with(|conn| conn.peer().id));
         }
     }

@@ -50,6 +50,7 @@ mod limits;
 mod metrics;
 #[cfg(feature = "multipart")]
 mod multipart;
+mod observers;
 mod problems;
 #[cfg(feature = "proxy-protocol")]
 mod proxy_protocol;

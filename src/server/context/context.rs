@@ -445,7 +445,7 @@ impl Context {
     /// Returns the state that [`Server::on_connect`](crate::Server::on_connect) has given the connection, if it is of this
     /// type. `None` once the connection was upgraded.
     pub fn connection_state<T: 'static>(&self) -> Option<Rc<T>> {
-        self.exchange.rare_state()?.state.clone()?.downcast().ok()
+        self.exchange.rare_state()?.state()
     }
 
     /// Returns the number of the connection, unique within this server. With [`Context::exchange_number`] it identifies
