@@ -16,13 +16,14 @@ use crate::client::response_reader::ResponseReader;
 use crate::client::upgraded::ClientUpgraded;
 use crate::exchange::ExchangeError;
 use crate::memory::{Reset, read_lock, write_lock};
-use crate::message::{InvalidRequest, InvalidTarget, Request, Response, TargetForm};
+use crate::message::{InvalidRequest, InvalidTarget, Request, Response, Status, TargetForm};
 
 /// Sends each request to one of several equivalent hosts, by default the one with the fewest pending requests.
 ///
 /// A host that fails gets fewer requests for a while: each failure counts as one more pending request, for 3 s by
-/// default. A failure is any error that is not the caller's fault; [`BalancerBuilder::healthy_if`] decides which
-/// responses are failures, too. Hosts that fail an active check ([`BalancerBuilder::health_check`]) get no requests as
+/// default. A failure is any error that is not the caller's fault, and a response of 502, 503 or 504, which a host that
+/// cannot do its work often sends at once: without a penalty, it would be the least busy one. With
+/// [`BalancerBuilder::healthy_if`], other outcomes are failures. Hosts that fail an active check ([`BalancerBuilder::health_check`]) get no requests as
 /// long as there are others.
 ///
 /// Made by [`Client::balance`](crate::Client::balance); clones are the same balancer. Targets must be only a path,
@@ -383,7 +384,7 @@ impl BalancerBuilder {
         let health = HealthPolicy {
             penalty: PENALTY,
             penalty_max: PENALTY_MAX,
-            is_healthy: Box::new(|outcome| outcome.is_ok()),
+            is_healthy: Box::new(|outcome| outcome.is_ok_and(|response| can_work(response.status))),
         };
         BalancerBuilder(BalancerInner {
             sender,
@@ -422,7 +423,7 @@ impl BalancerBuilder {
 
     /// Sets a function that decides whether a host is healthy, by the head of a response, or by the error instead of
     /// one. The function is not called for errors that are the caller's fault. Default: a host that answers is healthy,
-    /// even if it answers with 500.
+    /// even if it answers with 500, but not with 502, 503 or 504 (RFC 9110 §15.6.3 to §15.6.5).
     pub fn healthy_if(
         mut self,
         is_healthy: impl Fn(Result<&Response, &ClientError>) -> bool + Send + Sync + 'static,
@@ -466,6 +467,11 @@ impl BalancerBuilder {
     pub fn build(self) -> Balancer {
         Balancer { inner: Arc::new(self.0), sender: None }
     }
+}
+
+/// Whether a host that answers so can do its work. The status 500 may be about one request alone.
+fn can_work(status: Status) -> bool {
+    ![Status::BAD_GATEWAY, Status::SERVICE_UNAVAILABLE, Status::GATEWAY_TIMEOUT].contains(&status)
 }
 
 const PENALTY: Duration = Duration::from_secs(3);
