@@ -52,6 +52,10 @@ impl ConcurrencyLimit {
 
     /// Sets how long a request may wait for others to end, in the order of arrival. Default: not at all.
     ///
+    /// A request whose peer resets the connection waits no longer, and its handler is not called. A peer that closes looks
+    /// like one that closes its sending half alone, and waits for its response. It leaves, too, with
+    /// [`Server::half_close(false)`](crate::Server::half_close).
+    ///
     /// A request that waits keeps its connection and, unless the handler streams it, its body, so
     /// [`Limits::connections_max`](crate::Limits::connections_max) bounds how many can wait.
     /// [`Timeouts::handler`](crate::Timeouts::handler) includes the wait.

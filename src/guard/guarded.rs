@@ -3,6 +3,7 @@
 use std::ptr;
 
 use crate::message::{FieldName, Request, Status};
+use crate::runtime::join_first;
 use crate::server::{BodyPlan, Context, Error, Handler, Result};
 
 /// A handler behind a guard, which refuses some requests. Made by the method `around` of the guard.
@@ -57,7 +58,11 @@ impl<G: Guard, H: Handler> Handler for Guarded<G, H> {
         // The body of a request that was refused by its head is not here, so the handler must not be called, even if
         // the guard would admit it by now.
         let is_refused = ctx.extensions.get::<RefusedByHead>() == Some(&self.refusal());
-        let admitted = if is_refused { None } else { self.guard.admit(ctx).await };
+        // A peer that leaves while it waits must not take the place of another one.
+        let admitted = match is_refused {
+            true => None,
+            false => join_first(async { Ok(self.guard.admit(ctx).await) }, ctx.peer_gone()).await?,
+        };
         let Some(_permit) = admitted else { return Err(self.guard.refuse(ctx)) };
         match ctx.extensions.get::<RefusedBehind>() {
             Some(&RefusedBehind(guard, status)) if guard == self.address() => Err(status.into()),

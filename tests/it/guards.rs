@@ -14,7 +14,7 @@ use corehttp::{
 use tokio::sync::Semaphore;
 use tokio::task::yield_now;
 
-use super::support::{ErrorReports, Served, get, paused, status, streaming};
+use super::support::{ErrorReports, Peer, Served, eventually, get, paused, status, streaming};
 
 /// The response to `post`, whose body is not there yet, from a server that protects `handler`.
 #[track_caller]
@@ -155,6 +155,46 @@ fn a_request_waits_for_others_as_long_as_it_may() {
         let (one, two, ()) = tokio::join!(respond(&service), respond(&service), opens(HOUR * 2));
         assert!(!is_busy(&one) && is_busy(&two));
     });
+}
+
+/// The handler would work for them in vain, while others wait.
+#[test]
+fn a_peer_that_leaves_while_it_waits_does_not_take_the_place_of_another() {
+    for (half_close, leave) in [(true, Peer::reset as fn(Peer)), (false, Peer::reset), (false, drop)] {
+        let (gate, limit) = (Arc::new(Semaphore::new(0)), ConcurrencyLimit::new(1).wait(HOUR));
+        let (calls, called) = channel();
+        let handler = gated(&gate);
+        let counts = around(
+            async move |app: &_, ctx: &mut Context| {
+                calls.send(ctx.request.path().to_owned()).unwrap();
+                Handler::handle(app, ctx).await
+            },
+            handler,
+        );
+        let reports = ErrorReports::default();
+        let served =
+            Served::with(|server| reports.attach(server).half_close(half_close), limit.around(counts));
+        let total = || served.running.stats().total;
+        let mut first = served.connect();
+        first.send(get("/first"));
+        assert_eq!(called.recv().unwrap(), "/first");
+        let waiting: Vec<_> = (0..3).map(|_| served.connect()).collect();
+        let waiting = waiting.into_iter().map(|mut peer| {
+            peer.send(get("/gone"));
+            peer
+        });
+        let waiting: Vec<_> = waiting.collect();
+        eventually("all wait", || total().requests == 4);
+        waiting.into_iter().for_each(leave);
+        eventually("they have left", || total().open == 1);
+        let mut last = served.connect();
+        last.send(get("/last"));
+        gate.add_permits(2);
+        assert!(first.receive().ends_with("served") && last.receive().ends_with("served"));
+        assert_eq!(called.try_iter().collect::<Vec<_>>(), ["/last"], "{half_close}");
+        let gone = (0, "the peer closed before it was answered in full".to_owned());
+        assert_eq!(reports.take(), [gone.clone(), gone.clone(), gone], "{half_close}");
+    }
 }
 
 #[test]
