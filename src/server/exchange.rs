@@ -373,6 +373,7 @@ impl Exchange {
         let Exchange { outgoing, conn, io_state, .. } = self;
         let core = conn.core();
         conn.on_pause().take();
+        conn.note_over(false);
         // A WebSocket has taken the connection, and with it the I/O state.
         if conn.is_none() {
             io_state.get_or_insert_default();

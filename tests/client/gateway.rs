@@ -9,8 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 use corehttp::{
-    BodyPlan, Client, ClientTimeouts, Context, ForwardedField, Handler, InvalidResponse, PeerAddr, Request,
-    Response, Server, Service, Status, TrustedProxies, with_plan,
+    BodyPlan, Client, ClientTimeouts, Context, ForwardedField, Handler, InvalidResponse, Method, PeerAddr,
+    Request, Response, Server, Service, Status, TrustedProxies, with_plan,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::net::TcpStream;
@@ -1010,4 +1010,49 @@ fn a_gateway_believes_only_its_proxies() {
     check_forwarded(PeerAddr::Unix, &HOPS, "forwarded: for=192.0.2.1\r\n", "forwarded: for=192.0.2.1\r\n");
     check_forwarded(PeerAddr::Unix, &HOPS, "", "forwarded: for=unknown;host=\"a:8080\";proto=http\r\n");
     check_forwarded(PeerAddr::Memory, &LISTS[..1], lies, "x-forwarded: 1\r\n");
+}
+
+/// A response to HEAD is over with its head, though the server behind is asked with GET and never ends.
+#[test]
+fn the_head_of_a_stream_does_not_hold_its_connection_rfc9110_9_3_2() {
+    for (field, dialed) in [("", 1), ("x-get: 1\r\n", 2)] {
+        paused(async move {
+            let stage = Stage::new(async |mut peer, _| {
+                while let Some(request) = peer.request().await? {
+                    let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+                    match &request[..request.find(' ').unwrap()] {
+                        "HEAD" => peer.send(head).await?,
+                        _ if request.contains(" /next ") => peer.send(OK).await?,
+                        _ => {
+                            peer.send(format!("{head}4\r\ntick\r\n")).await?;
+                            pending().await
+                        }
+                    }
+                }
+                Ok(())
+            });
+            let client = stage.client();
+            let gateway = async move |ctx: &mut Context| -> corehttp::Result {
+                let mut onward = ctx.request.forwarded_to("http://b")?;
+                if ctx.request.headers.contains("x-get") {
+                    onward.set_method(Method::Get);
+                }
+                ctx.forward(client.open(&onward)).await
+            };
+            let service = Server::new().service(gateway);
+            let (mut near, far) = duplex(64 << 10);
+            let peer = async move {
+                let requests = ["HEAD /events", "GET /next"]
+                    .map(|request| format!("{request} HTTP/1.1\r\nhost: a\r\n{field}\r\n"));
+                near.write_all(requests.concat().as_bytes()).await.unwrap();
+                let mut received = Vec::new();
+                while !received.ends_with(b"\r\n\r\nok") {
+                    let read = timeout(Duration::from_secs(1), near.read_buf(&mut received)).await;
+                    assert_ne!(read.expect("the next response comes at once").unwrap(), 0);
+                }
+            };
+            let _ = tokio::join!(service.serve_connection(far), peer);
+            assert_eq!(stage.dialed().len(), dialed, "{field}");
+        });
+    }
 }

@@ -20,7 +20,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::unconstrained;
 
 use crate::support::wired::{Then, Wired};
-use crate::support::{ErrorReports, Peer, Served, paused, status, streaming};
+use crate::support::{ErrorReports, Peer, Served, is_over_with_its_head, paused, status, streaming};
 
 /// Returns the response of `handler` to a request with these fields.
 fn respond<Kind, H>(handler: H, method: &str, fields: &[(&str, &str)], body: &[u8]) -> Response
@@ -1128,4 +1128,19 @@ async fn polls<F: Future>(future: F, most: usize) -> (Option<F::Output>, usize) 
         }
     })
     .await
+}
+
+#[test]
+fn the_head_of_a_compressed_stream_does_not_hold_its_connection_rfc9110_9_3_2() {
+    let ticks = async |ctx: &mut Context| -> corehttp::Result {
+        ctx.response.headers.set("content-type", "text/plain")?;
+        let mut out = ctx.body_writer().await?;
+        loop {
+            out.write_all(b"tick").await?;
+            out.flush().await?;
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
+    };
+    let head = "HEAD / HTTP/1.1\r\nhost: a\r\naccept-encoding: gzip\r\n\r\n";
+    is_over_with_its_head(head, Compress::new(ticks));
 }

@@ -14,7 +14,7 @@ use corehttp::{
 };
 
 use super::support::chance::{Chance, check_histories};
-use super::support::{Served, eventually, get};
+use super::support::{Served, eventually, get, is_over_with_its_head};
 
 fn hello(ctx: &mut Context) {
     ctx.response.set_text("hello");
@@ -338,6 +338,12 @@ fn the_page_is_live_until_the_server_stops() {
 
 /// States of codings are made once for a core, and the page and the text show how much they take.
 #[cfg(feature = "compress")]
+#[test]
+fn the_head_of_the_live_page_does_not_hold_its_connection() {
+    let head = "HEAD /?events HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    is_over_with_its_head(head, MetricsPage::new(&Metrics::new()));
+}
+
 #[test]
 fn encoders_and_decoders_are_used_again() {
     use corehttp::{Compress, Request};

@@ -35,7 +35,8 @@ use super::support::chunks::content;
 use super::support::responses::responses;
 use super::support::wired::{Then, Wired};
 use super::support::{
-    ErrorReports, Served, alone, eventually, is_held_back, paused, resident, send_first, status, undated,
+    ErrorReports, Served, alone, eventually, is_held_back, is_over_with_its_head, paused, resident,
+    send_first, status, undated,
 };
 
 const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
@@ -1249,5 +1250,17 @@ mod with_axum {
             request
         }));
         assert_eq!(response.headers.text("content-encoding"), Some("gzip"));
+    }
+}
+
+/// The service does not know that nothing of its body is sent.
+#[test]
+fn a_body_without_an_end_does_not_hold_the_connection_of_a_head_rfc9110_9_3_2() {
+    for (request, status) in [("HEAD", 200), ("GET", 204), ("GET", 304)] {
+        let endless = move |_: AppRequest| {
+            let frames = futures_util::stream::pending::<Result<Frame<Bytes>, BoxError>>();
+            ready(Ok(Response::builder().status(status).body(StreamBody::new(frames)).unwrap()))
+        };
+        is_over_with_its_head(&GET.replace("GET", request), tower(endless));
     }
 }

@@ -24,6 +24,8 @@ pub(super) enum HandlerOutcome {
     /// The handler was not called, since its [`BodyPlan`](crate::BodyPlan) refused the request.
     Refused(Status),
     Returned(Result),
+    /// The response was over with its head, and the handler waited to write content that is not sent.
+    Over,
     Panicked,
     /// The handler took longer than its time limit.
     TimedOut(Duration),
@@ -32,7 +34,7 @@ pub(super) enum HandlerOutcome {
 /// Reports the failure of a handler whose peer can no longer be answered.
 pub(super) fn report_failure(ctx: &mut Context, outcome: HandlerOutcome) {
     let cause = match outcome {
-        HandlerOutcome::Refused(_) | HandlerOutcome::Returned(Ok(())) => return,
+        HandlerOutcome::Refused(_) | HandlerOutcome::Returned(Ok(())) | HandlerOutcome::Over => return,
         HandlerOutcome::Returned(Err(error)) => ErrorCause::Handler(error),
         HandlerOutcome::Panicked => ErrorCause::Panic,
         HandlerOutcome::TimedOut(limit) => ExchangeError::TimedOut(Phase::Handler, limit.into()).into(),
@@ -59,8 +61,10 @@ pub(super) fn finalize_response(ctx: &mut Context, outcome: HandlerOutcome) -> R
 /// handlers leave one that can be sent.
 #[inline(never)]
 fn set_final_response(ctx: &mut Context, outcome: HandlerOutcome) -> Result<bool, Box<Refused>> {
+    ctx.exchange.conn.note_over(false);
     match (outcome, ctx.exchange.outgoing.has_begun()) {
         (HandlerOutcome::Refused(status), _) => respond_refused(ctx, status),
+        (HandlerOutcome::Over, _) => return Ok(false),
         (HandlerOutcome::Returned(Ok(())), false) => check_status(ctx),
         (HandlerOutcome::Returned(Ok(())), true) if ctx.exchange.outgoing.is_whole() => return Ok(false),
         (HandlerOutcome::Returned(Ok(())), true) => return Err(ExchangeError::Unfinished.into()),
