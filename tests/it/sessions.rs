@@ -273,6 +273,27 @@ fn a_streamed_response_can_change_a_session_but_not_begin_one() {
     assert_eq!(agent.get("/", &["load"]).text().unwrap(), "Dan");
 }
 
+/// Each request without a cookie begins a session, and costs next to nothing.
+#[test]
+fn a_flood_of_new_sessions_does_not_push_out_those_that_are_used() {
+    let mut store = NotingStore { sessions: MemoryStore::with_sessions_max(100), ..NotingStore::default() };
+    let mut users = Vec::new();
+    for _ in 0..80 {
+        let mut user = agent(store.clone());
+        user.get("/set", &["insert"]);
+        user.get("/", &["load"]);
+        users.push(user);
+    }
+    store.calls = Arc::default();
+    let flood = agent(store);
+    for _ in 0..1000 {
+        block_on(flood.service.respond(Request::get("/set").unwrap())).unwrap();
+    }
+    for user in &mut users {
+        assert_eq!(user.get("/", &["load"]).text().unwrap(), "Ada");
+    }
+}
+
 #[test]
 fn a_store_that_fails_is_answered_as_it_says() {
     let mut agent = agent(NotingStore::default());
