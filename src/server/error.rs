@@ -223,9 +223,10 @@ impl<E: StdError + Send + Sync + 'static> IntoError for E {}
 
 /// The status that an error itself chooses, also inside an [`io::Error`].
 fn status(error: &(dyn StdError + 'static)) -> Option<Status> {
-    let choices: [fn(&(dyn StdError + 'static)) -> Option<Status>; 12] = [
+    let choices: [fn(&(dyn StdError + 'static)) -> Option<Status>; 13] = [
         |error| status(error.downcast_ref::<io::Error>()?.get_ref()?),
         |error| Some(error.downcast_ref::<ExchangeError>()?.status().unwrap_or(CLIENT_CLOSED_REQUEST)),
+        |error| Some(error.downcast_ref::<Opaque>()?.0.status()),
         |error| error.downcast_ref::<InvalidTarget>()?.status(),
         |error| Some(error.downcast_ref::<InvalidResponse>()?.status()),
         |error| Some(error.downcast_ref::<WireError>()?.status()),

@@ -58,6 +58,8 @@ mod invalid_response;
 mod report_limiter;
 
 pub use connection_report::{ConnectionEnd, ConnectionReport};
+#[cfg(feature = "session")]
+pub(crate) use context::StateSaver;
 pub use context::{BodyReader, BodyWriter, Context, Extensions, Transform, TransformAction};
 #[cfg(feature = "tower")]
 pub(crate) use context::{HeadFilter, SentKind};

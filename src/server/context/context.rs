@@ -234,8 +234,8 @@ impl Context {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub async fn body_writer(&mut self) -> io::Result<BodyWriter<'_>> {
-        if self.head_filters.first.is_some() {
-            self.head_filters.pass(&mut self.response, &mut self.transform, SentKind::Stream).await?;
+        if !self.head_filters.is_empty() {
+            self.pass_head(SentKind::Stream).await?;
         }
         let (mut writer, incoming) = self.writer(UnreadBody::Discard)?;
         writer.incoming = Some(incoming);
@@ -263,7 +263,7 @@ impl Context {
             }
             self.exchange.incoming.get_mut().expectation = Expectation::None;
         }
-        self.head_filters.pass(&mut self.response, &mut self.transform, SentKind::Stream).await?;
+        self.pass_head(SentKind::Stream).await?;
         let (writer, incoming) = self.writer(UnreadBody::Keep)?;
         Ok((BodyReader::new(writer.request, incoming.get_mut(), writer.conn), writer))
     }
@@ -579,6 +579,7 @@ impl Reset for Context {
         extensions.clear();
         clear_cold(transform);
         clear_cold(&mut head_filters.first);
+        clear_cold(&mut head_filters.saver);
         exchange.reset();
     }
 

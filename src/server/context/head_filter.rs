@@ -1,11 +1,15 @@
-//! [`HeadFilter`] and [`HeadFilters`]: change the head of a response that a handler sends itself.
+//! [`HeadFilter`], [`StateSaver`] and [`HeadFilters`]: change the head of a response that a handler sends itself.
 
 use std::future::poll_fn;
 use std::io;
-use std::task::{Context, Poll};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{self, Poll};
 
+use super::context::Context;
 use super::transform::Transform;
 use crate::message::{Response, Status};
+use crate::server::Result;
 
 /// Changes the head of a response that a handler streams, or upgrades the connection with, before it is sent.
 ///
@@ -15,7 +19,7 @@ pub(crate) trait HeadFilter {
     /// Ready once `response` has the head that is sent, and its content the `transform` that it passes through.
     fn poll_head(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut task::Context<'_>,
         response: &mut Response,
         transform: &mut Option<Box<dyn Transform>>,
         kind: SentKind,
@@ -33,16 +37,53 @@ pub(crate) enum SentKind {
     Upgrade(Status),
 }
 
+/// Saves the state of an exchange, such as its session, which may set fields of the response.
+///
+/// A stream may go on for hours after its head. State that is saved only then would undo all that other requests have
+/// changed meanwhile, and could set no cookie.
+pub(crate) trait StateSaver {
+    /// Saves what has changed since the last call.
+    fn save<'a>(&'a self, ctx: &'a mut Context) -> Pin<Box<dyn Future<Output = Result> + 'a>>;
+}
+
 /// The filters of an exchange, from the inside out.
 #[derive(Default)]
 pub(crate) struct HeadFilters {
     pub(crate) first: Option<Box<dyn HeadFilter>>,
+    /// Called after the filters, when it is certain that the head is sent, with the fields that it sets.
+    pub(crate) saver: Option<Arc<dyn StateSaver>>,
+}
+
+impl Context {
+    /// Passes the head through the filters, and saves the state of the exchange, before the handler sends it.
+    pub(super) async fn pass_head(&mut self, kind: SentKind) -> io::Result<()> {
+        let Context { response, transform, head_filters, .. } = self;
+        head_filters.pass(response, transform, kind).await?;
+        match self.has_responded() {
+            // The caller fails, since there is no other response.
+            true => Ok(()),
+            false => self.save_state().await.map_err(io::Error::other),
+        }
+    }
+
+    /// Saves the state of the exchange.
+    pub(crate) async fn save_state(&mut self) -> Result {
+        match self.head_filters.saver.clone() {
+            Some(saver) => saver.save(self).await,
+            None => Ok(()),
+        }
+    }
 }
 
 impl HeadFilters {
+    /// Whether the head is to be passed through anything.
+    pub(super) fn is_empty(&self) -> bool {
+        self.first.is_none() && self.saver.is_none()
+    }
+
     /// Passes the head through the filters, before the handler sends it. If the future is dropped, the filter that was
     /// waiting is the first of the next call.
-    pub(super) async fn pass(
+    async fn pass(
         &mut self,
         response: &mut Response,
         transform: &mut Option<Box<dyn Transform>>,
@@ -56,7 +97,7 @@ impl HeadFilters {
 
     fn poll_first(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut task::Context<'_>,
         response: &mut Response,
         transform: &mut Option<Box<dyn Transform>>,
         kind: SentKind,

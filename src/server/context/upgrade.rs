@@ -146,9 +146,8 @@ impl Context {
     /// Sends a head with this status, once middleware has seen it, and takes the connection out, with the bytes that
     /// have arrived. The caller sets the handle of the upgraded connection.
     async fn switch(&mut self, status: Status, protocol: Option<&str>) -> io::Result<(Conn, ReadBuffer)> {
-        let Context { response, transform, head_filters, exchange, .. } = self;
-        exchange.check_upgrade()?;
-        head_filters.pass(response, transform, SentKind::Upgrade(status)).await?;
-        exchange.switch(response, protocol).await
+        self.exchange.check_upgrade()?;
+        self.pass_head(SentKind::Upgrade(status)).await?;
+        self.exchange.switch(&mut self.response, protocol).await
     }
 }
