@@ -68,6 +68,9 @@ impl<S: SessionStore> Sessions<S> {
     /// Sets the name and the attributes of the cookie. The value is replaced by the id. Default:
     /// [`SetCookie::new_session`] with the name `__Host-session`, which ends with the session of the browser.
     ///
+    /// Of a request with several cookies of this name, as other hosts of a domain and other paths may set them, the first
+    /// counts whose session is in the store. Only the first 8 are looked at.
+    ///
     /// A cookie with a `max_age` is set again now and then, so that it lasts as long as the session is used.
     ///
     /// # Errors
@@ -106,12 +109,16 @@ impl<S: SessionStore> Sessions<S> {
         WithSessions { sessions: Arc::new(sessions), handler: handler.into_handler() }
     }
 
-    /// Loads the session whose id is in the cookie of a request.
+    /// Loads the session whose id is in a cookie of a request. Other hosts of a domain may set cookies with the same
+    /// name, and so may other paths, so those whose session is not there are skipped.
     async fn load(&self, request: &Request) -> Result<Option<LoadedSession>> {
-        let Some(id) = request.cookies().get(self.settings.cookie.name).and_then(SessionId::parse) else {
-            return Ok(None);
-        };
-        Ok(self.current(&id).await?.map(|session| LoadedSession { id, session }))
+        let cookies = request.cookies().all(self.settings.cookie.name).take(CANDIDATES_MAX);
+        for id in cookies.filter_map(SessionId::parse) {
+            if let Some(session) = self.current(&id).await? {
+                return Ok(Some(LoadedSession { id, session }));
+            }
+        }
+        Ok(None)
     }
 
     /// The session with this id as it is in the store now.
@@ -355,6 +362,9 @@ fn set_cookie(response: &mut Response, cookie: &SetCookie<'_>) -> Result {
     response.headers.append("cache-control", "no-cache=\"set-cookie\"")?;
     Ok(response.set_cookie(cookie)?)
 }
+
+/// How many cookies of its name are looked at. Each may cost a look-up in the store.
+const CANDIDATES_MAX: usize = 8;
 
 /// A century. A longer time could exceed the range of the clock.
 const TIME_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);

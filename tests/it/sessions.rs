@@ -441,6 +441,27 @@ fn check_lasting(way: Way, is_renewed: bool) {
     });
 }
 
+/// Other hosts of a domain, and other paths, may set cookies with the same name.
+#[test]
+fn the_first_cookie_that_has_a_session_counts() {
+    let mut agent = agent(NotingStore::default());
+    agent.get("/set", &["insert"]);
+    let own = agent.cookie.clone();
+    let unknown = format!("__Host-session={}", "7".repeat(32));
+    for (cookies, calls, user) in [
+        (vec![&*unknown, &own], &["load"; 2][..], "Ada"),
+        (vec![&own, &unknown], &["load"], "Ada"),
+        (vec!["__Host-session=", "__Host-session=x", &own], &["load"], "Ada"),
+        (vec!["__host-session=x", "a=b", &own], &["load"], "Ada"),
+        ([vec![&*unknown; 7], vec![&own]].concat(), &["load"; 8], "Ada"),
+        ([vec![&*unknown; 8], vec![&own]].concat(), &["load"; 8], "nobody"),
+        ([vec!["__Host-session=x"; 8], vec![&own]].concat(), &[], "nobody"),
+    ] {
+        agent.cookie = cookies.join("; ");
+        assert_eq!(agent.get("/", calls).text().unwrap(), user, "{cookies:?}");
+    }
+}
+
 /// Each request without a cookie begins a session, and costs next to nothing.
 #[test]
 fn a_flood_of_new_sessions_does_not_push_out_those_that_are_used() {
