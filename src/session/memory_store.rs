@@ -88,7 +88,7 @@ impl fmt::Debug for MemoryStore {
 #[derive(Default)]
 struct SessionMap {
     by_id: HashMap<SessionId, Entry>,
-    /// Those that were never used since they began, and those that were: together the same entries.
+    /// The ones that were never used since they began, and the ones that were: together the same entries.
     unused: BTreeSet<(SystemTime, SessionId)>,
     used: BTreeSet<(SystemTime, SessionId)>,
 }
@@ -217,7 +217,7 @@ mod tests {
             sessions.make_room(MAX.into(), NOW);
             sessions.insert(id(number), expiring(number.into()));
         }
-        // Those that were not used for the longest time have made room, and one more for the last new one.
+        // Sessions that were not used for the longest time have made room, and one more for the last new one.
         assert_eq!((kept(&sessions, 0..11), kept(&sessions, 11..MAX)), (0, 69));
         assert_eq!(kept(&sessions, u8::MAX - 11..u8::MAX), 11, "the last new ones are kept");
         // A new one that is used stays as well.

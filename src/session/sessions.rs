@@ -134,10 +134,7 @@ impl<S: SessionStore> Sessions<S> {
     }
 
     /// Saves what has changed since the last call, and sets the fields of the response, unless its head was sent.
-    async fn save_changes(&self, ctx: &mut Context) -> Result {
-        let is_unsent = !ctx.has_responded();
-        let Context { extensions, response, .. } = ctx;
-        let mut head = is_unsent.then_some(response);
+    async fn save_changes(&self, mut head: Option<&mut Response>, extensions: &mut Extensions) -> Result {
         let Some(session) = extensions.get_mut::<Session>() else {
             return self.touch(extensions, head).await;
         };
@@ -260,12 +257,16 @@ impl<S: SessionStore> Sessions<S> {
 }
 
 impl<S: SessionStore> StateSaver for Sessions<S> {
-    fn save<'a>(&'a self, ctx: &'a mut Context) -> Pin<Box<dyn Future<Output = Result> + 'a>> {
-        boxed(|| self.save_changes(ctx))
+    fn save<'a>(
+        &'a self,
+        head: Option<&'a mut Response>,
+        extensions: &'a mut Extensions,
+    ) -> Pin<Box<dyn Future<Output = Result> + 'a>> {
+        boxed(|| self.save_changes(head, extensions))
     }
 }
 
-/// What a session has after its changes were merged with the store.
+/// The outcome of a merge of a session's changes with the store.
 enum Merged {
     Values {
         begun_at: SystemTime,
@@ -319,7 +320,7 @@ impl<S: SessionStore, H: Handler> Handler for WithSessions<S, H> {
         ctx.head_filters.saver = Some(self.sessions.clone());
         let outcome = self.handler.handle(ctx).await;
         let saved = match self.sessions.is_save_due(ctx) {
-            true => self.sessions.save(ctx).await,
+            true => ctx.save_state().await,
             false => Ok(()),
         };
         ctx.head_filters.saver = None;

@@ -356,8 +356,8 @@ async fn last(ctx: &mut Context, way: Way, meanwhile: impl AsyncFn()) -> corehtt
     Ok(())
 }
 
-/// A session is loaded with its request. What others have changed since must not be undone when the request ends, which
-/// may be hours later.
+/// A session is loaded with its request. Changes of others since then must not be undone when the request ends, which may
+/// be hours later.
 #[test]
 fn a_request_that_lasts_for_hours_undoes_nothing() {
     for way in [Buffered, Streamed, StreamedLate, Upgraded, UpgradedLate, Saved] {

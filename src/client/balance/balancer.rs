@@ -24,8 +24,8 @@ use crate::message::{InvalidRequest, InvalidTarget, Request, Response, Status, T
 /// A host that fails gets fewer requests for a while: each failure counts as one more pending request, for 3 s by
 /// default. A failure is any error that is not the caller's fault, and a response of 502, 503 or 504, which a host that
 /// cannot do its work often sends at once: without a penalty, it would be the least busy one. With
-/// [`BalancerBuilder::healthy_if`], other outcomes are failures. Hosts that fail an active check ([`BalancerBuilder::health_check`]) get no requests as
-/// long as there are others.
+/// [`BalancerBuilder::healthy_if`], other outcomes are failures. Hosts that fail an active check
+/// ([`BalancerBuilder::health_check`]) get no requests as long as there are others.
 ///
 /// Made by [`Client::balance`](crate::Client::balance); clones are the same balancer. Targets must be only a path,
 /// since the host is chosen later; a gateway makes them with [`Request::forwarded_to`]`("/")`. Redirects are not
@@ -534,7 +534,7 @@ mod tests {
         Removed,
     }
 
-    /// What counts is now: a host that is back gets its share, and does not catch up on all that it has missed.
+    /// A host that is back gets its share, and does not catch up on all that it has missed.
     #[tokio::test(start_paused = true)]
     async fn a_host_that_is_back_gets_its_share() {
         for choice in [HostChoice::LeastPending, HostChoice::TwoRandom] {

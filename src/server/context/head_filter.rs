@@ -4,9 +4,9 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{self, Poll};
+use std::task::{Context, Poll};
 
-use super::context::Context;
+use super::extensions::Extensions;
 use super::transform::Transform;
 use crate::message::{Response, Status};
 use crate::server::Result;
@@ -19,7 +19,7 @@ pub(crate) trait HeadFilter {
     /// Ready once `response` has the head that is sent, and its content the `transform` that it passes through.
     fn poll_head(
         &mut self,
-        cx: &mut task::Context<'_>,
+        cx: &mut Context<'_>,
         response: &mut Response,
         transform: &mut Option<Box<dyn Transform>>,
         kind: SentKind,
@@ -42,8 +42,12 @@ pub(crate) enum SentKind {
 /// A stream may go on for hours after its head. State that is saved only then would undo all that other requests have
 /// changed meanwhile, and could set no cookie.
 pub(crate) trait StateSaver {
-    /// Saves what has changed since the last call.
-    fn save<'a>(&'a self, ctx: &'a mut Context) -> Pin<Box<dyn Future<Output = Result> + 'a>>;
+    /// Saves what has changed in the extensions since the last call. `head` is the response, unless its head was sent.
+    fn save<'a>(
+        &'a self,
+        head: Option<&'a mut Response>,
+        extensions: &'a mut Extensions,
+    ) -> Pin<Box<dyn Future<Output = Result> + 'a>>;
 }
 
 /// The filters of an exchange, from the inside out.
@@ -54,27 +58,6 @@ pub(crate) struct HeadFilters {
     pub(crate) saver: Option<Arc<dyn StateSaver>>,
 }
 
-impl Context {
-    /// Passes the head through the filters, and saves the state of the exchange, before the handler sends it.
-    pub(super) async fn pass_head(&mut self, kind: SentKind) -> io::Result<()> {
-        let Context { response, transform, head_filters, .. } = self;
-        head_filters.pass(response, transform, kind).await?;
-        match self.has_responded() {
-            // The caller fails, since there is no other response.
-            true => Ok(()),
-            false => self.save_state().await.map_err(io::Error::other),
-        }
-    }
-
-    /// Saves the state of the exchange.
-    pub(crate) async fn save_state(&mut self) -> Result {
-        match self.head_filters.saver.clone() {
-            Some(saver) => saver.save(self).await,
-            None => Ok(()),
-        }
-    }
-}
-
 impl HeadFilters {
     /// Whether the head is to be passed through anything.
     pub(super) fn is_empty(&self) -> bool {
@@ -83,7 +66,7 @@ impl HeadFilters {
 
     /// Passes the head through the filters, before the handler sends it. If the future is dropped, the filter that was
     /// waiting is the first of the next call.
-    async fn pass(
+    pub(super) async fn pass(
         &mut self,
         response: &mut Response,
         transform: &mut Option<Box<dyn Transform>>,
@@ -97,7 +80,7 @@ impl HeadFilters {
 
     fn poll_first(
         &mut self,
-        cx: &mut task::Context<'_>,
+        cx: &mut Context<'_>,
         response: &mut Response,
         transform: &mut Option<Box<dyn Transform>>,
         kind: SentKind,
