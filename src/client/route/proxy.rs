@@ -115,7 +115,7 @@ impl Proxy {
     /// # Errors
     ///
     /// Fails if they cannot be sent. For HTTP neither may contain a control character, nor the user a colon. For SOCKS5
-    /// each must have 1 to 255 octets.
+    /// neither may have more than 255 octets. Either may be empty, and is sent so, as by curl.
     pub fn credentials(self, user: &str, password: &str) -> Result<Proxy, InvalidProxy> {
         self.with_credentials(user.as_bytes(), password.as_bytes())
     }
@@ -578,7 +578,9 @@ mod tests {
             ("http://Aladdin:open%20sesame@proxy", "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="),
             ("http://test:123%C2%A3@proxy", "Basic dGVzdDoxMjPCow=="),
             ("joe@proxy", "Basic am9lOg=="),
+            ("joe:@proxy", "Basic am9lOg=="),
             (":pw@proxy", "Basic OnB3"),
+            (":@proxy", "Basic Og=="),
             ("joe:a:b@proxy", "Basic am9lOmE6Yg=="),
             ("joe:a+b@proxy", "Basic am9lOmErYg=="),
             ("joe:%ff@proxy", "Basic am9lOv8="),
@@ -603,13 +605,17 @@ mod tests {
         for (url, expected) in [
             ("socks5h://joe:s%40crets@proxy", login("joe", b"s@crets")),
             ("socks5h://a%3Ab:%0d%0a@proxy", login("a:b", b"\r\n")),
+            ("socks5h://joe@proxy", login("joe", b"")),
+            ("socks5h://joe:@proxy", login("joe", b"")),
+            ("socks5h://:pw@proxy", login("", b"pw")),
+            ("socks5h://:@proxy", login("", b"")),
             ("socks5h://proxy", None),
         ] {
             let expected = Protocol::Socks5(Socks { resolution: NameResolution::Remote, login: expected });
             assert!(*Proxy::new(url).unwrap().protocol() == expected, "{url}");
         }
         let long = "x".repeat(256);
-        for userinfo in ["joe", "joe:", ":pw", ":", &long, &format!("{long}:pw"), &format!("joe:{long}")] {
+        for userinfo in [&*long, &format!("{long}:pw"), &format!("joe:{long}")] {
             check(&format!("socks5://{userinfo}@proxy"), Err(E::Credentials));
         }
     }
