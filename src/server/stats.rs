@@ -202,7 +202,9 @@ impl ErrorCounts {
             ExchangeError::Wire(..) => &mut self.wire,
             ExchangeError::TimedOut(Phase::Handler, _) => &mut self.handler,
             ExchangeError::TimedOut(..) => &mut self.timed_out,
-            ExchangeError::Incomplete | ExchangeError::PeerClosed => &mut self.incomplete,
+            ExchangeError::Incomplete | ExchangeError::PeerClosed | ExchangeError::NoCloseFrame => {
+                &mut self.incomplete
+            }
             ExchangeError::Io(_) => &mut self.io,
             ExchangeError::Length | ExchangeError::Unfinished | ExchangeError::Source(_) => &mut self.handler,
         }
