@@ -97,6 +97,9 @@ pub(super) const DECODER_ROOM_MIN: usize = 4 << 10;
 pub enum CodingError {
     /// The content does not follow its coding, or its checksum is wrong.
     Corrupt,
+    /// The content refers back further than a sender may rely on: its window of zstd is larger than 8 MiB (RFC 9659 §3).
+    /// A sender keeps to that with a window log of 23 at most, as without `--long` and `--ultra`.
+    Window,
     /// The content was cut short.
     Incomplete,
     /// The content has a coding that this build does not support.
@@ -113,7 +116,7 @@ impl CodingError {
     /// Returns the status with which a peer that sent such content is answered.
     pub fn status(self) -> Status {
         match self {
-            CodingError::Corrupt | CodingError::Incomplete => Status::BAD_REQUEST,
+            CodingError::Corrupt | CodingError::Window | CodingError::Incomplete => Status::BAD_REQUEST,
             CodingError::Unknown | CodingError::TooMany => Status::UNSUPPORTED_MEDIA_TYPE,
             CodingError::TooLarge(_) => Status::CONTENT_TOO_LARGE,
             CodingError::Encoder => Status::INTERNAL_SERVER_ERROR,
@@ -126,9 +129,11 @@ impl CodingError {
         match self {
             CodingError::Incomplete => io::ErrorKind::UnexpectedEof,
             CodingError::Encoder => io::ErrorKind::OutOfMemory,
-            CodingError::Corrupt | CodingError::Unknown | CodingError::TooMany | CodingError::TooLarge(_) => {
-                io::ErrorKind::InvalidData
-            }
+            CodingError::Corrupt
+            | CodingError::Window
+            | CodingError::Unknown
+            | CodingError::TooMany
+            | CodingError::TooLarge(_) => io::ErrorKind::InvalidData,
         }
     }
 }
@@ -137,6 +142,10 @@ impl fmt::Display for CodingError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = match self {
             CodingError::Corrupt => "the coded content is corrupt",
+            CodingError::Window => {
+                "the coded content needs a larger window than zstd may have over HTTP, which is 8 MiB: its sender has to \
+                 set a window log of 23 at most (RFC 9659)"
+            }
             CodingError::Incomplete => "the coded content was cut short",
             CodingError::Unknown => "the content has an unknown coding",
             CodingError::TooMany => "the content has too many codings",
