@@ -295,6 +295,10 @@ async fn of_a_response_that_is_malformed_too_large_or_late() {
     let large = format!("x-a: {}\r\n", "b".repeat(64 << 10));
     for (response, why) in [
         ("HTTP/1.1 20 OK\r\n\r\n", " failed: the status line is malformed"),
+        (
+            "\x15\x03\x01\0\x02\x02\x28",
+            " failed: the peer speaks TLS, as for `https`, where plain HTTP was expected",
+        ),
         ("HTTP/1.1 200 OK\r\nx-a: se\0cret\r\n\r\n", " failed: a field value is malformed: `x-a`"),
         ("HTTP/1.1 200 OK\r\nx a: secret\r\n\r\n", " failed: a field name is malformed: `x `"),
         (

@@ -150,6 +150,7 @@ async fn a_proxy_that_opens_no_tunnel_is_not_taken_for_the_origin() {
         ("HTTP/1.1 101 Switching Protocols\r\n\r\n", "the proxy answered 101"),
         ("HTTP/1.1 2000 OK\r\n\r\n", "malformed"),
         ("garbage\r\n\r\n", "malformed"),
+        ("\x15\x03\x01\0\x02\x02\x28", "the peer speaks TLS"),
         ("HTTP/1.1 200 OK\r\n", "before"),
         ("", "closed"),
     ] {

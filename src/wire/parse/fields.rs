@@ -45,6 +45,16 @@ pub(super) fn check_incomplete(head: &[u8], line_max: usize, limits: &Limits) ->
     }
 }
 
+/// Checks that `input` does not begin with a TLS record: an alert or a handshake (RFC 8446 §5.1).
+pub(super) fn check_plain(input: &[u8]) -> Result<(), WireError> {
+    const ALERT: u8 = 21;
+    const HANDSHAKE: u8 = 22;
+    match input.first() {
+        Some(&(ALERT | HANDSHAKE)) => Err(WireError::TlsRecord),
+        Some(_) | None => Ok(()),
+    }
+}
+
 /// `input` up to the end of the head that begins at `start`, or all of it if the head does not end. So a copy of the head
 /// does not include all that is pipelined behind it.
 pub(super) fn first_head(input: &[u8], start: usize) -> &[u8] {

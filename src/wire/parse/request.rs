@@ -7,8 +7,8 @@ use memchr::{memchr, memchr_iter};
 
 use super::fast_path;
 use super::fields::{
-    FIELDS_CEILING, FIELDS_USUAL, check_incomplete, first_head, head_error, is_forbidden_in_trailers, record,
-    version, with_earliest_error,
+    FIELDS_CEILING, FIELDS_USUAL, check_incomplete, check_plain, first_head, head_error,
+    is_forbidden_in_trailers, record, version, with_earliest_error,
 };
 use crate::memory::Span;
 use crate::message::{Authority, FieldName, Headers, InvalidMethod, Repeated, Request, Version, members};
@@ -119,6 +119,7 @@ fn parse_with_httparse(
     limits: &Limits,
     request: &mut Request,
 ) -> Result<Option<usize>, WireError> {
+    check_plain(&input[start..])?;
     match parse_request::<FIELDS_USUAL>(input, start, limits, request) {
         Err(WireError::TooManyFields) if limits.fields_max > FIELDS_USUAL => {
             parse_large_request(input, start, limits, request)

@@ -7,7 +7,7 @@ use memchr::memchr_iter;
 
 use super::fast_path;
 use super::fields::{
-    FIELDS_CEILING, FIELDS_USUAL, check_incomplete, first_head, head_error, record, version,
+    FIELDS_CEILING, FIELDS_USUAL, check_incomplete, check_plain, first_head, head_error, record, version,
     with_earliest_error,
 };
 use crate::message::{Response, Status, Version};
@@ -82,6 +82,7 @@ fn parse_with_httparse(
     limits: &Limits,
     response: &mut Response,
 ) -> Result<Option<ResponseHead>, WireError> {
+    check_plain(input)?;
     match parse::<FIELDS_USUAL>(input, limits, response, Folding::Refused) {
         Err(WireError::TooManyFields) if limits.fields_max > FIELDS_USUAL => {
             parse_unusual(input, limits, response)
@@ -247,6 +248,9 @@ mod tests {
             ["HTTP/2.0 200 OK", "http/1.1 200 OK", "ICY 200 OK", "HTTP/11 200 OK", "garbage, not HTTP"]
         {
             check(&format!("{line}\r\n\r\n"), Err(Bad));
+        }
+        for record in ["\x15\x03\x01\0\x02\x02\x28", "\x16\x03\x03\0\x7a\x02\0\0\x76\x03\x03"] {
+            check(record, Err(WireError::TlsRecord));
         }
     }
 
