@@ -319,7 +319,9 @@ impl RequestSender {
         pooled.note_target(request.target().as_str());
         let mut early = pooled.exchange.early.take().unwrap_or_default();
         if !is_whole {
-            let flushed = poll_fn(|cx| pooled.poll_flush(cx)).await;
+            // The response that refuses the body may be here before the head has left, or why the server has closed.
+            let flushed =
+                poll_fn(|cx| pooled.poll_unless_refused(cx, &mut early, (), PooledConn::poll_flush)).await;
             flushed.inspect_err(|error| span.end(Err(error)))?;
             let trailers = (!request.trailers.is_empty()).then(|| Box::new(request.trailers.clone()));
             let cookies = cookies.into_owned();

@@ -67,7 +67,11 @@ impl Incoming {
         bounds: &Bounds,
         on_read: &impl Fn(),
     ) -> Poll<Result<Option<HeadOutcome>, ExchangeError>> {
-        ready!(poll_flush(cx, conn, bounds))?;
+        match ready!(poll_flush(cx, conn, bounds)) {
+            // A proxy that reads no more may have answered before.
+            Err(ExchangeError::Io(_)) if !L::FLUSHES_BEFORE_READ => {}
+            flushed => flushed?,
+        }
         Poll::Ready(match ready!(self.poll_head_bytes(cx, conn, bounds.timeouts.head)) {
             Ok(None) => {
                 on_read();

@@ -490,7 +490,7 @@ async fn of_a_host_that_no_certificate_is_for() {
     });
     check(
         ask(&refusing.client(), "https://a/b?secret").await,
-        "https://a/b: the TLS handshake with a:443 failed: the peer ended the handshake: received fatal alert: HandshakeFailure",
+        "https://a/b: the TLS handshake with a:443 failed: the peer refused with an alert of TLS: received fatal alert: HandshakeFailure",
     );
 }
 

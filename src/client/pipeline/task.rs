@@ -15,7 +15,7 @@ use crate::client::stats::ExchangeEnd;
 use crate::exchange::ExchangeError;
 use crate::memory::Reset;
 use crate::message::{Response, Timings};
-use crate::net::{Timer, TimerSlot, TokioTimer};
+use crate::net::{ConnError, Timer, TimerSlot, TokioTimer};
 use crate::runtime::{self, Instant};
 use crate::wire::ConnectionOption;
 
@@ -269,14 +269,22 @@ impl PipelineTask {
     /// Ready when the connection ends or receives something although the first in flight has not been written yet: the
     /// bytes are not its response.
     fn poll_unsolicited(&mut self, cx: &mut Context<'_>, pooled: &mut PooledConn) -> Poll<ClientError> {
-        if let Some(error) = self.failure.take() {
-            return Poll::Ready(error);
-        }
         let input = &mut pooled.exchange.incoming.input;
-        if input.is_empty() {
-            let _ = ready!(pooled.conn.poll_fill(cx, input, Duration::MAX));
-        }
-        Poll::Ready(pooled.error(ClientPhase::Send, ClientCause::PipelineBroken))
+        let read = match input.is_empty() {
+            true => pooled.conn.poll_fill(cx, input, Duration::MAX),
+            false => Poll::Ready(Ok(input.unread().len())),
+        };
+        let cause = match read {
+            Poll::Ready(Err(ConnError::Io(error))) => ClientCause::from_exchange(ExchangeError::Io(error)),
+            Poll::Pending if self.failure.is_none() => return Poll::Pending,
+            Poll::Ready(_) | Poll::Pending => ClientCause::PipelineBroken,
+        };
+        Poll::Ready(match (cause, self.failure.take()) {
+            // The server has said why it closed.
+            (ClientCause::Tls(refused), _) => pooled.error(ClientPhase::Send, ClientCause::Tls(refused)),
+            (_, Some(error)) => error,
+            (_, None) => pooled.error(ClientPhase::Send, ClientCause::PipelineBroken),
+        })
     }
 
     /// Hands out the response that has come. Returns how the connection ends, if that was its last one.
@@ -363,8 +371,10 @@ impl PipelineTask {
 
     /// How the connection broke, by the error that the first in flight met.
     fn disconnect_of(&self, pooled: &PooledConn, error: &ClientError) -> Disconnect {
-        let was_closed =
-            matches!(error.cause(), ClientCause::Closed | ClientCause::Exchange(ExchangeError::Io(_)));
+        let was_closed = matches!(
+            error.cause(),
+            ClientCause::Closed | ClientCause::Tls(_) | ClientCause::Exchange(ExchangeError::Io(_))
+        );
         let has_begun = self.part == ResponsePart::Body || !pooled.exchange.incoming.input.is_empty();
         if error.is_timeout() {
             Disconnect::TimedOut

@@ -182,7 +182,9 @@ impl PooledConn {
         let traffic = self.conn.traffic();
         let was_closed = matches!(
             error.cause(),
-            ClientCause::Closed | ClientCause::Exchange(ExchangeError::Io(_) | ExchangeError::Incomplete)
+            ClientCause::Closed
+                | ClientCause::Tls(_)
+                | ClientCause::Exchange(ExchangeError::Io(_) | ExchangeError::Incomplete)
         );
         was_closed
             && !error.is_timeout()
@@ -204,7 +206,7 @@ impl PooledConn {
             ExchangeError::TimedOut(_, limit) => {
                 self.error(phase, ClientCause::TimedOut).with_time_limit(limit)
             }
-            error => self.error(phase, ClientCause::Exchange(error)),
+            error => self.error(phase, ClientCause::from_exchange(error)),
         }
     }
 

@@ -61,7 +61,7 @@ impl PooledConn {
                 Ok(Some(HeadOutcome::Closed | HeadOutcome::Complete)) => ClientCause::Closed,
                 Err(error) => match exchange.incoming.unfinished_head_error(error, &mut message, bounds) {
                     ExchangeError::TimedOut(..) => ClientCause::TimedOut,
-                    error => ClientCause::Exchange(error),
+                    error => ClientCause::from_exchange(error),
                 },
             };
             return Poll::Ready(Err(self.no_response(cause)));
@@ -176,11 +176,13 @@ impl PooledConn {
         error
     }
 
-    /// The error for a response that will not come. If sending failed before, that is the reason.
+    /// The error for a response that will not come. If sending failed before, that is the reason, unless the server has
+    /// given one.
     fn no_response(&mut self, cause: ClientCause) -> ClientError {
         let send = self.settings().timeouts.send;
-        let Upload::Failed(error) = &mut self.exchange.progress.upload else {
-            return self.error(self.phase(), cause);
+        let error = match &mut self.exchange.progress.upload {
+            Upload::Failed(error) if !matches!(cause, ClientCause::Tls(_)) => error,
+            _ => return self.error(self.phase(), cause),
         };
         // The upload stays failed: should a response arrive after all, the server still has not received a whole
         // request.

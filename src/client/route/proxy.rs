@@ -432,7 +432,7 @@ async fn open_tunnel(
             Ok(HeadOutcome::Idle) | Err(ExchangeError::TimedOut(..)) => {
                 return Err(failed(ClientCause::TimedOut));
             }
-            Err(error) => return Err(failed(ClientCause::Exchange(error))),
+            Err(error) => return Err(failed(ClientCause::from_exchange(error))),
         }
         // A CONNECT has no `upgrade` field, so a 101 is an error, and no other response follows it.
         if !response.status.is_informational() || response.status == Status::SWITCHING_PROTOCOLS {

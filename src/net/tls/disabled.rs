@@ -74,6 +74,13 @@ impl<C> TlsStream<C> {
     }
 }
 
+impl TlsError {
+    /// The refusal that a read has met. Without TLS, no error is one.
+    pub(crate) fn from_alert(error: io::Error) -> Result<TlsError, io::Error> {
+        Err(error)
+    }
+}
+
 /// The result of a handshake, of which there are none.
 pub(crate) enum TlsSession {}
 
