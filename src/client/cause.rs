@@ -58,7 +58,7 @@ pub enum ClientCause {
     /// There were more interim responses than the client reads (RFC 9110 §15.2).
     TooManyInformational,
     /// The server switched protocols although the request has no `upgrade` field, did not switch although it has one,
-    /// or switched to another protocol.
+    /// switched to another protocol, or did not confirm the switch by `connection: upgrade` (RFC 9110 §7.8).
     Upgrade,
     /// The proxy did not answer a CONNECT with success (see
     /// [`ClientError::proxy_response`](super::ClientError::proxy_response)), a SOCKS proxy did not connect, or the

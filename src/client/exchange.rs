@@ -8,7 +8,7 @@ use super::stats::{ExchangeEnd, PoolCounters};
 use crate::coding::ContentDecoder;
 use crate::exchange::{ExchangeError, Incoming, Outgoing};
 use crate::memory::Reset;
-use crate::message::{Headers, Request, Response, Timings, Version};
+use crate::message::{FieldName, Headers, Request, Response, Timings, Version, members};
 use crate::net::IoState;
 use crate::runtime::{self, Budget, Instant};
 use crate::wire::{ConnectionOption, RequestInfo, keep_alive_timeout, persists};
@@ -156,7 +156,8 @@ impl Persistence {
 #[derive(Default)]
 pub(super) struct ExchangeSpec {
     pub(super) request_info: RequestInfo,
-    pub(super) has_upgrade_field: bool,
+    /// The `upgrade` fields of the request, if it has any.
+    upgrade: Option<Box<Headers>>,
     /// When the exchange must be complete.
     pub(super) deadline: Option<Instant>,
     /// The time limit of the whole exchange, for errors.
@@ -165,8 +166,31 @@ pub(super) struct ExchangeSpec {
 
 impl ExchangeSpec {
     pub(super) fn new(request: &Request, deadline: Option<Instant>) -> ExchangeSpec {
-        let has_upgrade_field = request.headers.contains("upgrade");
-        ExchangeSpec { request_info: RequestInfo::new(request), has_upgrade_field, deadline, total: None }
+        let upgrade = request.headers.first(FieldName::UPGRADE).map(|_| upgrade_fields(&request.headers));
+        ExchangeSpec { request_info: RequestInfo::new(request), upgrade, deadline, total: None }
+    }
+
+    /// Checks that a response of 101 with these fields switches to a protocol that the request has named (RFC 9110
+    /// §7.8): whoever takes the connection over would else speak another one than the server.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the reason why it does not.
+    pub(super) fn check_switch(&self, response: &Headers) -> Result<(), &'static str> {
+        let Some(request) = &self.upgrade else { return Err("the request does not ask for it") };
+        let mut protocols = response.named(FieldName::UPGRADE).flat_map(members).peekable();
+        let is_named = |name| str::from_utf8(name).is_ok_and(|name| request.contains_token("upgrade", name));
+        if protocols.peek().is_none() {
+            return Err("its response of 101 names no protocol");
+        }
+        if !protocols.all(is_named) {
+            return Err("its response of 101 names another protocol");
+        }
+        // A response that a cache or a proxy has kept lacks the option, which is for one hop (RFC 6455 §4.1).
+        match response.contains_token("connection", "upgrade") {
+            true => Ok(()),
+            false => Err("its response of 101 has no `connection: upgrade`"),
+        }
     }
 }
 
@@ -190,6 +214,14 @@ pub(super) struct Progress {
     pub(super) timings: Timings,
     /// When the current phase began.
     pub(super) phase_start: Instant,
+}
+
+/// The `upgrade` fields among `headers`.
+#[cold]
+fn upgrade_fields(headers: &Headers) -> Box<Headers> {
+    let mut upgrade = Box::new(Headers::new());
+    headers.named(FieldName::UPGRADE).for_each(|protocols| upgrade.push(FieldName::UPGRADE, protocols));
+    upgrade
 }
 
 impl Progress {

@@ -20,10 +20,7 @@ use super::stats::{ClientStats, ExchangeEnd};
 use super::upgraded::ClientUpgraded;
 use crate::exchange::Expectation;
 use crate::memory::Reset;
-use crate::message::{
-    BodyLength, FieldName, Headers, InvalidRequest, InvalidTarget, Method, Request, Response, Status,
-    Timings, members,
-};
+use crate::message::{BodyLength, InvalidRequest, InvalidTarget, Method, Request, Response, Status, Timings};
 use crate::net::{Conn, DialTimes, Sendable, TokioTimer};
 use crate::runtime::{self, Instant, boxed, timeout_at};
 use crate::wire::OutgoingFraming;
@@ -358,9 +355,7 @@ impl RequestSender {
         let deadline = self.deadline();
         let answered = self.send_one(pool, OutgoingRequest::new(request), response, deadline).await;
         let mut pooled = answered.map_err(|error| self.describe(error, request, deadline))?;
-        if response.status == Status::SWITCHING_PROTOCOLS
-            && is_requested_upgrade(&response.headers, &request.headers)
-        {
+        if response.status == Status::SWITCHING_PROTOCOLS {
             return Ok(pooled);
         }
         let refused =
@@ -454,13 +449,6 @@ pub(super) fn check(method: Method, content: BodyLength) -> Result<(), InvalidRe
         (Method::Trace, BodyLength::Known(1..) | BodyLength::Unknown) => Err(InvalidRequest::Content),
         _ => Ok(()),
     }
-}
-
-/// Whether `response` names the protocols that it switches to, and `request` names all of them (RFC 9110 §7.8).
-fn is_requested_upgrade(response: &Headers, request: &Headers) -> bool {
-    let mut protocols = response.named(FieldName::UPGRADE).flat_map(members).peekable();
-    let is_named = |name| str::from_utf8(name).is_ok_and(|name| request.contains_token("upgrade", name));
-    protocols.peek().is_some() && protocols.all(is_named)
 }
 
 /// The length of the body that will be written after the head.

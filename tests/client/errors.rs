@@ -315,7 +315,7 @@ async fn of_a_response_that_is_malformed_too_large_or_late() {
         ),
         (
             "HTTP/1.1 101 Switching Protocols\r\n\r\n",
-            ": the server switched protocols unasked, or did not when asked",
+            ": the server switched protocols unasked, or did not when asked: the request does not ask for it",
         ),
         (
             &"HTTP/1.1 103 Early Hints\r\n\r\n".repeat(17),

@@ -430,6 +430,28 @@ fn closing_behind(response: &'static str) -> Stage {
     })
 }
 
+/// A server that has not confirmed the switch may still speak HTTP, in which the frames of a peer would be requests.
+#[tokio::test(start_paused = true)]
+async fn a_websocket_passes_only_if_the_switch_is_confirmed_rfc6455_4_1() {
+    let asked = "GET / HTTP/1.1\r\nhost: a\r\nconnection: upgrade, close\r\nupgrade: websocket\r\n\
+         sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+    for (fields, expected) in [
+        ("connection: upgrade\r\nupgrade: websocket\r\n", "HTTP/1.1 101 "),
+        ("upgrade: websocket\r\n", "HTTP/1.1 502 "),
+        ("connection: close\r\nupgrade: websocket\r\n", "HTTP/1.1 502 "),
+        ("connection: upgrade\r\n", "HTTP/1.1 502 "),
+        ("connection: upgrade\r\nupgrade: own\r\n", "HTTP/1.1 502 "),
+        ("connection: upgrade\r\nupgrade: websocket, own\r\n", "HTTP/1.1 502 "),
+    ] {
+        let behind = Stage::new(move |mut peer, _| async move {
+            peer.request().await?;
+            peer.send(format!("HTTP/1.1 101 x\r\n{fields}\r\n")).await
+        });
+        let received = receive_all(&behind, asked).await;
+        assert!(received.starts_with(expected), "{fields:?}: {received}");
+    }
+}
+
 /// The gateway answers with the failure behind it until the response has begun (RFC 9110 §15.6.3, §15.6.5), and cuts it
 /// off afterwards.
 #[tokio::test(start_paused = true)]
@@ -443,6 +465,7 @@ async fn a_fault_behind_is_502_or_504_or_cuts_the_response() {
             ("SSH-2.0-x\r\n\r\n", "HTTP/1.1 502 "),
             ("HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nab", "HTTP/1.1 502 "),
             ("HTTP/1.1 101 x\r\nupgrade: x\r\n\r\n", "HTTP/1.1 502 "),
+            ("HTTP/1.1 101 x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n", "HTTP/1.1 502 "),
         ] {
             let received = receive_all(&closing_behind(response), asked).await;
             assert!(

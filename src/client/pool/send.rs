@@ -77,8 +77,8 @@ impl PooledConn {
     fn process_head(&mut self, response: &Response) -> Result<(), ClientError> {
         debug_assert_eq!(self.exchange.progress.stage, ResponseStage::Awaited, "one head at a time");
         let is_upgrade = response.status == Status::SWITCHING_PROTOCOLS;
-        if is_upgrade && !self.exchange.spec.has_upgrade_field {
-            return Err(self.fail_and_close(ClientCause::Upgrade));
+        if is_upgrade && let Err(reason) = self.exchange.spec.check_switch(&response.headers) {
+            return Err(self.fail_and_close(ClientCause::Upgrade).with_detail(reason));
         }
         if response.status.is_informational() && !is_upgrade {
             let progress = &mut self.exchange.progress;
