@@ -55,7 +55,8 @@ pub enum ClientCause {
     Exchange(ExchangeError),
     /// The content cannot be decoded (RFC 9110 §8.4).
     Coding(CodingError),
-    /// There were more interim responses than the client reads (RFC 9110 §15.2).
+    /// The interim responses that no caller takes have more bytes together than one head may have (RFC 9110 §15.2): see
+    /// [`ClientBuilder::head_max`](super::ClientBuilder::head_max).
     TooManyInformational,
     /// The server switched protocols although the request has no `upgrade` field, did not switch although it has one,
     /// switched to another protocol, or did not confirm the switch by `connection: upgrade` (RFC 9110 §7.8).

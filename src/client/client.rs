@@ -427,7 +427,9 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets how many bytes the head of a response may have. Default: 64 KiB; at most 1 GiB.
+    /// Sets how many bytes the head of a response may have. Default: 64 KiB; at most 1 GiB. The interim responses of an
+    /// exchange may have as many together, without those that [`CallReader::informational`](crate::CallReader::informational)
+    /// or a gateway takes: of these, each may have as many.
     pub fn head_max(mut self, most: usize) -> Self {
         self.settings.bounds.limits.head_max = most;
         self.settings.bounds.limits = self.settings.bounds.limits.capped();

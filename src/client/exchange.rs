@@ -198,8 +198,8 @@ impl ExchangeSpec {
 pub(super) struct Progress {
     pub(super) upload: Upload,
     pub(super) stage: ResponseStage,
-    /// How many interim responses have come.
-    pub(super) interim: u32,
+    /// How many bytes the heads of interim responses had that no caller takes.
+    pub(super) dropped_interim: usize,
     /// Whether the caller takes interim responses. If not, they are dropped.
     pub(super) wants_interim: bool,
     /// How much of the body one read copies at most.
@@ -230,7 +230,7 @@ impl Progress {
         Progress {
             upload: Upload::Sending,
             stage: ResponseStage::Awaited,
-            interim: 0,
+            dropped_interim: 0,
             wants_interim: false,
             read_size: AdaptiveReadSize::default(),
             decoder: None,
@@ -313,6 +313,3 @@ pub(super) enum ResponseStage {
     /// The head of the final response.
     Final,
 }
-
-/// How many interim responses are read. An endless sequence of them would be a hang.
-pub(super) const INTERIM_MAX: u32 = 16;

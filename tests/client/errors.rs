@@ -318,8 +318,8 @@ async fn of_a_response_that_is_malformed_too_large_or_late() {
             ": the server switched protocols unasked, or did not when asked: the request does not ask for it",
         ),
         (
-            &"HTTP/1.1 103 Early Hints\r\n\r\n".repeat(17),
-            ": there were too many interim responses: more than 16",
+            &"HTTP/1.1 103 Early Hints\r\n\r\n".repeat(2_341),
+            ": there were too many interim responses: more than 65536 bytes of them (`head_max`)",
         ),
         ("HTTP/1.1 200", " failed: the peer closed before the message was complete"),
         ("", ": the server closed the connection without a response"),

@@ -84,7 +84,7 @@ async fn a_proxy_hears_nothing_of_what_goes_through_its_tunnel() {
         assert!(head.contains("\r\nproxy-authorization: Basic am9lOnB3\r\n"), "{head}");
         tokio::time::sleep(TAKES).await;
         peer.send(
-            "HTTP/1.1 100 Continue\r\n\r\n".repeat(16)
+            "HTTP/1.1 100 Continue\r\n\r\n".repeat(100)
                 + "HTTP/1.1 200 Connected\r\ncontent-length: 99\r\ntransfer-encoding: chunked\r\n\r\n",
         )
         .await?;
@@ -171,7 +171,7 @@ async fn a_proxy_that_opens_no_tunnel_is_not_taken_for_the_origin() {
     }
     let talkative = Scripted::new(|mut peer, _| async move {
         peer.request().await?;
-        peer.send("HTTP/1.1 103 Early Hints\r\n\r\n".repeat(17) + "HTTP/1.1 200 OK\r\n\r\n").await
+        peer.send("HTTP/1.1 103 Early Hints\r\n\r\n".repeat(2_341) + "HTTP/1.1 200 OK\r\n\r\n").await
     })
     .await;
     let error = client(&talkative.url).get("https://a.example/").await.unwrap_err();
@@ -605,7 +605,7 @@ mod over_tls {
             ("HTTP/1.1 101 Switching Protocols\r\n\r\n".into(), "the proxy answered 101"),
             ("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello".into(), "the proxy sent more than"),
             ("HTTP/1.1 200 OK\r\n\r\n\r\n".into(), "the proxy sent more than"),
-            (INTERIM.repeat(100), "the proxy answered 103"),
+            (INTERIM.repeat(2_341), "the proxy answered 103"),
             (format!("HTTP/1.1 200 OK\r\na: {}", "b".repeat(64 << 10)), "the head is too large"),
             ("HTTP/1.1 200 OK\r\na: b\n".into(), "a line does not end with CRLF"),
         ] {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::pooled_conn::PooledConn;
 use crate::client::cause::{ClientCause, ClientPhase};
 use crate::client::error::ClientError;
-use crate::client::exchange::{ClientExchange, INTERIM_MAX, ResponseStage, Upload};
+use crate::client::exchange::{ClientExchange, ResponseStage, Upload};
 use crate::exchange::{ExchangeError, HeadOutcome, IncomingResponse, Phase, poll_flush};
 use crate::message::{Headers, Request, Response, Status};
 use crate::net::TimerSlot;
@@ -73,26 +73,28 @@ impl PooledConn {
         Poll::Ready(Ok(()))
     }
 
-    /// Processes the head that has arrived. An interim response is only counted, unless the caller takes it.
-    fn process_head(&mut self, response: &Response) -> Result<(), ClientError> {
+    /// Processes the head that has arrived. An interim response is dropped, unless the caller takes it. Those that are
+    /// dropped may have as many bytes as one head, since an endless sequence of them would be a hang.
+    fn process_head(&mut self, response: &mut Response) -> Result<(), ClientError> {
         debug_assert_eq!(self.exchange.progress.stage, ResponseStage::Awaited, "one head at a time");
         let is_upgrade = response.status == Status::SWITCHING_PROTOCOLS;
         if is_upgrade && let Err(reason) = self.exchange.spec.check_switch(&response.headers) {
             return Err(self.fail_and_close(ClientCause::Upgrade).with_detail(reason));
         }
         if response.status.is_informational() && !is_upgrade {
-            let progress = &mut self.exchange.progress;
-            progress.interim += 1;
-            if progress.interim > INTERIM_MAX {
-                let error = self.fail_and_close(ClientCause::TooManyInformational);
-                return Err(error.with_detail(format!("more than {INTERIM_MAX}")));
-            }
             if response.status == Status::CONTINUE {
                 self.continue_upload();
             }
+            let head_max = self.settings().bounds.limits.head_max;
             let progress = &mut self.exchange.progress;
             if progress.wants_interim {
                 progress.stage = ResponseStage::Interim;
+                return Ok(());
+            }
+            progress.dropped_interim += response.headers.text_mut().len();
+            if progress.dropped_interim > head_max {
+                let error = self.fail_and_close(ClientCause::TooManyInformational);
+                return Err(error.with_detail(format!("more than {head_max} bytes of them (`head_max`)")));
             }
             return Ok(());
         }

@@ -10,7 +10,6 @@ use super::socks::{NameResolution, Socks};
 use super::socks_handshake::Login;
 use crate::client::cause::{ClientCause, ClientPhase, ProxyRefusal};
 use crate::client::error::ClientError;
-use crate::client::exchange::INTERIM_MAX;
 use crate::client::origin::{Origin, TlsHandshake};
 use crate::error::{Excerpt, without_secrets, write_error};
 use crate::exchange::{Bounds, ExchangeError, HeadOutcome, Incoming, IncomingResponse, Timeouts};
@@ -418,7 +417,9 @@ async fn open_tunnel(
     let (mut incoming, mut response) = (Incoming::default(), Response::new());
     let request_info = RequestInfo { is_connect: true, ..RequestInfo::default() };
     let idle = HeadOutcome::Idle;
-    for _ in 0..=INTERIM_MAX {
+    let mut received = 0;
+    // Interim responses may have as many bytes together as one head.
+    while received <= bounds.limits.head_max {
         let head = poll_fn(|cx| {
             let mut message = IncomingResponse::new(&mut response, request_info);
             match incoming.poll_head(cx, &mut conn, &mut message, bounds, || {}) {
@@ -438,6 +439,7 @@ async fn open_tunnel(
         if !response.status.is_informational() || response.status == Status::SWITCHING_PROTOCOLS {
             break;
         }
+        received += response.headers.text_mut().len();
     }
     match (response.status.is_success(), incoming.input.is_empty()) {
         (true, true) => Ok(conn.into_parts().0),
