@@ -258,9 +258,9 @@ impl Client {
     /// Sends `request`, which has an `upgrade` field, and hands the connection over (RFC 9110 §7.8). The head of the
     /// response is in `response`.
     ///
-    /// The request names the protocol in its `upgrade` field; `connection: upgrade` is added. Most HTTP proxies drop
-    /// both from a request for an `http` URL (RFC 9110 §7.6.1). A request for an `https` URL goes through a tunnel,
-    /// which proxies cannot read.
+    /// The request names the protocol in its `upgrade` field; `connection: upgrade` is added. Both are for the next hop
+    /// only (RFC 9110 §7.6.1). So any request with that field goes through a tunnel of an HTTP proxy, also for an `http`
+    /// URL: some proxies open tunnels to port 443 alone unless they are told to, and then refuse with 403.
     ///
     /// # Errors
     ///
@@ -400,6 +400,9 @@ impl ClientBuilder {
 
     /// Sets how many connections to one host there may be in each runtime, in use and idle together. Further requests
     /// wait in line, for at most [`ClientTimeouts::queue`]. Default: 512; the least is 1.
+    ///
+    /// A proxy that reads requests, those to `http` URLs, is one host: its connections carry requests to any origin.
+    /// Tunnels count for the host that they lead to.
     pub fn connections_per_host_max(mut self, most: usize) -> Self {
         self.settings.pool.connections_max = most.clamp(1, Semaphore::MAX_PERMITS);
         self

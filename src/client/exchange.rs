@@ -28,7 +28,7 @@ pub(super) struct ClientExchange {
     pub(super) target: String,
     /// The connection, during an exchange.
     pub(super) connection: Option<Arc<ClientConnection>>,
-    /// The counters of the pool that the memory belongs to.
+    /// The counters of the pool that uses the memory.
     counters: Arc<PoolCounters>,
     pub(super) persistence: Persistence,
     pub(super) spec: ExchangeSpec,
@@ -69,6 +69,16 @@ impl ClientExchange {
     /// and the response is valid.
     pub(super) fn has_whole_response(&self) -> bool {
         self.progress.has_response() && self.incoming.has_arrived()
+    }
+
+    /// Makes this the memory of a pool with these counters.
+    pub(super) fn set_counters(&mut self, counters: &Arc<PoolCounters>) {
+        if !Arc::ptr_eq(&self.counters, counters) {
+            self.counters = counters.clone();
+            if let Some(io_state) = &mut self.io_state {
+                io_state.set_totals(counters.unreturned.clone());
+            }
+        }
     }
 
     /// Counts an exchange that is over, and after which the connection is not given back.

@@ -107,6 +107,173 @@ async fn a_proxy_hears_nothing_of_what_goes_through_its_tunnel() {
     running.stop(Duration::ZERO);
 }
 
+/// A proxy that opens tunnels, through which an origin answers each request with `response`, and reads other requests,
+/// which it answers with their heads.
+fn opening(response: &'static str) -> Stage {
+    Stage::new(move |mut peer, _| async move {
+        let mut is_tunnel = false;
+        while let Some(head) = peer.request().await? {
+            match (is_tunnel, head.starts_with("CONNECT ")) {
+                (false, true) => peer.send("HTTP/1.1 200 OK\r\n\r\n").await?,
+                (true, _) => peer.send(response).await?,
+                (false, false) => peer.send(OK).await?,
+            }
+            is_tunnel |= head.starts_with("CONNECT ");
+        }
+        Ok(())
+    })
+}
+
+const SWITCHING: &str = "HTTP/1.1 101 x\r\nconnection: upgrade\r\nupgrade: own\r\n\r\n";
+
+/// The field is for the next hop, and each proxy that reads the request would have to drop it.
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_goes_through_a_tunnel_rfc9110_7_8() {
+    for (proxy, login) in
+        [("http://p:3128", ""), ("http://joe:pw@p", "proxy-authorization: Basic am9lOnB3\r\n")]
+    {
+        let (stage, mut response) = (opening(SWITCHING), Response::new());
+        let builder = stage.builder().proxies(Proxies::all(Proxy::new(proxy).unwrap()));
+        let client = builder.default_field("authorization", "Bearer t").unwrap().build();
+        let upgrade = |url: &str| {
+            let mut request = Request::get(url).unwrap();
+            request.headers.set("upgrade", "own").unwrap();
+            request
+        };
+        let (whole, path) = (upgrade("http://a:8080/b"), upgrade("/b"));
+        let expected = [
+            format!("CONNECT a:8080 HTTP/1.1\r\nhost: a:8080\r\n{login}\r\n"),
+            "GET /b HTTP/1.1\r\nhost: a:8080\r\nupgrade: own\r\nauthorization: Bearer t\r\nconnection: upgrade\r\n\r\n"
+                .to_owned(),
+        ];
+        let check = |way: &str| assert_eq!(stage.received(), expected, "{way} through {proxy}");
+        drop(client.upgrade(&whole, &mut response).await.unwrap());
+        check("client");
+        drop(client.host("http://a:8080").unwrap().upgrade(&path, &mut response).await.unwrap());
+        check("host");
+        let balancer = client.balance(["http://a:8080"]).unwrap().build();
+        drop(balancer.upgrade(&path, &mut response).await.unwrap());
+        check("balancer");
+        // As a gateway passes a WebSocket on.
+        drop(client.open(&whole).await.unwrap().finish(&mut response).await.unwrap());
+        check("call");
+        client.send(&whole, &mut response).await.unwrap();
+        check("send");
+        assert_eq!((client.busy(), client.idle(), response.status.as_u16()), (0, 0, 101));
+    }
+}
+
+/// A tunnel whose origin goes on with HTTP carries further requests for an upgrade, and no others.
+#[tokio::test(start_paused = true)]
+async fn a_tunnel_is_kept_apart_from_requests_that_the_proxy_reads() {
+    let stage = opening(OK);
+    let client = stage.builder().proxies(Proxies::all(Proxy::new("p").unwrap())).build();
+    let mut upgrade = Request::get("http://a/").unwrap();
+    upgrade.headers.set("upgrade", "own").unwrap();
+    let mut response = Response::new();
+    for _ in 0..2 {
+        let error = client.upgrade(&upgrade, &mut response).await.unwrap_err();
+        assert!(matches!(error.cause(), ClientCause::Upgrade), "{error:#}");
+        assert_eq!(client.get("http://a/").await.unwrap().text(), Ok("ok"));
+    }
+    let heads = stage.received();
+    let lines = Vec::from_iter(heads.iter().map(|head| head.split("\r\n").next().unwrap()));
+    let read = "GET http://a/ HTTP/1.1";
+    assert_eq!(lines, ["CONNECT a:80 HTTP/1.1", "GET / HTTP/1.1", read, "GET / HTTP/1.1", read]);
+    assert_eq!((stage.dialed().len(), client.idle(), client.busy()), (2, 2, 0));
+    let counts = &client.stats().hosts["http://a"];
+    assert_eq!((counts.dials, counts.answered, counts.idle), (2, 4, 2));
+    client.close_idle();
+    assert_eq!(client.idle(), 0);
+    let refusing = Stage::always("HTTP/1.1 403 No\r\ncontent-length: 0\r\n\r\n");
+    let client = refusing.builder().proxies(Proxies::all(Proxy::new("p").unwrap())).build();
+    let error = client.upgrade(&upgrade, &mut response).await.unwrap_err();
+    let text = "http://a/: connecting to a:80 through the proxy http://p:80 failed: the proxy answered 403 Forbidden";
+    assert_eq!((format!("{error:#}").as_str(), error.is_sent()), (text, false));
+}
+
+/// Requests to many hosts are requests to one, which is the proxy that reads them.
+#[tokio::test(start_paused = true)]
+async fn requests_that_a_proxy_reads_share_its_connections() {
+    let stage = Stage::always(OK);
+    let proxies = || Proxies::all(Proxy::new("http://joe:pw@p").unwrap());
+    let client = stage.builder().proxies(proxies()).build();
+    for host in 0..50 {
+        client.get(&format!("http://a{host}/b")).await.unwrap();
+    }
+    let host = client.host("http://x").unwrap();
+    host.send(&Request::get("/b").unwrap(), &mut Response::new()).await.unwrap();
+    assert_eq!((stage.dialed().len(), client.idle(), client.busy()), (1, 1, 0));
+    for (number, head) in stage.received().iter().take(50).enumerate() {
+        let expected = format!(
+            "GET http://a{number}/b HTTP/1.1\r\nhost: a{number}\r\nproxy-authorization: Basic am9lOnB3\r\n\r\n"
+        );
+        assert_eq!(*head, expected);
+    }
+    let stats = client.stats();
+    assert_eq!((stats.hosts.len(), stats.total.dials, stats.total.idle), (51, 1, 1));
+    for (key, counts) in &stats.hosts {
+        let is_first = &**key == "http://a0";
+        let expected = (u64::from(is_first), u64::from(!is_first), 1);
+        assert_eq!((counts.dials, counts.reused, counts.answered), expected, "{key}");
+        assert_eq!(counts.idle, u64::from(&**key == "http://x"), "{key}");
+        assert!(counts.received == OK.len() as u64 && counts.sent > 0, "{key}: {counts:?}");
+    }
+    assert_eq!(host.idle(), 1);
+    // A redirect to another host stays on its connection, and a pipeline uses it.
+    let pipeline = client.pipeline("http://y").unwrap().build();
+    pipeline.send(&Request::get("/b").unwrap(), &mut Response::new()).await.unwrap();
+    assert_eq!((stage.dialed().len(), client.idle(), host.idle()), (1, 1, 0));
+    tokio::time::sleep(std::time::Duration::from_secs(40)).await;
+    assert_eq!((client.idle(), client.busy()), (0, 0), "it has expired once for all");
+    // Without a proxy, or through a tunnel, each host has its own.
+    let direct = Stage::always(OK);
+    let client = direct.builder().proxies(proxies().except("*")).build();
+    for host in ["http://a/", "http://b/", "http://a/"] {
+        client.get(host).await.unwrap();
+    }
+    assert_eq!((direct.dialed().len(), client.idle()), (2, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_bound_of_a_host_is_that_of_a_proxy_that_reads_requests() {
+    let stage = Stage::new(|mut peer, _| async move {
+        while peer.request().await?.is_some() {
+            tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+            peer.send(OK).await?;
+        }
+        Ok(())
+    });
+    let builder = stage.builder().proxies(Proxies::all(Proxy::new("p").unwrap()));
+    let timeouts = corehttp::ClientTimeouts {
+        queue: std::time::Duration::from_millis(3500),
+        ..corehttp::ClientTimeouts::default()
+    };
+    let client = builder.connections_per_host_max(2).timeouts(timeouts).build();
+    let mut asking = tokio::task::JoinSet::new();
+    for host in 0..10 {
+        let client = client.clone();
+        asking.spawn(async move { client.get(&format!("http://a{host}/")).await.map(drop) });
+    }
+    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+    let stats = client.stats();
+    assert_eq!((stats.total.busy, stats.total.waiting, stats.total.idle), (2, 8, 0));
+    assert!(stats.hosts.values().all(|counts| counts.busy + counts.waiting == 1), "{stats:?}");
+    assert_eq!(client.busy(), 2);
+    let mut failed = 0;
+    while let Some(asked) = asking.join_next().await {
+        if let Err(error) = asked.unwrap() {
+            failed += 1;
+            let text = format!("{error:#}");
+            let expected =
+                "waiting for one of the 2 connections to the proxy http://p:80 took longer than 3500 ms";
+            assert!(text.ends_with(expected), "{text}");
+        }
+    }
+    // Two are answered each second, and the last two would have to wait for four.
+    assert_eq!((failed, stage.dialed().len(), client.idle(), client.busy()), (2, 2, 2, 0));
+}
+
 /// Once it has connected, a proxy is transparent: the host receives a path, and not the password for the proxy.
 #[tokio::test]
 async fn a_request_through_socks_looks_direct_to_its_host() {

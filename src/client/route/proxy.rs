@@ -54,6 +54,8 @@ pub(super) enum Protocol {
     Http {
         /// Whether the proxy itself is reached over TLS.
         scheme: Scheme,
+        /// The use of the proxy for `http` URLs.
+        http: HttpUse,
         /// The value of `Proxy-Authorization` (RFC 9110 §11.7.2).
         authorization: Option<Box<str>>,
         /// The lines of the other fields of a CONNECT.
@@ -63,12 +65,21 @@ pub(super) enum Protocol {
     Socks5(Socks),
 }
 
+/// How an HTTP proxy is used for `http` URLs. For `https` it opens tunnels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum HttpUse {
+    /// The proxy reads the requests.
+    Forward,
+    /// The proxy opens a tunnel, for requests whose fields are not for it.
+    Tunnel,
+}
+
 impl Proxy {
     /// Creates the proxy at `url`.
     ///
     /// | scheme | |
     /// |---|---|
-    /// | `http://`, or none | uses absolute-form for `http` URLs, and CONNECT for `https` |
+    /// | `http://`, or none | uses absolute-form for `http` URLs, and CONNECT for `https`, WebSockets and other upgrades |
     /// | `https://` | the same over TLS, with the feature `tls`: the proxy must prove who it is, as a host must |
     /// | `socks5://` | names are looked up by the client |
     /// | `socks5h://` | names are looked up by the proxy |
@@ -184,7 +195,15 @@ impl Proxy {
     /// Whether the proxy reads requests to URLs of this scheme, so that each must have its absolute URL as target (RFC
     /// 9112 §3.2.2).
     pub(in crate::client) fn forwards(&self, scheme: Scheme) -> bool {
-        scheme == Scheme::Http && matches!(self.protocol, Protocol::Http { .. })
+        scheme == Scheme::Http && matches!(self.protocol, Protocol::Http { http: HttpUse::Forward, .. })
+    }
+
+    /// Returns this proxy, which opens a tunnel also for `http` URLs.
+    pub(in crate::client) fn tunneling(mut self) -> Proxy {
+        if let Protocol::Http { http, .. } = &mut self.protocol {
+            *http = HttpUse::Tunnel;
+        }
+        self
     }
 
     /// The value of `proxy-authorization`, if there are credentials.
@@ -236,7 +255,8 @@ static USERINFO: OctetSet = OctetSet::URI_PLAIN.with(b"%:");
 impl Protocol {
     fn from_scheme(scheme: &str) -> Option<Protocol> {
         if let Some(scheme) = Scheme::parse(scheme.as_bytes()) {
-            return Some(Protocol::Http { scheme, authorization: None, fields: Box::default() });
+            let (http, fields) = (HttpUse::Forward, Box::default());
+            return Some(Protocol::Http { scheme, http, authorization: None, fields });
         }
         let socks = |resolution| Protocol::Socks5(Socks { resolution, login: None });
         match &*scheme.to_ascii_lowercase() {
@@ -384,7 +404,7 @@ impl Proxy {
                     times.connect += took;
                 }
                 // A proxy that reads the requests finds the origin in the target of each.
-                if origin.scheme == Scheme::Https {
+                if !self.forwards(origin.scheme) {
                     let tunnel_start = runtime::now();
                     let opened = open_tunnel(transport, self, origin, left(&times), bounds).await;
                     transport = opened.map_err(|error| error.with_subject(self.subject(origin)))?;
