@@ -453,7 +453,8 @@ impl ClientBuilder {
     /// (206) stays coded. Which codings are supported depends on the features `compress` and `zstd`.
     ///
     /// A request names other codings in an `accept-encoding` of its own, or with `identity` for none: a download that
-    /// may be resumed should not be coded.
+    /// may be resumed should not be coded. One with a `range` asks for `identity` by itself (Fetch §4.5), since the range
+    /// would be one of coded content.
     #[doc(alias("gzip", "brotli"))]
     pub fn decode(mut self, most: impl Into<Option<usize>>) -> Self {
         self.settings.decode_max = most.into();
@@ -550,9 +551,8 @@ impl ClientBuilder {
     /// Builds the client.
     pub fn build(self) -> Client {
         let ClientBuilder { total, redirects, mut settings } = self;
-        if settings.decode_max.is_some() && !settings.fields.contains("accept-encoding") {
-            settings.fields.put(FieldName::new("accept-encoding"), ACCEPTED.as_bytes());
-        }
+        let decodes = settings.decode_max.is_some() && !settings.fields.contains("accept-encoding");
+        settings.accept_encoding = decodes.then_some(ACCEPTED);
         settings.bounds.timeouts = settings.timeouts.exchange_timeouts();
         settings.streamed_bounds = settings.bounds.clone();
         settings.streamed_bounds.timeouts.body_rate_min = 0;
@@ -586,6 +586,7 @@ impl Default for ClientBuilder {
             fields: Headers::new(),
             cookies: None,
             tracing: ClientTracing::default(),
+            accept_encoding: None,
             decode_max: None,
         };
         ClientBuilder { total: None, redirects: Redirects::default(), settings }

@@ -28,6 +28,8 @@ pub(super) struct Settings {
     pub(super) fields: Headers,
     pub(super) cookies: Option<Arc<dyn CookieStore>>,
     pub(super) tracing: ClientTracing,
+    /// The codings that are asked for, if content is decoded and no default field names others.
+    pub(super) accept_encoding: Option<&'static str>,
     /// How many bytes coded content may decode to, if it is decoded.
     pub(super) decode_max: Option<usize>,
 }

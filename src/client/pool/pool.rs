@@ -228,11 +228,23 @@ impl Pool {
         };
         let authority = request.target().authority().unwrap_or(self.origin.authority());
         let scheme = self.is_forwarded().then_some("http");
+        // A range of coded content is of no use to a caller who has a part of the content itself.
+        let accept_encoding = match self.settings.accept_encoding {
+            Some(_) if request.headers.contains("range") => Some("identity"),
+            codings => codings,
+        };
         encode::request(
             out,
             request,
             framing,
-            RequestDefaults { scheme, authority, headers: defaults, cookie, trace: trace.headers() },
+            RequestDefaults {
+                scheme,
+                authority,
+                headers: defaults,
+                accept_encoding,
+                cookie,
+                trace: trace.headers(),
+            },
         );
     }
 
