@@ -19,20 +19,11 @@ use super::request_builder::RequestBuilder;
 use super::request_sender::RequestSender;
 use super::response_reader::ResponseReader;
 use super::route::Proxies;
-use super::settings::{ClientTimeouts, PoolBounds, Settings};
+use super::settings::{ClientTimeouts, Settings};
 use super::stats::ClientStats;
-use super::trace::ClientTracing;
 use super::upgraded::ClientUpgraded;
-use crate::coding::ACCEPTED;
-use crate::exchange::Bounds;
-use crate::message::{
-    FieldName, FieldValue, Headers, InvalidField, InvalidRequest, Method, Request, Response,
-};
-use crate::net::{
-    Dialer, DnsCache, HostConnector, Keepalive, MemoryConnector, Network, Resolver, SystemResolver,
-    TlsConnector,
-};
-use crate::wire::{Limits, encode};
+use crate::message::{FieldValue, InvalidField, InvalidRequest, Method, Request, Response};
+use crate::net::{Dialer, DnsCache, Keepalive, MemoryConnector, Network, Resolver, SystemResolver};
 
 /// Sends requests to servers, and keeps connections to them open for further requests.
 ///
@@ -97,6 +88,15 @@ impl Client {
     #[must_use]
     pub fn with_timeout(&self, total: impl Into<Option<Duration>>) -> Client {
         Client { sender: self.sender.with_total(total.into()) }
+    }
+
+    /// Returns this client with other time limits for the phases of exchanges; connections are shared. Default: those of
+    /// [`ClientBuilder::timeouts`].
+    ///
+    /// For a single request: `client.with_timeouts(limits).open(..)`, or [`RequestBuilder::timeouts`].
+    #[must_use]
+    pub fn with_timeouts(&self, timeouts: ClientTimeouts) -> Client {
+        Client { sender: self.sender.with_timeouts(timeouts) }
     }
 
     /// Returns this client with another policy for redirects; connections are shared.
@@ -365,7 +365,7 @@ impl fmt::Debug for Client {
 ///     .build();
 /// # drop(client);
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Default)]
 #[must_use]
 pub struct ClientBuilder {
     total: Option<Duration>,
@@ -550,52 +550,10 @@ impl ClientBuilder {
 
     /// Builds the client.
     pub fn build(self) -> Client {
-        let ClientBuilder { total, redirects, mut settings } = self;
-        let decodes = settings.decode_max.is_some() && !settings.fields.contains("accept-encoding");
-        settings.accept_encoding = decodes.then_some(ACCEPTED);
-        settings.bounds.timeouts = settings.timeouts.exchange_timeouts();
-        settings.streamed_bounds = settings.bounds.clone();
-        settings.streamed_bounds.timeouts.body_rate_min = 0;
-        // The fields of each request, and only one of each, name its host, its framing, the protocol to upgrade to and
-        // the wait for 100.
-        for name in encode::ROUTING.names().iter().chain(&[FieldName::UPGRADE, FieldName::EXPECT]) {
-            settings.fields.remove(name.as_str());
-        }
-        if let Some(authorization) = settings.fields.text(PROXY_AUTHORIZATION) {
-            settings.proxies.set_default_authorization(authorization);
-        }
-        settings.fields.remove(PROXY_AUTHORIZATION);
-        if let Some(user_agent) = settings.fields.get("user-agent") {
-            settings.proxies.set_default_user_agent(user_agent);
-        }
-        Client { sender: RequestSender::new(settings, total, redirects) }
+        let ClientBuilder { total, redirects, settings } = self;
+        Client { sender: RequestSender::new(settings.completed(), total, redirects) }
     }
 }
-
-impl Default for ClientBuilder {
-    fn default() -> ClientBuilder {
-        let limits = Limits { body_max: BODY_MAX, ..Limits::default() };
-        let settings = Settings {
-            bounds: Bounds { limits, ..Bounds::default() },
-            streamed_bounds: Bounds::default(),
-            timeouts: ClientTimeouts::default(),
-            pool: PoolBounds { connections_max: 512, idle: Duration::from_secs(30), age: None },
-            dial: HostConnector::default(),
-            proxies: Proxies::none(),
-            tls: TlsConnector::default(),
-            fields: Headers::new(),
-            cookies: None,
-            tracing: ClientTracing::default(),
-            accept_encoding: None,
-            decode_max: None,
-        };
-        ClientBuilder { total: None, redirects: Redirects::default(), settings }
-    }
-}
-
-const BODY_MAX: usize = 16 << 20;
-
-const PROXY_AUTHORIZATION: &str = "proxy-authorization";
 
 impl fmt::Debug for ClientBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::response::ClientConnection;
+use super::settings::RequestLimits;
 use super::stats::{ExchangeEnd, PoolCounters};
 use crate::coding::ContentDecoder;
 use crate::exchange::{ExchangeError, Incoming, Outgoing};
@@ -55,13 +56,18 @@ impl ClientExchange {
 
     /// Prepares for the next response on a connection with several requests in flight. Only the persistence of the
     /// connection remains.
-    pub(super) fn next_response(&mut self, request_info: RequestInfo, timings: Timings) {
+    pub(super) fn next_response(
+        &mut self,
+        request_info: RequestInfo,
+        timings: Timings,
+        limits: &RequestLimits,
+    ) {
         debug_assert!(self.io_state.is_none(), "the connection is in use");
         if self.progress.has_response() {
             self.count_end(ExchangeEnd::Answered);
         }
         self.incoming.forget_message();
-        self.spec = ExchangeSpec { request_info, ..ExchangeSpec::default() };
+        self.spec = ExchangeSpec { request_info, upgrade: None, limits: limits.clone() };
         self.progress = Progress::new(timings, runtime::now());
     }
 
@@ -162,22 +168,20 @@ impl Persistence {
     }
 }
 
-/// The properties of the request that its response depends on, and the time limit of the exchange.
+/// The properties of the request that its response depends on, and the time limits of the exchange.
 #[derive(Default)]
 pub(super) struct ExchangeSpec {
     pub(super) request_info: RequestInfo,
     /// The `upgrade` fields of the request, if it has any.
     upgrade: Option<Box<Headers>>,
-    /// When the exchange must be complete.
-    pub(super) deadline: Option<Instant>,
-    /// The time limit of the whole exchange, for errors.
-    pub(super) total: Option<Duration>,
+    /// The time limits.
+    pub(super) limits: RequestLimits,
 }
 
 impl ExchangeSpec {
-    pub(super) fn new(request: &Request, deadline: Option<Instant>) -> ExchangeSpec {
+    pub(super) fn new(request: &Request, limits: &RequestLimits) -> ExchangeSpec {
         let upgrade = request.headers.first(FieldName::UPGRADE).map(|_| upgrade_fields(&request.headers));
-        ExchangeSpec { request_info: RequestInfo::new(request), upgrade, deadline, total: None }
+        ExchangeSpec { request_info: RequestInfo::new(request), upgrade, limits: limits.clone() }
     }
 
     /// Checks that a response of 101 with these fields switches to a protocol that the request has named (RFC 9110
@@ -204,6 +208,14 @@ impl ExchangeSpec {
     }
 }
 
+/// The `upgrade` fields among `headers`.
+#[cold]
+fn upgrade_fields(headers: &Headers) -> Box<Headers> {
+    let mut upgrade = Box::new(Headers::new());
+    headers.named(FieldName::UPGRADE).for_each(|protocols| upgrade.push(FieldName::UPGRADE, protocols));
+    upgrade
+}
+
 /// How far one exchange has come.
 pub(super) struct Progress {
     pub(super) upload: Upload,
@@ -224,14 +236,6 @@ pub(super) struct Progress {
     pub(super) timings: Timings,
     /// When the current phase began.
     pub(super) phase_start: Instant,
-}
-
-/// The `upgrade` fields among `headers`.
-#[cold]
-fn upgrade_fields(headers: &Headers) -> Box<Headers> {
-    let mut upgrade = Box::new(Headers::new());
-    headers.named(FieldName::UPGRADE).for_each(|protocols| upgrade.push(FieldName::UPGRADE, protocols));
-    upgrade
 }
 
 impl Progress {

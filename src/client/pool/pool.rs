@@ -14,7 +14,7 @@ use crate::client::origin::Origin;
 use crate::client::redirect::{CREDENTIALS, OutgoingRequest, RedirectTaint};
 use crate::client::response::ClientConnection;
 use crate::client::route::Proxy;
-use crate::client::settings::Settings;
+use crate::client::settings::{RequestLimits, Settings};
 use crate::client::stats::{HostRegistry, PoolCounters};
 use crate::memory::{FreeList, lock};
 use crate::message::{BodyLength, FieldName, Headers, Method, Request, Version};
@@ -273,11 +273,11 @@ impl Pool {
     pub(in crate::client) async fn acquire(
         self: Arc<Pool>,
         since: Instant,
-        deadline: Option<Instant>,
+        limits: &RequestLimits,
     ) -> Result<PoolPermit, ClientError> {
-        let is_late = || deadline.is_some_and(|deadline| deadline <= runtime::now());
+        let is_late = || limits.deadline.is_some_and(|deadline| deadline <= runtime::now());
         let waits = WaitGuard::new(&self.waiting);
-        match timeout_at(self.settings.queue_until(since, deadline), self.permits.acquire()).await {
+        match timeout_at(limits.queue_until(since, &self.settings), self.permits.acquire()).await {
             // A permit that becomes free only after the deadline is left to a request that can still use it.
             Ok(Ok(permit)) if !is_late() => permit.forget(),
             _ => {

@@ -41,8 +41,8 @@ impl PooledConn {
 
     /// Receives one head, interim or final.
     fn poll_head(&mut self, cx: &mut Context<'_>, response: &mut Response) -> Poll<Result<(), ClientError>> {
-        let PooledConn { conn, exchange, permit } = self;
-        let bounds = &permit.pool.settings.bounds;
+        let (conn, exchange, settings) = self.parts();
+        let bounds = exchange.spec.limits.bounds(settings);
         // The time for the response runs only once the server has the whole request, or will get no more of it.
         let is_over = matches!(exchange.progress.upload, Upload::Sent | Upload::Failed(_));
         let limit = if is_over { bounds.timeouts.head } else { Duration::MAX };
@@ -68,8 +68,8 @@ impl PooledConn {
         }
         let (version, ends_with_close) = (message.version(), exchange.incoming.ends_with_close());
         exchange.persistence.note(version, &response.headers, ends_with_close);
-        permit.pool.note_version(version);
         exchange.progress.version = version;
+        self.permit.pool.note_version(version);
         Poll::Ready(Ok(()))
     }
 
@@ -131,7 +131,7 @@ impl PooledConn {
             (ResponseStage::Final, _) => Poll::Ready(Ok(())),
             // No other timer ends the wait if the caller does not take it.
             (ResponseStage::Interim, Upload::Failed(_)) => {
-                let limit = self.settings().timeouts.wait;
+                let limit = self.timeouts().wait;
                 ready!(self.conn.poll_expired(cx, TimerSlot::Read, limit));
                 Poll::Ready(Err(self.no_response(ClientCause::TimedOut)))
             }
@@ -181,7 +181,7 @@ impl PooledConn {
     /// The error for a response that will not come. If sending failed before, that is the reason, unless the server has
     /// given one.
     fn no_response(&mut self, cause: ClientCause) -> ClientError {
-        let send = self.settings().timeouts.send;
+        let send = self.timeouts().send;
         let error = match &mut self.exchange.progress.upload {
             Upload::Failed(error) if !matches!(cause, ClientCause::Tls(_)) => error,
             _ => return self.error(self.phase(), cause),
@@ -227,8 +227,8 @@ impl PooledConn {
         cx: &mut Context<'_>,
         request: Option<&Request>,
     ) -> Poll<Result<(), ClientError>> {
-        let PooledConn { conn, exchange, permit } = self;
-        let bounds = &permit.pool.settings.bounds;
+        let (conn, exchange, settings) = self.parts();
+        let bounds = exchange.spec.limits.bounds(settings);
         let sent = match request {
             Some(Request { body, trailers, .. }) => {
                 match ready!(exchange.outgoing.poll_send(cx, conn, body, trailers, bounds)) {
@@ -280,7 +280,8 @@ impl PooledConn {
 
     /// Marks the request as sent, and starts the wait for its response.
     pub(in crate::client) fn mark_sent(&mut self) {
-        let PooledConn { conn, exchange, permit } = self;
+        let (conn, exchange, settings) = self.parts();
+        let wait = exchange.spec.limits.timeouts(settings).wait;
         let progress = &mut exchange.progress;
         if matches!(progress.upload, Upload::Sending) {
             progress.upload = Upload::Sent;
@@ -289,9 +290,7 @@ impl PooledConn {
             match progress.has_response() {
                 // A response that came earlier was not waited for.
                 true => progress.timings.send += std::mem::take(&mut progress.timings.wait),
-                false => {
-                    conn.arm(TimerSlot::Read, later(progress.phase_start, permit.pool.settings.timeouts.wait))
-                }
+                false => conn.arm(TimerSlot::Read, later(progress.phase_start, wait)),
             }
         }
     }
@@ -319,8 +318,8 @@ impl PooledConn {
         if matches!(self.exchange.progress.upload, Upload::AwaitingContinue) && !self.continue_if_due(cx) {
             return Poll::Pending;
         }
-        let PooledConn { conn, exchange, permit } = self;
-        let written = exchange.outgoing.poll_write(cx, conn, data, &permit.pool.settings.bounds);
+        let (conn, exchange, settings) = self.parts();
+        let written = exchange.outgoing.poll_write(cx, conn, data, exchange.spec.limits.bounds(settings));
         written.map_err(|error| self.exchange_error(ClientPhase::Send, error))
     }
 
@@ -357,7 +356,7 @@ impl PooledConn {
                         self.fail_upload(match error.is_timeout() {
                             true => ExchangeError::from_failed_write(
                                 io::ErrorKind::TimedOut,
-                                self.settings().timeouts.send,
+                                self.timeouts().send,
                             ),
                             false => ExchangeError::Length,
                         });
@@ -386,7 +385,7 @@ impl PooledConn {
     /// Whether a failed write means that the server has finished with the request, which a write that failed at the
     /// deadline of the whole exchange does not.
     fn has_finished_reading(&self, error: &ClientError) -> bool {
-        let is_over = self.exchange.spec.deadline.is_some_and(|deadline| deadline <= runtime::now());
+        let is_over = self.exchange.spec.limits.deadline.is_some_and(|deadline| deadline <= runtime::now());
         error.is_timeout() && !is_over && self.exchange.has_whole_response()
     }
 
@@ -396,8 +395,8 @@ impl PooledConn {
             return Ok(());
         }
         self.continue_upload();
-        let PooledConn { conn, exchange, permit } = self;
-        let ended = exchange.outgoing.finish(conn, trailers, &permit.pool.settings.bounds);
+        let (conn, exchange, settings) = self.parts();
+        let ended = exchange.outgoing.finish(conn, trailers, exchange.spec.limits.bounds(settings));
         ended.map_err(|error| self.exchange_error(ClientPhase::Send, error))
     }
 
@@ -425,8 +424,8 @@ impl PooledConn {
     /// Sends what was written so far.
     pub(in crate::client) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientError>> {
         self.check_deadline(cx, ClientPhase::Send)?;
-        let PooledConn { conn, permit, .. } = self;
-        let flushed = poll_flush(cx, conn, &permit.pool.settings.bounds);
+        let (conn, exchange, settings) = self.parts();
+        let flushed = poll_flush(cx, conn, exchange.spec.limits.bounds(settings));
         flushed.map_err(|error| self.exchange_error(ClientPhase::Send, error))
     }
 
@@ -443,12 +442,7 @@ impl PooledConn {
     /// Returns whether it did.
     pub(super) fn continue_if_due(&mut self, cx: &mut Context<'_>) -> bool {
         let waits = matches!(self.exchange.progress.upload, Upload::AwaitingContinue);
-        if waits
-            && self
-                .conn
-                .poll_expired(cx, TimerSlot::Write, self.settings().timeouts.expect_continue)
-                .is_ready()
-        {
+        if waits && self.conn.poll_expired(cx, TimerSlot::Write, self.timeouts().expect_continue).is_ready() {
             self.continue_upload();
             return true;
         }
