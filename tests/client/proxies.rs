@@ -159,6 +159,13 @@ async fn an_upgrade_goes_through_a_tunnel_rfc9110_7_8() {
         check("call");
         client.send(&whole, &mut response).await.unwrap();
         check("send");
+        #[cfg(feature = "websocket")]
+        {
+            client.websocket("ws://a:8080/b").await.unwrap_err();
+            let heads = stage.received();
+            let begins = "GET /b HTTP/1.1\r\nhost: a:8080\r\nupgrade: websocket\r\n";
+            assert!(heads[0] == expected[0] && heads[1].starts_with(begins), "{heads:?}");
+        }
         assert_eq!((client.busy(), client.idle(), response.status.as_u16()), (0, 0, 101));
     }
 }
@@ -272,6 +279,32 @@ async fn the_bound_of_a_host_is_that_of_a_proxy_that_reads_requests() {
     }
     // Two are answered each second, and the last two would have to wait for four.
     assert_eq!((failed, stage.dialed().len(), client.idle(), client.busy()), (2, 2, 2, 0));
+}
+
+/// What one client sends on behalf of another must not leave over the connection of a third.
+#[cfg(feature = "proxy-protocol")]
+#[tokio::test(start_paused = true)]
+async fn connections_on_behalf_of_others_are_not_shared() {
+    use corehttp::{ProxyHeader, ProxyVersion};
+
+    let stage = Stage::new(|mut peer, number| async move {
+        let mut line = Vec::new();
+        while !line.ends_with(b"\r\n") {
+            line.push(peer.stream.read_u8().await?);
+        }
+        let expected = format!("PROXY TCP4 192.0.2.{number} 192.0.2.9 1 80\r\n");
+        assert_eq!(String::from_utf8(line).unwrap(), expected);
+        peer.answer(OK).await
+    });
+    let client = stage.builder().proxies(Proxies::all(Proxy::new("p").unwrap())).build();
+    for number in 0..3 {
+        let header = ProxyHeader::new(([192, 0, 2, number], 1).into(), ([192, 0, 2, 9], 80).into());
+        let own = client.on_behalf_of(&header, ProxyVersion::V1);
+        for host in ["http://a/", "http://b/", "http://a/"] {
+            own.get(host).await.unwrap();
+        }
+        assert_eq!((own.idle(), client.idle(), stage.dialed().len()), (1, 0, usize::from(number) + 1));
+    }
 }
 
 /// Once it has connected, a proxy is transparent: the host receives a path, and not the password for the proxy.
@@ -703,6 +736,27 @@ mod over_tls {
             }
             assert_eq!(client.busy(), 0);
         }
+    }
+
+    #[tokio::test]
+    async fn an_upgrade_goes_through_a_tunnel_of_a_secure_proxy() {
+        let ours = Authority::new("ours");
+        let stage = acting(foreign(&ours.issue(&["p"]), &TLS13), |mut peer, asked| async move {
+            let login = "proxy-authorization: Basic am9lOnB3\r\n";
+            assert_eq!(asked, format!("CONNECT a:80 HTTP/1.1\r\nhost: a:80\r\n{login}\r\n"));
+            peer.send("HTTP/1.1 200 OK\r\n\r\n").await?;
+            peer.stream.flush().await?;
+            let head = peer.request().await?.unwrap();
+            assert_eq!(head, "GET /b HTTP/1.1\r\nhost: a\r\nupgrade: own\r\nconnection: upgrade\r\n\r\n");
+            peer.send(SWITCHING).await?;
+            peer.stream.flush().await?;
+            peer.receive_all().await
+        });
+        let client = through(&stage, &ours, "https://joe:pw@p").build();
+        let (mut request, mut response) = (Request::get("http://a/b").unwrap(), Response::new());
+        request.headers.set("upgrade", "own").unwrap();
+        drop(client.upgrade(&request, &mut response).await.unwrap());
+        assert_eq!((client.busy(), client.idle(), stage.dialed().len()), (0, 0, 1));
     }
 
     /// How a proxy goes on after what it has said.

@@ -285,7 +285,31 @@ const REAP_INTERVAL: Duration = Duration::from_secs(1);
 #[cfg(test)]
 mod tests {
     use super::lock;
-    use crate::{Client, block_on};
+    use crate::{Client, Context, MemoryListener, Proxies, Proxy, Server, block_on};
+
+    /// The connection that they share belongs to the host that has used it last.
+    #[test]
+    fn hosts_that_a_proxy_forwards_to_are_forgotten() {
+        let listener = MemoryListener::new();
+        let proxies = Proxies::all(Proxy::new("p").unwrap());
+        let client = Client::builder().memory(listener.connector()).proxies(proxies).build();
+        let server = Server::bind(listener).cores(1);
+        let running = server.start(|ctx: &mut Context| ctx.response.set_text("ok")).unwrap();
+        block_on(async {
+            for host in 0..200 {
+                client.get(&format!("http://a{host}/")).await.unwrap();
+            }
+            let all = client.sender.pools.by_runtime.read().unwrap();
+            let pools = lock(&all[0].1.by_origin).by_key.len();
+            drop(all);
+            assert!(pools < 50, "{pools} pools");
+            assert_eq!((client.idle(), client.busy(), client.stats().total.dials), (1, 0, 1));
+            client.close_idle();
+            assert_eq!(client.idle(), 0);
+        })
+        .unwrap();
+        running.stop(std::time::Duration::ZERO);
+    }
 
     #[test]
     fn unreachable_hosts_and_ended_runtimes_are_forgotten() {
