@@ -90,8 +90,8 @@ impl Client {
         Client { sender: self.sender.with_total(total.into()) }
     }
 
-    /// Returns this client with other time limits for the phases of exchanges; connections are shared. Default: those of
-    /// [`ClientBuilder::timeouts`].
+    /// Returns this client with other time limits for the phases of exchanges; connections are shared. Default: those
+    /// of [`ClientBuilder::timeouts`].
     ///
     /// For a single request: `client.with_timeouts(limits).open(..)`, or [`RequestBuilder::timeouts`].
     #[must_use]
@@ -259,8 +259,8 @@ impl Client {
     /// response is in `response`.
     ///
     /// The request names the protocol in its `upgrade` field; `connection: upgrade` is added. Both are for the next hop
-    /// only (RFC 9110 §7.6.1). So any request with that field goes through a tunnel of an HTTP proxy, also for an `http`
-    /// URL: some proxies open tunnels to port 443 alone unless they are told to, and then refuse with 403.
+    /// only (RFC 9110 §7.6.1). So any request with that field goes through a tunnel of an HTTP proxy, also for an
+    /// `http` URL: some proxies open tunnels to port 443 alone unless they are told to, and then refuse with 403.
     ///
     /// # Errors
     ///
@@ -431,8 +431,9 @@ impl ClientBuilder {
     }
 
     /// Sets how many bytes the head of a response may have. Default: 64 KiB; at most 1 GiB. The interim responses of an
-    /// exchange may have as many together, without those that [`CallReader::informational`](crate::CallReader::informational)
-    /// or a gateway takes: of these, each may have as many.
+    /// exchange may have as many together, without those that
+    /// [`CallReader::informational`](crate::CallReader::informational) or a gateway takes: of these, each may have as
+    /// many.
     pub fn head_max(mut self, most: usize) -> Self {
         self.settings.bounds.limits.head_max = most;
         self.settings.bounds.limits = self.settings.bounds.limits.capped();
@@ -453,8 +454,8 @@ impl ClientBuilder {
     /// (206) stays coded. Which codings are supported depends on the features `compress` and `zstd`.
     ///
     /// A request names other codings in an `accept-encoding` of its own, or with `identity` for none: a download that
-    /// may be resumed should not be coded. One with a `range` asks for `identity` by itself (Fetch §4.5), since the range
-    /// would be one of coded content.
+    /// may be resumed should not be coded. One with a `range` asks for `identity` by itself (Fetch §4.5), since the
+    /// range would be one of coded content.
     #[doc(alias("gzip", "brotli"))]
     pub fn decode(mut self, most: impl Into<Option<usize>>) -> Self {
         self.settings.decode_max = most.into();

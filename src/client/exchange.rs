@@ -185,7 +185,7 @@ impl ExchangeSpec {
     }
 
     /// Checks that a response of 101 with these fields switches to a protocol that the request has named (RFC 9110
-    /// §7.8): whoever takes the connection over would else speak another one than the server.
+    /// §7.8). Otherwise the caller, who takes the connection over, would speak another one than the server.
     ///
     /// # Errors
     ///

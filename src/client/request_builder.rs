@@ -113,14 +113,14 @@ impl RequestBuilder {
     }
 
     /// Sets the time limit for the whole exchange, including redirects and the body. Default: that of the client, see
-    /// [`ClientBuilder::timeout`](crate::ClientBuilder::timeout). The limits of the phases still apply, 30 s for the head
-    /// of the response among them: see [`RequestBuilder::timeouts`].
+    /// [`ClientBuilder::timeout`](crate::ClientBuilder::timeout). The limits of the phases still apply, 30 s for the
+    /// head of the response among them: see [`RequestBuilder::timeouts`].
     pub fn timeout(self, total: impl Into<Option<Duration>>) -> RequestBuilder {
         RequestBuilder { sender: self.sender.with_total(total.into()), ..self }
     }
 
-    /// Sets the time limits of the phases, such as how long the server may take to answer. Default: those of the client, see
-    /// [`ClientBuilder::timeouts`](crate::ClientBuilder::timeouts).
+    /// Sets the time limits of the phases, such as how long the server may take to answer. Default: those of the
+    /// client, see [`ClientBuilder::timeouts`](crate::ClientBuilder::timeouts).
     ///
     /// The limit for the whole exchange is another one, and extends none of these.
     ///

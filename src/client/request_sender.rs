@@ -224,7 +224,8 @@ impl RequestSender {
             Some(pool) => pool,
             None => self.pools.pool_of(request.target())?,
         };
-        // The field is for the next hop, and a proxy that reads the request would be that (RFC 9110 §7.8, RFC 6455 §4.1).
+        // The field is for the next hop, and a proxy that reads the request would be that (RFC 9110 §7.8, RFC 6455
+        // §4.1).
         let pool = match pool.is_forwarded() && request.headers.contains("upgrade") {
             true => self.pools.tunnels_to(&pool.origin)?,
             false => pool,

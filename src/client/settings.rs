@@ -151,9 +151,10 @@ impl RequestLimits {
 /// A phase counts the time that the resolver, the proxy or the server takes; only
 /// [`ClientBuilder::timeout`](crate::ClientBuilder::timeout) counts the caller's.
 ///
-/// They hold for a client ([`ClientBuilder::timeouts`](crate::ClientBuilder::timeouts)), and others may hold for a single
-/// request ([`RequestBuilder::timeouts`](crate::RequestBuilder::timeouts), [`Client::with_timeouts`](crate::Client::with_timeouts)),
-/// such as one whose server thinks for minutes, or a stream of events that is quiet for hours.
+/// They hold for a client ([`ClientBuilder::timeouts`](crate::ClientBuilder::timeouts)), and others may hold for a
+/// single request ([`RequestBuilder::timeouts`](crate::RequestBuilder::timeouts),
+/// [`Client::with_timeouts`](crate::Client::with_timeouts)), such as one whose server thinks for minutes, or a stream
+/// of events that is quiet for hours.
 ///
 /// All fields are public, and stay so; there may be more of them in a later release. A literal that ends in
 /// `..ClientTimeouts::default()`, and a pattern that ends in `..`, work with both.

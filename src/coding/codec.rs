@@ -97,8 +97,8 @@ pub(super) const DECODER_ROOM_MIN: usize = 4 << 10;
 pub enum CodingError {
     /// The content does not follow its coding, or its checksum is wrong.
     Corrupt,
-    /// The content refers back further than a sender may rely on: its window of zstd is larger than 8 MiB (RFC 9659 §3).
-    /// A sender keeps to that with a window log of 23 at most, as without `--long` and `--ultra`.
+    /// The content refers back further than a sender may rely on: its window of zstd is larger than 8 MiB (RFC 9659
+    /// §3). A sender keeps to that with a window log of 23 at most, as without `--long` and `--ultra`.
     Window,
     /// The content was cut short.
     Incomplete,

@@ -29,8 +29,8 @@ impl Client {
     /// Opens a WebSocket (RFC 6455 §4.1) at a URL with the scheme `ws` or `wss`. `http` and `https` mean the same.
     ///
     /// The connection is opened as for any other request: through the proxies of the client, by TLS for `wss`, with its
-    /// default fields and cookies, and within its time limits. HTTP proxies are asked for a tunnel, also for `ws` (§4.1).
-    /// Redirects are not followed.
+    /// default fields and cookies, and within its time limits. HTTP proxies are asked for a tunnel, also for `ws`
+    /// (§4.1). Redirects are not followed.
     ///
     /// # Examples
     ///

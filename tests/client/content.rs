@@ -257,7 +257,7 @@ async fn accept_encoding_names_what_can_be_decoded() {
     assert_eq!(response.body.text(), Ok("br;q=0.5"), "a field that was set by hand is kept");
 }
 
-/// A server that codes on the fly would else send all of the content, or a part of the coded content.
+/// A server that codes on the fly would otherwise send all of the content, or a part of the coded content.
 #[tokio::test(start_paused = true)]
 async fn a_range_is_asked_for_without_codings_fetch_4_5() {
     let line = |head: &str| {

@@ -223,8 +223,8 @@ async fn a_refusal_is_heard_though_the_body_cannot_be_ended() {
     }
 }
 
-/// A server that refuses and closes while the body is on its way resets the connection. The refusal is here by then, and
-/// a write that fails must not hide it.
+/// A server that refuses and closes while the body is on its way resets the connection. The refusal is here by then,
+/// and a write that fails must not hide it.
 #[tokio::test]
 async fn a_refusal_is_heard_though_the_connection_is_reset_rfc9112_9_6() {
     let server = Scripted::new(|mut peer, _| async move {

@@ -281,7 +281,7 @@ async fn the_bound_of_a_host_is_that_of_a_proxy_that_reads_requests() {
     assert_eq!((failed, stage.dialed().len(), client.idle(), client.busy()), (2, 2, 2, 0));
 }
 
-/// What one client sends on behalf of another must not leave over the connection of a third.
+/// A request on behalf of one client must not leave over the connection of another.
 #[cfg(feature = "proxy-protocol")]
 #[tokio::test(start_paused = true)]
 async fn connections_on_behalf_of_others_are_not_shared() {

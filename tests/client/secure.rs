@@ -188,7 +188,8 @@ async fn a_server_may_ask_for_a_certificate() {
     }
 }
 
-/// A connection whose writes fail after the handshake, as they do once the server has refused the certificate and closed.
+/// A connection whose writes fail after the handshake, as they do once the server has refused the certificate and
+/// closed.
 struct Deaf {
     stream: DuplexStream,
     /// How often the client may still flush, as it does after each of its two flights of the handshake.

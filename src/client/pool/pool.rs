@@ -23,8 +23,8 @@ use crate::runtime::{self, Handle, Id, Instant, later, timeout_at};
 use crate::wire::OutgoingFraming;
 use crate::wire::encode::{self, RequestDefaults};
 
-/// The connections to one origin: a bounded number in use, and the idle ones. Origins whose requests one proxy reads share
-/// their connections, which lead to the proxy.
+/// The connections to one origin: a bounded number in use, and the idle ones. Origins whose requests one proxy reads
+/// share their connections, which lead to the proxy.
 pub(in crate::client) struct Pool {
     /// The runtime of the connections.
     runtime: Id,

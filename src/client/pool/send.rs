@@ -73,8 +73,8 @@ impl PooledConn {
         Poll::Ready(Ok(()))
     }
 
-    /// Processes the head that has arrived. An interim response is dropped, unless the caller takes it. Those that are
-    /// dropped may have as many bytes as one head, since an endless sequence of them would be a hang.
+    /// Processes the head that has arrived. An interim response is dropped, unless the caller takes it. All that are
+    /// dropped may have as many bytes as one head, since an endless sequence would be a hang.
     fn process_head(&mut self, response: &mut Response) -> Result<(), ClientError> {
         debug_assert_eq!(self.exchange.progress.stage, ResponseStage::Awaited, "one head at a time");
         let is_upgrade = response.status == Status::SWITCHING_PROTOCOLS;
