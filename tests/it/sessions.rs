@@ -387,7 +387,8 @@ fn check_lasting(way: Way, is_renewed: bool) {
         let session = Session::from_extensions(&mut ctx.extensions)?;
         let [role, theme] = ["role", "theme"].map(|name| session.get::<String>(name).unwrap());
         let values = format!("{role:?} {theme:?} {:?}", session.get::<u8>("seen")?);
-        Ok(ctx.response.set_text(values))
+        ctx.response.set_text(values);
+        Ok(())
     };
     let sessions = Sessions::new(store.clone());
     let [begins, revokes] = [begins.into_handler().boxed(), revokes.into_handler().boxed()]
@@ -435,7 +436,8 @@ fn check_lasting(way: Way, is_renewed: bool) {
         // The session of the request was renewed, and so it has no other one to change, unless it did before.
         let had_seen = matches!(way, Streamed | Upgraded | Saved) || !is_renewed;
         let seen = if had_seen { "Some(1)" } else { "None" };
-        let values = reads.respond(with(&renewed.borrow())).await.text().unwrap().to_owned();
+        let last = with(&renewed.borrow());
+        let values = reads.respond(last).await.text().unwrap().to_owned();
         assert_eq!(values, format!("None Some(\"dark\") {seen}"), "{way:?} {is_renewed}");
         assert_eq!(store.len(), 1, "{way:?} {is_renewed}");
     });
