@@ -247,6 +247,47 @@ fn hosts_are_compared_in_any_case_and_with_any_port() {
     }
 }
 
+/// Calls `routes!` with each method on each path.
+macro_rules! routes_of_all {
+    ([$($routes:tt)*] [] $paths:tt $handler:ident) => { routes! { $($routes)* } };
+    ([$($routes:tt)*] [$method:ident $($methods:ident)*] [$($path:literal)*] $handler:ident) => {
+        routes_of_all!([$($routes)* $($method $path => $handler,)*] [$($methods)*] [$($path)*] $handler)
+    };
+}
+
+/// So many that comparing each with each, or a macro that takes a few of them at each step, would not compile.
+#[test]
+fn thousands_of_routes_compile() {
+    fn handler(ctx: &mut Context) {
+        named("route")(ctx);
+    }
+    let router = routes_of_all!(
+        []
+        [
+            GET POST PUT DELETE PATCH A B C D E F G H I J K L M N O P Q R S T U V W X Y Z AA AB AC AD AE AF AG AH AI AJ AK
+            AL AM
+        ]
+        [
+            "/" "/a" "/b" "/c" "/d" "/e" "/f" "/g" "/h" "/i" "/j" "/k" "/l" "/m" "/n" "/o" "/p" "/q" "/r" "/s" "/t" "/u"
+            "/v" "/w" "/x" "/y" "/z" "/a/a" "/a/b" "/a/c" "/a/d" "/a/e" "/a/f" "/a/g" "/a/{id}" "/b/{id}" "/{*rest}"
+            "a.example/" "b.example/" "c.example/" "{d}.example/" "/users/{id}/a/rather/long/path/for/this/user"
+            "/users/{id}/a/rather/long/path/of/this/user" "/users/{id}/a/rather/long/path/by/this/user" "/users/{id}/{*rest}"
+        ]
+        handler
+    );
+    assert_eq!(router.to_string().lines().count(), 45 * 45);
+    let service = Server::new().service(router);
+    for (method, path, expected) in [
+        ("GET", "/", "route /"),
+        ("AM", "/a/g", "route /a/g"),
+        ("Z", "/b/7", "route /b/{id} id=7"),
+        ("AM", "/users/7/a", "route /users/{id}/{*rest} id=7 rest=a"),
+        ("AN", "/", "405"),
+    ] {
+        assert!(outcome(&service, method, "other", path).starts_with(expected), "{method} {path}");
+    }
+}
+
 #[test]
 fn slashes_are_redirected_on_request_alone() {
     let routes = || routes! { GET "/a" => named("a"), GET "/b/" => named("b"), GET "/c/{d}/" => named("c") };
