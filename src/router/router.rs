@@ -57,8 +57,9 @@ use crate::server::{Around, BodyPlan, BoxHandler, Context, Handler, IntoHandler,
 /// dot at its end: `api.example.com/users`, or `{tenant}.example.com/` with a parameter for one label.
 /// [`Request::params`] reads the parameters.
 ///
-/// Where several patterns match, each segment from the left prefers an equal text to a parameter, and both to the rest of
-/// a path; routes with a host are tried before those without. The path decides before the method.
+/// Where several patterns match, each label of the host and then each segment from the left prefers an equal text to a
+/// parameter, and both to the rest of a path; routes with a host are tried before those without. The path decides before
+/// the method. Thousands of hosts and routes take no longer than a few.
 ///
 /// The pattern `*` takes all requests whose path matches no other pattern; without it they are answered with 404. A path
 /// without a route for the method is answered with 405 and `allow`, even beside `*`. HEAD is answered by the route for

@@ -289,6 +289,53 @@ fn thousands_of_routes_compile() {
 }
 
 #[test]
+fn each_of_thousands_of_hosts_and_routes_is_found() {
+    let router = (0..5_000).fold(Router::new(), |router, n| {
+        let router = router.get(&format!("tenant{n}.example/"), named("host")).unwrap();
+        let router = router.get(&format!("{{page}}.tenant{n}.example/"), named("page")).unwrap();
+        router.get(&format!("/tenants/{n}/settings/profile"), named("path")).unwrap()
+    });
+    let service = Server::new().service(router);
+    for n in [0, 1, 77, 4_999] {
+        for (host, path, expected) in [
+            (format!("tenant{n}.example"), "/".into(), format!("host tenant{n}.example/")),
+            (format!("A.tenant{n}.example"), "/".into(), format!("page {{page}}.tenant{n}.example/ page=A")),
+            ("unknown.example".into(), "/".into(), "404".into()),
+            (
+                "unknown.example".into(),
+                format!("/tenants/{n}/settings/profile"),
+                format!("path /tenants/{n}/settings/profile"),
+            ),
+        ] {
+            assert_eq!(outcome(&service, "GET", &host, &path), expected, "{host}{path}");
+        }
+    }
+}
+
+/// The order in which they were added does not count.
+#[test]
+fn of_several_hosts_the_one_with_the_first_equal_label_is_preferred() {
+    let router = routes! {
+        GET "{a}.{b}.example/" => named("any"),
+        GET "{a}.eu.example/" => named("eu"),
+        GET "api.{b}.example/" => named("api"),
+        GET "api.eu.example/status" => named("status"),
+        GET "{a}.eu.example/status/{page}" => named("page"),
+    };
+    let service = Server::new().service(router);
+    for (host, path, expected) in [
+        ("api.eu.example", "/status", "status api.eu.example/status"),
+        ("api.eu.example", "/", "api api.{b}.example/ b=eu"),
+        ("api.eu.example", "/status/x", "page {a}.eu.example/status/{page} a=api page=x"),
+        ("www.eu.example", "/", "eu {a}.eu.example/ a=www"),
+        ("www.us.example", "/", "any {a}.{b}.example/ a=www b=us"),
+        ("www.us.example", "/status", "404"),
+    ] {
+        assert_eq!(outcome(&service, "GET", host, path), expected, "{host}{path}");
+    }
+}
+
+#[test]
 fn slashes_are_redirected_on_request_alone() {
     let routes = || routes! { GET "/a" => named("a"), GET "/b/" => named("b"), GET "/c/{d}/" => named("c") };
     let (strict, lenient) = (routes(), routes().redirect_slashes(true));
