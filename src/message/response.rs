@@ -11,6 +11,7 @@ use bytes::Bytes;
 
 use super::content::decode_text;
 use super::escape::attachment;
+use super::percent::{InvalidReference, encode_reference};
 use super::precondition::{PreconditionResult, Validators, evaluate_preconditions};
 use super::range::{RangeSelection, may_send_range};
 use super::{
@@ -183,12 +184,33 @@ impl Response {
     /// Makes this a redirection of the peer to `location` (RFC 9110 §15.4), and removes the content, the fields that
     /// describe it, and trailers.
     ///
+    /// The location is a URI, or a reference such as `/a?b#c` (§10.2.2). What no URI has is escaped; escapes stay as they
+    /// are. If users choose it, make sure that it begins with a single `/`, since `//a.example` leads to another host.
+    ///
     /// # Errors
     ///
-    /// Fails if the location is not a valid field value, for instance because it would inject another field. The
-    /// response is then unchanged.
+    /// Fails if the location has a control character, which could inject another field or, as a tab, be dropped by
+    /// browsers; or a `\` at its front or in its host, which browsers take for a `/`. The response is then unchanged.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use corehttp::{Response, Status};
+    ///
+    /// let mut response = Response::new();
+    /// response.set_redirect(Status::SEE_OTHER, "/café?page=2")?;
+    /// assert_eq!(response.headers.text("location"), Some("/caf%C3%A9?page=2"));
+    /// for elsewhere in ["/\t/evil.example", "/\\evil.example", "/\r\nset-cookie: a=b"] {
+    ///     assert!(response.set_redirect(Status::SEE_OTHER, elsewhere).is_err());
+    /// }
+    /// # Ok::<(), corehttp::InvalidField>(())
+    /// ```
     pub fn set_redirect(&mut self, status: Status, location: &str) -> Result<(), InvalidField> {
-        self.headers.set("location", location)?;
+        let location = encode_reference(location).map_err(|invalid| match invalid {
+            InvalidReference::Control => InvalidField::Value("location".into()),
+            InvalidReference::Backslash => InvalidField::Reference("location".into()),
+        })?;
+        self.headers.put(FieldName::new("location"), location.as_bytes());
         self.status = status;
         self.remove_content();
         Ok(())

@@ -522,7 +522,8 @@ fn respond(ctx: &mut Context, outcome: Outcome<'_>) -> Result {
         }
         Outcome::ServerOptions => response.status = Status::NO_CONTENT,
         Outcome::OtherSpelling => redirect(response, normal_form(request.path()), request)?,
-        Outcome::OtherEnd => redirect(response, with_other_end(request.path()), request)?,
+        // In normal form, since browsers take the `\` of `/\a/` for a slash, and `a` for a host.
+        Outcome::OtherEnd => redirect(response, normal_form(&with_other_end(request.path())), request)?,
         Outcome::NotFound | Outcome::Route(_) => return Err(Status::NOT_FOUND.into()),
     }
     Ok(())

@@ -312,6 +312,21 @@ fn each_of_thousands_of_hosts_and_routes_is_found() {
     }
 }
 
+/// Browsers take a `\` for a `/`, and what follows two of them for a host.
+#[test]
+fn no_redirect_leads_to_another_host() {
+    let router = routes! { GET "/{page}" => named("page"), GET "/a/{page}/" => named("a") };
+    let service = Server::new().service(router.redirect_slashes(true));
+    for (path, expected) in [
+        ("/\\evil.example/", "308 /%5Cevil.example"),
+        ("/%5Cevil.example/", "308 /%5Cevil.example"),
+        ("//evil.example/", "308 /evil.example"),
+        ("/a/\\b", "308 /a/%5Cb/"),
+    ] {
+        assert_eq!(outcome(&service, "GET", "a", path), expected, "{path}");
+    }
+}
+
 /// The order in which they were added does not count.
 #[test]
 fn of_several_hosts_the_one_with_the_first_equal_label_is_preferred() {
@@ -345,6 +360,7 @@ fn slashes_are_redirected_on_request_alone() {
         ("/a/?q=1", "308 /a?q=1"),
         ("/b", "308 /b/"),
         ("/c/x?q", "308 /c/x/?q"),
+        ("/c/x?é|\\", "308 /c/x/?%C3%A9%7C%5C"),
         ("/d", "404"),
         ("/", "404"),
         ("/a//", "404"),

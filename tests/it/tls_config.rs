@@ -739,6 +739,14 @@ fn a_redirect_to_https_keeps_path_query_and_method() {
 }
 
 #[test]
+fn a_redirect_to_https_escapes_what_no_uri_has_rfc9110_10_2_2() {
+    let app = |ctx: &mut Context| ctx.response.set_text("securely");
+    let received =
+        Served::new(HttpsRedirect::new().around(app)).ask("GET /café?|\\ HTTP/1.1\r\nhost: a\r\n\r\n");
+    assert!(received.contains("\r\nlocation: https://a/caf%C3%A9?%7C%5C\r\n"), "{received}");
+}
+
+#[test]
 fn behind_a_proxy_the_scheme_of_the_client_counts() {
     let app = |ctx: &mut Context| ctx.response.set_text("securely");
     let loopback = TrustedProxies::new(["127.0.0.0/8"]).unwrap();
