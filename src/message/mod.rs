@@ -81,6 +81,6 @@ pub(crate) use range::{RangeSelection, may_send_range};
 pub use request::Request;
 pub use response::{ClientInfo, Response, Timings};
 pub use status::{InvalidStatus, Status};
-pub(crate) use uri::{Authority, Scheme, TargetBase, port_number, split_port, uri_host};
+pub(crate) use uri::{Authority, Scheme, TargetBase, is_origin_of, port_number, split_port, uri_host};
 pub use uri::{Target, TargetForm};
 pub use version::Version;

@@ -7,9 +7,9 @@ use std::thread;
 use std::time::Duration;
 
 use corehttp::{
-    BodyPlan, BoxHandler, ConcurrencyLimit, Context, CrossOriginProtection, Guarded, Handler, IntoHandler,
-    LoadShed, RateLimit, Request, Response, Router, Server, Service, Status, Timeouts, TrustedProxies,
-    around, with_plan,
+    BodyPlan, BoxHandler, ConcurrencyLimit, Context, CrossOriginProtection, ForwardedField, Guarded, Handler,
+    IntoHandler, LoadShed, RateLimit, Request, Response, Router, Server, Service, Status, Timeouts,
+    TrustedProxies, around, with_plan,
 };
 use tokio::sync::Semaphore;
 use tokio::task::yield_now;
@@ -50,6 +50,37 @@ fn a_forged_request_is_refused_before_its_body_is_received() {
     let (received, reports) =
         protected(CrossOriginProtection::new().around(untouched), "origin: https://b\r\n");
     assert!(status(&received) == 403 && reports[0].1.contains("by its origin"), "{received} {reports:?}");
+}
+
+/// Browsers of before 2023 send an origin without a default port, whatever stands in `host`.
+#[test]
+fn an_origin_is_of_the_host_that_the_client_has_used_rfc6454_4() {
+    let proxies = || {
+        let loopback = TrustedProxies::new(["127.0.0.0/8", "::1"]).unwrap();
+        loopback.fields([ForwardedField::XForwardedHost])
+    };
+    let saved = |ctx: &mut Context| ctx.response.set_text("saved");
+    let direct = Served::new(CrossOriginProtection::new().around(saved));
+    let behind = Served::new(CrossOriginProtection::new().trust_proxies(proxies()).around(saved));
+    for (host, origin, forwarded, expected) in [
+        ("a", "https://a", "", [200, 200]),
+        ("a:443", "https://a", "", [200, 200]),
+        ("a:80", "http://a", "", [200, 200]),
+        ("a:80", "https://a", "", [403, 403]),
+        ("a:443", "http://a", "", [403, 403]),
+        ("a:8443", "https://a:8443", "", [200, 200]),
+        ("inner", "https://a", "x-forwarded-host: a\r\n", [403, 200]),
+        ("inner", "https://a", "x-forwarded-host: evil, a:443\r\n", [403, 200]),
+        ("inner", "https://evil", "x-forwarded-host: a\r\n", [403, 403]),
+        ("inner", "https://inner", "x-forwarded-host: a\r\n", [200, 403]),
+        ("inner", "https://a", "x-forwarded-host: a b\r\n", [403, 403]),
+    ] {
+        let post = format!(
+            "POST / HTTP/1.1\r\nhost: {host}\r\norigin: {origin}\r\n{forwarded}content-length: 0\r\n\r\n"
+        );
+        let found = [&direct, &behind].map(|served| status(&served.ask(&post)));
+        assert_eq!(found, expected, "{post}");
+    }
 }
 
 #[test]
