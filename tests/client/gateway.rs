@@ -998,21 +998,21 @@ fn a_gateway_believes_only_its_proxies() {
     let lies = "X-Forwarded-For: 10.0.0.1\r\nx-forwarded-for: 192.0.2.66\r\nFORWARDED: for=192.0.2.66;proto=https\r\n\
                 x-forwarded-proto: https\r\nX-Forwarded-Host: evil\r\nx-real-ip: 192.0.2.66\r\n\
                 x-forwarded-port: 443\r\nx-forwarded-ssl: on\r\nx-forwarded: 1\r\n";
-    check_forwarded(client, &LISTS, lies, &format!("x-forwarded: 1\r\n{own}"));
-    check_forwarded(client, &HOPS, lies, &format!("x-forwarded: 1\r\n{own_hop}"));
-    check_forwarded(client, &[], lies, "x-forwarded: 1\r\n");
+    check_forwarded(client, &LISTS, lies, own);
+    check_forwarded(client, &HOPS, lies, own_hop);
+    check_forwarded(client, &[], lies, "");
     // A proxy is believed, but for fields that the proxies are not said to write.
     check_forwarded(
         proxy,
         &LISTS[..2],
         lies,
-        "X-Forwarded-For: 10.0.0.1, 192.0.2.66, 10.0.0.1\r\nx-forwarded-proto: https\r\nx-forwarded: 1\r\n",
+        "X-Forwarded-For: 10.0.0.1, 192.0.2.66, 10.0.0.1\r\nx-forwarded-proto: https\r\n",
     );
     check_forwarded(
         proxy,
         &HOPS,
         lies,
-        "FORWARDED: for=192.0.2.66;proto=https\r\nx-forwarded: 1\r\n\
+        "FORWARDED: for=192.0.2.66;proto=https\r\n\
          forwarded: for=10.0.0.1;host=\"a:8080\";proto=http\r\n",
     );
     check_forwarded(
@@ -1020,6 +1020,12 @@ fn a_gateway_believes_only_its_proxies() {
         &LISTS,
         "x-forwarded-proto: http, https\r\nx-forwarded-host: evil\r\nx-forwarded-host: example.com\r\n",
         "x-forwarded-proto: https\r\nx-forwarded-host: example.com\r\nx-forwarded-for: 10.0.0.1\r\n",
+    );
+    check_forwarded(
+        proxy,
+        &LISTS[..2],
+        "x-forwarded-for: 192.0.2.1, 10.0.0.2\r\nx-forwarded-proto: https, http\r\n",
+        "x-forwarded-for: 192.0.2.1, 10.0.0.2, 10.0.0.1\r\nx-forwarded-proto: https\r\n",
     );
     // A malformed value is not passed on, nor another one in its place.
     let malformed = "x-forwarded-for:\r\nx-forwarded-proto: gopher\r\nx-forwarded-host: a b\r\n";
@@ -1033,7 +1039,38 @@ fn a_gateway_believes_only_its_proxies() {
     );
     check_forwarded(PeerAddr::Unix, &HOPS, "forwarded: for=192.0.2.1\r\n", "forwarded: for=192.0.2.1\r\n");
     check_forwarded(PeerAddr::Unix, &HOPS, "", "forwarded: for=unknown;host=\"a:8080\";proto=http\r\n");
-    check_forwarded(PeerAddr::Memory, &LISTS[..1], lies, "x-forwarded: 1\r\n");
+    check_forwarded(PeerAddr::Memory, &LISTS[..1], lies, "");
+}
+
+/// CGI, WSGI and PHP read `_` in a name as `-`.
+#[test]
+fn no_spelling_of_a_name_passes_for_what_the_gateway_sets_rfc3875_4_1_18() {
+    let client = PeerAddr::from(SocketAddr::from(([192, 0, 2, 1], 4711)));
+    let own = "x-forwarded-for: 192.0.2.1\r\n";
+    for lie in [
+        "X_Forwarded_For: 192.0.2.66",
+        "x_forwarded-for: 192.0.2.66",
+        "X_Real_IP: 192.0.2.66",
+        "X_User: root",
+        "x.user: root",
+        "Client-IP: 192.0.2.66",
+        "True-Client-IP: 192.0.2.66",
+        "CF-Connecting-IP: 192.0.2.66",
+        "cf_connecting_ip: 192.0.2.66",
+        "X-Client-IP: 192.0.2.66",
+        "Front-End-Https: on",
+    ] {
+        check_forwarded(client, &LISTS[..1], &format!("{lie}\r\nx-a: 1\r\n"), &format!("x-a: 1\r\n{own}"));
+    }
+    // A request that was not made by `forwarded_to`.
+    let mut onward = Request::get("http://b/").unwrap();
+    onward.headers.set("X_Forwarded_For", "192.0.2.66").unwrap();
+    let service = Server::new().service(async move |ctx: &mut Context| {
+        let mut onward = onward.clone();
+        ctx.set_forwarded(&mut onward, &TrustedProxies::default());
+        assert!(onward.headers.is_empty());
+    });
+    paused(service.respond(Request::get("/").unwrap()));
 }
 
 /// A response to HEAD is over with its head, though the server behind is asked with GET and never ends.
