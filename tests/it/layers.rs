@@ -388,7 +388,7 @@ mod requests {
                     "{received}"
                 );
             }
-            for (wire, most, expected) in [(&chunked, 5, 200), (&chunked, 4, 400), (&cut, 5, 400)] {
+            for (wire, most, expected) in [(&chunked, 5, 200), (&chunked, 4, 413), (&cut, 5, 400)] {
                 let wired = Wired::new(layer(layers(most), with_plan(plan, echo)));
                 let received = wired.ask(&[wire], Then::Ends);
                 assert_eq!(status(&received), expected, "{most}: {received}");

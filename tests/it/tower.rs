@@ -743,6 +743,33 @@ mod reading {
     }
 
     #[test]
+    fn a_body_that_fails_keeps_its_status_in_errors_of_other_types_rfc9110_15_5() {
+        let wrapped = tower(async |request: AppRequest| {
+            let body = axum::body::Body::new(request.into_body());
+            axum::body::to_bytes(body, 5).await?;
+            Ok(full("whole"))
+        });
+        let text = tower(async |request: AppRequest| {
+            let error = request.into_body().collect().await.map(drop).unwrap_err();
+            Err::<Response<Empty<Bytes>>, _>(format!("a body failed: {error}").into())
+        });
+        let echoes =
+            tower(async |request: AppRequest| Ok(Response::new(axum::body::Body::new(request.into_body()))));
+        let services = [wrapped.boxed(), text.boxed(), echoes.boxed()].map(Wired::new);
+        for (wire, expected) in
+            [(post_wire("content-length: 5", "hell"), [408; 3]), (chunked("+1\r\n"), [400; 3])]
+        {
+            let found = services.each_ref().map(|service| {
+                let received = service.ask(&[wire.as_bytes()], Then::Waits);
+                responses(&received)[0].status
+            });
+            assert_eq!(found, expected, "{wire}");
+        }
+        let received = services[0].ask(&[chunked("6\r\nhello!\r\n0\r\n\r\n").as_bytes()], Then::Waits);
+        assert!(received.starts_with("HTTP/1.1 413 "), "the limit of axum: {received}");
+    }
+
+    #[test]
     fn a_body_that_is_too_slow_is_an_error_rfc9110_15_5_9() {
         let fails = tower(async |request: AppRequest| {
             let error = request.into_body().collect().await.unwrap_err();
