@@ -91,3 +91,5 @@ pub use upgraded::Upgraded;
 #[cfg(feature = "websocket")]
 pub(crate) use upgraded::UpgradedGuard;
 pub use with_state::{WithState, with_state};
+
+pub(crate) use crate::net::subscriber;
