@@ -75,6 +75,12 @@ pub struct Timeouts {
     pub write: Duration,
     /// The handler, with all its waits: its own sleep counts, and so does a peer that sends or reads all the time.
     /// Then: its future is dropped; 503, close, or only close if the response has begun. Default: no limit.
+    ///
+    /// It ends with an upgrade, such as that to WebSocket, and with the head of a stream of events (`text/event-stream`),
+    /// which last as long as both sides like: as in nginx, HAProxy and Go, only silence ends them. All other responses
+    /// count until they are sent, streamed ones as well. For a WebSocket or a stream that is to end, use
+    /// `tokio::time::timeout`.
+    ///
     /// For a part of the application, such as a single route, or to keep the fields that middleware has set, use
     /// `tokio::time::timeout`.
     pub handler: Option<Duration>,

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use corehttp::{
-    BodyPlan, BodyWriter, Context, Flush, Handler, IntoHandler, Limits, Request, Response, Server, Timeouts,
-    Transform, TransformAction, with_plan,
+    BodyPlan, BodyWriter, Context, Event, Flush, Handler, IntoHandler, Limits, Request, Response, Server,
+    Timeouts, Transform, TransformAction, with_plan,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
 use tokio::task::yield_now;
@@ -833,6 +833,43 @@ fn a_late_handler_that_has_begun_its_response_is_cut_off() {
     let told = talk(limited, half, 1 << 16, async |peer| send(peer, GET).await);
     assert_time(told.time, 5);
     assert!(told.outcome.is_err() && told.received.ends_with("\r\n\r\n4\r\nhalf\r\n"), "{:?}", told.received);
+}
+
+/// A stream of events and an upgraded connection last as long as both sides like.
+#[test]
+fn the_time_of_a_handler_ends_with_an_upgrade_or_the_head_of_a_stream_of_events() {
+    let limited = Timeouts { handler: Some(Duration::from_secs(5)), ..defaults() };
+    let events = async |ctx: &mut Context| -> corehttp::Result {
+        let mut events = ctx.events().await?;
+        for _ in 0..3 {
+            pass(10).await;
+            events.send(Event::new("tick")).await?;
+        }
+        Ok(events.finish().await?)
+    };
+    let told = talk(limited, events, 1 << 16, async |peer| {
+        send(peer, GET).await;
+        peer.shutdown().await.unwrap();
+    });
+    assert_time(told.time, 30);
+    assert!(told.outcome.is_ok() && told.received.ends_with("0\r\n\r\n"), "{:?}", told.received);
+    let late = async |ctx: &mut Context| -> corehttp::Result {
+        pass(6).await;
+        ctx.events().await.map(drop)?;
+        Ok(())
+    };
+    check_with(limited, late, 5, 503, async |peer| send(peer, GET).await);
+    let upgraded = async |ctx: &mut Context| -> corehttp::Result {
+        let mut stream = ctx.upgrade("echo").await?;
+        pass(30).await;
+        stream.write_all(b"late").await?;
+        Ok(stream.shutdown().await?)
+    };
+    let told = talk(limited, upgraded, 1 << 16, async |peer| {
+        send(peer, b"GET / HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n").await;
+    });
+    assert_time(told.time, 30);
+    assert!(told.received.ends_with("\r\n\r\nlate"), "{:?}", told.received);
 }
 
 #[test]

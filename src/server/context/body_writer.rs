@@ -66,6 +66,10 @@ impl<'a> BodyWriter<'a> {
             (_, Some(given)) => BodyLength::Known(given),
             (_, None) => BodyLength::Unknown,
         };
+        // A stream of events has no end of its own.
+        if response.headers.content_type() == Some("text/event-stream") {
+            exchange.change_bounds(|bounds| bounds.timeouts.handler = None);
+        }
         exchange.begin_response(response, content, ResponseContent::Streamed(unread));
         exchange.note_response_time();
         let Exchange { incoming, outgoing, conn, transformed, info, .. } = exchange;

@@ -148,7 +148,9 @@ impl Context {
     async fn switch(&mut self, status: Status, protocol: Option<&str>) -> io::Result<(Conn, ReadBuffer)> {
         self.exchange.check_upgrade()?;
         self.pass_head(SentKind::Upgrade(status)).await?;
-        self.exchange.switch(&mut self.response, protocol).await
+        let switched = self.exchange.switch(&mut self.response, protocol).await?;
+        self.exchange.change_bounds(|bounds| bounds.timeouts.handler = None);
+        Ok(switched)
     }
 
     /// Passes the head of a response through the filters, and saves the state of the exchange, before the handler sends
