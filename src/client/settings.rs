@@ -201,7 +201,8 @@ pub struct ClientTimeouts {
     /// Only the time counts in which the caller waits for the body, and none after a read that was given up.
     pub receive: Duration,
     /// How many bytes per second must arrive on average of a body that is received whole, after the first ten seconds
-    /// of waiting for it. Default: 0, so a body may be as slow as [`ClientTimeouts::receive`] allows.
+    /// of waiting for it. Default: 0, so a body may be as slow as [`ClientTimeouts::receive`] allows. Bytes that came
+    /// faster are credited for the next ten seconds, and no longer.
     ///
     /// All bytes after the head count, even those in its packet, and the time in which the client waits for more. Bytes
     /// that complete the body are never refused, so a late body that comes whole is good.

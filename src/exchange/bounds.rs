@@ -48,11 +48,15 @@ pub struct Timeouts {
     /// Only the time counts in which the server waits for the body, and none in which a handler does something else,
     /// even after a read that the handler gave up.
     pub body: Duration,
-    /// How long the server waits for a body in all before [`Timeouts::body_rate_min`] applies. Default: 10 s.
+    /// How long the server waits for a body in all before [`Timeouts::body_rate_min`] applies, and for how long a body
+    /// that came faster may then pause. Default: 10 s.
     pub body_grace: Duration,
     /// How many bytes per second of a body must arrive on average, over the time that the server has waited for it,
     /// once [`Timeouts::body_grace`] is over. Below: 408, close. Default: 500. With zero, a body may be as slow as
     /// [`Timeouts::body`] allows, which suits peers that converse with a handler while it answers.
+    ///
+    /// The last seconds decide: bytes that came faster than that are credited for the next [`Timeouts::body_grace`], and
+    /// no longer. Megabytes that come at once do not let the rest come octet by octet.
     ///
     /// All bytes after the head count, even those in its packet. Bytes that complete the body are never refused, so a
     /// late body that comes whole is good, in one packet or in several that follow each other.

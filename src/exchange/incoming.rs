@@ -509,7 +509,7 @@ impl Incoming {
             };
             match received {
                 Poll::Pending => {
-                    self.rate.wait(conn.now())?;
+                    self.rate.wait(conn.now(), timeouts)?;
                     return Poll::Pending;
                 }
                 // The next round begins another wait.

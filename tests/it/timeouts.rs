@@ -308,17 +308,38 @@ fn a_rate_does_not_depend_on_how_a_message_is_split_into_packets() {
             }
         }
     }
-    // A head and some of the body in the first packet, the rest of it in two that are late.
-    check(24, 200, async |peer| {
-        send(peer, &begun).await;
-        pass(12).await;
-        send(peer, &body[9_900..9_950]).await;
-        pass(12 - 5).await;
-        send(peer, &body[9_950..9_960]).await;
+    // A head and half of the body in the first packet, the rest of it in three that are late.
+    check(18, 200, async |peer| {
+        send(peer, &[POST, &body[..5_000]].concat()).await;
+        pass(9).await;
+        send(peer, &body[5_000..9_500]).await;
+        pass(9 - 5).await;
+        send(peer, &body[9_500..9_510]).await;
         pass(5).await;
-        send(peer, &body[9_960..]).await;
+        send(peer, &body[9_510..]).await;
         peer.shutdown().await.unwrap();
     });
+}
+
+/// However much came at once, it is credited for the grace alone, in one packet with the head or not.
+#[test]
+fn a_body_that_began_fast_must_go_on() {
+    let begun = &[b'b'; 9_000];
+    for cut in [0, 10, POST.len()] {
+        let wire = [POST, begun].concat();
+        check_slow(15, defaults(), async |peer| {
+            send_cut(peer, &wire, &[cut]).await;
+            drip(peer, b"b", 15).await;
+        });
+        check(14, 200, async |peer| {
+            send_cut(peer, &wire, &[cut]).await;
+            pass(7).await;
+            send(peer, &begun[..100]).await;
+            pass(7).await;
+            send(peer, &begun[..900]).await;
+            peer.shutdown().await.unwrap();
+        });
+    }
 }
 
 #[test]
