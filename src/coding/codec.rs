@@ -43,6 +43,14 @@ impl Coding {
         names.into_iter().find(|(known, _)| name.eq_ignore_ascii_case(known)).map(|(_, coding)| coding)
     }
 
+    /// Whether a peer may determine that a decoder takes megabytes. The others have windows of 32 KiB at most.
+    pub(super) const fn has_large_window(self) -> bool {
+        match self {
+            Coding::Br | Coding::Zstd => true,
+            Coding::Gzip | Coding::Deflate => false,
+        }
+    }
+
     /// Returns its name in fields.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -81,6 +89,10 @@ pub(super) trait Decode: Send {
     /// Makes the next step. There is room for [`DECODER_ROOM_MIN`] bytes. Without input, output that was held back is written.
     fn step(&mut self, input: &[u8], room: &mut [u8]) -> Result<Step, CodingError>;
 
+    /// Sets how many bytes the content may become, before its first step. A decoder may take no more memory than that
+    /// needs, and may fail with [`CodingError::TooLarge`] beyond it.
+    fn set_content_max(&mut self, _content_max: usize) {}
+
     /// Makes the decoder equal to a new one, but keeps the memory that usual content needs.
     fn reset(&mut self);
 
@@ -104,7 +116,7 @@ pub enum CodingError {
     Incomplete,
     /// The content has a coding that this build does not support.
     Unknown,
-    /// The content has more codings than are ever used.
+    /// The content has more codings than are ever used: more than four, or more than one of `br` and `zstd`.
     TooMany,
     /// The decoded content is larger than this many bytes, the most that the application allows.
     TooLarge(usize),

@@ -921,6 +921,13 @@ fn a_body_is_decoded_when_the_handler_asks_rfc9110_8_4() {
     check_decoded("compress", &text, Err(415));
     check_decoded("gzip, chunked", &text, Err(415));
     check_decoded("gzip, gzip, gzip, gzip, gzip", &text, Err(415));
+    // Each would claim a window of 16 MiB.
+    check_decoded(
+        "br, br, br, br",
+        b"\xcf\xff\xff\xff\xcf\xff\xff\xff\xcf\xff\xff\xff\xcf\xff\xff\xff\x78",
+        Err(415),
+    );
+    check_decoded("br", b"\xcf\xff\xff\xff", Err(400));
 }
 
 #[test]
