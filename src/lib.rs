@@ -171,6 +171,8 @@
 //!   [`CrossOriginProtection`] is around the handlers.
 //! - **Descriptors.** Each connection takes one, and a process often starts with 1,024 (`ulimit -n`, or `LimitNOFILE=` of
 //!   systemd). When they run out, new peers wait, and [`ErrorCounts::accept`] counts.
+//! - **Signals.** SIGTERM and SIGINT stop a server that has [`shutdown_signal`]. All others do what the system has them
+//!   do, so SIGHUP ends the process: see [there](shutdown_signal#other-signals) how a program reopens its logs instead.
 //! - **Restarts.** Stop on SIGTERM, by [`shutdown_signal`]. On Linux, the next process can listen on the same port
 //!   before this one stops: see [`Server::reuse_port`], also for the setting without which a few peers are reset, or
 //!   the feature `handover`, which needs none.
