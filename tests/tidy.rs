@@ -71,6 +71,7 @@ const WORDS: &[(&str, &[&str], &str)] = &[
             "src/jar/cookie_jar.rs",
             "src/session/",
             "src/access_log/format.rs",
+            "src/net/tls/enabled/server_tls.rs",
         ],
         "one place for each clock",
     ),
@@ -180,7 +181,7 @@ const VARIANTS: &[&str] = &[
 const LARGE: &[&str] = &["Context", "Headers", "PooledConn", "Request"];
 
 // 240 for what one exchange needs, and the rooms above it: routes, layers, sessions, bounds, what observes, WebSocket.
-const FILES_MAX: usize = 389;
+const FILES_MAX: usize = 390;
 const MEDIAN_LINES_MIN: usize = 130;
 const FILE_LINES_MIN: usize = 60;
 const FILE_LINES_MAX: usize = 600;

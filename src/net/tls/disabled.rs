@@ -17,6 +17,10 @@ use crate::net::Stream;
 pub(crate) struct TlsAcceptor(Infallible);
 
 impl TlsAcceptor {
+    pub(crate) fn check_dates(&self) -> io::Result<()> {
+        match self.0 {}
+    }
+
     pub(crate) fn accept<C>(&self, _: C) -> Handshake<C> {
         Handshake(TlsStream { never: self.0, carrier: PhantomData })
     }
