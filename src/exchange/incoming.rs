@@ -105,14 +105,20 @@ impl Incoming {
         message: &mut impl MessageHead,
         bounds: &Bounds,
     ) -> ExchangeError {
-        match error {
-            ExchangeError::Incomplete | ExchangeError::TimedOut(..) => {
-                let (text, limits) = (self.input.unread(), &bounds.limits);
-                let wire_error = message.parse(text, limits).err();
-                wire_error.map_or(error, |wire_error| ExchangeError::with_detail(wire_error, text, limits))
+        let (ExchangeError::Incomplete | ExchangeError::TimedOut(..)) = error else { return error };
+        let (text, limits) = (self.input.unread(), &bounds.limits);
+        match message.parse(text, limits) {
+            Err(wire_error) => ExchangeError::with_detail(wire_error, text, limits),
+            Ok(_) => {
+                message.parse_front(text, limits);
+                error
             }
-            error => error,
         }
+    }
+
+    /// Whether a part of a head has arrived, but no whole one.
+    pub(crate) fn has_partial_head(&self) -> bool {
+        self.parsed_len > 0
     }
 
     /// Whether a part of a head has arrived. The empty line that some clients send after a body does not count (§2.2):
@@ -132,20 +138,18 @@ impl Incoming {
         }
         debug_assert!(self.is_end_stream() && self.chunk_len == 0, "a head follows a whole message");
         let (text, limits) = (self.input.unread(), &bounds.limits);
-        let Some(len) =
-            message.parse(text, limits).map_err(|error| ExchangeError::with_detail(error, text, limits))?
-        else {
-            self.parsed_len = text.len();
+        let parsed = message.parse(text, limits);
+        self.parsed_len = if let Ok(Some(_)) = parsed { 0 } else { text.len() };
+        let Some(len) = parsed.map_err(|error| ExchangeError::with_detail(error, text, limits))? else {
             return Ok(false);
         };
-        self.parsed_len = 0;
         debug_assert!(0 < len && len <= text.len(), "a head is part of the input");
         self.rate.begin(text.len() - len);
-        self.input.move_to(message.text_mut(), len);
+        self.input.consume(len);
         match message.framing() {
             Ok(framing) => self.body = BodyDecoder::new(framing, M::FORBIDDEN_TRAILERS),
             Err(error) => {
-                return Err(ExchangeError::with_detail(error, message.text_mut().as_slice(), limits));
+                return Err(ExchangeError::with_detail(error, message.text(), limits));
             }
         }
         Ok(true)

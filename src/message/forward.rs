@@ -294,7 +294,7 @@ mod tests {
             (Version::Http10, &["trailers"], None),
         ] {
             let mut request = Request::get("/").unwrap();
-            *request.line_mut().2 = version;
+            request.set_version(version);
             request.headers.set("connection", "te, close").unwrap();
             lines.iter().for_each(|line| request.headers.append("TE", *line).unwrap());
             let forwarded = request.forwarded_to("http://b").unwrap();

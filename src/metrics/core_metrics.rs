@@ -192,7 +192,7 @@ impl CoreRecorder {
         if let Some(at) = report.cut.and_then(|cut| CUTS.iter().position(|known| *known == cut)) {
             core.cuts[at].add(1);
         }
-        core.ended.add(u64::from(report.method.is_some()));
+        core.ended.add(u64::from(report.has_request()));
         if core.times_polls {
             self.note_route(report, route.place);
         }

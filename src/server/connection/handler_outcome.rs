@@ -15,7 +15,7 @@ use crate::server::connection_report::ConnectionEnd;
 use crate::server::error_report::Refused;
 use crate::server::error_response::write_error_response;
 use crate::server::exchange::{CloseMode, ResponseContent};
-use crate::server::exchange_report::CutBy;
+use crate::server::exchange_report::{CutBy, HeadState};
 use crate::server::per_core::PerCore;
 use crate::server::{Context, Error, ErrorCause, Handler, Result};
 
@@ -119,11 +119,11 @@ pub(super) fn refuse(ctx: &mut Context, refused: Refused) -> (CloseMode, io::Res
         _ => None,
     };
     let result = failed.map_or_else(|| io::Error::other("the handler failed"), ExchangeError::as_io);
-    let is_head_refused = ctx.exchange.info.is_head_refused;
-    let now = ctx.exchange.conn.core().clock.now();
-    ctx.exchange.observe(|observation| {
-        if is_head_refused && !observation.is_open() {
-            observation.begin(now, None);
+    let (now, head) = (ctx.exchange.conn.core().clock.now(), ctx.exchange.info.head);
+    let Context { exchange, request, .. } = ctx;
+    exchange.observe(|observation| {
+        if head != HeadState::Accepted && !observation.is_open() {
+            observation.begin_refused(now, request, head);
         }
         observation.cut = Some(CutBy::from_cause(&cause));
     });

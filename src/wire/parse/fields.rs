@@ -4,7 +4,7 @@ use httparse::{EMPTY_HEADER, Header, Status as Progress};
 use memchr::{memchr, memchr_iter, memmem};
 
 use crate::memory::Span;
-use crate::message::{Headers, NameHash, Version};
+use crate::message::{Headers, HeadersDraft, NameHash, Version};
 use crate::wire::{Limits, WireError};
 
 /// How many fields are parsed without touching much of the stack. Few messages have more.
@@ -14,15 +14,19 @@ pub(super) const FIELDS_CEILING: usize = 1024;
 
 /// Adds the lines that httparse found in `section`, up to its end, and checks that each ends with CRLF.
 #[inline]
-pub(super) fn record(lines: &[Header<'_>], section: &[u8], into: &mut Headers) -> Result<(), WireError> {
+pub(super) fn record(
+    lines: &[Header<'_>],
+    section: &[u8],
+    into: &mut HeadersDraft<'_>,
+) -> Result<(), WireError> {
     // A lone LF would do for a lenient reader. A proxy in front of us may disagree, and two readings of one stream
     // are how requests are smuggled (RFC 9112 §11.2).
     let mut ends_well = matches!(section, b"\r\n" | [.., b'\r', b'\n', b'\r', b'\n']);
-    into.begin_received();
+    into.restart();
     for line in lines {
         let name = Span::from_slices(line.name.as_bytes(), section);
         ends_well &= matches!(section[..name.start()].last_chunk(), None | Some(b"\r\n"));
-        into.push_spans(NameHash::new(line.name.as_bytes()), name, Span::from_slices(line.value, section));
+        into.push(NameHash::new(line.name.as_bytes()), name, Span::from_slices(line.value, section));
     }
     match ends_well {
         true => Ok(()),
@@ -62,27 +66,37 @@ pub(super) fn first_head(input: &[u8], start: usize) -> &[u8] {
     memmem::find(&input[start..], END).map_or(input, |end| &input[..start + end + END.len()])
 }
 
+/// The first fault of an input.
+pub(super) struct Fault {
+    pub(super) error: WireError,
+    /// How many octets before it are not malformed.
+    pub(super) at: usize,
+}
+
+impl From<Fault> for WireError {
+    fn from(fault: Fault) -> WireError {
+        fault.error
+    }
+}
+
 /// Parses `input`. The error is that of the shortest prefix that is malformed: if two rules are broken, the rule broken
 /// first counts; otherwise the error would depend on where packets end.
 #[inline]
 pub(super) fn with_earliest_error<T>(
     input: &[u8],
     mut parse: impl FnMut(&[u8]) -> Result<T, WireError>,
-) -> Result<T, WireError> {
-    match parse(input) {
-        Err(error) => Err(first_error(input, error, parse)),
-        good => good,
-    }
+) -> Result<T, Fault> {
+    parse(input).map_err(|error| first_fault(input, error, parse))
 }
 
 /// The error of the shortest prefix of `input` that is malformed, found by bisection. `error` is that of all of `input`.
 #[cold]
 #[inline(never)]
-fn first_error<T>(
+fn first_fault<T>(
     input: &[u8],
     mut error: WireError,
     mut parse: impl FnMut(&[u8]) -> Result<T, WireError>,
-) -> WireError {
+) -> Fault {
     // A malformed prefix stays malformed when more octets follow, so the prefixes are ordered.
     let (mut good, mut bad) = (0, input.len());
     while bad - good > 1 {
@@ -92,7 +106,7 @@ fn first_error<T>(
             Err(earlier) => (bad, error) = (middle, earlier),
         }
     }
-    error
+    Fault { error, at: good }
 }
 
 /// The version 1.`minor` that httparse has read.
@@ -135,7 +149,7 @@ pub(crate) fn trailers(
     forbidden: ForbiddenTrailers,
     into: &mut Headers,
 ) -> Result<Option<usize>, WireError> {
-    with_earliest_error(input, |front| parse_section(front, limits, forbidden, into))
+    Ok(with_earliest_error(input, |front| parse_section(front, limits, forbidden, into))?)
 }
 
 fn parse_section(
@@ -144,21 +158,28 @@ fn parse_section(
     forbidden: ForbiddenTrailers,
     into: &mut Headers,
 ) -> Result<Option<usize>, WireError> {
+    let mut draft = into.draft();
     let parsed = match limits.trailer_fields_max {
-        ..=FIELDS_USUAL => parse_trailers::<FIELDS_USUAL>(input, limits, forbidden, into),
-        _ => parse_trailers::<FIELDS_CEILING>(input, limits, forbidden, into),
+        ..=FIELDS_USUAL => parse_trailers::<FIELDS_USUAL>(input, limits, forbidden, &mut draft),
+        _ => parse_trailers::<FIELDS_CEILING>(input, limits, forbidden, &mut draft),
     }?;
-    match parsed.unwrap_or(input.len()) > limits.trailers_max {
-        true => Err(WireError::TrailersTooLarge),
-        false => Ok(parsed),
+    if parsed.unwrap_or(input.len()) > limits.trailers_max {
+        return Err(WireError::TrailersTooLarge);
     }
+    if let Some(end) = parsed {
+        draft.commit(&input[..end]);
+        if forbidden == ForbiddenTrailers::Discarded {
+            into.retain(|name| !is_forbidden_in_trailers(name));
+        }
+    }
+    Ok(parsed)
 }
 
 fn parse_trailers<const N: usize>(
     input: &[u8],
     limits: &Limits,
     forbidden: ForbiddenTrailers,
-    into: &mut Headers,
+    draft: &mut HeadersDraft<'_>,
 ) -> Result<Option<usize>, WireError> {
     let mut room = [EMPTY_HEADER; N];
     let (end, lines) = match httparse::parse_headers(input, &mut room[..limits.trailer_fields_max.min(N)]) {
@@ -167,21 +188,12 @@ fn parse_trailers<const N: usize>(
         Err(httparse::Error::TooManyHeaders) => return Err(WireError::TooManyTrailers),
         Err(_) => return Err(WireError::Trailer),
     };
-    let has_forbidden = lines.iter().any(|line| is_forbidden_in_trailers(line.name.as_bytes()));
-    if has_forbidden && forbidden == ForbiddenTrailers::Refused {
+    let is_forbidden = |line: &Header<'_>| is_forbidden_in_trailers(line.name.as_bytes());
+    if forbidden == ForbiddenTrailers::Refused && lines.iter().any(is_forbidden) {
         return Err(WireError::Trailer);
     }
     debug_assert!(input[..end].ends_with(b"\n"), "a section ends with a line");
-    if record(lines, &input[..end], into).is_err() {
-        // The spans recorded so far point into a text that was not stored.
-        into.clear();
-        return Err(WireError::Trailer);
-    }
-    into.text_mut().clear();
-    into.text_mut().extend(&input[..end]);
-    if has_forbidden {
-        into.retain(|name| !is_forbidden_in_trailers(name));
-    }
+    record(lines, &input[..end], draft).map_err(|_| WireError::Trailer)?;
     Ok(Some(end))
 }
 
