@@ -229,7 +229,23 @@ async fn row_75_chunks_beside_a_length_or_in_1_0_are_refused_rfc9112_6_1() {
     check_get(&with("1 200", &format!("{length}\r\n{chunked}")), Err("TransferEncoding")).await;
     check_get(&with("0 200", chunked), Err("TransferEncoding")).await;
     check_get(&with("0 200", &format!("{chunked}\r\nconnection: keep-alive")), Err("TransferEncoding")).await;
-    for coding in ["identity", "gzip", "chunked, gzip", "chunked, chunked", "", "xchunked", "chunked;a=b"] {
+    // Empty members of a list are ignored (RFC 9110 §5.6.1.2).
+    for coding in [", chunked,", ",chunked", "chunked\t, ,"] {
+        let field = format!("transfer-encoding: {coding}");
+        check_get(&with("1 200", &field), Ok((200, "hello", Then::Rests))).await;
+        check_get(&with("1 200", &format!("{field}\r\n{length}")), Err("TransferEncoding")).await;
+    }
+    for coding in [
+        "identity",
+        "gzip",
+        "chunked, gzip",
+        "chunked, chunked",
+        "chunked, , chunked",
+        "",
+        ",",
+        "xchunked",
+        "chunked;a=b",
+    ] {
         check_get(&with("1 200", &format!("transfer-encoding: {coding}")), Err("TransferEncoding")).await;
     }
     check_get(&with("1 200", &format!("{chunked}\r\n{chunked}")), Err("TransferEncoding")).await;
