@@ -12,7 +12,8 @@ use super::{Bounds, ExchangeError, Phase, Timeouts};
 use crate::memory::{Arena, Reset};
 use crate::message::Headers;
 use crate::net::{Conn, ConnError, Locality, ReadBuffer, TimerSlot};
-use crate::wire::Limits;
+use crate::wire::parse::ForbiddenTrailers;
+use crate::wire::{Framing, Limits};
 
 /// The receiving side of one exchange: what has arrived, and what remains to be received of the message.
 #[derive(Default)]
@@ -176,6 +177,15 @@ impl Incoming {
             || input.len() > bounds.limits.head_max
             || memchr_iter(b'\n', &input[self.parsed_len..]).any(ends_badly)
             || memmem::find(&input[self.parsed_len.saturating_sub(3)..], b"\r\n\r\n").is_some()
+    }
+
+    /// Begins to receive a body whose head has come another way.
+    pub(crate) fn begin_body(&mut self, framing: Framing) {
+        debug_assert!(
+            self.is_end_stream() && framing != Framing::Chunked,
+            "such a body has no framing of its own"
+        );
+        self.body = BodyDecoder::new(framing, ForbiddenTrailers::Refused);
     }
 
     /// Receives the next chunk of the body. Returns its length; 0 at the end. [`Incoming::chunk`] is valid until the

@@ -232,7 +232,7 @@ impl Request {
         self.target.query()
     }
 
-    /// Returns the content as bytes; empty for a body that was not received.
+    /// Returns the content as bytes; empty for a body that was not received, which [`Request::text`] and its like refuse.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         self.body.bytes()
@@ -240,12 +240,12 @@ impl Request {
 
     /// Returns the content as text.
     ///
-    /// The body must have been received, as for [`Request::form`]; a body that was not read is empty here.
+    /// The body must have been received, as for [`Request::form`].
     ///
     /// # Errors
     ///
     /// Fails if the content is not UTF-8. In a handler, `?` turns that into 400; with [`Body::text`] it would be 500,
-    /// because a body may be that of another server.
+    /// because a body may be that of another server. Also fails, with 500, if the content has not been received.
     ///
     /// # Examples
     ///
@@ -259,7 +259,8 @@ impl Request {
     /// }
     /// ```
     pub fn text(&self) -> Result<&str, InvalidText> {
-        self.body.text().map_err(|_| InvalidText::Content)
+        let content = self.received().ok_or(InvalidText::Unread)?;
+        std::str::from_utf8(content).map_err(|_| InvalidText::Content)
     }
 
     /// Returns the content as text, decoded from the charset that `content-type` names, or from UTF-8 if it names none.
@@ -271,7 +272,7 @@ impl Request {
     /// # Errors
     ///
     /// Fails if the content is not text in that charset, which is then 400 in a handler with `?`, or if the charset is
-    /// not known, which is 415.
+    /// not known, which is 415. Also fails, with 500, if the content has not been received.
     ///
     /// # Examples
     ///
@@ -285,7 +286,7 @@ impl Request {
     /// }
     /// ```
     pub fn text_decoded(&self) -> Result<Cow<'_, str>, InvalidCharset> {
-        decode_text(&self.headers, self.body.bytes()).map_err(InvalidCharset::of_request)
+        decode_text(&self.headers, self.received()).map_err(InvalidCharset::of_request)
     }
 
     /// Returns the content as an `application/x-www-form-urlencoded` form.
@@ -442,10 +443,12 @@ impl Request {
         if self.headers.codings().next().is_some() {
             return Err(ContentError::Coding);
         }
-        if self.is_unread() {
-            return Err(ContentError::NotReceived);
-        }
-        Ok(self.body.bytes())
+        self.received().ok_or(ContentError::NotReceived)
+    }
+
+    /// The content, unless it has not been received.
+    fn received(&self) -> Option<&[u8]> {
+        (!self.is_unread()).then(|| self.body.bytes())
     }
 
     /// Whether there is content that is not in memory: a stream, or content that was declared but not received.

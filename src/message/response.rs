@@ -3,7 +3,6 @@
 use std::any::Any;
 use std::borrow::Cow;
 use std::ops::Range;
-use std::str::Utf8Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,8 +14,8 @@ use super::percent::{InvalidReference, encode_reference};
 use super::precondition::{PreconditionResult, Validators, evaluate_preconditions};
 use super::range::{RangeSelection, may_send_range};
 use super::{
-    Body, CONTENT_FIELDS, FieldName, Headers, InvalidCharset, InvalidCookie, InvalidField, Method, Problem,
-    Request, SetCookie, Status, Version,
+    Body, CONTENT_FIELDS, FieldName, Headers, InvalidCharset, InvalidCookie, InvalidField, InvalidText,
+    Method, Problem, Request, SetCookie, Status, Version,
 };
 use crate::memory::{Reset, clear_cold};
 
@@ -126,7 +125,7 @@ impl Response {
         Ok(())
     }
 
-    /// Returns the content as bytes; empty for a stream.
+    /// Returns the content as bytes; empty for a stream, which [`Response::text`] refuses.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         self.body.bytes()
@@ -136,8 +135,8 @@ impl Response {
     ///
     /// # Errors
     ///
-    /// Fails if the content is not UTF-8. In a handler, `?` turns that into 500, because it is not the peer's fault.
-    /// For text in the charset of its `content-type`, use [`Response::text_decoded`].
+    /// Fails if the content is not UTF-8, or is a stream. In a handler, `?` turns that into 500, because it is not the
+    /// peer's fault. For text in the charset of its `content-type`, use [`Response::text_decoded`].
     ///
     /// # Examples
     ///
@@ -147,9 +146,9 @@ impl Response {
     /// let mut response = Response::new(); // or one that a client received
     /// response.set_text("Hello, World!");
     /// assert_eq!(response.text()?, "Hello, World!");
-    /// # Ok::<(), std::str::Utf8Error>(())
+    /// # Ok::<(), corehttp::InvalidText>(())
     /// ```
-    pub fn text(&self) -> Result<&str, Utf8Error> {
+    pub fn text(&self) -> Result<&str, InvalidText> {
         self.body.text()
     }
 
@@ -160,8 +159,8 @@ impl Response {
     ///
     /// # Errors
     ///
-    /// Fails if the content is not text in that charset, or if the charset is not known. In a handler, `?` turns that
-    /// into 500, because it is not the peer's fault.
+    /// Fails if the content is not text in that charset, if the charset is not known, or if the content is a stream. In a
+    /// handler, `?` turns that into 500, because it is not the peer's fault.
     ///
     /// # Examples
     ///
@@ -178,7 +177,7 @@ impl Response {
     /// ```
     #[doc(alias = "text_with_charset")]
     pub fn text_decoded(&self) -> Result<Cow<'_, str>, InvalidCharset> {
-        decode_text(&self.headers, self.body.bytes())
+        decode_text(&self.headers, (!self.body.is_stream()).then(|| self.body.bytes()))
     }
 
     /// Makes this a redirection of the peer to `location` (RFC 9110 §15.4), and removes the content, the fields that
