@@ -239,7 +239,7 @@ impl Fault {
 }
 
 /// A route that cannot be added to a [`Router`](crate::Router). `Display` names the pattern, and what it conflicts with.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct InvalidRoute(Box<Kind>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -268,6 +268,13 @@ impl fmt::Display for InvalidRoute {
                 write!(f, "the route `{route}` conflicts with `{other}`: they match the same requests")
             }
         }
+    }
+}
+
+impl fmt::Debug for InvalidRoute {
+    /// The same as `{}`, since `unwrap` and a `main` function print an error by `{:?}`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -62,6 +62,13 @@ async fn of_a_request_that_cannot_be_sent() {
     ] {
         assert_eq!(format!("{:#}", invalid_url.unwrap()), invalid);
     }
+    for (url, why) in [
+        ("127.0.0.1:80/a", "the scheme is neither http nor https"),
+        ("localhost/a", "the target has no form that fits the request"),
+    ] {
+        let without = format!("the url `{url}` does not begin with http:// or https://: {why}");
+        check(client.get(url).await, &format!("preparing the request failed: {without}"));
+    }
     let form = "the url `/b` is invalid: the target has no form that fits the request";
     assert_eq!(format!("{:#}", client.host("/b?secret").unwrap_err()), form);
     let page = Request::get("http://a/b?secret").unwrap();

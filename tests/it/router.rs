@@ -418,7 +418,11 @@ fn a_faulty_pattern_is_refused_where_it_is_added() {
 
 #[test]
 fn a_conflict_names_both_routes() {
-    let error = |added: Result<Router, InvalidRoute>| added.unwrap_err().to_string();
+    let error = |added: Result<Router, InvalidRoute>| {
+        let error = added.unwrap_err();
+        assert_eq!(format!("{error:?}"), error.to_string());
+        error.to_string()
+    };
     let one = |pattern| Router::new().get(pattern, named("x")).unwrap();
     let text =
         |route, other| format!("the route `{route}` conflicts with `{other}`: they match the same requests");
