@@ -225,7 +225,7 @@
 //! | a connection when it opens, and state of its own | [`Server::on_connect`], [`Context::connection_state`] |
 //! | a connection when it is over | [`Server::on_disconnect`] |
 //! | how long a connection may stay open | [`Timeouts::connection_age`] |
-//! | how a handler fails, and the status that the peer gets | [`Error`] |
+//! | how a handler fails, and the status that the peer gets | [`Error`], [`Server::error_status`] |
 //! | the content of error responses | [`Server::error_response`], [`problem_details`], [`error_page`] |
 //! | problem details (RFC 9457) | [`Problem`], [`Response::set_problem`] |
 //! | each exchange, as it ended: logs and metrics | [`Server::on_exchange`], with feature `access-log` `AccessLog` |

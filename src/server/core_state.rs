@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::connection_report::{ConnectionEnd, ConnectionReport};
+use super::error::ErrorStatuses;
 use super::error_report::{ErrorCause, ErrorReport};
 use super::error_response::ErrorResponseFn;
 use super::exchange_report::Observation;
@@ -29,6 +30,7 @@ pub(super) struct CoreState {
     /// The connection whose handler has waited last, if polls are timed.
     pub(super) waiting: Cell<Option<u64>>,
     pub(super) error_response: Option<ErrorResponseFn>,
+    pub(super) error_statuses: ErrorStatuses,
     pub(super) proxy_protocol: Option<ProxyProtocol>,
     /// Ages of connections count from here.
     started: runtime::Instant,
@@ -46,8 +48,15 @@ impl CoreState {
         deadlines: Rc<DeadlineTable>,
         stats: Arc<CoreStats>,
     ) -> Rc<CoreState> {
-        let ServerSettings { bounds, name, observers, error_response, acceptor: _, proxy_protocol } =
-            settings.clone();
+        let ServerSettings {
+            bounds,
+            name,
+            observers,
+            error_response,
+            error_statuses,
+            acceptor: _,
+            proxy_protocol,
+        } = settings.clone();
         let events = CoreEvents::new(index, stats.clone(), &observers);
         let clock = Clock::new(name.as_deref());
         Rc::new(CoreState {
@@ -56,6 +65,7 @@ impl CoreState {
             report_limiter: ReportLimiter::default(),
             waiting: Cell::new(None),
             error_response,
+            error_statuses,
             proxy_protocol,
             started: runtime::now(),
             clock,
@@ -182,6 +192,7 @@ pub(super) struct ServerSettings {
     /// In the order in which they are called.
     pub(super) observers: Vec<Arc<dyn Observer>>,
     pub(super) error_response: Option<ErrorResponseFn>,
+    pub(super) error_statuses: ErrorStatuses,
     /// Does the TLS handshakes on the addresses that have no acceptor of their own, if they are to be secure.
     pub(super) acceptor: Option<TlsAcceptor>,
     pub(super) proxy_protocol: Option<ProxyProtocol>,

@@ -350,12 +350,12 @@ where
 {
     #[inline]
     async fn handle(&self, ctx: &mut Context) -> Result {
-        (self.0)(ctx).into_result()
+        outcome((self.0)(ctx), ctx)
     }
 
     #[inline]
     fn handle_now(&self, ctx: &mut Context) -> Option<Result> {
-        Some((self.0)(ctx).into_result())
+        Some(outcome((self.0)(ctx), ctx))
     }
 }
 
@@ -370,8 +370,15 @@ where
 {
     #[inline]
     async fn handle(&self, ctx: &mut Context) -> Result {
-        (self.0)(ctx).await.into_result()
+        outcome((self.0)(ctx).await, ctx)
     }
+}
+
+/// The outcome of a function that has handled a request. The function is the innermost handler, so the application chooses
+/// the status of an error here: middleware around the function sees it.
+#[inline]
+pub(super) fn outcome(returned: impl IntoResult, ctx: &Context) -> Result {
+    returned.into_result().map_err(|error| ctx.exchange.conn.core().error_statuses.choose_for(error))
 }
 
 /// The return type of a function that handles requests: `()` or [`Result`].

@@ -53,6 +53,7 @@ mod with_state;
 mod error;
 mod error_report;
 mod error_response;
+mod error_status;
 mod exchange_report;
 mod invalid_response;
 mod report_limiter;

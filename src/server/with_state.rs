@@ -4,7 +4,7 @@ use std::ops::Deref;
 
 use super::context::Context;
 use super::error::Result;
-use super::handler::{AsyncHandler, Handler, IntoHandler, IntoResult, PlainHandler};
+use super::handler::{AsyncHandler, Handler, IntoHandler, IntoResult, PlainHandler, outcome};
 
 /// Makes a handler of a function or method of the state that several handlers share, such as those of a router.
 ///
@@ -99,12 +99,12 @@ where
 {
     #[inline]
     async fn handle(&self, ctx: &mut Context) -> Result {
-        (self.function.0)(&self.state, ctx).into_result()
+        outcome((self.function.0)(&self.state, ctx), ctx)
     }
 
     #[inline]
     fn handle_now(&self, ctx: &mut Context) -> Option<Result> {
-        Some((self.function.0)(&self.state, ctx).into_result())
+        Some(outcome((self.function.0)(&self.state, ctx), ctx))
     }
 }
 
@@ -116,6 +116,6 @@ where
 {
     #[inline]
     async fn handle(&self, ctx: &mut Context) -> Result {
-        (self.function.0)(&self.state, ctx).await.into_result()
+        outcome((self.function.0)(&self.state, ctx).await, ctx)
     }
 }

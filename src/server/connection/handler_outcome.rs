@@ -2,6 +2,7 @@
 //! §15.6).
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use super::close::close;
@@ -62,7 +63,7 @@ pub(super) fn finalize_response(ctx: &mut Context, outcome: HandlerOutcome) -> R
 #[inline(never)]
 fn set_final_response(ctx: &mut Context, outcome: HandlerOutcome) -> Result<bool, Box<Refused>> {
     ctx.exchange.conn.note_over(false);
-    match (outcome, ctx.exchange.outgoing.has_begun()) {
+    match (with_chosen_status(ctx, outcome), ctx.exchange.outgoing.has_begun()) {
         (HandlerOutcome::Refused(status), _) => respond_refused(ctx, status),
         (HandlerOutcome::Over, _) => return Ok(false),
         (HandlerOutcome::Returned(Ok(())), false) => check_status(ctx),
@@ -83,6 +84,15 @@ fn set_final_response(ctx: &mut Context, outcome: HandlerOutcome) -> Result<bool
         }
     }
     Ok(true)
+}
+
+/// Chooses the status of an error that no function has returned, but a type that is a handler. The application's function
+/// may panic as a handler may.
+fn with_chosen_status(ctx: &Context, outcome: HandlerOutcome) -> HandlerOutcome {
+    let HandlerOutcome::Returned(Err(error)) = outcome else { return outcome };
+    let statuses = &ctx.exchange.conn.core().error_statuses;
+    let chosen = catch_unwind(AssertUnwindSafe(|| statuses.choose_for(error)));
+    chosen.map_or(HandlerOutcome::Panicked, |error| HandlerOutcome::Returned(Err(error)))
 }
 
 /// Sets the response to a request that the handler has refused by its head.
