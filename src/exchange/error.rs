@@ -77,6 +77,25 @@ impl ExchangeError {
         }
     }
 
+    /// Whether the application or the machine is at fault, and not the peer, which may break the protocol, be slow, or go
+    /// away.
+    pub(crate) fn is_fault(&self) -> bool {
+        use io::ErrorKind as Kind;
+        match self {
+            ExchangeError::Io(error) => !matches!(
+                error.kind(),
+                Kind::BrokenPipe
+                    | Kind::ConnectionAborted
+                    | Kind::ConnectionReset
+                    | Kind::InvalidData
+                    | Kind::NotConnected
+                    | Kind::TimedOut
+                    | Kind::UnexpectedEof
+            ),
+            error => error.is_of_handler(),
+        }
+    }
+
     /// The error of an operation that fails because an earlier write failed, with an error of this kind. The peer had
     /// the time `write` to read.
     pub(crate) fn from_failed_write(kind: io::ErrorKind, write: Duration) -> ExchangeError {

@@ -252,6 +252,16 @@ impl Error {
         self.cause().is_some() && self.status().is_client_error() || self.is_connection_lost()
     }
 
+    /// Whether the handler has failed with a bare status that is not the server's fault, such as 404: an answer.
+    pub(super) fn is_answer(&self) -> bool {
+        self.cause().is_none() && !self.status().is_server_error()
+    }
+
+    /// Whether the application or the machine is at fault, and neither the request nor its peer.
+    pub(super) fn is_fault(&self) -> bool {
+        self.downcast_cause().map_or(!self.is_peer_fault(), ExchangeError::is_fault)
+    }
+
     /// The details that the handler has failed with: the cause itself, or its immediate source.
     pub(super) fn problem(&self) -> Option<&Problem> {
         let source = || self.cause()?.source()?.downcast_ref();

@@ -49,7 +49,7 @@ use crate::wire::Limits;
 ///     Server::bind("[::]:8080")
 ///         .limits(Limits { body_max: 64 << 20, ..Limits::default() })
 ///         .timeouts(Timeouts { idle: Duration::from_secs(30), ..Timeouts::default() })
-///         .on_error(|report| eprintln!("{report}"))
+///         .on_error(|report| if report.is_fault() { eprintln!("{report}") })
 ///         .run(|ctx: &mut Context| ctx.response.set_text("Hello, World!"))
 /// }
 /// ```
@@ -262,15 +262,15 @@ impl Server {
         self
     }
 
-    /// Adds a function that is called with each refused request and each failed exchange, and with faults without a
-    /// [`request`](ErrorReport::request), such as failed handshakes and malformed heads, at most once a second for each kind
+    /// Adds a function that is called with each refused request and each failed exchange, and with failures without a
+    /// [`request`](ErrorReport::request), such as bad handshakes and malformed heads, at most once a second for each kind
     /// and core. A connection that fails before it has carried a refusal causes no second call. Default: none.
     ///
-    /// Peers cause faults without a request as fast as they connect, and a line for each would fill a log. The next report
-    /// has the number of those that were left out ([`ErrorReport::suppressed`]). The kinds are those of
-    /// [`ErrorCounts`](crate::ErrorCounts), bad PROXY headers, refusals of a TLS resolver, and peers with too many connections.
-    /// [`ServerHandle::stats`] counts each fault, [`Server::on_exchange`] gets each malformed head, and
-    /// [`Server::on_disconnect`] each connection, for example to ban its peer.
+    /// A log is for those reports that [are faults of the server](ErrorReport::is_fault); the others are refusals of peers, or
+    /// their failures. Peers cause those without a request as fast as they connect, so the next report has the number of
+    /// those left out ([`ErrorReport::suppressed`]). The kinds are those of [`ErrorCounts`](crate::ErrorCounts), bad PROXY headers, refusals
+    /// of a TLS resolver, and peers with too many connections. [`ServerHandle::stats`] counts each failure,
+    /// [`Server::on_exchange`] gets each malformed head, and [`Server::on_disconnect`] each connection, to ban its peer.
     ///
     /// The function is not called for a handler that fails with a bare [`Status`](crate::Status), which is a response
     /// like any other unless it cuts one off; for a peer that got an error and then closes before the end of its body;
