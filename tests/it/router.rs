@@ -656,6 +656,59 @@ fn handlers_share_state() {
     assert_eq!(outcome(&Server::new().service(boxed), "GET", "a", "/"), "hi");
 }
 
+/// State that is no smart pointer, and a smart pointer itself, lent to plain and async functions.
+#[test]
+fn handlers_share_handles() {
+    trait Users {
+        fn name(&self) -> &str;
+    }
+    struct Ada;
+    impl Users for Ada {
+        fn name(&self) -> &str {
+            "Ada"
+        }
+    }
+    #[derive(Clone)]
+    struct Pool(&'static str);
+
+    fn of_pointer(users: &std::sync::Arc<dyn Users>, ctx: &mut Context) {
+        ctx.response.set_text(users.name());
+    }
+    async fn of_target(users: &(dyn Users + 'static), ctx: &mut Context) -> corehttp::Result {
+        ctx.response.set_text(users.name());
+        Ok(())
+    }
+    fn of_handle(pool: &Pool, ctx: &mut Context) -> corehttp::Result {
+        ctx.response.set_text(pool.0);
+        Ok(())
+    }
+    async fn of_handle_waiting(pool: &Pool, ctx: &mut Context) {
+        tokio::task::yield_now().await;
+        ctx.response.set_text(pool.0);
+    }
+    let users: std::sync::Arc<dyn Users> = std::sync::Arc::new(Ada);
+    let pool = Pool("pool");
+    let service = Server::new().service(routes! {
+        GET "/pointer" => with_state(&users, of_pointer),
+        GET "/target" => with_state(&users, of_target),
+        GET "/handle" => with_state(&pool, of_handle),
+        GET "/waiting" => with_state(&pool, of_handle_waiting),
+        GET "/closure" => with_state(&pool, |pool: &Pool, ctx: &mut Context| {
+            ctx.response.set_text(pool.0);
+            Ok(())
+        }),
+    });
+    for (path, expected) in [
+        ("/pointer", "Ada"),
+        ("/target", "Ada"),
+        ("/handle", "pool"),
+        ("/waiting", "pool"),
+        ("/closure", "pool"),
+    ] {
+        assert_eq!(outcome(&service, "GET", "a", path), expected, "{path}");
+    }
+}
+
 #[test]
 fn a_plain_handler_in_a_box_needs_no_future() {
     let plain = BoxHandler::new(named("plain"));
