@@ -45,6 +45,15 @@ impl Server {
     /// # assert!(response.text()?.contains("No such file") || cfg!(windows));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    ///
+    /// A gateway answers as [`ClientError::status`](crate::ClientError::status) has it, which is 502 or 504:
+    ///
+    /// ```
+    /// use corehttp::{ClientError, Server};
+    ///
+    /// let server = Server::new().error_status(ClientError::status);
+    /// # let _ = server.service(|_: &mut corehttp::Context| ());
+    /// ```
     #[doc(alias("IntoResponse", "ResponseError", "error_handler"))]
     pub fn error_status<E: StdError + 'static>(
         mut self,

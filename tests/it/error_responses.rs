@@ -586,7 +586,7 @@ fn middleware_sees_the_chosen_status() {
     assert_eq!(reports.take(), [(409, "the shop cannot sell".to_owned())]);
 }
 
-/// What a function of the application says of a router's 404 is no failure of a handler.
+/// A function of the application that writes the cause of a router's 404 does not write that a handler failed.
 #[test]
 fn the_cause_of_a_bare_status_is_that_status() {
     let server = Server::new().error_response(|report: &ErrorReport, response: &mut Response| {
