@@ -204,6 +204,9 @@
 //! timeout, if it has one. `PgPool::connect_lazy` avoids that, because it opens a connection where the first query is
 //! made.
 //!
+//! An embedded SQLite has a thread of its own, to which all cores send their queries: `spawn_blocking` would wake one of
+//! many threads for each.
+//!
 //! The example `api` is a service with a connection to PostgreSQL for each core, or else with an embedded SQLite.
 //!
 //! # Where to look
