@@ -86,6 +86,20 @@ macro_rules! routes {
             $crate::RouteList::new(&[$((::core::stringify!($method), $pattern)),*]);
         $crate::Router::from_list(LIST, $crate::routes!(@tuples [] $(($handler))*))
     }};
+    // Routes as other crates write them.
+    ($pattern:literal => $($rest:tt)*) => {
+        ::core::compile_error!(
+            "a route begins with its method, and its handler stands alone: `GET \"/users\" => show`, and not \
+             `\"/users\" => get(show)`; a path with several methods has a line for each"
+        )
+    };
+    ($($rest:tt)*) => {
+        ::core::compile_error!(
+            "a route is a method in upper case (or `any`, or `mount`), a pattern in quotes, `=>` and a handler, and a \
+             comma separates it from the next: `GET \"/users/{id}\" => show, POST \"/users\" => add`; a pattern that \
+             is no literal is for `Router::new().get(pattern, show)?`"
+        )
+    };
 }
 
 /// The methods and patterns of a [`Router`](crate::Router), which [`routes!`](crate::routes) checks while it is compiled.

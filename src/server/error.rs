@@ -300,11 +300,16 @@ impl<E: IntoError> From<E> for Error {
 /// The trait exists for its diagnostic: for any other type, the compiler prints which conversion to write.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a `std::error::Error` that `?` converts into a `corehttp::Error`",
-    label = "not a `std::error::Error + Send + Sync + 'static`: write `.map_err(corehttp::Error::other)?`",
-    note = "`corehttp::Error::other(cause)` takes a string, an `anyhow::Error` or a `Box<dyn Error + Send + Sync>`, and \
-            answers with 500; `corehttp::Error::new(status, cause)` answers with `status`",
-    note = "what is not `Send`, such as a `Box<dyn Error>`, can be passed on as text: \
-            `.map_err(|error| corehttp::Error::other(error.to_string()))?`"
+    label = "not a `std::error::Error + Send + Sync + 'static`: write \
+             `.map_err(|error| corehttp::Error::other(error.to_string()))?`",
+    note = "a string, an `anyhow::Error` or a `Box<dyn Error + Send + Sync>` stays the cause as it is: \
+            `.map_err(corehttp::Error::other)?`",
+    note = "`corehttp::Error::other(cause)` answers with 500, `corehttp::Error::new(status, cause)` with `status`; a \
+            status alone is an error, too: `Status::NOT_FOUND.into()`",
+    note = "an error type of your own implements `std::error::Error`, and `Server::error_status` chooses its status; or it \
+            implements `From<..> for corehttp::Error`",
+    note = "the error of `Mutex::lock` borrows the mutex: after a panic under the lock, \
+            `.unwrap_or_else(PoisonError::into_inner)` goes on with the value as it is"
 )]
 pub trait IntoError: StdError + Send + Sync + 'static {}
 

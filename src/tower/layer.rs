@@ -82,6 +82,9 @@ use crate::server::{BodyPlan, Context, Error, Handler, IntoHandler, InvalidRespo
 ///
 /// - A body that waits for anything but the content, such as one that limits the rate, around a handler that streams
 ///   with [`Context::body_writer`]: the stream fails at its end. Around a response in `ctx.response` it works.
+/// - Layers that need axum's body or a service that is `Send`, such as `axum::middleware::from_fn` and
+///   `tower::buffer::BufferLayer`: they do not compile. Write a function with [`around`](crate::around) in place of the
+///   first, or leave them around an app of axum, which becomes a handler by [`Tower`](super::Tower).
 /// - Layers that call the handler more than once for a request, such as retries: the second call is answered with 500.
 /// - An error of a layer, such as that of `tower::timeout`, is no response that other layers see. It is answered like
 ///   one of a handler: with 500, or with the status that it chooses. The layers of tower-http answer themselves. A body
