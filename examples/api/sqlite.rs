@@ -34,7 +34,7 @@ impl Sqlite {
         query: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T> {
         let (answer, answered) = oneshot::channel();
-        // Nobody waits for the answer if the handler has run out of time.
+        // A handler that has run out of time waits for no answer.
         let query: Query = Box::new(move |connection| drop(answer.send(query(connection))));
         self.0.send(query).await.map_err(|_| Error::other("the thread of the database has ended"))?;
         Ok(answered.await??)
