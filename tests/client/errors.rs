@@ -63,7 +63,8 @@ async fn of_a_request_that_cannot_be_sent() {
         assert_eq!(format!("{:#}", invalid_url.unwrap()), invalid);
     }
     for (url, why) in [
-        ("127.0.0.1:80/a", "the scheme is neither http nor https"),
+        ("localhost:80/a", "the scheme is neither http nor https"),
+        ("127.0.0.1:80/a", "the target has no form that fits the request"),
         ("localhost/a", "the target has no form that fits the request"),
     ] {
         let without = format!("the url `{url}` does not begin with http:// or https://: {why}");
