@@ -54,7 +54,7 @@ async fn app(ctx: &mut Context) -> corehttp::Result {
         "/form" => _ = ctx.request.form()?,
         "/chosen" => return Err(corehttp::Error::new(Status::CONFLICT, "as told")),
         "/bad-gateway" => return Err(corehttp::Error::new(Status::BAD_GATEWAY, "as told")),
-        "/unfinished" => drop(ctx.body_writer().await?),
+        "/unfinished" => _ = ctx.body_writer().await?,
         "/hangs" => std::future::pending().await,
         "/cannot" => return Err(Status::SERVICE_UNAVAILABLE.into()),
         _ => ctx.response.set_text("fine"),
