@@ -84,13 +84,16 @@ impl<O: Observer + ?Sized> Observer for Arc<O> {
 pub struct CoreEvents {
     index: usize,
     stats: Arc<CoreStats>,
-    exchange: Vec<Box<dyn Fn(&ExchangeReport<'_>)>>,
-    error: Vec<Box<dyn Fn(&ErrorReport<'_>)>>,
-    connect: Vec<Box<dyn Fn(&mut OpenedConnection<'_>)>>,
-    disconnect: Vec<Box<dyn Fn(&ConnectionReport)>>,
-    accept: Vec<Box<dyn Fn(Duration)>>,
-    poll: Vec<Box<dyn Fn(&PollReport)>>,
+    exchange: Hooks<dyn Fn(&ExchangeReport<'_>)>,
+    error: Hooks<dyn Fn(&ErrorReport<'_>)>,
+    connect: Hooks<dyn Fn(&mut OpenedConnection<'_>)>,
+    disconnect: Hooks<dyn Fn(&ConnectionReport)>,
+    accept: Hooks<dyn Fn(Duration)>,
+    poll: Hooks<dyn Fn(&PollReport)>,
 }
+
+/// The functions that are attached to one event, in the order in which they are called.
+type Hooks<F> = Vec<Box<F>>;
 
 impl CoreEvents {
     pub(super) fn new(index: usize, stats: Arc<CoreStats>, observers: &[Arc<dyn Observer>]) -> CoreEvents {

@@ -91,7 +91,7 @@ impl PooledConn {
                 progress.stage = ResponseStage::Interim;
                 return Ok(());
             }
-            progress.dropped_interim += response.headers.text_mut().len();
+            progress.dropped_interim += response.headers.text_received().len();
             if progress.dropped_interim > head_max {
                 let error = self.fail_and_close(ClientCause::TooManyInformational);
                 return Err(error.with_detail(format!("more than {head_max} bytes of them (`head_max`)")));

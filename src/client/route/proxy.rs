@@ -459,7 +459,7 @@ async fn open_tunnel(
         if !response.status.is_informational() || response.status == Status::SWITCHING_PROTOCOLS {
             break;
         }
-        received += response.headers.text_mut().len();
+        received += response.headers.text_received().len();
     }
     match (response.status.is_success(), incoming.input.is_empty()) {
         (true, true) => Ok(conn.into_parts().0),
