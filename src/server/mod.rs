@@ -56,6 +56,7 @@ mod error_response;
 mod error_status;
 mod exchange_report;
 mod invalid_response;
+mod observe;
 mod report_limiter;
 
 pub use connection_report::{ConnectionEnd, ConnectionReport};
