@@ -199,7 +199,7 @@ impl CoreRecorder {
     }
 
     fn record_error(&self, report: &ErrorReport<'_>) {
-        let now = Instant::now();
+        let now = crate::runtime::now().into_std();
         if self.core.recording.slot_at(|| now).is_some() {
             self.core.errors.note(report, now);
         }

@@ -11,6 +11,7 @@ use super::error_report::ErrorReport;
 use super::exchange_report::ExchangeReport;
 use super::opening::OpenedConnection;
 use super::stats::{CoreStats, ServerCounts};
+use crate::net::Conn;
 
 /// Watches a server: a log, metrics, or an alarm.
 ///
@@ -18,8 +19,8 @@ use super::stats::{CoreStats, ServerCounts};
 /// number of them, and calls them in their order. The methods of `Server` that begin with `on_` attach a single function
 /// to a single event; they are short for an observer.
 ///
-/// The functions run on the core where the event happened, so they should return quickly. Their panics are ignored. What
-/// they share on one core needs no lock. A server makes no report of an event to which nothing is attached.
+/// The functions run on the core where the event happened, so they should return quickly. Their panics are ignored. State
+/// that they share on one core needs no lock. A server makes no report of an event to which nothing is attached.
 ///
 /// # Examples
 ///
@@ -164,13 +165,19 @@ impl CoreEvents {
         notify(&self.error, |on_error| on_error(report));
     }
 
-    /// Fails if a function panics. The others are not called then, since they might let the connection in.
-    #[cold]
-    pub(super) fn report_connect(&self, connection: &mut OpenedConnection<'_>) -> thread::Result<()> {
+    /// Whether the application lets a connection in. Fails if a function panics; the others are not called then, since
+    /// they might let the connection in.
+    #[inline]
+    pub(super) fn admits(&self, conn: &Conn) -> thread::Result<bool> {
+        if self.connect.is_empty() {
+            return Ok(true);
+        }
         catch_unwind(AssertUnwindSafe(|| {
-            for on_connect in &self.connect {
-                on_connect(connection);
-            }
+            OpenedConnection::is_admitted(conn, |opened| {
+                for on_connect in &self.connect {
+                    on_connect(opened);
+                }
+            })
         }))
     }
 
@@ -193,11 +200,6 @@ impl CoreEvents {
 
     pub(super) fn observes_errors(&self) -> bool {
         !self.error.is_empty()
-    }
-
-    #[inline]
-    pub(super) fn observes_connects(&self) -> bool {
-        !self.connect.is_empty()
     }
 
     #[inline]

@@ -5,11 +5,9 @@ use std::any::Any;
 use std::fmt;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::thread;
 use std::time::Instant;
 
 use super::connection_limiter::{ConnectionLimiter, PeerPermit};
-use super::observer::CoreEvents;
 use super::proxy_protocol::ProxyHeader;
 use crate::net::tls::TlsAcceptor;
 use crate::net::{Conn, PeerAddr, PeerCredentials};
@@ -77,19 +75,15 @@ impl OpenedConnection<'_> {
         self.is_refused = true;
     }
 
-    /// Whether the application lets the connection in. Fails if its function panics.
-    #[inline]
-    pub(super) fn is_admitted(events: &CoreEvents, conn: &Conn) -> thread::Result<bool> {
-        if !events.observes_connects() {
-            return Ok(true);
-        }
+    /// Whether the application lets the connection in, as `ask` decides. Keeps the states that it has set.
+    pub(super) fn is_admitted(conn: &Conn, ask: impl FnOnce(&mut OpenedConnection<'_>)) -> bool {
         let mut opened = OpenedConnection { conn, states: Vec::new(), is_refused: false };
-        let called = events.report_connect(&mut opened);
+        ask(&mut opened);
         let OpenedConnection { states, is_refused, .. } = opened;
         if !states.is_empty() {
             RareConnectionState::update(conn, |rare_state| rare_state.states = states);
         }
-        called.map(|()| !is_refused)
+        !is_refused
     }
 }
 

@@ -6,9 +6,7 @@ use std::time::Duration;
 use corehttp::{Client, ClientCause, ClientPhase, Method, Proxies, Proxy, Request, Response};
 use tokio::io::AsyncReadExt;
 
-#[cfg(feature = "tls")]
-use crate::support::Stage;
-use crate::support::{OK, Scripted};
+use crate::support::{OK, Scripted, Stage};
 
 fn client(proxy: &str) -> Client {
     Client::builder().proxies(Proxies::all(Proxy::new(proxy).unwrap())).build()

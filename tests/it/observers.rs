@@ -10,7 +10,7 @@ use crate::support::{Served, eventually, status};
 
 const LAST: &str = "GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
 
-/// What observers have seen, in the order in which they saw it.
+/// The events that observers have seen, in the order in which they saw it.
 #[derive(Clone, Default)]
 struct Seen(Arc<Mutex<Vec<String>>>);
 
@@ -26,7 +26,7 @@ impl Seen {
     }
 }
 
-/// Notes each event with its name. What it counts on a core needs no lock.
+/// Notes each event with its name. A count of one core needs no lock.
 struct Noting {
     name: &'static str,
     seen: Seen,

@@ -10,7 +10,7 @@ use crate::net::{Conn, TimerSlot};
 use crate::server::connection_report::{ConnectionEnd, ConnectionReport};
 use crate::server::core_state::CoreState;
 use crate::server::observer::PollReport;
-use crate::server::opening::{OpenedConnection, Opening};
+use crate::server::opening::Opening;
 use crate::server::per_core::{Job, JobFuture, JobOutcome, PerCore};
 use crate::server::upgraded::UpgradedHandle;
 use crate::server::{Context, ErrorCause, ErrorReport, Handler};
@@ -119,7 +119,7 @@ impl<H: Handler> Connection<H> {
     fn admit(&mut self, conn: Conn) {
         let core = &self.per_core.core;
         core.note_opening(&conn);
-        match OpenedConnection::is_admitted(&core.events, &conn) {
+        match core.events.admits(&conn) {
             Ok(true) => return self.idle = Some(conn),
             Ok(false) => {}
             Err(_) => core.report_error(ErrorReport::from_connection(conn.peer(), ErrorCause::Panic)),
