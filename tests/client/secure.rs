@@ -40,7 +40,8 @@ struct Secured {
 impl Secured {
     fn new(tls: ServerTls) -> Secured {
         let listener = MemoryListener::new();
-        let server = Server::bind(listener.clone()).cores(1).tls(tls);
+        // Some rows are of certificates that a client refuses for their dates.
+        let server = Server::bind(listener.clone()).cores(1).tls(tls.check_dates(false));
         let running = server.start(|ctx: &mut Context| {
             let peers = ctx.tls().map_or(0, |tls| tls.certificates.len());
             ctx.response.set_text(format!("{peers} certificates"));
