@@ -259,7 +259,7 @@ mod tests {
         // A peer that pauses for longer goes on as fast as the pause was long.
         check(&[lead, (0, 20_000, 1800)], true);
         check(&[lead, (0, 20_000, 1799)], false);
-        // Whatever came before, and however long ago, the last seconds decide.
+        // The last seconds decide, with no regard to the time before them.
         let steady = [(0, 1000, 100)].repeat(60);
         check(&steady, true);
         check(&[&steady[..], &[lead, (60_000, 2000, 1)]].concat(), true);
