@@ -583,7 +583,6 @@ fn poll_content<L: Locality>(
 
 /// Up to this length a head is parsed whenever more of it arrives, so that a malformed head is refused at once.
 const PARSED_EAGERLY_MAX: usize = 4 << 10;
-
 const READ_MIN: usize = 16 << 10;
 const READ_MAX: usize = 256 << 10;
 /// Room for the head of another message.

@@ -183,8 +183,9 @@ impl Response {
     /// Makes this a redirection of the peer to `location` (RFC 9110 §15.4), and removes the content, the fields that
     /// describe it, and trailers.
     ///
-    /// The location is a URI, or a reference such as `/a?b#c` (§10.2.2). What no URI has is escaped; escapes stay as they
-    /// are. If users choose it, make sure that it begins with a single `/`, since `//a.example` leads to another host.
+    /// The location is a URI, or a reference such as `/a?b#c` (§10.2.2). Octets that no URI has are escaped; escapes stay
+    /// as they are. If users choose it, make sure that it begins with a single `/`, since `//a.example` leads to another
+    /// host.
     ///
     /// # Errors
     ///
