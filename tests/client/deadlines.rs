@@ -292,8 +292,11 @@ fn packets(packets: &[(u64, &[u8])]) -> Stage {
     })
 }
 
+/// The milliseconds after the one before it, and its bytes.
+type Packet<'a> = (u64, &'a [u8]);
+
 /// Whether a response in these packets is whole, by default and with a minimal rate.
-async fn check(what: &str, said: &[(u64, &[u8])], [by_default, with_rate]: [bool; 2]) {
+async fn check(what: &str, said: &[Packet<'_>], [by_default, with_rate]: [bool; 2]) {
     let rated = ClientTimeouts { receive_rate_min: 500, ..ClientTimeouts::default() };
     for (timeouts, is_whole) in [(ClientTimeouts::default(), by_default), (rated, with_rate)] {
         let asked = ask(&packets(said).builder().timeouts(timeouts).build(), &get()).await;
@@ -317,7 +320,7 @@ async fn a_rate_counts_all_bytes_and_rejects_none_that_complete_a_response() {
     let (body, end) = (&[b'x'; 8000], &[b'x'; 100]);
     let whole = [&large[..], body].concat();
     // Bytes ahead of the rate count for the ten seconds of the grace, and no longer.
-    let ends: [(&[(u64, &[u8])], [bool; 2]); 3] = [
+    let ends: [(&[Packet<'_>], [bool; 2]); 3] = [
         (&[(12_000, end)], BOTH),
         (&[(10_050, &end[..50]), (1_000, &end[50..])], BOTH),
         (&[(11_000, &end[..50]), (1_000, &end[50..])], [true, false]),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use corehttp::{
     Body, BodyPlan, Context, Event, Handler, Headers, IntoHandler, InvalidResponse, Method, Request, Server,
-    Status, Timeouts, with_plan,
+    Status, with_plan,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 use tokio::sync::Notify;
