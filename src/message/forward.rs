@@ -188,7 +188,7 @@ impl Headers {
     /// whatever else is no letter are one (RFC 3875 §4.1.18).
     pub(crate) fn remove_ambiguous(&mut self) {
         static PLAIN: OctetSet = OctetSet::ALPHANUMERIC.with(b"-");
-        if !self.iter().all(|(name, _)| PLAIN.contains_all(name.as_bytes())) {
+        if !self.lines().all(|(name, _)| PLAIN.contains_all(name)) {
             self.retain(|name| PLAIN.contains_all(name));
         }
     }

@@ -3,10 +3,14 @@
 
 use std::sync::{Arc, Mutex};
 
-use corehttp::{Client, ClientCause, ClientError, Proxies, Proxy, Response};
+use corehttp::{Client, ClientError, Response};
+#[cfg(feature = "tls")]
+use corehttp::{ClientCause, Proxies, Proxy};
 
 use crate::everything;
-use crate::support::{Scripted, Stage, get, paused};
+#[cfg(feature = "tls")]
+use crate::support::Scripted;
+use crate::support::{Stage, get, paused};
 
 const INTERIM: &str = "HTTP/1.1 103 Early\r\nLink: </a.css>\r\nX-Interim: 1\r\n\r\n";
 
@@ -101,6 +105,7 @@ fn a_response_that_ends_or_is_spoiled_anywhere_can_be_read_in_full_rfc9112_8() {
 }
 
 /// The refusal of a proxy is a response, which its error holds.
+#[cfg(feature = "tls")]
 #[tokio::test]
 async fn the_response_of_a_proxy_that_refuses_a_tunnel_can_be_read_in_full_rfc9110_9_3_6() {
     let response = "HTTP/1.1 403 Forbidden\r\nX-Why: no\r\ncontent-length: 2\r\n\r\nno";
