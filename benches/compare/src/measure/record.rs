@@ -67,7 +67,8 @@ impl Measured {
         let spreads: Vec<Spread> = peers.filter_map(Row::cpu).collect();
         let place = |mine: Spread| {
             let cheaper = spreads.iter().filter(|other| other.median < mine.median);
-            let (surely, perhaps): (Vec<&Spread>, Vec<&Spread>) = cheaper.partition(|other| other.is_below(&mine));
+            let (surely, perhaps): (Vec<&Spread>, Vec<&Spread>) =
+                cheaper.partition(|other| other.is_below(&mine));
             if perhaps.is_empty() { Rank::Place(1 + surely.len()) } else { Rank::Shared }
         };
         let rank = |row: &Row| match row.cpu() {

@@ -215,7 +215,8 @@ mod tests {
         check(corehttp(&[0.9]), row("hyper", &[0.5], true), &[quick]);
         let wide = "Not ranked in `row`: the rounds are too far apart.";
         check(corehttp(&[2.0, 3.0]), row("hyper", &[3.0], true), &[wide]);
-        let shared = "Shared in `row`: 3.05 µs, and the rounds of another with a lower median overlap: 3.00 hyper.";
+        let shared =
+            "Shared in `row`: 3.05 µs, and the rounds of another with a lower median overlap: 3.00 hyper.";
         check(corehttp(&[3.0, 3.05, 3.1]), row("hyper", &[2.95, 3.0, 3.2], true), &[shared]);
         let overloaded = "Overloaded in `row`: no latency.";
         check(row("corehttp", &[2.0], false), row("hyper", &[3.0], true), &[overloaded]);
