@@ -181,7 +181,7 @@ const VARIANTS: &[&str] = &[
 const LARGE: &[&str] = &["Context", "Headers", "PooledConn", "Request", "Server"];
 
 // 240 for what one exchange needs, and the rooms above it: routes, layers, sessions, bounds, what observes, WebSocket.
-const FILES_MAX: usize = 394;
+const FILES_MAX: usize = 400;
 const MEDIAN_LINES_MIN: usize = 130;
 const FILE_LINES_MIN: usize = 60;
 const FILE_LINES_MAX: usize = 600;

@@ -1,12 +1,13 @@
 //! Opens connections to hosts: looks names up, races their addresses, or leaves it to a dialer of the application.
 
 mod race;
+mod resolver;
 
 mod dns_cache;
 
 mod host_connector;
 
 pub(crate) use dns_cache::DnsCache;
-pub use dns_cache::{Resolver, SystemResolver};
 pub use host_connector::Dialer;
 pub(crate) use host_connector::{BoxedStream, DialError, DialTimes, HostConnector, Network, timed};
+pub use resolver::{Resolver, SystemResolver};
