@@ -7,6 +7,7 @@ use std::panic::catch_unwind;
 use std::pin::pin;
 use std::task::{Context, Poll};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 pub(crate) use tokio::runtime::Id;
 use tokio::runtime::{self, Builder, LocalOptions, LocalRuntime};
@@ -31,7 +32,8 @@ pub(crate) fn available_cores() -> usize {
 }
 
 /// Runs the future that `work` returns to its end, on a thread and in a runtime of its own. When the future ends, so do
-/// all tasks that it spawned.
+/// all tasks that it spawned. Work that it has begun on other threads may take as long as `blocking_left` returns then;
+/// after that it goes on by itself.
 ///
 /// # Errors
 ///
@@ -40,6 +42,7 @@ pub(crate) fn block_on_core<W, F, T>(
     index: usize,
     pinning: Pinning,
     work: W,
+    blocking_left: impl FnOnce() -> Duration + Send + 'static,
 ) -> io::Result<JoinHandle<io::Result<T>>>
 where
     W: FnOnce() -> F + Send + 'static,
@@ -51,7 +54,7 @@ where
             pin(index);
         }
         QueueProbe::install();
-        block_on(async move { work().await })
+        run(async move { work().await }, blocking_left)
     })
 }
 
@@ -130,6 +133,10 @@ impl Handle {
 /// Each call makes a tokio runtime of its own, and the connections that a client opened in it end with it. So requests
 /// that should share connections belong in one future. As on the core of a server, `tokio::task::spawn_local` works.
 ///
+/// When the future ends, so do the tasks that it has spawned. Work that `tokio::task::spawn_blocking` has begun cannot be
+/// dropped: it may take a tenth of a second more, and then goes on by itself, for as long as the process does. So a
+/// future with a time limit does not keep its caller for longer.
+///
 /// # Errors
 ///
 /// Fails if the operating system cannot provide what a runtime needs.
@@ -145,8 +152,19 @@ impl Handle {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn block_on<F: IntoFuture>(future: F) -> io::Result<F::Output> {
-    Ok(build_runtime()?.block_on(future.into_future()))
+    run(future.into_future(), || BLOCKING_LEFT)
 }
+
+fn run<F: Future>(future: F, blocking_left: impl FnOnce() -> Duration) -> io::Result<F::Output> {
+    let runtime = build_runtime()?;
+    let output = runtime.block_on(future);
+    // To drop a runtime is to wait until all its threads have ended, however long a call of the system takes.
+    runtime.shutdown_timeout(blocking_left());
+    Ok(output)
+}
+
+/// How long work on other threads may take when the future that began it has ended: enough for a last write.
+const BLOCKING_LEFT: Duration = Duration::from_millis(100);
 
 fn build_runtime() -> io::Result<LocalRuntime> {
     // tokio panics if there are no descriptors for its signals.
@@ -160,18 +178,45 @@ fn build_runtime() -> io::Result<LocalRuntime> {
 mod tests {
     use std::rc::Rc;
     use std::sync::mpsc;
+    use std::time::Instant;
 
     use super::*;
 
     #[test]
     fn a_future_on_a_core_need_not_be_send() {
-        let core = block_on_core(7, Pinning::Pinned, || async {
+        let work = || async {
             let (own, (sender, receiver)) = (Rc::new(41), mpsc::channel());
             let task = own.clone();
             spawn(async move { sender.send(*task + 1).unwrap() });
             yield_now().await;
             (thread::current().name().map(str::to_owned), receiver.try_recv())
-        });
+        };
+        let core = block_on_core(7, Pinning::Pinned, work, || Duration::ZERO);
         assert_eq!(core.unwrap().join().unwrap().unwrap(), (Some("corehttp-7".into()), Ok(42)));
+    }
+
+    /// A look-up or a read of a dead disk that had begun kept the caller for seconds beyond its time limit.
+    #[test]
+    fn work_that_blocks_does_not_outlast_what_is_left_for_it() {
+        for (takes, most, is_done) in [(20, 10_000, true), (10_000, 50, false), (10_000, 0, false)] {
+            let (done, received) = mpsc::channel();
+            let start = Instant::now();
+            let work = async move || {
+                let (begun, began) = tokio::sync::oneshot::channel();
+                task::spawn_blocking(move || {
+                    begun.send(()).unwrap();
+                    thread::sleep(Duration::from_millis(takes));
+                    let _ = done.send(());
+                });
+                began.await.unwrap();
+            };
+            let core = block_on_core(0, Pinning::Free, work, move || Duration::from_millis(most));
+            core.unwrap().join().unwrap().unwrap();
+            assert!(start.elapsed() < Duration::from_secs(5), "{takes} of {most} ms");
+            assert_eq!(received.try_recv().is_ok(), is_done, "{takes} of {most} ms");
+        }
+        let start = Instant::now();
+        block_on(async { drop(task::spawn_blocking(|| thread::sleep(Duration::from_secs(10)))) }).unwrap();
+        assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
     }
 }

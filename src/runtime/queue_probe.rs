@@ -92,7 +92,8 @@ mod tests {
 
     #[test]
     fn a_task_has_waited_for_the_tasks_before_it() {
-        let core = block_on_core(0, Pinning::Free, || async { [waits().await, waits().await] });
+        let work = || async { [waits().await, waits().await] };
+        let core = block_on_core(0, Pinning::Free, work, || Duration::ZERO);
         for waits in core.unwrap().join().unwrap().unwrap() {
             assert!(waits[0].is_zero() && waits[1] >= STEP && waits[2] >= 2 * STEP, "{waits:?}");
         }

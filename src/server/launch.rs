@@ -100,7 +100,9 @@ where
             drained: drained.clone(),
             undrained: drained.0.subscribe(),
         };
-        let thread = runtime::block_on_core(index, options.pinning, move || core.run::<Kind, H>());
+        let stop = handle.stop_signal();
+        let work = move || core.run::<Kind, H>();
+        let thread = runtime::block_on_core(index, options.pinning, work, move || blocking_left(&stop));
         handle.add(thread.map_err(|error| give_up(&handle, error.into()))?);
     }
     drop(started_tx);
@@ -170,6 +172,14 @@ impl<F> CoreStart<F> {
         }
     }
 }
+
+/// How long work on other threads may take that handlers have begun: to the end of the grace, and for a last write.
+fn blocking_left(stop: &watch::Receiver<Option<Stop>>) -> Duration {
+    let grace = stop.borrow().map(|stop| stop.cut_at.saturating_duration_since(runtime::now()));
+    grace.unwrap_or_default().max(BLOCKING_LEFT_MIN)
+}
+
+const BLOCKING_LEFT_MIN: Duration = Duration::from_millis(100);
 
 /// Announces that all cores listen, to the manager and then to the predecessor, which stops: the manager would take its
 /// end for that of the service. A server that is stopped before it serves takes the place of no other.

@@ -124,8 +124,9 @@ impl ServerHandle {
     ///
     /// The server does not wait for tasks that handlers have started: they run until no core has connections left, and
     /// are dropped then. Work that must be finished belongs in the handler, or in a runtime of your own, through its
-    /// `tokio::runtime::Handle`. Work that `tokio::task::spawn_blocking` has begun cannot be dropped, so its core waits
-    /// for it, even beyond `grace`.
+    /// `tokio::runtime::Handle`. Work that `tokio::task::spawn_blocking` has begun cannot be dropped: it has time until
+    /// the end of `grace`, and a tenth of a second at least. After that the server ends without it, and it goes on for as
+    /// long as the process does.
     ///
     /// Returns at once; use [`ServerHandle::wait`] to wait for the end. A later call can shorten the grace period, but
     /// not extend it.
@@ -175,8 +176,8 @@ impl ServerHandle {
     /// Waits until all cores have stopped. Any number of threads may wait.
     ///
     /// The call blocks the thread, so a task of another runtime waits with
-    /// `tokio::task::spawn_blocking(move || running.wait()).await`. On a core of this server, such a wait would never
-    /// end, because a core ends only after its blocking work.
+    /// `tokio::task::spawn_blocking(move || running.wait()).await`. On a core of this server, such a wait lasts to the end
+    /// of the grace period, because until then a core waits for its blocking work.
     ///
     /// # Errors
     ///

@@ -322,6 +322,34 @@ fn connections_left_after_the_grace_are_cut() {
     }
 }
 
+/// A look-up that hung, or a read of a dead disk, kept a server for seconds beyond its grace.
+#[test]
+fn work_that_blocks_does_not_outlast_the_grace() {
+    for (takes, grace, is_done) in [(100, LONG, true), (20_000, Duration::from_millis(50), false)] {
+        let (begun, has_begun) = mpsc::channel();
+        let done = Arc::new(AtomicBool::new(false));
+        let blocked = Arc::clone(&done);
+        let served = Served::with(
+            |server| server.cores(2),
+            move |_: &mut Context| {
+                let (begun, blocked) = (begun.clone(), Arc::clone(&blocked));
+                tokio::task::spawn_blocking(move || {
+                    begun.send(()).unwrap();
+                    thread::sleep(Duration::from_millis(takes));
+                    blocked.store(true, Ordering::Relaxed);
+                });
+            },
+        );
+        assert_eq!(status(&served.ask(GET)), 200);
+        has_begun.recv().unwrap();
+        let start = Instant::now();
+        served.running.stop(grace);
+        served.running.wait().unwrap();
+        assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+        assert_eq!(done.load(Ordering::Relaxed), is_done, "it has the time of the grace");
+    }
+}
+
 #[test]
 fn a_response_that_is_cut_does_not_look_whole() {
     let gate = Gate::new();
