@@ -1202,32 +1202,59 @@ impl Resolver for Fragile {
     }
 }
 
-/// The callers behind it look the name up again, and no connection is kept from them.
+/// The look-up fails for all that wait for it, and no connection is kept from the next.
 #[tokio::test]
-async fn a_resolver_that_panics_costs_its_caller_alone() {
+async fn a_resolver_that_panics_costs_those_who_wait_alone() {
     let server = Scripted::always(OK).await;
     let url = server.url.replace("127.0.0.1", "a.example");
     let client = |panics| {
         let resolver = Fragile(AtomicUsize::new(panics));
-        Client::builder().resolver(resolver, Duration::from_secs(60)).connections_per_host_max(1).build()
+        Client::builder().resolver(resolver, Duration::from_secs(60)).connections_per_host_max(8).build()
     };
-    let three = client(3);
-    let asks = Vec::from_iter((0..8).map(|_| {
-        let (client, url) = (three.clone(), url.clone());
-        tokio::spawn(async move { client.get(&url).await.unwrap().status.as_u16() })
-    }));
-    let mut panics = 0;
-    for asked in asks {
-        match asked.await {
-            Ok(status) => assert_eq!(status, 200),
-            Err(error) => panics += usize::from(error.is_panic()),
+    let two = client(2);
+    for _ in 0..2 {
+        let asks = Vec::from_iter((0..8).map(|_| {
+            let (client, url) = (two.clone(), url.clone());
+            tokio::spawn(async move { client.get(&url).await.unwrap_err() })
+        }));
+        for asked in asks {
+            let error = asked.await.unwrap();
+            assert_eq!(error.phase(), ClientPhase::Resolve);
+            assert!(format!("{error:#}").ends_with(": the look-up was cut short"), "{error:#}");
         }
+        assert_eq!(two.busy(), 0);
     }
-    assert_eq!((panics, three.busy(), server.connections()), (3, 0, 1));
+    assert_eq!(two.get(&url).await.unwrap().status, 200);
+    assert_eq!((two.busy(), server.connections()), (0, 1));
     // The task of a pipeline looks up for those who wait.
     let pipeline = client(1).pipeline(&url).unwrap().build();
     let mut response = Response::new();
     pipeline.send(&Request::get("/").unwrap(), &mut response).await.unwrap_err();
     pipeline.send(&Request::get("/").unwrap(), &mut response).await.unwrap();
     assert_eq!(response.status.as_u16(), 200);
+}
+
+/// Answers after 300 ms.
+struct Slow;
+
+impl Resolver for Slow {
+    async fn resolve(&self, _: &str) -> io::Result<Vec<IpAddr>> {
+        sleep(Duration::from_millis(300)).await;
+        Ok(vec![Ipv4Addr::LOCALHOST.into()])
+    }
+}
+
+/// Each caller began a look-up of its own, which ended with the caller, so none of twenty was ever answered.
+#[tokio::test]
+async fn a_look_up_that_takes_longer_than_its_caller_serves_the_next() {
+    let server = Scripted::always(OK).await;
+    let url = server.url.replace("127.0.0.1", "a.example");
+    let builder = || Client::builder().resolver(Slow, Duration::from_secs(60));
+    for client in [builder().timeout(Duration::from_millis(200)).build(), builder().build()] {
+        let error = tokio::time::timeout(Duration::from_millis(200), client.get(&url)).await;
+        if let Ok(error) = error {
+            assert_eq!(error.unwrap_err().phase(), ClientPhase::Resolve);
+        }
+        assert_eq!(client.get(&url).await.unwrap().status, 200);
+    }
 }

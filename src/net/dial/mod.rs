@@ -1,5 +1,6 @@
 //! Opens connections to hosts: looks names up, races their addresses, or leaves it to a dialer of the application.
 
+mod look_ups;
 mod race;
 mod resolver;
 

@@ -1,11 +1,13 @@
 //! [`Resolver`]: looks up the addresses of names; [`SystemResolver`] has the operating system do it.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, ToSocketAddrs};
 use std::pin::Pin;
+use std::sync::LazyLock;
+use std::thread;
 use std::time::Duration;
 
-use tokio::net::lookup_host;
+use super::look_ups::{LookUp, LookUps};
 
 /// Looks up the addresses of names.
 ///
@@ -14,6 +16,9 @@ use tokio::net::lookup_host;
 /// the two families (RFC 8305 §4), so the better family should come first. Within a family, each connection begins with
 /// the next address of the kind that comes first (global, private, link-local or loopback), so that connections spread
 /// over the addresses of a name. Addresses after the 64th are ignored.
+///
+/// A look-up serves all requests of a runtime that need the name meanwhile, in a task of its own: it goes on without the
+/// request that began it, and is dropped once no request has waited for it for 30 seconds.
 ///
 /// # Examples
 ///
@@ -64,7 +69,11 @@ pub trait Resolver: Send + Sync + 'static {
     }
 }
 
-/// The resolver of the operating system: `getaddrinfo`, called on a thread for blocking work.
+/// The resolver of the operating system: `getaddrinfo`, called on a thread of its own.
+///
+/// A call cannot be cut short, and takes long if no name server answers. So one call serves all that ask for a name
+/// meanwhile, in all clients and runtimes of the process; there are at most 64 of these threads, and further names wait
+/// in line. No runtime waits for them when it ends.
 ///
 /// The zone of a link-local IPv6 address is lost. `getaddrinfo` does not return how long an answer is valid, so a
 /// client keeps it for as long as it is set to: see [`ClientBuilder::dns_ttl`](crate::ClientBuilder::dns_ttl).
@@ -73,10 +82,22 @@ pub struct SystemResolver;
 
 impl Resolver for SystemResolver {
     async fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>> {
-        let addresses = lookup_host((name, 0)).await?;
-        Ok(addresses.map(|address| address.ip()).collect())
+        let begin = |look_up: LookUp<Box<str>>| {
+            let name = name.to_owned();
+            let call = move || {
+                let found = (&*name, 0).to_socket_addrs();
+                look_up
+                    .end(found.map(|found| found.map(|address| address.ip()).collect()).map_err(From::from));
+            };
+            thread::Builder::new().name("corehttp-names".into()).spawn(call).map(drop)
+        };
+        SYSTEM_CALLS.join(name.into(), begin).await.map(|found| found.to_vec())
     }
 }
+
+static SYSTEM_CALLS: LazyLock<LookUps<Box<str>>> = LazyLock::new(|| LookUps::new(SYSTEM_CALLS_MAX));
+
+const SYSTEM_CALLS_MAX: usize = 64;
 
 /// An object-safe [`Resolver`].
 pub(super) trait AnyResolver: Send + Sync {

@@ -1,0 +1,235 @@
+//! [`LookUps`]: the look-ups under way, of which each serves all callers that need its answer.
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::fmt;
+use std::hash::Hash;
+use std::io;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+
+use crate::memory::lock;
+
+/// Look-ups under way, by their keys: a bounded number of them, and one for each key.
+///
+/// A look-up does not depend on its callers. It goes on when all of them have left, so a caller with little time finds
+/// the answer that another one had no time to wait for.
+pub(super) struct LookUps<K: Clone + Eq + Hash>(Arc<UnderWay<K>>);
+
+struct UnderWay<K> {
+    by_key: Mutex<HashMap<K, Arc<watch::Sender<Option<LookUpResult>>>>>,
+    /// A permit for each look-up that may still begin. The semaphore is fair, so callers are served in turn.
+    permits: Arc<Semaphore>,
+}
+
+/// The addresses of a name, or why there are none, for all callers.
+pub(super) type LookUpResult = Result<Arc<[IpAddr]>, LookUpFailure>;
+
+impl<K: Clone + Eq + Hash> LookUps<K> {
+    /// At most `most` look-ups are under way at once.
+    pub(super) fn new(most: usize) -> LookUps<K> {
+        LookUps(Arc::new(UnderWay { by_key: Mutex::default(), permits: Arc::new(Semaphore::new(most)) }))
+    }
+
+    /// Waits for the look-up with this key. If there is none, `begin` begins one as soon as a permit is free.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the error of the look-up or of `begin`, and if the look-up ends without an answer.
+    pub(super) async fn join(
+        &self,
+        key: K,
+        begin: impl FnOnce(LookUp<K>) -> io::Result<()>,
+    ) -> io::Result<Arc<[IpAddr]>> {
+        let mut answer = match self.find(&key) {
+            Some(answer) => answer,
+            None => {
+                let permit = self.0.permits.clone().acquire_owned().await.map_err(io::Error::other)?;
+                self.find_or_begin(key, permit, begin)?
+            }
+        };
+        // The look-up has panicked, or its runtime has ended.
+        let cut_short = |_| io::Error::other("the look-up was cut short");
+        let result = answer.wait_for(Option::is_some).await.map_err(cut_short)?.clone();
+        Ok(result.expect("an answer was waited for")?)
+    }
+
+    fn find(&self, key: &K) -> Option<watch::Receiver<Option<LookUpResult>>> {
+        lock(&self.0.by_key).get(key).map(|answer| answer.subscribe())
+    }
+
+    /// Begins a look-up, unless another caller has begun it while this one waited for its permit.
+    fn find_or_begin(
+        &self,
+        key: K,
+        permit: OwnedSemaphorePermit,
+        begin: impl FnOnce(LookUp<K>) -> io::Result<()>,
+    ) -> io::Result<watch::Receiver<Option<LookUpResult>>> {
+        let mut by_key = lock(&self.0.by_key);
+        if let Some(answer) = by_key.get(&key) {
+            return Ok(answer.subscribe());
+        }
+        let (answer, receiver) = watch::channel(None);
+        let answer = Arc::new(answer);
+        by_key.insert(key.clone(), answer.clone());
+        drop(by_key);
+        begin(LookUp { under_way: self.0.clone(), key, answer, _permit: permit })?;
+        Ok(receiver)
+    }
+}
+
+/// One look-up under way. If it is dropped before it ends, its callers find that it was cut short.
+pub(super) struct LookUp<K: Eq + Hash> {
+    under_way: Arc<UnderWay<K>>,
+    key: K,
+    answer: Arc<watch::Sender<Option<LookUpResult>>>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl<K: Eq + Hash> LookUp<K> {
+    /// Ends the look-up, with a result for all its callers.
+    pub(super) fn end(self, result: LookUpResult) {
+        self.answer.send_replace(Some(result));
+    }
+
+    /// Whether a caller waits for the answer.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.answer.receiver_count() > 0
+    }
+}
+
+impl<K: Eq + Hash> Drop for LookUp<K> {
+    fn drop(&mut self) {
+        lock(&self.under_way.by_key).remove(&self.key);
+    }
+}
+
+/// The error of a failed look-up, for all callers that waited for it.
+#[derive(Clone, Debug)]
+pub(super) struct LookUpFailure(Arc<io::Error>);
+
+impl fmt::Display for LookUpFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Error for LookUpFailure {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.0.source()
+    }
+}
+
+impl From<io::Error> for LookUpFailure {
+    fn from(error: io::Error) -> LookUpFailure {
+        LookUpFailure(Arc::new(error))
+    }
+}
+
+impl From<LookUpFailure> for io::Error {
+    fn from(failure: LookUpFailure) -> io::Error {
+        io::Error::new(failure.0.kind(), failure)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{self, Sender};
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    use tokio::runtime::{Builder, Runtime};
+    use tokio::time::timeout;
+
+    use super::*;
+
+    const BRIEF: Duration = Duration::from_millis(20);
+
+    /// Calls of the system that hang until they are let go, and how many have begun.
+    #[derive(Default)]
+    struct Hung(Mutex<Vec<Sender<()>>>);
+
+    impl Hung {
+        fn begun(&self) -> usize {
+            lock(&self.0).len()
+        }
+
+        /// Looks `name` up on a thread that hangs, for a caller with little time.
+        async fn ask(
+            &'static self,
+            look_ups: &LookUps<&'static str>,
+            name: &'static str,
+        ) -> Option<io::Result<Arc<[IpAddr]>>> {
+            let begin = |look_up: LookUp<_>| {
+                let (let_go, held) = mpsc::channel();
+                lock(&self.0).push(let_go);
+                thread::spawn(move || {
+                    let found = held.recv().map(|()| Arc::from([[192, 0, 2, 1].into()]));
+                    look_up.end(found.map_err(|gone| io::Error::other(gone).into()));
+                });
+                Ok(())
+            };
+            timeout(BRIEF, look_ups.join(name, begin)).await.ok()
+        }
+    }
+
+    fn hung() -> &'static Hung {
+        Box::leak(Box::default())
+    }
+
+    fn runtime() -> Runtime {
+        Builder::new_current_thread().enable_time().build().unwrap()
+    }
+
+    #[test]
+    fn a_name_that_hangs_takes_one_thread_whoever_asks_and_in_whichever_runtime() {
+        let (look_ups, hung) = (LookUps::new(2), hung());
+        for _ in 0..3 {
+            let late = runtime()
+                .block_on(async { tokio::join!(hung.ask(&look_ups, "a"), hung.ask(&look_ups, "a")) });
+            assert!(late.0.is_none() && late.1.is_none());
+        }
+        assert_eq!(hung.begun(), 1);
+        lock(&hung.0)[0].send(()).unwrap();
+        let start = Instant::now();
+        while !lock(&look_ups.0.by_key).is_empty() && start.elapsed() < Duration::from_secs(10) {
+            thread::yield_now();
+        }
+        runtime().block_on(hung.ask(&look_ups, "a"));
+        assert_eq!(hung.begun(), 2, "an answer is for those who wait, and nothing is kept");
+    }
+
+    #[test]
+    fn names_that_hang_take_no_more_threads_than_there_may_be() {
+        let (look_ups, hung) = (LookUps::new(2), hung());
+        let names = ["a", "b", "c", "c"];
+        for name in names {
+            assert!(runtime().block_on(hung.ask(&look_ups, name)).is_none());
+        }
+        assert_eq!(hung.begun(), 2);
+        lock(&hung.0)[0].send(()).unwrap();
+        runtime().block_on(async { hung.ask(&look_ups, "c").await });
+        assert_eq!((hung.begun(), look_ups.0.permits.available_permits()), (3, 0), "the next in line");
+    }
+
+    #[test]
+    fn callers_of_a_look_up_that_ends_without_an_answer_learn_of_it() {
+        let look_ups = LookUps::new(1);
+        for _ in 0..2 {
+            let cut = runtime().block_on(look_ups.join("a", |look_up| {
+                drop(look_up);
+                Ok(())
+            }));
+            assert_eq!(cut.unwrap_err().to_string(), "the look-up was cut short");
+        }
+        let refused = runtime().block_on(look_ups.join("a", |_| Err(io::ErrorKind::OutOfMemory.into())));
+        assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::OutOfMemory);
+        let found = runtime().block_on(look_ups.join("a", |look_up| {
+            look_up.end(Ok(Arc::from([[192, 0, 2, 1].into()])));
+            Ok(())
+        }));
+        assert_eq!(*found.unwrap(), [IpAddr::from([192, 0, 2, 1])]);
+    }
+}
