@@ -36,7 +36,8 @@ use crate::net::{Dialer, DnsCache, Keepalive, MemoryConnector, Network, Resolver
 /// With the feature `tower`, a client is also a service of tower, for requests of the crate `http`.
 ///
 /// All futures and bodies that it returns can be dropped at any time. That cancels the exchange, closes its connection,
-/// and lets the next waiting request open another.
+/// and lets the next waiting request open another. A connection that is just being opened is opened all the same, one at
+/// a time for each host, and is for the next request.
 ///
 /// # Examples
 ///
@@ -405,6 +406,17 @@ impl ClientBuilder {
     /// Tunnels count for the host that they lead to.
     pub fn connections_per_host_max(mut self, most: usize) -> Self {
         self.settings.pool.connections_max = most.clamp(1, Semaphore::MAX_PERMITS);
+        self
+    }
+
+    /// Sets how many connections may be idle in each runtime, over all hosts. Beyond that, those that have been idle for
+    /// longest are closed. Default: 1,024.
+    ///
+    /// If the process or the system has no file descriptor left for a new connection (`EMFILE`, `ENFILE`), the client
+    /// closes those of its connections that have been idle for longest, in all runtimes, and tries again.
+    #[doc(alias("MaxIdleConns", "max_idle_connections"))]
+    pub fn idle_connections_max(mut self, most: usize) -> Self {
+        self.settings.pool.idle_connections_max = most;
         self
     }
 

@@ -68,7 +68,8 @@ impl ClientExchange {
         }
         self.incoming.forget_message();
         self.spec = ExchangeSpec { request_info, upgrade: None, limits: limits.clone() };
-        self.progress = Progress::new(timings, runtime::now());
+        let was_idle = self.progress.was_idle;
+        self.progress = Progress { was_idle, ..Progress::new(timings, runtime::now()) };
     }
 
     /// Whether the complete response has arrived. If a write then times out, the server has finished with the request,
@@ -232,6 +233,8 @@ pub(super) struct Progress {
     pub(super) version: Version,
     /// How the exchange ends, if it ends otherwise than with its response or because the caller is gone.
     pub(super) end: Option<ExchangeEnd>,
+    /// Whether the connection was idle before, so that its server may have closed it.
+    pub(super) was_idle: bool,
     /// The durations of the phases that are over.
     pub(super) timings: Timings,
     /// When the current phase began.
@@ -250,6 +253,7 @@ impl Progress {
             decoder: None,
             version: Version::default(),
             end: None,
+            was_idle: false,
             timings,
             phase_start,
         }

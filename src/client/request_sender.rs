@@ -11,8 +11,7 @@ use super::cause::{ClientCause, ClientPhase};
 use super::cookies::RequestCookies;
 use super::error::ClientError;
 use super::exchange::Progress;
-use super::origin::TlsHandshake;
-use super::pool::{CheckoutMiss, ClientPools, Pool, PoolPermit, PooledConn};
+use super::pool::{ClientPools, Pool, PooledConn, open_conn, wait_for_conn};
 use super::redirect::{self, ExpectField, OutgoingRequest, RedirectTaint, Redirects};
 use super::response_reader::ResponseReader;
 use super::settings::{ClientTimeouts, PhaseLimits, RequestLimits, Settings};
@@ -20,9 +19,8 @@ use super::stats::{ClientStats, ExchangeEnd};
 use super::upgraded::ClientUpgraded;
 use crate::exchange::Expectation;
 use crate::memory::Reset;
-use crate::message::{BodyLength, InvalidRequest, InvalidTarget, Method, Request, Response, Status, Timings};
-use crate::net::{Conn, DialTimes, Sendable, TokioTimer};
-use crate::runtime::{self, boxed, timeout_at};
+use crate::message::{BodyLength, InvalidRequest, InvalidTarget, Method, Request, Response, Status};
+use crate::runtime::{self, boxed};
 use crate::wire::OutgoingFraming;
 
 /// Sends requests over pooled connections: the part of a client that its hosts, balancers and pipelines hold, too.
@@ -392,50 +390,6 @@ impl RequestSender {
     }
 }
 
-/// Opens a connection, or takes one that became idle during the wait for a permit.
-pub(super) async fn wait_for_conn(
-    miss: CheckoutMiss,
-    limits: &RequestLimits,
-) -> Result<PooledConn, ClientError> {
-    let (pool, since) = match miss {
-        CheckoutMiss::NoIdle(permit) => {
-            return boxed(|| open_conn(permit, Duration::ZERO, limits)).await;
-        }
-        CheckoutMiss::NoPermit(pool, since) => (pool, since),
-    };
-    let permit = pool.acquire(since, limits).await?;
-    let now = runtime::now();
-    let queue = now.saturating_duration_since(since);
-    permit.pool.counters.count_queued(Ok(queue));
-    // A request may wait in one runtime, and go on in another.
-    let checked_out = match permit.pool.is_of_current_runtime() {
-        true => PooledConn::from_idle(permit, queue, now),
-        false => Err(permit),
-    };
-    match checked_out {
-        Ok(pooled) => Ok(pooled),
-        Err(permit) => boxed(|| open_conn(permit, queue, limits)).await,
-    }
-}
-
-/// Opens a connection. The connection is not used again if its runtime may be another than that of its pool.
-async fn open_conn(
-    permit: PoolPermit,
-    queue: Duration,
-    limits: &RequestLimits,
-) -> Result<PooledConn, ClientError> {
-    let Pool { counters, .. } = &*permit.pool;
-    let was_here = permit.pool.is_of_current_runtime();
-    counters.count(|counts| counts.dials += 1);
-    let dialed = connect(&permit.pool, limits).await;
-    counters.count_dialed(dialed.as_ref().map(|(_, timings)| timings).map_err(ClientError::phase));
-    let (conn, timings) = dialed?;
-    let is_its_own = was_here && permit.pool.is_of_current_runtime();
-    let mut pooled = PooledConn::new(conn, permit, Timings { queue, ..timings });
-    pooled.exchange.persistence.persists = is_its_own;
-    Ok(pooled)
-}
-
 /// The target of the request that `response` answers, which is the last one of a chain of redirects.
 fn final_target<'a>(request: &'a Request, response: &'a Response) -> &'a str {
     response.url.as_deref().unwrap_or(request.target().as_str())
@@ -473,51 +427,4 @@ fn written_length(request: &Request) -> BodyLength {
         }
         None => BodyLength::NoContent,
     }
-}
-
-/// Opens a connection to the origin of `pool` within `limits`, through the proxy if there is one, and returns how long
-/// its phases took.
-///
-/// # Errors
-///
-/// The error has the phase that failed, and names the other side.
-async fn connect(pool: &Pool, limits: &RequestLimits) -> Result<(Box<Conn<Sendable>>, Timings), ClientError> {
-    let Pool { origin, proxy, .. } = pool;
-    let subject = || proxy.as_ref().map_or_else(|| origin.host_and_port(), |proxy| proxy.subject(origin));
-    open(pool, limits).await.map_err(|error| error.with_subject(subject()))
-}
-
-async fn open(
-    Pool { origin, proxy, settings, .. }: &Pool,
-    request: &RequestLimits,
-) -> Result<(Box<Conn<Sendable>>, Timings), ClientError> {
-    let deadline = request.deadline;
-    let left =
-        || deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(runtime::now()));
-    let timeouts = request.timeouts(settings);
-    let handshake = TlsHandshake::for_scheme(origin.scheme, origin.host(), ClientPhase::Tls)?;
-    let limits = DialTimes { resolve: timeouts.resolve.min(left()), connect: timeouts.connect.min(left()) };
-    let opening = async {
-        match proxy {
-            None => {
-                let opened = settings.dial.connect(origin.host(), origin.port, limits).await;
-                opened.map_err(|error| ClientError::from_dial(error, origin.host(), &origin.host_and_port()))
-            }
-            Some(proxy) => {
-                proxy.open(&settings.dial, &settings.tls, origin, limits, request.bounds(settings)).await
-            }
-        }
-    };
-    // The time that is left limits all steps together, and each of them could use it up alone.
-    let (mut transport, times) = match deadline {
-        Some(deadline) => timeout_at(deadline, opening)
-            .await
-            .unwrap_or_else(|_| Err(ClientError::new(ClientPhase::Connect, ClientCause::TimedOut)))?,
-        None => opening.await?,
-    };
-    let mut timings = Timings { resolve: times.resolve, connect: times.connect, ..Timings::default() };
-    if let Some(handshake) = handshake {
-        (transport, timings.tls) = handshake.run(&settings.tls, transport, timeouts.tls.min(left())).await?;
-    }
-    Ok((Box::new(Conn::new(transport, TokioTimer::new())), timings))
 }

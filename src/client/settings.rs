@@ -37,10 +37,12 @@ pub(super) struct Settings {
     pub(super) decode_max: Option<usize>,
 }
 
-/// How many connections a pool may hold, and for how long.
+/// How many connections pools may hold, and for how long.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PoolBounds {
     pub(super) connections_max: usize,
+    /// How many may be idle in all pools of a runtime together.
+    pub(super) idle_connections_max: usize,
     pub(super) idle: Duration,
     pub(super) age: Option<Duration>,
 }
@@ -75,7 +77,12 @@ impl Default for Settings {
             bounds: Bounds { limits, ..Bounds::default() },
             streamed_bounds: Bounds::default(),
             timeouts: ClientTimeouts::default(),
-            pool: PoolBounds { connections_max: 512, idle: Duration::from_secs(30), age: None },
+            pool: PoolBounds {
+                connections_max: 512,
+                idle_connections_max: 1024,
+                idle: Duration::from_secs(30),
+                age: None,
+            },
             dial: HostConnector::default(),
             proxies: Proxies::none(),
             tls: TlsConnector::default(),

@@ -38,7 +38,7 @@ pub(crate) use buffers::{ReadBuffer, WriteBuffer};
 pub(crate) use conn::Local;
 pub(crate) use conn::{Conn, ConnError, Locality, Sendable};
 pub(crate) use delegate::{delegate_stream, delegate_write};
-pub(crate) use dial::{BoxedStream, DialError, DialTimes, DnsCache, HostConnector, Network, timed};
+pub(crate) use dial::{BoxedStream, DialError, DialStep, DialTimes, DnsCache, HostConnector, Network, timed};
 pub use dial::{Dialer, Resolver, SystemResolver};
 pub(crate) use file_io::{FileReader, FileSender, shrunk};
 #[cfg(feature = "websocket")]
@@ -54,7 +54,7 @@ pub(crate) use memory_listener::MemoryAcceptor;
 pub use memory_listener::{MemoryConnector, MemoryListener, MemoryStream};
 #[cfg(feature = "proxy-protocol")]
 pub use proxy_header::{ProxyHeader, ProxyTls};
-pub(crate) use socket::Keepalive;
+pub(crate) use socket::{Keepalive, is_out_of_descriptors};
 pub(crate) use stream::{AnyStream, Stream};
 pub(crate) use timer::{DeadlineTable, TableTimer, Ticker, Timer, TimerSlot, TokioTimer, millis};
 pub use tls::TlsError;

@@ -1,6 +1,8 @@
-//! System calls on sockets: [`Keepalive`] probes (RFC 9293 §3.8.4), and sendfile.
+//! System calls on sockets: [`Keepalive`] probes (RFC 9293 §3.8.4), sendfile, and the want of descriptors.
 
+use std::error::Error;
 use std::io;
+use std::iter;
 use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
@@ -21,6 +23,17 @@ impl Keepalive {
         socket.set_tcp_keepalive(&again_every(self.0, TcpKeepalive::new().with_time(self.0)))
     }
 }
+
+/// Whether `error` is, or was caused by, too many open files of the process or of the system.
+pub(crate) fn is_out_of_descriptors(error: &(dyn Error + 'static)) -> bool {
+    let is_one = |error: &io::Error| matches!(error.raw_os_error(), Some(ENFILE | EMFILE));
+    let mut chain = iter::successors(Some(error), |&error| error.source());
+    cfg!(unix) && chain.any(|error| error.downcast_ref().is_some_and(is_one))
+}
+
+/// The same on all Unix systems.
+const ENFILE: i32 = 23;
+const EMFILE: i32 = 24;
 
 /// Systems accept whole seconds, and Linux no more than this.
 const LEAST: Duration = Duration::from_secs(1);

@@ -2,6 +2,7 @@
 //! own response or the error that is due, and the next call is not troubled by it.
 
 mod balance;
+mod dialing;
 mod pipeline;
 mod reply;
 

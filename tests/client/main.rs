@@ -13,6 +13,7 @@ mod content;
 #[cfg(feature = "jar")]
 mod cookies;
 mod deadlines;
+mod dialing;
 mod duplex;
 mod ends;
 mod errors;

@@ -35,6 +35,7 @@ fn a_client_takes_sizes_of_any_value() {
     for size in SIZES {
         let fits = |least: usize, error: &'static str| if size < least { Err(error) } else { Ok(()) };
         check("connections", |it| it.connections_per_host_max(size), Ok(()));
+        check("idle connections", |it| it.idle_connections_max(size), Ok(()));
         check("decode", |it| it.decode(size), Ok(()));
         check("body", |it| it.body_max(size), fits(2, "too large"));
         check("head", |it| it.head_max(size), fits(2, "too large"));

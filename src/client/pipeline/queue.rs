@@ -310,6 +310,11 @@ impl QueueState {
         self.all[at].meta.as_ref().map(|meta| meta.since)
     }
 
+    /// Whether the next request has met a stale connection, and must not meet another one.
+    pub(super) fn needs_new_conn(&self) -> bool {
+        self.waiting.front().is_some_and(|at| self.all[*at].is_suspect)
+    }
+
     /// Arranges for the task to be woken when another request waits. Returns whether none will ever come again.
     pub(super) fn register_task(&mut self, cx: &Context<'_>) -> bool {
         self.task.get_or_insert_with(|| cx.waker().clone()).clone_from(cx.waker());

@@ -9,8 +9,8 @@ use std::time::Duration;
 use super::queue::{Dequeued, Queue};
 use crate::client::cause::{ClientCause, ClientPhase};
 use crate::client::error::ClientError;
-use crate::client::pool::{CheckoutMiss, PooledConn};
-use crate::client::request_sender::{self, RequestSender};
+use crate::client::pool::{CheckoutMiss, PooledConn, open_new, wait_for_conn};
+use crate::client::request_sender::RequestSender;
 use crate::client::settings::RequestLimits;
 use crate::client::stats::ExchangeEnd;
 use crate::exchange::ExchangeError;
@@ -134,13 +134,17 @@ impl PipelineTask {
 
     /// Takes or opens a connection of the client, which goes back to the client's pool while nothing is in flight.
     async fn connect(&self) -> Result<PooledConn, ClientError> {
-        match PooledConn::checkout(self.sender.pool(&self.key)?, runtime::now()) {
+        let pool = self.sender.pool(&self.key)?;
+        if self.queue.lock().needs_new_conn() {
+            return open_new(pool, runtime::now(), &self.limits).await;
+        }
+        match PooledConn::checkout(pool, runtime::now()) {
             Ok(pooled) => Ok(pooled),
             Err(CheckoutMiss::NoPermit(pool, now)) => {
                 let since = self.queue.lock().waiting_since().unwrap_or(now);
-                request_sender::wait_for_conn(CheckoutMiss::NoPermit(pool, since), &self.limits).await
+                wait_for_conn(CheckoutMiss::NoPermit(pool, since), &self.limits).await
             }
-            Err(miss) => request_sender::wait_for_conn(miss, &self.limits).await,
+            Err(miss) => wait_for_conn(miss, &self.limits).await,
         }
     }
 
@@ -380,9 +384,10 @@ impl PipelineTask {
             ClientCause::Closed | ClientCause::Tls(_) | ClientCause::Exchange(ExchangeError::Io(_))
         );
         let has_begun = self.part == ResponsePart::Body || !pooled.exchange.incoming.input.is_empty();
+        let may_be_stale = self.has_responded || pooled.exchange.progress.was_idle;
         if error.is_timeout() {
             Disconnect::TimedOut
-        } else if was_closed && self.has_responded && !has_begun {
+        } else if was_closed && may_be_stale && !has_begun {
             Disconnect::Clean
         } else {
             Disconnect::Broken

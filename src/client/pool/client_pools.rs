@@ -1,11 +1,12 @@
 //! [`ClientPools`]: the pools of a client, in all runtimes; [`IdleReaper`]: closes their idle connections in time.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, RwLock, Weak};
 use std::time::Duration;
 
 use super::pool::{Pool, SharedConns};
+use super::pool_group::{PoolGroup, PoolOwner, Reach};
 use crate::client::cause::{ClientCause, ClientPhase};
 use crate::client::error::ClientError;
 use crate::client::origin::{self, Origin};
@@ -20,13 +21,15 @@ use crate::runtime::{self, Handle, Id};
 pub(in crate::client) struct ClientPools {
     pub(in crate::client) settings: Arc<Settings>,
     pub(in crate::client) registry: Arc<HostRegistry>,
-    /// A list, since a program has few runtimes.
-    by_runtime: RwLock<Vec<(Id, Arc<RuntimePools>)>>,
+    by_runtime: Arc<RuntimeList>,
 }
+
+/// The pools of each runtime. A list, since a program has few runtimes.
+type RuntimeList = RwLock<Vec<(Id, Arc<RuntimePools>)>>;
 
 impl ClientPools {
     pub(in crate::client) fn new(settings: Settings) -> ClientPools {
-        ClientPools { settings: Arc::new(settings), registry: Arc::default(), by_runtime: RwLock::default() }
+        ClientPools { settings: Arc::new(settings), registry: Arc::default(), by_runtime: Arc::default() }
     }
 
     pub(in crate::client) fn each(&self, mut then: impl FnMut(&Pool)) {
@@ -86,7 +89,12 @@ impl ClientPools {
         let at = all.iter().position(|entry| is_current(&entry)).unwrap_or_else(|| {
             all.push((
                 handle.id(),
-                RuntimePools::new(handle.clone(), self.settings.clone(), self.registry.clone()),
+                RuntimePools::new(
+                    handle.clone(),
+                    self.settings.clone(),
+                    self.registry.clone(),
+                    Arc::downgrade(&self.by_runtime),
+                ),
             ));
             all.len() - 1
         });
@@ -100,18 +108,21 @@ struct RuntimePools {
     settings: Arc<Settings>,
     registry: Arc<HostRegistry>,
     by_origin: Mutex<PoolMap>,
-    /// Whether the idle reaper is running. The pools share this flag, to check it cheaply.
-    is_reaping: Arc<AtomicBool>,
+    group: Arc<PoolGroup>,
+    /// The pools of all runtimes.
+    all: Weak<RuntimeList>,
 }
 
 impl RuntimePools {
-    fn new(handle: Handle, settings: Arc<Settings>, registry: Arc<HostRegistry>) -> Arc<RuntimePools> {
-        Arc::new(RuntimePools {
-            handle,
-            settings,
-            registry,
-            by_origin: Mutex::default(),
-            is_reaping: Arc::default(),
+    fn new(
+        handle: Handle,
+        settings: Arc<Settings>,
+        registry: Arc<HostRegistry>,
+        all: Weak<RuntimeList>,
+    ) -> Arc<RuntimePools> {
+        Arc::new_cyclic(|own: &Weak<RuntimePools>| {
+            let group = Arc::new(PoolGroup::new(own.clone(), settings.pool.idle_connections_max));
+            RuntimePools { handle, settings, registry, by_origin: Mutex::default(), group, all }
         })
     }
 
@@ -125,7 +136,7 @@ impl RuntimePools {
     /// # Errors
     ///
     /// Fails if it is not the key of an origin.
-    fn pool(self: &Arc<RuntimePools>, key: &str, way: Way) -> Result<Arc<Pool>, ClientError> {
+    fn pool(&self, key: &str, way: Way) -> Result<Arc<Pool>, ClientError> {
         let mut by_origin = lock(&self.by_origin);
         let known = match way {
             Way::Usual => by_origin.find(key),
@@ -148,23 +159,13 @@ impl RuntimePools {
             // Before the map grows, pools are dropped whose hosts could never be reached.
             by_origin.prune();
         }
-        let pools = Arc::downgrade(self);
-        let start_reaper = move || {
-            if let Some(pools) = pools.upgrade() {
-                pools.start_reaper();
-            }
-        };
-        let (settings, registry, is_reaping) =
-            (self.settings.clone(), self.registry.clone(), self.is_reaping.clone());
+        let (settings, registry, group) = (self.settings.clone(), self.registry.clone(), self.group.clone());
         let new_conns = || SharedConns::new(settings.pool.connections_max);
         let conns = match proxy.as_ref().is_some_and(|proxy| proxy.forwards(origin.scheme)) {
             true => by_origin.forwarded.get_or_insert_with(new_conns).clone(),
             false => new_conns(),
         };
-        let way_there = (origin, proxy);
-        let pool =
-            Pool::new(self.handle.id(), way_there, conns, settings, registry, is_reaping, start_reaper);
-        let pool = Arc::new(pool);
+        let pool = Arc::new(Pool::new(self.handle.id(), (origin, proxy), conns, settings, registry, group));
         let by_key = match way {
             Way::Usual => &mut by_origin.by_key,
             Way::Tunnel => &mut by_origin.tunnels,
@@ -181,16 +182,11 @@ impl RuntimePools {
     }
 
     fn each(&self, mut then: impl FnMut(&Pool)) {
-        let pools = Vec::from_iter(lock(&self.by_origin).each().cloned());
-        pools.iter().for_each(|pool| then(pool));
+        self.list().iter().for_each(|pool| then(pool));
     }
 
-    /// Starts the idle reaper, unless it is running. The task ends when no connection is left.
-    fn start_reaper(self: &Arc<RuntimePools>) {
-        if !self.is_reaping.swap(true, Ordering::AcqRel) {
-            let reaper = IdleReaper(Arc::downgrade(self));
-            self.handle.spawn(async move { reaper.run().await });
-        }
+    fn list(&self) -> Vec<Arc<Pool>> {
+        lock(&self.by_origin).each().cloned().collect()
     }
 
     /// Sweeps all pools. Returns whether any of them needs another sweep.
@@ -200,6 +196,29 @@ impl RuntimePools {
         self.each(|pool| is_needed |= pool.sweep(now));
         lock(&self.by_origin).prune();
         is_needed
+    }
+}
+
+impl PoolOwner for RuntimePools {
+    fn start_reaper(self: Arc<RuntimePools>) {
+        if !self.group.is_reaping.swap(true, Ordering::AcqRel) {
+            let reaper = IdleReaper(Arc::downgrade(&self));
+            self.handle.spawn(async move { reaper.run().await });
+        }
+    }
+
+    fn close_oldest(&self, count: usize, reach: Reach) -> usize {
+        let pools: Vec<_> = match (reach, self.all.upgrade()) {
+            (Reach::Client, Some(all)) => {
+                read_lock(&all).iter().flat_map(|(_, pools)| pools.list()).collect()
+            }
+            (Reach::Group, _) | (Reach::Client, None) => self.list(),
+        };
+        let close_one = || {
+            let idle = pools.iter().filter_map(|pool| Some((pool.idle_since()?, pool)));
+            idle.min_by_key(|(since, _)| *since).is_some_and(|(_, pool)| pool.close_oldest())
+        };
+        (0..count).take_while(|_| close_one()).count()
     }
 }
 
@@ -258,11 +277,11 @@ impl IdleReaper {
             if pools.sweep() {
                 continue;
             }
-            pools.is_reaping.store(false, Ordering::Release);
+            pools.group.is_reaping.store(false, Ordering::Release);
             // A connection may have become idle just now, when the flag was still set.
             let mut is_empty = true;
             pools.each(|pool| is_empty &= pool.idle() == 0);
-            if is_empty || pools.is_reaping.swap(true, Ordering::AcqRel) {
+            if is_empty || pools.group.is_reaping.swap(true, Ordering::AcqRel) {
                 self.0 = Weak::new();
                 return;
             }
@@ -274,7 +293,7 @@ impl Drop for IdleReaper {
     fn drop(&mut self) {
         let Some(pools) = self.0.upgrade() else { return };
         // The flag is cleared first, or a connection that becomes idle meanwhile would start no reaper.
-        pools.is_reaping.store(false, Ordering::Release);
+        pools.group.is_reaping.store(false, Ordering::Release);
         pools.each(Pool::close_idle);
     }
 }

@@ -1,10 +1,13 @@
 //! The connections of a client: open, idle, and in use.
 
 mod client_pools;
+mod dial;
 mod pool;
+mod pool_group;
 mod pooled_conn;
 mod send;
 
 pub(super) use client_pools::ClientPools;
-pub(super) use pool::{CheckoutMiss, Pool, PoolPermit};
+pub(super) use dial::{open_conn, open_new, wait_for_conn};
+pub(super) use pool::{CheckoutMiss, Pool};
 pub(super) use pooled_conn::PooledConn;

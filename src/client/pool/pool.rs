@@ -1,11 +1,15 @@
 //! [`Pool`]: the connections to one origin in one runtime.
 
+use std::collections::VecDeque;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 
+use super::pool_group::PoolGroup;
 use crate::client::cause::{ClientCause, ClientPhase};
 use crate::client::cookies::RequestCookies;
 use crate::client::error::ClientError;
@@ -42,6 +46,8 @@ pub(in crate::client) struct Pool {
     waiting: AtomicUsize,
     /// How many permits requests to this origin have.
     in_use: AtomicUsize,
+    /// Whether a dial goes on without the request that began it.
+    has_lone_dial: AtomicBool,
     state: Arc<Mutex<PoolState>>,
     /// The number of this pool among those that share `state`.
     number: u64,
@@ -53,10 +59,8 @@ pub(in crate::client) struct Pool {
     pub(in crate::client) counters: Arc<PoolCounters>,
     /// Keeps the counts when the pool ends.
     registry: Arc<HostRegistry>,
-    /// Whether the idle reaper of the runtime is running.
-    is_reaping: Arc<AtomicBool>,
-    /// Starts the idle reaper.
-    start_reaper: Box<dyn Fn() + Send + Sync>,
+    /// The pools of the runtime.
+    pub(super) group: Arc<PoolGroup>,
 }
 
 /// The connections of one pool, or of all that lead to one proxy.
@@ -83,16 +87,26 @@ struct PoolState {
     /// How often all idle connections were closed.
     closings: u64,
     exchanges: FreeList<ClientExchange>,
+    /// Requests whose connections are being opened, and that take one which comes back before, in turn.
+    dialing: VecDeque<oneshot::Sender<ReturnedConn>>,
 }
 
 /// A connection that is not in use.
 pub(in crate::client) struct IdleConn {
     pub(in crate::client) conn: Box<Conn<Sendable>>,
     pub(in crate::client) connection: Arc<ClientConnection>,
+    /// Whether it has carried an exchange. One that was opened for a request which took another has not.
+    pub(in crate::client) is_used: bool,
     idle_since: Instant,
     expires_at: Instant,
     /// The number of the pool that has used it last, and counts it as idle.
     pool: u64,
+}
+
+/// A connection that comes back, with the permit to use it.
+pub(in crate::client) struct ReturnedConn {
+    idle_conn: IdleConn,
+    permit: PoolPermit,
 }
 
 /// The right to use one connection of a pool. Dropping it passes the right to the next request in line.
@@ -115,8 +129,7 @@ impl Pool {
         SharedConns { permits, state }: SharedConns,
         settings: Arc<Settings>,
         registry: Arc<HostRegistry>,
-        is_reaping: Arc<AtomicBool>,
-        start_reaper: impl Fn() + Send + Sync + 'static,
+        group: Arc<PoolGroup>,
     ) -> Pool {
         let (mut fields, mut public_fields) = (settings.fields.clone(), settings.fields.clone());
         public_fields.remove_each(&CREDENTIALS);
@@ -141,6 +154,7 @@ impl Pool {
             permits,
             waiting: AtomicUsize::new(0),
             in_use: AtomicUsize::new(0),
+            has_lone_dial: AtomicBool::new(false),
             state,
             number,
             settings,
@@ -148,8 +162,7 @@ impl Pool {
             answered_in_1_0: AtomicU64::new(0),
             counters,
             registry,
-            is_reaping,
-            start_reaper: Box::new(start_reaper),
+            group,
         }
     }
 
@@ -312,7 +325,9 @@ impl Pool {
 
     fn pop(&self) -> Option<(IdleConn, Box<ClientExchange>)> {
         let mut state = lock(&self.state);
-        Some((state.conns.pop()?, self.take_from(&state)))
+        let idle_conn = state.conns.pop()?;
+        self.group.count_taken(1);
+        Some((idle_conn, self.take_from(&state)))
     }
 
     /// Takes memory for an exchange.
@@ -327,13 +342,32 @@ impl Pool {
         exchange
     }
 
-    /// Takes a connection back, which is idle from `now` on.
-    pub(in crate::client) fn give(
+    /// Joins the requests that take a connection as soon as one comes back.
+    pub(in crate::client) fn await_return(pool: &Arc<Pool>) -> ReturnWait {
+        let (sender, receiver) = oneshot::channel();
+        let mut state = lock(&pool.state);
+        // Requests that have a connection by now are no longer in line.
+        state.dialing.retain(|dialing| !dialing.is_closed());
+        state.dialing.push_back(sender);
+        ReturnWait { receiver: Some(receiver) }
+    }
+
+    /// Allows a dial to go on without its request, until the guard is dropped. `None` if another one does already, or if
+    /// requests wait for its place.
+    pub(in crate::client) fn begin_lone_dial(self: Arc<Pool>) -> Option<LoneDial> {
+        if self.waiting() > 0 || self.has_lone_dial.swap(true, Ordering::Relaxed) {
+            return None;
+        }
+        Some(LoneDial(self))
+    }
+
+    /// Takes a connection back, which is idle from `now` on. Returns it if a request waits for it.
+    fn give(
         &self,
         conn: Box<Conn<Sendable>>,
         mut exchange: Box<ClientExchange>,
         now: Instant,
-    ) {
+    ) -> Option<IdleConn> {
         debug_assert!(exchange.io_state.is_some(), "an idle connection has no buffers");
         debug_assert!(exchange.persistence.persists, "a connection that closes does not come back");
         debug_assert!(exchange.incoming.input.is_empty(), "all that arrived has been read");
@@ -341,24 +375,28 @@ impl Pool {
         let connection = exchange.connection.take().expect("an exchange has a connection");
         let is_good = !idle.is_zero() && self.is_within_age(connection.opened_at, now);
         let expires_at = later(now, idle);
-        let idle_conn = IdleConn { conn, connection, idle_since: now, expires_at, pool: self.number };
+        let idle_conn =
+            IdleConn { conn, connection, is_used: true, idle_since: now, expires_at, pool: self.number };
         let traffic = exchange.io_state.as_deref().map(IoState::total_traffic).unwrap_or_default();
         let mut state = lock(&self.state);
         self.counters.count_returned(&exchange.progress.timings, traffic);
         state.exchanges.give(exchange);
-        if is_good {
+        let is_awaited = !state.dialing.is_empty();
+        if is_good && !is_awaited {
             state.conns.push(idle_conn);
+            self.group.count_idle();
             drop(state);
-        } else {
-            // To close a connection is a system call, which other callers need not wait for.
-            drop(state);
-            idle_conn.close();
+            self.group.settle();
+            return None;
         }
-        // A reaper that is about to end first clears the flag, and then checks once more, under the same lock, whether
-        // anything is left, be it only memory.
-        if !self.is_reaping.load(Ordering::Acquire) {
-            (self.start_reaper)();
+        drop(state);
+        self.group.settle();
+        if is_good {
+            return Some(idle_conn);
         }
+        // To close a connection is a system call, which other callers need not wait for.
+        idle_conn.close();
+        None
     }
 
     /// Drops connections that were idle for too long or were closed by the server, and memory that is not needed.
@@ -372,6 +410,7 @@ impl Pool {
             }
             (std::mem::take(&mut state.conns), state.closings)
         };
+        let before = conns.len();
         let dead = conns.extract_if(.., |idle_conn| idle_conn.expires_at <= now || !idle_conn.is_quiet());
         dead.for_each(IdleConn::close);
         let mut state = lock(&self.state);
@@ -381,6 +420,7 @@ impl Pool {
             false => 0,
         };
         let surplus = Vec::from_iter(conns.drain(..conns.len().saturating_sub(room)));
+        self.group.count_taken(before - conns.len());
         // Connections that came back meanwhile were used more recently.
         conns.append(&mut state.conns);
         state.conns = conns;
@@ -397,9 +437,37 @@ impl Pool {
         let closed = {
             let mut state = lock(&self.state);
             state.closings += 1;
+            self.group.count_taken(state.conns.len());
             std::mem::take(&mut state.conns)
         };
         closed.into_iter().for_each(IdleConn::close);
+    }
+
+    /// Closes the connection that has been idle for longest. Returns whether there was one.
+    pub(super) fn close_oldest(&self) -> bool {
+        let oldest = {
+            let mut state = lock(&self.state);
+            if state.conns.is_empty() {
+                return false;
+            }
+            self.group.count_taken(1);
+            state.conns.remove(0)
+        };
+        oldest.close();
+        true
+    }
+
+    /// Closes an idle connection, if there would be more than there may be with the one that is about to be opened.
+    pub(super) fn make_room(&self) {
+        let is_full = lock(&self.state).conns.len() > self.permits.available_permits();
+        if is_full {
+            self.close_oldest();
+        }
+    }
+
+    /// Since when its longest idle connection has been idle.
+    pub(super) fn idle_since(&self) -> Option<Instant> {
+        lock(&self.state).conns.first().map(|oldest| oldest.idle_since)
     }
 
     /// How many connections are idle that a request to this origin was the last to use.
@@ -429,6 +497,129 @@ impl Pool {
     }
 }
 
+impl PoolPermit {
+    /// The right that was acquired from the semaphore of `pool`.
+    fn new(pool: Arc<Pool>) -> PoolPermit {
+        pool.in_use.fetch_add(1, Ordering::Relaxed);
+        PoolPermit { pool }
+    }
+
+    /// Hands the right over to a pool that shares the connections.
+    fn pass_to(&mut self, pool: &Arc<Pool>) {
+        debug_assert!(Arc::ptr_eq(&self.pool.permits, &pool.permits), "the permits are the same");
+        pool.in_use.fetch_add(1, Ordering::Relaxed);
+        self.pool.in_use.fetch_sub(1, Ordering::Relaxed);
+        self.pool = pool.clone();
+    }
+
+    /// Gives a connection back, which is idle from `now` on, and then the permit.
+    #[inline]
+    pub(in crate::client) fn give(
+        self,
+        conn: Box<Conn<Sendable>>,
+        exchange: Box<ClientExchange>,
+        now: Instant,
+    ) {
+        if let Some(idle_conn) = self.pool.give(conn, exchange, now) {
+            self.pass_on(idle_conn);
+        }
+    }
+
+    /// Leaves a connection that has just been opened to the next request.
+    pub(in crate::client) fn rest_unused(self, conn: Box<Conn<Sendable>>) {
+        let (connection, now) = (Arc::new(ClientConnection::new(&conn.transport)), runtime::now());
+        let expires_at = later(now, self.pool.idle_max(None));
+        let pool = self.pool.number;
+        self.pass_on(IdleConn { conn, connection, is_used: false, idle_since: now, expires_at, pool });
+    }
+
+    /// Gives a connection and the permit to the first request that waits for one; if there is none, back to the pool.
+    #[cold]
+    fn pass_on(self, idle_conn: IdleConn) {
+        let pool = self.pool.clone();
+        let mut returned = ReturnedConn { idle_conn, permit: self };
+        loop {
+            let mut state = lock(&pool.state);
+            let Some(next) = state.dialing.pop_front() else {
+                if returned.idle_conn.expires_at > runtime::now() {
+                    state.conns.push(returned.idle_conn);
+                    pool.group.count_idle();
+                    drop(state);
+                    pool.group.settle();
+                }
+                return;
+            };
+            // A waker may do anything, so no lock is held.
+            drop(state);
+            match next.send(returned) {
+                Ok(()) => return,
+                Err(not_awaited) => returned = not_awaited,
+            }
+        }
+    }
+}
+
+impl ReturnedConn {
+    /// Its parts for a request of `pool`, if the connection is still good. If it is not, the permit is for the next
+    /// request in line.
+    pub(in crate::client) fn into_parts(
+        mut self,
+        pool: &Arc<Pool>,
+        now: Instant,
+    ) -> Option<(IdleConn, PoolPermit)> {
+        self.permit.pass_to(pool);
+        if self.idle_conn.is_still_quiet(now) {
+            return Some((self.idle_conn, self.permit));
+        }
+        self.permit.pool.counters.count(|counts| counts.stale += 1);
+        self.idle_conn.close();
+        None
+    }
+}
+
+/// The wait of a request for a connection that comes back.
+pub(in crate::client) struct ReturnWait {
+    /// `None` once one has come.
+    receiver: Option<oneshot::Receiver<ReturnedConn>>,
+}
+
+impl ReturnWait {
+    pub(in crate::client) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<ReturnedConn> {
+        let Some(receiver) = &mut self.receiver else { return Poll::Pending };
+        match Pin::new(receiver).poll(cx) {
+            Poll::Ready(Ok(returned)) => {
+                self.receiver = None;
+                Poll::Ready(returned)
+            }
+            Poll::Ready(Err(_)) => {
+                self.receiver = None;
+                Poll::Pending
+            }
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for ReturnWait {
+    /// Passes on a connection that has come too late.
+    fn drop(&mut self) {
+        let Some(receiver) = &mut self.receiver else { return };
+        receiver.close();
+        if let Ok(ReturnedConn { idle_conn, permit }) = receiver.try_recv() {
+            permit.pass_on(idle_conn);
+        }
+    }
+}
+
+/// A dial that goes on without the request that began it.
+pub(in crate::client) struct LoneDial(Arc<Pool>);
+
+impl Drop for LoneDial {
+    fn drop(&mut self) {
+        self.0.has_lone_dial.store(false, Ordering::Relaxed);
+    }
+}
+
 impl IdleConn {
     /// Whether the server has neither closed it nor sent anything unasked, as far as the runtime has noticed. No system
     /// call is made: the runtime is notified when the socket becomes readable.
@@ -452,14 +643,6 @@ const VERSION_KEPT_SECS: u64 = 60;
 
 /// An idle time that is shorter than any server's timeout. Connections in constant use are idle no longer than this.
 const SHORT: Duration = Duration::from_millis(1);
-
-impl PoolPermit {
-    /// The right that was acquired from the semaphore of `pool`.
-    fn new(pool: Arc<Pool>) -> PoolPermit {
-        pool.in_use.fetch_add(1, Ordering::Relaxed);
-        PoolPermit { pool }
-    }
-}
 
 impl Drop for Pool {
     fn drop(&mut self) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::io::ReadBuf;
 
-use super::pool::{CheckoutMiss, IdleConn, Pool, PoolPermit};
+use super::pool::{CheckoutMiss, IdleConn, Pool, PoolPermit, ReturnedConn};
 use crate::client::cause::{ClientCause, ClientPhase};
 use crate::client::error::ClientError;
 use crate::client::exchange::{ClientExchange, ExchangeSpec, ResponseStage, Upload};
@@ -61,13 +61,40 @@ impl PooledConn {
         queue: Duration,
         now: Instant,
     ) -> Result<PooledConn, PoolPermit> {
-        let Some((IdleConn { conn, connection, .. }, exchange)) = permit.pool.take_idle(now) else {
-            return Err(permit);
-        };
+        match permit.pool.take_idle(now) {
+            Some((idle_conn, exchange)) => {
+                Ok(PooledConn::from_idle_parts(idle_conn, exchange, permit, queue, now))
+            }
+            None => Err(permit),
+        }
+    }
+
+    /// Returns a connection that came back while a request of `pool` waited for `queue`, unless its server has closed
+    /// it.
+    pub(in crate::client) fn from_returned(
+        returned: ReturnedConn,
+        pool: &Arc<Pool>,
+        queue: Duration,
+        now: Instant,
+    ) -> Option<PooledConn> {
+        let (idle_conn, permit) = returned.into_parts(pool, now)?;
+        let exchange = permit.pool.take_exchange();
+        Some(PooledConn::from_idle_parts(idle_conn, exchange, permit, queue, now))
+    }
+
+    #[inline]
+    fn from_idle_parts(
+        IdleConn { conn, connection, is_used, .. }: IdleConn,
+        exchange: Box<ClientExchange>,
+        permit: PoolPermit,
+        queue: Duration,
+        now: Instant,
+    ) -> PooledConn {
         let mut pooled = PooledConn::from_parts((conn, connection), exchange, permit, now);
-        let timings = &mut pooled.exchange.progress.timings;
-        (timings.queue, timings.reused) = (queue, true);
-        Ok(pooled)
+        let progress = &mut pooled.exchange.progress;
+        progress.was_idle = true;
+        (progress.timings.queue, progress.timings.reused) = (queue, is_used);
+        pooled
     }
 
     /// Adds the memory of an exchange to a connection. A phase begins `now`.
@@ -185,7 +212,7 @@ impl PooledConn {
         let PooledConn { mut conn, mut exchange, permit } = self;
         conn.disarm(TimerSlot::Total);
         conn.swap_io_state(&mut exchange.io_state);
-        permit.pool.give(conn, exchange, now);
+        permit.give(conn, exchange, now);
     }
 
     /// Whether the failed request can be sent again: nothing has been received, and the server cannot have acted on it,
@@ -200,7 +227,7 @@ impl PooledConn {
         );
         was_closed
             && !error.is_timeout()
-            && self.is_reused()
+            && self.exchange.progress.was_idle
             && traffic.received == 0
             && (request.method().is_idempotent() || traffic.sent == 0)
             && !request.body.is_stream()

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 use super::system;
 use crate::fs::path::{Links, join};
 use crate::memory::{read_lock, write_lock};
+use crate::net::is_out_of_descriptors;
 
 /// A directory whose files are served.
 #[derive(Debug)]
@@ -111,15 +112,6 @@ impl RootDir {
         Ok(Some(DirEntry { name, size, modified: metadata.modified().ok() }))
     }
 }
-
-/// Whether the process or the system has too many open files.
-fn is_out_of_descriptors(error: &io::Error) -> bool {
-    cfg!(unix) && matches!(error.raw_os_error(), Some(ENFILE | EMFILE))
-}
-
-/// The same on all Unix systems.
-const ENFILE: i32 = 23;
-const EMFILE: i32 = 24;
 
 /// The directory that is currently at a path. If another one takes its place, because it is removed and made again,
 /// renamed, or reached by a link that is switched, the next check of the path finds that one.

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 #[cfg(unix)]
 use std::path::Path;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use socket2::SockRef;
@@ -22,6 +22,7 @@ use super::dns_cache::Addresses;
 #[cfg(unix)]
 use super::race::Unreachable;
 use super::race::race;
+use crate::memory::lock;
 use crate::net::{ConnError, Keepalive, MemoryConnector, Stream, Transport};
 
 /// Settings for connections that are opened. Clones share one cache of names.
@@ -36,6 +37,18 @@ pub(crate) struct HostConnector {
     pub(crate) keepalive: Option<Keepalive>,
     /// The bytes with which each connection begins, such as a PROXY header.
     pub(crate) preface: Option<Arc<[u8]>>,
+    /// The step that the dial has come to, for a caller with a cell of its own.
+    pub(crate) step: Arc<Mutex<DialStep>>,
+}
+
+/// A step of a dial.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum DialStep {
+    #[default]
+    Resolve,
+    Connect,
+    /// The TLS handshake.
+    Secure,
 }
 
 /// The network over which hosts are reached.
@@ -92,6 +105,7 @@ impl HostConnector {
             Network::Tcp => self.resolve(host, limits.resolve).await?,
             _ => Default::default(),
         };
+        self.note_step(DialStep::Connect);
         let opened = step(limits.connect, self.open_with_preface(host, port, &addresses)).await;
         let (transport, connect) = opened.map_err(|fault| {
             self.dns.forget(host, &addresses);
@@ -110,7 +124,13 @@ impl HostConnector {
         host: &str,
         limit: Duration,
     ) -> Result<(Addresses, Duration), DialError> {
+        self.note_step(DialStep::Resolve);
         step(limit, self.dns.resolve(host)).await.map_err(DialError::Resolve)
+    }
+
+    /// Stores the step that the dial has come to.
+    pub(crate) fn note_step(&self, step: DialStep) {
+        *lock(&self.step) = step;
     }
 
     /// Opens a connection, and writes its first bytes. A peer that takes none of them counts as one that cannot be reached.

@@ -130,7 +130,11 @@ impl From<io::Error> for LookUpFailure {
 
 impl From<LookUpFailure> for io::Error {
     fn from(failure: LookUpFailure) -> io::Error {
-        io::Error::new(failure.0.kind(), failure)
+        // Its number is how a want of descriptors is recognized.
+        match failure.0.raw_os_error() {
+            Some(number) => io::Error::from_raw_os_error(number),
+            None => io::Error::new(failure.0.kind(), failure),
+        }
     }
 }
 
@@ -226,6 +230,11 @@ mod tests {
         }
         let refused = runtime().block_on(look_ups.join("a", |_| Err(io::ErrorKind::OutOfMemory.into())));
         assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::OutOfMemory);
+        let failed = runtime().block_on(look_ups.join("a", |look_up| {
+            look_up.end(Err(io::Error::from_raw_os_error(24).into()));
+            Ok(())
+        }));
+        assert_eq!(failed.unwrap_err().raw_os_error(), Some(24), "no descriptors");
         let found = runtime().block_on(look_ups.join("a", |look_up| {
             look_up.end(Ok(Arc::from([[192, 0, 2, 1].into()])));
             Ok(())

@@ -1,0 +1,298 @@
+//! [`wait_for_conn`]: a connection for a request that finds none idle; [`Dial`]: one that is being opened.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use super::pool::{CheckoutMiss, Pool, PoolPermit, ReturnWait};
+use super::pooled_conn::PooledConn;
+use crate::client::cause::{ClientCause, ClientPhase};
+use crate::client::error::ClientError;
+use crate::client::origin::TlsHandshake;
+use crate::client::settings::RequestLimits;
+use crate::memory::lock;
+use crate::message::Timings;
+use crate::net::{Conn, DialStep, DialTimes, HostConnector, Sendable, TokioTimer, is_out_of_descriptors};
+use crate::runtime::{self, Handle, Instant, boxed, timeout, timeout_at};
+
+/// Returns a connection: one that came back during the wait for a permit or for the new one, or the new one.
+pub(in crate::client) async fn wait_for_conn(
+    miss: CheckoutMiss,
+    limits: &RequestLimits,
+) -> Result<PooledConn, ClientError> {
+    let (pool, since) = match miss {
+        CheckoutMiss::NoIdle(permit) => {
+            return boxed(|| open_or_take(permit, Duration::ZERO, limits)).await;
+        }
+        CheckoutMiss::NoPermit(pool, since) => (pool, since),
+    };
+    let permit = pool.acquire(since, limits).await?;
+    let queue = runtime::now().saturating_duration_since(since);
+    permit.pool.counters.count_queued(Ok(queue));
+    boxed(|| open_or_take(permit, queue, limits)).await
+}
+
+/// Opens a connection for a request that must have a new one.
+pub(in crate::client) async fn open_conn(
+    permit: PoolPermit,
+    queue: Duration,
+    limits: &RequestLimits,
+) -> Result<PooledConn, ClientError> {
+    let mut dial = Dial::new(permit, limits);
+    let opened = before(limits.deadline, poll_fn(|cx| dial.poll(cx))).await;
+    dial.end(opened).map(|new| new.into_pooled(queue))
+}
+
+/// Opens a connection, for a request that has met a stale one, as soon as a permit is free.
+pub(in crate::client) async fn open_new(
+    pool: Arc<Pool>,
+    since: Instant,
+    limits: &RequestLimits,
+) -> Result<PooledConn, ClientError> {
+    let permit = match pool.try_acquire() {
+        Ok(permit) => permit,
+        Err(pool) => pool.acquire(since, limits).await?,
+    };
+    permit.pool.make_room();
+    boxed(|| open_conn(permit, Duration::ZERO, limits)).await
+}
+
+/// Opens a connection, or takes one that comes back before. The new one is then for the next request.
+async fn open_or_take(
+    permit: PoolPermit,
+    queue: Duration,
+    limits: &RequestLimits,
+) -> Result<PooledConn, ClientError> {
+    // A request may wait in one runtime, and go on in another.
+    if !permit.pool.is_of_current_runtime() {
+        return open_conn(permit, queue, limits).await;
+    }
+    let since = runtime::now();
+    let mut returns = Pool::await_return(&permit.pool);
+    // A connection may have come back before the wait for it has begun.
+    let permit = match PooledConn::from_idle(permit, queue, since) {
+        Ok(pooled) => return Ok(pooled),
+        Err(permit) => permit,
+    };
+    let mut dial = Dial::new(permit, limits);
+    let is_late = || limits.deadline.is_some_and(|deadline| deadline <= runtime::now());
+    let first = poll_fn(|cx| match dial.poll(cx) {
+        Poll::Ready(Ok(new)) => Poll::Ready(Ok(First::Opened(new))),
+        // A connection that comes back at the deadline is left to a request that can still use it.
+        opened if is_late() => opened.map_ok(First::Opened),
+        // A dial that fails does not matter if another connection is there.
+        opened => match poll_returned(cx, &mut returns, &dial.pool, since, queue) {
+            Poll::Ready(pooled) => Poll::Ready(Ok(First::Returned(pooled))),
+            Poll::Pending => opened.map_ok(First::Opened),
+        },
+    });
+    let first = before(limits.deadline, first).await;
+    match dial.end(first)? {
+        First::Opened(new) => Ok(new.into_pooled(queue)),
+        First::Returned(pooled) => {
+            let waited = pooled.exchange.progress.timings.queue.saturating_sub(queue);
+            pooled.permit.pool.counters.count_queued(Ok(waited));
+            Ok(pooled)
+        }
+    }
+}
+
+/// The connection that a request gets.
+enum First {
+    Opened(NewConn),
+    Returned(PooledConn),
+}
+
+/// Ready with a connection that has come back and is still good.
+fn poll_returned(
+    cx: &mut Context<'_>,
+    returns: &mut ReturnWait,
+    pool: &Arc<Pool>,
+    since: Instant,
+    queue: Duration,
+) -> Poll<PooledConn> {
+    loop {
+        let returned = ready!(returns.poll(cx));
+        let now = runtime::now();
+        let queue = queue + now.saturating_duration_since(since);
+        if let Some(pooled) = PooledConn::from_returned(returned, pool, queue, now) {
+            return Poll::Ready(pooled);
+        }
+        // Its server has closed it meanwhile.
+        *returns = Pool::await_return(pool);
+    }
+}
+
+/// Awaits `wait` until the deadline of the request. Returns `None` if it is over.
+async fn before<T>(deadline: Option<Instant>, wait: impl Future<Output = T>) -> Option<T> {
+    match deadline {
+        Some(deadline) => timeout_at(deadline, wait).await.ok(),
+        None => Some(wait.await),
+    }
+}
+
+/// A connection that is being opened, within the limits of the phases, and at first for one request.
+///
+/// If the request has another connection, or is given up, the dial goes on by itself, and its connection is for the next
+/// request: or a host that takes longer than its callers have time could never be reached. One dial of a pool may do so
+/// at a time, for a while, if no request waits for its permit.
+struct Dial {
+    pool: Arc<Pool>,
+    /// `None` once it has ended.
+    opening: Option<Opening>,
+    step: Arc<Mutex<DialStep>>,
+}
+
+type Opening = Pin<Box<dyn Future<Output = Result<NewConn, ClientError>> + Send>>;
+
+impl Dial {
+    fn new(permit: PoolPermit, limits: &RequestLimits) -> Dial {
+        let (pool, step) = (permit.pool.clone(), Arc::<Mutex<DialStep>>::default());
+        let dial = HostConnector { step: step.clone(), ..pool.settings.dial.clone() };
+        Dial { pool, opening: Some(Box::pin(open(permit, dial, limits.clone()))), step }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<NewConn, ClientError>> {
+        // A dial that panics is not polled again.
+        let Some(mut opening) = self.opening.take() else { return Poll::Pending };
+        let polled = opening.as_mut().poll(cx);
+        if polled.is_pending() {
+            self.opening = Some(opening);
+        }
+        polled
+    }
+
+    /// Returns the outcome of the wait for this dial, which is `None` if the time of the request is up.
+    fn end<T>(&self, outcome: Option<Result<T, ClientError>>) -> Result<T, ClientError> {
+        let outcome = outcome.unwrap_or_else(|| Err(self.timed_out()));
+        outcome.inspect_err(|error| self.pool.counters.count_dialed(Err(error.phase())))
+    }
+
+    /// The error of a request whose time is up.
+    fn timed_out(&self) -> ClientError {
+        let Pool { origin, proxy, .. } = &*self.pool;
+        let step = *lock(&self.step);
+        let phase = match step {
+            DialStep::Resolve => ClientPhase::Resolve,
+            DialStep::Connect => ClientPhase::Connect,
+            DialStep::Secure => ClientPhase::Tls,
+        };
+        let subject = match (proxy, step) {
+            (Some(proxy), _) => proxy.subject(origin),
+            (None, DialStep::Resolve) => origin.host().to_owned(),
+            (None, DialStep::Connect | DialStep::Secure) => origin.host_and_port(),
+        };
+        ClientError::new(phase, ClientCause::TimedOut).with_subject(subject)
+    }
+}
+
+impl Drop for Dial {
+    fn drop(&mut self) {
+        let Some(opening) = self.opening.take() else { return };
+        let Some(here) = Handle::current().filter(|_| self.pool.is_of_current_runtime()) else { return };
+        if let Some(lone) = self.pool.clone().begin_lone_dial() {
+            here.spawn(async move {
+                let opened = timeout(LONE_DIAL_MAX, opening).await;
+                drop(lone);
+                if let Ok(Ok(new)) = opened {
+                    new.rest();
+                }
+            });
+        }
+    }
+}
+
+/// How long a dial goes on without its request, whose phases may have no limits.
+const LONE_DIAL_MAX: Duration = Duration::from_secs(10);
+
+/// A connection that has just been opened.
+struct NewConn {
+    conn: Box<Conn<Sendable>>,
+    permit: PoolPermit,
+    timings: Timings,
+    /// Whether it belongs to the runtime of its pool.
+    is_own: bool,
+}
+
+impl NewConn {
+    /// The connection in use. It is not used again if its runtime may be another than that of its pool.
+    fn into_pooled(self, queue: Duration) -> PooledConn {
+        let mut pooled = PooledConn::new(self.conn, self.permit, Timings { queue, ..self.timings });
+        pooled.exchange.persistence.persists = self.is_own;
+        pooled
+    }
+
+    /// Leaves the connection to another request.
+    fn rest(self) {
+        if self.is_own {
+            self.permit.rest_unused(self.conn);
+        }
+    }
+}
+
+/// Opens a connection to the origin of the pool of `permit`, through the proxy if there is one.
+///
+/// # Errors
+///
+/// The error has the phase that failed, and names the other side.
+async fn open(
+    permit: PoolPermit,
+    dial: HostConnector,
+    limits: RequestLimits,
+) -> Result<NewConn, ClientError> {
+    let pool = &*permit.pool;
+    let was_here = pool.is_of_current_runtime();
+    pool.counters.count(|counts| counts.dials += 1);
+    let (conn, timings) = connect_for_descriptors(pool, &dial, &limits).await.map_err(|error| {
+        let Pool { origin, proxy, .. } = pool;
+        error.with_subject(
+            proxy.as_ref().map_or_else(|| origin.host_and_port(), |proxy| proxy.subject(origin)),
+        )
+    })?;
+    pool.counters.count_dialed(Ok(&timings));
+    let is_own = was_here && pool.is_of_current_runtime();
+    Ok(NewConn { conn, permit, timings, is_own })
+}
+
+/// Connects, and closes idle connections if there is no descriptor: they are worth less than the one that is needed.
+async fn connect_for_descriptors(
+    pool: &Pool,
+    dial: &HostConnector,
+    limits: &RequestLimits,
+) -> Result<(Box<Conn<Sendable>>, Timings), ClientError> {
+    for _ in 0..DESCRIPTOR_RETRIES_MAX {
+        match connect(pool, dial, limits).await {
+            Err(error) if is_out_of_descriptors(&error) && pool.group.free_descriptors() => {}
+            opened => return opened,
+        }
+    }
+    connect(pool, dial, limits).await
+}
+
+/// How often a dial is repeated for which there was no descriptor. Others may have taken those that were freed.
+const DESCRIPTOR_RETRIES_MAX: usize = 16;
+
+async fn connect(
+    Pool { origin, proxy, settings, .. }: &Pool,
+    dial: &HostConnector,
+    limits: &RequestLimits,
+) -> Result<(Box<Conn<Sendable>>, Timings), ClientError> {
+    let timeouts = limits.timeouts(settings);
+    let handshake = TlsHandshake::for_scheme(origin.scheme, origin.host(), ClientPhase::Tls)?;
+    let times = DialTimes { resolve: timeouts.resolve, connect: timeouts.connect };
+    let (mut transport, times) = match proxy {
+        None => {
+            let opened = dial.connect(origin.host(), origin.port, times).await;
+            opened.map_err(|error| ClientError::from_dial(error, origin.host(), &origin.host_and_port()))?
+        }
+        Some(proxy) => proxy.open(dial, &settings.tls, origin, times, limits.bounds(settings)).await?,
+    };
+    let mut timings = Timings { resolve: times.resolve, connect: times.connect, ..Timings::default() };
+    if let Some(handshake) = handshake {
+        dial.note_step(DialStep::Secure);
+        (transport, timings.tls) = handshake.run(&settings.tls, transport, timeouts.tls).await?;
+    }
+    Ok((Box::new(Conn::new(transport, TokioTimer::new())), timings))
+}

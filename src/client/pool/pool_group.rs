@@ -1,0 +1,80 @@
+//! [`PoolGroup`]: what the pools of a client in one runtime share; [`PoolOwner`], which has them all.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+
+/// The idle connections of all pools of a client in one runtime, and the reaper that closes them.
+pub(super) struct PoolGroup {
+    owner: Weak<dyn PoolOwner>,
+    /// Whether the idle reaper is running.
+    pub(super) is_reaping: AtomicBool,
+    /// How many connections are idle.
+    idle: AtomicUsize,
+    idle_max: usize,
+}
+
+/// Has the pools of a group.
+pub(super) trait PoolOwner: Send + Sync {
+    /// Starts the idle reaper, unless it is running. The task ends when no connection is left.
+    fn start_reaper(self: Arc<Self>);
+
+    /// Closes the connections that have been idle for longest. Returns how many.
+    fn close_oldest(&self, count: usize, reach: Reach) -> usize;
+}
+
+/// Where connections are closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    Group,
+    /// In all runtimes of the client.
+    Client,
+}
+
+impl PoolGroup {
+    pub(super) fn new(owner: Weak<dyn PoolOwner>, idle_max: usize) -> PoolGroup {
+        PoolGroup { owner, is_reaping: AtomicBool::new(false), idle: AtomicUsize::new(0), idle_max }
+    }
+
+    /// Counts a connection that has become idle, under the lock of its pool.
+    #[inline]
+    pub(super) fn count_idle(&self) {
+        self.idle.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts connections that are idle no longer, under the lock of their pool.
+    #[inline]
+    pub(super) fn count_taken(&self, count: usize) {
+        let before = self.idle.fetch_sub(count, Ordering::Relaxed);
+        debug_assert!(before >= count, "each idle connection was counted");
+    }
+
+    /// Does what is due when a connection or the memory of an exchange has come back: the reaper runs, and no more
+    /// connections are idle than may be. No pool is locked.
+    ///
+    /// A reaper that is about to end first clears its flag, and then checks once more, under the lock of each pool,
+    /// whether anything is left.
+    #[inline]
+    pub(super) fn settle(&self) {
+        if !self.is_reaping.load(Ordering::Acquire) || self.idle.load(Ordering::Relaxed) > self.idle_max {
+            self.tidy();
+        }
+    }
+
+    #[cold]
+    fn tidy(&self) {
+        let Some(owner) = self.owner.upgrade() else { return };
+        let surplus = self.idle.load(Ordering::Relaxed).saturating_sub(self.idle_max);
+        if surplus > 0 {
+            owner.close_oldest(surplus, Reach::Group);
+        }
+        owner.start_reaper();
+    }
+
+    /// Closes a few idle connections of the client for their descriptors. Returns whether there were any.
+    pub(super) fn free_descriptors(&self) -> bool {
+        self.owner.upgrade().is_some_and(|owner| owner.close_oldest(DESCRIPTORS_FREED, Reach::Client) > 0)
+    }
+}
+
+/// A dial may need several descriptors, and other parts of the program need some as well.
+const DESCRIPTORS_FREED: usize = 8;

@@ -1,0 +1,302 @@
+//! A request that waits for its own connection takes another that comes back before, and a connection that its request
+//! does not need any more is for the next one.
+
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use corehttp::{Client, ClientError, ClientPhase, Dialer, Request, Response};
+use tokio::io::DuplexStream;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::support::{OK, Rigged, Stage, ask, get, settle};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// How long a dial takes, and whether it ends well.
+type Plan = (Duration, bool);
+
+/// Dials a [`Stage`] as slowly as its plan has it; once the plan is over, at once.
+#[derive(Clone)]
+struct Slowly {
+    stage: Stage,
+    plans: Arc<Mutex<Vec<Plan>>>,
+    begun: Arc<AtomicUsize>,
+}
+
+impl Slowly {
+    /// A server whose responses take half a second and name their connection.
+    fn new(plans: &[Plan]) -> Slowly {
+        let stage = Stage::new(|mut peer, number| async move {
+            while peer.request().await?.is_some() {
+                sleep(SECOND / 2).await;
+                peer.send(format!("HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n{number}")).await?;
+            }
+            Ok(())
+        });
+        Slowly { stage, plans: Arc::new(Mutex::new(plans.to_vec())), begun: Arc::default() }
+    }
+
+    fn begun(&self) -> usize {
+        self.begun.load(Ordering::Relaxed)
+    }
+}
+
+impl Dialer for Slowly {
+    type Stream = DuplexStream;
+
+    async fn dial(&self, host: &str, port: u16) -> io::Result<DuplexStream> {
+        self.begun.fetch_add(1, Ordering::Relaxed);
+        let plan = {
+            let mut plans = self.plans.lock().unwrap();
+            if plans.is_empty() { (Duration::ZERO, true) } else { plans.remove(0) }
+        };
+        sleep(plan.0).await;
+        match plan.1 {
+            true => self.stage.dial(host, port).await,
+            false => Err(io::ErrorKind::ConnectionRefused.into()),
+        }
+    }
+}
+
+/// A call, with when it ended and the connection that it was answered on.
+fn call(client: &Client) -> JoinHandle<Result<(Duration, String), ClientError>> {
+    let (client, start) = (client.clone(), Instant::now());
+    tokio::spawn(async move {
+        let mut response = Response::new();
+        client.send(&get(), &mut response).await?;
+        Ok((start.elapsed(), response.body.text().unwrap().to_owned()))
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_comes_back_is_not_kept_waiting_for_a_dial() {
+    const NOW: Plan = (Duration::ZERO, true);
+    // The first call has its answer after half a second. The dial of the second, when it is answered, on which
+    // connection, and how many are idle when all is over.
+    for (plan, answered, on, idle) in [
+        ((4 * SECOND, true), SECOND, "0", 2),
+        ((4 * SECOND, false), SECOND, "0", 1),
+        ((SECOND / 4, true), SECOND * 3 / 4, "1", 2),
+    ] {
+        let dialer = Slowly::new(&[NOW, plan]);
+        let client = Client::builder().dialer(dialer.clone()).build();
+        let first = call(&client);
+        settle().await;
+        let second = call(&client);
+        assert_eq!(first.await.unwrap().unwrap().1, "0");
+        let (took, by) = second.await.unwrap().unwrap();
+        assert_eq!((took.as_millis(), &*by), (answered.as_millis(), on), "{plan:?}");
+        sleep(5 * SECOND).await;
+        assert_eq!((client.idle(), client.busy(), dialer.begun()), (idle, 0, 2), "{plan:?}");
+        let total = client.stats().total;
+        assert_eq!((total.dials, total.opened, total.answered), (2, idle as u64, 2), "{plan:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pipeline_that_dials_takes_a_connection_that_comes_back() {
+    let dialer = Slowly::new(&[(Duration::ZERO, true), (4 * SECOND, true)]);
+    let client = Client::builder().dialer(dialer).build();
+    let first = call(&client);
+    settle().await;
+    let (pipeline, start) = (client.pipeline("http://a").unwrap().build(), Instant::now());
+    pipeline.send(&Request::get("/").unwrap(), &mut Response::new()).await.unwrap();
+    assert_eq!(start.elapsed().as_millis(), 1000);
+    first.await.unwrap().unwrap();
+    sleep(5 * SECOND).await;
+    // The new one was idle before it carried anything, and so carries one request before others follow.
+    let responses = [(); 4].map(|()| {
+        let pipeline = pipeline.clone();
+        tokio::spawn(async move {
+            let mut response = Response::new();
+            pipeline.send(&Request::get("/").unwrap(), &mut response).await.unwrap();
+            response.body.text().unwrap().to_owned()
+        })
+    });
+    for response in responses {
+        assert_eq!(response.await.unwrap(), "1");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_dial_take_what_comes_back_in_turn() {
+    let dialer = Slowly::new(&[&[(Duration::ZERO, true)][..], &[(9 * SECOND, true); 4]].concat());
+    let client = Client::builder().dialer(dialer.clone()).build();
+    let mut calls = Vec::new();
+    for _ in 0..5 {
+        calls.push(call(&client));
+        settle().await;
+    }
+    for (turn, call) in (1..).zip(calls) {
+        let (took, on) = call.await.unwrap().unwrap();
+        assert_eq!((took.as_millis(), &*on), (500 * turn, "0"));
+    }
+    assert_eq!((dialer.begun(), client.idle(), client.busy()), (5, 1, 1), "one dial goes on");
+    sleep(9 * SECOND).await;
+    assert_eq!((client.idle(), client.busy()), (2, 0));
+}
+
+/// Each caller began a connection of its own, which ended with the caller, so none of twenty was ever answered.
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_takes_longer_than_its_caller_serves_the_next() {
+    let brief = Duration::from_millis(200);
+    for is_dropped in [true, false] {
+        let stage = Stage::always(OK);
+        let slowly = Slowly { stage, ..Slowly::new(&[(Duration::from_millis(300), true)]) };
+        let client = Client::builder().dialer(slowly.clone());
+        let client = if is_dropped { client } else { client.timeout(brief) }.build();
+        match timeout(if is_dropped { brief } else { SECOND }, ask(&client, &get())).await {
+            Ok(late) => {
+                let error = late.unwrap_err();
+                let said = "http://a/: connecting to a:80: the whole exchange took longer than 200 ms";
+                assert_eq!((error.phase(), &*error.to_string()), (ClientPhase::Connect, said));
+            }
+            Err(_) => assert!(is_dropped),
+        }
+        assert_eq!(client.busy(), 1, "it goes on, and keeps its place");
+        sleep(Duration::from_millis(150)).await;
+        assert_eq!((client.idle(), client.busy()), (1, 0));
+        for _ in 0..3 {
+            ask(&client, &get()).await.unwrap();
+        }
+        assert_eq!(slowly.begun(), 1);
+        let total = client.stats().total;
+        assert_eq!((total.opened, total.reused, total.answered), (1, 2, 3));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_dial_at_a_time_goes_on_without_its_request() {
+    let dialer = Slowly::new(&[(4 * SECOND, true); 20]);
+    let client = Client::builder().dialer(dialer.clone()).build();
+    let mut calls = JoinSet::new();
+    for _ in 0..20 {
+        let client = client.clone();
+        calls.spawn(async move { ask(&client, &get()).await });
+    }
+    settle().await;
+    assert_eq!((client.busy(), dialer.begun()), (20, 20));
+    calls.abort_all();
+    settle().await;
+    assert_eq!((client.busy(), client.idle()), (1, 0));
+    sleep(5 * SECOND).await;
+    assert_eq!((client.busy(), client.idle()), (0, 1));
+    // A connection that is opened for nobody is not opened at all if none may be idle.
+    let client =
+        Client::builder().dialer(Slowly::new(&[(SECOND, true)])).idle_timeout(Duration::ZERO).build();
+    assert!(timeout(SECOND / 2, ask(&client, &get())).await.is_err());
+    sleep(SECOND).await;
+    assert_eq!((client.busy(), client.idle()), (0, 0));
+}
+
+/// The server closes it before it is used.
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_was_never_used_may_be_stale_as_well() {
+    let stage = Stage::new(|mut peer, number| async move {
+        match number {
+            0 => peer.head().await.map(drop),
+            _ => peer.answer(OK).await,
+        }
+    });
+    let client =
+        Client::builder().dialer(Slowly { stage: stage.clone(), ..Slowly::new(&[(SECOND, true)]) }).build();
+    assert!(timeout(SECOND / 2, ask(&client, &get())).await.is_err());
+    sleep(SECOND).await;
+    assert_eq!(client.idle(), 1);
+    assert_eq!(ask(&client, &get()).await.unwrap().0, 200);
+    assert_eq!(stage.dialed().len(), 2);
+}
+
+/// A dialer that panics costs its caller alone: what has panicked is not polled again.
+#[tokio::test]
+async fn a_dial_that_panics_does_not_go_on() {
+    #[derive(Clone)]
+    struct Fragile(Stage, Arc<AtomicUsize>);
+
+    impl Dialer for Fragile {
+        type Stream = DuplexStream;
+
+        async fn dial(&self, host: &str, port: u16) -> io::Result<DuplexStream> {
+            tokio::task::yield_now().await;
+            assert!(self.1.fetch_add(1, Ordering::Relaxed) > 0, "this panic is part of the test");
+            self.0.dial(host, port).await
+        }
+    }
+
+    let client = Client::builder().dialer(Fragile(Stage::always(OK), Arc::default())).build();
+    let asks = client.clone();
+    assert!(tokio::spawn(async move { ask(&asks, &get()).await }).await.unwrap_err().is_panic());
+    assert_eq!(client.busy(), 0);
+    assert_eq!(ask(&client, &get()).await.unwrap().0, 200);
+}
+
+/// A client of many hosts must not keep a connection to each.
+#[tokio::test(start_paused = true)]
+async fn idle_connections_of_all_hosts_have_one_bound() {
+    let stage = Stage::always(OK);
+    let client = stage.builder().idle_connections_max(3).build();
+    let visit = async |host: usize| {
+        ask(&client, &Request::get(&format!("http://h{host}/")).unwrap()).await.unwrap();
+        sleep(Duration::from_millis(1)).await;
+    };
+    for host in 0..5 {
+        visit(host).await;
+        assert_eq!(client.idle(), 3.min(host + 1));
+    }
+    for (host, dialed) in [(4, 5), (3, 5), (2, 5), (1, 6), (4, 7), (3, 8), (1, 8)] {
+        visit(host).await;
+        assert_eq!((stage.dialed().len(), client.idle()), (dialed, 3), "{host}");
+    }
+    client.close_idle();
+    assert_eq!(client.idle(), 0);
+    visit(1).await;
+    assert_eq!(client.idle(), 1);
+    let none = stage.builder().idle_connections_max(0).build();
+    ask(&none, &get()).await.unwrap();
+    assert_eq!(none.idle(), 0);
+}
+
+/// A system with few descriptors. The kind is what a socket fails with.
+#[derive(Clone)]
+struct Scarce {
+    stage: Stage,
+    left: Arc<AtomicUsize>,
+    errno: i32,
+}
+
+impl Dialer for Scarce {
+    type Stream = Rigged;
+
+    async fn dial(&self, host: &str, port: u16) -> io::Result<Rigged> {
+        let taken = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        taken.map_err(|_| io::Error::from_raw_os_error(self.errno))?;
+        let left = self.left.clone();
+        let give = move || drop(left.fetch_add(1, Ordering::Relaxed));
+        Ok(Rigged::new(self.stage.dial(host, port).await?).on_drop(give))
+    }
+}
+
+/// Of 900 hosts with 300 descriptors 432 failed, while 289 connections to others were idle.
+#[cfg(unix)]
+#[tokio::test(start_paused = true)]
+async fn an_idle_connection_makes_room_when_there_is_no_descriptor() {
+    for errno in [24, 23] {
+        let dialer = Scarce { stage: Stage::always(OK), left: Arc::new(AtomicUsize::new(30)), errno };
+        let client = Client::builder().dialer(dialer.clone()).build();
+        for host in 0..90 {
+            ask(&client, &Request::get(&format!("http://h{host}/")).unwrap()).await.unwrap();
+        }
+        assert!((20..=30).contains(&client.idle()), "{}", client.idle());
+        let mut held = Vec::new();
+        for host in 0..30 {
+            let request = Request::get(&format!("http://held{host}/")).unwrap();
+            held.push(client.open(&request).await.unwrap());
+        }
+        assert_eq!(client.idle(), 0);
+        let error = ask(&client, &get()).await.unwrap_err();
+        assert_eq!(error.phase(), ClientPhase::Connect, "nothing is idle");
+    }
+}
