@@ -274,7 +274,9 @@ impl Dialer for Scarce {
         let taken = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
         taken.map_err(|_| io::Error::from_raw_os_error(self.errno))?;
         let left = self.left.clone();
-        let give = move || drop(left.fetch_add(1, Ordering::Relaxed));
+        let give = move || {
+            left.fetch_add(1, Ordering::Relaxed);
+        };
         Ok(Rigged::new(self.stage.dial(host, port).await?).on_drop(give))
     }
 }
