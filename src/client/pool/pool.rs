@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
@@ -586,17 +586,9 @@ pub(in crate::client) struct ReturnWait {
 impl ReturnWait {
     pub(in crate::client) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<ReturnedConn> {
         let Some(receiver) = &mut self.receiver else { return Poll::Pending };
-        match Pin::new(receiver).poll(cx) {
-            Poll::Ready(Ok(returned)) => {
-                self.receiver = None;
-                Poll::Ready(returned)
-            }
-            Poll::Ready(Err(_)) => {
-                self.receiver = None;
-                Poll::Pending
-            }
-            Poll::Pending => Poll::Pending,
-        }
+        let end = ready!(Pin::new(receiver).poll(cx));
+        self.receiver = None;
+        end.map_or(Poll::Pending, Poll::Ready)
     }
 }
 
