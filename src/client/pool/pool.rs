@@ -2,14 +2,15 @@
 
 use std::collections::VecDeque;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 
+use super::idle_conn::IdleConn;
 use super::pool_group::PoolGroup;
+use super::server_version::ServerVersion;
 use crate::client::cause::{ClientCause, ClientPhase};
 use crate::client::cookies::RequestCookies;
 use crate::client::error::ClientError;
@@ -21,9 +22,9 @@ use crate::client::route::Proxy;
 use crate::client::settings::{RequestLimits, Settings};
 use crate::client::stats::{HostRegistry, PoolCounters};
 use crate::memory::{FreeList, lock};
-use crate::message::{BodyLength, FieldName, Headers, Method, Request, Version};
+use crate::message::{BodyLength, FieldName, Headers, Method, Request};
 use crate::net::{Conn, IoState, Sendable};
-use crate::runtime::{self, Handle, Id, Instant, later, timeout_at};
+use crate::runtime::{self, Handle, Id, Instant, timeout_at};
 use crate::wire::OutgoingFraming;
 use crate::wire::encode::{self, RequestDefaults};
 
@@ -52,10 +53,7 @@ pub(in crate::client) struct Pool {
     /// The number of this pool among those that share `state`.
     number: u64,
     pub(in crate::client) settings: Arc<Settings>,
-    created_at: Instant,
-    /// When the server last answered in HTTP/1.0, in seconds since `created_at`, counted from 1. 0 if its last response
-    /// was in HTTP/1.1.
-    answered_in_1_0: AtomicU64,
+    pub(super) server_version: ServerVersion,
     pub(in crate::client) counters: Arc<PoolCounters>,
     /// Keeps the counts when the pool ends.
     registry: Arc<HostRegistry>,
@@ -89,18 +87,6 @@ struct PoolState {
     exchanges: FreeList<ClientExchange>,
     /// Requests whose connections are being opened, and that take one which comes back before, in turn.
     dialing: VecDeque<oneshot::Sender<ReturnedConn>>,
-}
-
-/// A connection that is not in use.
-pub(in crate::client) struct IdleConn {
-    pub(in crate::client) conn: Box<Conn<Sendable>>,
-    pub(in crate::client) connection: Arc<ClientConnection>,
-    /// Whether it has carried an exchange. One that was opened for a request which took another has not.
-    pub(in crate::client) is_used: bool,
-    idle_since: Instant,
-    expires_at: Instant,
-    /// The number of the pool that has used it last, and counts it as idle.
-    pool: u64,
 }
 
 /// A connection that comes back, with the permit to use it.
@@ -158,8 +144,7 @@ impl Pool {
             state,
             number,
             settings,
-            created_at: runtime::now(),
-            answered_in_1_0: AtomicU64::new(0),
+            server_version: ServerVersion::new(),
             counters,
             registry,
             group,
@@ -181,37 +166,13 @@ impl Pool {
         let has_trailers = !request.trailers.is_empty();
         // Most requests need no chunks, and the version of the server does not matter.
         let needs_chunks = has_trailers || content == BodyLength::Unknown;
-        if !needs_chunks || !self.speaks_1_0() {
+        if !needs_chunks || !self.server_version.is_1_0() {
             return Ok(OutgoingFraming::from_request(request.method(), content, has_trailers));
         }
         match content {
             BodyLength::Unknown => Err(ClientError::new(ClientPhase::Prepare, ClientCause::LengthRequired)),
             _ => Ok(OutgoingFraming::from_request(request.method(), content, false)),
         }
-    }
-
-    /// Stores the version in which the server has answered.
-    pub(in crate::client) fn note_version(&self, version: Version) {
-        let answered = match version {
-            Version::Http10 => 1 + self.age(),
-            Version::Http11 => 0,
-        };
-        if answered != self.answered_in_1_0.load(Ordering::Relaxed) {
-            self.answered_in_1_0.store(answered, Ordering::Relaxed);
-        }
-    }
-
-    /// Whether the server has answered in HTTP/1.0 within the last minute.
-    fn speaks_1_0(&self) -> bool {
-        match self.answered_in_1_0.load(Ordering::Relaxed) {
-            0 => false,
-            answered => self.age() < answered + VERSION_KEPT_SECS,
-        }
-    }
-
-    /// The age of the pool in seconds.
-    fn age(&self) -> u64 {
-        runtime::now().saturating_duration_since(self.created_at).as_secs()
     }
 
     /// Whether this is the pool of the current runtime.
@@ -313,8 +274,8 @@ impl Pool {
         loop {
             // Closing a connection is a system call, so it must not happen under the lock.
             let (mut idle_conn, exchange) = self.pop()?;
-            let has_expired =
-                idle_conn.expires_at <= now || !self.is_within_age(idle_conn.connection.opened_at, now);
+            let has_expired = idle_conn.has_expired(now)
+                || !self.settings.pool.is_within_age(idle_conn.connection.opened_at, now);
             if !has_expired && idle_conn.is_still_quiet(now) {
                 return Some((idle_conn, exchange));
             }
@@ -371,12 +332,10 @@ impl Pool {
         debug_assert!(exchange.io_state.is_some(), "an idle connection has no buffers");
         debug_assert!(exchange.persistence.persists, "a connection that closes does not come back");
         debug_assert!(exchange.incoming.input.is_empty(), "all that arrived has been read");
-        let idle = self.idle_max(exchange.persistence.idle);
+        let idle = self.settings.pool.idle_max(exchange.persistence.idle);
         let connection = exchange.connection.take().expect("an exchange has a connection");
-        let is_good = !idle.is_zero() && self.is_within_age(connection.opened_at, now);
-        let expires_at = later(now, idle);
-        let idle_conn =
-            IdleConn { conn, connection, is_used: true, idle_since: now, expires_at, pool: self.number };
+        let is_good = !idle.is_zero() && self.settings.pool.is_within_age(connection.opened_at, now);
+        let idle_conn = IdleConn::new(conn, connection, self.number, now, idle);
         let traffic = exchange.io_state.as_deref().map(IoState::total_traffic).unwrap_or_default();
         let mut state = lock(&self.state);
         self.counters.count_returned(&exchange.progress.timings, traffic);
@@ -411,7 +370,7 @@ impl Pool {
             (std::mem::take(&mut state.conns), state.closings)
         };
         let before = conns.len();
-        let dead = conns.extract_if(.., |idle_conn| idle_conn.expires_at <= now || !idle_conn.is_quiet());
+        let dead = conns.extract_if(.., |idle_conn| idle_conn.has_expired(now) || !idle_conn.is_quiet());
         dead.for_each(IdleConn::close);
         let mut state = lock(&self.state);
         // While the lock was free, all connections may have been closed, or others opened instead of these.
@@ -484,17 +443,6 @@ impl Pool {
     pub(in crate::client) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
-
-    /// How long a connection may be idle: the limit of the client, or that of the server if it is less.
-    fn idle_max(&self, server_limit: Option<Duration>) -> Duration {
-        let idle = self.settings.pool.idle;
-        server_limit.map_or(idle, |limit| limit.min(idle))
-    }
-
-    /// Whether a connection that was opened at `opened_at` may still be used.
-    pub(in crate::client) fn is_within_age(&self, opened_at: Instant, now: Instant) -> bool {
-        self.settings.pool.age.is_none_or(|age| later(opened_at, age) > now)
-    }
 }
 
 impl PoolPermit {
@@ -528,9 +476,9 @@ impl PoolPermit {
     /// Leaves a connection that has just been opened to the next request.
     pub(in crate::client) fn rest_unused(self, conn: Box<Conn<Sendable>>) {
         let (connection, now) = (Arc::new(ClientConnection::new(&conn.transport)), runtime::now());
-        let expires_at = later(now, self.pool.idle_max(None));
-        let pool = self.pool.number;
-        self.pass_on(IdleConn { conn, connection, is_used: false, idle_since: now, expires_at, pool });
+        let idle_conn =
+            IdleConn::new(conn, connection, self.pool.number, now, self.pool.settings.pool.idle_max(None));
+        self.pass_on(IdleConn { is_used: false, ..idle_conn });
     }
 
     /// Gives a connection and the permit to the first request that waits for one; if there is none, back to the pool.
@@ -541,7 +489,7 @@ impl PoolPermit {
         loop {
             let mut state = lock(&pool.state);
             let Some(next) = state.dialing.pop_front() else {
-                if returned.idle_conn.expires_at > runtime::now() {
+                if !returned.idle_conn.has_expired(runtime::now()) {
                     state.conns.push(returned.idle_conn);
                     pool.group.count_idle();
                     drop(state);
@@ -612,30 +560,6 @@ impl Drop for LoneDial {
     }
 }
 
-impl IdleConn {
-    /// Whether the server has neither closed it nor sent anything unasked, as far as the runtime has noticed. No system
-    /// call is made: the runtime is notified when the socket becomes readable.
-    fn is_quiet(&mut self) -> bool {
-        self.conn.transport.is_quiet_in_runtime()
-    }
-
-    /// As [`IdleConn::is_quiet`] just before it is used. A runtime is not notified while its thread is busy, so after
-    /// more than a short idle time a system call looks at the socket.
-    fn is_still_quiet(&mut self, now: Instant) -> bool {
-        self.is_quiet() && (later(self.idle_since, SHORT) > now || self.conn.transport.is_quiet_in_kernel())
-    }
-
-    fn close(mut self) {
-        self.conn.transport.try_shutdown();
-    }
-}
-
-/// For how many seconds a server counts as one of HTTP/1.0. A server of HTTP/1.1 may have taken its place since.
-const VERSION_KEPT_SECS: u64 = 60;
-
-/// An idle time that is shorter than any server's timeout. Connections in constant use are idle no longer than this.
-const SHORT: Duration = Duration::from_millis(1);
-
 impl Drop for Pool {
     fn drop(&mut self) {
         self.registry.retire(self.origin.key(), &self.counters);
@@ -674,6 +598,8 @@ impl Drop for WaitGuard<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;

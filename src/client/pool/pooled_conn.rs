@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use tokio::io::ReadBuf;
 
-use super::pool::{CheckoutMiss, IdleConn, Pool, PoolPermit, ReturnedConn};
+use super::idle_conn::IdleConn;
+use super::pool::{CheckoutMiss, Pool, PoolPermit, ReturnedConn};
 use crate::client::cause::{ClientCause, ClientPhase};
 use crate::client::error::ClientError;
 use crate::client::exchange::{ClientExchange, ExchangeSpec, ResponseStage, Upload};

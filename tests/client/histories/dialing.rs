@@ -167,9 +167,11 @@ async fn check_for(wait: Duration, client: &Client, world: &World) {
     let start = Instant::now();
     loop {
         settle().await;
-        let (idle, seen) = (client.idle(), world.seen.lock().unwrap());
-        assert!(idle == 0 || seen.waiting.is_empty(), "{idle} are idle: {seen:?}");
-        drop(seen);
+        {
+            let idle = client.idle();
+            let seen = world.seen.lock().unwrap();
+            assert!(idle == 0 || seen.waiting.is_empty(), "{idle} are idle: {seen:?}");
+        }
         if start.elapsed() >= wait {
             return;
         }
