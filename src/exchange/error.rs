@@ -65,15 +65,6 @@ impl ExchangeError {
         }
     }
 
-    /// Whether the handler is at fault.
-    pub(crate) fn is_of_handler(&self) -> bool {
-        match self {
-            ExchangeError::TimedOut(phase, _) => *phase == Phase::Handler,
-            ExchangeError::Length | ExchangeError::Unfinished | ExchangeError::Source(_) => true,
-            _ => false,
-        }
-    }
-
     /// The error of an operation that fails because an earlier write failed, with an error of this kind. The peer had
     /// the time `write` to read.
     pub(crate) fn from_failed_write(kind: io::ErrorKind, write: Duration) -> ExchangeError {

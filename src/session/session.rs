@@ -49,6 +49,7 @@ impl Session {
     /// # Examples
     ///
     /// ```
+    /// use corehttp::middleware::wrap;
     /// use corehttp::Context;
     /// use corehttp::session::Session;
     ///
@@ -60,7 +61,7 @@ impl Session {
     ///     Ok(())
     /// }
     /// # use corehttp::session::{MemoryStore, Sessions};
-    /// # let service = corehttp::Server::new().service(Sessions::new(MemoryStore::new()).around(count));
+    /// # let service = corehttp::Server::new().service(wrap(Sessions::new(MemoryStore::new()), count));
     /// # corehttp::block_on(async {
     /// # let mut request = corehttp::Request::get("/")?;
     /// # let first = service.respond(request.clone()).await;

@@ -12,15 +12,16 @@ use super::session_id::SessionId;
 use super::session_store::{SessionStore, StoredSession};
 use crate::message::{InvalidCookie, Request, SetCookie};
 use crate::runtime::boxed;
-use crate::server::{BodyPlan, Context, Error, Handler, IntoHandler, Result};
+use crate::server::{Context, Error, Handler, Middleware, Result};
 
 /// Middleware that loads the session of each request from a [`SessionStore`], and saves what its handler changes. See
-/// the [module](super).
+/// the [module](super). Several handlers may use the same sessions, but no handler inside of another that does.
 ///
 /// # Examples
 ///
 /// ```
 /// use std::time::Duration;
+/// use corehttp::middleware::wrap;
 /// use corehttp::session::{MemoryStore, Session, Sessions};
 /// use corehttp::{Context, SameSite, SetCookie};
 ///
@@ -32,7 +33,7 @@ use crate::server::{BodyPlan, Context, Error, Handler, IntoHandler, Result};
 ///     Session::from_extensions(&mut ctx.extensions)?.set("seen", &true)?;
 ///     Ok(())
 /// };
-/// let service = corehttp::Server::new().service(sessions.around(handler));
+/// let service = corehttp::Server::new().service(wrap(sessions, handler));
 /// # let response = corehttp::block_on(service.respond(corehttp::Request::get("/")?))?;
 /// # let cookie = response.cookies().next().unwrap();
 /// # assert_eq!((cookie.name, cookie.value.len(), cookie.secure), ("__Host-sid", 32, true));
@@ -97,12 +98,6 @@ impl<S: SessionStore> Sessions<S> {
     pub fn data_max(mut self, bytes: usize) -> Sessions<S> {
         self.settings.data_max = bytes;
         self
-    }
-
-    /// Lets `handler` use sessions. Several handlers may use the same ones, but no handler inside of another that does.
-    pub fn around<Kind, H: IntoHandler<Kind>>(&self, handler: H) -> WithSessions<S, H::Handler> {
-        let sessions = Sessions { store: self.store.clone(), settings: self.settings };
-        WithSessions { sessions, handler: handler.into_handler() }
     }
 
     /// Loads the session whose id is in the cookie of a request.
@@ -185,6 +180,13 @@ impl Settings {
     }
 }
 
+/// The store is shared.
+impl<S> Clone for Sessions<S> {
+    fn clone(&self) -> Sessions<S> {
+        Sessions { store: self.store.clone(), settings: self.settings }
+    }
+}
+
 impl<S> fmt::Debug for Sessions<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sessions")
@@ -195,32 +197,20 @@ impl<S> fmt::Debug for Sessions<S> {
     }
 }
 
-/// A handler that may use sessions. Made by [`Sessions::around`].
-#[derive(Debug)]
-pub struct WithSessions<S, H> {
-    sessions: Sessions<S>,
-    handler: H,
-}
-
-impl<S: SessionStore, H: Handler> Handler for WithSessions<S, H> {
-    #[inline]
-    fn on_head(&self, ctx: &mut Context) -> BodyPlan {
-        self.handler.on_head(ctx)
-    }
-
-    async fn handle(&self, ctx: &mut Context) -> Result {
-        if let Some(loaded) = self.sessions.load(&ctx.request).await? {
+impl<S: SessionStore> Middleware for Sessions<S> {
+    async fn call(&self, ctx: &mut Context, next: &impl Handler) -> Result {
+        if let Some(loaded) = self.load(&ctx.request).await? {
             ctx.extensions.insert(loaded);
         }
         ctx.extensions.insert(WithinSessions);
-        let outcome = self.handler.handle(ctx).await;
+        let outcome = next.handle(ctx).await;
         let (loaded, session) = (ctx.extensions.remove(), ctx.extensions.remove::<Session>());
         if session.is_some() && !ctx.has_responded() {
             // A cache must not give the response to others.
             ctx.response.headers.append("vary", "cookie")?;
         }
-        let saved = match self.sessions.change(loaded, session) {
-            Ok(Some(change)) => boxed(|| self.sessions.apply(change, ctx)).await,
+        let saved = match self.change(loaded, session) {
+            Ok(Some(change)) => boxed(|| self.apply(change, ctx)).await,
             unchanged => unchanged.map(drop),
         };
         match (outcome, saved) {

@@ -3,6 +3,7 @@
 #[cfg(feature = "tls")]
 use std::time::Duration;
 
+use corehttp::middleware::wrap;
 use corehttp::{Client, ClientCause, ClientPhase, Method, Proxies, Proxy, Request, Response};
 use tokio::io::AsyncReadExt;
 
@@ -350,7 +351,7 @@ mod over_tls {
 
     use corehttp::{
         BodyPlan, ClientBuilder, ClientError, ClientTls, Context, Server, ServerHandle, ServerTls, TlsError,
-        TlsIdentity, TlsRoots, with_plan,
+        TlsIdentity, TlsRoots,
     };
     use tokio::io::{AsyncWriteExt, DuplexStream, copy_bidirectional};
     use tokio::net::TcpStream;
@@ -383,7 +384,7 @@ mod over_tls {
             let mut peer = ctx.accept_tunnel().await?;
             Ok(copy_bidirectional(&mut peer, &mut origin).await.map(drop)?)
         };
-        server.start(with_plan(|_| BodyPlan::Tunnel, respond)).unwrap()
+        server.start(wrap(BodyPlan::Tunnel, respond)).unwrap()
     }
 
     fn asking(authority: &Authority, proxy: &str) -> ClientBuilder {

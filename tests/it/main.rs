@@ -48,6 +48,7 @@ mod layers;
 mod limits;
 #[cfg(feature = "metrics")]
 mod metrics;
+mod middleware;
 #[cfg(feature = "multipart")]
 mod multipart;
 mod problems;

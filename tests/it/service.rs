@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::task::{self, Poll};
 use std::time::Duration;
 
-use corehttp::{BodyPlan, Context, Handler, Limits, PeerAddr, Request, Server, Service, Status, with_plan};
+use corehttp::middleware::{self, wrap};
+use corehttp::{BodyPlan, Context, Handler, Limits, PeerAddr, Request, Server, Service, Status};
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt, BufStream, DuplexStream};
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use tokio::time::{Instant, sleep, timeout};
@@ -172,7 +173,7 @@ fn planned() -> Service<impl Handler> {
         _ => BodyPlan::Buffer,
     };
     let limits = Limits { body_max: 16, ..Limits::default() };
-    Server::new().limits(limits).service(with_plan(plan, async |ctx: &mut Context| {
+    Server::new().limits(limits).service(wrap(middleware::plan(plan), async |ctx: &mut Context| {
         if let Some(length) = ctx.request.headers.text("x-announce").map(str::to_owned) {
             ctx.response.headers.set("content-length", length)?;
         }

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use corehttp::middleware::wrap;
 use corehttp::session::{MemoryStore, Session, SessionId, SessionStore, Sessions, StoredSession};
 use corehttp::{Context, Request, Response, Server, Service, SetCookie, Status, block_on};
 
@@ -87,7 +88,7 @@ async fn app(ctx: &mut Context) -> corehttp::Result {
 }
 
 /// Sends requests, as a user agent that keeps its cookie.
-struct Agent<H: corehttp::Handler> {
+struct Agent<H: corehttp::Handler + 'static> {
     store: NotingStore,
     service: Service<H>,
     cookie: String,
@@ -98,10 +99,10 @@ fn agent(store: NotingStore) -> Agent<impl corehttp::Handler> {
 }
 
 fn agent_of(sessions: Sessions<NotingStore>, store: NotingStore) -> Agent<impl corehttp::Handler> {
-    Agent { store, service: Server::new().service(sessions.around(app)), cookie: String::new() }
+    Agent { store, service: Server::new().service(wrap(sessions, app)), cookie: String::new() }
 }
 
-impl<H: corehttp::Handler> Agent<H> {
+impl<H: corehttp::Handler + 'static> Agent<H> {
     /// Requests `path`. The store has these calls to do.
     #[track_caller]
     fn get(&mut self, path: &str, calls: &[&str]) -> Response {
@@ -315,7 +316,7 @@ fn a_session_that_was_deleted_meanwhile_does_not_come_back() {
         };
         let sessions = Sessions::new(agent.store.clone());
         let mut late = Agent {
-            service: Server::new().service(sessions.around(changes_late)),
+            service: Server::new().service(wrap(sessions, changes_late)),
             store: agent.store.clone(),
             cookie: agent.cookie.clone(),
         };

@@ -16,7 +16,8 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use corehttp::{BodyPlan, IntoHandler, Request, Server, ServerHandle, Status, WithPlan, with_plan};
+use corehttp::middleware::wrap;
+use corehttp::{BodyPlan, Handler, IntoHandler, Server, ServerHandle, Status};
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::sync::Notify;
@@ -225,11 +226,11 @@ pub fn resident() -> usize {
 }
 
 /// `handler`, called before the body has arrived.
-pub fn streaming<Kind, H>(handler: H) -> WithPlan<fn(&Request) -> BodyPlan, H::Handler>
+pub fn streaming<Kind, H>(handler: H) -> impl Handler
 where
     H: IntoHandler<Kind>,
 {
-    with_plan(|_| BodyPlan::Stream, handler)
+    wrap(BodyPlan::Stream, handler)
 }
 
 /// Runs `future` on a paused clock, which jumps ahead whenever everybody waits.

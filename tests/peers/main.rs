@@ -15,6 +15,7 @@ mod websockets;
 
 use std::thread;
 
+use corehttp::middleware::wrap;
 use corehttp::{BodyPlan, Client, Context, Request, Server, ServerHandle};
 
 use origin::origin;
@@ -102,7 +103,7 @@ fn gateway(backend: String) -> ServerHandle {
         let onward = ctx.request.forwarded_to(&backend)?;
         ctx.forward(client.open(&onward)).await
     };
-    let handler = corehttp::with_plan(|_: &Request| BodyPlan::Stream, forward);
+    let handler = wrap(BodyPlan::Stream, forward);
     Server::bind("127.0.0.1:0").start(handler).expect("a gateway starts")
 }
 

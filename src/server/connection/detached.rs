@@ -12,8 +12,10 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
 use super::close::close;
 use super::context_guard::{ContextGuard, drop_user_values};
-use super::handler_outcome::{HandlerOutcome, finalize_response, refuse};
-use super::serve::{RequestAction, decide_action, note_expectation, poll_send, run_handler};
+use super::handler_outcome::{finalize_response, refuse};
+use super::serve::{
+    RequestAction, decide_action, note_expectation, poll_send, refuse_body, run_handler, run_refusal,
+};
 use crate::exchange::ExchangeError;
 use crate::message::{Body, Request, Response};
 use crate::net::Conn;
@@ -23,7 +25,7 @@ use crate::server::per_core::PerCore;
 use crate::server::{Context, Handler};
 
 /// Answers `request`. `connect` makes a connection of the [`CaptureStream`], which takes the place of a peer.
-pub(in crate::server) async fn respond<H: Handler>(
+pub(in crate::server) async fn respond<H: Handler + 'static>(
     per_core: &PerCore<H>,
     request: Request,
     connect: impl FnOnce(CaptureStream) -> Conn,
@@ -55,15 +57,19 @@ pub(in crate::server) async fn respond<H: Handler>(
 }
 
 /// Produces the response, as for a request on a connection.
-async fn answer<H: Handler>(per_core: &PerCore<H>, ctx: &mut Context) -> Result<(), Box<Refused>> {
+async fn answer<H: Handler + 'static>(per_core: &PerCore<H>, ctx: &mut Context) -> Result<(), Box<Refused>> {
     note_expectation(&mut ctx.exchange, &ctx.request)?;
-    let action = decide_action(per_core, ctx)?;
+    let mut action = decide_action(per_core, ctx)?;
     let body_max = if let RequestAction::Buffer(body_max) = action { body_max } else { usize::MAX };
+    if !matches!(action, RequestAction::Refuse(_))
+        && let Err(error) = receive(&mut ctx.request.body, body_max).await
+    {
+        action = RequestAction::Refuse(refuse_body(ctx, error)?);
+    }
     let conn = ctx.exchange.conn.clone();
     let outcome = match action {
-        RequestAction::Refuse(status) => HandlerOutcome::Refused(status),
+        RequestAction::Refuse(refusal) => run_refusal(per_core, ctx, refusal).await,
         RequestAction::Buffer(_) | RequestAction::Call => {
-            receive(&mut ctx.request.body, body_max).await?;
             ctx.exchange.note_handler();
             run_handler(&conn, pin!(async { per_core.handler.handle(ctx).await })).await
         }

@@ -14,15 +14,17 @@ use crate::exchange::{ExchangeError, Expectation, HeadOutcome};
 use crate::message::{FieldName, Request, Status, Version};
 use crate::net::{Peer, Timer, TimerSlot};
 use crate::runtime::{boxed, yield_now};
+use crate::server::confine::{poll_over_time, time_over};
 use crate::server::connection_report::ConnectionEnd;
 use crate::server::error_report::Refused;
 use crate::server::exchange::{CloseMode, Exchange, NextStep};
 use crate::server::per_core::{Job, JobOutcome, PerCore};
+use crate::server::refusal::Refusal;
 use crate::server::shared_conn::SharedConn;
 use crate::server::{BodyPlan, Context, ErrorCause, Handler, Result};
 
 /// Does the job of a connection.
-pub(super) async fn run<H: Handler>((per_core, job): (Rc<PerCore<H>>, Job)) -> JobOutcome {
+pub(super) async fn run<H: Handler + 'static>((per_core, job): (Rc<PerCore<H>>, Job)) -> JobOutcome {
     let context = match job {
         Job::Open(opening) => return boxed(|| open(per_core, *opening)).await,
         Job::Exchanges(context) => context,
@@ -39,7 +41,10 @@ pub(super) async fn run<H: Handler>((per_core, job): (Rc<PerCore<H>>, Job)) -> J
 }
 
 /// Serves requests as long as bytes of the next one have arrived.
-async fn exchanges<H: Handler>(per_core: &PerCore<H>, ctx: &mut Context) -> Result<NextStep, Box<Refused>> {
+async fn exchanges<H: Handler + 'static>(
+    per_core: &PerCore<H>,
+    ctx: &mut Context,
+) -> Result<NextStep, Box<Refused>> {
     let (conn, mut unflushed) = (ctx.exchange.conn.clone(), 0);
     loop {
         match poll_fn(|cx| ctx.exchange.poll_head(cx, &mut ctx.request)).await? {
@@ -47,12 +52,14 @@ async fn exchanges<H: Handler>(per_core: &PerCore<H>, ctx: &mut Context) -> Resu
             HeadOutcome::Complete => ctx.exchange.note_request(&ctx.request),
         }
         note_expectation(&mut ctx.exchange, &ctx.request)?;
-        let action = decide_action(per_core, ctx)?;
-        if let RequestAction::Buffer(body_max) = action {
-            poll_fn(|cx| ctx.exchange.poll_body(cx, &mut ctx.request, body_max)).await?;
+        let mut action = decide_action(per_core, ctx)?;
+        if let RequestAction::Buffer(body_max) = action
+            && let Err(error) = poll_fn(|cx| ctx.exchange.poll_body(cx, &mut ctx.request, body_max)).await
+        {
+            action = RequestAction::Refuse(refuse_body(ctx, error)?);
         }
         let outcome = match action {
-            RequestAction::Refuse(status) => HandlerOutcome::Refused(status),
+            RequestAction::Refuse(refusal) => boxed(|| run_refusal(per_core, ctx, refusal)).await,
             RequestAction::Buffer(_) | RequestAction::Call => {
                 ctx.exchange.note_handler();
                 run_handler(&conn, pin!(async { per_core.handler.handle(ctx).await })).await
@@ -127,12 +134,12 @@ pub(super) enum RequestAction {
     Call,
     /// The handler is called once the body has been buffered, up to so many bytes.
     Buffer(usize),
-    /// The request is answered with this status.
-    Refuse(Status),
+    /// The request is answered without its handler.
+    Refuse(Box<Refusal>),
 }
 
 /// Decides from the head of a request how it is handled.
-pub(super) fn decide_action<H: Handler>(
+pub(super) fn decide_action<H: Handler + 'static>(
     per_core: &PerCore<H>,
     ctx: &mut Context,
 ) -> Result<RequestAction, Box<Refused>> {
@@ -140,10 +147,10 @@ pub(super) fn decide_action<H: Handler>(
     let decided = decided.map_err(|_| Refused::new(Status::INTERNAL_SERVER_ERROR, ErrorCause::Panic))?;
     let exchange = &mut ctx.exchange;
     Ok(match (exchange.info.request_info.is_connect, decided) {
-        (_, BodyPlan::Refuse(status)) => RequestAction::Refuse(status),
+        (_, BodyPlan::Refuse(status)) => RequestAction::Refuse(Box::new(Refusal::take(ctx, status))),
         (true, BodyPlan::Tunnel) => RequestAction::Call,
         // A handler that did not plan for a tunnel would answer 200, which opens one (RFC 9110 §9.3.6).
-        (true, _) => RequestAction::Refuse(Status::NOT_IMPLEMENTED),
+        (true, _) => RequestAction::Refuse(Box::new(Refusal::unplanned(Status::NOT_IMPLEMENTED))),
         (false, _) if exchange.is_end_stream() && !exchange.info.detached => RequestAction::Call,
         (false, BodyPlan::Stream) => RequestAction::Call,
         (false, BodyPlan::Buffer | BodyPlan::Tunnel) => {
@@ -151,6 +158,31 @@ pub(super) fn decide_action<H: Handler>(
         }
         (false, BodyPlan::BufferUpTo(body_max)) => RequestAction::Buffer(body_max),
     })
+}
+
+/// Makes a refusal of a body that could not be received. A peer that is gone gets none.
+#[cold]
+pub(super) fn refuse_body(ctx: &mut Context, error: ExchangeError) -> Result<Box<Refusal>, Box<Refused>> {
+    if error.status().is_none() {
+        return Err(error.into());
+    }
+    ctx.exchange.stop_persisting();
+    // Middleware must not take a part of the body for the whole.
+    ctx.request.body.clear();
+    Ok(Box::new(error.into()))
+}
+
+/// Passes a refusal through the middleware of its route, which may answer otherwise.
+pub(super) async fn run_refusal<H: Handler + 'static>(
+    per_core: &PerCore<H>,
+    ctx: &mut Context,
+    refusal: Box<Refusal>,
+) -> HandlerOutcome {
+    let conn = ctx.exchange.conn.clone();
+    let origin = refusal.origin;
+    ctx.exchange.note_handler();
+    let outcome = run_handler(&conn, pin!(async { per_core.handler.refuse(ctx, *refusal).await })).await;
+    outcome.of_refusal(origin)
 }
 
 /// Sends what is left of the response. The body's source belongs to the application, and may panic as a handler may.
@@ -193,16 +225,43 @@ pub(super) fn run_handler(
     mut handling: Pin<&mut impl Future<Output = Result>>,
 ) -> impl Future<Output = HandlerOutcome> {
     let mut timer = None;
-    poll_fn(move |cx| match catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(cx))) {
-        Err(_) => Poll::Ready(HandlerOutcome::Panicked),
-        Ok(Poll::Ready(result)) => Poll::Ready(HandlerOutcome::Returned(result)),
-        Ok(Poll::Pending) => {
-            conn.send_earlier_responses(cx);
-            conn.note_waiting();
-            let limit = conn.bounds(|bounds| bounds.timeouts.handler);
-            let Some(limit) = limit else { return Poll::Pending };
-            let timer = timer.get_or_insert_with(|| conn.core().deadlines.timer(Peer::default()));
-            timer.poll_expired(cx, TimerSlot::Total, limit).map(|()| HandlerOutcome::TimedOut(limit))
+    let mut is_time_over = false;
+    poll_fn(move |cx| {
+        if let Poll::Ready(outcome) = poll_handler(handling.as_mut(), cx) {
+            return Poll::Ready(outcome);
+        }
+        conn.send_earlier_responses(cx);
+        conn.note_waiting();
+        let limit = conn.bounds(|bounds| bounds.timeouts.handler);
+        let Some(limit) = limit else { return Poll::Pending };
+        let armed = timer.get_or_insert_with(|| conn.core().deadlines.timer(Peer::default()));
+        ready!(armed.poll_expired(cx, TimerSlot::Total, limit));
+        // The handler is given up, and its middleware has as long again to finish.
+        let polled = match is_time_over {
+            false => poll_over_time(limit, || poll_handler(handling.as_mut(), cx)),
+            true => None,
+        };
+        is_time_over = true;
+        timer = None;
+        match polled {
+            Some(Poll::Ready(outcome)) => Poll::Ready(outcome),
+            Some(Poll::Pending) => {
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+            None => Poll::Ready(HandlerOutcome::Failed(time_over(limit))),
         }
     })
+}
+
+/// Polls the handler, confining its panics.
+#[inline]
+fn poll_handler(
+    handling: Pin<&mut impl Future<Output = Result>>,
+    cx: &mut task::Context<'_>,
+) -> Poll<HandlerOutcome> {
+    match catch_unwind(AssertUnwindSafe(|| handling.poll(cx))) {
+        Ok(polled) => polled.map(HandlerOutcome::Returned),
+        Err(_) => Poll::Ready(HandlerOutcome::Panicked),
+    }
 }

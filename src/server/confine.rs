@@ -1,0 +1,98 @@
+//! [`poll_confined`]: a handler whose panics and time limit are errors for the middleware around it.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::error::Error as StdError;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Mutex;
+use std::task::{self, Poll};
+use std::time::Duration;
+
+use super::error::{Error, Result};
+use crate::exchange::{ExchangeError, Phase};
+use crate::memory::lock;
+use crate::message::Status;
+
+thread_local! {
+    /// The time limit of the handler that is being polled, if that is over.
+    static TIME_OVER: Cell<Option<Duration>> = const { Cell::new(None) };
+}
+
+/// Polls a handler. If it panics, or waits although its time is over, the error is its outcome.
+#[inline]
+pub(super) fn poll_confined(
+    handling: Pin<&mut impl Future<Output = Result>>,
+    cx: &mut task::Context<'_>,
+) -> Poll<Result> {
+    match catch_unwind(AssertUnwindSafe(|| handling.poll(cx))) {
+        Ok(Poll::Pending) => match TIME_OVER.take() {
+            Some(limit) => Poll::Ready(Err(time_over(limit).into())),
+            None => Poll::Pending,
+        },
+        Ok(ready) => ready,
+        Err(panic) => Poll::Ready(Err(HandlerPanicked::error(panic))),
+    }
+}
+
+/// Calls a handler that answers at once. If it panics, the error is its outcome.
+#[inline]
+pub(super) fn call_confined(handle: impl FnOnce() -> Option<Result>) -> Option<Result> {
+    catch_unwind(AssertUnwindSafe(handle)).unwrap_or_else(|panic| Some(Err(HandlerPanicked::error(panic))))
+}
+
+/// Calls `poll` for a handler whose time is over. The innermost confinement ends what waits there. Returns `None` if there
+/// is none.
+pub(super) fn poll_over_time<T>(limit: Duration, poll: impl FnOnce() -> Poll<T>) -> Option<Poll<T>> {
+    TIME_OVER.set(Some(limit));
+    let polled = poll();
+    let is_unseen = TIME_OVER.take().is_some();
+    (polled.is_ready() || !is_unseen).then_some(polled)
+}
+
+/// The error of a handler that took longer than `limit`.
+pub(super) fn time_over(limit: Duration) -> ExchangeError {
+    ExchangeError::TimedOut(Phase::Handler, limit.into())
+}
+
+/// The cause of the error with which a panic passes through middleware.
+struct HandlerPanicked(Mutex<Option<Box<dyn Any + Send>>>);
+
+impl HandlerPanicked {
+    #[cold]
+    fn error(panic: Box<dyn Any + Send>) -> Error {
+        Error::new(Status::INTERNAL_SERVER_ERROR, HandlerPanicked(Mutex::new(Some(panic))))
+    }
+}
+
+impl fmt::Display for HandlerPanicked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the handler panicked")
+    }
+}
+
+impl fmt::Debug for HandlerPanicked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl StdError for HandlerPanicked {}
+
+/// Whether this error is that of a handler which took too long.
+pub(super) fn is_time_over(error: &Error) -> bool {
+    matches!(error.downcast_cause(), Some(ExchangeError::TimedOut(Phase::Handler, _)))
+}
+
+/// Whether a panic has become this error.
+pub(crate) fn is_panic(error: &Error) -> bool {
+    error.downcast_cause::<HandlerPanicked>().is_some()
+}
+
+/// Takes out the panic that has become this error, to be resumed.
+#[allow(dead_code, reason = "unused without the feature `tower`")]
+pub(crate) fn take_panic(error: &Error) -> Option<Box<dyn Any + Send>> {
+    let HandlerPanicked(panic) = error.downcast_cause()?;
+    lock(panic).take()
+}
