@@ -155,4 +155,6 @@
 //! [`LoadShed`]: crate::LoadShed
 //! [`RateLimit`]: crate::RateLimit
 
-pub use crate::server::{Middleware, Next, Wrap, guard, limits, plan, timeouts, wrap};
+#[doc(hidden)]
+pub use crate::server::Wrap;
+pub use crate::server::{Middleware, Next, guard, limits, plan, timeouts, wrap};

@@ -18,10 +18,20 @@ pub struct Wrapped<M, H> {
     inner: Inner<H>,
 }
 
-impl<M, H> Wrapped<M, H> {
+impl<M: Middleware, H: Handler + 'static> Wrapped<M, H> {
+    /// The size of the future. The compiler needs it where the handler is wrapped, and so from the innermost layer outwards.
+    /// Else it would lay out all of them at once, and give up at a depth of some twenty.
+    const FUTURE_LEN: usize = future_len::<Self, _>(Self::handle);
+
     pub(super) fn new(middleware: M, handler: H) -> Wrapped<M, H> {
+        const { assert!(Self::FUTURE_LEN < usize::MAX, "the future has a layout") };
         Wrapped { middleware, inner: Inner(handler) }
     }
+}
+
+/// The size of the future that a method of a handler returns.
+const fn future_len<H: 'static, F>(_: fn(&'static H, &'static mut Context) -> F) -> usize {
+    size_of::<F>()
 }
 
 // Each method returns the future of the middleware as it is. The layers of a request are types in types, and each further
