@@ -149,7 +149,7 @@ fn a_span_has_the_names_of_the_semantic_conventions() {
 }
 
 /// The status, the type of the error and the status of the span of an exchange with `handler`.
-fn outcome(handler: impl Handler) -> [String; 3] {
+fn outcome(handler: impl Handler + 'static) -> [String; 3] {
     let (spans, ..) = seen(async {
         let service = Server::new().service(wrap(Tracing::new(), handler));
         let (mut near, far) = duplex(1 << 10);

@@ -16,7 +16,7 @@ mod websockets;
 use std::thread;
 
 use corehttp::middleware::wrap;
-use corehttp::{BodyPlan, Client, Context, Request, Server, ServerHandle};
+use corehttp::{BodyPlan, Client, Context, Server, ServerHandle};
 
 use origin::origin;
 use program::{CLIENTS, SERVERS};
