@@ -26,7 +26,7 @@ pub(super) enum HandlerOutcome {
     Returned(Result),
     Panicked,
     /// The body could not be received, or the handler took longer than its time limit.
-    Failed(ExchangeError),
+    Failed(Box<ExchangeError>),
 }
 
 impl HandlerOutcome {
@@ -37,7 +37,7 @@ impl HandlerOutcome {
                 HandlerOutcome::Refused(error.status())
             }
             (HandlerOutcome::Returned(Err(error)), RefusalOrigin::Body) => match error.into_cause() {
-                Ok(failed) => HandlerOutcome::Failed(failed),
+                Ok(failed) => HandlerOutcome::Failed(Box::new(failed)),
                 Err(error) => HandlerOutcome::Returned(Err(error)),
             },
             (outcome, _) => outcome,
@@ -49,7 +49,7 @@ impl HandlerOutcome {
         match self {
             HandlerOutcome::Returned(Err(error)) if is_panic(&error) => HandlerOutcome::Panicked,
             HandlerOutcome::Returned(Err(error)) if is_time_over(&error) => match error.into_cause() {
-                Ok(failed) => HandlerOutcome::Failed(failed),
+                Ok(failed) => HandlerOutcome::Failed(Box::new(failed)),
                 Err(error) => HandlerOutcome::Returned(Err(error)),
             },
             outcome => outcome,
@@ -63,7 +63,7 @@ pub(super) fn report_failure(ctx: &mut Context, outcome: HandlerOutcome) {
         HandlerOutcome::Refused(_) | HandlerOutcome::Returned(Ok(())) => return,
         HandlerOutcome::Returned(Err(error)) => ErrorCause::Handler(error),
         HandlerOutcome::Panicked => ErrorCause::Panic,
-        HandlerOutcome::Failed(error) => error.into(),
+        HandlerOutcome::Failed(error) => (*error).into(),
     };
     ctx.exchange.observe(|observation| observation.cut = Some(CutBy::from_cause(&cause)));
     ctx.exchange.report_error(&ctx.request, None, cause);
@@ -102,7 +102,7 @@ fn set_final_response(ctx: &mut Context, outcome: HandlerOutcome) -> Result<bool
         (HandlerOutcome::Panicked, _) => {
             return Err(Refused::new(Status::INTERNAL_SERVER_ERROR, ErrorCause::Panic));
         }
-        (HandlerOutcome::Failed(error), _) => return Err(error.into()),
+        (HandlerOutcome::Failed(error), _) => return Err((*error).into()),
     }
     Ok(true)
 }

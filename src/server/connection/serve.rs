@@ -1,10 +1,12 @@
 //! [`run`]: does the job of a busy connection, which is to open it, or the requests that have arrived.
 
 use std::future::poll_fn;
+use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{self, Poll, ready};
+use std::time::Duration;
 
 use super::close::close;
 use super::context_guard::{ContextGuard, drop_user_values};
@@ -236,22 +238,30 @@ pub(super) fn run_handler(
         let Some(limit) = limit else { return Poll::Pending };
         let armed = timer.get_or_insert_with(|| conn.core().deadlines.timer(Peer::default()));
         ready!(armed.poll_expired(cx, TimerSlot::Total, limit));
-        // The handler is given up, and its middleware has as long again to finish.
-        let polled = match is_time_over {
-            false => poll_over_time(limit, || poll_handler(handling.as_mut(), cx)),
-            true => None,
-        };
-        is_time_over = true;
         timer = None;
-        match polled {
-            Some(Poll::Ready(outcome)) => Poll::Ready(outcome),
-            Some(Poll::Pending) => {
-                cx.waker().wake_by_ref();
-                Poll::Pending
-            }
-            None => Poll::Ready(HandlerOutcome::Failed(time_over(limit))),
-        }
+        let is_last = mem::replace(&mut is_time_over, true);
+        poll_late(handling.as_mut(), cx, limit, is_last)
     })
+}
+
+/// Polls the handler once more after its time. The handler beneath middleware is given up, and the middleware has as long
+/// again to finish, unless that time was the last.
+#[cold]
+fn poll_late(
+    handling: Pin<&mut impl Future<Output = Result>>,
+    cx: &mut task::Context<'_>,
+    limit: Duration,
+    is_last: bool,
+) -> Poll<HandlerOutcome> {
+    let polled = if is_last { None } else { poll_over_time(limit, || poll_handler(handling, cx)) };
+    match polled {
+        Some(Poll::Ready(outcome)) => Poll::Ready(outcome),
+        Some(Poll::Pending) => {
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        }
+        None => Poll::Ready(HandlerOutcome::Failed(Box::new(time_over(limit)))),
+    }
 }
 
 /// Polls the handler, confining its panics.
